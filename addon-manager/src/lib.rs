@@ -1,0 +1,1 @@
+//! The hub program: an OCM add-on manager with the principal inside.

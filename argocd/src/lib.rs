@@ -1,0 +1,1 @@
+//! Argo CD objects as opaque JSON, and the pure rules over them.

@@ -1,0 +1,1 @@
+//! The hub's side: gRPC server, sessions, synchronisation with the hub's API.

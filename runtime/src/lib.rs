@@ -1,0 +1,1 @@
+//! Process plumbing: arguments, logs, metrics, admin endpoints, supervised tasks, rotating credentials.

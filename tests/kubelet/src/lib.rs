@@ -1,0 +1,1 @@
+//! The lab's process kubelet: pods as local processes in namespaces.
