@@ -1,0 +1,95 @@
+//! What the documentation claims, held against the tree.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Every name that a row of `docs/features.md` gives as proof is a test or a story that exists.
+#[test]
+fn every_proof_of_a_feature_exists() {
+    let known = test_names();
+    let mut wrong = Vec::new();
+    for (row, state, proofs) in features() {
+        let proofs: Vec<_> = backticked(&proofs).collect();
+        match state.as_str() {
+            "planned" => {}
+            "partly" | "done" if proofs.is_empty() => {
+                wrong.push(format!("{row}: is {state} without a test"));
+            }
+            "partly" | "done" => {}
+            other => wrong.push(format!("{row}: unknown state {other:?}")),
+        }
+        let unknown = proofs.iter().filter(|proof| !known.contains(**proof));
+        wrong.extend(unknown.map(|proof| format!("{row}: no test is named {proof}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A feature list that nobody could parse would prove nothing.
+#[test]
+fn the_feature_list_is_read() {
+    assert!(features().len() > 70, "only {} rows were read", features().len());
+    assert!(test_names().len() > 50, "only {} tests were found", test_names().len());
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace").into()
+}
+
+/// (row, state, proofs) of every line of the table.
+fn features() -> Vec<(String, String, String)> {
+    let text = fs::read_to_string(root().join("docs/features.md")).expect("docs/features.md");
+    text.lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| area"))
+        .map(|line| {
+            let cells: Vec<_> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+            let cell = |n: usize| cells.get(n).copied().unwrap_or_default().to_owned();
+            (cell(1), cell(2), cell(3).trim_end_matches('|').to_owned())
+        })
+        .collect()
+}
+
+fn backticked(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Names of all functions behind a `#[test]`-like attribute, and of all stories.
+fn test_names() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut folders = vec![root()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of the tree").flatten() {
+            let path = entry.path();
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            if path.is_dir() && !hidden && entry.file_name() != "target" {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                collect(&fs::read_to_string(&path).expect("a source file"), &path, &mut names);
+            }
+        }
+    }
+    names
+}
+
+/// A story is an `async fn` below `tests/stories/`; a test stands behind an attribute that ends in `test]`.
+fn collect(source: &str, path: &Path, names: &mut BTreeSet<String>) {
+    let story = path.components().any(|c| c.as_os_str() == "stories");
+    let mut expected = false;
+    for line in source.lines().map(str::trim) {
+        expected |= line.starts_with("#[") && (line.contains("test]") || line.contains("test("));
+        let function = line
+            .strip_prefix("pub(crate) ")
+            .or_else(|| line.strip_prefix("pub "))
+            .unwrap_or(line)
+            .trim_start_matches("async ")
+            .strip_prefix("fn ");
+        if let Some(function) = function {
+            if expected || (story && line.contains("async fn ")) {
+                names.extend(function.split(['(', '<']).next().map(str::to_owned));
+            }
+            expected = false;
+        }
+    }
+}
