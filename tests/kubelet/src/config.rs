@@ -1,0 +1,115 @@
+//! What a kubelet has to be told.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use crate::{Direct, Forward, Images, LoadBalancers};
+
+/// What a [`Kubelet`](crate::Kubelet) has to be told about its cluster.
+#[derive(Clone)]
+pub struct Config {
+    /// The name of the cluster, for logs, and the name of its only node.
+    pub cluster: String,
+    /// How to reach the cluster's API, as somebody who may do what schedulers and kubelets do.
+    pub client: kube::Client,
+    /// Where the API server listens, seen from the network namespace of this process. The Service
+    /// `default/kubernetes` leads there, whatever its endpoints say.
+    pub api_server: SocketAddr,
+    /// The cluster's addresses.
+    pub network: Network,
+    /// What stands for each container image.
+    pub images: Images,
+    /// Where state and logs go: `pods/` is emptied as Pods end, `logs/<namespace>/<pod>/<container>.<n>.log` stays.
+    pub dir: PathBuf,
+    /// The addresses for Services of type `LoadBalancer`, shared by all clusters of the lab.
+    pub load_balancers: LoadBalancers,
+    /// Names of the world outside, answered by the cluster's DNS beside the names of Services.
+    pub hosts: BTreeMap<String, Ipv4Addr>,
+    /// What carries the connections that come in through a load balancer.
+    pub forward: Arc<dyn Forward>,
+}
+
+impl Config {
+    /// A configuration with the defaults of the lab: no outside names, connections carried as they are.
+    pub fn new(cluster: impl Into<String>, client: kube::Client, api_server: SocketAddr) -> Self {
+        Self {
+            cluster: cluster.into(),
+            client,
+            api_server,
+            network: Network::numbered(0),
+            images: Images::default(),
+            dir: PathBuf::from("."),
+            load_balancers: LoadBalancers::default(),
+            hosts: BTreeMap::new(),
+            forward: Arc::new(Direct),
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("cluster", &self.cluster)
+            .field("api_server", &self.api_server)
+            .field("network", &self.network)
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The addresses of one cluster. All prefixes are /24: a lab has few Pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// The bridge that the Pods hang on. It is made if it is not there.
+    pub bridge: String,
+    /// The three bytes that all Pod addresses of this cluster begin with; `.1` is the bridge, and answers DNS.
+    pub pods: [u8; 3],
+    /// The three bytes that all ClusterIPs begin with.
+    pub services: [u8; 3],
+}
+
+impl Network {
+    /// The addresses of the lab's cluster number `index`: Pods in `10.244.<index>.0/24` on `br<index>`, Services in
+    /// `10.96.<index>.0/24`.
+    pub fn numbered(index: u8) -> Self {
+        Self {
+            bridge: format!("br{index}"),
+            pods: [10, 244, index],
+            services: [10, 96, index],
+        }
+    }
+
+    /// The address of the bridge: the Pods' gateway and name server.
+    pub const fn gateway(&self) -> Ipv4Addr {
+        let [a, b, c] = self.pods;
+        Ipv4Addr::new(a, b, c, 1)
+    }
+
+    /// Whether a connection from `peer` may use this cluster's ClusterIPs: its own Pods may, and processes beside the
+    /// kubelet, but not the Pods of another cluster, for which these addresses mean something else.
+    pub const fn admits(&self, peer: IpAddr) -> bool {
+        let IpAddr::V4(peer) = peer else { return false };
+        let [a, b, c, _] = peer.octets();
+        let [pods_a, pods_b, pods_c] = self.pods;
+        let a_pod_of_the_lab = a == pods_a && b == pods_b;
+        !a_pod_of_the_lab || c == pods_c
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_of_another_cluster_are_not_admitted() {
+        let network = Network::numbered(1);
+        assert!(network.admits([10, 244, 1, 9].into()));
+        assert!(network.admits([127, 0, 0, 1].into()));
+        assert!(!network.admits([10, 244, 2, 9].into()));
+    }
+}
