@@ -1,0 +1,129 @@
+//! Who may come in: the clusters that are enrolled now, and what is recorded about each of them.
+//!
+//! The fleet arrives as a value that is replaced as a whole. Whoever leaves it loses its session at once, whatever
+//! its certificate still says; nothing else on this page is ever taken from what a cluster claims about itself.
+
+use std::{borrow::Borrow, collections::BTreeMap, fmt, sync::Arc};
+
+/// The clusters that are enrolled now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fleet {
+    /// By the cluster's name, which is also its namespace on the hub.
+    pub clusters: BTreeMap<String, Enrolment>,
+}
+
+/// What the hub has recorded about one enrolled cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enrolment {
+    /// The mode it was enrolled with; an agent that claims another is refused.
+    pub mode: Mode,
+    /// The `server` of its Argo CD cluster Secret, by which an Application may name it too.
+    pub server: Option<String>,
+    /// Its first session after an enrolment has not ended yet: nothing is deleted there for being unknown here.
+    pub fresh: bool,
+}
+
+/// Which side owns the Applications of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// The hub owns metadata, spec and commands; the spoke owns the status.
+    Managed,
+    /// The spoke owns everything but commands; the hub holds a mirror.
+    Autonomous,
+}
+
+impl Mode {
+    /// The word for it on the wire and in labels.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Managed => "managed",
+            Self::Autonomous => "autonomous",
+        }
+    }
+
+    /// Reads the word; `None` for any other.
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "managed" => Some(Self::Managed),
+            "autonomous" => Some(Self::Autonomous),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The name of a cluster, which is also its namespace on the hub.
+///
+/// Holding one is proof that it is a DNS-1123 label, so code below the edge never re-checks. It is not proof that
+/// the cluster is enrolled. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterName(Arc<str>);
+
+/// A text that cannot be the name of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a DNS-1123 label")]
+pub struct InvalidClusterName;
+
+impl ClusterName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<&str> for ClusterName {
+    type Error = InvalidClusterName;
+
+    fn try_from(raw: &str) -> Result<Self, Self::Error> {
+        if is_dns_label(raw) { Ok(Self(raw.into())) } else { Err(InvalidClusterName) }
+    }
+}
+
+impl Borrow<str> for ClusterName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// RFC 1123: at most 63 lower-case letters, digits and inner hyphens.
+fn is_dns_label(raw: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&raw.len())
+        && raw.bytes().all(inner)
+        && !raw.starts_with('-')
+        && !raw.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_name_is_a_dns_label_and_nothing_else() {
+        for good in ["a", "a1", "spoke-1", &"x".repeat(63)] {
+            assert_eq!(ClusterName::try_from(good).map(|n| n.to_string()), Ok(good.to_owned()));
+        }
+        for bad in ["", "-a", "a-", "A", "a.b", "a/b", "a:b", "a\n", "ä", &"x".repeat(64)] {
+            assert_eq!(ClusterName::try_from(bad), Err(InvalidClusterName), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_mode_is_read_as_it_is_written() {
+        for mode in [Mode::Managed, Mode::Autonomous] {
+            assert_eq!(Mode::from_word(mode.as_str()), Some(mode));
+        }
+        assert_eq!(Mode::from_word("Managed"), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! From a verified certificate to the name of a cluster.
+//!
+//! One method is configured; a certificate that does not fit it exactly is nobody. Everything here is pure and
+//! faces a peer: no input makes it panic, and nothing is matched in part.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use regex::Regex;
+use rustls_pki_types::CertificateDer;
+use sha2::{Digest as _, Sha256};
+use x509_parser::{
+    certificate::X509Certificate, extensions::GeneralName, prelude::FromDer as _, x509::X509Name,
+};
+
+use crate::fleet::ClusterName;
+
+/// How a certificate tells the cluster's name.
+#[derive(Clone, Debug)]
+pub enum Method {
+    /// The common name that OCM gives to an add-on's agent, compared as a whole.
+    Ocm {
+        /// The add-on's name.
+        addon: String,
+        /// The agent names that are accepted.
+        agents: Vec<String>,
+    },
+    /// The common name is the cluster's name, as in upstream's own PKI.
+    Cn,
+    /// The first group of a pattern over the whole subject, written as Go writes it.
+    Subject(Regex),
+    /// The first group of a pattern over the one URI name.
+    Uri(Regex),
+}
+
+/// Why a certificate is nobody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotIdentified {
+    /// It cannot be read.
+    #[error("the certificate cannot be read")]
+    Unreadable,
+    /// It has no common name, or several.
+    #[error("the certificate does not have exactly one common name")]
+    CommonName,
+    /// It has no URI name, or several.
+    #[error("the certificate does not have exactly one URI name")]
+    Uri,
+    /// Its name is of another form.
+    #[error("the certificate's name is not of the expected form")]
+    Form,
+    /// What it names cannot be a cluster.
+    #[error("the certificate does not name a cluster")]
+    Name,
+}
+
+/// A pattern or a method that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidMethod {
+    /// Not one of the known methods.
+    #[error("unknown authentication method {0:?}, want mtls:subject:<pattern> or mtls:uri:<pattern>")]
+    Unknown(String),
+    /// The pattern is not a regular expression.
+    #[error("read the pattern of the authentication method")]
+    Pattern(#[source] Box<regex::Error>),
+    /// The pattern has no group to take the name from.
+    #[error("the pattern of the authentication method has no group")]
+    NoGroup,
+}
+
+const OCM_PREFIX: &str = "system:open-cluster-management:cluster:";
+
+impl Method {
+    /// Certificates that OCM issues for `argocd-agent-addon`, of our agent and of the one it replaces.
+    pub fn ocm() -> Self {
+        Self::Ocm {
+            addon: "argocd-agent-addon".to_owned(),
+            agents: vec!["argocd-agent-addon".to_owned(), "argocd-agent-addon-agent".to_owned()],
+        }
+    }
+
+    /// Reads upstream's `--auth` value: `mtls:subject:<pattern>`, `mtls:<pattern>` or `mtls:uri:<pattern>`.
+    ///
+    /// Upstream's default pattern `CN=([^,]+)` looks anywhere in the printed subject, where another attribute can
+    /// pose as the common name. It means the common name, so that is what it becomes here.
+    pub fn from_flag(flag: &str) -> Result<Self, InvalidMethod> {
+        let unknown = || InvalidMethod::Unknown(flag.to_owned());
+        let rest = flag.strip_prefix("mtls:").ok_or_else(unknown)?;
+        if rest == "ocm" {
+            return Ok(Self::ocm());
+        }
+        if let Some(pattern) = rest.strip_prefix("uri:") {
+            return pattern_with_group(pattern).map(Self::Uri);
+        }
+        let pattern = rest.strip_prefix("subject:").unwrap_or(rest);
+        match pattern {
+            "" => Err(unknown()),
+            "CN=([^,]+)" => Ok(Self::Cn),
+            other => pattern_with_group(other).map(Self::Subject),
+        }
+    }
+
+    /// The cluster that this verified leaf certificate speaks for.
+    pub fn cluster_of(&self, leaf: &[u8]) -> Result<ClusterName, NotIdentified> {
+        let (_, certificate) =
+            X509Certificate::from_der(leaf).map_err(|_unreadable| NotIdentified::Unreadable)?;
+        let name = match self {
+            Self::Ocm { addon, agents } => {
+                ocm_cluster(common_name(&certificate)?, addon, agents)?.to_owned()
+            }
+            Self::Cn => common_name(&certificate)?.to_owned(),
+            Self::Subject(pattern) => first_group(pattern, &go_subject(certificate.subject()))?,
+            Self::Uri(pattern) => first_group(pattern, only_uri(&certificate)?)?,
+        };
+        ClusterName::try_from(name.as_str()).map_err(|_invalid| NotIdentified::Name)
+    }
+}
+
+fn pattern_with_group(pattern: &str) -> Result<Regex, InvalidMethod> {
+    let regex = Regex::new(pattern).map_err(|e| InvalidMethod::Pattern(Box::new(e)))?;
+    if regex.captures_len() < 2 { Err(InvalidMethod::NoGroup) } else { Ok(regex) }
+}
+
+fn first_group(pattern: &Regex, text: &str) -> Result<String, NotIdentified> {
+    let captures = pattern.captures(text).ok_or(NotIdentified::Form)?;
+    captures.get(1).map(|group| group.as_str().to_owned()).ok_or(NotIdentified::Form)
+}
+
+fn common_name<'a>(certificate: &'a X509Certificate<'_>) -> Result<&'a str, NotIdentified> {
+    let mut names = certificate.subject().iter_common_name();
+    match (names.next(), names.next()) {
+        (Some(only), None) => only.as_str().map_err(|_not_text| NotIdentified::CommonName),
+        (None, _) | (Some(_), Some(_)) => Err(NotIdentified::CommonName),
+    }
+}
+
+fn ocm_cluster<'a>(cn: &'a str, addon: &str, agents: &[String]) -> Result<&'a str, NotIdentified> {
+    let rest = cn.strip_prefix(OCM_PREFIX).ok_or(NotIdentified::Form)?;
+    agents
+        .iter()
+        .find_map(|agent| rest.strip_suffix(&format!(":addon:{addon}:agent:{agent}")))
+        .ok_or(NotIdentified::Form)
+}
+
+fn only_uri<'a>(certificate: &'a X509Certificate<'_>) -> Result<&'a str, NotIdentified> {
+    let names = certificate
+        .subject_alternative_name()
+        .map_err(|_unreadable| NotIdentified::Unreadable)?
+        .ok_or(NotIdentified::Uri)?;
+    let mut uris = names.value.general_names.iter().filter_map(|name| {
+        if let GeneralName::URI(uri) = name { Some(*uri) } else { None }
+    });
+    match (uris.next(), uris.next()) {
+        (Some(only), None) => Ok(only),
+        (None, _) | (Some(_), Some(_)) => Err(NotIdentified::Uri),
+    }
+}
+
+/// The subject as Go's `pkix.Name.String` writes it: last attribute first, separated by commas.
+fn go_subject(subject: &X509Name<'_>) -> String {
+    let mut parts: Vec<String> = subject
+        .iter()
+        .map(|rdn| {
+            let attributes = rdn.iter().map(|attribute| {
+                let value = attribute.as_str().unwrap_or_default();
+                format!("{}={}", go_attribute(attribute.attr_type()), go_escaped(value))
+            });
+            attributes.collect::<Vec<_>>().join("+")
+        })
+        .collect();
+    parts.reverse();
+    parts.join(",")
+}
+
+fn go_attribute(oid: &x509_parser::der_parser::Oid<'_>) -> String {
+    let dotted = oid.to_id_string();
+    let short = match dotted.as_str() {
+        "2.5.4.3" => "CN",
+        "2.5.4.5" => "SERIALNUMBER",
+        "2.5.4.6" => "C",
+        "2.5.4.7" => "L",
+        "2.5.4.8" => "ST",
+        "2.5.4.9" => "STREET",
+        "2.5.4.10" => "O",
+        "2.5.4.11" => "OU",
+        "2.5.4.17" => "POSTALCODE",
+        other => other,
+    };
+    short.to_owned()
+}
+
+/// RFC 2253: the separators cannot be forged from inside a value.
+fn go_escaped(value: &str) -> String {
+    let last = value.chars().count().saturating_sub(1);
+    let mut out = String::with_capacity(value.len());
+    for (at, c) in value.chars().enumerate() {
+        let escape = match c {
+            ',' | '+' | '"' | '\\' | '<' | '>' | ';' => true,
+            '#' => at == 0,
+            ' ' => at == 0 || at == last,
+            _ => false,
+        };
+        if escape {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// The SHA-256 of a certificate: what a token is bound to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Thumbprint([u8; 32]);
+
+impl Thumbprint {
+    /// The bytes of the digest.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Thumbprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The certificate of a connection, whose chain TLS has verified.
+#[derive(Clone, Debug)]
+pub struct PeerCertificate {
+    chain: Vec<CertificateDer<'static>>,
+    thumbprint: Thumbprint,
+    not_after: Timestamp,
+}
+
+impl PeerCertificate {
+    /// Takes the chain as the TLS stack hands it over, leaf first; `None` when there is none to read.
+    pub fn from_chain(chain: &[CertificateDer<'_>]) -> Option<Self> {
+        let leaf = chain.first()?;
+        let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
+        let not_after = Timestamp::from_second(parsed.validity().not_after.timestamp()).ok()?;
+        Some(Self {
+            thumbprint: Thumbprint(Sha256::digest(leaf).into()),
+            not_after,
+            chain: chain.iter().map(|der| der.clone().into_owned()).collect(),
+        })
+    }
+
+    /// The leaf.
+    pub fn leaf(&self) -> &[u8] {
+        self.chain.first().map_or(&[], |der| der.as_ref())
+    }
+
+    /// Leaf first, as the peer sent it.
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.chain
+    }
+
+    /// What tokens are bound to.
+    pub const fn thumbprint(&self) -> Thumbprint {
+        self.thumbprint
+    }
+
+    /// When it stops being valid; no session outlives that.
+    pub const fn not_after(&self) -> Timestamp {
+        self.not_after
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+//! What the rest of the program may know about sessions.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use crate::fleet::Mode;
+
+/// The session of one cluster, as the conditions of its add-on tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionReport {
+    /// Whether a session is open now.
+    pub connected: bool,
+    /// When it became what it is now.
+    pub since: Timestamp,
+    /// When the agent was last there; now, while it is connected.
+    pub last_seen: Option<Timestamp>,
+    /// Why the last session ended or the last attempt was refused. One line, without secrets.
+    pub last_error: Option<String>,
+    /// The version that the agent gave at its last authentication. A claim.
+    pub agent_version: Option<String>,
+    /// The mode of its enrolment when it last authenticated.
+    pub mode: Option<Mode>,
+}
+
+/// All reports, by the cluster's name. A cluster that never came has none; one that left the fleet loses its own.
+pub type Sessions = Arc<BTreeMap<String, SessionReport>>;
+
+/// Receives the reports as they change; only the newest is kept.
+pub type SessionsReceiver = watch::Receiver<Sessions>;

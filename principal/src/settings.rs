@@ -1,0 +1,81 @@
+//! What the principal is told at its start; checked by whoever builds it.
+
+use std::{net::SocketAddr, time::Duration};
+
+use crate::identity;
+
+/// How this principal works.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where the gRPC server listens; port 0 takes a free one (see [`Handle`](crate::Handle)).
+    pub listen: SocketAddr,
+    /// The hub's Argo CD namespace: its AppProjects, and Applications that name a cluster as destination.
+    pub argocd_namespace: String,
+    /// Namespaces besides the clusters' own and Argo CD's whose Applications may name a cluster as destination.
+    pub other_namespaces: Vec<String>,
+    /// How a verified certificate becomes the name of a cluster.
+    pub identity: identity::Method,
+    /// Our own version, as `Version` reports it (without the `argocd-agent-` prefix).
+    pub version: String,
+    /// What one peer, or all of them, can use at most.
+    pub limits: Limits,
+}
+
+/// What one peer, or all of them, can use at most.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes of one message, after decompression. An object in etcd is 1.5 MiB at most.
+    pub message_bytes: usize,
+    /// TLS handshakes at the same time; more wait in the kernel's queue.
+    pub handshakes: usize,
+    /// How long one handshake may take.
+    pub handshake_time: Duration,
+    /// Open connections; more are closed as they come.
+    pub connections: usize,
+    /// Open connections of one certificate.
+    pub connections_per_certificate: usize,
+    /// Requests at the same time on one connection.
+    pub streams_per_connection: u32,
+    /// How long a connection may be without any request.
+    pub idle: Duration,
+    /// How long a session lives at most, so that certificates are looked at again.
+    pub session_life: Duration,
+    /// Writes to the hub's API at the same time, shared fairly by all sessions.
+    pub writes: usize,
+    /// Writes to the hub's API at the same time for one session.
+    pub writes_per_session: usize,
+    /// How long a stop waits for sessions to end.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message_bytes: 16 << 20,
+            handshakes: 64,
+            handshake_time: Duration::from_secs(10),
+            connections: 20_000,
+            connections_per_certificate: 8,
+            streams_per_connection: 32,
+            idle: Duration::from_secs(60),
+            session_life: Duration::from_hours(12),
+            writes: 64,
+            writes_per_session: 8,
+            drain: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Settings {
+    /// Settings of an add-on with the usual names: identity by OCM's certificates, Argo CD in `argocd`.
+    pub fn usual(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            argocd_namespace: "argocd".to_owned(),
+            other_namespaces: Vec::new(),
+            identity: identity::Method::ocm(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            limits: Limits::default(),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Tokens: who authenticated, in which mode, and with which certificate.
+//!
+//! The form is upstream's (RS512, its issuer and audiences, the subject as JSON text). Ours carry one claim more:
+//! the SHA-256 of the certificate they were issued on (RFC 8705), without which they are worth nothing. Nothing is
+//! remembered here about tokens; the time is a parameter.
+
+use std::{fmt, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use jsonwebtoken::{
+    Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode, jwk::Jwk,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    fleet::{ClusterName, Mode},
+    identity::Thumbprint,
+};
+
+const ISSUER: &str = "argocd-agent-server";
+const ALGORITHM: Algorithm = Algorithm::RS512;
+
+/// How long an access token is good: upstream's value, and agents refresh before it ends.
+pub const ACCESS_LIFE: Duration = Duration::from_mins(5);
+/// How long a refresh token is good: upstream's value.
+pub const REFRESH_LIFE: Duration = Duration::from_hours(24);
+/// A refresh token with less than this left is replaced when it is used: upstream's value.
+pub const REFRESH_RENEWAL: Duration = Duration::from_mins(10);
+
+/// What a token is for; one kind is never accepted in place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Opens streams.
+    Access,
+    /// Is exchanged for an access token.
+    Refresh,
+}
+
+impl Purpose {
+    const fn audience(self) -> &'static str {
+        match self {
+            Self::Access => "argocd-agent-server-access",
+            Self::Refresh => "argocd-agent-server-refresh",
+        }
+    }
+
+    const fn life(self) -> Duration {
+        match self {
+            Self::Access => ACCESS_LIFE,
+            Self::Refresh => REFRESH_LIFE,
+        }
+    }
+}
+
+/// Signs tokens, and says which signatures are accepted. Cannot be printed.
+#[derive(Clone)]
+pub struct JwtKey {
+    signing: EncodingKey,
+    accepted: Vec<DecodingKey>,
+}
+
+/// A key that cannot sign tokens.
+#[derive(Debug, thiserror::Error)]
+#[error("read the token signing key: not an RSA key in PEM")]
+pub struct InvalidKey(#[source] Box<jsonwebtoken::errors::Error>);
+
+impl JwtKey {
+    /// Takes an RSA private key in PEM (PKCS#8, as upstream's `jwt.key`).
+    pub fn from_pem(pem: &[u8]) -> Result<Self, InvalidKey> {
+        let invalid = |e| InvalidKey(Box::new(e));
+        let signing = EncodingKey::from_rsa_pem(pem).map_err(invalid)?;
+        let public = Jwk::from_encoding_key(&signing, ALGORITHM).map_err(invalid)?;
+        let accepted = vec![DecodingKey::from_jwk(&public).map_err(invalid)?];
+        Ok(Self { signing, accepted })
+    }
+
+    /// Accepts signatures of `older` too, so that a new key does not void every token at once.
+    #[must_use]
+    pub fn accepting(mut self, older: &Self) -> Self {
+        self.accepted.extend(older.accepted.iter().cloned());
+        self
+    }
+}
+
+impl fmt::Debug for JwtKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JwtKey").field("accepted", &self.accepted.len()).finish_non_exhaustive()
+    }
+}
+
+/// What a valid token says. Whether that cluster may come in now is asked of the fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Who authenticated.
+    pub cluster: ClusterName,
+    /// In which mode.
+    pub mode: Mode,
+}
+
+/// A token that was verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// Whose it is.
+    pub holder: Holder,
+    /// When it ends.
+    pub expires: Timestamp,
+}
+
+/// Why a token is worth nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Worthless {
+    /// Form, signature, issuer or audience.
+    #[error("the token is not one of ours")]
+    NotOurs(#[source] Box<jsonwebtoken::errors::Error>),
+    /// Its time is over or has not come.
+    #[error("the token is not valid at this time")]
+    Time,
+    /// It was issued on another certificate.
+    #[error("the token belongs to another certificate")]
+    OtherCertificate,
+    /// Its subject does not name a cluster and a mode.
+    #[error("the token's subject cannot be read")]
+    Subject,
+}
+
+/// A token could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("sign a token")]
+pub struct SignToken(#[source] Box<jsonwebtoken::errors::Error>);
+
+#[derive(Serialize, Deserialize)]
+struct Claims {
+    iss: String,
+    sub: String,
+    aud: Vec<String>,
+    exp: i64,
+    nbf: i64,
+    iat: i64,
+    jti: String,
+    cnf: Confirmation,
+}
+
+/// RFC 8705: which certificate confirms the token.
+#[derive(Serialize, Deserialize)]
+struct Confirmation {
+    #[serde(rename = "x5t#S256")]
+    certificate: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Subject {
+    #[serde(rename = "clientID")]
+    client_id: String,
+    mode: String,
+}
+
+impl JwtKey {
+    /// Makes a token that is good with this certificate only.
+    pub fn issue(
+        &self,
+        purpose: Purpose,
+        holder: &Holder,
+        bound_to: Thumbprint,
+        now: Timestamp,
+    ) -> Result<String, SignToken> {
+        let failed = |e| SignToken(Box::new(e));
+        let Holder { cluster, mode } = holder;
+        let subject =
+            Subject { client_id: cluster.to_string(), mode: mode.as_str().to_owned() };
+        let issued = now.as_second();
+        let life = i64::try_from(purpose.life().as_secs()).unwrap_or(i64::MAX);
+        let claims = Claims {
+            iss: ISSUER.to_owned(),
+            sub: serde_json::to_string(&subject).map_err(|e| failed(e.into()))?,
+            aud: vec![purpose.audience().to_owned()],
+            exp: issued.saturating_add(life),
+            nbf: issued,
+            iat: issued,
+            jti: uuid::Uuid::new_v4().to_string(),
+            cnf: Confirmation { certificate: confirmation(bound_to) },
+        };
+        encode(&Header::new(ALGORITHM), &claims, &self.signing).map_err(failed)
+    }
+
+    /// Reads a token that came over a connection with this certificate.
+    pub fn verify(
+        &self,
+        token: &str,
+        purpose: Purpose,
+        presented_with: Thumbprint,
+        now: Timestamp,
+    ) -> Result<Verified, Worthless> {
+        let claims = self.claims(token, purpose)?;
+        if claims.cnf.certificate != confirmation(presented_with) {
+            return Err(Worthless::OtherCertificate);
+        }
+        if now.as_second() < claims.nbf || now.as_second() >= claims.exp {
+            return Err(Worthless::Time);
+        }
+        let expires = Timestamp::from_second(claims.exp).map_err(|_range| Worthless::Time)?;
+        let subject: Subject =
+            serde_json::from_str(&claims.sub).map_err(|_form| Worthless::Subject)?;
+        let cluster = ClusterName::try_from(subject.client_id.as_str());
+        let holder = Holder {
+            cluster: cluster.map_err(|_invalid| Worthless::Subject)?,
+            mode: Mode::from_word(&subject.mode).ok_or(Worthless::Subject)?,
+        };
+        Ok(Verified { holder, expires })
+    }
+
+    fn claims(&self, token: &str, purpose: Purpose) -> Result<Claims, Worthless> {
+        // The algorithm is ours, never the token's. Times are checked by us, against the time we are given.
+        let mut rules = Validation::new(ALGORITHM);
+        rules.set_issuer(&[ISSUER]);
+        rules.set_audience(&[purpose.audience()]);
+        rules.set_required_spec_claims(&["exp", "nbf", "iss", "aud", "sub"]);
+        rules.validate_exp = false;
+        rules.validate_nbf = false;
+        let mut last = jsonwebtoken::errors::ErrorKind::InvalidSignature.into();
+        for key in &self.accepted {
+            match decode::<Claims>(token, key, &rules) {
+                Ok(data) => return Ok(data.claims),
+                Err(e) => last = e,
+            }
+        }
+        Err(Worthless::NotOurs(Box::new(last)))
+    }
+}
+
+fn confirmation(thumbprint: Thumbprint) -> String {
+    URL_SAFE_NO_PAD.encode(thumbprint.as_bytes())
+}
+
+#[cfg(test)]
+mod tests;
