@@ -1,1 +1,36 @@
-//! Process plumbing: arguments, logs, metrics, admin endpoints, supervised tasks, rotating credentials.
+//! Process plumbing: what every program of ours needs whatever it does.
+//!
+//! Arguments, logs, errors, supervised tasks, readiness, the admin endpoint, metrics, back-off,
+//! rotating TLS material and the Kubernetes client. This crate must never know what the process
+//! is for: no wire, no Argo CD, no OCM.
+//!
+//! ```text
+//!   signals ─> shutdown::token ─> parts::Parts ──spawns──> every part of the process
+//!                                     │                       │
+//!                     first early end └── ends the process    ├─ ready::Handle ─> /readyz
+//!                                                             └─ metrics::Registry ─> /metrics
+//!   files | Secrets ─> credentials (watch) ─> ServerTls | ClientTls (whole config swapped)
+//! ```
+
+pub mod admin;
+pub mod args;
+pub mod backoff;
+pub mod clock;
+pub mod credentials;
+pub mod error;
+pub mod kube;
+pub mod lease;
+pub mod log;
+pub mod metrics;
+pub mod parts;
+pub mod ready;
+pub mod shutdown;
+
+/// Installs the one TLS provider of the process; call it first in `main`.
+///
+/// Libraries below us choose a provider by themselves where none is installed, and panic when they
+/// find two. A second call changes nothing.
+pub fn install_crypto_provider() {
+    // An error only says that a provider is there already, which is what we want.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+}

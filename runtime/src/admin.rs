@@ -1,0 +1,186 @@
+//! The admin endpoint: `/livez`, `/readyz`, `/healthz` and `/metrics`.
+//!
+//! `/livez` answers as long as the process can answer at all. `/readyz` names what is missing.
+//! `/healthz` means what the Go implementation means by it, which each program decides.
+
+use std::fmt;
+use std::future::IntoFuture as _;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::Registry;
+use crate::ready::Readiness;
+
+/// Why the admin endpoint does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address cannot be listened on.
+    #[error("listen on {address} for health and metrics")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Serving ended.
+    #[error("serve health and metrics")]
+    Serve(#[source] io::Error),
+}
+
+/// Decides `/healthz`.
+pub type Healthz = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// What the endpoint shows.
+#[derive(Clone)]
+pub struct AdminState {
+    /// Decides `/readyz`.
+    pub readiness: Readiness,
+    /// Encoded at `/metrics`.
+    pub registry: Registry,
+    /// Decides `/healthz`: 200 when true, else 503.
+    pub healthz: Healthz,
+}
+
+impl fmt::Debug for AdminState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminState").field("readiness", &self.readiness).finish_non_exhaustive()
+    }
+}
+
+/// An admin endpoint that has its address and can be served.
+#[derive(Debug)]
+pub struct Admin {
+    listener: TcpListener,
+    state: AdminState,
+}
+
+impl Admin {
+    /// Takes the address, so that a port in use is an error at start and not a dead part later.
+    ///
+    /// # Errors
+    /// The address cannot be had.
+    pub async fn bind(address: SocketAddr, state: AdminState) -> Result<Self, Error> {
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| Error::Listen { address, source })?;
+        Ok(Self { listener, state })
+    }
+
+    /// The address that it got, with the real port where 0 was asked for.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `token` is cancelled; open requests are answered first.
+    ///
+    /// # Errors
+    /// Serving failed.
+    pub async fn serve(self, token: CancellationToken) -> Result<(), Error> {
+        axum::serve(self.listener, router(self.state))
+            .with_graceful_shutdown(token.cancelled_owned())
+            .into_future()
+            .await
+            .map_err(Error::Serve)
+    }
+}
+
+/// Binds and serves in one go.
+///
+/// # Errors
+/// The address cannot be had, or serving failed.
+pub async fn serve(
+    address: SocketAddr,
+    state: AdminState,
+    token: CancellationToken,
+) -> Result<(), Error> {
+    Admin::bind(address, state).await?.serve(token).await
+}
+
+fn router(state: AdminState) -> Router {
+    Router::new()
+        .route("/livez", get(|| async { "ok" }))
+        .route("/readyz", get(readyz))
+        .route("/healthz", get(healthz))
+        .route("/metrics", get(metrics))
+        .with_state(state)
+}
+
+async fn readyz(State(state): State<AdminState>) -> Response {
+    let missing = state.readiness.missing();
+    if missing.is_empty() {
+        "ok".into_response()
+    } else {
+        let text = format!("not ready: {}", missing.join(", "));
+        (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+    }
+}
+
+async fn healthz(State(state): State<AdminState>) -> Response {
+    if (state.healthz)() {
+        "ok".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not healthy").into_response()
+    }
+}
+
+async fn metrics(State(state): State<AdminState>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    state.registry.encode().map_or_else(
+        |_error| StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        |text| ([(header::CONTENT_TYPE, kind)], text).into_response(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::{Body, to_bytes};
+    use http::Request;
+    use tower::ServiceExt as _;
+
+    async fn answer(state: &AdminState, path: &str) -> (u16, String) {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = router(state.clone()).oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    fn state(healthy: bool) -> AdminState {
+        AdminState {
+            readiness: Readiness::new(),
+            registry: Registry::new(),
+            healthz: Arc::new(move || healthy),
+        }
+    }
+
+    #[tokio::test]
+    async fn readiness_names_what_is_missing() {
+        let state = state(true);
+        let caches = state.readiness.register("caches");
+        assert_eq!(answer(&state, "/readyz").await, (503, "not ready: caches".to_owned()));
+        caches.set(true);
+        assert_eq!(answer(&state, "/readyz").await, (200, "ok".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn health_is_what_the_program_says_and_life_is_not() {
+        let state = state(false);
+        assert_eq!(answer(&state, "/healthz").await.0, 503);
+        assert_eq!(answer(&state, "/livez").await.0, 200);
+        let (status, text) = answer(&state, "/metrics").await;
+        assert_eq!((status, text.ends_with("# EOF\n")), (200, true));
+    }
+}

@@ -1,0 +1,62 @@
+//! TLS material that rotates: read, checked, swapped as a whole.
+//!
+//! A source ([`files`] or [`secrets`]) publishes checked [`Material`]; [`ServerTls`] and
+//! [`ClientTls`] turn each new one into a configuration. Everything is swapped together,
+//! certificate, key, trust and session state, so that no session of an old trust is resumed.
+//! Material that cannot be used never replaces material that can.
+//!
+//! ```text
+//!   files::watch ──┐
+//!                  ├─> watch<Arc<Material>> ─> ServerTls::current() at each handshake
+//!   secrets::watch ┘        (combine)     └──> ClientTls::current() at each dial
+//! ```
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::parts::Spawner;
+
+mod config;
+pub mod files;
+mod material;
+pub mod secrets;
+mod tls;
+
+pub use config::{ClientAuth, client_config, provider, server_config};
+pub use material::{Error, Identity, Material, Pem, Roots};
+pub use tls::{ClientTls, ServerTls};
+
+/// Takes the certificate from one source and the trusted roots from another.
+pub fn combine(
+    mut identity: watch::Receiver<Arc<Material>>,
+    mut roots: watch::Receiver<Arc<Material>>,
+    spawner: &Spawner,
+) -> watch::Receiver<Arc<Material>> {
+    fn both(identity: &Material, roots: &Material) -> Arc<Material> {
+        Arc::new(Material { identity: identity.identity.clone(), roots: roots.roots.clone() })
+    }
+    let (send, receive) = watch::channel(both(&identity.borrow(), &roots.borrow()));
+    let token = spawner.token().clone();
+    spawner.spawn("credentials", async move {
+        loop {
+            let changed = tokio::select! {
+                biased;
+                () = token.cancelled() => return,
+                changed = identity.changed() => changed,
+                changed = roots.changed() => changed,
+            };
+            if changed.is_err() {
+                // A source ends only when the process stops; what is known stays in use.
+                token.cancelled().await;
+                return;
+            }
+            let newer = both(&identity.borrow_and_update(), &roots.borrow_and_update());
+            send.send_replace(newer);
+        }
+    });
+    receive
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! From material to the configurations of the TLS library.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, ServerConfig};
+
+use super::material::{Error, Material};
+
+/// Whether a server asks clients for certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientAuth {
+    /// No client comes in without a certificate that the roots vouch for.
+    Required,
+    /// A certificate is checked where there is one.
+    Optional,
+    /// Clients are not asked.
+    None,
+}
+
+/// The TLS provider of all our connections.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+/// A server's configuration: TLS 1.3, HTTP/2 and HTTP/1.1, no session tickets.
+///
+/// # Errors
+/// The material lacks what is needed.
+pub fn server_config(material: &Material, auth: ClientAuth) -> Result<Arc<ServerConfig>, Error> {
+    let identity = material.identity.as_ref().ok_or(Error::IdentityMissing)?;
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(Error::Build)?;
+    let builder = match auth {
+        ClientAuth::None => builder.with_no_client_auth(),
+        ClientAuth::Required | ClientAuth::Optional => {
+            let roots = material.roots.as_ref().ok_or(Error::RootsMissing)?;
+            let verifier = WebPkiClientVerifier::builder_with_provider(
+                Arc::clone(&roots.store),
+                provider(),
+            );
+            let verifier = if auth == ClientAuth::Optional {
+                verifier.allow_unauthenticated()
+            } else {
+                verifier
+            };
+            builder.with_client_cert_verifier(verifier.build().map_err(Error::BuildVerifier)?)
+        }
+    };
+    let certified = SingleCertAndKey::from((*identity.certified).clone());
+    let mut config = builder.with_cert_resolver(Arc::new(certified));
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Our streams are long: resumption buys nothing, and would outlive a change of trust.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// A client's configuration: TLS 1.3, HTTP/2, no resumption, our certificate where there is one.
+///
+/// # Errors
+/// The material lacks trusted roots.
+pub fn client_config(material: &Material) -> Result<Arc<ClientConfig>, Error> {
+    let roots = material.roots.as_ref().ok_or(Error::RootsMissing)?;
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(Error::Build)?
+        .with_root_certificates(Arc::clone(&roots.store));
+    let mut config = match &material.identity {
+        Some(identity) => {
+            let certified = SingleCertAndKey::from((*identity.certified).clone());
+            builder.with_client_cert_resolver(Arc::new(certified))
+        }
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,198 @@
+//! Parsing and checking of TLS material; pure.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rustls::RootCertStore;
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::{self, PemObject as _};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::config::provider;
+
+/// Why material cannot be used. No variant holds any part of a key.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The certificate chain is not PEM.
+    #[error("read the certificate chain")]
+    ReadChain(#[source] pem::Error),
+    /// There is a key, but no certificate.
+    #[error("there is no certificate")]
+    NoCertificate,
+    /// The private key is not PEM, or there is none.
+    #[error("read the private key")]
+    ReadKey(#[source] pem::Error),
+    /// The leaf is not an X.509 certificate.
+    #[error("parse the certificate")]
+    ParseCertificate(#[source] x509_parser::nom::Err<x509_parser::error::X509Error>),
+    /// The key is of a kind that is not supported, or belongs to another certificate.
+    #[error("match the private key with the certificate")]
+    MatchKey(#[source] rustls::Error),
+    /// The certificate's time is over.
+    #[error("the certificate expired at {not_after}")]
+    Expired {
+        /// When.
+        not_after: Timestamp,
+    },
+    /// The trusted roots are not PEM.
+    #[error("read the trusted certificates")]
+    ReadRoots(#[source] pem::Error),
+    /// The trusted roots hold no certificate.
+    #[error("there is no trusted certificate")]
+    NoRoots,
+    /// A trusted root is not a usable certificate.
+    #[error("parse a trusted certificate")]
+    ParseRoot(#[source] rustls::Error),
+    /// A configuration needs a certificate and there is none yet.
+    #[error("no certificate is known yet")]
+    IdentityMissing,
+    /// A configuration needs trusted roots and there are none yet.
+    #[error("no trusted certificates are known yet")]
+    RootsMissing,
+    /// The TLS library refuses the material.
+    #[error("build the TLS configuration")]
+    Build(#[source] rustls::Error),
+    /// The TLS library refuses the trusted certificates.
+    #[error("build the verifier of client certificates")]
+    BuildVerifier(#[source] rustls::server::VerifierBuilderError),
+}
+
+/// PEM texts as they were read; never printed.
+#[derive(Clone, Default)]
+pub struct Pem {
+    /// The leaf and its intermediates.
+    pub chain: Option<Vec<u8>>,
+    /// The private key of the leaf.
+    pub key: Option<Vec<u8>>,
+    /// Trusted certificates; several texts may be joined.
+    pub roots: Option<Vec<u8>>,
+}
+
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pem")
+            .field("chain", &self.chain.is_some())
+            .field("key", &self.key.is_some())
+            .field("roots", &self.roots.is_some())
+            .finish()
+    }
+}
+
+impl Pem {
+    /// Tells one content from another, to notice a change without keeping a second copy of a key.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.chain, &self.key, &self.roots).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// A certificate with its private key; the two belong together and are not expired when read.
+#[derive(Clone)]
+pub struct Identity {
+    pub(super) certified: Arc<CertifiedKey>,
+    /// From when on it counts.
+    pub not_before: Timestamp,
+    /// Until when it counts.
+    pub not_after: Timestamp,
+    /// Its subject, as text for people.
+    pub subject: String,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("subject", &self.subject)
+            .field("not_before", &self.not_before)
+            .field("not_after", &self.not_after)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Identity {
+    /// The leaf and its intermediates.
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.certified.cert
+    }
+}
+
+/// The certificates that are trusted.
+#[derive(Debug, Clone)]
+pub struct Roots {
+    /// As they were read.
+    pub certificates: Vec<CertificateDer<'static>>,
+    pub(super) store: Arc<RootCertStore>,
+}
+
+/// Checked TLS material; parts that are not known yet, or not used, are absent.
+#[derive(Debug, Clone, Default)]
+pub struct Material {
+    /// Who we are.
+    pub identity: Option<Identity>,
+    /// Whom we trust.
+    pub roots: Option<Roots>,
+}
+
+impl Material {
+    /// Parses and checks PEM texts; `now` decides about expiry.
+    ///
+    /// # Errors
+    /// Something that is given cannot be used. Nothing is taken over in part.
+    pub fn parse(pem: &Pem, now: Timestamp) -> Result<Self, Error> {
+        let identity = match (&pem.chain, &pem.key) {
+            (None, None) => None,
+            (chain, key) => Some(identity(
+                chain.as_deref().unwrap_or_default(),
+                key.as_deref().unwrap_or_default(),
+                now,
+            )?),
+        };
+        let roots = pem.roots.as_deref().map(roots).transpose()?;
+        Ok(Self { identity, roots })
+    }
+
+    /// When the certificate expires, if there is one.
+    pub fn not_after(&self) -> Option<Timestamp> {
+        self.identity.as_ref().map(|identity| identity.not_after)
+    }
+}
+
+fn identity(chain: &[u8], key: &[u8], now: Timestamp) -> Result<Identity, Error> {
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
+        .collect::<Result<_, _>>()
+        .map_err(Error::ReadChain)?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(Error::ReadKey)?;
+    let leaf = chain.first().ok_or(Error::NoCertificate)?;
+    let (_, parsed) = X509Certificate::from_der(leaf).map_err(Error::ParseCertificate)?;
+    let time = |time: x509_parser::time::ASN1Time| {
+        // Out of the range of Timestamp is further away than anybody waits.
+        Timestamp::from_second(time.timestamp()).unwrap_or(Timestamp::MAX)
+    };
+    let (not_before, not_after) =
+        (time(parsed.validity().not_before), time(parsed.validity().not_after));
+    let subject = parsed.subject().to_string();
+    // Checks that the key belongs to the leaf.
+    let certified =
+        CertifiedKey::from_der(chain.clone(), key, &provider()).map_err(Error::MatchKey)?;
+    if not_after <= now {
+        return Err(Error::Expired { not_after });
+    }
+    Ok(Identity { certified: Arc::new(certified), not_before, not_after, subject })
+}
+
+fn roots(pem: &[u8]) -> Result<Roots, Error> {
+    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(Error::ReadRoots)?;
+    if certificates.is_empty() {
+        return Err(Error::NoRoots);
+    }
+    let mut store = RootCertStore::empty();
+    for certificate in &certificates {
+        store.add(certificate.clone()).map_err(Error::ParseRoot)?;
+    }
+    Ok(Roots { certificates, store: Arc::new(store) })
+}

@@ -1,0 +1,85 @@
+//! The configuration in use now, swapped whenever the material changes.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use rustls::{ClientConfig, ServerConfig};
+use tokio::sync::watch;
+
+use super::config::{ClientAuth, client_config, server_config};
+use super::material::{Error, Material};
+use crate::error::Chain;
+use crate::parts::Spawner;
+
+/// The server configuration in use; clones follow the same material.
+#[derive(Debug, Clone)]
+pub struct ServerTls(Current<ServerConfig>);
+
+impl ServerTls {
+    /// Follows `material`; until it suffices there is no configuration.
+    pub fn follow(
+        material: watch::Receiver<Arc<Material>>,
+        auth: ClientAuth,
+        spawner: &Spawner,
+    ) -> Self {
+        Self(Current::follow(material, spawner, move |material| server_config(material, auth)))
+    }
+
+    /// The configuration for the next handshake.
+    pub fn current(&self) -> Option<Arc<ServerConfig>> {
+        self.0.config.load_full()
+    }
+}
+
+/// The client configuration in use; clones follow the same material.
+#[derive(Debug, Clone)]
+pub struct ClientTls(Current<ClientConfig>);
+
+impl ClientTls {
+    /// Follows `material`; until it suffices there is no configuration.
+    pub fn follow(material: watch::Receiver<Arc<Material>>, spawner: &Spawner) -> Self {
+        Self(Current::follow(material, spawner, client_config))
+    }
+
+    /// The configuration for the next connection.
+    pub fn current(&self) -> Option<Arc<ClientConfig>> {
+        self.0.config.load_full()
+    }
+}
+
+#[derive(Debug)]
+struct Current<C> {
+    config: Arc<ArcSwapOption<C>>,
+}
+
+impl<C> Clone for Current<C> {
+    fn clone(&self) -> Self {
+        Self { config: Arc::clone(&self.config) }
+    }
+}
+
+impl<C: Send + Sync + 'static> Current<C> {
+    fn follow(
+        mut material: watch::Receiver<Arc<Material>>,
+        spawner: &Spawner,
+        build: impl Fn(&Material) -> Result<Arc<C>, Error> + Send + 'static,
+    ) -> Self {
+        let first = build(&material.borrow_and_update()).ok();
+        let config = Arc::new(ArcSwapOption::new(first));
+        let (slot, token) = (Arc::clone(&config), spawner.token().clone());
+        spawner.spawn("tls", async move {
+            while let Some(Ok(())) = token.run_until_cancelled(material.changed()).await {
+                let material = Arc::clone(&material.borrow_and_update());
+                match build(&material) {
+                    Ok(newer) => slot.store(Some(newer)),
+                    Err(error) => {
+                        tracing::warn!(error = %Chain(&error), "new TLS material is not usable; keeping the old");
+                    }
+                }
+            }
+            // A source ends only when the process stops; what is known stays in use.
+            token.cancelled().await;
+        });
+        Self { config }
+    }
+}

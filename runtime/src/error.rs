@@ -1,0 +1,85 @@
+//! How errors are printed, and whose move it is after one.
+
+use std::error::Error;
+use std::fmt;
+
+/// Prints an error with all its causes on one line, each said once.
+///
+/// Some errors of other crates repeat their cause in their own text; a cause whose text was
+/// already said is left out.
+#[derive(Debug, Clone, Copy)]
+pub struct Chain<'a>(pub &'a (dyn Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = self.0.to_string();
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !said.contains(&text) {
+                said.push_str(": ");
+                said.push_str(&text);
+            }
+            cause = error.source();
+        }
+        f.write_str(&said)
+    }
+}
+
+/// Who can put a failure right; decides retry, log level, condition and status code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Blame {
+    /// The network, a peer or an API server that is away: retry with back-off.
+    Weather,
+    /// A person has to change something: say what, retry on change.
+    User,
+    /// A mistake of ours: say it loudly, retry slowly.
+    Us,
+}
+
+impl Blame {
+    /// A bounded text for metric labels.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Weather => "weather",
+            Self::User => "user",
+            Self::Us => "us",
+        }
+    }
+}
+
+/// Sorts an error of the Kubernetes API by whose move it is.
+pub fn blame_kube(error: &::kube::Error) -> Blame {
+    let ::kube::Error::Api(status) = error else { return Blame::Weather };
+    match status.code {
+        // 409 and 410 are races with other writers, 429 and above are load or outage.
+        401 | 408 | 409 | 410 | 429 | 500..=599 => Blame::Weather,
+        _ => Blame::User,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("read trust bundle")]
+    struct Outer(#[source] Middle);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("open /etc/ca.pem: disk full")]
+    struct Middle(#[source] Inner);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("disk full")]
+    struct Inner;
+
+    #[test]
+    fn each_cause_is_named_once() {
+        let error = Outer(Middle(Inner));
+        assert_eq!(
+            Chain(&error).to_string(),
+            "read trust bundle: open /etc/ca.pem: disk full"
+        );
+    }
+}

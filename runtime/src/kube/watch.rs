@@ -1,0 +1,236 @@
+//! A watch that lasts: through restarts of the API server, lost connections and bad objects.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
+use std::time::Duration;
+
+use ::kube::core::DeserializeGuard;
+use ::kube::runtime::watcher::{self, watcher};
+use ::kube::{Api, Resource};
+use futures::StreamExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Backoff;
+use crate::error::Chain;
+
+/// Objects fetched at once by a list; bounds the memory of a start among many large objects.
+const PAGE: u32 = 100;
+/// An API server restarts in a few seconds; waiting longer than this between tries gains nothing.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const HEALTHY_AFTER: Duration = Duration::from_secs(30);
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// What a watch has seen.
+#[derive(Debug, Clone)]
+pub enum Event<K> {
+    /// The object is there, and looks like this.
+    Applied {
+        /// The object, without `managedFields` and kubectl's copy of itself.
+        object: Box<K>,
+        /// It came with a list, so it may be old news.
+        listed: bool,
+    },
+    /// The object is gone.
+    Deleted(Gone<K>),
+    /// A list is complete: what was seen so far is all there is.
+    Synced,
+}
+
+/// An object that is gone.
+#[derive(Debug, Clone)]
+pub struct Gone<K> {
+    /// Its namespace, unless it is a cluster-wide kind.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its last state, when its deletion was watched and not only found out by a list.
+    pub object: Option<Box<K>>,
+}
+
+/// What to watch.
+#[derive(Debug, Clone)]
+pub struct Watch<K> {
+    api: Api<DeserializeGuard<K>>,
+    config: watcher::Config,
+}
+
+impl<K> Watch<K> {
+    /// Everything of `api`; its guard lets one bad object through without failing the others.
+    pub fn new(api: Api<DeserializeGuard<K>>) -> Self {
+        Self { api, config: watcher::Config::default().page_size(PAGE) }
+    }
+
+    /// Narrows by labels; an empty selector changes nothing.
+    #[must_use]
+    pub fn labels(mut self, selector: &str) -> Self {
+        if !selector.is_empty() {
+            self.config = self.config.labels(selector);
+        }
+        self
+    }
+
+    /// Narrows by fields.
+    #[must_use]
+    pub fn fields(mut self, selector: &str) -> Self {
+        self.config = self.config.fields(selector);
+        self
+    }
+}
+
+/// Watches until `token` is cancelled and tells `handle` what is seen.
+///
+/// Failures are waited out with back-off and logged on the transition. An object that cannot be
+/// read is skipped with a warning, as often as it changes. A deletion that was missed while the
+/// watch was down is found by the next list, and an object that was replaced by one of the same
+/// name is told as deleted first. `handle` is called in order and must be quick.
+pub async fn watch_trimmed<K>(
+    watch: Watch<K>,
+    token: CancellationToken,
+    mut handle: impl FnMut(Event<K>) + Send,
+) where
+    K: Resource<DynamicType: Clone> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let Watch { api, config } = watch;
+    let kind = api.resource_url().to_owned();
+    let mut events = watcher(api, config).boxed();
+    let mut seen = Seen::default();
+    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, HEALTHY_AFTER);
+    let mut failing = false;
+    while let Some(next) = token.run_until_cancelled(events.next()).await.flatten() {
+        match next {
+            Ok(event) => {
+                backoff.succeeded(Instant::now());
+                if failing && !matches!(event, watcher::Event::Init) {
+                    tracing::info!(%kind, "watch works again");
+                    failing = false;
+                }
+                seen.take(event, &mut handle);
+            }
+            Err(error) => {
+                if failing {
+                    tracing::debug!(%kind, error = %Chain(&error), "watch still fails");
+                } else {
+                    tracing::warn!(%kind, error = %Chain(&error), "watch failed; trying again");
+                    failing = true;
+                }
+                let pause = backoff.failed(Instant::now());
+                if token.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Namespace and name.
+type Key = (Option<String>, String);
+
+/// What a watch has told so far, so that a list can tell what is gone.
+#[derive(Debug, Default)]
+struct Seen {
+    /// UID by key of everything told as applied and not as deleted since.
+    live: HashMap<Key, String>,
+    /// What the list under way has named.
+    listed: HashSet<Key>,
+}
+
+impl Seen {
+    fn take<K>(
+        &mut self,
+        event: watcher::Event<DeserializeGuard<K>>,
+        handle: &mut impl FnMut(Event<K>),
+    ) where
+        K: Resource,
+    {
+        match event {
+            watcher::Event::Init => self.listed.clear(),
+            watcher::Event::InitApply(guard) => {
+                self.listed.insert(key(guard.meta()));
+                self.applied(guard, true, handle);
+            }
+            watcher::Event::Apply(guard) => self.applied(guard, false, handle),
+            watcher::Event::Delete(guard) => self.deleted(guard, handle),
+            watcher::Event::InitDone => {
+                let listed = std::mem::take(&mut self.listed);
+                let gone: Vec<Key> =
+                    self.live.keys().filter(|key| !listed.contains(*key)).cloned().collect();
+                for key in gone {
+                    self.forget(&key, None, handle);
+                }
+                handle(Event::Synced);
+            }
+        }
+    }
+
+    fn applied<K: Resource>(
+        &mut self,
+        guard: DeserializeGuard<K>,
+        listed: bool,
+        handle: &mut impl FnMut(Event<K>),
+    ) {
+        match guard.0 {
+            Ok(mut object) => {
+                trim(&mut object);
+                let key = key(object.meta());
+                let uid = object.meta().uid.clone().unwrap_or_default();
+                if self.live.get(&key).is_some_and(|known| *known != uid) {
+                    self.forget(&key, None, handle);
+                }
+                self.live.insert(key, uid);
+                handle(Event::Applied { object: Box::new(object), listed });
+            }
+            Err(bad) => {
+                let object = key(&bad.metadata);
+                tracing::warn!(?object, error = %bad.error, "skipped an object that cannot be read");
+            }
+        }
+    }
+
+    fn deleted<K: Resource>(
+        &mut self,
+        guard: DeserializeGuard<K>,
+        handle: &mut impl FnMut(Event<K>),
+    ) {
+        let key = key(guard.meta());
+        let object = guard.0.ok().map(|mut object| {
+            trim(&mut object);
+            Box::new(object)
+        });
+        self.forget(&key, object, handle);
+    }
+
+    fn forget<K>(
+        &mut self,
+        key: &Key,
+        object: Option<Box<K>>,
+        handle: &mut impl FnMut(Event<K>),
+    ) {
+        // What was never told as applied has nothing to be told as deleted.
+        if let Some(uid) = self.live.remove(key) {
+            let (namespace, name) = key.clone();
+            handle(Event::Deleted(Gone { namespace, name, uid, object }));
+        }
+    }
+}
+
+fn key(meta: &ObjectMeta) -> Key {
+    (meta.namespace.clone(), meta.name.clone().unwrap_or_default())
+}
+
+/// Takes away what nobody needs and what is often most of an object.
+fn trim<K: Resource>(object: &mut K) {
+    let meta = object.meta_mut();
+    meta.managed_fields = None;
+    if let Some(annotations) = &mut meta.annotations {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+use super::*;
+use k8s_openapi::api::core::v1::ConfigMap;
+
+fn config_map(name: &str, uid: &str) -> DeserializeGuard<ConfigMap> {
+    DeserializeGuard(Ok(ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("ns".to_owned()),
+            uid: Some(uid.to_owned()),
+            annotations: Some([(LAST_APPLIED.to_owned(), "{}".to_owned())].into()),
+            managed_fields: Some(vec![]),
+            ..Default::default()
+        },
+        ..Default::default()
+    }))
+}
+
+fn unreadable() -> DeserializeGuard<ConfigMap> {
+    serde_json::from_value(serde_json::json!({
+        "metadata": { "name": "bad", "namespace": "ns", "uid": "u" },
+        "data": "not a map",
+    }))
+    .unwrap()
+}
+
+fn told(events: Vec<watcher::Event<DeserializeGuard<ConfigMap>>>) -> Vec<String> {
+    let mut seen = Seen::default();
+    let mut told = vec![];
+    for event in events {
+        seen.take(event, &mut |event| {
+            told.push(match event {
+                Event::Applied { object, listed } => {
+                    assert_eq!(object.metadata.managed_fields, None);
+                    assert_eq!(object.metadata.annotations, Some([].into()));
+                    format!("{}{}", if listed { "=" } else { "+" }, key(&object.metadata).1)
+                }
+                Event::Deleted(gone) => format!("-{}/{}", gone.name, gone.uid),
+                Event::Synced => "synced".to_owned(),
+            });
+        });
+    }
+    told
+}
+
+#[test]
+fn a_deletion_missed_while_the_watch_was_down_is_found_by_the_next_list() {
+    let told = told(vec![
+        watcher::Event::Init,
+        watcher::Event::InitApply(config_map("a", "1")),
+        watcher::Event::InitApply(config_map("b", "2")),
+        watcher::Event::InitDone,
+        watcher::Event::Apply(config_map("c", "3")),
+        watcher::Event::Init,
+        watcher::Event::InitApply(config_map("b", "2")),
+        watcher::Event::InitApply(config_map("c", "3")),
+        watcher::Event::InitDone,
+        watcher::Event::Delete(config_map("c", "3")),
+    ]);
+    assert_eq!(told, ["=a", "=b", "synced", "+c", "=b", "=c", "-a/1", "synced", "-c/3"]);
+}
+
+#[test]
+fn an_object_replaced_by_its_namesake_is_told_as_deleted_first() {
+    let told = told(vec![
+        watcher::Event::Apply(config_map("a", "1")),
+        watcher::Event::Apply(config_map("a", "2")),
+    ]);
+    assert_eq!(told, ["+a", "-a/1", "+a"]);
+}
+
+#[test]
+fn what_cannot_be_read_is_skipped_and_hurts_no_other() {
+    let told = told(vec![
+        watcher::Event::Init,
+        watcher::Event::InitApply(unreadable()),
+        watcher::Event::InitApply(config_map("a", "1")),
+        watcher::Event::InitDone,
+        watcher::Event::Delete(unreadable()),
+    ]);
+    assert_eq!(told, ["=a", "synced"]);
+}

@@ -1,0 +1,248 @@
+//! Leadership by a Lease, as a value to watch.
+//!
+//! Whether another holder's lease has run out is judged by what we see: when its record last
+//! *changed*, by our own monotonic clock. Clocks of other machines are never compared with ours.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::kube::api::PostParams;
+use ::kube::{Api, Client};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+use crate::error::Chain;
+use crate::parts::Spawner;
+
+/// The times that client-go's leader election uses.
+const DURATION: Duration = Duration::from_secs(15);
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Which lease, and who asks for it.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease.
+    pub name: String,
+    /// Who we are; must differ between replicas and between lives of a process.
+    pub identity: String,
+}
+
+/// Campaigns for the lease until the spawner is asked to stop, and then gives it back.
+///
+/// The value is true only while we hold the lease and renewed it recently enough that nobody else
+/// can have taken it.
+pub fn campaign(
+    client: Client,
+    candidate: Candidate,
+    clock: Clock,
+    spawner: &Spawner,
+) -> watch::Receiver<bool> {
+    let (leading, receive) = watch::channel(false);
+    let api = Api::namespaced(client, &candidate.namespace);
+    let mut campaign =
+        Campaign { api, candidate: Arc::new(candidate), clock, seen: None, renewed: None };
+    let token = spawner.token().clone();
+    spawner.spawn("lease", async move {
+        loop {
+            if let Err(error) = campaign.round().await {
+                tracing::warn!(error = %Chain(&error), "cannot read or write the lease");
+            }
+            let holds = campaign.holds(Instant::now());
+            leading.send_if_modified(|known| {
+                let changed = *known != holds;
+                if changed {
+                    tracing::info!(leader = holds, "leadership changed");
+                }
+                *known = holds;
+                changed
+            });
+            if token.run_until_cancelled(tokio::time::sleep(RETRY)).await.is_none() {
+                break;
+            }
+        }
+        leading.send_replace(false);
+        campaign.release().await;
+    });
+    receive
+}
+
+/// What to do about the lease as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Create,
+    Take,
+    Renew,
+    Wait,
+}
+
+/// Another holder's record, and since when it has not changed.
+#[derive(Debug, Clone, PartialEq)]
+struct SeenRecord {
+    spec: LeaseSpec,
+    since: Instant,
+}
+
+struct Campaign {
+    api: Api<Lease>,
+    candidate: Arc<Candidate>,
+    clock: Clock,
+    seen: Option<SeenRecord>,
+    renewed: Option<Instant>,
+}
+
+impl Campaign {
+    fn holds(&self, now: Instant) -> bool {
+        self.renewed.is_some_and(|at| now.duration_since(at) < RENEW_DEADLINE)
+    }
+
+    /// Looks once and writes at most once.
+    async fn round(&mut self) -> Result<(), ::kube::Error> {
+        let begun = Instant::now();
+        let lease = self.api.get_opt(&self.candidate.name).await?;
+        self.seen = observe(self.seen.take(), lease.as_ref(), begun);
+        let step = plan(lease.as_ref(), &self.candidate.identity, self.seen.as_ref(), begun);
+        let next = self.record(step, lease);
+        let written = match step {
+            Step::Wait => {
+                self.renewed = None;
+                return Ok(());
+            }
+            Step::Create => self.api.create(&PostParams::default(), &next).await,
+            Step::Take | Step::Renew => {
+                self.api.replace(&self.candidate.name, &PostParams::default(), &next).await
+            }
+        };
+        match written {
+            Ok(_) => {
+                // Counted from before the write: others count from when they see it.
+                self.renewed = Some(begun);
+                Ok(())
+            }
+            // Somebody else wrote first; the next round sees what.
+            Err(::kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn record(&self, step: Step, lease: Option<Lease>) -> Lease {
+        let Lease { metadata, spec } = lease.unwrap_or_default();
+        let old = spec.unwrap_or_default();
+        let now = MicroTime(self.clock.now());
+        let transitions = old.lease_transitions.unwrap_or_default();
+        let (acquire_time, lease_transitions) = match step {
+            Step::Renew | Step::Wait => (old.acquire_time.or_else(|| Some(now.clone())), transitions),
+            Step::Create => (Some(now.clone()), 0),
+            Step::Take => (Some(now.clone()), transitions.saturating_add(1)),
+        };
+        Lease {
+            metadata: ObjectMeta { name: Some(self.candidate.name.clone()), ..metadata },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.candidate.identity.clone()),
+                lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+                acquire_time,
+                renew_time: Some(now),
+                lease_transitions: Some(lease_transitions),
+                ..LeaseSpec::default()
+            }),
+        }
+    }
+
+    /// Gives the lease back, so that the next one need not wait for it to run out.
+    async fn release(&mut self) {
+        if self.renewed.take().is_none() {
+            return;
+        }
+        let given_back = async {
+            let Some(mut lease) = self.api.get_opt(&self.candidate.name).await? else {
+                return Ok(());
+            };
+            let spec = lease.spec.get_or_insert_default();
+            if spec.holder_identity.as_ref() != Some(&self.candidate.identity) {
+                return Ok(());
+            }
+            spec.holder_identity = None;
+            self.api.replace(&self.candidate.name, &PostParams::default(), &lease).await.map(drop)
+        };
+        match tokio::time::timeout(RETRY, given_back).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::info!(error = %Chain(&error), "could not give back the lease"),
+            Err(_elapsed) => tracing::info!("could not give back the lease in time"),
+        }
+    }
+}
+
+/// Notes since when the record is as it is.
+fn observe(seen: Option<SeenRecord>, lease: Option<&Lease>, now: Instant) -> Option<SeenRecord> {
+    let spec = lease?.spec.clone().unwrap_or_default();
+    Some(seen.filter(|seen| seen.spec == spec).unwrap_or(SeenRecord { spec, since: now }))
+}
+
+/// Decides what to write; pure.
+fn plan(lease: Option<&Lease>, me: &str, seen: Option<&SeenRecord>, now: Instant) -> Step {
+    let Some(lease) = lease else { return Step::Create };
+    let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+    match holder {
+        None | Some("") => Step::Take,
+        Some(holder) if holder == me => Step::Renew,
+        Some(_) => {
+            // Of another implementation's lease its own duration counts.
+            let lasts = lease
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.lease_duration_seconds)
+                .and_then(|seconds| u64::try_from(seconds).ok())
+                .map_or(DURATION, Duration::from_secs);
+            let quiet = seen.map_or(Duration::ZERO, |seen| now.duration_since(seen.since));
+            if quiet >= lasts { Step::Take } else { Step::Wait }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held_by(holder: Option<&str>) -> Lease {
+        Lease {
+            spec: Some(LeaseSpec {
+                holder_identity: holder.map(ToOwned::to_owned),
+                lease_duration_seconds: Some(15),
+                ..LeaseSpec::default()
+            }),
+            ..Lease::default()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_free_lease_is_taken_and_ours_is_renewed() {
+        let now = Instant::now();
+        assert_eq!(plan(None, "me", None, now), Step::Create);
+        assert_eq!(plan(Some(&held_by(None)), "me", None, now), Step::Take);
+        assert_eq!(plan(Some(&held_by(Some("me"))), "me", None, now), Step::Renew);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn anothers_lease_is_taken_only_when_it_stood_still_for_its_duration() {
+        let begun = Instant::now();
+        let lease = held_by(Some("other"));
+        let seen = observe(None, Some(&lease), begun);
+        assert_eq!(plan(Some(&lease), "me", seen.as_ref(), begun), Step::Wait);
+
+        let mut renewed = lease.clone();
+        renewed.spec.as_mut().unwrap().lease_transitions = Some(1);
+        let later = begun + Duration::from_secs(14);
+        let seen = observe(seen, Some(&renewed), later);
+        let then = later + Duration::from_secs(14);
+        assert_eq!(plan(Some(&renewed), "me", seen.as_ref(), then), Step::Wait);
+
+        let seen = observe(seen, Some(&renewed), then);
+        let over = later + Duration::from_secs(15);
+        assert_eq!(plan(Some(&renewed), "me", seen.as_ref(), over), Step::Take);
+    }
+}

@@ -1,0 +1,270 @@
+//! Supervised tasks: no task without a keeper.
+//!
+//! A *part* runs as long as the process. When one ends before it was asked to, or panics, the
+//! process ends and says which: Kubernetes restarts us, and a half-alive process helps nobody.
+//! A *short* task (a connection, a request) may end whenever it likes; its panic is logged and
+//! hurts nobody else.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::error::Error;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+
+use crate::error::Chain;
+
+/// How long an aborted task may take to notice; it only has to reach its next await.
+const ABORT_GRACE: Duration = Duration::from_secs(1);
+
+/// Why the process stopped although nobody asked it to.
+#[derive(Debug, thiserror::Error)]
+pub enum Stopped {
+    /// A part came to its end.
+    #[error("part {name:?} ended early")]
+    Early {
+        /// The part.
+        name: Cow<'static, str>,
+    },
+    /// A part failed.
+    #[error("part {name:?} failed")]
+    Failed {
+        /// The part.
+        name: Cow<'static, str>,
+        /// What it failed with.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A part panicked.
+    #[error("part {name:?} panicked: {message}")]
+    Panicked {
+        /// The part.
+        name: Cow<'static, str>,
+        /// What the panic said.
+        message: String,
+    },
+}
+
+/// What a task may end with: nothing, or a result.
+pub trait Ending: Send + 'static {
+    /// The failure, if it was one.
+    fn failure(self) -> Option<Box<dyn Error + Send + Sync>>;
+}
+
+impl Ending for () {
+    fn failure(self) -> Option<Box<dyn Error + Send + Sync>> {
+        None
+    }
+}
+
+impl<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static> Ending for Result<(), E> {
+    fn failure(self) -> Option<Box<dyn Error + Send + Sync>> {
+        self.err().map(Into::into)
+    }
+}
+
+/// The parts of the process.
+#[derive(Debug)]
+pub struct Parts {
+    spawner: Spawner,
+    ended: mpsc::Receiver<Stopped>,
+}
+
+impl Parts {
+    /// No parts yet; cancelling `token` asks all of them to stop.
+    pub fn new(token: CancellationToken) -> Self {
+        // One slot: the first end decides, later ones are only logged.
+        let (report, ended) = mpsc::channel(1);
+        let spawner = Spawner {
+            token,
+            kill: CancellationToken::new(),
+            tracker: TaskTracker::new(),
+            report,
+        };
+        Self { spawner, ended }
+    }
+
+    /// Starts a part that must run until the token is cancelled, and then end by itself.
+    pub fn spawn<F>(&self, name: impl Into<Cow<'static, str>>, future: F)
+    where
+        F: Future<Output: Ending> + Send + 'static,
+    {
+        self.spawner.spawn(name, future);
+    }
+
+    /// A handle with which libraries start tasks at run time.
+    pub fn spawner(&self) -> Spawner {
+        self.spawner.clone()
+    }
+
+    /// Waits until the token is cancelled or a part ends early, then stops all others.
+    ///
+    /// Every task has `drain` to end by itself; what still runs then is aborted and counted in
+    /// the log.
+    ///
+    /// # Errors
+    /// A part ended early; the process should exit with a failure.
+    pub async fn run_until_stopped(mut self, drain: Duration) -> Result<(), Stopped> {
+        let Spawner { token, kill, tracker, .. } = &self.spawner;
+        let stopped = tokio::select! {
+            biased;
+            () = token.cancelled() => None,
+            first = self.ended.recv() => first,
+        };
+        token.cancel();
+        tracker.close();
+        if tokio::time::timeout(drain, tracker.wait()).await.is_err() {
+            tracing::warn!(tasks = tracker.len(), "did not drain in time; aborting");
+            kill.cancel();
+            if tokio::time::timeout(ABORT_GRACE, tracker.wait()).await.is_err() {
+                tracing::warn!(tasks = tracker.len(), "tasks do not yield; leaving them behind");
+            }
+        }
+        stopped.map_or(Ok(()), Err)
+    }
+}
+
+/// Starts tasks that are tracked, named, and stopped with their parent.
+///
+/// Cancelling the token *asks*: tasks end by themselves, so that they can drain. Those that do not
+/// are aborted when the drain of the process is over.
+#[derive(Debug, Clone)]
+pub struct Spawner {
+    token: CancellationToken,
+    kill: CancellationToken,
+    tracker: TaskTracker,
+    report: mpsc::Sender<Stopped>,
+}
+
+impl Spawner {
+    /// The token that asks the tasks of this spawner to stop.
+    pub const fn token(&self) -> &CancellationToken {
+        &self.token
+    }
+
+    /// A spawner whose tasks can be asked to stop without stopping those of its parent.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        Self { token: self.token.child_token(), ..self.clone() }
+    }
+
+    /// Starts a part: its end before cancellation ends the process.
+    pub fn spawn<F>(&self, name: impl Into<Cow<'static, str>>, future: F)
+    where
+        F: Future<Output: Ending> + Send + 'static,
+    {
+        let (name, token, report) = (name.into(), self.token.clone(), self.report.clone());
+        let span = tracing::info_span!("part", %name);
+        let supervised = async move {
+            let ended = AssertUnwindSafe(future).catch_unwind().await;
+            let asked = token.is_cancelled();
+            let stopped = match ended.map(Ending::failure) {
+                Err(panic) => Stopped::Panicked { name, message: panic_message(&*panic) },
+                Ok(Some(source)) if asked => {
+                    tracing::warn!(error = %Chain(&*source), "part failed while stopping");
+                    return;
+                }
+                Ok(None) if asked => return,
+                Ok(Some(source)) => Stopped::Failed { name, source },
+                Ok(None) => Stopped::Early { name },
+            };
+            if let Err(unsaid) = report.try_send(stopped) {
+                tracing::warn!(error = %Chain(&unsaid.into_inner()), "another part ended too");
+            }
+        };
+        self.track(supervised.instrument(span));
+    }
+
+    /// Starts a task that may end at any time, such as one connection; a failure is logged.
+    pub fn spawn_short<F>(&self, name: impl Into<Cow<'static, str>>, future: F)
+    where
+        F: Future<Output: Ending> + Send + 'static,
+    {
+        let name = name.into();
+        self.track(async move {
+            match AssertUnwindSafe(future).catch_unwind().await.map(Ending::failure) {
+                Ok(None) => {}
+                Ok(Some(error)) => tracing::warn!(task = %name, error = %Chain(&*error), "task failed"),
+                Err(panic) => {
+                    tracing::error!(task = %name, panic = panic_message(&*panic), "task panicked");
+                }
+            }
+        });
+    }
+
+    fn track(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.tracker.spawn(self.kill.clone().run_until_cancelled_owned(future));
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DRAIN: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_that_ends_early_ends_the_process_and_is_named() {
+        let parts = Parts::new(CancellationToken::new());
+        let token = parts.spawner().token().clone();
+        parts.spawn("patient", async move { token.cancelled().await });
+        parts.spawn("hasty", async {});
+        let stopped = parts.run_until_stopped(DRAIN).await.unwrap_err();
+        assert!(matches!(stopped, Stopped::Early { name } if name == "hasty"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_says_what_it_was() {
+        let parts = Parts::new(CancellationToken::new());
+        parts.spawn("weak", async { Err::<(), _>(std::io::Error::other("disk full")) });
+        let stopped = parts.run_until_stopped(DRAIN).await.unwrap_err();
+        assert_eq!(Chain(&stopped).to_string(), "part \"weak\" failed: disk full");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_in_a_short_task_hurts_nobody_else() {
+        let token = CancellationToken::new();
+        let parts = Parts::new(token.clone());
+        let spawner = parts.spawner();
+        spawner.spawn_short("connection", async { panic!("bad peer") });
+        spawner.spawn_short("stopper", async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            token.cancel();
+        });
+        assert!(parts.run_until_stopped(DRAIN).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_drain_is_aborted() {
+        let token = CancellationToken::new();
+        let parts = Parts::new(token.clone());
+        parts.spawn("deaf", std::future::pending::<()>());
+        token.cancel();
+        assert!(parts.run_until_stopped(DRAIN).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_child_stops_without_its_parent() {
+        let token = CancellationToken::new();
+        let parts = Parts::new(token.clone());
+        let child = parts.spawner().child();
+        let asked = child.token().clone();
+        child.spawn("session", async move { asked.cancelled().await });
+        child.token().cancel();
+        assert!(!token.is_cancelled());
+        token.cancel();
+        assert!(parts.run_until_stopped(DRAIN).await.is_ok());
+    }
+}
