@@ -1,0 +1,463 @@
+//! Group `addon.open-cluster-management.io`: add-ons and their configuration.
+//!
+//! ManagedClusterAddOn and ClusterManagementAddOn are modelled as v1beta1 has them. Hubs before
+//! OCM 1.2 serve v1alpha1 only: read and write through [`Version`], found by discovery once, and
+//! never mix the two versions in one process (each read of the version that is not stored costs a
+//! call of the conversion webhook).
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{ResourceRequirements, Toleration},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{keys, name::AddonName};
+
+mod version;
+
+pub use version::Version;
+
+/// The group's name.
+pub const GROUP: &str = "addon.open-cluster-management.io";
+/// The reserved name by which v1beta1 says that a supported configuration has no default.
+pub const NO_DEFAULT: &str = "__reserved_no_default__";
+
+/// Spec of a ManagedClusterAddOn: an add-on is switched on for one cluster.
+#[derive(
+    CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
+)]
+#[kube(
+    group = "addon.open-cluster-management.io",
+    version = "v1beta1",
+    kind = "ManagedClusterAddOn",
+    plural = "managedclusteraddons",
+    namespaced,
+    status = "ManagedClusterAddOnStatus",
+    derive = "PartialEq",
+    derive = "Default"
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ManagedClusterAddOnSpec {
+    /// Configurations for this cluster; they win over those of placements and defaults.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub configs: Vec<AddOnConfig>,
+}
+
+/// Names a configuration object.
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(default)]
+pub struct AddOnConfig {
+    /// API group, empty for the core group.
+    pub group: String,
+    /// Plural name of the resource.
+    pub resource: String,
+    /// Namespace, empty if the resource is cluster-scoped.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+/// Status of a ManagedClusterAddOn.
+///
+/// The registration agent of the cluster may write all of it: nothing here is proof of anything.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ManagedClusterAddOnStatus {
+    /// Conditions, see [`crate::condition::addon`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// Kinds of configuration that the add-on understands (written by its manager).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub supported_configs: Vec<ConfigGroupResource>,
+    /// Configurations to use, with the hashes that are rolled out (written by OCM).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub config_references: Vec<ConfigReference>,
+    /// Identities that the agent gets (written by the manager, completed by the agent).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub registrations: Vec<RegistrationConfig>,
+    /// Namespace of the agent on the cluster (written by the manager).
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Who finds out whether the agent is healthy (written by the manager).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health_check: Option<HealthCheck>,
+}
+
+/// A kind of configuration.
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(default)]
+pub struct ConfigGroupResource {
+    /// API group.
+    pub group: String,
+    /// Plural name of the resource.
+    pub resource: String,
+}
+
+/// A configuration in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ConfigReference {
+    /// API group.
+    pub group: String,
+    /// Plural name of the resource.
+    pub resource: String,
+    /// Generation that the manager saw last.
+    pub last_observed_generation: i64,
+    /// What the cluster shall have now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub desired_config: Option<ConfigSpecHash>,
+    /// What it was seen to have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_applied_config: Option<ConfigSpecHash>,
+}
+
+/// Names one content of a configuration object.
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ConfigSpecHash {
+    /// Namespace, empty if the resource is cluster-scoped.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Hash of the spec; empty means that it is not known yet and everything has to wait.
+    pub spec_hash: String,
+}
+
+/// One identity of the agent. Exactly one of the two parts is set, as `type` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RegistrationConfig {
+    /// `kubeClient` or `customSigner`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// A client of the hub's API server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kube_client: Option<KubeClientConfig>,
+    /// A certificate of a signer of one's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub custom_signer: Option<CustomSignerConfig>,
+}
+
+/// The type of a registration that is a client of the hub's API server.
+pub const KUBE_CLIENT: &str = "kubeClient";
+/// The type of a registration with a signer of one's own.
+pub const CUSTOM_SIGNER: &str = "customSigner";
+
+/// A client of the hub's API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubeClientConfig {
+    /// `csr` or `token`; the agent decides.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub driver: String,
+    /// User and groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
+}
+
+/// A certificate of a signer of one's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CustomSignerConfig {
+    /// The signer's name, `domain/path`.
+    pub signer_name: String,
+    /// User, groups and units.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
+}
+
+/// The subject of a certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Subject {
+    /// The common name.
+    pub user: String,
+    /// Organizations.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// Organizational units.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub organization_units: Vec<String>,
+}
+
+/// Who finds out whether the agent is healthy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HealthCheck {
+    /// `Lease` or `Customized`.
+    pub mode: String,
+}
+
+impl ManagedClusterAddOn {
+    /// The conditions, none if there is no status.
+    pub fn conditions(&self) -> &[Condition] {
+        self.status
+            .as_ref()
+            .map_or(&[], |status| &status.conditions)
+    }
+
+    /// The configurations to use, none if there is no status.
+    pub fn config_references(&self) -> &[ConfigReference] {
+        self.status
+            .as_ref()
+            .map_or(&[], |status| &status.config_references)
+    }
+
+    /// Whether it is being deleted.
+    pub const fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// An annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata
+            .annotations
+            .as_ref()?
+            .get(key)
+            .map(String::as_str)
+    }
+
+    /// Whether OCM has put it under its ClusterManagementAddOn; before that a manager must wait.
+    pub fn is_managed_by(&self, addon: &AddonName) -> bool {
+        self.metadata
+            .owner_references
+            .iter()
+            .flatten()
+            .any(|owner| {
+                owner.controller == Some(true)
+                    && owner.kind == "ClusterManagementAddOn"
+                    && owner.name == addon.as_str()
+                    && owner
+                        .api_version
+                        .starts_with("addon.open-cluster-management.io/")
+            })
+    }
+
+    /// The cluster that hosts the agent, if the add-on is in hosted mode.
+    pub fn hosting_cluster(&self) -> Option<&str> {
+        self.annotation(keys::HOSTING_CLUSTER)
+            .filter(|name| !name.is_empty())
+    }
+}
+
+/// Spec of a ClusterManagementAddOn: an add-on that the hub offers.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "addon.open-cluster-management.io",
+    version = "v1beta1",
+    kind = "ClusterManagementAddOn",
+    plural = "clustermanagementaddons",
+    status = "ClusterManagementAddOnStatus",
+    derive = "PartialEq",
+    derive = "Default"
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterManagementAddOnSpec {
+    /// What people see.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub add_on_meta: Option<AddOnMeta>,
+    /// Kinds of configuration with their defaults; the name may be [`NO_DEFAULT`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub default_configs: Vec<AddOnConfig>,
+    /// Who makes ManagedClusterAddOns.
+    pub install_strategy: InstallStrategy,
+}
+
+/// What people see of an add-on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AddOnMeta {
+    /// Name for people.
+    pub display_name: String,
+    /// One line.
+    pub description: String,
+}
+
+/// Who makes ManagedClusterAddOns: people (`Manual`) or OCM (`Placements`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InstallStrategy {
+    /// `Manual` or `Placements`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Where, for `Placements`; the roll-out strategies are left out here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub placements: Vec<PlacementStrategy>,
+}
+
+impl Default for InstallStrategy {
+    fn default() -> Self {
+        Self {
+            kind: "Manual".to_owned(),
+            placements: Vec::new(),
+        }
+    }
+}
+
+impl InstallStrategy {
+    /// Whether OCM makes (and deletes) the ManagedClusterAddOns.
+    pub fn is_placements(&self) -> bool {
+        self.kind == "Placements"
+    }
+}
+
+/// One placement of an add-on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PlacementStrategy {
+    /// Namespace of the Placement.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Configurations for its clusters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub configs: Vec<AddOnConfig>,
+}
+
+/// Status of a ClusterManagementAddOn.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterManagementAddOnStatus {
+    /// Defaults in use with their hashes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub default_config_references: Vec<ConfigReference>,
+    /// How far each placement is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub install_progressions: Vec<InstallProgression>,
+}
+
+/// How far one placement is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InstallProgression {
+    /// Namespace of the Placement.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Configurations in use.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub config_references: Vec<ConfigReference>,
+    /// Conditions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Spec of an AddOnDeploymentConfig: the configuration that every add-on may take.
+///
+/// v1alpha1 is served by every hub and stored by all; the two versions are the same.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "addon.open-cluster-management.io",
+    version = "v1alpha1",
+    kind = "AddOnDeploymentConfig",
+    plural = "addondeploymentconfigs",
+    namespaced,
+    derive = "PartialEq",
+    derive = "Default"
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AddOnDeploymentConfigSpec {
+    /// Values by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub customized_variables: Vec<CustomizedVariable>,
+    /// Where the agent runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_placement: Option<NodePlacement>,
+    /// Where its images come from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub registries: Vec<ImageMirror>,
+    /// Proxies on its way out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy_config: Option<ProxyConfig>,
+    /// Its namespace.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub agent_install_namespace: String,
+    /// Resources of its containers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource_requirements: Vec<ContainerResourceRequirements>,
+}
+
+impl AddOnDeploymentConfigSpec {
+    /// A variable by name.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        let variables = &self.customized_variables;
+        variables
+            .iter()
+            .find(|variable| variable.name == name)
+            .map(|v| v.value.as_str())
+    }
+}
+
+/// A value with a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CustomizedVariable {
+    /// Name.
+    pub name: String,
+    /// Value.
+    pub value: String,
+}
+
+/// Where an agent runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodePlacement {
+    /// Labels of nodes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints that do not matter.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+}
+
+/// Replaces one image registry (or the beginning of an image's name) by another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ImageMirror {
+    /// What to use.
+    pub mirror: String,
+    /// What it replaces; empty replaces everything before the last part of the name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub source: String,
+}
+
+/// Proxies on an agent's way out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProxyConfig {
+    /// For `http://`.
+    #[serde(rename = "httpProxy", skip_serializing_if = "String::is_empty")]
+    pub http_proxy: String,
+    /// For `https://`.
+    #[serde(rename = "httpsProxy", skip_serializing_if = "String::is_empty")]
+    pub https_proxy: String,
+    /// Where none is used.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub no_proxy: String,
+    /// The proxy's CA certificates, PEM in base64.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ca_bundle: String,
+}
+
+/// Resources of some containers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ContainerResourceRequirements {
+    /// `resource:name:container`, each of them may be `*`.
+    #[serde(rename = "containerID")]
+    pub container_id: String,
+    /// The resources.
+    pub resources: ResourceRequirements,
+}
