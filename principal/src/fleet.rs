@@ -5,6 +5,8 @@
 
 use std::{borrow::Borrow, collections::BTreeMap, fmt, sync::Arc};
 
+pub use protocol::object::Mode;
+
 /// The clusters that are enrolled now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fleet {
@@ -21,40 +23,6 @@ pub struct Enrolment {
     pub server: Option<String>,
     /// Its first session after an enrolment has not ended yet: nothing is deleted there for being unknown here.
     pub fresh: bool,
-}
-
-/// Which side owns the Applications of a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mode {
-    /// The hub owns metadata, spec and commands; the spoke owns the status.
-    Managed,
-    /// The spoke owns everything but commands; the hub holds a mirror.
-    Autonomous,
-}
-
-impl Mode {
-    /// The word for it on the wire and in labels.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Managed => "managed",
-            Self::Autonomous => "autonomous",
-        }
-    }
-
-    /// Reads the word; `None` for any other.
-    pub fn from_word(word: &str) -> Option<Self> {
-        match word {
-            "managed" => Some(Self::Managed),
-            "autonomous" => Some(Self::Autonomous),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// The name of a cluster, which is also its namespace on the hub.
@@ -117,13 +85,5 @@ mod tests {
         for bad in ["", "-a", "a-", "A", "a.b", "a/b", "a:b", "a\n", "ä", &"x".repeat(64)] {
             assert_eq!(ClusterName::try_from(bad), Err(InvalidClusterName), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn a_mode_is_read_as_it_is_written() {
-        for mode in [Mode::Managed, Mode::Autonomous] {
-            assert_eq!(Mode::from_word(mode.as_str()), Some(mode));
-        }
-        assert_eq!(Mode::from_word("Managed"), None);
     }
 }

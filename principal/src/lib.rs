@@ -24,6 +24,9 @@ use tokio::sync::watch;
 
 pub mod fleet;
 pub mod identity;
+mod listener;
+mod metrics;
+mod registry;
 pub mod report;
 pub mod settings;
 pub mod tokens;

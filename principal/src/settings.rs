@@ -28,6 +28,9 @@ pub struct Limits {
     pub message_bytes: usize,
     /// TLS handshakes at the same time; more wait in the kernel's queue.
     pub handshakes: usize,
+    /// TLS handshakes at the same time from one address; more are closed. A load balancer may be one address for
+    /// all agents, so this only keeps some room for others.
+    pub handshakes_per_address: usize,
     /// How long one handshake may take.
     pub handshake_time: Duration,
     /// Open connections; more are closed as they come.
@@ -52,7 +55,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             message_bytes: 16 << 20,
-            handshakes: 64,
+            handshakes: 256,
+            handshakes_per_address: 192,
             handshake_time: Duration::from_secs(10),
             connections: 20_000,
             connections_per_certificate: 8,

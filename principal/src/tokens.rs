@@ -204,7 +204,7 @@ impl JwtKey {
         let cluster = ClusterName::try_from(subject.client_id.as_str());
         let holder = Holder {
             cluster: cluster.map_err(|_invalid| Worthless::Subject)?,
-            mode: Mode::from_word(&subject.mode).ok_or(Worthless::Subject)?,
+            mode: subject.mode.parse().map_err(|_unknown| Worthless::Subject)?,
         };
         Ok(Verified { holder, expires })
     }

@@ -1,0 +1,127 @@
+//! What the principal counts. Labels come from fixed words only, never from a peer.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+};
+use runtime::metrics::Registry;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Direction {
+    direction: &'static str,
+}
+
+/// The principal's metrics; clones share their values.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Metrics {
+    handshakes: Family<Outcome, Counter>,
+    connections: Gauge,
+    refusals: Family<Reason, Counter>,
+    sessions: Gauge,
+    session_ends: Family<Reason, Counter>,
+    events: Family<Direction, Counter>,
+    events_refused: Family<Reason, Counter>,
+    hub_writes: Family<Outcome, Counter>,
+}
+
+impl Metrics {
+    pub(crate) fn register(registry: &Registry) -> Self {
+        let metrics = Self::default();
+        registry.with(|all| {
+            let all = all.sub_registry_with_prefix("argocd_principal");
+            let Self {
+                handshakes,
+                connections,
+                refusals,
+                sessions,
+                session_ends,
+                events,
+                events_refused,
+                hub_writes,
+            } = metrics.clone();
+            all.register("handshakes", "TLS handshakes by how they ended", handshakes);
+            all.register("connections", "Open connections", connections);
+            all.register(
+                "refusals",
+                "Authentications, refreshes and subscriptions refused; a rise is a peer that keeps trying",
+                refusals,
+            );
+            all.register("connected_agents", "Sessions open now", sessions);
+            all.register("session_ends", "Sessions that ended, by why", session_ends);
+            all.register("events", "Events received and sent", events);
+            all.register(
+                "events_refused",
+                "Events from agents that cannot be read or are not allowed",
+                events_refused,
+            );
+            all.register("hub_writes", "Writes to the hub's API by how they ended", hub_writes);
+        });
+        metrics
+    }
+
+    pub(crate) fn handshake(&self, outcome: &'static str) {
+        self.handshakes.get_or_create_owned(&Outcome { outcome }).inc();
+    }
+
+    pub(crate) fn refused(&self, reason: &'static str) {
+        self.refusals.get_or_create_owned(&Reason { reason }).inc();
+    }
+
+    pub(crate) fn session_ended(&self, reason: &'static str) {
+        self.session_ends.get_or_create_owned(&Reason { reason }).inc();
+    }
+
+    pub(crate) fn event_received(&self) {
+        self.events.get_or_create_owned(&Direction { direction: "received" }).inc();
+    }
+
+    pub(crate) fn event_sent(&self) {
+        self.events.get_or_create_owned(&Direction { direction: "sent" }).inc();
+    }
+
+    pub(crate) fn event_refused(&self, reason: &'static str) {
+        self.events_refused.get_or_create_owned(&Reason { reason }).inc();
+    }
+
+    pub(crate) fn hub_write(&self, outcome: &'static str) {
+        self.hub_writes.get_or_create_owned(&Outcome { outcome }).inc();
+    }
+
+    /// Counts an open connection for as long as the guard lives.
+    pub(crate) fn connection(&self) -> OpenGuard {
+        OpenGuard::new(self.connections.clone())
+    }
+
+    /// Counts an open session for as long as the guard lives.
+    pub(crate) fn session(&self) -> OpenGuard {
+        OpenGuard::new(self.sessions.clone())
+    }
+}
+
+/// One of the things that a gauge counts.
+#[derive(Debug)]
+#[must_use = "it counts for as long as it lives"]
+pub(crate) struct OpenGuard(Gauge);
+
+impl OpenGuard {
+    fn new(gauge: Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for OpenGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

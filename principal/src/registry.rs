@@ -1,0 +1,287 @@
+//! One live session per cluster, and what is told about it.
+//!
+//! A newer session takes the seat of an older one: the older is told to end and is waited for, so that two drivers
+//! never write for one cluster at a time. Who leaves the fleet loses the seat at once.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use runtime::clock::Clock;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    fleet::{ClusterName, Mode},
+    identity::PeerCertificate,
+    report::{SessionReport, Sessions},
+};
+
+/// A driver ends within one turn of its loop; one that does not is left behind rather than waited for.
+const PREDECESSOR: Duration = Duration::from_secs(5);
+
+/// Why the hub ends a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The same cluster has opened another one.
+    Superseded,
+    /// The cluster has left the fleet.
+    LeftFleet,
+    /// The recorded mode has changed.
+    ModeChanged,
+    /// The certificate's time is over, or its CA is not trusted any more.
+    Certificate,
+    /// It has lived as long as a session may.
+    Life,
+    /// Another replica serves now.
+    Inactive,
+    /// The program stops.
+    Stopping,
+}
+
+impl End {
+    /// A word for metrics and logs.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Superseded => "superseded",
+            Self::LeftFleet => "left_fleet",
+            Self::ModeChanged => "mode_changed",
+            Self::Certificate => "certificate",
+            Self::Life => "life",
+            Self::Inactive => "inactive",
+            Self::Stopping => "stopping",
+        }
+    }
+}
+
+/// The seats of all clusters; clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Registry {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    /// Guards the seats; held for a lookup, never over an await.
+    state: Mutex<State>,
+    reports: watch::Sender<Sessions>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    live: BTreeMap<ClusterName, Live>,
+}
+
+#[derive(Debug)]
+struct Live {
+    id: u64,
+    mode: Mode,
+    certificate: Arc<PeerCertificate>,
+    end: watch::Sender<Option<End>>,
+    gone: CancellationToken,
+}
+
+/// The right to drive the session of a cluster; dropped, the seat is free.
+#[derive(Debug)]
+#[must_use = "dropped, the session counts as ended"]
+pub(crate) struct Seat {
+    registry: Registry,
+    cluster: ClusterName,
+    id: u64,
+    end: watch::Receiver<Option<End>>,
+    gone: CancellationToken,
+    why: Option<String>,
+}
+
+impl Registry {
+    pub(crate) fn new(clock: Clock) -> (Self, watch::Receiver<Sessions>) {
+        let (reports, receiver) = watch::channel(Sessions::default());
+        let shared = Shared { clock, state: Mutex::default(), reports };
+        (Self { shared: Arc::new(shared) }, receiver)
+    }
+
+    /// Takes the seat of `cluster`, ending whoever sits there, and waits for that end.
+    ///
+    /// Cancel safety: dropped while waiting, the seat is free again.
+    pub(crate) async fn take_seat(
+        &self,
+        cluster: &ClusterName,
+        mode: Mode,
+        certificate: &Arc<PeerCertificate>,
+    ) -> Seat {
+        let (seat, predecessor) = self.sit_down(cluster, mode, certificate);
+        if let Some(predecessor) = predecessor
+            && tokio::time::timeout(PREDECESSOR, predecessor.cancelled()).await.is_err()
+        {
+            tracing::warn!(%cluster, "the older session does not end; going on without it");
+        }
+        seat.report_connected(mode);
+        seat
+    }
+
+    fn sit_down(
+        &self,
+        cluster: &ClusterName,
+        mode: Mode,
+        certificate: &Arc<PeerCertificate>,
+    ) -> (Seat, Option<CancellationToken>) {
+        let mut state = self.lock();
+        let id = state.next;
+        state.next = state.next.wrapping_add(1);
+        let (end, ended) = watch::channel(None);
+        let gone = CancellationToken::new();
+        let live =
+            Live { id, mode, certificate: Arc::clone(certificate), end, gone: gone.clone() };
+        let predecessor = state.live.insert(cluster.clone(), live).map(|older| {
+            older.end.send_replace(Some(End::Superseded));
+            older.gone
+        });
+        drop(state);
+        let seat = Seat {
+            registry: self.clone(),
+            cluster: cluster.clone(),
+            id,
+            end: ended,
+            gone,
+            why: None,
+        };
+        (seat, predecessor)
+    }
+
+    /// Ends every session for which `verdict` has a reason.
+    pub(crate) fn end_where(
+        &self,
+        verdict: impl Fn(&ClusterName, Mode, &PeerCertificate) -> Option<End>,
+    ) {
+        for (cluster, live) in &self.lock().live {
+            if let Some(end) = verdict(cluster, live.mode, &live.certificate) {
+                live.end.send_replace(Some(end));
+            }
+        }
+    }
+
+    /// Whether a session of `cluster` is open.
+    pub(crate) fn is_connected(&self, cluster: &str) -> bool {
+        self.lock().live.contains_key(cluster)
+    }
+
+    /// Forgets what was reported about clusters that are not wanted any more.
+    pub(crate) fn keep_reports(&self, keep: impl Fn(&str) -> bool) {
+        self.shared.reports.send_if_modified(|reports| {
+            if reports.keys().all(|cluster| keep(cluster)) {
+                return false;
+            }
+            Arc::make_mut(reports).retain(|cluster, _| keep(cluster));
+            true
+        });
+    }
+
+    /// Records that an enrolled cluster authenticated.
+    pub(crate) fn report_authenticated(&self, cluster: &ClusterName, mode: Mode, version: &str) {
+        self.report(cluster, |report, _now| {
+            report.agent_version = Some(version.to_owned());
+            report.mode = Some(mode);
+        });
+    }
+
+    /// Records that an enrolled cluster was refused.
+    pub(crate) fn report_refused(&self, cluster: &ClusterName, why: &str) {
+        self.report(cluster, |report, now| {
+            report.last_seen = Some(now);
+            report.last_error = Some(why.to_owned());
+        });
+    }
+
+    fn report(
+        &self,
+        cluster: &ClusterName,
+        change: impl FnOnce(&mut SessionReport, jiff::Timestamp),
+    ) {
+        let now = self.shared.clock.now();
+        self.shared.reports.send_if_modified(|reports| {
+            let before = reports.get(cluster.as_str()).cloned();
+            let mut after = before.clone().unwrap_or(SessionReport {
+                connected: false,
+                since: now,
+                last_seen: None,
+                last_error: None,
+                agent_version: None,
+                mode: None,
+            });
+            change(&mut after, now);
+            if before.as_ref() == Some(&after) {
+                return false;
+            }
+            Arc::make_mut(reports).insert(cluster.to_string(), after);
+            true
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seat {
+    /// Resolves when the hub wants this session to end. Cancel-safe.
+    pub(crate) async fn ended(&mut self) -> End {
+        match self.end.wait_for(Option::is_some).await {
+            Ok(end) => (*end).unwrap_or(End::Stopping),
+            // The sender lives in the seat's entry: gone without a word means that another took it.
+            Err(_closed) => End::Superseded,
+        }
+    }
+
+    /// Which cluster sits here.
+    pub(crate) const fn cluster(&self) -> &ClusterName {
+        &self.cluster
+    }
+
+    /// A number that no other session of this process has.
+    pub(crate) const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Says why the session ends, for the report.
+    pub(crate) fn ends_because(&mut self, why: impl Into<String>) {
+        self.why = Some(why.into());
+    }
+
+    fn report_connected(&self, mode: Mode) {
+        self.registry.report(&self.cluster, |report, now| {
+            report.connected = true;
+            report.since = now;
+            report.last_seen = Some(now);
+            report.last_error = None;
+            report.mode = Some(mode);
+        });
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut state = self.registry.lock();
+        let mine = state.live.get(&self.cluster).is_some_and(|live| live.id == self.id);
+        if mine {
+            state.live.remove(&self.cluster);
+        }
+        drop(state);
+        if mine {
+            let why = self.why.take();
+            self.registry.report(&self.cluster, |report, now| {
+                report.connected = false;
+                report.since = now;
+                report.last_seen = Some(now);
+                report.last_error = why.or_else(|| Some("the session was abandoned".to_owned()));
+            });
+        }
+        self.gone.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests;

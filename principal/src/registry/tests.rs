@@ -1,0 +1,92 @@
+use super::*;
+use rustls_pki_types::CertificateDer;
+
+fn certificate() -> Arc<PeerCertificate> {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let der = rcgen::CertificateParams::default().self_signed(&key).unwrap().der().to_vec();
+    Arc::new(PeerCertificate::from_chain(&[CertificateDer::from(der)]).unwrap())
+}
+
+fn name(raw: &str) -> ClusterName {
+    ClusterName::try_from(raw).unwrap()
+}
+
+fn setup() -> (Registry, watch::Receiver<Sessions>, Clock) {
+    let clock = Clock::standing_at("2026-01-01T00:00:00Z".parse().unwrap());
+    let (registry, reports) = Registry::new(clock.clone());
+    (registry, reports, clock)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_session_waits_for_the_older_to_go() {
+    let (registry, reports, _) = setup();
+    let (a, cert) = (name("a"), certificate());
+    let mut older = registry.take_seat(&a, Mode::Managed, &cert).await;
+    let newer = registry.take_seat(&a, Mode::Managed, &cert);
+    tokio::pin!(newer);
+    assert!(futures::poll!(&mut newer).is_pending());
+    assert_eq!(older.ended().await, End::Superseded);
+    drop(older);
+    let newer = newer.await;
+    assert!(reports.borrow()["a"].connected, "the older's end is not the cluster's");
+    drop(newer);
+    assert!(!reports.borrow()["a"].connected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_does_not_end_is_left_behind() {
+    let (registry, _, _) = setup();
+    let (a, cert) = (name("a"), certificate());
+    let stuck = registry.take_seat(&a, Mode::Managed, &cert).await;
+    let newer = registry.take_seat(&a, Mode::Managed, &cert).await;
+    assert_ne!(stuck.id(), newer.id());
+    drop(stuck);
+    assert!(registry.is_connected("a"));
+}
+
+#[tokio::test]
+async fn a_cluster_whose_name_begins_like_anothers_has_its_own_seat() {
+    let (registry, reports, _) = setup();
+    let cert = certificate();
+    let mut a = registry.take_seat(&name("a"), Mode::Managed, &cert).await;
+    let ab = registry.take_seat(&name("ab"), Mode::Managed, &cert).await;
+    assert!(futures::poll!(Box::pin(a.ended())).is_pending());
+    registry.end_where(|cluster, _, _| (cluster.as_str() == "a").then_some(End::LeftFleet));
+    assert_eq!(a.ended().await, End::LeftFleet);
+    registry.keep_reports(|cluster| cluster != "a");
+    assert_eq!(reports.borrow().keys().collect::<Vec<_>>(), ["ab"]);
+    drop(ab);
+}
+
+#[tokio::test]
+async fn a_report_tells_when_and_why_a_session_ended() {
+    let (registry, reports, clock) = setup();
+    let (a, cert) = (name("a"), certificate());
+    registry.report_authenticated(&a, Mode::Managed, "1.2.3");
+    let mut seat = registry.take_seat(&a, Mode::Managed, &cert).await;
+    let later = "2026-01-01T01:00:00Z".parse().unwrap();
+    clock.set(later);
+    seat.ends_because("connection lost");
+    drop(seat);
+    let expected = SessionReport {
+        connected: false,
+        since: later,
+        last_seen: Some(later),
+        last_error: Some("connection lost".to_owned()),
+        agent_version: Some("1.2.3".to_owned()),
+        mode: Some(Mode::Managed),
+    };
+    assert_eq!(reports.borrow()["a"], expected);
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_without_touching_the_session() {
+    let (registry, reports, _) = setup();
+    let (a, cert) = (name("a"), certificate());
+    let seat = registry.take_seat(&a, Mode::Managed, &cert).await;
+    registry.report_refused(&a, "wrong mode");
+    let report = reports.borrow()["a"].clone();
+    assert!(report.connected);
+    assert_eq!(report.last_error.as_deref(), Some("wrong mode"));
+    drop(seat);
+}
