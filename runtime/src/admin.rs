@@ -52,7 +52,9 @@ pub struct AdminState {
 
 impl fmt::Debug for AdminState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdminState").field("readiness", &self.readiness).finish_non_exhaustive()
+        f.debug_struct("AdminState")
+            .field("readiness", &self.readiness)
+            .finish_non_exhaustive()
     }
 }
 
@@ -170,7 +172,10 @@ mod tests {
     async fn readiness_names_what_is_missing() {
         let state = state(true);
         let caches = state.readiness.register("caches");
-        assert_eq!(answer(&state, "/readyz").await, (503, "not ready: caches".to_owned()));
+        assert_eq!(
+            answer(&state, "/readyz").await,
+            (503, "not ready: caches".to_owned())
+        );
         caches.set(true);
         assert_eq!(answer(&state, "/readyz").await, (200, "ok".to_owned()));
     }

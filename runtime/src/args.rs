@@ -59,7 +59,7 @@ impl AdminArgs {
 /// How to reach the Kubernetes API.
 #[derive(Debug, Clone, Default, Args)]
 pub struct KubeArgs {
-    /// Kubeconfig file; without it `KUBECONFIG`, then the pod's own ServiceAccount.
+    /// Kubeconfig file; without it `KUBECONFIG`, then the pod's own `ServiceAccount`.
     #[arg(long)]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig.
@@ -73,9 +73,9 @@ pub struct KubeArgs {
 /// which the test of the program's arguments shows.
 #[must_use]
 pub fn with_env(command: Command, names: &[(&'static str, &'static str)]) -> Command {
-    names
-        .iter()
-        .fold(command, |command, (id, variable)| command.mut_arg(id, |arg| arg.env(*variable)))
+    names.iter().fold(command, |command, (id, variable)| {
+        command.mut_arg(id, |arg| arg.env(*variable))
+    })
 }
 
 /// Reads a bool as Go's `ParseBool` does.
@@ -119,11 +119,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(wrong)?;
         let (number, after) = rest.split_at(digits);
-        let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let end = after
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
-        let number: f64 = number.parse().map_err(|_error: std::num::ParseFloatError| wrong())?;
+        let number: f64 = number
+            .parse()
+            .map_err(|_error: std::num::ParseFloatError| wrong())?;
         let unit = match unit {
             "ns" => 1e-9,
             "us" | "µs" | "μs" => 1e-6,
@@ -155,9 +161,23 @@ mod tests {
             ("2h45m0.5s", 9_900_500),
         ];
         for (text, milliseconds) in good {
-            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+            assert_eq!(
+                duration(text),
+                Ok(Duration::from_millis(milliseconds)),
+                "{text}"
+            );
         }
-        for bad in ["", "+", "10", "s", "1x", "-1s", "1..2s", "1e300h", "99999999999999999999h"] {
+        for bad in [
+            "",
+            "+",
+            "10",
+            "s",
+            "1x",
+            "-1s",
+            "1..2s",
+            "1e300h",
+            "99999999999999999999h",
+        ] {
             assert!(duration(bad).is_err(), "{bad}");
         }
     }

@@ -20,7 +20,13 @@ pub struct Backoff {
 impl Backoff {
     /// Pauses from `min` to `max`, starting over after `healthy_after` without a failure.
     pub const fn new(min: Duration, max: Duration, healthy_after: Duration) -> Self {
-        Self { min, max, healthy_after, failures: 0, up_since: None }
+        Self {
+            min,
+            max,
+            healthy_after,
+            failures: 0,
+            up_since: None,
+        }
     }
 
     /// Notes that things work; the first call of a healthy spell counts.
@@ -43,9 +49,15 @@ impl Backoff {
     }
 
     fn pause_after_failure(&mut self, now: Instant) -> Duration {
-        let was_healthy =
-            self.up_since.take().is_some_and(|up| now.duration_since(up) >= self.healthy_after);
-        self.failures = if was_healthy { 1 } else { self.failures.saturating_add(1) };
+        let was_healthy = self
+            .up_since
+            .take()
+            .is_some_and(|up| now.duration_since(up) >= self.healthy_after);
+        self.failures = if was_healthy {
+            1
+        } else {
+            self.failures.saturating_add(1)
+        };
         let doublings = self.failures.saturating_sub(1).min(31);
         self.min.saturating_mul(1 << doublings).min(self.max)
     }
@@ -60,13 +72,18 @@ mod tests {
     }
 
     fn pauses(backoff: &mut Backoff, now: Instant, n: usize) -> Vec<u64> {
-        (0..n).map(|_| backoff.pause_after_failure(now).as_secs()).collect()
+        (0..n)
+            .map(|_| backoff.pause_after_failure(now).as_secs())
+            .collect()
     }
 
     #[tokio::test(start_paused = true)]
     async fn pauses_double_up_to_the_limit() {
         let mut backoff = Backoff::new(seconds(1), seconds(30), seconds(60));
-        assert_eq!(pauses(&mut backoff, Instant::now(), 7), [1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(
+            pauses(&mut backoff, Instant::now(), 7),
+            [1, 2, 4, 8, 16, 30, 30]
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -34,7 +34,10 @@ pub fn combine(
     spawner: &Spawner,
 ) -> watch::Receiver<Arc<Material>> {
     fn both(identity: &Material, roots: &Material) -> Arc<Material> {
-        Arc::new(Material { identity: identity.identity.clone(), roots: roots.roots.clone() })
+        Arc::new(Material {
+            identity: identity.identity.clone(),
+            roots: roots.roots.clone(),
+        })
     }
     let (send, receive) = watch::channel(both(&identity.borrow(), &roots.borrow()));
     let token = spawner.token().clone();

@@ -50,7 +50,9 @@ impl Blame {
 
 /// Sorts an error of the Kubernetes API by whose move it is.
 pub fn blame_kube(error: &::kube::Error) -> Blame {
-    let ::kube::Error::Api(status) = error else { return Blame::Weather };
+    let ::kube::Error::Api(status) = error else {
+        return Blame::Weather;
+    };
     match status.code {
         // 409 and 410 are races with other writers, 429 and above are load or outage.
         401 | 408 | 409 | 410 | 429 | 500..=599 => Blame::Weather,

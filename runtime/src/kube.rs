@@ -39,7 +39,7 @@ pub enum Error {
 /// A client for the cluster that the arguments name, or for the one that we run in.
 ///
 /// # Errors
-/// The kubeconfig or the pod's ServiceAccount cannot be used.
+/// The kubeconfig or the pod's `ServiceAccount` cannot be used.
 pub async fn client(args: &KubeArgs, user_agent: &str) -> Result<Client, Error> {
     let mut config = config(args).await?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
@@ -50,21 +50,39 @@ pub async fn client(args: &KubeArgs, user_agent: &str) -> Result<Client, Error> 
 }
 
 async fn config(args: &KubeArgs) -> Result<Config, Error> {
-    let KubeArgs { kubeconfig, kubecontext } = args;
-    let options = KubeConfigOptions { context: kubecontext.clone(), ..Default::default() };
+    let KubeArgs {
+        kubeconfig,
+        kubecontext,
+    } = args;
+    let options = KubeConfigOptions {
+        context: kubecontext.clone(),
+        ..Default::default()
+    };
     let unreadable = |path: PathBuf| {
-        move |error| Error::ReadKubeconfig { path, source: Box::new(error) }
+        move |error| Error::ReadKubeconfig {
+            path,
+            source: Box::new(error),
+        }
     };
     match kubeconfig {
         // An empty path is what Go's flag default looks like in a manifest.
         Some(path) if !path.as_os_str().is_empty() => {
             let file = Kubeconfig::read_from(path).map_err(unreadable(path.clone()))?;
-            Config::from_custom_kubeconfig(file, &options).await.map_err(unreadable(path.clone()))
+            Config::from_custom_kubeconfig(file, &options)
+                .await
+                .map_err(unreadable(path.clone()))
         }
-        _ if kubecontext.as_ref().is_some_and(|context| !context.is_empty()) => {
+        _ if kubecontext
+            .as_ref()
+            .is_some_and(|context| !context.is_empty()) =>
+        {
             let path = PathBuf::from("$KUBECONFIG");
-            Config::from_kubeconfig(&options).await.map_err(unreadable(path))
+            Config::from_kubeconfig(&options)
+                .await
+                .map_err(unreadable(path))
         }
-        _ => Config::infer().await.map_err(|error| Error::Infer(Box::new(error))),
+        _ => Config::infer()
+            .await
+            .map_err(|error| Error::Infer(Box::new(error))),
     }
 }

@@ -45,8 +45,13 @@ pub fn campaign(
 ) -> watch::Receiver<bool> {
     let (leading, receive) = watch::channel(false);
     let api = Api::namespaced(client, &candidate.namespace);
-    let mut campaign =
-        Campaign { api, candidate: Arc::new(candidate), clock, seen: None, renewed: None };
+    let mut campaign = Campaign {
+        api,
+        candidate: Arc::new(candidate),
+        clock,
+        seen: None,
+        renewed: None,
+    };
     let token = spawner.token().clone();
     spawner.spawn("lease", async move {
         loop {
@@ -62,7 +67,11 @@ pub fn campaign(
                 *known = holds;
                 changed
             });
-            if token.run_until_cancelled(tokio::time::sleep(RETRY)).await.is_none() {
+            if token
+                .run_until_cancelled(tokio::time::sleep(RETRY))
+                .await
+                .is_none()
+            {
                 break;
             }
         }
@@ -98,7 +107,8 @@ struct Campaign {
 
 impl Campaign {
     fn holds(&self, now: Instant) -> bool {
-        self.renewed.is_some_and(|at| now.duration_since(at) < RENEW_DEADLINE)
+        self.renewed
+            .is_some_and(|at| now.duration_since(at) < RENEW_DEADLINE)
     }
 
     /// Looks once and writes at most once.
@@ -106,7 +116,12 @@ impl Campaign {
         let begun = Instant::now();
         let lease = self.api.get_opt(&self.candidate.name).await?;
         self.seen = observe(self.seen.take(), lease.as_ref(), begun);
-        let step = plan(lease.as_ref(), &self.candidate.identity, self.seen.as_ref(), begun);
+        let step = plan(
+            lease.as_ref(),
+            &self.candidate.identity,
+            self.seen.as_ref(),
+            begun,
+        );
         let next = self.record(step, lease);
         let written = match step {
             Step::Wait => {
@@ -115,7 +130,9 @@ impl Campaign {
             }
             Step::Create => self.api.create(&PostParams::default(), &next).await,
             Step::Take | Step::Renew => {
-                self.api.replace(&self.candidate.name, &PostParams::default(), &next).await
+                self.api
+                    .replace(&self.candidate.name, &PostParams::default(), &next)
+                    .await
             }
         };
         match written {
@@ -136,12 +153,17 @@ impl Campaign {
         let now = MicroTime(self.clock.now());
         let transitions = old.lease_transitions.unwrap_or_default();
         let (acquire_time, lease_transitions) = match step {
-            Step::Renew | Step::Wait => (old.acquire_time.or_else(|| Some(now.clone())), transitions),
+            Step::Renew | Step::Wait => {
+                (old.acquire_time.or_else(|| Some(now.clone())), transitions)
+            }
             Step::Create => (Some(now.clone()), 0),
             Step::Take => (Some(now.clone()), transitions.saturating_add(1)),
         };
         Lease {
-            metadata: ObjectMeta { name: Some(self.candidate.name.clone()), ..metadata },
+            metadata: ObjectMeta {
+                name: Some(self.candidate.name.clone()),
+                ..metadata
+            },
             spec: Some(LeaseSpec {
                 holder_identity: Some(self.candidate.identity.clone()),
                 lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
@@ -167,11 +189,16 @@ impl Campaign {
                 return Ok(());
             }
             spec.holder_identity = None;
-            self.api.replace(&self.candidate.name, &PostParams::default(), &lease).await.map(drop)
+            self.api
+                .replace(&self.candidate.name, &PostParams::default(), &lease)
+                .await
+                .map(drop)
         };
         match tokio::time::timeout(RETRY, given_back).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::info!(error = %Chain(&error), "could not give back the lease"),
+            Ok(Err(error)) => {
+                tracing::info!(error = %Chain(&error), "could not give back the lease");
+            }
             Err(_elapsed) => tracing::info!("could not give back the lease in time"),
         }
     }
@@ -180,13 +207,21 @@ impl Campaign {
 /// Notes since when the record is as it is.
 fn observe(seen: Option<SeenRecord>, lease: Option<&Lease>, now: Instant) -> Option<SeenRecord> {
     let spec = lease?.spec.clone().unwrap_or_default();
-    Some(seen.filter(|seen| seen.spec == spec).unwrap_or(SeenRecord { spec, since: now }))
+    Some(
+        seen.filter(|seen| seen.spec == spec)
+            .unwrap_or(SeenRecord { spec, since: now }),
+    )
 }
 
 /// Decides what to write; pure.
 fn plan(lease: Option<&Lease>, me: &str, seen: Option<&SeenRecord>, now: Instant) -> Step {
-    let Some(lease) = lease else { return Step::Create };
-    let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+    let Some(lease) = lease else {
+        return Step::Create;
+    };
+    let holder = lease
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.holder_identity.as_deref());
     match holder {
         None | Some("") => Step::Take,
         Some(holder) if holder == me => Step::Renew,
@@ -199,7 +234,11 @@ fn plan(lease: Option<&Lease>, me: &str, seen: Option<&SeenRecord>, now: Instant
                 .and_then(|seconds| u64::try_from(seconds).ok())
                 .map_or(DURATION, Duration::from_secs);
             let quiet = seen.map_or(Duration::ZERO, |seen| now.duration_since(seen.since));
-            if quiet >= lasts { Step::Take } else { Step::Wait }
+            if quiet >= lasts {
+                Step::Take
+            } else {
+                Step::Wait
+            }
         }
     }
 }
@@ -224,7 +263,10 @@ mod tests {
         let now = Instant::now();
         assert_eq!(plan(None, "me", None, now), Step::Create);
         assert_eq!(plan(Some(&held_by(None)), "me", None, now), Step::Take);
-        assert_eq!(plan(Some(&held_by(Some("me"))), "me", None, now), Step::Renew);
+        assert_eq!(
+            plan(Some(&held_by(Some("me"))), "me", None, now),
+            Step::Renew
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -28,11 +28,18 @@ pub enum Error {
 /// # Errors
 /// The level cannot be parsed, or logging runs already.
 pub fn init(args: &LogArgs) -> Result<(), Error> {
-    let LogArgs { log_level, log_format } = args;
+    let LogArgs {
+        log_level,
+        log_format,
+    } = args;
     let directives = directives(log_level);
-    let filter = EnvFilter::try_new(&directives)
-        .map_err(|source| Error::ParseLevel { level: log_level.clone(), source })?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let filter = EnvFilter::try_new(&directives).map_err(|source| Error::ParseLevel {
+        level: log_level.clone(),
+        source,
+    })?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
     match log_format {
         LogFormat::Text => builder.with_ansi(false).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
@@ -56,7 +63,11 @@ fn directives(level: &str) -> String {
         })
         .collect();
     let quiet = "h2=warn,hyper=warn,hyper_util=warn,tower=warn,rustls=warn,kube_client=warn";
-    if ours.is_empty() { format!("info,{quiet}") } else { format!("{quiet},{}", ours.join(",")) }
+    if ours.is_empty() {
+        format!("info,{quiet}")
+    } else {
+        format!("{quiet},{}", ours.join(","))
+    }
 }
 
 /// Level names of logrus and of tracing, in one list.

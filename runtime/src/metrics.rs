@@ -43,7 +43,7 @@ impl Registry {
         });
     }
 
-    /// The OpenMetrics text of everything registered.
+    /// The `OpenMetrics` text of everything registered.
     ///
     /// # Errors
     /// A metric could not be encoded, which is a mistake of ours.

@@ -109,7 +109,12 @@ impl Parts {
     /// # Errors
     /// A part ended early; the process should exit with a failure.
     pub async fn run_until_stopped(mut self, drain: Duration) -> Result<(), Stopped> {
-        let Spawner { token, kill, tracker, .. } = &self.spawner;
+        let Spawner {
+            token,
+            kill,
+            tracker,
+            ..
+        } = &self.spawner;
         let stopped = tokio::select! {
             biased;
             () = token.cancelled() => None,
@@ -120,8 +125,14 @@ impl Parts {
         if tokio::time::timeout(drain, tracker.wait()).await.is_err() {
             tracing::warn!(tasks = tracker.len(), "did not drain in time; aborting");
             kill.cancel();
-            if tokio::time::timeout(ABORT_GRACE, tracker.wait()).await.is_err() {
-                tracing::warn!(tasks = tracker.len(), "tasks do not yield; leaving them behind");
+            if tokio::time::timeout(ABORT_GRACE, tracker.wait())
+                .await
+                .is_err()
+            {
+                tracing::warn!(
+                    tasks = tracker.len(),
+                    "tasks do not yield; leaving them behind"
+                );
             }
         }
         stopped.map_or(Ok(()), Err)
@@ -149,7 +160,10 @@ impl Spawner {
     /// A spawner whose tasks can be asked to stop without stopping those of its parent.
     #[must_use]
     pub fn child(&self) -> Self {
-        Self { token: self.token.child_token(), ..self.clone() }
+        Self {
+            token: self.token.child_token(),
+            ..self.clone()
+        }
     }
 
     /// Starts a part: its end before cancellation ends the process.
@@ -163,7 +177,10 @@ impl Spawner {
             let ended = AssertUnwindSafe(future).catch_unwind().await;
             let asked = token.is_cancelled();
             let stopped = match ended.map(Ending::failure) {
-                Err(panic) => Stopped::Panicked { name, message: panic_message(&*panic) },
+                Err(panic) => Stopped::Panicked {
+                    name,
+                    message: panic_message(&*panic),
+                },
                 Ok(Some(source)) if asked => {
                     tracing::warn!(error = %Chain(&*source), "part failed while stopping");
                     return;
@@ -186,9 +203,15 @@ impl Spawner {
     {
         let name = name.into();
         self.track(async move {
-            match AssertUnwindSafe(future).catch_unwind().await.map(Ending::failure) {
+            match AssertUnwindSafe(future)
+                .catch_unwind()
+                .await
+                .map(Ending::failure)
+            {
                 Ok(None) => {}
-                Ok(Some(error)) => tracing::warn!(task = %name, error = %Chain(&*error), "task failed"),
+                Ok(Some(error)) => {
+                    tracing::warn!(task = %name, error = %Chain(&*error), "task failed");
+                }
                 Err(panic) => {
                     tracing::error!(task = %name, panic = panic_message(&*panic), "task panicked");
                 }
@@ -197,7 +220,8 @@ impl Spawner {
     }
 
     fn track(&self, future: impl Future<Output = ()> + Send + 'static) {
-        self.tracker.spawn(self.kill.clone().run_until_cancelled_owned(future));
+        self.tracker
+            .spawn(self.kill.clone().run_until_cancelled_owned(future));
     }
 }
 
@@ -228,9 +252,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_failure_says_what_it_was() {
         let parts = Parts::new(CancellationToken::new());
-        parts.spawn("weak", async { Err::<(), _>(std::io::Error::other("disk full")) });
+        parts.spawn("weak", async {
+            Err::<(), _>(std::io::Error::other("disk full"))
+        });
         let stopped = parts.run_until_stopped(DRAIN).await.unwrap_err();
-        assert_eq!(Chain(&stopped).to_string(), "part \"weak\" failed: disk full");
+        assert_eq!(
+            Chain(&stopped).to_string(),
+            "part \"weak\" failed: disk full"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -238,7 +267,10 @@ mod tests {
         let token = CancellationToken::new();
         let parts = Parts::new(token.clone());
         let spawner = parts.spawner();
-        spawner.spawn_short("connection", async { panic!("bad peer") });
+        spawner.spawn_short("connection", async {
+            let nothing: Option<u8> = None;
+            nothing.expect("a panic");
+        });
         spawner.spawn_short("stopper", async move {
             tokio::time::sleep(Duration::from_secs(1)).await;
             token.cancel();

@@ -20,7 +20,10 @@ impl Readiness {
     pub fn register(&self, name: impl Into<String>) -> Handle {
         let name = name.into();
         self.lock().insert(name.clone(), false);
-        Handle { readiness: self.clone(), name }
+        Handle {
+            readiness: self.clone(),
+            name,
+        }
     }
 
     /// Whether everything registered is ready.
@@ -30,7 +33,11 @@ impl Readiness {
 
     /// The names of what is not ready, in order.
     pub fn missing(&self) -> Vec<String> {
-        self.lock().iter().filter(|(_, ready)| !**ready).map(|(name, _)| name.clone()).collect()
+        self.lock()
+            .iter()
+            .filter(|(_, ready)| !**ready)
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {

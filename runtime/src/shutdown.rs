@@ -9,10 +9,16 @@ use crate::error::Chain;
 ///
 /// Call it inside the tokio runtime, once. Where a signal cannot be listened to, that is logged
 /// and the signal keeps its default action.
-#[expect(clippy::disallowed_methods, reason = "must outlive every part: it is what stops them")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "must outlive every part: it is what stops them"
+)]
 pub fn token() -> CancellationToken {
     let token = CancellationToken::new();
-    for (kind, name) in [(SignalKind::terminate(), "SIGTERM"), (SignalKind::interrupt(), "SIGINT")] {
+    for (kind, name) in [
+        (SignalKind::terminate(), "SIGTERM"),
+        (SignalKind::interrupt(), "SIGINT"),
+    ] {
         let token = token.clone();
         match signal(kind) {
             Ok(mut signals) => {

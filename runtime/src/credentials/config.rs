@@ -39,10 +39,8 @@ pub fn server_config(material: &Material, auth: ClientAuth) -> Result<Arc<Server
         ClientAuth::None => builder.with_no_client_auth(),
         ClientAuth::Required | ClientAuth::Optional => {
             let roots = material.roots.as_ref().ok_or(Error::RootsMissing)?;
-            let verifier = WebPkiClientVerifier::builder_with_provider(
-                Arc::clone(&roots.store),
-                provider(),
-            );
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots.store), provider());
             let verifier = if auth == ClientAuth::Optional {
                 verifier.allow_unauthenticated()
             } else {

@@ -32,7 +32,10 @@ enum Error {
     #[error("read {path:?}")]
     ReadFile { path: PathBuf, source: io::Error },
     #[error("check the TLS material in {paths:?}")]
-    Check { paths: Vec<PathBuf>, source: MaterialError },
+    Check {
+        paths: Vec<PathBuf>,
+        source: MaterialError,
+    },
 }
 
 /// Reads the files now and again whenever their content changes.
@@ -45,7 +48,12 @@ pub async fn watch(
     spawner: &Spawner,
 ) -> watch::Receiver<Arc<Material>> {
     let (send, receive) = watch::channel(Arc::new(Material::default()));
-    let mut reader = Reader { paths, clock, last: None, complaint: None };
+    let mut reader = Reader {
+        paths,
+        clock,
+        last: None,
+        complaint: None,
+    };
     if let Some(material) = reader.read().await {
         send.send_replace(Arc::new(material));
     }
@@ -83,7 +91,10 @@ impl Reader {
             }
             let material = Material::parse(&pem, self.clock.now()).map_err(|source| {
                 let Paths { chain, key, roots } = self.paths.clone();
-                Error::Check { paths: [chain, key, roots].into_iter().flatten().collect(), source }
+                Error::Check {
+                    paths: [chain, key, roots].into_iter().flatten().collect(),
+                    source,
+                }
             })?;
             Ok(Some((content, material)))
         });
@@ -107,14 +118,21 @@ impl Reader {
 
     async fn read_files(&self) -> Result<Pem, Error> {
         let Paths { chain, key, roots } = &self.paths;
-        Ok(Pem { chain: read(chain).await?, key: read(key).await?, roots: read(roots).await? })
+        Ok(Pem {
+            chain: read(chain.as_ref()).await?,
+            key: read(key.as_ref()).await?,
+            roots: read(roots.as_ref()).await?,
+        })
     }
 }
 
-async fn read(path: &Option<PathBuf>) -> Result<Option<Vec<u8>>, Error> {
+async fn read(path: Option<&PathBuf>) -> Result<Option<Vec<u8>>, Error> {
     let Some(path) = path else { return Ok(None) };
     tokio::fs::read(path)
         .await
         .map(Some)
-        .map_err(|source| Error::ReadFile { path: path.clone(), source })
+        .map_err(|source| Error::ReadFile {
+            path: path.clone(),
+            source,
+        })
 }

@@ -171,8 +171,10 @@ fn identity(chain: &[u8], key: &[u8], now: Timestamp) -> Result<Identity, Error>
         // Out of the range of Timestamp is further away than anybody waits.
         Timestamp::from_second(time.timestamp()).unwrap_or(Timestamp::MAX)
     };
-    let (not_before, not_after) =
-        (time(parsed.validity().not_before), time(parsed.validity().not_after));
+    let (not_before, not_after) = (
+        time(parsed.validity().not_before),
+        time(parsed.validity().not_after),
+    );
     let subject = parsed.subject().to_string();
     // Checks that the key belongs to the leaf.
     let certified =
@@ -180,7 +182,12 @@ fn identity(chain: &[u8], key: &[u8], now: Timestamp) -> Result<Identity, Error>
     if not_after <= now {
         return Err(Error::Expired { not_after });
     }
-    Ok(Identity { certified: Arc::new(certified), not_before, not_after, subject })
+    Ok(Identity {
+        certified: Arc::new(certified),
+        not_before,
+        not_after,
+        subject,
+    })
 }
 
 fn roots(pem: &[u8]) -> Result<Roots, Error> {
@@ -194,5 +201,8 @@ fn roots(pem: &[u8]) -> Result<Roots, Error> {
     for certificate in &certificates {
         store.add(certificate.clone()).map_err(Error::ParseRoot)?;
     }
-    Ok(Roots { certificates, store: Arc::new(store) })
+    Ok(Roots {
+        certificates,
+        store: Arc::new(store),
+    })
 }

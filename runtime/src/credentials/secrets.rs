@@ -40,8 +40,8 @@ pub fn watch(
     spawner: &Spawner,
 ) -> watch::Receiver<Arc<Material>> {
     let (send, receive) = watch::channel(Arc::new(Material::default()));
-    let watched =
-        Watch::<Secret>::new(Api::namespaced(client, namespace)).fields(&format!("metadata.name={name}"));
+    let watched = Watch::<Secret>::new(Api::namespaced(client, namespace))
+        .fields(&format!("metadata.name={name}"));
     let object = format!("Secret/{namespace}/{name}");
     let token = spawner.token().clone();
     spawner.spawn(format!("credential {object}"), async move {
@@ -50,7 +50,7 @@ pub fn watch(
         watch_trimmed(watched, token, |event| match event {
             Event::Applied { object: secret, .. } => {
                 there = true;
-                let pem = pem(secret.data.unwrap_or_default(), &take);
+                let pem = pem(&secret.data.unwrap_or_default(), &take);
                 let content = pem.fingerprint();
                 if last == Some(content) {
                     return;
@@ -80,17 +80,36 @@ pub fn watch(
     receive
 }
 
-fn pem(data: BTreeMap<String, k8s_openapi::ByteString>, take: &Take) -> Pem {
-    let text = |key: &str| Some(data.get(key).map(|value| value.0.clone()).unwrap_or_default());
+fn pem(data: &BTreeMap<String, k8s_openapi::ByteString>, take: &Take) -> Pem {
+    let text = |key: &str| {
+        Some(
+            data.get(key)
+                .map(|value| value.0.clone())
+                .unwrap_or_default(),
+        )
+    };
     match take {
-        Take::Identity => Pem { chain: text(CHAIN), key: text(KEY), roots: None },
+        Take::Identity => Pem {
+            chain: text(CHAIN),
+            key: text(KEY),
+            roots: None,
+        },
         Take::Roots(keys) => {
             let texts = keys.iter().filter_map(|key| data.get(*key));
-            Pem { roots: Some(joined(texts)), ..Pem::default() }
+            Pem {
+                roots: Some(joined(texts)),
+                ..Pem::default()
+            }
         }
         Take::AllRoots => {
-            let texts = data.iter().filter(|(key, _)| *key != KEY).map(|(_, value)| value);
-            Pem { roots: Some(joined(texts)), ..Pem::default() }
+            let texts = data
+                .iter()
+                .filter(|(key, _)| *key != KEY)
+                .map(|(_, value)| value);
+            Pem {
+                roots: Some(joined(texts)),
+                ..Pem::default()
+            }
         }
     }
 }

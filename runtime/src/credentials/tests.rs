@@ -24,7 +24,10 @@ fn leaf(ca: &CertifiedIssuer<'static, KeyPair>, name: &str) -> Leaf {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     let certificate = params.signed_by(&key, ca).unwrap();
-    Leaf { chain: certificate.pem(), key: key.serialize_pem() }
+    Leaf {
+        chain: certificate.pem(),
+        key: key.serialize_pem(),
+    }
 }
 
 fn pem(leaf: &Leaf, ca: &CertifiedIssuer<'static, KeyPair>) -> Pem {
@@ -68,11 +71,20 @@ fn empty_and_mangled_texts_are_errors_and_name_what_is_wrong() {
     let ca = ca();
     let good = pem(&leaf(&ca, "spoke1"), &ca);
     let now = Timestamp::now();
-    let without_chain = Pem { chain: Some(vec![]), ..good.clone() };
+    let without_chain = Pem {
+        chain: Some(vec![]),
+        ..good.clone()
+    };
     assert!(why(&without_chain, now).contains("there is no certificate"));
-    let without_roots = Pem { roots: Some(vec![]), ..good.clone() };
+    let without_roots = Pem {
+        roots: Some(vec![]),
+        ..good.clone()
+    };
     assert!(why(&without_roots, now).contains("there is no trusted certificate"));
-    let mangled = Pem { key: Some(b"-----BEGIN PRIVATE KEY-----\nAAAA".to_vec()), ..good };
+    let mangled = Pem {
+        key: Some(b"-----BEGIN PRIVATE KEY-----\nAAAA".to_vec()),
+        ..good
+    };
     assert!(why(&mangled, now).starts_with("read the private key"));
 }
 
@@ -83,8 +95,15 @@ fn nothing_that_is_printed_holds_a_key() {
     let material = Material::parse(&pem, Timestamp::now()).unwrap();
     let key_line = String::from_utf8(pem.key.clone().unwrap()).unwrap();
     let canary = key_line.lines().nth(1).unwrap();
-    for text in [format!("{pem:?}"), format!("{material:?}"), format!("{:?}", material.identity)] {
-        assert!(!text.contains(canary) && !text.to_lowercase().contains("private"), "{text}");
+    for text in [
+        format!("{pem:?}"),
+        format!("{material:?}"),
+        format!("{:?}", material.identity),
+    ] {
+        assert!(
+            !text.contains(canary) && !text.to_lowercase().contains("private"),
+            "{text}"
+        );
     }
 }
 
@@ -102,16 +121,25 @@ async fn files_that_change_are_taken_over_and_bad_ones_are_not() {
     let (first, second) = (pem(&leaf(&ca, "one"), &ca), pem(&leaf(&ca, "two"), &ca));
     write(&first);
 
-    let paths =
-        files::Paths { chain: Some(at("chain")), key: Some(at("key")), roots: Some(at("roots")) };
+    let paths = files::Paths {
+        chain: Some(at("chain")),
+        key: Some(at("key")),
+        roots: Some(at("roots")),
+    };
     let mut material = files::watch(paths, Clock::system(), &parts.spawner()).await;
     let tls = ClientTls::follow(material.clone(), &parts.spawner());
     let before = material.borrow_and_update().identity.clone().unwrap();
     let config = tls.current().unwrap();
 
-    write(&Pem { key: first.key.clone(), ..second.clone() });
+    write(&Pem {
+        key: first.key.clone(),
+        ..second.clone()
+    });
     let bad = tokio::time::timeout(files::POLL_INTERVAL * 2, material.changed());
-    assert!(bad.await.is_err(), "a chain with another key must not be taken over");
+    assert!(
+        bad.await.is_err(),
+        "a chain with another key must not be taken over"
+    );
 
     write(&second);
     let taken = tokio::time::timeout(Duration::from_secs(30), material.changed());
@@ -123,7 +151,9 @@ async fn files_that_change_are_taken_over_and_bad_ones_are_not() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), swapped).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(30), swapped)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -131,12 +161,20 @@ async fn the_roots_may_come_from_another_place_than_the_leaf() {
     let parts = Parts::new(CancellationToken::new());
     let ca = ca();
     let all = Material::parse(&pem(&leaf(&ca, "one"), &ca), Timestamp::now()).unwrap();
-    let leaf_only = Material { identity: all.identity.clone(), roots: None };
-    let (identity, roots) =
-        (watch::Sender::new(Arc::new(leaf_only)), watch::Sender::new(Arc::default()));
+    let leaf_only = Material {
+        identity: all.identity.clone(),
+        roots: None,
+    };
+    let (identity, roots) = (
+        watch::Sender::new(Arc::new(leaf_only)),
+        watch::Sender::new(Arc::default()),
+    );
     let mut both = combine(identity.subscribe(), roots.subscribe(), &parts.spawner());
     assert!(client_config(&both.borrow_and_update()).is_err());
-    roots.send_replace(Arc::new(Material { identity: None, roots: all.roots }));
+    roots.send_replace(Arc::new(Material {
+        identity: None,
+        roots: all.roots,
+    }));
     both.changed().await.unwrap();
     assert!(client_config(&both.borrow_and_update()).is_ok());
 }

@@ -22,7 +22,9 @@ impl ServerTls {
         auth: ClientAuth,
         spawner: &Spawner,
     ) -> Self {
-        Self(Current::follow(material, spawner, move |material| server_config(material, auth)))
+        Self(Current::follow(material, spawner, move |material| {
+            server_config(material, auth)
+        }))
     }
 
     /// The configuration for the next handshake.
@@ -54,7 +56,9 @@ struct Current<C> {
 
 impl<C> Clone for Current<C> {
     fn clone(&self) -> Self {
-        Self { config: Arc::clone(&self.config) }
+        Self {
+            config: Arc::clone(&self.config),
+        }
     }
 }
 

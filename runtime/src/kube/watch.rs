@@ -63,7 +63,10 @@ pub struct Watch<K> {
 impl<K> Watch<K> {
     /// Everything of `api`; its guard lets one bad object through without failing the others.
     pub fn new(api: Api<DeserializeGuard<K>>) -> Self {
-        Self { api, config: watcher::Config::default().page_size(PAGE) }
+        Self {
+            api,
+            config: watcher::Config::default().page_size(PAGE),
+        }
     }
 
     /// Narrows by labels; an empty selector changes nothing.
@@ -120,7 +123,11 @@ pub async fn watch_trimmed<K>(
                     failing = true;
                 }
                 let pause = backoff.failed(Instant::now());
-                if token.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                if token
+                    .run_until_cancelled(tokio::time::sleep(pause))
+                    .await
+                    .is_none()
+                {
                     return;
                 }
             }
@@ -158,8 +165,12 @@ impl Seen {
             watcher::Event::Delete(guard) => self.deleted(guard, handle),
             watcher::Event::InitDone => {
                 let listed = std::mem::take(&mut self.listed);
-                let gone: Vec<Key> =
-                    self.live.keys().filter(|key| !listed.contains(*key)).cloned().collect();
+                let gone: Vec<Key> = self
+                    .live
+                    .keys()
+                    .filter(|key| !listed.contains(*key))
+                    .cloned()
+                    .collect();
                 for key in gone {
                     self.forget(&key, None, handle);
                 }
@@ -183,7 +194,10 @@ impl Seen {
                     self.forget(&key, None, handle);
                 }
                 self.live.insert(key, uid);
-                handle(Event::Applied { object: Box::new(object), listed });
+                handle(Event::Applied {
+                    object: Box::new(object),
+                    listed,
+                });
             }
             Err(bad) => {
                 let object = key(&bad.metadata);
@@ -205,22 +219,25 @@ impl Seen {
         self.forget(&key, object, handle);
     }
 
-    fn forget<K>(
-        &mut self,
-        key: &Key,
-        object: Option<Box<K>>,
-        handle: &mut impl FnMut(Event<K>),
-    ) {
+    fn forget<K>(&mut self, key: &Key, object: Option<Box<K>>, handle: &mut impl FnMut(Event<K>)) {
         // What was never told as applied has nothing to be told as deleted.
         if let Some(uid) = self.live.remove(key) {
             let (namespace, name) = key.clone();
-            handle(Event::Deleted(Gone { namespace, name, uid, object }));
+            handle(Event::Deleted(Gone {
+                namespace,
+                name,
+                uid,
+                object,
+            }));
         }
     }
 }
 
 fn key(meta: &ObjectMeta) -> Key {
-    (meta.namespace.clone(), meta.name.clone().unwrap_or_default())
+    (
+        meta.namespace.clone(),
+        meta.name.clone().unwrap_or_default(),
+    )
 }
 
 /// Takes away what nobody needs and what is often most of an object.

@@ -32,7 +32,11 @@ fn told(events: Vec<watcher::Event<DeserializeGuard<ConfigMap>>>) -> Vec<String>
                 Event::Applied { object, listed } => {
                     assert_eq!(object.metadata.managed_fields, None);
                     assert_eq!(object.metadata.annotations, Some([].into()));
-                    format!("{}{}", if listed { "=" } else { "+" }, key(&object.metadata).1)
+                    format!(
+                        "{}{}",
+                        if listed { "=" } else { "+" },
+                        key(&object.metadata).1
+                    )
                 }
                 Event::Deleted(gone) => format!("-{}/{}", gone.name, gone.uid),
                 Event::Synced => "synced".to_owned(),
@@ -56,7 +60,12 @@ fn a_deletion_missed_while_the_watch_was_down_is_found_by_the_next_list() {
         watcher::Event::InitDone,
         watcher::Event::Delete(config_map("c", "3")),
     ]);
-    assert_eq!(told, ["=a", "=b", "synced", "+c", "=b", "=c", "-a/1", "synced", "-c/3"]);
+    assert_eq!(
+        told,
+        [
+            "=a", "=b", "synced", "+c", "=b", "=c", "-a/1", "synced", "-c/3"
+        ]
+    );
 }
 
 #[test]
