@@ -1,0 +1,186 @@
+//! CloudEvent in, [`Event`] out, and back, exactly as the Go implementation wants it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+
+use super::{Event, Malformed, Target, Verb};
+use crate::wire::cloudevents::CloudEvent;
+use crate::wire::cloudevents::cloud_event::cloud_event_attribute_value::Attr;
+use crate::wire::cloudevents::cloud_event::{CloudEventAttributeValue, Data};
+
+const SPEC_VERSION: &str = "1.0";
+const JSON: &str = "application/json";
+
+/// Names are at most 253 bytes, UIDs 36; four times the longest real identifier.
+const LONGEST_ID: usize = 2048;
+/// Trace context is the largest thing that travels in an extension.
+const LONGEST_EXTENSION: usize = 8192;
+const MOST_EXTENSIONS: usize = 32;
+
+/// What a received attribute is called in a message that quotes it.
+const QUOTED: usize = 64;
+
+pub(super) fn decode(raw: CloudEvent) -> Result<Event, Malformed> {
+    let CloudEvent { id: _, source: _, spec_version: _, r#type, mut attributes, data } = raw;
+    if attributes.len() > MOST_EXTENSIONS {
+        return Err(Malformed::TooLong("extensions"));
+    }
+    let mut take = |name: &str| attributes.remove(name).and_then(text);
+    let schema = take("dataschema").unwrap_or_default();
+    let subject = take("subject");
+    let resource_id = take("resourceid").unwrap_or_default();
+    let event_id = take("eventid").unwrap_or_default();
+    let principal_uid = take("principaluid");
+    let sent_at = take("sentat");
+    take("datacontenttype");
+    take("time");
+
+    for (name, value) in [
+        ("resourceid", Some(&resource_id)),
+        ("eventid", Some(&event_id)),
+        ("subject", subject.as_ref()),
+        ("principaluid", principal_uid.as_ref()),
+        ("sentat", sent_at.as_ref()),
+    ] {
+        if value.is_some_and(|value| value.len() > LONGEST_ID) {
+            return Err(Malformed::TooLong(name));
+        }
+    }
+    if resource_id.is_empty() {
+        return Err(Malformed::NoResourceId);
+    }
+    let target =
+        Target::parse(&schema).ok_or_else(|| Malformed::UnknownTarget(quote(&schema)))?;
+    let verb = Verb::parse(&r#type).ok_or_else(|| Malformed::UnknownVerb(quote(&r#type)))?;
+    let event = Event {
+        target,
+        verb,
+        resource_id,
+        event_id,
+        subject,
+        principal_uid,
+        sent_at,
+        extensions: extensions(attributes)?,
+        payload: body(data),
+    };
+    check_subject(event)
+}
+
+/// The identity that an acknowledgement needs, from an event that is otherwise of no use.
+pub(super) fn salvage(raw: &CloudEvent) -> Option<Event> {
+    let read = |name: &str| raw.attributes.get(name).cloned().and_then(text);
+    let resource_id = read("resourceid").filter(|id| !id.is_empty() && id.len() <= LONGEST_ID)?;
+    let event_id = read("eventid").filter(|id| id.len() <= LONGEST_ID).unwrap_or_default();
+    Some(Event {
+        target: Target::Ack,
+        verb: Verb::Processed,
+        resource_id,
+        event_id,
+        subject: None,
+        principal_uid: None,
+        sent_at: None,
+        extensions: BTreeMap::new(),
+        payload: Bytes::new(),
+    })
+}
+
+pub(super) fn encode(event: Event, source: &str) -> CloudEvent {
+    let Event {
+        target,
+        verb,
+        resource_id,
+        event_id,
+        subject,
+        principal_uid,
+        sent_at,
+        extensions,
+        payload,
+    } = event;
+    let mut attributes: HashMap<String, CloudEventAttributeValue> =
+        extensions.into_iter().map(|(name, value)| (name, string(value))).collect();
+    // Go leaves DataSchema() empty when this comes as a string
+    attributes.insert("dataschema".to_owned(), attribute(Attr::CeUri(target.as_str().to_owned())));
+    attributes.insert("resourceid".to_owned(), string(resource_id));
+    attributes.insert("eventid".to_owned(), string(event_id));
+    for (name, value) in
+        [("subject", subject), ("principaluid", principal_uid), ("sentat", sent_at)]
+    {
+        if let Some(value) = value {
+            attributes.insert(name.to_owned(), string(value));
+        }
+    }
+    let data = (!payload.is_empty()).then(|| {
+        attributes.insert("datacontenttype".to_owned(), string(JSON.to_owned()));
+        Data::BinaryData(payload)
+    });
+    CloudEvent {
+        id: String::new(),
+        source: source.to_owned(),
+        spec_version: SPEC_VERSION.to_owned(),
+        r#type: verb.to_type(),
+        attributes,
+        data,
+    }
+}
+
+/// Events that carry an object must say which; without that they cannot be coalesced.
+fn check_subject(event: Event) -> Result<Event, Malformed> {
+    if event.facet().is_none() {
+        return Ok(event);
+    }
+    let subject = event.subject.as_deref().unwrap_or_default();
+    match subject.split_once('/') {
+        Some((_, name)) if !name.is_empty() && !name.contains('/') => Ok(event),
+        _ => Err(Malformed::BadSubject(quote(subject))),
+    }
+}
+
+fn extensions(
+    attributes: HashMap<String, CloudEventAttributeValue>,
+) -> Result<BTreeMap<String, String>, Malformed> {
+    attributes
+        .into_iter()
+        .filter_map(|(name, value)| text(value).map(|value| (name, value)))
+        .map(|(name, value)| {
+            if name.len() > LONGEST_ID || value.len() > LONGEST_EXTENSION {
+                Err(Malformed::TooLong("extension"))
+            } else {
+                Ok((name, value))
+            }
+        })
+        .collect()
+}
+
+fn body(data: Option<Data>) -> Bytes {
+    match data {
+        Some(Data::BinaryData(bytes)) => bytes,
+        Some(Data::TextData(text)) => Bytes::from(text),
+        Some(Data::ProtoData(any)) => any.value.into(),
+        None => Bytes::new(),
+    }
+}
+
+/// The canonical text of an attribute, whatever type it came in.
+fn text(value: CloudEventAttributeValue) -> Option<String> {
+    match value.attr? {
+        Attr::CeString(text) | Attr::CeUri(text) | Attr::CeUriRef(text) => Some(text),
+        Attr::CeBoolean(flag) => Some(flag.to_string()),
+        Attr::CeInteger(number) => Some(number.to_string()),
+        Attr::CeTimestamp(stamp) => Some(format!("{}.{:09}", stamp.seconds, stamp.nanos)),
+        // no attribute of this protocol is bytes
+        Attr::CeBytes(_) => None,
+    }
+}
+
+fn string(value: String) -> CloudEventAttributeValue {
+    attribute(Attr::CeString(value))
+}
+
+const fn attribute(attr: Attr) -> CloudEventAttributeValue {
+    CloudEventAttributeValue { attr: Some(attr) }
+}
+
+fn quote(raw: &str) -> String {
+    raw.chars().take(QUOTED).collect()
+}

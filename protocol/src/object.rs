@@ -1,0 +1,136 @@
+//! What an event is about: kinds, keys, facets and modes.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The kinds of objects that are replicated. Their order is the order in which they are first sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// An Argo CD AppProject; Applications refer to it, so it goes first.
+    AppProject,
+    /// A repository or repo-creds Secret.
+    Repository,
+    /// The ConfigMap of GPG keys.
+    GpgKey,
+    /// An Argo CD Application.
+    Application,
+}
+
+impl Kind {
+    /// Every kind, in the order of sending.
+    pub const ALL: [Self; 4] = [Self::AppProject, Self::Repository, Self::GpgKey, Self::Application];
+
+    /// The word that resync messages and list checksums use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AppProject => "AppProject",
+            Self::Repository => "Repository",
+            Self::GpgKey => "GPGKey",
+            Self::Application => "Application",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = UnknownKind;
+
+    fn from_str(raw: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == raw)
+            .ok_or_else(|| UnknownKind(raw.chars().take(64).collect()))
+    }
+}
+
+/// A kind that this protocol does not replicate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("kind {0:?} is not replicated")]
+pub struct UnknownKind(String);
+
+/// One object, by the names that the *sender* uses for it (hub names on the way to a spoke).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// What it is.
+    pub kind: Kind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// Names an object.
+    pub fn new(kind: Kind, namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { kind, namespace: namespace.into(), name: name.into() }
+    }
+
+    /// The `subject` of an event about this object.
+    pub fn subject(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+/// The parts of an object that are said independently. Their order is the order of sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Facet {
+    /// Labels, annotations, finalizers and spec, from the owner.
+    State,
+    /// What the spoke reports.
+    Status,
+    /// Something to be done at most once.
+    Command,
+}
+
+/// Who owns the spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// The hub does.
+    Managed,
+    /// The spoke does.
+    Autonomous,
+}
+
+impl Mode {
+    /// The word on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Managed => "managed",
+            Self::Autonomous => "autonomous",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Mode {
+    type Err = UnknownMode;
+
+    fn from_str(raw: &str) -> Result<Self, Self::Err> {
+        match raw {
+            "managed" => Ok(Self::Managed),
+            "autonomous" => Ok(Self::Autonomous),
+            other => Err(UnknownMode(other.chars().take(64).collect())),
+        }
+    }
+}
+
+/// A mode that is neither managed nor autonomous.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown agent mode: {0}")]
+pub struct UnknownMode(String);

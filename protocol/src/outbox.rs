@@ -1,0 +1,1 @@
+//! What still has to be said: the last word per object and facet, never a history.

@@ -1,0 +1,139 @@
+//! Bodies of control messages, as Go's `encoding/json` reads and writes them.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// A body that is not what its event promises.
+#[derive(Debug, thiserror::Error)]
+#[error("decode {what}")]
+pub struct Undecodable {
+    what: &'static str,
+    source: serde_json::Error,
+}
+
+/// One object of a resync, and what its holder knows about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RequestUpdate {
+    /// Its name, as the holder has it.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// Its namespace on the *principal*, which the holder reports for a remapped object.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// UID of the source object, from the `source-uid` annotation; empty when it is not held.
+    #[serde(deserialize_with = "or_default")]
+    pub uid: String,
+    /// `Application`, `AppProject`, `Repository` or `GPGKey`.
+    #[serde(deserialize_with = "or_default")]
+    pub kind: String,
+    /// Go's spec checksum.
+    #[serde(with = "base64_or_null")]
+    pub checksum: Option<Vec<u8>>,
+    /// Ours: digest of the value that the holder last received, when it still knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+}
+
+/// One object that the source has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SyncedResource {
+    /// Its name.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// Its namespace.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Its UID.
+    #[serde(deserialize_with = "or_default")]
+    pub uid: String,
+    /// Its kind.
+    #[serde(deserialize_with = "or_default")]
+    pub kind: String,
+}
+
+/// Asks for the list of synced resources; between our own ends it marks the end of the request-updates.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SyncedResourceList {
+    /// Go's list checksum; none when nothing is held.
+    #[serde(with = "base64_or_null")]
+    pub checksum: Option<Vec<u8>>,
+}
+
+/// A failure on the spoke that a person on the hub has to know about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ErrorReport {
+    /// Name of the object on the hub.
+    #[serde(deserialize_with = "or_default")]
+    pub resource_name: String,
+    /// Its namespace there.
+    #[serde(deserialize_with = "or_default")]
+    pub resource_namespace: String,
+    /// What happened.
+    #[serde(deserialize_with = "or_default")]
+    pub message: String,
+}
+
+/// Counters for the hub's page of clusters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClusterInfo {
+    /// Applications on the spoke.
+    pub applications_count: i64,
+    /// API resources on the spoke.
+    pub apis_count: i64,
+    /// Objects that Argo CD caches there.
+    pub resources_count: i64,
+}
+
+/// Reads a body. An empty one is the zero value, as in Go.
+pub fn decode<T: DeserializeOwned + Default>(
+    what: &'static str,
+    body: &Bytes,
+) -> Result<T, Undecodable> {
+    if body.is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(body).map_err(|source| Undecodable { what, source })
+}
+
+/// Writes a body.
+pub fn encode<T: Serialize>(body: &T) -> Bytes {
+    // only string keys and plain data: serde_json cannot fail on these types
+    serde_json::to_vec(body).map(Bytes::from).unwrap_or_default()
+}
+
+/// Go writes `null` for an empty value now and then, and reads it as the zero value.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+mod base64_or_null {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(
+        bytes: &Option<Vec<u8>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match bytes {
+            Some(bytes) => serializer.serialize_str(&STANDARD.encode(bytes)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Vec<u8>>, D::Error> {
+        Option::<String>::deserialize(deserializer)?
+            .map(|text| STANDARD.decode(text).map_err(D::Error::custom))
+            .transpose()
+    }
+}
