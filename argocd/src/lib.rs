@@ -1,1 +1,39 @@
 //! Argo CD objects as opaque JSON, and the pure rules over them.
+//!
+//! An Application or AppProject is a [`serde_json::Value`] here and stays one: a field that this build
+//! does not know survives every projection. Small views ([`object`]) read what decisions need. Nothing
+//! in this crate knows the wire, a client or a clock.
+//!
+//! ```text
+//!   hub Application ── route, admit ──▶ wire_application ──▶ desired_on_spoke ──▶ patch_for_spoke
+//!                                                                                        │
+//!   hub Application ◀── status_patch_for_hub ◀── command::judge ◀── report_application ◀─┘
+//! ```
+//!
+//! | module | is |
+//! |---|---|
+//! | [`keys`] | every label, annotation and finalizer, once |
+//! | [`object`] | views over the JSON |
+//! | [`patch`] | what to send so that one value becomes another |
+//! | [`routing`] | which Application goes where, and who keeps a name |
+//! | [`admission`] | the hub's own project rule |
+//! | [`project`] | an AppProject as one cluster may see it |
+//! | [`projection`] | hub to spoke and back |
+//! | [`command`] | sync, terminate and refresh, at most once |
+//! | [`digest`] | Go's checksums, and ours |
+//! | [`cluster_secret`] | the Argo CD cluster Secret of a managed cluster |
+
+pub mod admission;
+pub mod cluster_secret;
+pub mod command;
+pub mod digest;
+pub mod glob;
+pub mod keys;
+pub mod object;
+pub mod patch;
+pub mod project;
+pub mod projection;
+pub mod routing;
+
+pub use object::{AppProject, Application, Meta};
+pub use patch::Patch;

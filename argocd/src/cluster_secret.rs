@@ -1,0 +1,146 @@
+//! The Argo CD cluster Secret of a managed cluster.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value, json};
+
+use crate::keys;
+
+/// Prefix of the annotations that carry the cluster's claims.
+const CLAIM_PREFIX: &str = "claim.argocd-agent.open-cluster-management.io/";
+
+/// What the Secret is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// The cluster.
+    pub cluster: &'a str,
+    /// Namespace of Argo CD on the hub.
+    pub argocd_namespace: &'a str,
+    /// [`server_url`] of the resource proxy for this cluster.
+    pub server: &'a str,
+    /// How Argo CD talks to it.
+    pub access: &'a Access,
+    /// Labels of the ManagedCluster; reserved ones are left out, so a spoke cannot pose as another.
+    pub labels: &'a BTreeMap<String, String>,
+    /// Claims of the ManagedCluster; they become annotations, because a spoke can write them.
+    pub claims: &'a BTreeMap<String, String>,
+}
+
+/// Argo CD's credentials for the resource proxy. PEM where it says so.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Bearer token.
+    pub bearer_token: Option<String>,
+    /// CA of the resource proxy, PEM.
+    pub ca: Option<String>,
+    /// Client certificate, PEM.
+    pub certificate: Option<String>,
+    /// Its key, PEM.
+    pub key: Option<String>,
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access")
+            .field("bearer_token", &self.bearer_token.is_some())
+            .field("ca", &self.ca.is_some())
+            .field("certificate", &self.certificate.is_some())
+            .field("key", &self.key.is_some())
+            .finish()
+    }
+}
+
+/// Name of the Secret.
+pub fn name(cluster: &str) -> String {
+    format!("cluster-{cluster}")
+}
+
+/// The URL by which Argo CD knows a cluster behind the resource proxy at `address` (`host:port`).
+pub fn server_url(address: &str, cluster: &str) -> String {
+    format!(
+        "https://{}?agentName={cluster}",
+        address.trim_end_matches('/')
+    )
+}
+
+/// The whole Secret, for server-side apply.
+pub fn build(inputs: Inputs<'_>) -> Value {
+    let Inputs {
+        cluster,
+        argocd_namespace,
+        server,
+        access,
+        labels,
+        claims,
+    } = inputs;
+    let mut all_labels: Map<String, Value> = labels
+        .iter()
+        .filter(|(key, _)| !is_reserved(key))
+        .map(|(key, value)| (key.clone(), value.as_str().into()))
+        .collect();
+    all_labels.insert(keys::SECRET_TYPE.to_owned(), "cluster".into());
+    all_labels.insert(keys::AGENT_NAME.to_owned(), cluster.into());
+    let mut annotations: Map<String, Value> = claims
+        .iter()
+        .filter(|(key, _)| is_annotation_name(key))
+        .map(|(key, value)| (format!("{CLAIM_PREFIX}{key}"), value.as_str().into()))
+        .collect();
+    annotations.insert(keys::MANAGED_BY.to_owned(), keys::MANAGED_BY_US.into());
+    annotations.insert(keys::SKIP_RECONCILE.to_owned(), "true".into());
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name(cluster),
+            "namespace": argocd_namespace,
+            "labels": all_labels,
+            "annotations": annotations,
+        },
+        "type": "Opaque",
+        "data": {
+            "name": STANDARD.encode(cluster),
+            "server": STANDARD.encode(server),
+            "config": STANDARD.encode(config(access).to_string()),
+        },
+    })
+}
+
+/// Argo CD's `ClusterConfig`. Its `[]byte` fields are base64 of the PEM.
+fn config(access: &Access) -> Value {
+    let mut tls = Map::new();
+    tls.insert("insecure".to_owned(), false.into());
+    for (field, pem) in [
+        ("caData", &access.ca),
+        ("certData", &access.certificate),
+        ("keyData", &access.key),
+    ] {
+        if let Some(pem) = pem {
+            tls.insert(field.to_owned(), STANDARD.encode(pem).into());
+        }
+    }
+    let mut config = Map::new();
+    if let Some(token) = &access.bearer_token {
+        config.insert("bearerToken".to_owned(), token.as_str().into());
+    }
+    config.insert("tlsClientConfig".to_owned(), Value::Object(tls));
+    Value::Object(config)
+}
+
+fn is_reserved(key: &str) -> bool {
+    keys::RESERVED_LABEL_PREFIXES
+        .iter()
+        .any(|prefix| key.starts_with(prefix))
+}
+
+/// The API server takes 63 characters after the slash.
+fn is_annotation_name(key: &str) -> bool {
+    !key.is_empty()
+        && key.len() <= 63
+        && key
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        && key.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && key.ends_with(|c: char| c.is_ascii_alphanumeric())
+}

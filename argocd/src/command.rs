@@ -1,0 +1,335 @@
+//! Sync, terminate and refresh: commands, done at most once.
+//!
+//! A command is not state: whoever does it twice has done something wrong. So each has an identity.
+//!
+//! * **Sync**: the event id of its `set-operation`, which our principal makes of the hub UID and the
+//!   resourceVersion that introduced the operation. The agent writes it, with a digest of the operation,
+//!   into [`LAST_COMMAND`](crate::keys::LAST_COMMAND) in the same patch that sets `.operation`, under the
+//!   resourceVersion it has seen. A repeat finds it there.
+//! * **Terminate**: the `startedAt` of the operation that is to end. It is a name already, on both sides.
+//! * **Refresh**: an id that the principal puts beside the refresh annotation on the wire.
+//!
+//! The hub's `.operation` stays until the spoke has taken the command and ended it. A status from before
+//! that ([`Operation::Hold`]) neither clears it nor brings back an older `operationState`.
+//!
+//! # After a restart of the principal
+//!
+//! The principal keeps nothing on hub objects, so it does not know which resourceVersion introduced an
+//! operation that it finds set. Then [`judge`] decides by content; see [`judge`] for the order. Where it
+//! cannot tell a command that was taken from an equal one asked for again while the principal was away, it
+//! takes it for done: at most once, and the user sees the old result and may ask again.
+
+use serde_json::{Map, Value, json};
+
+use crate::digest;
+use crate::keys;
+use crate::object::{Application, Meta};
+use crate::patch::{self, Patch};
+
+#[cfg(test)]
+mod tests;
+
+/// What to do with a sync command that arrived at the agent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Take {
+    /// Apply this; a conflict means that the cache was stale: look again, then decide again.
+    Set(Patch),
+    /// It was taken before: done.
+    AlreadyTaken,
+    /// Another operation runs: try again when it has ended.
+    Busy,
+}
+
+/// Decides about a sync command. `event_id` is its identity.
+pub fn take(live: &Value, event_id: &str, operation: &Value) -> Take {
+    let app = Application::of(live);
+    if last_command(live).is_some_and(|(id, _)| id == event_id) {
+        return Take::AlreadyTaken;
+    }
+    let mut to = marked(live, keys::LAST_COMMAND, &record(event_id, operation));
+    match app.operation() {
+        // somebody took it before us, without leaving its name: a Go agent, or a person
+        Some(running) if running == operation => {}
+        Some(_) => return Take::Busy,
+        None if app.operation_state().is_some_and(|state| state.is_active()) => return Take::Busy,
+        None => {
+            to.insert("operation".to_owned(), operation.clone());
+            // the result of an older operation must not pass for that of this one
+            if app.operation_state().is_some() {
+                to.insert("status".to_owned(), json!({}));
+            }
+        }
+    }
+    let from = if to.contains_key("status") {
+        json!({ "status": { "operationState": app.operation_state().map(|state| state.value()) } })
+    } else {
+        json!({})
+    };
+    patch::between(&from, &Value::Object(to)).map_or(Take::AlreadyTaken, Take::Set)
+}
+
+/// The patch that terminates the running operation, if it is the one that `incoming` means.
+///
+/// None: it has ended, it is terminating already, or another one runs by now; all of that is done.
+pub fn take_termination(live: &Value, incoming: &Value) -> Option<Patch> {
+    let running = Application::of(live).operation_state()?;
+    if running.phase() != "Running" {
+        return None;
+    }
+    let meant = Application::of(incoming)
+        .operation_state()
+        .and_then(|state| state.started_at());
+    if meant.is_some() && meant != running.started_at() {
+        return None;
+    }
+    Some(Patch::Merge(json!({
+        "metadata": { "resourceVersion": Meta::of(live).resource_version() },
+        "status": { "operationState": { "phase": "Terminating" } },
+    })))
+}
+
+/// The patch that asks the spoke's Argo CD for the refresh that `incoming` asks for; none if that was done before.
+pub fn take_refresh(live: &Value, incoming: &Value) -> Option<Patch> {
+    let meta = Meta::of(incoming);
+    let kind = match meta.annotation(keys::REFRESH)? {
+        "hard" => "hard",
+        _ => "normal",
+    };
+    let id = match meta.annotation(keys::REFRESH_ID) {
+        Some(id) => id.to_owned(),
+        // a Go principal: every version of its object that asks counts as one request
+        None => refresh_id(incoming),
+    };
+    (Meta::of(live).annotation(keys::LAST_REFRESH) != Some(id.as_str())).then(|| {
+        Patch::Merge(json!({
+            "metadata": { "annotations": { keys::REFRESH: kind, keys::LAST_REFRESH: id } },
+        }))
+    })
+}
+
+/// The identity of a refresh that this version of the hub's object introduced.
+pub fn refresh_id(hub: &Value) -> String {
+    format!(
+        "{}_{}",
+        Meta::of(hub).uid(),
+        Meta::of(hub).resource_version()
+    )
+}
+
+/// Puts the identity of a refresh on what is sent, for [`take_refresh`].
+pub fn with_refresh_id(mut wire: Value, id: &str) -> Value {
+    if let Some(annotations) = wire
+        .pointer_mut("/metadata/annotations")
+        .and_then(Value::as_object_mut)
+    {
+        annotations.insert(keys::REFRESH_ID.to_owned(), id.into());
+    }
+    wire
+}
+
+/// Whether the hub's object asks for a refresh.
+pub fn wants_refresh(hub: &Value) -> bool {
+    Meta::of(hub).annotation(keys::REFRESH).is_some()
+}
+
+/// What the hub's change from `old` to `new` asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Introduced {
+    /// `.operation` is new: the resourceVersion of `new` introduced it.
+    pub operation: bool,
+    /// The phase of the running operation became `Terminating`.
+    pub termination: bool,
+    /// The refresh annotation is new: [`refresh_id`] of `new` names it.
+    pub refresh: bool,
+}
+
+/// Compares two versions of a hub object. What the principal itself mirrored there is no command.
+pub fn introduced(old: &Value, new: &Value) -> Introduced {
+    let (before, after) = (Application::of(old), Application::of(new));
+    let operation = after.operation().is_some()
+        && before.operation() != after.operation()
+        && !is_mirrored(after);
+    let phase = |app: Application<'_>| {
+        app.operation_state()
+            .map_or("", |state| state.phase())
+            .to_owned()
+    };
+    Introduced {
+        operation,
+        termination: phase(after) == "Terminating"
+            && phase(before) != "Terminating"
+            && before.operation_state().is_some(),
+        refresh: after.annotation(keys::REFRESH).is_some()
+            && before.annotation(keys::REFRESH) != after.annotation(keys::REFRESH),
+    }
+}
+
+/// What the principal knows about the commands of one hub object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known<'a> {
+    /// Event id of the `set-operation` for the `.operation` that is set; none after a restart.
+    pub operation: Option<&'a str>,
+    /// Identity of the refresh that is asked for; none after a restart.
+    pub refresh: Option<&'a str>,
+    /// Whether the peer names the commands it took: ours does, a Go agent does not.
+    pub names_commands: bool,
+}
+
+/// What a report means for the commands on the hub object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// `.operation` and `operationState`.
+    pub operation: Operation,
+    /// The running operation is to be terminated and the spoke does not know yet: mark the command.
+    pub terminate: bool,
+    /// The refresh was done: the annotation goes.
+    pub refresh_done: bool,
+}
+
+/// What becomes of the hub's `.operation`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operation {
+    /// A command is not taken yet. It and `operationState` stay; mark the command. Without a known event
+    /// id, the current resourceVersion names it from now on.
+    Hold,
+    /// The spoke leads: `.operation` becomes this and `operationState` is the report's.
+    Follow(Option<Value>),
+}
+
+/// Judges a report about `hub`. In this order, for an `.operation` that is set:
+///
+/// 1. its event id is known and the peer names commands: taken if the report names it, else not;
+/// 2. the hub shows it as running: it was taken;
+/// 3. the spoke has the same operation set: it was taken;
+/// 4. the last command taken on the spoke has the same content (for a Go agent: the last operation), and
+///    the hub was not shown that one's end before: it was taken, and has ended;
+/// 5. otherwise it was not taken.
+pub fn judge(hub: &Value, report: &Value, known: Known<'_>) -> Judgement {
+    let (on_hub, on_spoke) = (Application::of(hub), Application::of(report));
+    let held = on_hub
+        .operation()
+        .is_some_and(|operation| !was_taken(hub, report, operation, known));
+    let terminate = !held
+        && match (on_hub.operation_state(), on_spoke.operation_state()) {
+            (Some(shown), Some(real)) => {
+                shown.phase() == "Terminating"
+                    && real.phase() == "Running"
+                    && shown.started_at() == real.started_at()
+            }
+            (None, _) | (_, None) => false,
+        };
+    Judgement {
+        operation: if held {
+            Operation::Hold
+        } else {
+            Operation::Follow(shown_operation(on_hub, on_spoke))
+        },
+        terminate,
+        refresh_done: refresh_done(on_hub, on_spoke, known),
+    }
+}
+
+/// The spoke's operation, once Argo CD there works on it; before that only if the hub has it too.
+///
+/// So an operation on the hub that runs there is never a command, and one that does not run is.
+fn shown_operation(on_hub: Application<'_>, on_spoke: Application<'_>) -> Option<Value> {
+    let operation = on_spoke.operation()?;
+    (is_mirrored(on_spoke) || on_hub.operation() == Some(operation)).then(|| operation.clone())
+}
+
+/// Whether the object's operation is the one that its state says is running.
+fn is_mirrored(app: Application<'_>) -> bool {
+    app.operation_state()
+        .is_some_and(|state| state.is_active() && state.operation() == app.operation())
+}
+
+fn was_taken(hub: &Value, report: &Value, operation: &Value, known: Known<'_>) -> bool {
+    let on_spoke = Application::of(report);
+    let last = last_command(report);
+    if let (Some(id), true) = (known.operation, known.names_commands) {
+        return last.is_some_and(|(last, _)| last == id);
+    }
+    if is_mirrored(Application::of(hub)) || on_spoke.operation() == Some(operation) {
+        return true;
+    }
+    let same = match last {
+        Some((_, content)) => content == digest::short(operation),
+        None => {
+            on_spoke
+                .operation_state()
+                .and_then(|state| state.operation())
+                == Some(operation)
+        }
+    };
+    same && !was_shown_the_end(hub, on_spoke)
+}
+
+/// Whether the hub was shown the end of the spoke's last operation: then what is set there came later.
+///
+/// All times are the spoke's own, so no two clocks are compared; RFC 3339 in UTC sorts as text.
+fn was_shown_the_end(hub: &Value, on_spoke: Application<'_>) -> bool {
+    let hub = Application::of(hub);
+    let Some(last) = on_spoke.operation_state() else {
+        return false;
+    };
+    let (Some(started), Some(finished)) = (last.started_at(), last.finished_at()) else {
+        return false;
+    };
+    let shown = hub
+        .operation_state()
+        .is_some_and(|state| !state.is_active() && state.started_at() == Some(started));
+    let text = |value: &Value, field: &str| {
+        value
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let reconciled_since = hub
+        .status()
+        .is_some_and(|status| text(status, "reconciledAt").as_str() > finished);
+    let in_history = hub
+        .status()
+        .and_then(|status| status.get("history"))
+        .and_then(Value::as_array)
+        .is_some_and(|history| {
+            history
+                .iter()
+                .any(|entry| text(entry, "deployStartedAt") == started)
+        });
+    shown || reconciled_since || in_history
+}
+
+fn refresh_done(on_hub: Application<'_>, on_spoke: Application<'_>, known: Known<'_>) -> bool {
+    if on_hub.annotation(keys::REFRESH).is_none() || on_spoke.annotation(keys::REFRESH).is_some() {
+        return false;
+    }
+    if known.names_commands {
+        known.refresh.is_some() && on_spoke.annotation(keys::LAST_REFRESH) == known.refresh
+    } else {
+        true
+    }
+}
+
+/// `(event id, digest of the operation)` of the last command that the spoke took.
+fn last_command(object: &Value) -> Option<(&str, &str)> {
+    let record = Meta::of(object).annotation(keys::LAST_COMMAND)?;
+    Some(record.split_once(' ').unwrap_or((record, "")))
+}
+
+fn record(event_id: &str, operation: &Value) -> String {
+    format!("{event_id} {}", digest::short(operation))
+}
+
+/// A patch under the resourceVersion that was seen, so that a stale cache cannot do something twice.
+fn marked(live: &Value, key: &str, value: &str) -> Map<String, Value> {
+    let mut to = Map::new();
+    to.insert(
+        "metadata".to_owned(),
+        json!({
+            "resourceVersion": Meta::of(live).resource_version(),
+            "annotations": { key: value },
+        }),
+    );
+    to
+}

@@ -1,0 +1,169 @@
+//! Go's checksums, byte for byte, and the digest of an agreed value between our own ends.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Number, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::keys;
+use crate::object::Meta;
+
+/// `value` as Go's `encoding/json` writes a generic map: keys sorted, no white space, HTML escaped.
+pub fn canonical(value: &Value) -> String {
+    let mut out = String::new();
+    write_value(&mut out, value);
+    out
+}
+
+/// Go's spec checksum: SHA-256 of the canonical spec without `destination`. None without a spec.
+pub fn spec_checksum(object: &Value) -> Option<Vec<u8>> {
+    let mut spec = Meta::of(object).field("spec")?.clone();
+    if let Value::Object(fields) = &mut spec {
+        fields.remove("destination");
+    }
+    Some(sha256(&canonical(&spec)))
+}
+
+/// Go's list checksum over `(kind, name, uid)`. None without entries.
+pub fn list_checksum<'a>(
+    entries: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>,
+) -> Option<Vec<u8>> {
+    let mut lines: Vec<String> = entries
+        .into_iter()
+        .map(|(kind, name, uid)| format!("{kind}/{name}/{uid}"))
+        .collect();
+    if lines.is_empty() {
+        return None;
+    }
+    lines.sort_unstable();
+    Some(sha256(&lines.concat()))
+}
+
+/// Digest of what hub and spoke agree on: identity, labels, annotations, finalizers, spec, and whether it
+/// is to be deleted. Volatile annotations do not count, nor does anything that a projection drops, so the
+/// hub's stored object and the same object as it came over the wire have one digest.
+pub fn agreed(object: &Value) -> String {
+    let meta = Meta::of(object);
+    let annotations: Map<String, Value> = meta
+        .annotations()
+        .into_iter()
+        .filter(|(key, _)| !is_volatile(key))
+        .map(|(key, value)| (key.to_owned(), Value::from(value)))
+        .collect();
+    let agreed = json!({
+        "name": meta.name(),
+        "namespace": meta.namespace(),
+        "uid": meta.uid(),
+        "labels": meta.labels(),
+        "annotations": annotations,
+        "finalizers": meta.finalizers(),
+        "deleting": meta.is_deleting(),
+        "spec": meta.field("spec"),
+    });
+    hex::encode(sha256(&canonical(&agreed)))
+}
+
+/// Short digest of any value, to tell contents apart.
+pub fn short(value: &Value) -> String {
+    hex::encode(sha256(&canonical(value)).get(..8).unwrap_or_default())
+}
+
+/// Annotations that say what happened, not what is wanted; they are never projected.
+pub fn is_volatile(annotation: &str) -> bool {
+    [
+        keys::LAST_APPLIED,
+        keys::REFRESH,
+        keys::REFRESH_ID,
+        keys::NOTIFIED,
+        keys::LAST_UPDATED,
+        keys::LAST_COMMAND,
+        keys::LAST_REFRESH,
+        keys::APPLIED_ANNOTATIONS,
+        keys::SOURCE_UID,
+        keys::PRINCIPAL_UID,
+        keys::NAMESPACE_REMAPPED,
+    ]
+    .contains(&annotation)
+}
+
+fn sha256(text: &str) -> Vec<u8> {
+    Sha256::digest(text.as_bytes()).to_vec()
+}
+
+fn write_value(out: &mut String, value: &Value) {
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
+        Value::Number(number) => write_number(out, number),
+        Value::String(text) => write_string(out, text),
+        Value::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                write_value(out, item);
+            }
+            out.push(']');
+        }
+        Value::Object(fields) => write_object(out, fields),
+    }
+}
+
+fn write_object(out: &mut String, fields: &Map<String, Value>) {
+    // sorted here, because the order of serde_json's map depends on who else is in the build
+    let mut fields: Vec<_> = fields.iter().collect();
+    fields.sort_unstable_by_key(|(key, _)| *key);
+    out.push('{');
+    for (index, (key, value)) in fields.into_iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        write_string(out, key);
+        out.push(':');
+        write_value(out, value);
+    }
+    out.push('}');
+}
+
+/// Integers as integers; floats as Go does, which is JavaScript's way.
+fn write_number(out: &mut String, number: &Number) {
+    if let Some(integer) = number.as_i64() {
+        // writing to a String cannot fail
+        let _ = write!(out, "{integer}").is_ok();
+        return;
+    }
+    let float = number.as_f64().unwrap_or_default();
+    let size = float.abs();
+    if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        let text = format!("{float:e}");
+        match text.split_once('e') {
+            Some((digits, exponent)) if !exponent.starts_with('-') => {
+                let _ = write!(out, "{digits}e+{exponent}").is_ok();
+            }
+            Some(_) | None => out.push_str(&text),
+        }
+    } else {
+        let _ = write!(out, "{float}").is_ok();
+    }
+}
+
+fn write_string(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c)).is_ok();
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+}

@@ -1,0 +1,76 @@
+//! Patterns as Argo CD reads them.
+
+use regex::Regex;
+
+/// Whether `text` matches one entry of a list: a glob, or a regular expression between slashes.
+pub fn matches_entry(entry: &str, text: &str) -> bool {
+    match entry
+        .strip_prefix('/')
+        .and_then(|rest| rest.strip_suffix('/'))
+    {
+        // unanchored, as in Argo CD; an expression that does not compile admits nothing
+        Some(expression) => Regex::new(expression).is_ok_and(|regex| regex.is_match(text)),
+        None => matches(entry, text),
+    }
+}
+
+/// Whether `text` matches a glob with `*`, `?`, `[..]`, `{a,b}` and `\` as escape.
+pub fn matches(pattern: &str, text: &str) -> bool {
+    pattern == text || pattern == "*" || compile(pattern).is_some_and(|regex| regex.is_match(text))
+}
+
+/// Whether `text` matches a glob that a leading `!` negates, as destinations of projects have it.
+pub fn matches_or_denies(pattern: &str, text: &str) -> bool {
+    match pattern.strip_prefix('!') {
+        Some(rest) => !matches(rest, text),
+        None => matches(pattern, text),
+    }
+}
+
+/// Whether the pattern is a negated one.
+pub fn is_deny(pattern: &str) -> bool {
+    pattern.starts_with('!')
+}
+
+/// The glob as a regular expression, which has no bad cases: its time is linear in the text.
+fn compile(pattern: &str) -> Option<Regex> {
+    let mut regex = String::from("(?s)^");
+    let mut depth = 0_usize;
+    let mut chars = pattern.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '*' => {
+                while chars.next_if_eq(&'*').is_some() {}
+                regex.push_str(".*");
+            }
+            '?' => regex.push('.'),
+            '\\' => regex.push_str(&regex::escape(&chars.next()?.to_string())),
+            '{' => {
+                depth = depth.saturating_add(1);
+                regex.push_str("(?:");
+            }
+            '}' if depth > 0 => {
+                depth = depth.saturating_sub(1);
+                regex.push(')');
+            }
+            ',' if depth > 0 => regex.push('|'),
+            '[' => {
+                regex.push('[');
+                if chars.next_if_eq(&'!').is_some() {
+                    regex.push('^');
+                }
+                loop {
+                    match chars.next()? {
+                        ']' => break,
+                        '-' => regex.push('-'),
+                        inner => regex.push_str(&regex::escape(&inner.to_string())),
+                    }
+                }
+                regex.push(']');
+            }
+            other => regex.push_str(&regex::escape(&other.to_string())),
+        }
+    }
+    regex.push('$');
+    Regex::new(&regex).ok()
+}

@@ -1,0 +1,71 @@
+//! Every label, annotation, finalizer and well-known name, once.
+
+/// API version of Applications and AppProjects.
+pub const API_VERSION: &str = "argoproj.io/v1alpha1";
+
+/// Annotation: UID of the source object; says that an object is a replica.
+pub const SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
+/// Annotation: the principal that last wrote a replica.
+pub const PRINCIPAL_UID: &str = "argocd.argoproj.io/principal-uid";
+/// Annotation: `true` on a replica that moved from the hub's to the spoke's Argo CD namespace.
+pub const NAMESPACE_REMAPPED: &str = "argocd.argoproj.io/namespace-remapped";
+/// Annotation of the user: `recreate` or `upsert` when the source UID changes.
+pub const SOURCE_UID_MISMATCH_POLICY: &str = "argocd.argoproj.io/source-uid-mismatch-policy";
+/// Annotation of the user on the spoke: `always` or `never`.
+pub const ADOPTION_POLICY: &str = "argocd.argoproj.io/adoption-policy";
+/// Annotation of the Go principal on what it writes.
+pub const LAST_UPDATED: &str = "argocd-agent.argoproj.io/last-updated";
+/// Annotation: `normal` or `hard`; Argo CD takes it away when it has refreshed.
+pub const REFRESH: &str = "argocd.argoproj.io/refresh";
+/// Annotation of the notifications controller: what it has already sent.
+pub const NOTIFIED: &str = "notified.notifications.argoproj.io";
+/// Annotation of kubectl.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Annotation: no application controller on the hub touches this cluster.
+pub const SKIP_RECONCILE: &str = "argocd.argoproj.io/skip-reconcile";
+/// Annotation on the cluster Secret: who made it.
+pub const MANAGED_BY: &str = "managed-by";
+/// Value of [`MANAGED_BY`].
+pub const MANAGED_BY_US: &str = "argocd-agent";
+
+/// Label of the user: never replicate this object.
+pub const IGNORE_SYNC: &str = "argocd-agent.argoproj-labs.io/ignore-sync";
+/// Label on a cluster Secret: its agent.
+pub const AGENT_NAME: &str = "argocd-agent.argoproj-labs.io/agent-name";
+/// Label: `cluster`, `repository` or `repo-creds`.
+pub const SECRET_TYPE: &str = "argocd.argoproj.io/secret-type";
+
+/// Annotation of the agent: event id of the last sync command it took, and the digest of its content.
+pub const LAST_COMMAND: &str = "argocd-agent.open-cluster-management.io/last-command";
+/// Annotation of the agent: identity of the last refresh it took.
+pub const LAST_REFRESH: &str = "argocd-agent.open-cluster-management.io/last-refresh";
+/// Annotation that the principal adds on the wire: identity of a refresh that is asked for.
+pub const REFRESH_ID: &str = "argocd-agent.open-cluster-management.io/refresh-id";
+/// Annotation of the agent: the annotations that came from the hub, so that those taken away there go.
+pub const APPLIED_ANNOTATIONS: &str = "argocd-agent.open-cluster-management.io/applied-annotations";
+
+/// Prefix of our labels and annotations.
+pub const OUR_PREFIX: &str = "argocd-agent.open-cluster-management.io/";
+/// Prefixes of keys that a cluster may never put on its Argo CD cluster Secret.
+pub const RESERVED_LABEL_PREFIXES: [&str; 3] = [
+    "argocd.argoproj.io/",
+    "argocd-agent.argoproj-labs.io/",
+    OUR_PREFIX,
+];
+
+/// Type prefix of the conditions that the hub itself puts on its Applications.
+pub const HUB_CONDITION_PREFIX: &str = "ArgoCDAgent";
+/// Condition: the destination contradicts the namespace.
+pub const CONDITION_CONFLICT: &str = "ArgoCDAgentConflict";
+/// Condition: another Application has this name on the spoke.
+pub const CONDITION_NAME_CONFLICT: &str = "ArgoCDAgentNameConflict";
+/// Condition: the project does not admit it.
+pub const CONDITION_NOT_ADMITTED: &str = "ArgoCDAgentNotAdmitted";
+
+/// Argo CD's finalizer of Applications: resources go first.
+pub const RESOURCES_FINALIZER: &str = "resources-finalizer.argocd.argoproj.io";
+
+/// What a cluster's Argo CD calls itself.
+pub const IN_CLUSTER: &str = "in-cluster";
+/// Its API server, as every cluster calls it from inside.
+pub const IN_CLUSTER_SERVER: &str = "https://kubernetes.default.svc";

@@ -1,0 +1,303 @@
+//! Views over Argo CD objects: they read what decisions need and never fail.
+//!
+//! A field of a wrong type reads as absent. The API server does not store such an object; a peer may
+//! send one, and then whoever needs the field says what is missing.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use serde_json::{Map, Value};
+
+/// Metadata of any object.
+#[derive(Clone, Copy, Debug)]
+pub struct Meta<'a>(&'a Value);
+
+impl<'a> Meta<'a> {
+    /// Looks at an object.
+    pub const fn of(object: &'a Value) -> Self {
+        Self(object)
+    }
+
+    /// The object itself.
+    pub const fn value(self) -> &'a Value {
+        self.0
+    }
+
+    fn text(self, field: &str) -> Option<&'a str> {
+        self.0
+            .get("metadata")?
+            .get(field)?
+            .as_str()
+            .filter(|text| !text.is_empty())
+    }
+
+    fn map(self, field: &str) -> Option<&'a Map<String, Value>> {
+        self.0.get("metadata")?.get(field)?.as_object()
+    }
+
+    /// `metadata.name`, empty if absent.
+    pub fn name(self) -> &'a str {
+        self.text("name").unwrap_or_default()
+    }
+
+    /// `metadata.namespace`, empty if absent.
+    pub fn namespace(self) -> &'a str {
+        self.text("namespace").unwrap_or_default()
+    }
+
+    /// `metadata.uid`, empty if absent.
+    pub fn uid(self) -> &'a str {
+        self.text("uid").unwrap_or_default()
+    }
+
+    /// `metadata.resourceVersion`, empty if absent.
+    pub fn resource_version(self) -> &'a str {
+        self.text("resourceVersion").unwrap_or_default()
+    }
+
+    /// `metadata.creationTimestamp`.
+    pub fn creation_timestamp(self) -> Option<&'a str> {
+        self.text("creationTimestamp")
+    }
+
+    /// `metadata.deletionTimestamp`.
+    pub fn deletion_timestamp(self) -> Option<&'a str> {
+        self.text("deletionTimestamp")
+    }
+
+    /// Whether somebody asked for its deletion.
+    pub fn is_deleting(self) -> bool {
+        self.deletion_timestamp().is_some()
+    }
+
+    /// The labels.
+    pub fn labels(self) -> BTreeMap<&'a str, &'a str> {
+        texts(self.map("labels"))
+    }
+
+    /// One label.
+    pub fn label(self, key: &str) -> Option<&'a str> {
+        self.map("labels")?.get(key)?.as_str()
+    }
+
+    /// The annotations.
+    pub fn annotations(self) -> BTreeMap<&'a str, &'a str> {
+        texts(self.map("annotations"))
+    }
+
+    /// One annotation.
+    pub fn annotation(self, key: &str) -> Option<&'a str> {
+        self.map("annotations")?.get(key)?.as_str()
+    }
+
+    /// The finalizers.
+    pub fn finalizers(self) -> Vec<&'a str> {
+        self.0
+            .get("metadata")
+            .and_then(|meta| meta.get("finalizers"))
+            .and_then(Value::as_array)
+            .map(|list| list.iter().filter_map(Value::as_str).collect())
+            .unwrap_or_default()
+    }
+
+    /// UID of the object that this one is a replica of.
+    pub fn source_uid(self) -> Option<&'a str> {
+        self.annotation(crate::keys::SOURCE_UID)
+            .filter(|uid| !uid.is_empty())
+    }
+
+    /// The principal that last wrote this replica.
+    pub fn principal_uid(self) -> Option<&'a str> {
+        self.annotation(crate::keys::PRINCIPAL_UID)
+            .filter(|uid| !uid.is_empty())
+    }
+
+    /// Whether the user wants it left alone.
+    pub fn is_ignored(self) -> bool {
+        self.label(crate::keys::IGNORE_SYNC) == Some("true")
+    }
+
+    /// A top-level field that is there and not null.
+    pub fn field(self, name: &str) -> Option<&'a Value> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+}
+
+fn texts(map: Option<&Map<String, Value>>) -> BTreeMap<&str, &str> {
+    map.into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+        .collect()
+}
+
+/// An Application.
+#[derive(Clone, Copy, Debug)]
+pub struct Application<'a>(Meta<'a>);
+
+impl<'a> Application<'a> {
+    /// Looks at an object.
+    pub const fn of(object: &'a Value) -> Self {
+        Self(Meta::of(object))
+    }
+
+    /// `spec`.
+    pub fn spec(self) -> Option<&'a Value> {
+        self.0.field("spec")
+    }
+
+    /// `status`.
+    pub fn status(self) -> Option<&'a Value> {
+        self.0.field("status")
+    }
+
+    /// `operation`: what somebody asked Argo CD to do.
+    pub fn operation(self) -> Option<&'a Value> {
+        self.0.field("operation")
+    }
+
+    /// `status.operationState`: what Argo CD does or did last.
+    pub fn operation_state(self) -> Option<OperationState<'a>> {
+        let state = self.status()?.get("operationState")?;
+        state.is_object().then_some(OperationState(state))
+    }
+
+    /// `spec.project`; Argo CD reads an empty one as `default`.
+    pub fn project(self) -> &'a str {
+        self.spec()
+            .and_then(|spec| spec.get("project"))
+            .and_then(Value::as_str)
+            .filter(|name| !name.is_empty())
+            .unwrap_or("default")
+    }
+
+    /// `spec.destination`.
+    pub fn destination(self) -> Destination<'a> {
+        let read = |field: &str| {
+            self.spec()
+                .and_then(|spec| spec.get("destination"))
+                .and_then(|destination| destination.get(field))
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        Destination {
+            name: read("name"),
+            server: read("server"),
+            namespace: read("namespace"),
+        }
+    }
+}
+
+impl<'a> Deref for Application<'a> {
+    type Target = Meta<'a>;
+
+    fn deref(&self) -> &Meta<'a> {
+        &self.0
+    }
+}
+
+/// Where an Application deploys to; empty texts for what is absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination<'a> {
+    /// Name of the cluster.
+    pub name: &'a str,
+    /// URL of its API server.
+    pub server: &'a str,
+    /// Namespace there.
+    pub namespace: &'a str,
+}
+
+/// What Argo CD does or did last.
+#[derive(Clone, Copy, Debug)]
+pub struct OperationState<'a>(&'a Value);
+
+impl<'a> OperationState<'a> {
+    fn text(self, field: &str) -> Option<&'a str> {
+        self.0.get(field)?.as_str().filter(|text| !text.is_empty())
+    }
+
+    /// The whole of it.
+    pub const fn value(self) -> &'a Value {
+        self.0
+    }
+
+    /// What was asked for.
+    pub fn operation(self) -> Option<&'a Value> {
+        self.0
+            .get("operation")
+            .filter(|operation| !operation.is_null())
+    }
+
+    /// `Running`, `Terminating`, `Succeeded`, `Failed` or `Error`.
+    pub fn phase(self) -> &'a str {
+        self.text("phase").unwrap_or_default()
+    }
+
+    /// Whether it goes on.
+    pub fn is_active(self) -> bool {
+        matches!(self.phase(), "Running" | "Terminating")
+    }
+
+    /// When it began, by the spoke's clock.
+    pub fn started_at(self) -> Option<&'a str> {
+        self.text("startedAt")
+    }
+
+    /// When it ended, by the spoke's clock.
+    pub fn finished_at(self) -> Option<&'a str> {
+        self.text("finishedAt")
+    }
+}
+
+/// An AppProject.
+#[derive(Clone, Copy, Debug)]
+pub struct AppProject<'a>(Meta<'a>);
+
+impl<'a> AppProject<'a> {
+    /// Looks at an object.
+    pub const fn of(object: &'a Value) -> Self {
+        Self(Meta::of(object))
+    }
+
+    /// `spec`.
+    pub fn spec(self) -> Option<&'a Value> {
+        self.0.field("spec")
+    }
+
+    /// `spec.destinations`.
+    pub fn destinations(self) -> Vec<Destination<'a>> {
+        fn read<'v>(value: &'v Value, field: &str) -> &'v str {
+            value.get(field).and_then(Value::as_str).unwrap_or_default()
+        }
+        self.list("destinations")
+            .iter()
+            .map(|item| Destination {
+                name: read(item, "name"),
+                server: read(item, "server"),
+                namespace: read(item, "namespace"),
+            })
+            .collect()
+    }
+
+    /// `spec.sourceNamespaces`.
+    pub fn source_namespaces(self) -> Vec<&'a str> {
+        self.list("sourceNamespaces")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect()
+    }
+
+    fn list(self, field: &str) -> &'a [Value] {
+        self.spec()
+            .and_then(|spec| spec.get(field))
+            .and_then(Value::as_array)
+            .map_or(&[], Vec::as_slice)
+    }
+}
+
+impl<'a> Deref for AppProject<'a> {
+    type Target = Meta<'a>;
+
+    fn deref(&self) -> &Meta<'a> {
+        &self.0
+    }
+}

@@ -1,0 +1,138 @@
+//! What to send so that one value becomes another.
+
+use serde_json::{Map, Value};
+
+/// A patch for the API server. Both kinds bring the target about exactly; a merge patch is preferred.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Patch {
+    /// RFC 7396, `application/merge-patch+json`.
+    Merge(Value),
+    /// RFC 6902, `application/json-patch+json`: the operations, as an array. Used where the target holds
+    /// a null inside an object (Helm's `valuesObject: {key: null}`), which a merge patch cannot say.
+    Json(Value),
+}
+
+impl Patch {
+    /// What it would make of `value`. For tests and simulations.
+    #[must_use]
+    pub fn applied_to(&self, value: &Value) -> Value {
+        match self {
+            Self::Merge(patch) => {
+                let mut value = value.clone();
+                merge(&mut value, patch);
+                value
+            }
+            Self::Json(operations) => json::apply(value.clone(), operations),
+        }
+    }
+}
+
+/// The patch that makes `to` of `from`; none if they are equal.
+pub fn between(from: &Value, to: &Value) -> Option<Patch> {
+    let merge_patch = diff(from, to)?;
+    let mut reached = from.clone();
+    merge(&mut reached, &merge_patch);
+    if reached == *to {
+        Some(Patch::Merge(merge_patch))
+    } else {
+        let mut operations = Vec::new();
+        json::diff(from, to, "", &mut operations);
+        Some(Patch::Json(Value::Array(operations)))
+    }
+}
+
+/// RFC 7396.
+pub fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Some(target) = target.as_object_mut() else {
+        return;
+    };
+    for (key, value) in patch {
+        if value.is_null() {
+            target.remove(key);
+        } else {
+            merge(target.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+/// The merge patch that comes closest; exact unless `to` holds a null inside an object.
+fn diff(from: &Value, to: &Value) -> Option<Value> {
+    if from == to {
+        return None;
+    }
+    let (Value::Object(old), Value::Object(new)) = (from, to) else {
+        return Some(to.clone());
+    };
+    let removed = old
+        .keys()
+        .filter(|key| !new.contains_key(*key))
+        .map(|key| (key.clone(), Value::Null));
+    let changed = new.iter().filter_map(|(key, value)| match old.get(key) {
+        Some(before) => diff(before, value).map(|patch| (key.clone(), patch)),
+        None => Some((key.clone(), value.clone())),
+    });
+    Some(Value::Object(removed.chain(changed).collect()))
+}
+
+mod json {
+    //! RFC 6902, as far as we write it: add, replace, remove on objects; everything else whole.
+
+    use serde_json::{Map, Value, json};
+
+    pub(super) fn diff(from: &Value, to: &Value, path: &str, operations: &mut Vec<Value>) {
+        if from == to {
+            return;
+        }
+        let (Value::Object(old), Value::Object(new)) = (from, to) else {
+            operations.push(json!({ "op": "replace", "path": path, "value": to }));
+            return;
+        };
+        for key in old.keys().filter(|key| !new.contains_key(*key)) {
+            operations.push(json!({ "op": "remove", "path": below(path, key) }));
+        }
+        for (key, value) in new {
+            match old.get(key) {
+                Some(before) => diff(before, value, &below(path, key), operations),
+                None => operations
+                    .push(json!({ "op": "add", "path": below(path, key), "value": value })),
+            }
+        }
+    }
+
+    fn below(path: &str, key: &str) -> String {
+        format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
+    }
+
+    pub(super) fn apply(mut target: Value, operations: &Value) -> Value {
+        for operation in operations.as_array().into_iter().flatten() {
+            let path = operation
+                .get("path")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let value = operation.get("value");
+            let Some((parent, key)) = path.rsplit_once('/') else {
+                target = value.cloned().unwrap_or_default();
+                continue;
+            };
+            let key = key.replace("~1", "/").replace("~0", "~");
+            let parent = target.pointer_mut(parent).and_then(Value::as_object_mut);
+            set(parent, key, value.cloned());
+        }
+        target
+    }
+
+    fn set(parent: Option<&mut Map<String, Value>>, key: String, value: Option<Value>) {
+        let Some(parent) = parent else { return };
+        match value {
+            Some(value) => parent.insert(key, value),
+            None => parent.remove(&key),
+        };
+    }
+}

@@ -1,0 +1,440 @@
+//! Hub to spoke and back: what is sent, what the spoke shall hold, and the patches that bring it about.
+//!
+//! In managed mode the hub owns labels, annotations, Argo CD's resources finalizer and the spec; the spoke
+//! owns status. Everything here is idempotent: once a patch is applied there is no second one.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::command::{Judgement, Operation};
+use crate::digest::is_volatile;
+use crate::keys;
+use crate::object::{Application, Meta};
+use crate::patch::{self, Patch};
+
+mod normal;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+pub use normal::normal_spec;
+
+/// Metadata that travels; the rest is the API server's own.
+const WIRE_METADATA: [&str; 9] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "labels",
+    "finalizers",
+];
+
+/// Where the agent is.
+#[derive(Clone, Copy, Debug)]
+pub struct SpokeContext<'a> {
+    /// Namespace of Argo CD on the spoke.
+    pub argocd_namespace: &'a str,
+    /// Namespace of Argo CD on the hub; its Applications go to the spoke's Argo CD namespace.
+    pub principal_namespace: &'a str,
+    /// Who the principal is, if it said so.
+    pub principal_uid: Option<&'a str>,
+    /// Name of this cluster, which is also its namespace on the hub.
+    pub cluster: &'a str,
+}
+
+impl<'a> SpokeContext<'a> {
+    /// The namespace on the spoke of an Application that is in `hub_namespace` on the hub.
+    pub fn spoke_namespace(&self, hub_namespace: &'a str) -> &'a str {
+        if hub_namespace == self.cluster
+            || hub_namespace == self.principal_namespace
+            || hub_namespace.is_empty()
+        {
+            self.argocd_namespace
+        } else {
+            hub_namespace
+        }
+    }
+}
+
+/// Why an incoming object cannot become one on the spoke.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// It has no name.
+    #[error("metadata.name is missing")]
+    NoName,
+    /// It has no UID, so the replica could not be told from others.
+    #[error("metadata.uid is missing")]
+    NoUid,
+    /// It has no spec.
+    #[error("spec is missing or not an object")]
+    NoSpec,
+}
+
+/// A hub Application as the principal sends it: no status, no operation, nothing that the API server keeps for itself.
+pub fn wire_application(hub: &Value) -> Value {
+    json!({
+        "apiVersion": keys::API_VERSION,
+        "kind": "Application",
+        "metadata": wire_metadata(hub),
+        "spec": Meta::of(hub).field("spec"),
+    })
+}
+
+/// The same with `.operation`, for a command that starts one.
+pub fn wire_operation(hub: &Value) -> Value {
+    let mut wire = wire_application(hub);
+    copy(&mut wire, hub, "operation");
+    wire
+}
+
+/// The same with `.status.operationState`, which says what is to be terminated.
+pub fn wire_termination(hub: &Value) -> Value {
+    let mut wire = wire_application(hub);
+    if let (Some(fields), Some(state)) =
+        (wire.as_object_mut(), Application::of(hub).operation_state())
+    {
+        fields.insert(
+            "status".to_owned(),
+            json!({ "operationState": state.value() }),
+        );
+    }
+    wire
+}
+
+/// The least that says which object is gone.
+pub fn stub(object: &Value) -> Value {
+    let meta = Meta::of(object);
+    json!({
+        "apiVersion": object.get("apiVersion"),
+        "kind": object.get("kind"),
+        "metadata": { "name": meta.name(), "namespace": meta.namespace(), "uid": meta.uid() },
+    })
+}
+
+/// What the agent reports about its replica: identity, annotations, status and operation.
+pub fn report_application(spoke: &Value) -> Value {
+    let mut report = json!({
+        "apiVersion": keys::API_VERSION,
+        "kind": "Application",
+        "metadata": wire_metadata(spoke),
+    });
+    copy(&mut report, spoke, "status");
+    copy(&mut report, spoke, "operation");
+    report
+}
+
+/// What the spoke shall hold for an incoming Application.
+///
+/// Its destination is the cluster itself, its spec is in the form that Argo CD would give it anyway, and its
+/// annotations say whose replica it is and which of them came from the hub.
+pub fn desired_on_spoke(incoming: &Value, context: &SpokeContext<'_>) -> Result<Value, Unusable> {
+    let meta = Meta::of(incoming);
+    let mut spec = checked_spec(meta)?.clone();
+    let destination = spec.entry("destination").or_insert_with(|| json!({}));
+    if !destination.is_object() {
+        *destination = json!({});
+    }
+    if let Some(destination) = destination.as_object_mut() {
+        destination.insert("name".to_owned(), keys::IN_CLUSTER.into());
+        destination.remove("server");
+    }
+    let mut annotations = stamped(meta, context);
+    if meta.namespace() == context.principal_namespace
+        && context.principal_namespace != context.argocd_namespace
+    {
+        annotations.insert(keys::NAMESPACE_REMAPPED.to_owned(), "true".into());
+    }
+    let finalizers: Vec<_> = meta
+        .finalizers()
+        .into_iter()
+        .filter(|name| is_resources_finalizer(name))
+        .collect();
+    Ok(json!({
+        "apiVersion": keys::API_VERSION,
+        "kind": "Application",
+        "metadata": {
+            "name": meta.name(),
+            "namespace": context.spoke_namespace(meta.namespace()),
+            "labels": meta.labels(),
+            "annotations": annotations,
+            "finalizers": finalizers,
+        },
+        "spec": normal_spec(&Value::Object(spec)),
+    }))
+}
+
+/// What the spoke shall hold for an incoming AppProject.
+pub fn desired_project_on_spoke(
+    incoming: &Value,
+    context: &SpokeContext<'_>,
+) -> Result<Value, Unusable> {
+    let meta = Meta::of(incoming);
+    let spec = checked_spec(meta)?;
+    Ok(json!({
+        "apiVersion": keys::API_VERSION,
+        "kind": "AppProject",
+        "metadata": {
+            "name": meta.name(),
+            "namespace": context.argocd_namespace,
+            "labels": meta.labels(),
+            "annotations": stamped(meta, context),
+            "finalizers": [],
+        },
+        "spec": spec,
+    }))
+}
+
+/// The patch that makes the live replica what is desired; none if it is, or if it is being deleted.
+///
+/// Labels are the hub's alone. Annotations: what came from the hub is kept so, what was taken away there
+/// goes, what somebody on the spoke added stays. Of the finalizers only the resources finalizer is the
+/// hub's; Argo CD adds others of its own. A spec that differs only in what Argo CD normalises is left alone.
+pub fn patch_for_spoke(live: &Value, desired: &Value) -> Option<Patch> {
+    let (live_meta, desired_meta) = (Meta::of(live), Meta::of(desired));
+    if live_meta.is_deleting() {
+        return None;
+    }
+    let from = managed_part(live);
+    let spec = match (live_meta.field("spec"), desired_meta.field("spec")) {
+        (Some(live), Some(desired)) if normal_spec(live) == normal_spec(desired) => live.clone(),
+        (_, desired) => desired.cloned().unwrap_or_default(),
+    };
+    let to = part(
+        to_map(desired_meta.labels()),
+        merged_annotations(live_meta, desired_meta),
+        merged_finalizers(live_meta, desired_meta),
+        &spec,
+    );
+    patch::between(&from, &to)
+}
+
+/// Digest of what [`patch_for_spoke`] looks at. See [`Written`].
+fn managed_digest(object: &Value) -> String {
+    crate::digest::short(&managed_part(object))
+}
+
+/// What remained of a desired value when it was last written.
+///
+/// The API server prunes what it does not know. If what remains now equals what remained right after the
+/// last write of the same value, that is its normal form and writing again would change nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    desired: String,
+    remained: String,
+}
+
+impl Written {
+    /// From the API server's answer to the write of `desired`.
+    pub fn new(desired: &Value, answer: &Value) -> Self {
+        Self {
+            desired: managed_digest(desired),
+            remained: managed_digest(answer),
+        }
+    }
+
+    /// Whether `live` is what becomes of `desired` here.
+    pub fn is_normal_form(&self, live: &Value, desired: &Value) -> bool {
+        self.remained == managed_digest(live) && self.desired == managed_digest(desired)
+    }
+}
+
+/// The patch for the hub Application that makes it show what the spoke reports; none if it does.
+///
+/// Conditions of our own types are the hub's and stay. What `judgement` holds back, because a command was
+/// not taken yet, stays as it is on the hub.
+pub fn status_patch_for_hub(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Patch> {
+    status::patch(hub, report, judgement)
+}
+
+/// The patch that sets or clears a condition of ours on a hub Application; none if it is so already.
+///
+/// `message` none clears it. `now` is RFC 3339 and used only when the message changes.
+pub fn condition_patch_for_hub(
+    hub: &Value,
+    kind: &str,
+    message: Option<&str>,
+    now: &str,
+) -> Option<Patch> {
+    status::condition_patch(hub, kind, message, now)
+}
+
+/// The patch that releases a hub Application whose replica is gone: Argo CD's finalizers go, others stay.
+pub fn release_patch_for_hub(hub: &Value) -> Option<Patch> {
+    without_finalizers(hub)
+}
+
+/// The patch that a replica needs before a *delete event* removes it: none of its resources shall go.
+///
+/// The hub's object went away without asking the spoke to clean up first: with a finalizer it would have
+/// stayed, with a deletionTimestamp that the spoke obeys. So its resources are to stay (`--cascade=false`).
+pub fn release_patch_for_spoke(spoke: &Value) -> Option<Patch> {
+    if Meta::of(spoke).is_deleting() {
+        None
+    } else {
+        without_finalizers(spoke)
+    }
+}
+
+fn without_finalizers(object: &Value) -> Option<Patch> {
+    let meta = Meta::of(object);
+    let all = meta.finalizers();
+    let kept: Vec<_> = all
+        .iter()
+        .filter(|name| !is_argocd_finalizer(name))
+        .collect();
+    (kept.len() < all.len()).then(|| Patch::Merge(json!({ "metadata": { "finalizers": kept } })))
+}
+
+/// Metadata as it travels.
+pub(crate) fn wire_metadata(object: &Value) -> Map<String, Value> {
+    let mut metadata: Map<String, Value> = WIRE_METADATA
+        .into_iter()
+        .filter_map(|field| {
+            let value = object.get("metadata")?.get(field)?;
+            (!value.is_null()).then(|| (field.to_owned(), value.clone()))
+        })
+        .collect();
+    let annotations: Map<String, Value> = Meta::of(object)
+        .annotations()
+        .into_iter()
+        .filter(|(key, _)| ![keys::LAST_APPLIED, keys::NOTIFIED].contains(key))
+        .map(|(key, value)| (key.to_owned(), value.into()))
+        .collect();
+    if !annotations.is_empty() {
+        metadata.insert("annotations".to_owned(), Value::Object(annotations));
+    }
+    metadata
+}
+
+fn checked_spec<'a>(meta: Meta<'a>) -> Result<&'a Map<String, Value>, Unusable> {
+    if meta.name().is_empty() {
+        return Err(Unusable::NoName);
+    }
+    if meta.uid().is_empty() {
+        return Err(Unusable::NoUid);
+    }
+    meta.field("spec")
+        .and_then(Value::as_object)
+        .ok_or(Unusable::NoSpec)
+}
+
+/// The incoming annotations with our stamps and the record of which came from the hub.
+fn stamped(meta: Meta<'_>, context: &SpokeContext<'_>) -> Map<String, Value> {
+    let mut annotations = Map::new();
+    let mut applied = Vec::new();
+    for (key, value) in meta
+        .annotations()
+        .into_iter()
+        .filter(|(key, _)| !is_volatile(key))
+    {
+        applied.push(key);
+        annotations.insert(key.to_owned(), value.into());
+    }
+    if !applied.is_empty() {
+        annotations.insert(
+            keys::APPLIED_ANNOTATIONS.to_owned(),
+            applied.join(",").into(),
+        );
+    }
+    annotations.insert(keys::SOURCE_UID.to_owned(), meta.uid().into());
+    if let Some(uid) = context.principal_uid {
+        annotations.insert(keys::PRINCIPAL_UID.to_owned(), uid.into());
+    }
+    annotations
+}
+
+fn merged_annotations(live: Meta<'_>, desired: Meta<'_>) -> Map<String, Value> {
+    let wanted = desired.annotations();
+    let came_from_hub: BTreeSet<&str> = live
+        .annotation(keys::APPLIED_ANNOTATIONS)
+        .unwrap_or_default()
+        .split(',')
+        .filter(|key| !is_volatile(key))
+        .chain([keys::APPLIED_ANNOTATIONS, keys::NAMESPACE_REMAPPED])
+        .collect();
+    let mut merged: Map<String, Value> = live
+        .annotations()
+        .into_iter()
+        .filter(|(key, _)| !came_from_hub.contains(key))
+        .map(|(key, value)| (key.to_owned(), value.into()))
+        .collect();
+    merged.extend(
+        wanted
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value.into())),
+    );
+    merged
+}
+
+fn merged_finalizers(live: Meta<'_>, desired: Meta<'_>) -> Vec<String> {
+    let (have, want) = (live.finalizers(), desired.finalizers());
+    let kept = have
+        .iter()
+        .filter(|name| !is_resources_finalizer(name) || want.contains(name));
+    let missing = want.iter().filter(|name| !have.contains(name));
+    kept.chain(missing).map(|name| (*name).to_owned()).collect()
+}
+
+fn managed_part(object: &Value) -> Value {
+    let meta = Meta::of(object);
+    part(
+        to_map(meta.labels()),
+        to_map(meta.annotations()),
+        meta.finalizers().into_iter().map(str::to_owned).collect(),
+        &meta.field("spec").cloned().unwrap_or_default(),
+    )
+}
+
+/// Empty collections are left out: the API server does not keep them.
+fn part(
+    labels: Map<String, Value>,
+    annotations: Map<String, Value>,
+    finalizers: Vec<String>,
+    spec: &Value,
+) -> Value {
+    let mut metadata = Map::new();
+    if !labels.is_empty() {
+        metadata.insert("labels".to_owned(), Value::Object(labels));
+    }
+    if !annotations.is_empty() {
+        metadata.insert("annotations".to_owned(), Value::Object(annotations));
+    }
+    if !finalizers.is_empty() {
+        metadata.insert("finalizers".to_owned(), finalizers.into());
+    }
+    json!({ "metadata": metadata, "spec": spec })
+}
+
+fn to_map<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Map<String, Value> {
+    texts
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value.into()))
+        .collect()
+}
+
+fn is_resources_finalizer(name: &str) -> bool {
+    name.starts_with(keys::RESOURCES_FINALIZER)
+}
+
+/// The finalizers that Argo CD obeys or sets: resources, and the hooks before and after deletion.
+fn is_argocd_finalizer(name: &str) -> bool {
+    name.split('/')
+        .next()
+        .is_some_and(|name| name.ends_with("-finalizer.argocd.argoproj.io"))
+}
+
+fn copy(to: &mut Value, from: &Value, field: &str) {
+    if let (Some(fields), Some(value)) = (to.as_object_mut(), Meta::of(from).field(field)) {
+        fields.insert(field.to_owned(), value.clone());
+    }
+}
+
+/// What the hub shows as `.operation` when it follows the report. See [`crate::command`].
+pub(crate) const fn is_held(judgement: &Judgement) -> bool {
+    matches!(judgement.operation, Operation::Hold)
+}

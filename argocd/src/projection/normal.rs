@@ -1,0 +1,95 @@
+//! The form that Argo CD gives to a spec by itself.
+//!
+//! Its controller writes back what `NormalizeApplicationSpec` makes of a spec: an empty project is
+//! `default`, and a sync policy or the settings of a source that say nothing are removed. Whoever sends
+//! such a thing again and again would fight it for ever.
+
+use serde_json::{Map, Value};
+
+/// `spec` as Argo CD would leave it.
+pub fn normal_spec(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    if let Some(fields) = spec.as_object_mut() {
+        if fields
+            .get("project")
+            .is_none_or(|project| project.as_str() == Some(""))
+        {
+            fields.insert("project".to_owned(), "default".into());
+        }
+        if fields.get("syncPolicy").is_some_and(says_no_policy) {
+            fields.remove("syncPolicy");
+        }
+        if let Some(source) = fields.get_mut("source").and_then(Value::as_object_mut) {
+            normalise_source(source);
+        }
+    }
+    spec
+}
+
+fn normalise_source(source: &mut Map<String, Value>) {
+    if source
+        .get("helm")
+        .is_some_and(|helm| all_zero(helm, |value| !value.is_object()))
+    {
+        source.remove("helm");
+    }
+    if source
+        .get("kustomize")
+        .is_some_and(|kustomize| all_zero(kustomize, |_| true))
+    {
+        source.remove("kustomize");
+    }
+    let says_nothing = |directory: &Value| {
+        all_zero(directory, |_| true)
+            || directory
+                .as_object()
+                .is_some_and(|fields| fields.len() == 1 && is_zero_jsonnet(fields.get("jsonnet")))
+    };
+    if source.get("directory").is_some_and(says_nothing) {
+        source.remove("directory");
+    }
+}
+
+/// `syncPolicy` whose pointers are all nil: an empty object below `automated` or `retry` is not nothing.
+fn says_no_policy(policy: &Value) -> bool {
+    match policy {
+        Value::Null => true,
+        Value::Object(fields) => fields.iter().all(|(key, value)| match key.as_str() {
+            "automated" | "retry" | "managedNamespaceMetadata" => value.is_null(),
+            "syncOptions" => is_zero(value),
+            // a field of a later Argo CD
+            _ => false,
+        }),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
+    }
+}
+
+fn all_zero(settings: &Value, may_be_zero: impl Fn(&Value) -> bool) -> bool {
+    match settings {
+        Value::Null => true,
+        Value::Object(fields) => fields
+            .values()
+            .all(|value| may_be_zero(value) && is_zero(value)),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
+    }
+}
+
+fn is_zero_jsonnet(jsonnet: Option<&Value>) -> bool {
+    jsonnet.and_then(Value::as_object).is_some_and(|fields| {
+        fields
+            .values()
+            .all(|value| value.is_null() || value == &Value::Array(Vec::new()))
+    })
+}
+
+/// What Go's `omitempty` leaves out.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}

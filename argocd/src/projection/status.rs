@@ -1,0 +1,143 @@
+//! What the hub's Application shows of the spoke's report.
+
+use serde_json::{Map, Value, json};
+
+use super::is_held;
+use crate::command::{Judgement, Operation};
+use crate::keys::{self, HUB_CONDITION_PREFIX};
+use crate::object::{Application, Meta};
+use crate::patch::{self, Patch};
+
+pub(super) fn patch(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Patch> {
+    let operation = match &judgement.operation {
+        Operation::Hold => Application::of(hub).operation().cloned(),
+        Operation::Follow(operation) => operation.clone(),
+    };
+    let refresh = if judgement.refresh_done {
+        None
+    } else {
+        Meta::of(hub).annotation(keys::REFRESH)
+    };
+    let from = part(
+        Application::of(hub).status().cloned(),
+        Application::of(hub).operation().cloned(),
+        Meta::of(hub).annotation(keys::REFRESH),
+    );
+    let to = part(shown_status(hub, report, judgement), operation, refresh);
+    patch::between(&from, &to)
+}
+
+pub(super) fn condition_patch(
+    hub: &Value,
+    kind: &str,
+    message: Option<&str>,
+    now: &str,
+) -> Option<Patch> {
+    let mut conditions = conditions(Application::of(hub).status());
+    let known = conditions
+        .iter()
+        .position(|condition| type_of(condition) == kind);
+    match (known.and_then(|index| conditions.get(index)), message) {
+        (None, None) => return None,
+        (Some(condition), Some(message))
+            if condition.get("message").and_then(Value::as_str) == Some(message) =>
+        {
+            return None;
+        }
+        (None | Some(_), _) => {}
+    }
+    conditions.retain(|condition| type_of(condition) != kind);
+    if let Some(message) = message {
+        conditions.push(json!({ "type": kind, "message": message, "lastTransitionTime": now }));
+    }
+    Some(Patch::Merge(
+        json!({ "status": { "conditions": conditions } }),
+    ))
+}
+
+fn part(status: Option<Value>, operation: Option<Value>, refresh: Option<&str>) -> Value {
+    let mut part = Map::new();
+    if let Some(status) = status {
+        part.insert("status".to_owned(), status);
+    }
+    if let Some(operation) = operation {
+        part.insert("operation".to_owned(), operation);
+    }
+    if let Some(refresh) = refresh {
+        part.insert(
+            "metadata".to_owned(),
+            json!({ "annotations": { keys::REFRESH: refresh } }),
+        );
+    }
+    Value::Object(part)
+}
+
+fn shown_status(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Value> {
+    let (hub, report) = (Application::of(hub), Application::of(report));
+    let mut status = report
+        .status()
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
+    let mut shown: Vec<Value> = conditions(report.status())
+        .into_iter()
+        // a spoke cannot speak for the hub
+        .filter(|condition| !type_of(condition).starts_with(HUB_CONDITION_PREFIX))
+        .collect();
+    shown.extend(
+        conditions(hub.status())
+            .into_iter()
+            .filter(|condition| type_of(condition).starts_with(HUB_CONDITION_PREFIX)),
+    );
+    if shown.is_empty() {
+        status.remove("conditions");
+    } else {
+        status.insert("conditions".to_owned(), Value::Array(shown));
+    }
+    if is_held(judgement) {
+        status.remove("operationState");
+        if let Some(state) = hub.operation_state() {
+            status.insert("operationState".to_owned(), state.value().clone());
+        }
+    } else if judgement.terminate
+        && let Some(state) = status
+            .get_mut("operationState")
+            .and_then(Value::as_object_mut)
+    {
+        state.insert("phase".to_owned(), "Terminating".into());
+    }
+    clean_links(&mut status);
+    (!status.is_empty()).then_some(Value::Object(status))
+}
+
+/// Only links that a browser may follow from the hub's UI; a spoke could put `javascript:` there.
+fn clean_links(status: &mut Map<String, Value>) {
+    let Some(summary) = status.get_mut("summary").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let Some(urls) = summary
+        .get_mut("externalURLs")
+        .and_then(Value::as_array_mut)
+    else {
+        return;
+    };
+    urls.retain(|url| {
+        url.as_str()
+            .is_some_and(|url| url.starts_with("https://") || url.starts_with("http://"))
+    });
+}
+
+fn conditions(status: Option<&Value>) -> Vec<Value> {
+    status
+        .and_then(|status| status.get("conditions"))
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default()
+}
+
+fn type_of(condition: &Value) -> &str {
+    condition
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
