@@ -1,5 +1,360 @@
-//! Whether a certificate request may be approved.
+//! Whether a certificate request may be approved and signed. Pure.
+//!
+//! A request is made by somebody who can write anything into it. What it *should* say is computed
+//! from the cluster's name and the author's settings, and everything is compared as a whole:
+//! there is no prefix, pattern or default in the requester's favour. A request that fits in
+//! nothing is left pending, not denied: a denial makes the agent try again with a new one until
+//! it runs into its limit.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+
+use self::request::Request;
+use super::{Registration, registration::default_subject};
+use crate::{
+    api::{
+        addon::{ManagedClusterAddOn, Subject},
+        cluster::ManagedCluster,
+    },
+    keys,
+    name::{AddonName, ClusterName},
+};
+
+mod request;
+
+pub(crate) use self::request::public_key;
 
 /// Why a request is left pending.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The label with the cluster's name is missing or not a name.
+    #[error("the label open-cluster-management.io/cluster-name is missing or not a cluster's name")]
+    ClusterLabel,
+    /// The label with the add-on's name is another one.
+    #[error("the label open-cluster-management.io/addon-name is not {0}")]
+    AddonLabel(AddonName),
+    /// The requester is not the registration agent of the cluster in the label.
+    #[error("requested by {requester:?}, who is not the registration agent of cluster {cluster}")]
+    Requester {
+        /// Who asked.
+        requester: String,
+        /// For which cluster.
+        cluster: ClusterName,
+    },
+    /// The cluster is not there.
+    #[error("there is no cluster {0}")]
+    NoCluster(ClusterName),
+    /// The hub has not let the cluster in.
+    #[error("cluster {0} is not accepted")]
+    NotAccepted(ClusterName),
+    /// The cluster is being deleted.
+    #[error("cluster {0} is being deleted")]
+    ClusterDeleting(ClusterName),
+    /// The add-on is not switched on for the cluster.
+    #[error("the add-on is not enabled on cluster {0}")]
+    NoAddon(ClusterName),
+    /// The add-on is being switched off.
+    #[error("the add-on is being disabled on cluster {0}")]
+    AddonDeleting(ClusterName),
+    /// The add-on wants no certificate of this signer.
+    #[error("signer {0:?} is not one that this add-on uses")]
+    Signer(String),
+    /// A usage is missing or too much.
+    #[error("the usages must be client auth, with digital signature and key encipherment at most")]
+    Usages,
+    /// The request is not one PEM block with one request in it.
+    #[error("not a well-formed request: {0}")]
+    Malformed(&'static str),
+    /// The requester does not hold the key.
+    #[error("the request is not signed with its own key")]
+    SelfSignature,
+    /// The common name is another one.
+    #[error("the common name is {found:?}, wanted is {wanted:?}")]
+    CommonName {
+        /// In the request.
+        found: String,
+        /// What it should be.
+        wanted: String,
+    },
+    /// The organizations are others.
+    #[error("the organizations are {found:?}, wanted are {wanted:?}")]
+    Organizations {
+        /// In the request.
+        found: BTreeSet<String>,
+        /// What they should be.
+        wanted: BTreeSet<String>,
+    },
+    /// The organizational units are others.
+    #[error("the organizational units are {found:?}, wanted are {wanted:?}")]
+    OrganizationalUnits {
+        /// In the request.
+        found: BTreeSet<String>,
+        /// What they should be.
+        wanted: BTreeSet<String>,
+    },
+    /// There is a subject alternative name other than the add-on's DNS name.
+    #[error("the only subject alternative name may be {0}")]
+    AlternativeName(String),
+    /// Somebody denied it, or its signer failed.
+    #[error("the request was denied or has failed")]
+    Denied,
+}
+
+impl Refusal {
+    /// A word for Events and metrics.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::ClusterLabel => "WrongClusterLabel",
+            Self::AddonLabel(_) => "WrongAddonLabel",
+            Self::Requester { .. } => "WrongRequester",
+            Self::NoCluster(_) => "NoCluster",
+            Self::NotAccepted(_) => "ClusterNotAccepted",
+            Self::ClusterDeleting(_) => "ClusterDeleting",
+            Self::NoAddon(_) => "AddonNotEnabled",
+            Self::AddonDeleting(_) => "AddonDeleting",
+            Self::Signer(_) => "WrongSigner",
+            Self::Usages => "WrongUsages",
+            Self::Malformed(_) => "Malformed",
+            Self::SelfSignature => "WrongSignature",
+            Self::CommonName { .. } => "WrongCommonName",
+            Self::Organizations { .. } => "WrongOrganizations",
+            Self::OrganizationalUnits { .. } => "WrongOrganizationalUnits",
+            Self::AlternativeName(_) => "WrongAlternativeName",
+            Self::Denied => "Denied",
+        }
+    }
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Nobody has said anything.
+    Pending,
+    /// Approved, but there is no certificate yet.
+    Approved,
+    /// Denied, or the signer gave up.
+    Denied,
+    /// There is a certificate.
+    Issued,
+}
+
+/// How far a request is.
+pub(crate) fn progress(request: &CertificateSigningRequest) -> Progress {
+    let status = request.status.as_ref();
+    if status
+        .and_then(|status| status.certificate.as_ref())
+        .is_some_and(|pem| !pem.0.is_empty())
+    {
+        return Progress::Issued;
+    }
+    let conditions = status
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
+    let has = |kind: &str| conditions.iter().any(|c| c.type_ == kind);
+    if has("Denied") || has("Failed") {
+        Progress::Denied
+    } else if has("Approved") {
+        Progress::Approved
+    } else {
+        Progress::Pending
+    }
+}
+
+/// The cluster that a request says it is for. Nothing is proved by it.
+pub(crate) fn claimed_cluster(request: &CertificateSigningRequest) -> Option<ClusterName> {
+    let label = request.metadata.labels.as_ref()?.get(keys::CLUSTER_NAME)?;
+    ClusterName::new(label.clone()).ok()
+}
+
+/// What the hub itself knows of the cluster that a request says it is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Situation<'a> {
+    /// The add-on.
+    pub(crate) addon: &'a AddonName,
+    /// The cluster of the request's label.
+    pub(crate) cluster: &'a ClusterName,
+    /// That cluster, if it is there.
+    pub(crate) managed_cluster: Option<&'a ManagedCluster>,
+    /// The add-on on that cluster, if it is there.
+    pub(crate) cluster_addon: Option<&'a ManagedClusterAddOn>,
+    /// The identities that the author wants for it.
+    pub(crate) wanted: &'a [Registration],
+}
+
+/// A request that is right in every respect, and what its certificate says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {}
+pub(crate) struct Granted {
+    /// Whether the certificate is ours to sign.
+    pub(crate) custom: bool,
+    /// The subject, as it was computed (not as it was asked for).
+    pub(crate) subject: Subject,
+}
+
+/// Judges a request: whose it is, whether that cluster may ask, and what it asks for.
+pub(crate) fn check(
+    request: &CertificateSigningRequest,
+    situation: Situation<'_>,
+) -> Result<Granted, Refusal> {
+    check_labels(request, situation)?;
+    check_requester(request, situation.cluster)?;
+    check_enrolment(situation)?;
+    let granted = grant(request, situation)?;
+    check_usages(request)?;
+    let content = Request::parse(&request.spec.request.0)?;
+    check_subject(&content, &granted)?;
+    let dns_name = situation.addon.dns_name();
+    if content
+        .alternative_names
+        .iter()
+        .any(|name| name.as_deref() != Some(dns_name.as_str()))
+    {
+        return Err(Refusal::AlternativeName(dns_name));
+    }
+    Ok(granted)
+}
+
+fn check_labels(
+    request: &CertificateSigningRequest,
+    situation: Situation<'_>,
+) -> Result<(), Refusal> {
+    if claimed_cluster(request).as_ref() != Some(situation.cluster) {
+        return Err(Refusal::ClusterLabel);
+    }
+    let labels = request.metadata.labels.as_ref();
+    let addon = labels.and_then(|labels| labels.get(keys::ADDON_NAME));
+    if addon.map(String::as_str) != Some(situation.addon.as_str()) {
+        return Err(Refusal::AddonLabel(situation.addon.clone()));
+    }
+    Ok(())
+}
+
+/// The user must be the cluster's prefix and one more part, and a member of the cluster's group.
+///
+/// Requests that come through OCM's gRPC server are made by its service account, which notes in an
+/// annotation who the user was; nobody else's annotation counts.
+fn check_requester(
+    request: &CertificateSigningRequest,
+    cluster: &ClusterName,
+) -> Result<(), Refusal> {
+    let username = request.spec.username.as_deref().unwrap_or_default();
+    let annotations = request.metadata.annotations.as_ref();
+    let through_grpc = username == keys::GRPC_SERVER_USER;
+    let requester = if through_grpc {
+        let noted = annotations.and_then(|annotations| annotations.get(keys::CSR_USER));
+        noted.map(String::as_str).unwrap_or_default()
+    } else {
+        username
+    };
+    let group = format!("{}{cluster}", keys::IDENTITY_PREFIX);
+    let agent = requester
+        .strip_prefix(&group)
+        .and_then(|rest| rest.strip_prefix(':'));
+    let is_agent = agent.is_some_and(|agent| !agent.is_empty() && !agent.contains(':'));
+    let is_member = through_grpc || request.spec.groups.iter().flatten().any(|g| *g == group);
+    if is_agent && is_member {
+        Ok(())
+    } else {
+        Err(Refusal::Requester {
+            requester: requester.to_owned(),
+            cluster: cluster.clone(),
+        })
+    }
+}
+
+fn check_enrolment(situation: Situation<'_>) -> Result<(), Refusal> {
+    let name = || situation.cluster.clone();
+    let cluster = situation
+        .managed_cluster
+        .ok_or_else(|| Refusal::NoCluster(name()))?;
+    if cluster.is_deleting() {
+        return Err(Refusal::ClusterDeleting(name()));
+    }
+    if !cluster.is_admitted() {
+        return Err(Refusal::NotAccepted(name()));
+    }
+    let addon = situation
+        .cluster_addon
+        .ok_or_else(|| Refusal::NoAddon(name()))?;
+    if addon.is_deleting() {
+        return Err(Refusal::AddonDeleting(name()));
+    }
+    Ok(())
+}
+
+/// What the request's signer may certify for this cluster, from the author's wishes alone.
+fn grant(
+    request: &CertificateSigningRequest,
+    situation: Situation<'_>,
+) -> Result<Granted, Refusal> {
+    let asked = request.spec.signer_name.as_str();
+    let granted = situation.wanted.iter().find_map(|wanted| match wanted {
+        Registration::KubeClient if asked == keys::KUBE_SIGNER => {
+            let subject = default_subject(situation.addon, situation.cluster);
+            Some(Granted {
+                custom: false,
+                subject,
+            })
+        }
+        // The hub's own signer is nobody's custom signer, whatever an author says.
+        Registration::CustomSigner {
+            signer_name,
+            subject,
+        } if asked == signer_name && asked != keys::KUBE_SIGNER => Some(Granted {
+            custom: true,
+            subject: subject.clone(),
+        }),
+        Registration::KubeClient | Registration::CustomSigner { .. } => None,
+    });
+    granted.ok_or_else(|| Refusal::Signer(asked.to_owned()))
+}
+
+fn check_usages(request: &CertificateSigningRequest) -> Result<(), Refusal> {
+    let usages: BTreeSet<_> = request
+        .spec
+        .usages
+        .iter()
+        .flatten()
+        .map(String::as_str)
+        .collect();
+    let allowed = BTreeSet::from(["digital signature", "key encipherment", "client auth"]);
+    if usages.contains("client auth") && usages.is_subset(&allowed) {
+        Ok(())
+    } else {
+        Err(Refusal::Usages)
+    }
+}
+
+fn check_subject(content: &Request, granted: &Granted) -> Result<(), Refusal> {
+    let wanted = &granted.subject;
+    if content.common_name != wanted.user {
+        let (found, wanted) = (content.common_name.clone(), wanted.user.clone());
+        return Err(Refusal::CommonName { found, wanted });
+    }
+    let mut organizations = content.organizations.clone();
+    let groups: BTreeSet<_> = wanted.groups.iter().cloned().collect();
+    if !granted.custom && !groups.contains("system:authenticated") {
+        // Old agents ask the hub's own signer for this group too; everybody is in it anyway.
+        organizations.remove("system:authenticated");
+    }
+    if organizations != groups {
+        return Err(Refusal::Organizations {
+            found: organizations,
+            wanted: groups,
+        });
+    }
+    let units: BTreeSet<_> = wanted.organization_units.iter().cloned().collect();
+    if content.organizational_units != units {
+        let found = content.organizational_units.clone();
+        return Err(Refusal::OrganizationalUnits {
+            found,
+            wanted: units,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod samples;
+#[cfg(test)]
+mod tests;

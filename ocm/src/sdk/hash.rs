@@ -1,1 +1,240 @@
-//! To be filled.
+//! Hashes of configurations: how they are computed and where they have to be written.
+//!
+//! The text that is hashed is what Go's `encoding/json` makes of the object, so that another
+//! implementation would find the same hash.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::api::addon::{AddOnConfig, ConfigGroupResource, Version};
+
+/// The hash of a configuration object as served: everything but what all objects have.
+pub(crate) fn spec_hash(object: &Value) -> String {
+    let shared = ["apiVersion", "kind", "metadata", "status"];
+    let fields = object.as_object().into_iter().flatten();
+    let content = fields.filter(|(name, _)| !shared.contains(&name.as_str()));
+    let content = content
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect::<Map<_, _>>();
+    digest(&Value::Object(content))
+}
+
+/// The SHA-256 of a value's canonical text, in lower-case hex.
+pub(crate) fn digest(value: &Value) -> String {
+    hex::encode(Sha256::digest(canonical(value)))
+}
+
+/// The value as Go's `encoding/json` writes it: compact, keys sorted, HTML characters escaped.
+fn canonical(value: &Value) -> String {
+    let mut text = String::new();
+    write_value(&mut text, value);
+    text
+}
+
+fn write_value(text: &mut String, value: &Value) {
+    match value {
+        Value::Null => text.push_str("null"),
+        Value::Bool(yes) => text.push_str(if *yes { "true" } else { "false" }),
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() => text.push_str(&go_float(float)),
+            Some(_) | None => text.push_str(&number.to_string()),
+        },
+        Value::String(string) => write_string(text, string),
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                separate(text, index);
+                write_value(text, item);
+            }
+            text.push(']');
+        }
+        Value::Object(object) => {
+            // Sorted here: the map's own order depends on a feature that any crate may switch on.
+            let mut fields: Vec<_> = object.iter().collect();
+            fields.sort_unstable_by_key(|(name, _)| name.as_str());
+            text.push('{');
+            for (index, (name, value)) in fields.into_iter().enumerate() {
+                separate(text, index);
+                write_string(text, name);
+                text.push(':');
+                write_value(text, value);
+            }
+            text.push('}');
+        }
+    }
+}
+
+fn separate(text: &mut String, index: usize) {
+    if index > 0 {
+        text.push(',');
+    }
+}
+
+fn write_string(text: &mut String, string: &str) {
+    text.push('"');
+    for character in string.chars() {
+        match character {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            '\u{8}' => text.push_str("\\b"),
+            '\u{c}' => text.push_str("\\f"),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\x1f' => {
+                // Writing to a String cannot fail.
+                let _ok = write!(text, "\\u{:04x}", u32::from(character));
+            }
+            other => text.push(other),
+        }
+    }
+    text.push('"');
+}
+
+/// A float as Go writes it: plain, or with a signed exponent when very large or very small.
+fn go_float(float: f64) -> String {
+    let size = float.abs();
+    if size != 0.0 && (size < 1e-6 || size >= 1e21) {
+        let text = format!("{float:e}");
+        match text.split_once('e') {
+            Some((digits, exponent)) if !exponent.starts_with('-') => {
+                format!("{digits}e+{exponent}")
+            }
+            Some(_) | None => text,
+        }
+    } else {
+        format!("{float}")
+    }
+}
+
+/// A configuration object that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Live {
+    /// Its hash.
+    pub(crate) hash: String,
+    /// Its generation.
+    pub(crate) generation: i64,
+}
+
+/// The merge patch that puts missing or old hashes into a ClusterManagementAddOn's status.
+///
+/// Works on the raw object because the lists have no keys and are shared with OCM: they are
+/// written back whole, guarded by the resourceVersion. An object that is absent keeps the hash it
+/// had, which makes everything that uses it wait.
+pub(crate) fn offer_patch(
+    version: Version,
+    offer: &Value,
+    supported: &[ConfigGroupResource],
+    live: impl Fn(&AddOnConfig) -> Option<Live>,
+) -> Option<Value> {
+    let status = offer.get("status")?;
+    let mut patch = Map::new();
+    let defaults = version.default_config_references();
+    if let Some(references) = status.get(defaults) {
+        let mut references = references.clone();
+        if set_hashes(&mut references, supported, &live) {
+            patch.insert(defaults.to_owned(), references);
+        }
+    }
+    if let Some(progressions) = status.get("installProgressions") {
+        let mut progressions = progressions.clone();
+        let mut changed = false;
+        for progression in progressions.as_array_mut().into_iter().flatten() {
+            if let Some(references) = progression.get_mut("configReferences") {
+                changed |= set_hashes(references, supported, &live);
+            }
+        }
+        if changed {
+            patch.insert("installProgressions".to_owned(), progressions);
+        }
+    }
+    guarded(offer, patch)
+}
+
+/// The merge patch that puts hashes of configurations named in `spec.configs` into a
+/// ManagedClusterAddOn's status; all others come from OCM.
+pub(crate) fn addon_patch(
+    addon: &Value,
+    supported: &[ConfigGroupResource],
+    live: impl Fn(&AddOnConfig) -> Option<Live>,
+) -> Option<Value> {
+    let own = addon.pointer("/spec/configs").and_then(Value::as_array)?;
+    let own: Vec<_> = own
+        .iter()
+        .filter_map(|config| serde_json::from_value::<AddOnConfig>(config.clone()).ok())
+        .collect();
+    let mut references = addon.pointer("/status/configReferences")?.clone();
+    let live_own = |config: &AddOnConfig| own.contains(config).then(|| live(config)).flatten();
+    let changed = set_hashes(&mut references, supported, &live_own);
+    let changed = changed.then(|| Map::from_iter([("configReferences".to_owned(), references)]));
+    guarded(addon, changed.unwrap_or_default())
+}
+
+fn guarded(object: &Value, status: Map<String, Value>) -> Option<Value> {
+    let resource_version = object.pointer("/metadata/resourceVersion")?;
+    let metadata = json!({ "resourceVersion": resource_version });
+    (!status.is_empty()).then(|| json!({ "metadata": metadata, "status": status }))
+}
+
+fn set_hashes(
+    references: &mut Value,
+    supported: &[ConfigGroupResource],
+    live: &impl Fn(&AddOnConfig) -> Option<Live>,
+) -> bool {
+    let mut changed = false;
+    for reference in references.as_array_mut().into_iter().flatten() {
+        let Some(config) = referred(reference) else {
+            continue;
+        };
+        let kind = ConfigGroupResource {
+            group: config.group.clone(),
+            resource: config.resource.clone(),
+        };
+        if !supported.contains(&kind) {
+            continue;
+        }
+        let Some(live) = live(&config) else { continue };
+        let hash = reference
+            .pointer("/desiredConfig/specHash")
+            .and_then(Value::as_str);
+        if hash == Some(live.hash.as_str()) {
+            continue;
+        }
+        if let Some(desired) = reference
+            .get_mut("desiredConfig")
+            .and_then(Value::as_object_mut)
+        {
+            desired.insert("specHash".to_owned(), live.hash.into());
+            changed = true;
+        }
+        // Nobody decides by it, so it is no reason to write, but right when we do.
+        if let Some(entry) = reference.as_object_mut()
+            && entry.contains_key("lastObservedGeneration")
+        {
+            entry.insert("lastObservedGeneration".to_owned(), live.generation.into());
+        }
+    }
+    changed
+}
+
+fn referred(reference: &Value) -> Option<AddOnConfig> {
+    let text = |path: &str| {
+        let text = reference
+            .pointer(path)
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        text.to_owned()
+    };
+    let config = AddOnConfig {
+        group: text("/group"),
+        resource: text("/resource"),
+        namespace: text("/desiredConfig/namespace"),
+        name: text("/desiredConfig/name"),
+    };
+    (!config.name.is_empty()).then_some(config)
+}
+
+#[cfg(test)]
+mod tests;

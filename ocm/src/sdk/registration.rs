@@ -1,7 +1,21 @@
-//! The identities an agent gets, as they stand in the status of its ManagedClusterAddOn.
+//! The registration part of a ManagedClusterAddOn's status: who the agent is, where it lives, what
+//! configuration it takes and who judges its health.
+//!
+//! Everything is computed from trusted input and compared with the status, so what a cluster wrote
+//! there is put right again. Two things are the agent's to say: the driver of a client of the
+//! hub's API server, and with driver `token` its subject, which has only one right value.
 
+use jiff::Timestamp;
+
+use super::{ConfigKind, HealthMode, Registration};
 use crate::{
-    api::addon::Subject,
+    api::addon::{
+        AddOnDeploymentConfigSpec, CUSTOM_SIGNER, ConfigGroupResource, CustomSignerConfig,
+        HealthCheck, KUBE_CLIENT, KubeClientConfig, ManagedClusterAddOn, ManagedClusterAddOnStatus,
+        RegistrationConfig, Subject,
+    },
+    condition::{self, Verdict},
+    keys,
     name::{AddonName, ClusterName},
 };
 
@@ -13,3 +27,169 @@ pub(crate) fn default_subject(addon: &AddonName, cluster: &ClusterName) -> Subje
         organization_units: Vec::new(),
     }
 }
+
+/// The kinds of configuration as the status lists them.
+pub(crate) fn supported(kinds: &[ConfigKind]) -> Vec<ConfigGroupResource> {
+    let kind = |kind: &ConfigKind| ConfigGroupResource {
+        group: kind.0.group.clone(),
+        resource: kind.0.plural.clone(),
+    };
+    kinds.iter().map(kind).collect()
+}
+
+/// The agent's namespace: the configuration's, else the annotation's, else OCM's default.
+pub(crate) fn install_namespace(
+    addon: &ManagedClusterAddOn,
+    config: Option<&AddOnDeploymentConfigSpec>,
+) -> String {
+    let configured = config.map(|config| config.agent_install_namespace.as_str());
+    let annotated = addon.annotation(keys::INSTALL_NAMESPACE);
+    let namespace = [configured, annotated]
+        .into_iter()
+        .flatten()
+        .find(|name| !name.is_empty());
+    namespace
+        .unwrap_or(keys::DEFAULT_INSTALL_NAMESPACE)
+        .to_owned()
+}
+
+/// What an author wants in the status.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// The add-on.
+    pub(crate) addon: &'a AddonName,
+    /// The cluster.
+    pub(crate) cluster: &'a ClusterName,
+    /// Kinds of configuration.
+    pub(crate) supported: &'a [ConfigGroupResource],
+    /// Identities.
+    pub(crate) registrations: &'a [Registration],
+    /// Who judges health.
+    pub(crate) health: HealthMode,
+}
+
+/// The registration part as it should be, or `None` if it is.
+///
+/// Without a settled configuration (`namespace` is `None`) what was written before stays; a first
+/// namespace is not guessed, since each change makes the agent enrol again. The kinds of
+/// configuration are said nevertheless if the cluster names some of its own: OCM needs them first.
+pub(crate) fn plan(
+    wanted: &Wanted<'_>,
+    live: &ManagedClusterAddOn,
+    namespace: Option<&str>,
+    now: Timestamp,
+) -> Option<ManagedClusterAddOnStatus> {
+    let status = live.status.clone().unwrap_or_default();
+    let Some(namespace) = namespace.or(Some(status.namespace.as_str()).filter(|n| !n.is_empty()))
+    else {
+        let silent = live.spec.configs.is_empty() || status.supported_configs == wanted.supported;
+        return (!silent).then(|| ManagedClusterAddOnStatus {
+            supported_configs: wanted.supported.to_vec(),
+            ..ManagedClusterAddOnStatus::default()
+        });
+    };
+    let desired = ManagedClusterAddOnStatus {
+        conditions: vec![verdict(wanted).onto(&status.conditions, now)],
+        supported_configs: wanted.supported.to_vec(),
+        config_references: Vec::new(),
+        registrations: registrations(wanted, &status.registrations),
+        namespace: namespace.to_owned(),
+        health_check: Some(HealthCheck {
+            mode: wanted.health.as_str().to_owned(),
+        }),
+    };
+    (!is_said(&desired, &status)).then_some(desired)
+}
+
+fn verdict(wanted: &Wanted<'_>) -> Verdict {
+    let (reason, message) = if wanted.registrations.is_empty() {
+        ("NilRegistration", "The addon agent needs no registration")
+    } else {
+        (
+            "SetPermissionApplied",
+            "Registration of the addon agent is configured",
+        )
+    };
+    Verdict::new(
+        condition::addon::REGISTRATION_APPLIED,
+        true,
+        reason,
+        message,
+    )
+}
+
+fn is_said(desired: &ManagedClusterAddOnStatus, live: &ManagedClusterAddOnStatus) -> bool {
+    let said = |wanted| {
+        let found = condition::find(&live.conditions, condition::addon::REGISTRATION_APPLIED);
+        found.is_some_and(|found| condition::same(wanted, found))
+    };
+    desired.conditions.iter().all(said)
+        && same_kinds(&desired.supported_configs, &live.supported_configs)
+        && desired.registrations == live.registrations
+        && desired.namespace == live.namespace
+        && desired.health_check == live.health_check
+}
+
+/// A list with keys may come back in any order.
+fn same_kinds(a: &[ConfigGroupResource], b: &[ConfigGroupResource]) -> bool {
+    a.len() == b.len() && a.iter().all(|kind| b.contains(kind))
+}
+
+fn registrations(wanted: &Wanted<'_>, live: &[RegistrationConfig]) -> Vec<RegistrationConfig> {
+    let entries = wanted.registrations.iter().enumerate();
+    entries
+        .map(|(index, entry)| registration(wanted, entry, live.get(index)))
+        .collect()
+}
+
+fn registration(
+    wanted: &Wanted<'_>,
+    entry: &Registration,
+    live: Option<&RegistrationConfig>,
+) -> RegistrationConfig {
+    match entry {
+        Registration::KubeClient => {
+            let live = live.and_then(|live| live.kube_client.as_ref());
+            RegistrationConfig {
+                kind: KUBE_CLIENT.to_owned(),
+                kube_client: Some(kube_client(wanted, live)),
+                custom_signer: None,
+            }
+        }
+        Registration::CustomSigner {
+            signer_name,
+            subject,
+        } => RegistrationConfig {
+            kind: CUSTOM_SIGNER.to_owned(),
+            kube_client: None,
+            custom_signer: Some(CustomSignerConfig {
+                signer_name: signer_name.clone(),
+                subject: Some(subject.clone()),
+            }),
+        },
+    }
+}
+
+/// Saying `csr` first saves the agent a write; an agent that works with tokens changes it.
+fn kube_client(wanted: &Wanted<'_>, live: Option<&KubeClientConfig>) -> KubeClientConfig {
+    if live.is_none_or(|live| live.driver != "token") {
+        let subject = default_subject(wanted.addon, wanted.cluster);
+        return KubeClientConfig {
+            driver: "csr".to_owned(),
+            subject: Some(subject),
+        };
+    }
+    let user = format!(
+        "system:serviceaccount:{}:{}-agent",
+        wanted.cluster, wanted.addon
+    );
+    let subject = live.and_then(|live| live.subject.clone());
+    let subject = subject.filter(|subject| subject.user == user && subject.groups.is_empty());
+    KubeClientConfig {
+        driver: "token".to_owned(),
+        subject,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,258 @@
-//! To be filled.
+//! Whether the configuration of a cluster is settled: known, hashed, rolled out and really there.
+//!
+//! OCM stages a roll-out by changing the desired hash cluster by cluster. So content is used only
+//! while its hash is the desired one; otherwise the cluster keeps what it has.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{Config, hash::spec_hash};
+use crate::{
+    api::addon::{
+        AddOnConfig, AddOnDeploymentConfigSpec, ClusterManagementAddOn, ConfigGroupResource,
+        ConfigReference, ManagedClusterAddOn,
+    },
+    condition,
+};
+
+/// Why a cluster has to wait with its works.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Waiting {
+    /// OCM has not said yet what the configuration is.
+    #[error("the configuration is not known yet")]
+    NotConfigured,
+    /// A hash is not known yet.
+    #[error("the hash of {0} is not known yet")]
+    NoHash(String),
+    /// The object does not exist.
+    #[error("{0} does not exist")]
+    Absent(String),
+    /// The object has changed and the change is not rolled out to this cluster.
+    #[error("the content of {0} is not rolled out to this cluster yet")]
+    NotRolledOut(String),
+    /// The status names an object that neither the add-on nor the cluster's add-on offers.
+    #[error("{0} is not among the configurations offered to this cluster")]
+    NotOffered(String),
+}
+
+/// A settled configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settled {
+    /// What to render with.
+    pub(crate) config: Config,
+    /// What works are annotated with; absent if there is no configuration at all.
+    pub(crate) annotation: Option<String>,
+}
+
+/// Judges the configuration of one cluster.
+///
+/// The references stand in a status that the cluster may write, so each must be one that the
+/// hub's own objects offer: a cluster must not choose to see another one's configuration.
+pub(crate) fn settle(
+    addon: &ManagedClusterAddOn,
+    offer: Option<&ClusterManagementAddOn>,
+    supported: &[ConfigGroupResource],
+    object: impl Fn(&AddOnConfig) -> Option<Value>,
+) -> Result<Settled, Waiting> {
+    if !condition::is_true(addon.conditions(), condition::addon::CONFIGURED) {
+        return Err(Waiting::NotConfigured);
+    }
+    let mut config = Config::default();
+    let mut hashes = BTreeMap::new();
+    for reference in addon.config_references() {
+        let (named, hash) = desired(reference);
+        hashes.insert(label(&named), hash.clone());
+        let kind = ConfigGroupResource {
+            group: named.group.clone(),
+            resource: named.resource.clone(),
+        };
+        if !supported.contains(&kind) {
+            continue;
+        }
+        if !is_offered(&named, addon, offer) {
+            return Err(Waiting::NotOffered(label(&named)));
+        }
+        if hash.is_empty() {
+            return Err(Waiting::NoHash(label(&named)));
+        }
+        let object = object(&named).ok_or_else(|| Waiting::Absent(label(&named)))?;
+        if spec_hash(&object) != hash {
+            return Err(Waiting::NotRolledOut(label(&named)));
+        }
+        if named.resource == "addondeploymentconfigs" && config.deployment.is_none() {
+            config.deployment = deployment(&object);
+        }
+        config.objects.push(object);
+    }
+    let annotation = (!hashes.is_empty()).then(|| serde_json::json!(hashes).to_string());
+    Ok(Settled { config, annotation })
+}
+
+fn deployment(object: &Value) -> Option<AddOnDeploymentConfigSpec> {
+    serde_json::from_value(object.get("spec")?.clone()).ok()
+}
+
+/// What a reference wants, with its hash.
+pub(crate) fn desired(reference: &ConfigReference) -> (AddOnConfig, String) {
+    let wanted = reference.desired_config.clone().unwrap_or_default();
+    let named = AddOnConfig {
+        group: reference.group.clone(),
+        resource: reference.resource.clone(),
+        namespace: wanted.namespace,
+        name: wanted.name,
+    };
+    (named, wanted.spec_hash)
+}
+
+/// How OCM names a configuration in the annotation of works: two slashes adjoin if it has no
+/// namespace.
+fn label(config: &AddOnConfig) -> String {
+    let AddOnConfig {
+        group,
+        resource,
+        namespace,
+        name,
+    } = config;
+    let dot = if group.is_empty() { "" } else { "." };
+    format!("{resource}{dot}{group}/{namespace}/{name}")
+}
+
+fn is_offered(
+    named: &AddOnConfig,
+    addon: &ManagedClusterAddOn,
+    offer: Option<&ClusterManagementAddOn>,
+) -> bool {
+    let spec = offer.map(|offer| &offer.spec);
+    let defaults = spec.into_iter().flat_map(|spec| &spec.default_configs);
+    let placements = spec
+        .into_iter()
+        .flat_map(|spec| &spec.install_strategy.placements);
+    addon
+        .spec
+        .configs
+        .iter()
+        .chain(defaults)
+        .chain(placements.flat_map(|placement| &placement.configs))
+        .any(|config| config == named)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        api::addon::{ConfigSpecHash, Version},
+        condition::Verdict,
+    };
+
+    fn named() -> AddOnConfig {
+        AddOnConfig {
+            group: "addon.open-cluster-management.io".to_owned(),
+            resource: "addondeploymentconfigs".to_owned(),
+            namespace: "s".to_owned(),
+            name: "n".to_owned(),
+        }
+    }
+
+    fn supported() -> Vec<ConfigGroupResource> {
+        vec![ConfigGroupResource {
+            group: named().group,
+            resource: named().resource,
+        }]
+    }
+
+    fn object() -> Value {
+        json!({ "spec": { "agentInstallNamespace": "there" } })
+    }
+
+    fn addon(hash: &str, own: bool) -> ManagedClusterAddOn {
+        let mut addon = ManagedClusterAddOn::default();
+        if own {
+            addon.spec.configs.push(named());
+        }
+        let status = addon.status.get_or_insert_default();
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        status
+            .conditions
+            .push(Verdict::new("Configured", true, "R", "").onto(&[], now));
+        status.config_references.push(ConfigReference {
+            group: named().group,
+            resource: named().resource,
+            desired_config: Some(ConfigSpecHash {
+                namespace: "s".to_owned(),
+                name: "n".to_owned(),
+                spec_hash: hash.to_owned(),
+            }),
+            ..ConfigReference::default()
+        });
+        addon
+    }
+
+    fn judge(addon: &ManagedClusterAddOn, object: Option<&Value>) -> Result<Settled, Waiting> {
+        settle(addon, None, &supported(), |_| object.cloned())
+    }
+
+    #[test]
+    fn a_rolled_out_configuration_is_settled() {
+        let hash = spec_hash(&object());
+        let settled = judge(&addon(&hash, true), Some(&object())).unwrap();
+        let deployment = settled.config.deployment.unwrap();
+        assert_eq!(deployment.agent_install_namespace, "there");
+        let label = "addondeploymentconfigs.addon.open-cluster-management.io/s/n";
+        assert_eq!(
+            settled.annotation,
+            Some(format!("{{\"{label}\":\"{hash}\"}}"))
+        );
+    }
+
+    #[test]
+    fn everything_else_waits_and_says_for_what() {
+        let hash = spec_hash(&object());
+        let name = || "addondeploymentconfigs.addon.open-cluster-management.io/s/n".to_owned();
+        let mut unknown = addon(&hash, true);
+        unknown.status.as_mut().unwrap().conditions.clear();
+        let object = object();
+        let cases = [
+            (unknown, Some(&object), Waiting::NotConfigured),
+            (addon("", true), Some(&object), Waiting::NoHash(name())),
+            (addon(&hash, true), None, Waiting::Absent(name())),
+            (
+                addon("older", true),
+                Some(&object),
+                Waiting::NotRolledOut(name()),
+            ),
+            (
+                addon(&hash, false),
+                Some(&object),
+                Waiting::NotOffered(name()),
+            ),
+        ];
+        for (addon, object, waiting) in cases {
+            assert_eq!(judge(&addon, object), Err(waiting));
+        }
+    }
+
+    #[test]
+    fn the_addons_own_offer_counts() {
+        let offer = json!({
+            "metadata": { "name": "a" },
+            "spec": { "defaultConfigs": [named()] },
+        });
+        let offer = serde_json::from_value::<kube::api::DynamicObject>(offer).unwrap();
+        let offer = Version::V1Beta1.read_offer(offer);
+        let hash = spec_hash(&object());
+        let settled = settle(&addon(&hash, false), Some(&offer), &supported(), |_| {
+            Some(object())
+        });
+        assert!(settled.is_ok());
+    }
+
+    #[test]
+    fn without_any_configuration_there_is_no_annotation() {
+        let mut addon = addon("", false);
+        addon.status.as_mut().unwrap().config_references.clear();
+        assert_eq!(judge(&addon, None).unwrap().annotation, None);
+    }
+}

@@ -1,17 +1,37 @@
 //! Certificates for custom signers: everything in them is ours, only the public key is the agent's.
+//!
+//! A certificate made from the request itself would say whatever the request asks for (CA:TRUE, say).
+//! So it is built anew: the computed subject, client authentication only, no alternative names, a
+//! random serial number, and a life that ends with the setting, the request's wish or the CA,
+//! whichever is first.
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PublicKeyData as _,
+    SerialNumber, SubjectPublicKeyInfo,
+};
+use time::OffsetDateTime;
+use x509_parser::{pem::parse_x509_pem, prelude::parse_x509_certificate};
+
+use crate::api::addon::Subject;
 
 /// A CA that signs client certificates. Its key cannot be printed.
 pub struct SigningCa {
-    chain_pem: String,
+    issuer: Issuer<'static, KeyPair>,
+    not_before: Timestamp,
+    not_after: Timestamp,
+    /// The CA's own certificate if somebody else signed it, to go with each leaf.
+    intermediate: Option<String>,
 }
 
 impl std::fmt::Debug for SigningCa {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SigningCa").finish_non_exhaustive()
+        f.debug_struct("SigningCa")
+            .field("not_after", &self.not_after)
+            .finish_non_exhaustive()
     }
 }
 
@@ -19,18 +39,192 @@ impl std::fmt::Debug for SigningCa {
 #[derive(Debug, thiserror::Error)]
 pub enum SigningCaError {
     /// The CA's certificate is not readable.
-    #[error("read the CA's certificate")]
+    #[error("the CA's certificate is not readable")]
     ReadCertificate,
+    /// The certificate is not one of a CA.
+    #[error("the CA's certificate is not one of a CA")]
+    NotACa,
+    /// The CA's key is not readable.
+    #[error("the CA's key is not readable")]
+    ReadKey(#[source] rcgen::Error),
+    /// Certificate and key are not of one pair.
+    #[error("the CA's key does not belong to its certificate")]
+    WrongKey,
+    /// The CA cannot sign now.
+    #[error("the CA's certificate is valid from {not_before} to {not_after}, not now")]
+    NotValidNow {
+        /// Begin.
+        not_before: Timestamp,
+        /// End.
+        not_after: Timestamp,
+    },
+    /// The agent's key is of a kind that is not accepted.
+    #[error("the key must be ECDSA on P-256 or P-384")]
+    KeyKind,
+    /// The subject cannot be written.
+    #[error("the subject has more than two groups or more than two units")]
+    Subject,
+    /// The certificate could not be made.
+    #[error("make the certificate")]
+    Make(#[source] rcgen::Error),
 }
 
 impl SigningCa {
     /// Reads a CA: its certificate (the first of the PEM) and its key (PKCS#8, SEC1 or PKCS#1).
     pub fn from_pem(certificate: &str, key: &str) -> Result<Self, SigningCaError> {
-        todo!()
+        let key = KeyPair::from_pem(key).map_err(SigningCaError::ReadKey)?;
+        let unreadable = SigningCaError::ReadCertificate;
+        let (_, pem) = parse_x509_pem(certificate.as_bytes())
+            .map_err(|_broken| SigningCaError::ReadCertificate)?;
+        let (_, parsed) = parse_x509_certificate(&pem.contents)
+            .map_err(|_broken| SigningCaError::ReadCertificate)?;
+        if !parsed.is_ca() {
+            return Err(SigningCaError::NotACa);
+        }
+        if parsed.public_key().subject_public_key.as_ref() != key.public_key_raw() {
+            return Err(SigningCaError::WrongKey);
+        }
+        let at = |second| Timestamp::from_second(second);
+        let validity = parsed.validity();
+        let (Ok(not_before), Ok(not_after)) = (
+            at(validity.not_before.timestamp()),
+            at(validity.not_after.timestamp()),
+        ) else {
+            return Err(unreadable);
+        };
+        let self_signed = parsed.subject().as_raw() == parsed.issuer().as_raw();
+        let issuer = Issuer::from_ca_cert_der(&pem.contents.as_slice().into(), key)
+            .map_err(|_broken| SigningCaError::ReadCertificate)?;
+        let first = first_block(certificate).ok_or(unreadable)?;
+        let intermediate = (!self_signed).then(|| first.to_owned());
+        Ok(Self {
+            issuer,
+            not_before,
+            not_after,
+            intermediate,
+        })
     }
 
     /// When the CA's certificate ends.
-    pub fn not_after(&self) -> Timestamp {
-        todo!()
+    pub const fn not_after(&self) -> Timestamp {
+        self.not_after
+    }
+
+    /// Makes a client certificate for a public key (SubjectPublicKeyInfo in DER).
+    pub(crate) fn sign(
+        &self,
+        public_key: &[u8],
+        subject: &Subject,
+        validity: Validity,
+    ) -> Result<String, SigningCaError> {
+        // The kind of key comes from the key itself, never from how the request was signed.
+        let key = SubjectPublicKeyInfo::from_der(public_key)
+            .map_err(|_unsupported| SigningCaError::KeyKind)?;
+        if ![&PKCS_ECDSA_P256_SHA256, &PKCS_ECDSA_P384_SHA384].contains(&key.algorithm()) {
+            return Err(SigningCaError::KeyKind);
+        }
+        let mut params = CertificateParams::default();
+        params.distinguished_name = distinguished_name(subject)?;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.use_authority_key_identifier_extension = true;
+        params.serial_number = Some(serial_number());
+        params.not_before = offset(validity.not_before);
+        params.not_after = offset(validity.not_after);
+        let leaf = params
+            .signed_by(&key, &self.issuer)
+            .map_err(SigningCaError::Make)?
+            .pem();
+        Ok(self
+            .intermediate
+            .iter()
+            .fold(leaf, |chain, next| format!("{chain}{next}\n")))
+    }
+
+    /// The validity of a certificate that is made now.
+    pub(crate) fn validity(
+        &self,
+        setting: Duration,
+        wish: Option<Duration>,
+        now: Timestamp,
+    ) -> Result<Validity, SigningCaError> {
+        let (not_before, not_after) = (self.not_before, self.not_after);
+        if now < not_before || now >= not_after {
+            return Err(SigningCaError::NotValidNow {
+                not_before,
+                not_after,
+            });
+        }
+        let life = wish.map_or(setting, |wish| wish.min(setting));
+        let life = SignedDuration::try_from(life).unwrap_or(SignedDuration::MAX);
+        let end = now
+            .checked_add(life)
+            .unwrap_or(Timestamp::MAX)
+            .min(not_after);
+        let life = end.duration_since(now);
+        let back = (life / 20).min(SignedDuration::from_mins(5));
+        let begin = now.checked_sub(back).unwrap_or(now).max(not_before);
+        Ok(Validity {
+            not_before: begin,
+            not_after: end,
+        })
     }
 }
+
+/// From when to when a certificate is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Validity {
+    /// A little before now, for clocks that are late: 5 % of the life, 5 minutes at most.
+    pub(crate) not_before: Timestamp,
+    /// The end.
+    pub(crate) not_after: Timestamp,
+}
+
+fn first_block(pem: &str) -> Option<&str> {
+    const END: &str = "-----END CERTIFICATE-----";
+    let begin = pem.find("-----BEGIN CERTIFICATE-----")?;
+    let block = pem.get(begin..)?;
+    block.get(..block.find(END)? + END.len())
+}
+
+/// rcgen keeps one value an attribute type. A second one goes under a custom type of the same OID,
+/// which ends with two.
+fn distinguished_name(subject: &Subject) -> Result<DistinguishedName, SigningCaError> {
+    let mut name = DistinguishedName::new();
+    let parts = [
+        (DnType::OrganizationName, vec![2, 5, 4, 10], &subject.groups),
+        (
+            DnType::OrganizationalUnitName,
+            vec![2, 5, 4, 11],
+            &subject.organization_units,
+        ),
+    ];
+    for (kind, oid, values) in parts {
+        let kinds = [kind, DnType::CustomDnType(oid)];
+        if values.len() > kinds.len() {
+            return Err(SigningCaError::Subject);
+        }
+        for (kind, value) in kinds.into_iter().zip(values) {
+            name.push(kind, value.as_str());
+        }
+    }
+    name.push(DnType::CommonName, subject.user.as_str());
+    Ok(name)
+}
+
+/// 126 random bits; positive and never short.
+fn serial_number() -> SerialNumber {
+    let mut bytes: [u8; 16] = rand::random();
+    if let Some(first) = bytes.first_mut() {
+        *first = *first & 0x3f | 0x40;
+    }
+    SerialNumber::from_slice(&bytes)
+}
+
+fn offset(time: Timestamp) -> OffsetDateTime {
+    OffsetDateTime::from_unix_timestamp(time.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+use jiff::Timestamp;
+
+use super::*;
+
+fn names() -> (AddonName, ClusterName) {
+    (AddonName::new("a").unwrap(), ClusterName::new("c").unwrap())
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(100).unwrap()
+}
+
+fn decide(
+    registrations: &[Registration],
+    live: &ManagedClusterAddOn,
+    namespace: Option<&str>,
+) -> Option<ManagedClusterAddOnStatus> {
+    let (addon, cluster) = names();
+    let supported = supported(&[ConfigKind::addon_deployment_config()]);
+    let wanted = Wanted {
+        addon: &addon,
+        cluster: &cluster,
+        supported: &supported,
+        registrations,
+        health: HealthMode::Customized,
+    };
+    plan(&wanted, live, namespace, now())
+}
+
+fn custom() -> Registration {
+    let (addon, cluster) = names();
+    Registration::custom_signer("open-cluster-management.io/a", &addon, &cluster)
+}
+
+fn with_status(status: ManagedClusterAddOnStatus) -> ManagedClusterAddOn {
+    ManagedClusterAddOn {
+        status: Some(status),
+        ..ManagedClusterAddOn::default()
+    }
+}
+
+#[test]
+fn one_write_says_everything_and_a_second_is_not_needed() {
+    let said = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    assert_eq!(said.namespace, "there");
+    assert_eq!(said.registrations.len(), 1);
+    assert_eq!(said.health_check.as_ref().unwrap().mode, "Customized");
+    assert_eq!(said.conditions[0].reason, "SetPermissionApplied");
+    assert_eq!(said.supported_configs[0].resource, "addondeploymentconfigs");
+    assert_eq!(decide(&[custom()], &with_status(said), Some("there")), None);
+}
+
+#[test]
+fn what_a_cluster_wrote_there_is_put_right() {
+    let said = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    let poisons: [fn(&mut ManagedClusterAddOnStatus); 5] = [
+        |status| {
+            let signer = status.registrations[0].custom_signer.as_mut().unwrap();
+            signer.subject.as_mut().unwrap().user = "system:admin".to_owned();
+        },
+        |status| status.registrations.push(RegistrationConfig::default()),
+        |status| status.namespace = "kube-system".to_owned(),
+        |status| status.health_check = None,
+        |status| status.conditions.clear(),
+    ];
+    for poison in poisons {
+        let mut poisoned = said.clone();
+        poison(&mut poisoned);
+        assert_eq!(
+            decide(&[custom()], &with_status(poisoned), Some("there")),
+            Some(said.clone())
+        );
+    }
+}
+
+#[test]
+fn no_namespace_is_guessed_before_the_configuration_is_settled() {
+    assert_eq!(
+        decide(&[custom()], &ManagedClusterAddOn::default(), None),
+        None
+    );
+}
+
+#[test]
+fn a_cluster_with_configurations_of_its_own_learns_the_kinds_first() {
+    let mut addon = ManagedClusterAddOn::default();
+    addon
+        .spec
+        .configs
+        .push(crate::api::addon::AddOnConfig::default());
+    let said = decide(&[custom()], &addon, None).unwrap();
+    assert_eq!(said.registrations, []);
+    addon.status = Some(said);
+    assert_eq!(decide(&[custom()], &addon, None), None);
+}
+
+#[test]
+fn an_unsettled_change_keeps_the_namespace() {
+    let said = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    assert_eq!(decide(&[custom()], &with_status(said), None), None);
+}
+
+#[test]
+fn the_driver_is_the_agents_to_choose() {
+    let wanted = [Registration::KubeClient];
+    let mut said = decide(&wanted, &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    let client = said.registrations[0].kube_client.as_mut().unwrap();
+    assert_eq!(client.driver, "csr");
+    client.driver = "token".to_owned();
+    client.subject = Some(Subject {
+        user: "system:serviceaccount:c:a-agent".to_owned(),
+        ..Subject::default()
+    });
+    assert_eq!(decide(&wanted, &with_status(said), Some("there")), None);
+}
+
+#[test]
+fn a_token_subject_other_than_the_agents_is_taken_away() {
+    let wanted = [Registration::KubeClient];
+    let mut said = decide(&wanted, &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    said.registrations[0].kube_client = Some(KubeClientConfig {
+        driver: "token".to_owned(),
+        subject: Some(Subject {
+            user: "system:serviceaccount:kube-system:root".to_owned(),
+            ..Subject::default()
+        }),
+    });
+    let again = decide(&wanted, &with_status(said), Some("there")).unwrap();
+    assert_eq!(
+        again.registrations[0].kube_client.as_ref().unwrap().subject,
+        None
+    );
+}
+
+#[test]
+fn the_configuration_beats_the_annotation_beats_the_default() {
+    let mut addon = ManagedClusterAddOn::default();
+    assert_eq!(
+        install_namespace(&addon, None),
+        keys::DEFAULT_INSTALL_NAMESPACE
+    );
+    let annotations = addon.metadata.annotations.get_or_insert_default();
+    annotations.insert(keys::INSTALL_NAMESPACE.to_owned(), "noted".to_owned());
+    assert_eq!(install_namespace(&addon, None), "noted");
+    let mut config = AddOnDeploymentConfigSpec::default();
+    assert_eq!(install_namespace(&addon, Some(&config)), "noted");
+    config.agent_install_namespace = "configured".to_owned();
+    assert_eq!(install_namespace(&addon, Some(&config)), "configured");
+}
