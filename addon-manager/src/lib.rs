@@ -1,1 +1,41 @@
 //! The hub program: an OCM add-on manager with the principal inside.
+//!
+//! ```text
+//!            hub API
+//!    ┌──────────┴───────────────────────────────────────────────────┐
+//!    ▼ (only while leading)                                         ▼
+//!   ocm::sdk ── View ──> optin     makes and deletes add-ons     principal ──> agents
+//!      │          └────> fleet ──────── Fleet (watch) ─────────────▶│
+//!      ▼                                                            │
+//!   addon (impl Addon) <── wake ◀────── Sessions (watch) ───────────┘
+//!      ▲
+//!      └── issuer ── Authority (watch)       load_balancer ── Address (watch)
+//! ```
+//!
+//! All channels are `watch`: the newest value counts, nothing queues up.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`args`], [`config`] | the command line, and settings checked once |
+//! | [`app`] | builds every part, starts it, waits |
+//! | [`addon`] | our `impl ocm::sdk::Addon`: manifests, settings, conditions |
+//! | [`hub`] | what decisions need to know of the hub |
+//! | [`optin`] | opting in by label, and the mode of each cluster |
+//! | [`fleet`] | who may connect, cluster Secrets, removal |
+//! | [`issuer`] | CA, serving certificates, token key |
+//! | [`active`], [`load_balancer`], [`token_key`], [`wake`] | small parts of their own |
+
+pub mod active;
+pub mod addon;
+pub mod address;
+pub mod app;
+pub mod args;
+pub mod config;
+pub mod fleet;
+pub mod hub;
+pub mod issuer;
+pub mod keys;
+pub mod load_balancer;
+pub mod optin;
+pub mod token_key;
+pub mod wake;

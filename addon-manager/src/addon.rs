@@ -1,0 +1,342 @@
+//! Our add-on, as OCM's SDK asks for it.
+
+pub mod conditions;
+pub mod manifests;
+pub mod settings;
+pub mod template;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use kube::Client;
+use ocm::{
+    condition,
+    name::{AddonName, ClusterName},
+    sdk::{
+        self, Admission, Health, HealthInput, HookError, Leaving, Registration, Removal,
+        RenderError, RenderInput, Rendered, SigningCa, Target, View, WorkReport,
+    },
+};
+use principal::{Mode, Sessions};
+use tokio::sync::watch;
+
+use crate::{
+    address::Address,
+    fleet::{removal, secrets::ClusterSecrets},
+    hub::{self, Addon as Enrolled, Cluster, Own, World},
+    issuer::Authority,
+    keys,
+    optin::plan::held_change,
+};
+use conditions::Facts;
+use manifests::Templates;
+use settings::Defaults;
+
+/// How long a removal waits before it looks again whether the session has ended.
+const SESSION_END: Duration = Duration::from_millis(200);
+
+/// What the add-on works with.
+#[derive(Debug)]
+pub struct Parts {
+    /// The hub.
+    pub client: Client,
+    /// The SDK's window on the hub.
+    pub view: View,
+    /// What this hub is.
+    pub own: Own,
+    /// Image of the agent.
+    pub image: String,
+    /// How long an agent's certificate lives at most.
+    pub certificate_life: Duration,
+    /// The CA.
+    pub authority: watch::Receiver<Option<Arc<Authority>>>,
+    /// Where agents dial unless their configuration says otherwise.
+    pub address: watch::Receiver<Option<Address>>,
+    /// Told the addresses that configurations name, so that the certificate covers them.
+    pub addresses: watch::Sender<BTreeMap<String, Address>>,
+    /// The sessions.
+    pub sessions: watch::Receiver<Sessions>,
+    /// Since when the principal serves.
+    pub serving_since: Timestamp,
+    /// The cluster Secrets.
+    pub secrets: ClusterSecrets,
+    /// Where Argo CD reaches the resource proxy (host and port).
+    pub resource_proxy: String,
+}
+
+/// Our `impl ocm::sdk::Addon`.
+#[derive(Debug)]
+pub struct ArgocdAgent {
+    name: AddonName,
+    parts: Parts,
+    templates: Templates,
+    // The CA ready for signing, made anew when it changes. Held for a lookup, never over an await.
+    signing: Mutex<Option<(Arc<Authority>, Arc<SigningCa>)>>,
+}
+
+/// Why there is no add-on; a mistake of ours.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The name of the add-on.
+    #[error(transparent)]
+    Name(#[from] ocm::name::InvalidName),
+    /// The manifests.
+    #[error(transparent)]
+    Manifests(#[from] template::Error),
+}
+
+impl ArgocdAgent {
+    /// The add-on with its manifests parsed.
+    pub fn new(parts: Parts) -> Result<Self, Error> {
+        Ok(Self {
+            name: AddonName::new(keys::ADDON)?,
+            parts,
+            templates: Templates::embedded()?,
+            signing: Mutex::default(),
+        })
+    }
+
+    /// The part of the world that decisions on one cluster need.
+    fn world(&self, target: Target<'_>) -> World {
+        let name = target.name.to_string();
+        World {
+            clusters: [(name.clone(), hub::cluster(target.cluster))].into(),
+            addons: [(name, hub::addon(target.addon, &self.name))].into(),
+            install: self.parts.view.offer().map(|offer| hub::install(&offer)),
+            left: BTreeSet::new(),
+        }
+    }
+
+    fn defaults(&self) -> Defaults {
+        let authority = self.parts.authority.borrow();
+        Defaults {
+            image: self.parts.image.clone(),
+            principal: self.parts.address.borrow().clone(),
+            ca_bundle: authority.as_ref().map(|ca| ca.bundle().to_owned()),
+        }
+    }
+
+    fn server(&self, cluster: &ClusterName) -> String {
+        server(&self.parts.resource_proxy, cluster.as_str())
+    }
+
+    fn is_connected(&self, cluster: &ClusterName) -> bool {
+        self.parts.sessions.borrow().get(cluster.as_str()).is_some_and(|it| it.connected)
+    }
+
+    /// Remembers where this cluster's agent dials, so that the certificate covers it.
+    fn note_address(&self, cluster: &ClusterName, address: &Address) {
+        self.parts.addresses.send_if_modified(|known| {
+            let before = known.insert(cluster.to_string(), address.clone());
+            before.as_ref() != Some(address)
+        });
+    }
+}
+
+/// The URL of a cluster in Argo CD on the hub: the query keeps the clusters distinct.
+pub fn server(resource_proxy: &str, cluster: &str) -> String {
+    format!("https://{resource_proxy}?agentName={cluster}")
+}
+
+impl sdk::Addon for ArgocdAgent {
+    fn name(&self) -> &AddonName {
+        &self.name
+    }
+
+    fn admit(&self, target: Target<'_>) -> Admission {
+        let (world, name) = (self.world(target), target.name.as_str());
+        let hold = |reason: &str, message: String| {
+            let reason = reason.to_owned();
+            Admission::Hold { reason, message }
+        };
+        if world.is_by_template(name) {
+            let message = "an AddOnTemplate serves this add-on; take the addontemplates entry out of \
+                           the ClusterManagementAddOn (or of this ManagedClusterAddOn) to have it \
+                           served by the manager";
+            return hold("ManagedByTemplate", message.to_owned());
+        }
+        if let Some(message) = world.reserved(name, &self.parts.own) {
+            return hold("ReservedCluster", message);
+        }
+        if let Some(host) = target.addon.hosting_cluster() {
+            let message = format!(
+                "hosted mode is not offered; take the annotation {} (now {host}) away",
+                ocm::keys::HOSTING_CLUSTER
+            );
+            return hold("HostedModeUnsupported", message);
+        }
+        Admission::Serve
+    }
+
+    fn registrations(&self, target: Target<'_>) -> Vec<Registration> {
+        vec![Registration::custom_signer(keys::SIGNER, &self.name, target.name)]
+    }
+
+    fn signing_ca(&self, signer: &str) -> Option<Arc<SigningCa>> {
+        if signer != keys::SIGNER {
+            return None;
+        }
+        let authority = self.parts.authority.borrow().clone()?;
+        let mut held = self.signing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, ca)) = held.as_ref()
+            && *known == authority
+        {
+            return Some(Arc::clone(ca));
+        }
+        match SigningCa::from_pem(authority.certificate(), authority.key()) {
+            Ok(ca) => {
+                let ca = Arc::new(ca);
+                *held = Some((authority, Arc::clone(&ca)));
+                Some(ca)
+            }
+            Err(error) => {
+                tracing::error!(error = %runtime::error::Chain(&error), "cannot sign with the CA");
+                None
+            }
+        }
+    }
+
+    fn certificate_lifetime(&self) -> Duration {
+        self.parts.certificate_life
+    }
+
+    async fn enrolled(&self, target: Target<'_>) -> Result<(), HookError> {
+        let authority = self.parts.authority.borrow().clone();
+        let Some(authority) = authority else { return Err(settings::Error::NoAuthority.into()) };
+        let cluster = hub::cluster(target.cluster);
+        let desired = argocd::cluster_secret::build(&argocd::cluster_secret::Cluster {
+            name: target.name.as_str(),
+            namespace: &self.parts.own.argocd_namespace,
+            server: &self.server(target.name),
+            ca: authority.bundle(),
+            labels: &cluster.labels,
+            claims: &cluster.claims,
+        });
+        self.parts.secrets.ensure(target.name, desired).await.map_err(Into::into)
+    }
+
+    fn render(&self, input: RenderInput<'_>) -> Result<Rendered, RenderError> {
+        let RenderInput { target, install_namespace, config } = input;
+        let deployment = config.deployment.clone().unwrap_or_default();
+        let mode = mode(&hub::cluster(target.cluster), &hub::addon(target.addon, &self.name), config);
+        let refused = |message: String| RenderError { message };
+        let spoke = settings::spoke(&deployment, install_namespace, mode, &self.defaults())
+            .map_err(|error| refused(error.to_string()))?;
+        self.note_address(target.name, &spoke.principal);
+        let objects = self.templates.render(&spoke).map_err(|error| refused(error.to_string()))?;
+        Ok(objects.into())
+    }
+
+    fn conditions(&self, input: HealthInput<'_>) -> Health {
+        let HealthInput { target, works, render_error, now } = input;
+        let sessions = Arc::clone(&self.parts.sessions.borrow());
+        let render_error = render_error.map(|error| error.message.as_str());
+        let status = target.addon.status.as_ref();
+        let namespace = status.map_or("", |status| status.namespace.as_str());
+        let facts = Facts {
+            deployed_at: input.deployed_at(),
+            applied: applied(works),
+            ready: input.deployment_ready(namespace, manifests::DEPLOYMENT),
+            session: sessions.get(target.name.as_str()),
+            serving_since: Some(self.parts.serving_since),
+            render_error,
+            live: condition::find(target.addon.conditions(), condition::addon::AVAILABLE),
+        };
+        let said = conditions::available(&facts, now);
+        let cluster = hub::cluster(target.cluster);
+        let addon = hub::addon(target.addon, &self.name);
+        let held = addon.mode().zip(held_change(Some(&cluster), &addon));
+        let degraded = conditions::degraded(held, render_error);
+        Health {
+            verdicts: said.verdict.into_iter().chain([degraded]).collect(),
+            recheck: said.recheck,
+        }
+    }
+
+    async fn leaving(&self, leaving: &Leaving) -> Result<Removal, HookError> {
+        // The fleet has lost the cluster already; the principal is closing the session.
+        if self.is_connected(&leaving.cluster) {
+            return Ok(Removal::Wait(SESSION_END));
+        }
+        let Parts { client, own, .. } = &self.parts;
+        let server = self.server(&leaving.cluster);
+        removal::release_applications(client, own, leaving.cluster.as_str(), &server).await?;
+        Ok(Removal::Proceed)
+    }
+
+    async fn left(&self, cluster: &ClusterName) -> Result<(), HookError> {
+        self.parts.addresses.send_if_modified(|known| known.remove(cluster.as_str()).is_some());
+        self.parts.secrets.remove(cluster).await.map_err(Into::into)
+    }
+}
+
+/// Recorded value, then label, then configuration, then managed.
+fn mode(cluster: &Cluster, addon: &Enrolled, config: &sdk::Config) -> Mode {
+    let label = || Mode::from_word(cluster.label()?);
+    let configured = || Mode::from_word(config.variable("MODE")?);
+    addon.mode().or_else(label).or_else(configured).unwrap_or(Mode::Managed)
+}
+
+/// Whether the cluster has applied all works as they are now; none if it has not said.
+fn applied(works: &[WorkReport]) -> Option<Result<(), String>> {
+    let mut verdict = Some(Ok(()));
+    for work in works {
+        let conditions = &work.status.conditions;
+        let said = condition::find(conditions, condition::work::APPLIED)
+            .filter(|it| it.observed_generation.is_none_or(|seen| seen == work.generation));
+        match said {
+            Some(it) if it.status == "True" => {}
+            Some(it) => return Some(Err(it.message.clone())),
+            None => verdict = None,
+        }
+    }
+    verdict.filter(|_| !works.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+    use super::*;
+
+    fn work(status: &str, observed: i64) -> WorkReport {
+        let mut work = WorkReport { generation: 2, ..WorkReport::default() };
+        work.status.conditions = vec![Condition {
+            type_: condition::work::APPLIED.to_owned(),
+            status: status.to_owned(),
+            reason: String::new(),
+            message: "why".to_owned(),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+            observed_generation: Some(observed),
+        }];
+        work
+    }
+
+    #[test]
+    fn only_what_the_cluster_says_of_the_present_content_counts() {
+        assert_eq!(applied(&[]), None);
+        assert_eq!(applied(&[work("True", 2)]), Some(Ok(())));
+        assert_eq!(applied(&[work("True", 1)]), None);
+        assert_eq!(applied(&[work("True", 2), work("False", 2)]), Some(Err("why".to_owned())));
+    }
+
+    #[test]
+    fn the_server_keeps_clusters_distinct() {
+        assert_eq!(server("proxy:9090", "c"), "https://proxy:9090?agentName=c");
+    }
+
+    #[test]
+    fn the_recorded_mode_wins_over_everything() {
+        let labels: BTreeMap<_, _> = [(keys::MODE.to_owned(), "autonomous".to_owned())].into();
+        let cluster = Cluster { labels, ..Cluster::default() };
+        let recorded = Enrolled { recorded: Some("managed".to_owned()), ..Enrolled::default() };
+        let config = sdk::Config::default();
+        assert_eq!(mode(&cluster, &recorded, &config), Mode::Managed);
+        assert_eq!(mode(&cluster, &Enrolled::default(), &config), Mode::Autonomous);
+        assert_eq!(mode(&Cluster::default(), &Enrolled::default(), &config), Mode::Managed);
+    }
+}

@@ -1,0 +1,168 @@
+//! The objects of one spoke: `manifests/spoke`, filled for one cluster. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::template::{Error, Template};
+use crate::address::Address;
+
+/// The Deployment of the agent, by which its health is told.
+pub const DEPLOYMENT: &str = "argocd-agent-addon-agent";
+/// The agent's container in it.
+const CONTAINER: &str = "agent";
+
+/// The files, in the order in which they must exist.
+const FILES: [(&str, &str); 7] = [
+    ("namespace-agent.yaml", include_str!("../../../manifests/spoke/namespace-agent.yaml")),
+    ("namespace-argocd.yaml", include_str!("../../../manifests/spoke/namespace-argocd.yaml")),
+    ("serviceaccount.yaml", include_str!("../../../manifests/spoke/serviceaccount.yaml")),
+    ("role.yaml", include_str!("../../../manifests/spoke/role.yaml")),
+    ("rolebinding.yaml", include_str!("../../../manifests/spoke/rolebinding.yaml")),
+    ("configmap-ca.yaml", include_str!("../../../manifests/spoke/configmap-ca.yaml")),
+    ("deployment.yaml", include_str!("../../../manifests/spoke/deployment.yaml")),
+];
+
+/// What differs from one cluster to the next.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spoke {
+    /// Namespace of the agent.
+    pub agent_namespace: String,
+    /// Namespace of Argo CD.
+    pub argocd_namespace: String,
+    /// `managed` or `autonomous`.
+    pub mode: &'static str,
+    /// Where the agent dials.
+    pub principal: Address,
+    /// Whom it believes, as PEM.
+    pub ca_bundle: String,
+    /// The agent's image, after registries were applied.
+    pub image: String,
+    /// How much it logs.
+    pub log_level: String,
+    /// Where its pod may run.
+    pub placement: Placement,
+    /// Proxies on the way to the hub.
+    pub proxy: Proxy,
+    /// What it may use; none leaves what the manifest says.
+    pub resources: Option<Value>,
+}
+
+/// Where the agent's pod may run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Placement {
+    /// Labels that the node must have.
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints of nodes that do not matter.
+    pub tolerations: Vec<Value>,
+}
+
+/// Proxies on the way to the hub; empty texts are not passed on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proxy {
+    /// For `http`.
+    pub http: String,
+    /// For `https`, and so for the agent's connection.
+    pub https: String,
+    /// What is reached directly.
+    pub except: String,
+}
+
+/// The parsed manifests.
+#[derive(Clone, Debug)]
+pub struct Templates(Vec<Template>);
+
+impl Templates {
+    /// Parses the files built into this program.
+    pub fn embedded() -> Result<Self, Error> {
+        FILES.into_iter().map(|(name, text)| Template::parse(name, text)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The objects for one cluster, in the order in which they must exist.
+    pub fn render(&self, spoke: &Spoke) -> Result<Vec<Value>, Error> {
+        let values = values(spoke);
+        let mut objects: Vec<Value> = Vec::with_capacity(self.0.len());
+        for template in &self.0 {
+            let mut object = template.fill(&values)?;
+            if object.pointer("/kind") == Some(&json!("Deployment")) {
+                adjust(&mut object, spoke);
+            }
+            // Agent and Argo CD may share a namespace; a work must not name an object twice.
+            if !objects.iter().any(|other| identity(other) == identity(&object)) {
+                objects.push(object);
+            }
+        }
+        Ok(objects)
+    }
+}
+
+fn identity(object: &Value) -> [Option<&Value>; 3] {
+    ["/kind", "/metadata/namespace", "/metadata/name"].map(|path| object.pointer(path))
+}
+
+fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
+    // Every field, no `..`: what is new has to be thought about.
+    let Spoke {
+        agent_namespace,
+        argocd_namespace,
+        mode,
+        principal,
+        ca_bundle,
+        image,
+        log_level,
+        placement: _,
+        proxy: _,
+        resources: _,
+    } = spoke;
+    BTreeMap::from([
+        ("AGENT_NAMESPACE", agent_namespace.clone()),
+        ("ARGOCD_NAMESPACE", argocd_namespace.clone()),
+        ("MODE", (*mode).to_owned()),
+        ("PRINCIPAL_HOST", principal.host().to_owned()),
+        ("PRINCIPAL_PORT", principal.port().to_string()),
+        ("CA_BUNDLE", ca_bundle.clone()),
+        ("AGENT_IMAGE", image.clone()),
+        ("LOG_LEVEL", log_level.clone()),
+    ])
+}
+
+/// Puts in what is there for some clusters only.
+fn adjust(deployment: &mut Value, spoke: &Spoke) {
+    let Spoke { placement, proxy, resources, .. } = spoke;
+    if let Some(pod) = deployment.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut) {
+        if !placement.node_selector.is_empty() {
+            pod.insert("nodeSelector".to_owned(), json!(placement.node_selector));
+        }
+        if !placement.tolerations.is_empty() {
+            pod.insert("tolerations".to_owned(), json!(placement.tolerations));
+        }
+    }
+    let Some(container) =
+        deployment.pointer_mut("/spec/template/spec/containers/0").and_then(Value::as_object_mut)
+    else {
+        return;
+    };
+    if let Some(resources) = resources {
+        container.insert("resources".to_owned(), resources.clone());
+    }
+    let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) else { return };
+    let Proxy { http, https, except } = proxy;
+    for (name, value) in [("HTTP_PROXY", http), ("HTTPS_PROXY", https), ("NO_PROXY", except)] {
+        if !value.is_empty() {
+            env.push(json!({"name": name, "value": value}));
+        }
+    }
+}
+
+/// Whether a container identity of an AddOnDeploymentConfig (`resource:name:container`) is the agent's.
+pub fn is_agent_container(id: &str) -> bool {
+    let fits = |pattern: &str, name: &str| pattern == "*" || pattern == name;
+    let mut parts = id.splitn(3, ':');
+    let (resource, name, container) = (parts.next(), parts.next(), parts.next());
+    resource.is_some_and(|pattern| fits(pattern, "deployments"))
+        && name.is_some_and(|pattern| fits(pattern, DEPLOYMENT))
+        && container.is_some_and(|pattern| fits(pattern, CONTAINER))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn spoke() -> Spoke {
+    Spoke {
+        agent_namespace: "open-cluster-management-agent-addon".to_owned(),
+        argocd_namespace: "argocd".to_owned(),
+        mode: "managed",
+        principal: "hub.example.org:8443".parse().unwrap(),
+        ca_bundle: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(),
+        image: "quay.io/open-cluster-management/argocd-addon-agent:v0.1.0".to_owned(),
+        log_level: "info".to_owned(),
+        placement: Placement::default(),
+        proxy: Proxy::default(),
+        resources: None,
+    }
+}
+
+fn render(spoke: &Spoke) -> Vec<Value> {
+    Templates::embedded().unwrap().render(spoke).unwrap()
+}
+
+fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|object| object["kind"] == kind).collect()
+}
+
+/// The whole rendering, byte for byte; a change of a manifest shows in the review of this file.
+#[test]
+fn the_rendering_is_the_golden_one() {
+    let objects = render(&spoke());
+    let text = serde_json::to_string_pretty(&objects).unwrap() + "\n";
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/src/addon/manifests/golden.json");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(golden, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(golden).unwrap(), text, "UPDATE_GOLDEN=1 writes it anew");
+}
+
+#[test]
+fn namespaces_outlive_the_add_on_and_come_first() {
+    let objects = render(&spoke());
+    for namespace in &objects[..2] {
+        assert_eq!(namespace["kind"], "Namespace");
+        let annotations = &namespace["metadata"]["annotations"];
+        assert!(annotations.get(ocm::keys::DELETION_ORPHAN).is_some());
+    }
+}
+
+#[test]
+fn a_shared_namespace_is_named_once() {
+    let shared = Spoke { agent_namespace: "argocd".to_owned(), ..spoke() };
+    assert_eq!(of_kind(&render(&shared), "Namespace").len(), 1);
+}
+
+#[test]
+fn no_rule_of_the_spoke_has_a_wildcard_or_reads_secrets() {
+    for role in of_kind(&render(&spoke()), "Role") {
+        let rules = role["rules"].to_string();
+        assert!(!rules.contains('*') && !rules.contains("secrets"), "{rules}");
+    }
+}
+
+#[test]
+fn the_client_certificate_is_the_one_that_ocm_writes_and_the_pod_waits_for_it() {
+    let objects = render(&spoke());
+    let volumes = &of_kind(&objects, "Deployment")[0]["spec"]["template"]["spec"]["volumes"];
+    let secret = &volumes[1]["secret"];
+    let signer = crate::keys::SIGNER.replace('/', "-");
+    assert_eq!(secret["secretName"], format!("{}-{signer}-client-cert", crate::keys::ADDON));
+    assert!(secret.get("optional").is_none());
+}
+
+#[test]
+fn a_new_certificate_of_the_ca_rolls_no_pod() {
+    let other = Spoke { ca_bundle: "other".to_owned(), ..spoke() };
+    let (before, after) = (render(&spoke()), render(&other));
+    assert_eq!(of_kind(&before, "Deployment"), of_kind(&after, "Deployment"));
+    assert_ne!(of_kind(&before, "ConfigMap"), of_kind(&after, "ConfigMap"));
+}
+
+#[test]
+fn placement_proxies_and_resources_reach_the_pod() {
+    let adjusted = Spoke {
+        placement: Placement {
+            node_selector: [("disk".to_owned(), "fast".to_owned())].into(),
+            tolerations: vec![json!({"operator": "Exists"})],
+        },
+        proxy: Proxy { https: "http://proxy:3128".to_owned(), ..Proxy::default() },
+        resources: Some(json!({"limits": {"memory": "1Gi"}})),
+        ..spoke()
+    };
+    let objects = render(&adjusted);
+    let pod = &of_kind(&objects, "Deployment")[0]["spec"]["template"]["spec"];
+    assert_eq!(pod["nodeSelector"], json!({"disk": "fast"}));
+    assert_eq!(pod["tolerations"], json!([{"operator": "Exists"}]));
+    assert_eq!(pod["containers"][0]["resources"], json!({"limits": {"memory": "1Gi"}}));
+    let env = pod["containers"][0]["env"].as_array().unwrap();
+    assert!(env.contains(&json!({"name": "HTTPS_PROXY", "value": "http://proxy:3128"})));
+    assert!(env.iter().all(|variable| variable["name"] != "HTTP_PROXY"));
+}
+
+#[test]
+fn container_identities_may_use_stars_for_whole_parts() {
+    for id in [
+        "deployments:argocd-agent-addon-agent:agent",
+        "*:*:*",
+        "deployments:*:agent",
+    ] {
+        assert!(is_agent_container(id), "{id}");
+    }
+    for id in ["", "deployments", "daemonsets:*:*", "deployments:argocd-agent-addon-agent:a*"] {
+        assert!(!is_agent_container(id), "{id}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_values_are_the_same_objects_come_out(
+        namespace in "[a-z]{1,10}", level in "\\PC{0,20}", ca in "\\PC{0,60}", image in "\\PC{0,40}",
+    ) {
+        let odd = Spoke {
+            agent_namespace: namespace, log_level: level, ca_bundle: ca, image, ..spoke()
+        };
+        let kinds = |objects: &[Value]| objects.iter().map(|o| o["kind"].clone()).collect::<Vec<_>>();
+        prop_assert_eq!(kinds(&render(&odd)), kinds(&render(&spoke())));
+    }
+}

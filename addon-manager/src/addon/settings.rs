@@ -1,0 +1,246 @@
+//! From an AddOnDeploymentConfig to the settings of one spoke: pure.
+
+use ocm::{
+    api::addon::{AddOnDeploymentConfigSpec, ImageMirror},
+    name::is_dns_label,
+};
+use principal::Mode;
+use serde_json::json;
+
+use super::manifests::{Placement, Proxy, Spoke, is_agent_container};
+use crate::address::Address;
+
+/// What is the same for all clusters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// The agent's image.
+    pub image: String,
+    /// Where agents dial, unless the configuration says otherwise; none while nobody knows.
+    pub principal: Option<Address>,
+    /// Whom agents believe, as PEM; none until there is a CA.
+    pub ca_bundle: Option<String>,
+}
+
+/// Why there are no settings, with the next step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Nobody knows where agents shall dial.
+    #[error(
+        "the principal's address is not known: set the variable PRINCIPAL_ADDRESS (host or \
+         host:port) in the AddOnDeploymentConfig, or give the Service argocd-agent-principal a \
+         load balancer"
+    )]
+    NoAddress,
+    /// The CA is not there yet.
+    #[error("the certificate authority is not ready yet")]
+    NoAuthority,
+    /// A variable has a value that it cannot have.
+    #[error("the variable {name} of the AddOnDeploymentConfig is {value:?}; it must be {wanted}")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// What it is.
+        value: String,
+        /// What it could be.
+        wanted: &'static str,
+    },
+    /// The mode is for a later version.
+    #[error(
+        "mode autonomous is not supported by this version; label the cluster with \
+         argocd-agent.open-cluster-management.io/mode=managed"
+    )]
+    Autonomous,
+}
+
+/// Where agents of a cluster with this configuration dial.
+pub fn address(
+    config: &AddOnDeploymentConfigSpec,
+    default: Option<&Address>,
+) -> Result<Address, Error> {
+    match config.variable("PRINCIPAL_ADDRESS").filter(|value| !value.is_empty()) {
+        Some(value) => value.parse().map_err(|_invalid| Error::Variable {
+            name: "PRINCIPAL_ADDRESS",
+            value: value.to_owned(),
+            wanted: "a host or host:port",
+        }),
+        None => default.cloned().ok_or(Error::NoAddress),
+    }
+}
+
+/// The settings of one spoke.
+pub fn spoke(
+    config: &AddOnDeploymentConfigSpec,
+    agent_namespace: &str,
+    mode: Mode,
+    defaults: &Defaults,
+) -> Result<Spoke, Error> {
+    let mode = match mode {
+        Mode::Managed => Mode::Managed.as_str(),
+        Mode::Autonomous => return Err(Error::Autonomous),
+    };
+    Ok(Spoke {
+        agent_namespace: agent_namespace.to_owned(),
+        argocd_namespace: argocd_namespace(config)?,
+        mode,
+        principal: address(config, defaults.principal.as_ref())?,
+        ca_bundle: defaults.ca_bundle.clone().ok_or(Error::NoAuthority)?,
+        image: mirrored(&defaults.image, &config.registries),
+        log_level: log_level(config)?,
+        placement: placement(config),
+        proxy: proxy(config),
+        resources: resources(config),
+    })
+}
+
+fn argocd_namespace(config: &AddOnDeploymentConfigSpec) -> Result<String, Error> {
+    let namespace = config.variable("ARGOCD_NAMESPACE").filter(|value| !value.is_empty());
+    let namespace = namespace.unwrap_or("argocd");
+    if is_dns_label(namespace) {
+        return Ok(namespace.to_owned());
+    }
+    let (name, value) = ("ARGOCD_NAMESPACE", namespace.to_owned());
+    Err(Error::Variable { name, value, wanted: "the name of a namespace" })
+}
+
+fn log_level(config: &AddOnDeploymentConfigSpec) -> Result<String, Error> {
+    let level = config.variable("LOG_LEVEL").filter(|value| !value.is_empty()).unwrap_or("info");
+    if ["error", "warn", "warning", "info", "debug", "trace"].contains(&level) {
+        return Ok(level.to_owned());
+    }
+    let (name, value) = ("LOG_LEVEL", level.to_owned());
+    Err(Error::Variable { name, value, wanted: "error, warn, info, debug or trace" })
+}
+
+fn placement(config: &AddOnDeploymentConfigSpec) -> Placement {
+    config.node_placement.as_ref().map_or_else(Placement::default, |placement| Placement {
+        node_selector: placement.node_selector.clone(),
+        tolerations: placement.tolerations.iter().map(|toleration| json!(toleration)).collect(),
+    })
+}
+
+fn proxy(config: &AddOnDeploymentConfigSpec) -> Proxy {
+    config.proxy_config.as_ref().map_or_else(Proxy::default, |proxy| Proxy {
+        http: proxy.http_proxy.clone(),
+        https: proxy.https_proxy.clone(),
+        except: proxy.no_proxy.clone(),
+    })
+}
+
+/// Of several entries that fit, the last one counts, as with OCM's own framework.
+fn resources(config: &AddOnDeploymentConfigSpec) -> Option<serde_json::Value> {
+    let entries = config.resource_requirements.iter().rev();
+    entries
+        .into_iter()
+        .find(|entry| is_agent_container(&entry.container_id))
+        .map(|entry| json!(entry.resources))
+}
+
+/// The image with the last fitting mirror put in, as OCM's own framework does it.
+fn mirrored(image: &str, mirrors: &[ImageMirror]) -> String {
+    let replaced = mirrors.iter().rev().find_map(|ImageMirror { mirror, source }| {
+        let (mirror, source) = (mirror.trim_end_matches('/'), source.trim_end_matches('/'));
+        if source.is_empty() {
+            let last = image.rsplit('/').next().unwrap_or(image);
+            return Some(format!("{mirror}/{last}"));
+        }
+        let rest = image.strip_prefix(source)?;
+        // `quay.io/a` must not fit `quay.io/ab`.
+        (rest.is_empty() || rest.starts_with(['/', ':', '@'])).then(|| format!("{mirror}{rest}"))
+    });
+    replaced.unwrap_or_else(|| image.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use ocm::api::addon::{ContainerResourceRequirements, CustomizedVariable};
+
+    use super::*;
+
+    fn config(variables: &[(&str, &str)]) -> AddOnDeploymentConfigSpec {
+        let variable = |(name, value): &(&str, &str)| CustomizedVariable {
+            name: (*name).to_owned(),
+            value: (*value).to_owned(),
+        };
+        AddOnDeploymentConfigSpec {
+            customized_variables: variables.iter().map(variable).collect(),
+            ..AddOnDeploymentConfigSpec::default()
+        }
+    }
+
+    fn defaults() -> Defaults {
+        Defaults {
+            image: "quay.io/ocm/agent:v1".to_owned(),
+            principal: Some("hub.example.org".parse().unwrap()),
+            ca_bundle: Some("PEM".to_owned()),
+        }
+    }
+
+    fn resolved(variables: &[(&str, &str)]) -> Result<Spoke, Error> {
+        spoke(&config(variables), "agents", Mode::Managed, &defaults())
+    }
+
+    #[test]
+    fn without_any_variable_the_defaults_count() {
+        let spoke = resolved(&[]).unwrap();
+        assert_eq!(spoke.argocd_namespace, "argocd");
+        assert_eq!(spoke.principal.to_string(), "hub.example.org:443");
+        assert_eq!((spoke.log_level.as_str(), spoke.mode), ("info", "managed"));
+    }
+
+    #[test]
+    fn variables_win_and_empty_ones_do_not_count() {
+        let spoke = resolved(&[
+            ("PRINCIPAL_ADDRESS", "10.0.0.1:8443"),
+            ("ARGOCD_NAMESPACE", ""),
+            ("LOG_LEVEL", "debug"),
+        ]);
+        let spoke = spoke.unwrap();
+        assert_eq!(spoke.principal.to_string(), "10.0.0.1:8443");
+        assert_eq!(spoke.argocd_namespace, "argocd");
+        assert_eq!(spoke.log_level, "debug");
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_is_named_with_what_it_could_be() {
+        for (name, value) in
+            [("PRINCIPAL_ADDRESS", "http://x"), ("ARGOCD_NAMESPACE", "A"), ("LOG_LEVEL", "loud")]
+        {
+            let message = resolved(&[(name, value)]).unwrap_err().to_string();
+            assert!(message.contains(name) && message.contains(value), "{message}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_address_says_what_to_set() {
+        let unknown = Defaults { principal: None, ..defaults() };
+        let error = spoke(&config(&[]), "agents", Mode::Managed, &unknown).unwrap_err();
+        assert!(error.to_string().contains("PRINCIPAL_ADDRESS"));
+    }
+
+    #[test]
+    fn the_last_mirror_that_fits_whole_parts_counts() {
+        let mirror = |source: &str, mirror: &str| ImageMirror {
+            source: source.to_owned(),
+            mirror: mirror.to_owned(),
+        };
+        let image = "quay.io/ocm/agent:v1";
+        assert_eq!(mirrored(image, &[]), image);
+        assert_eq!(mirrored(image, &[mirror("quay.io/oc", "x")]), image);
+        let two = [mirror("quay.io/ocm/", "a/"), mirror("quay.io/ocm", "b")];
+        assert_eq!(mirrored(image, &two), "b/agent:v1");
+        assert_eq!(mirrored(image, &[mirror("", "r.local/m")]), "r.local/m/agent:v1");
+    }
+
+    #[test]
+    fn resources_are_those_of_the_agents_container() {
+        let entry = |id: &str| ContainerResourceRequirements {
+            container_id: id.to_owned(),
+            ..ContainerResourceRequirements::default()
+        };
+        let mut config = config(&[]);
+        config.resource_requirements = vec![entry("deployments:other:agent")];
+        assert_eq!(resources(&config), None);
+        config.resource_requirements.push(entry("*:*:*"));
+        assert!(resources(&config).is_some());
+    }
+}

@@ -1,0 +1,108 @@
+//! Where agents dial the principal.
+
+use std::{collections::BTreeSet, fmt, net::IpAddr, str::FromStr};
+
+/// The port when none is said; the Service in `manifests/hub` has the same.
+pub const DEFAULT_PORT: u16 = 443;
+
+/// A host and a port, checked.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    host: String,
+    port: u16,
+}
+
+/// A text that is not an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not an address such as hub.example.org, hub.example.org:8443 or [2001:db8::1]:443")]
+pub struct InvalidAddress(String);
+
+impl Address {
+    /// The host: a DNS name or an IP address without brackets. Also the name in the certificate.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl FromStr for Address {
+    type Err = InvalidAddress;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || InvalidAddress(text.to_owned());
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Ok(Self { host: ip.to_string(), port: DEFAULT_PORT });
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) => (host, port.parse().map_err(|_not_a_port| wrong())?),
+            None => (text, DEFAULT_PORT),
+        };
+        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let host = match bare {
+            Some(v6) => v6.parse::<std::net::Ipv6Addr>().map_err(|_not_v6| wrong())?.to_string(),
+            None if is_dns_name(host) => host.to_ascii_lowercase(),
+            None => return Err(wrong()),
+        };
+        if port == 0 { Err(wrong()) } else { Ok(Self { host, port }) }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// RFC 1123 labels with dots between them, as a certificate and a resolver can use them.
+fn is_dns_name(text: &str) -> bool {
+    let label = |label: &str| ocm::name::is_dns_label(&label.to_ascii_lowercase());
+    text.len() <= 253 && text.split('.').all(label)
+}
+
+/// The hosts of addresses.
+pub fn hosts<'a>(addresses: impl IntoIterator<Item = &'a Address>) -> BTreeSet<String> {
+    addresses.into_iter().map(|address| address.host.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_host_and_perhaps_a_port() {
+        for (text, shown) in [
+            ("hub.example.org", "hub.example.org:443"),
+            ("Hub:8443", "hub:8443"),
+            ("10.240.0.1", "10.240.0.1:443"),
+            ("10.240.0.1:8443", "10.240.0.1:8443"),
+            ("2001:db8::1", "[2001:db8::1]:443"),
+            ("[2001:db8::1]:1", "[2001:db8::1]:1"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_address_is_refused() {
+        let bad = ["", ":443", "https://hub", "hub:0", "hub:65536", "hub:", "a b", "[x]:1", "hub/p", "-a"];
+        for text in bad {
+            assert!(text.parse::<Address>().is_err(), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic_and_what_is_shown_is_read_again(text in "\\PC{0,40}") {
+            if let Ok(address) = text.parse::<Address>() {
+                prop_assert_eq!(address.to_string().parse::<Address>(), Ok(address));
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What only the leader does, for as long as it leads.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use kube::{
+    Client,
+    runtime::events::{Recorder, Reporter},
+};
+use ocm::{
+    name::{AddonName, ClusterName},
+    sdk::{self, View},
+};
+use runtime::{clock::Clock, error::Chain};
+use tokio::{sync::watch, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::manager::Channels;
+use crate::{
+    addon::{self, ArgocdAgent},
+    config::Manager,
+    fleet::{self, secrets::ClusterSecrets},
+    hub::Own,
+    keys, optin,
+    wake::{self, Wakes},
+};
+
+/// The pause before the SDK is started again, when the hub does not serve the add-on API (yet).
+const RETRY: Duration = Duration::from_secs(5);
+/// Reconciles at a time: enough to keep the hub busy, few enough to leave it to others.
+const CONCURRENCY: usize = 16;
+
+/// What a term needs.
+pub(super) struct Term {
+    pub(super) config: Manager,
+    pub(super) client: Client,
+    pub(super) own: Own,
+    pub(super) channels: Channels,
+    pub(super) metrics: sdk::Metrics,
+}
+
+/// Runs `work` while leading, with a token that is cancelled at the end of each term; the next term
+/// begins when the work of the last one has ended.
+pub(super) async fn while_leading<F>(
+    mut leading: watch::Receiver<bool>,
+    token: CancellationToken,
+    mut work: impl FnMut(CancellationToken) -> F + Send,
+) where
+    F: Future<Output = ()> + Send,
+{
+    while let Some(Ok(_)) = token.run_until_cancelled(leading.wait_for(|leads| *leads)).await {
+        let term = token.child_token();
+        let working = work(term.clone());
+        let losing = async {
+            // An error says that the process stops, which the token says too.
+            drop(leading.wait_for(|leads| !*leads).await);
+            term.cancel();
+        };
+        tokio::join!(working, losing_or(losing, &term));
+    }
+    token.cancelled().await;
+}
+
+async fn losing_or(losing: impl Future<Output = ()>, term: &CancellationToken) {
+    tokio::select! {
+        () = losing => {}
+        () = term.cancelled() => {}
+    }
+}
+
+/// Leads whenever it is our turn, until the token is cancelled.
+pub(super) async fn run(term: Term, leading: watch::Receiver<bool>, token: CancellationToken) {
+    let term = Arc::new(term);
+    while_leading(leading, token, move |token| {
+        let term = Arc::clone(&term);
+        async move {
+            while !token.is_cancelled() {
+                if let Err(error) = Box::pin(lead(&term, token.child_token())).await {
+                    tracing::warn!(error = %Chain(&*error), "leading failed; trying again");
+                    token.run_until_cancelled(sleep(RETRY)).await;
+                }
+            }
+        }
+    })
+    .await;
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Leads until the token is cancelled.
+async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
+    let Term { config, client, own, channels, metrics } = term;
+    let Some(version) = token.run_until_cancelled(sdk::discover(client)).await else {
+        return Ok(());
+    };
+    let version = version?;
+    let name = AddonName::new(keys::ADDON)?;
+    let (view, wakes) = (View::new(), Wakes::default());
+    let secrets = ClusterSecrets::new(client.clone(), &own.argocd_namespace);
+    let addon = ArgocdAgent::new(addon::Parts {
+        client: client.clone(),
+        view: view.clone(),
+        own: own.clone(),
+        image: config.agent_image.clone(),
+        certificate_life: config.certificate_life,
+        authority: channels.authority.subscribe(),
+        address: channels.address.subscribe(),
+        addresses: channels.addresses.clone(),
+        sessions: channels.sessions.subscribe(),
+        serving_since: Clock::system().now(),
+        secrets: secrets.clone(),
+        resource_proxy: config.shared.resource_proxy.clone(),
+    })?;
+    let setup = sdk::Setup {
+        client: client.clone(),
+        version,
+        view: view.clone(),
+        wake: wakes.stream(),
+        token: token.clone(),
+        metrics: metrics.clone(),
+        concurrency: CONCURRENCY,
+    };
+    let reporter = Reporter {
+        controller: keys::FIELD_MANAGER.to_owned(),
+        instance: config.pod_name.clone(),
+    };
+    let writer = optin::Writer::new(client.clone(), version, Recorder::new(client.clone(), reporter));
+    let proxy = config.shared.resource_proxy.clone();
+    let publishing = fleet::publish(
+        view.clone(),
+        name.clone(),
+        own.clone(),
+        channels.sessions.subscribe(),
+        move |cluster| addon::server(&proxy, cluster),
+        channels.fleet.clone(),
+        token.clone(),
+    );
+    let changed = wakes.clone();
+    let following = secrets.follow(token.clone(), move |cluster| changed.wake(cluster));
+    let opting_in = optin::run(view.clone(), name, own.clone(), writer, token.clone());
+    let waking = wake_all(view, wakes, channels, token.clone());
+    let serving = async {
+        // The Secrets that are there must be known before one is judged missing.
+        if token.run_until_cancelled(secrets.listed()).await.is_none() {
+            return Ok(());
+        }
+        let ended = sdk::run(Arc::new(addon), setup).await;
+        token.cancel();
+        ended
+    };
+    let (served, (), (), (), ()) = tokio::join!(serving, publishing, following, opting_in, waking);
+    served.map_err(Into::into)
+}
+
+/// Wakes those whose session changed, and everybody when what all depend on changed.
+async fn wake_all(view: View, wakes: Wakes, channels: &Channels, token: CancellationToken) {
+    let mut sessions = channels.sessions.subscribe();
+    let mut authority = channels.authority.subscribe();
+    let mut address = channels.address.subscribe();
+    let mut before = Arc::clone(&sessions.borrow_and_update());
+    loop {
+        let next = async {
+            tokio::select! {
+                changed = sessions.changed() => changed.map(|()| false),
+                changed = authority.changed() => changed.map(|()| true),
+                changed = address.changed() => changed.map(|()| true),
+            }
+        };
+        match token.run_until_cancelled(next).await {
+            Some(Ok(true)) => {
+                for (cluster, _) in view.addons() {
+                    wakes.wake(cluster);
+                }
+            }
+            Some(Ok(false)) => {
+                let now = Arc::clone(&sessions.borrow_and_update());
+                let names = wake::changed(&before, &now).into_iter();
+                for cluster in names.filter_map(|name| ClusterName::new(name).ok()) {
+                    wakes.wake(cluster);
+                }
+                before = now;
+            }
+            Some(Err(_)) => return token.cancelled().await,
+            None => return,
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The command line. Flags and variables of the Go principal keep their names and defaults; what we
+//! do not offer yet is accepted where ignoring it is harmless, and refused where it is not.
+
+mod unsupported;
+
+use std::{
+    ffi::OsString,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use clap::{Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use runtime::args::{AdminArgs, KubeArgs, LogArgs, duration, port, with_env};
+
+/// Steers the Argo CD of managed clusters from the hub: an OCM add-on manager with the principal.
+#[derive(Debug, Parser)]
+#[command(name = "addon-manager", version, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    /// Without a subcommand: the whole hub program.
+    #[command(subcommand)]
+    pub command: Option<Only>,
+    /// Flags of the whole hub program.
+    #[command(flatten)]
+    pub manager: ManagerArgs,
+}
+
+/// A part of the hub program on its own.
+#[derive(Debug, Subcommand)]
+pub enum Only {
+    /// Runs the principal alone, with the flags of the Go principal and without OCM: the cluster
+    /// Secrets in its namespace say who may connect.
+    Principal(Box<PrincipalArgs>),
+}
+
+/// What both ways to run have in common.
+#[derive(Clone, Debug, Args)]
+pub struct SharedArgs {
+    /// How to log.
+    #[command(flatten)]
+    pub log: LogArgs,
+    /// How to reach the hub.
+    #[command(flatten)]
+    pub kube: KubeArgs,
+    /// Where health and metrics are served.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+    /// Address that the principal listens on; empty for all.
+    #[arg(long, default_value = "")]
+    pub listen_host: String,
+    /// Port that the principal listens on.
+    #[arg(long, value_parser = port, default_value = "8443")]
+    pub listen_port: u16,
+    /// Namespace of the hub's Argo CD.
+    #[arg(long, short = 'n', default_value = "argocd")]
+    pub namespace: String,
+    /// Namespaces, besides those of the clusters and Argo CD's, whose Applications are delivered to
+    /// the cluster that their destination names; patterns.
+    #[arg(long, value_delimiter = ',')]
+    pub allowed_namespaces: Vec<String>,
+    /// host:port by which Argo CD reaches the resource proxy, the server of the cluster Secrets;
+    /// without it port 9090 of the Service argocd-agent-resource-proxy.
+    #[arg(long)]
+    pub resource_proxy_address: Option<String>,
+    /// Largest message accepted, in bytes.
+    #[arg(long, default_value_t = 16 << 20)]
+    pub grpc_max_message_size: usize,
+}
+
+/// Flags of the whole hub program.
+#[derive(Clone, Debug, Args)]
+pub struct ManagerArgs {
+    /// In common with the principal alone.
+    #[command(flatten)]
+    pub shared: SharedArgs,
+    /// Namespace of our Secrets, lease and pods.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "argocd-agent-addon")]
+    pub own_namespace: String,
+    /// Our pod, which gets the label that the Service selects; without it no label is set.
+    #[arg(long, env = "POD_NAME")]
+    pub pod_name: Option<String>,
+    /// Image of the agent.
+    #[arg(
+        long,
+        env = "AGENT_IMAGE",
+        default_value = "quay.io/open-cluster-management/argocd-addon-agent:v0.1.0"
+    )]
+    pub agent_image: String,
+    /// host or host:port that agents dial, unless their AddOnDeploymentConfig says otherwise;
+    /// without it the address of the load balancer of the Service argocd-agent-principal.
+    #[arg(long, env = "PRINCIPAL_ADDRESS")]
+    pub principal_address: Option<String>,
+    /// How long an agent's certificate lives at most.
+    #[arg(long, value_parser = duration, default_value = "720h")]
+    pub certificate_life: Duration,
+    /// Lead only while holding the lease; `false` is for a single process out of the cluster.
+    #[arg(long, action = clap::ArgAction::Set, value_parser = runtime::args::boolean, default_value = "true")]
+    pub leader_election: bool,
+}
+
+/// Flags of the principal alone.
+#[derive(Clone, Debug, Args)]
+pub struct PrincipalArgs {
+    /// In common with the whole hub program.
+    #[command(flatten)]
+    pub shared: SharedArgs,
+    /// Secret with the serving certificate.
+    #[arg(long, default_value = "argocd-agent-principal-tls")]
+    pub tls_secret_name: String,
+    /// File with the serving certificate, instead of the Secret.
+    #[arg(long)]
+    pub tls_cert: Option<PathBuf>,
+    /// File with its key.
+    #[arg(long)]
+    pub tls_key: Option<PathBuf>,
+    /// Secret with the CA of the agents.
+    #[arg(long, default_value = "argocd-agent-ca")]
+    pub tls_ca_secret_name: String,
+    /// File with the CA of the agents, instead of the Secret.
+    #[arg(long)]
+    pub root_ca_path: Option<PathBuf>,
+    /// Secret with the key under the tokens.
+    #[arg(long, default_value = "argocd-agent-jwt")]
+    pub jwt_secret_name: String,
+    /// File with the key under the tokens, instead of the Secret.
+    #[arg(long)]
+    pub jwt_key: Option<PathBuf>,
+    /// How an agent proves who it is: mtls:ocm, mtls:<pattern over the subject>, mtls:uri:<pattern>.
+    #[arg(long, default_value = "")]
+    pub auth: String,
+}
+
+/// Variables of the Go principal for the flags in common.
+const SHARED_ENV: [(&str, &str); 9] = [
+    ("log_level", "ARGOCD_PRINCIPAL_LOG_LEVEL"),
+    ("log_format", "ARGOCD_PRINCIPAL_LOG_FORMAT"),
+    ("healthz_port", "ARGOCD_PRINCIPAL_HEALTH_CHECK_PORT"),
+    ("metrics_port", "ARGOCD_PRINCIPAL_METRICS_PORT"),
+    ("listen_host", "ARGOCD_PRINCIPAL_LISTEN_HOST"),
+    ("listen_port", "ARGOCD_PRINCIPAL_LISTEN_PORT"),
+    ("namespace", "ARGOCD_PRINCIPAL_NAMESPACE"),
+    ("allowed_namespaces", "ARGOCD_PRINCIPAL_ALLOWED_NAMESPACES"),
+    ("resource_proxy_address", "ARGOCD_PRINCIPAL_RESOURCE_PROXY_ADDRESS"),
+];
+
+/// Variables of the Go principal for its own flags.
+const PRINCIPAL_ENV: [(&str, &str); 9] = [
+    ("grpc_max_message_size", "ARGOCD_PRINCIPAL_GRPC_MAX_MESSAGE_SIZE"),
+    ("tls_secret_name", "ARGOCD_PRINCIPAL_TLS_SECRET_NAME"),
+    ("tls_cert", "ARGOCD_PRINCIPAL_TLS_SERVER_CERT_PATH"),
+    ("tls_key", "ARGOCD_PRINCIPAL_TLS_SERVER_KEY_PATH"),
+    ("tls_ca_secret_name", "ARGOCD_PRINCIPAL_TLS_SERVER_ROOT_CA_SECRET_NAME"),
+    ("root_ca_path", "ARGOCD_PRINCIPAL_TLS_SERVER_ROOT_CA_PATH"),
+    ("jwt_secret_name", "ARGOCD_PRINCIPAL_JWT_SECRET_NAME"),
+    ("jwt_key", "ARGOCD_PRINCIPAL_JWT_KEY_PATH"),
+    ("auth", "ARGOCD_PRINCIPAL_AUTH"),
+];
+
+/// The command line with its variables and the flags that are not supported yet.
+pub fn command() -> Command {
+    let command = with_env(Cli::command(), &SHARED_ENV);
+    command.mut_subcommand("principal", |principal| {
+        unsupported::add(with_env(with_env(principal, &SHARED_ENV), &PRINCIPAL_ENV))
+    })
+}
+
+/// The parsed command line, and what it asks for that has no effect.
+#[derive(Debug)]
+pub struct Parsed {
+    /// The arguments.
+    pub cli: Cli,
+    /// Flags that were given and have no effect yet, for the log.
+    pub without_effect: Vec<&'static str>,
+}
+
+/// Parses a command line.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    let without_effect = match matches.subcommand_matches("principal") {
+        Some(matches) => unsupported::check(matches).map_err(|message| {
+            command.error(clap::error::ErrorKind::ValueValidation, message)
+        })?,
+        None => Vec::new(),
+    };
+    Ok(Parsed { cli: Cli::from_arg_matches(&matches)?, without_effect })
+}
+
+impl SharedArgs {
+    /// Where the principal listens.
+    pub fn listen(&self) -> Result<SocketAddr, String> {
+        let host = match self.listen_host.as_str() {
+            "" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            host => host.parse().map_err(|error| format!("--listen-host {host:?}: {error}"))?,
+        };
+        Ok(SocketAddr::new(host, self.listen_port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Parsed, clap::Error> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn the_definitions_hold_together() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn without_a_subcommand_the_whole_program_runs_with_gos_ports() {
+        let Parsed { cli, .. } = parsed("addon-manager --own-namespace=x").unwrap();
+        assert!(cli.command.is_none());
+        let shared = cli.manager.shared;
+        assert_eq!(shared.listen().unwrap().to_string(), "0.0.0.0:8443");
+        assert_eq!((shared.admin.healthz_port, shared.admin.metrics_port), (8003, 8000));
+        assert_eq!(cli.manager.certificate_life, Duration::from_hours(720));
+    }
+
+    #[test]
+    fn flags_of_the_go_principal_are_understood() {
+        let line = "addon-manager principal -n argocd --listen-host=127.0.0.1 --auth=mtls:CN=([^,]+) \
+                    --allowed-namespaces=a,b --healthz-port=0x1F43 --redis-server-address=r:1";
+        let Parsed { cli, without_effect } = parsed(line).unwrap();
+        let Some(Only::Principal(principal)) = cli.command else { panic!("a subcommand") };
+        assert_eq!(principal.shared.allowed_namespaces, ["a", "b"]);
+        assert_eq!(principal.shared.listen().unwrap().to_string(), "127.0.0.1:8443");
+        assert_eq!(without_effect, ["redis-server-address"]);
+    }
+
+    #[test]
+    fn a_flag_that_would_be_dangerous_to_ignore_is_refused() {
+        for flag in ["--insecure-plaintext", "--client-cert-subject-match=true", "--ha-enabled"] {
+            let refused = parsed(&format!("addon-manager principal {flag}")).unwrap_err();
+            assert!(refused.to_string().contains("not supported yet"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_flag_that_is_switched_off_is_no_trouble() {
+        let Parsed { without_effect, .. } =
+            parsed("addon-manager principal --ha-enabled=false").unwrap();
+        assert!(without_effect.is_empty());
+    }
+}

@@ -1,0 +1,234 @@
+//! Checked settings, from the command line. No clap and no environment beyond here.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use principal::identity;
+use runtime::args::{AdminArgs, KubeArgs, LogArgs};
+
+use crate::{
+    address::{Address, InvalidAddress},
+    args::{Cli, ManagerArgs, Only, PrincipalArgs, SharedArgs},
+};
+
+/// What to run, and how.
+#[derive(Clone, Debug)]
+pub enum Config {
+    /// The whole hub program.
+    Manager(Manager),
+    /// The principal alone.
+    Principal(Alone),
+}
+
+/// In common.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// How to log.
+    pub log: LogArgs,
+    /// How to reach the hub.
+    pub kube: KubeArgs,
+    /// Where health and metrics are served.
+    pub admin: AdminArgs,
+    /// What the principal is told.
+    pub principal: principal::Settings,
+    /// host:port by which Argo CD reaches the resource proxy.
+    pub resource_proxy: String,
+}
+
+/// The whole hub program.
+#[derive(Clone, Debug)]
+pub struct Manager {
+    /// In common.
+    pub shared: Shared,
+    /// Namespace of our Secrets, lease and pods.
+    pub own_namespace: String,
+    /// Our pod, when we run in one.
+    pub pod_name: Option<String>,
+    /// Image of the agent.
+    pub agent_image: String,
+    /// Where agents dial, when it is said.
+    pub principal_address: Option<Address>,
+    /// How long an agent's certificate lives at most.
+    pub certificate_life: Duration,
+    /// Whether to lead only while holding the lease.
+    pub leader_election: bool,
+}
+
+/// The principal alone.
+#[derive(Clone, Debug)]
+pub struct Alone {
+    /// In common.
+    pub shared: Shared,
+    /// The serving certificate.
+    pub serving: Source<(PathBuf, PathBuf)>,
+    /// The CA of the agents.
+    pub ca: Source<PathBuf>,
+    /// The key under the tokens.
+    pub token_key: Source<PathBuf>,
+}
+
+/// Where something secret comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source<Files> {
+    /// A Secret in the principal's namespace.
+    Secret(String),
+    /// Files.
+    Files(Files),
+}
+
+/// What is wrong with the settings.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address to listen on.
+    #[error("{0}")]
+    Listen(String),
+    /// The address that agents dial.
+    #[error("--principal-address")]
+    Address(#[from] InvalidAddress),
+    /// How agents prove who they are.
+    #[error("--auth")]
+    Auth(#[from] identity::InvalidMethod),
+    /// A certificate without its key, or a key without its certificate.
+    #[error("--tls-cert and --tls-key belong together")]
+    HalfPair,
+}
+
+impl Config {
+    /// Checks the arguments.
+    pub fn from_args(cli: Cli) -> Result<Self, Error> {
+        match cli.command {
+            None => manager(cli.manager).map(Self::Manager),
+            Some(Only::Principal(args)) => alone(*args).map(Self::Principal),
+        }
+    }
+
+    /// In common.
+    pub const fn shared(&self) -> &Shared {
+        match self {
+            Self::Manager(manager) => &manager.shared,
+            Self::Principal(alone) => &alone.shared,
+        }
+    }
+}
+
+fn shared(
+    args: SharedArgs,
+    identity: identity::Method,
+    resource_proxy: String,
+) -> Result<Shared, Error> {
+    let listen: SocketAddr = args.listen().map_err(Error::Listen)?;
+    // Every field, no `..`: a new flag that nobody uses does not compile.
+    let SharedArgs {
+        log,
+        kube,
+        admin,
+        listen_host: _,
+        listen_port: _,
+        namespace,
+        allowed_namespaces,
+        resource_proxy_address,
+        grpc_max_message_size,
+    } = args;
+    let mut principal = principal::Settings::usual(listen);
+    principal.argocd_namespace = namespace;
+    principal.other_namespaces =
+        allowed_namespaces.into_iter().map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect();
+    principal.identity = identity;
+    principal.limits.message_bytes = grpc_max_message_size;
+    let resource_proxy = resource_proxy_address.unwrap_or(resource_proxy);
+    Ok(Shared { log, kube, admin, principal, resource_proxy })
+}
+
+fn manager(args: ManagerArgs) -> Result<Manager, Error> {
+    let ManagerArgs {
+        shared: common,
+        own_namespace,
+        pod_name,
+        agent_image,
+        principal_address,
+        certificate_life,
+        leader_election,
+    } = args;
+    let principal_address = principal_address.filter(|text| !text.is_empty());
+    let resource_proxy = format!("argocd-agent-resource-proxy.{own_namespace}.svc:9090");
+    Ok(Manager {
+        shared: shared(common, identity::Method::ocm(), resource_proxy)?,
+        own_namespace,
+        pod_name: pod_name.filter(|name| !name.is_empty()),
+        agent_image,
+        principal_address: principal_address.map(|text| text.parse()).transpose()?,
+        certificate_life,
+        leader_election,
+    })
+}
+
+fn alone(args: PrincipalArgs) -> Result<Alone, Error> {
+    let PrincipalArgs {
+        shared: common,
+        tls_secret_name,
+        tls_cert,
+        tls_key,
+        tls_ca_secret_name,
+        root_ca_path,
+        jwt_secret_name,
+        jwt_key,
+        auth,
+    } = args;
+    let identity = if auth.is_empty() {
+        identity::Method::ocm()
+    } else {
+        identity::Method::from_flag(&auth)?
+    };
+    let serving = match (given(tls_cert), given(tls_key)) {
+        (Some(certificate), Some(key)) => Source::Files((certificate, key)),
+        (None, None) => Source::Secret(tls_secret_name),
+        (Some(_), None) | (None, Some(_)) => return Err(Error::HalfPair),
+    };
+    let or_secret = |path: Option<PathBuf>, secret| given(path).map_or(Source::Secret(secret), Source::Files);
+    Ok(Alone {
+        shared: shared(common, identity, "argocd-agent-resource-proxy:9090".to_owned())?,
+        serving,
+        ca: or_secret(root_ca_path, tls_ca_secret_name),
+        token_key: or_secret(jwt_key, jwt_secret_name),
+    })
+}
+
+/// An empty path is what an empty variable looks like.
+fn given(path: Option<PathBuf>) -> Option<PathBuf> {
+    path.filter(|path| !path.as_os_str().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::args;
+
+    fn config(line: &str) -> Result<Config, Error> {
+        let arguments = line.split_whitespace().map(OsString::from);
+        Config::from_args(args::parse(arguments).unwrap().cli)
+    }
+
+    #[test]
+    fn files_take_the_place_of_secrets() {
+        let line = "addon-manager principal --tls-cert=c --tls-key=k --jwt-key=j";
+        let Config::Principal(alone) = config(line).unwrap() else { panic!("the principal") };
+        assert_eq!(alone.serving, Source::Files(("c".into(), "k".into())));
+        assert_eq!(alone.ca, Source::Secret("argocd-agent-ca".to_owned()));
+        assert_eq!(alone.token_key, Source::Files("j".into()));
+    }
+
+    #[test]
+    fn half_a_pair_is_refused() {
+        assert!(config("addon-manager principal --tls-cert=c").is_err());
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_dialled_is_refused_at_start() {
+        assert!(config("addon-manager --principal-address=https://x").is_err());
+        let Config::Manager(manager) = config("addon-manager --principal-address=x").unwrap() else {
+            panic!("the manager")
+        };
+        assert_eq!(manager.principal_address.unwrap().to_string(), "x:443");
+    }
+}

@@ -1,0 +1,169 @@
+//! The clusters that are enrolled now: what the principal is told, and what Argo CD on the hub sees.
+//!
+//! [`publish`] keeps the principal's [`Fleet`] equal to what the hub says, so that a session ends in
+//! the moment in which a right is taken away. [`secrets`] holds the Argo CD cluster Secrets,
+//! [`removal`] undoes an enrolment in the order that loses nothing: the session is closed first, hub
+//! Applications that wait for it are released, and the cluster Secret goes last, because without it
+//! ApplicationSets delete their Applications, and an open session would carry that to the spoke.
+
+pub mod removal;
+pub mod secrets;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ocm::{name::AddonName, sdk::View};
+use principal::{Enrolment, Fleet, Sessions};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::hub::{self, Own, World};
+
+/// Which enrolments are still in their first session.
+#[derive(Debug, Default)]
+pub struct Freshness {
+    known: BTreeMap<String, (String, bool)>,
+}
+
+impl Freshness {
+    /// Whether the cluster is in (or before) the first session of this enrolment, by all that is known.
+    fn look(&mut self, world: &World, cluster: &str, sessions: &Sessions) -> bool {
+        let Some(addon) = world.addons.get(cluster) else { return true };
+        let before = self.known.get(cluster).filter(|(uid, _)| *uid == addon.uid);
+        // After a restart of ours our own condition remembers.
+        let mut fresh = before.map_or(!addon.was_connected, |(_, fresh)| *fresh);
+        let ended = |it: &principal::SessionReport| !it.connected && it.last_seen.is_some();
+        if sessions.get(cluster).is_some_and(ended) {
+            fresh = false;
+        }
+        self.known.insert(cluster.to_owned(), (addon.uid.clone(), fresh));
+        fresh
+    }
+}
+
+/// The fleet as `world` has it. `server` gives the URL in a cluster's Secret.
+pub fn fleet(
+    world: &World,
+    own: &Own,
+    sessions: &Sessions,
+    freshness: &mut Freshness,
+    server: impl Fn(&str) -> String,
+) -> Fleet {
+    let mut clusters = BTreeMap::new();
+    for name in world.addons.keys() {
+        if let Some(mode) = world.enrolled(name, own) {
+            let fresh = freshness.look(world, name, sessions);
+            clusters.insert(name.clone(), Enrolment { mode, server: Some(server(name)), fresh });
+        }
+    }
+    freshness.known.retain(|name, _| world.addons.contains_key(name));
+    Fleet { clusters }
+}
+
+/// Keeps the fleet up to date until the token is cancelled.
+///
+/// While the hub has not been listed nothing is published: what was there stays.
+pub async fn publish(
+    view: View,
+    addon: AddonName,
+    own: Own,
+    mut sessions: watch::Receiver<Sessions>,
+    server: impl Fn(&str) -> String + Send,
+    sender: watch::Sender<Arc<Fleet>>,
+    token: CancellationToken,
+) {
+    let mut revision = view.revision();
+    let mut freshness = Freshness::default();
+    loop {
+        revision.mark_unchanged();
+        let now = Arc::clone(&sessions.borrow_and_update());
+        if let Some(world) = hub::read(&view, &addon) {
+            let fleet = fleet(&world, &own, &now, &mut freshness, &server);
+            sender.send_if_modified(|known| {
+                let changed = **known != fleet;
+                if changed {
+                    *known = Arc::new(fleet);
+                }
+                changed
+            });
+        }
+        let next = async {
+            tokio::select! {
+                changed = revision.changed() => changed.is_ok(),
+                changed = sessions.changed() => changed.is_ok(),
+            }
+        };
+        match token.run_until_cancelled(next).await {
+            Some(true) => {}
+            Some(false) => return token.cancelled().await,
+            None => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use principal::{Mode, SessionReport};
+
+    use super::*;
+    use crate::hub::{Addon, Cluster};
+
+    fn world(uid: &str, was_connected: bool) -> World {
+        let addon = Addon {
+            uid: uid.to_owned(),
+            adopted: true,
+            recorded: Some("managed".to_owned()),
+            was_connected,
+            ..Addon::default()
+        };
+        let cluster = Cluster { accepted: true, ..Cluster::default() };
+        World {
+            clusters: [("c".to_owned(), cluster)].into(),
+            addons: [("c".to_owned(), addon)].into(),
+            ..World::default()
+        }
+    }
+
+    fn sessions(connected: bool) -> Sessions {
+        let report = SessionReport {
+            connected,
+            since: Timestamp::UNIX_EPOCH,
+            last_seen: Some(Timestamp::UNIX_EPOCH),
+            last_error: None,
+            agent_version: None,
+            mode: Some(Mode::Managed),
+        };
+        Arc::new([("c".to_owned(), report)].into())
+    }
+
+    fn look(world: &World, sessions: &Sessions, freshness: &mut Freshness) -> Option<bool> {
+        let fleet = fleet(world, &Own::default(), sessions, freshness, |_| String::new());
+        fleet.clusters.get("c").map(|enrolment| enrolment.fresh)
+    }
+
+    #[test]
+    fn an_enrolment_is_fresh_until_its_first_session_has_ended() {
+        let (mut freshness, new) = (Freshness::default(), world("1", false));
+        assert_eq!(look(&new, &Sessions::default(), &mut freshness), Some(true));
+        assert_eq!(look(&new, &sessions(true), &mut freshness), Some(true));
+        // Our own condition telling of the session does not end it.
+        assert_eq!(look(&world("1", true), &sessions(true), &mut freshness), Some(true));
+        assert_eq!(look(&new, &sessions(false), &mut freshness), Some(false));
+        assert_eq!(look(&new, &sessions(true), &mut freshness), Some(false));
+        assert_eq!(look(&world("2", false), &Sessions::default(), &mut freshness), Some(true));
+    }
+
+    #[test]
+    fn after_a_restart_the_condition_tells_that_there_was_a_session() {
+        let known = world("1", true);
+        let fresh = look(&known, &Sessions::default(), &mut Freshness::default());
+        assert_eq!(fresh, Some(false));
+    }
+
+    #[test]
+    fn who_is_not_enrolled_is_not_in_the_fleet() {
+        let mut world = world("1", false);
+        world.addons.values_mut().for_each(|addon| addon.deleting = true);
+        assert_eq!(look(&world, &Sessions::default(), &mut Freshness::default()), None);
+    }
+}

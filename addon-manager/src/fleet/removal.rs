@@ -1,0 +1,165 @@
+//! Releases hub Applications that wait for a cluster which has no agent any more.
+
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
+};
+use argocd::routing::{Clusters, RoutingSettings};
+use serde_json::{Value, json};
+
+use crate::hub::Own;
+
+/// What could not be done.
+#[derive(Debug, thiserror::Error)]
+#[error("{action} {object}")]
+pub struct Error {
+    action: &'static str,
+    object: String,
+    source: Box<kube::Error>,
+}
+
+/// Finalizers by which Argo CD waits for something on the cluster; a suffix after `/` may follow.
+const ARGOCD_FINALIZERS: [&str; 3] = [
+    "resources-finalizer.argocd.argoproj.io",
+    "post-delete-finalizer.argocd.argoproj.io",
+    "pre-delete-finalizer.argocd.argoproj.io",
+];
+/// Applications read at once.
+const PAGE: u32 = 100;
+
+/// Takes Argo CD's finalizers off the deleting Applications of a cluster.
+///
+/// Nobody is left who could do what they wait for; the workload stays on the spoke, as everything
+/// does at an opt-out.
+pub async fn release_applications(
+    client: &Client,
+    own: &Own,
+    cluster: &str,
+    server: &str,
+) -> Result<(), Error> {
+    let settings = RoutingSettings {
+        argocd_namespace: own.argocd_namespace.clone(),
+        allowed_namespaces: own.other_namespaces.clone(),
+    };
+    let clusters = Clusters::new([(cluster.to_owned(), Some(server.to_owned()))]);
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Application"));
+    let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let list = api.list(&page).await.map_err(failed("list", "Applications"))?;
+        for application in &list.items {
+            let Some(patch) = released(application) else { continue };
+            if belongs(application, &clusters, &settings) {
+                release(client, &kind, application, &patch).await?;
+            }
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Whether an Application was delivered to the one cluster in `clusters`.
+fn belongs(application: &DynamicObject, clusters: &Clusters, settings: &RoutingSettings) -> bool {
+    let value = json!(application);
+    let route = argocd::routing::route(argocd::Application::of(&value), clusters, settings);
+    route.cluster().is_some()
+}
+
+async fn release(
+    client: &Client,
+    kind: &ApiResource,
+    application: &DynamicObject,
+    patch: &Value,
+) -> Result<(), Error> {
+    let (namespace, name) = (application.namespace().unwrap_or_default(), application.name_any());
+    let object = format!("Application/{namespace}/{name}");
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, kind);
+    match api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        Ok(_) => {
+            tracing::info!(%object, "released from a cluster that has left");
+            Ok(())
+        }
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(failed("release", &object)(error)),
+    }
+}
+
+/// The patch that takes Argo CD's finalizers off a deleting Application, if it has any.
+fn released(application: &DynamicObject) -> Option<Value> {
+    application.metadata.deletion_timestamp.as_ref()?;
+    let finalizers = application.metadata.finalizers.as_ref()?;
+    let kept: Vec<&String> = finalizers.iter().filter(|name| !is_argocds(name)).collect();
+    // With the version, so that a finalizer that comes meanwhile is not lost.
+    (kept.len() < finalizers.len()).then(|| {
+        json!({ "metadata": {
+            "finalizers": kept,
+            "resourceVersion": application.metadata.resource_version,
+        } })
+    })
+}
+
+fn is_argocds(finalizer: &str) -> bool {
+    let name = finalizer.split('/').next().unwrap_or(finalizer);
+    ARGOCD_FINALIZERS.contains(&name)
+}
+
+fn failed(action: &'static str, object: &str) -> impl FnOnce(kube::Error) -> Error {
+    let object = object.to_owned();
+    move |source| Error { action, object, source: Box::new(source) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn application(deleting: bool, finalizers: &[&str]) -> DynamicObject {
+        let deletion = deleting.then_some("2026-11-20T12:00:00Z");
+        serde_json::from_value(json!({
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Application",
+            "metadata": {
+                "name": "a", "resourceVersion": "5",
+                "finalizers": finalizers, "deletionTimestamp": deletion,
+            },
+            "spec": { "destination": { "name": "c" } },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_deleting_application_is_released_from_argo_cd_and_from_nobody_else() {
+        let waits = application(
+            true,
+            &["resources-finalizer.argocd.argoproj.io/background", "example.org/backup"],
+        );
+        let patch = released(&waits).unwrap();
+        assert_eq!(patch["metadata"]["finalizers"], json!(["example.org/backup"]));
+        assert_eq!(patch["metadata"]["resourceVersion"], "5");
+    }
+
+    #[test]
+    fn an_application_that_is_not_deleting_is_not_touched() {
+        let lives = application(false, &["resources-finalizer.argocd.argoproj.io"]);
+        assert_eq!(released(&lives), None);
+        assert_eq!(released(&application(true, &["example.org/backup"])), None);
+    }
+
+    #[test]
+    fn only_applications_that_go_to_the_cluster_belong_to_it() {
+        let settings = RoutingSettings {
+            argocd_namespace: "argocd".to_owned(),
+            allowed_namespaces: Vec::new(),
+        };
+        let clusters =
+            |name: &str| Clusters::new([(name.to_owned(), Some("https://x".to_owned()))]);
+        let mut there = application(true, &[]);
+        for (namespace, cluster, expected) in
+            [("argocd", "c", true), ("argocd", "d", false), ("c", "c", true), ("e", "c", false)]
+        {
+            there.metadata.namespace = Some(namespace.to_owned());
+            assert_eq!(belongs(&there, &clusters(cluster), &settings), expected, "{namespace}");
+        }
+    }
+}

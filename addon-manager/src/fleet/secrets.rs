@@ -1,0 +1,259 @@
+//! The Argo CD cluster Secret of each managed cluster, in the hub's Argo CD namespace.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use ocm::name::ClusterName;
+use runtime::kube::{Event, Watch, watch_trimmed};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::keys;
+
+/// Annotation on a Secret that we wrote: a digest of what we wrote. It marks the Secret as ours, and
+/// tells after a restart that nothing is to be written.
+const WRITTEN: &str = "argocd-agent.open-cluster-management.io/written";
+
+/// What could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API refused or could not be reached.
+    #[error("{action} Secret {name}")]
+    Api {
+        /// What was tried.
+        action: &'static str,
+        /// On which Secret.
+        name: String,
+        /// Why not.
+        source: Box<kube::Error>,
+    },
+    /// What is there is not known yet.
+    #[error("the cluster Secrets are not listed yet")]
+    NotListed,
+    /// A mistake of ours.
+    #[error("the cluster Secret of {cluster} is not a Secret")]
+    NotASecret {
+        /// The cluster.
+        cluster: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+/// The cluster Secrets as they are. Cheap to clone.
+#[derive(Clone)]
+pub struct ClusterSecrets {
+    api: Api<Secret>,
+    // Guards plain data; held for a lookup, never over an await.
+    held: Arc<Mutex<BTreeMap<String, Secret>>>,
+    listed: watch::Sender<bool>,
+}
+
+impl std::fmt::Debug for ClusterSecrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterSecrets").finish_non_exhaustive()
+    }
+}
+
+impl ClusterSecrets {
+    /// The cluster Secrets of a namespace; nothing is known before [`Self::follow`] runs.
+    pub fn new(client: Client, argocd_namespace: &str) -> Self {
+        Self {
+            api: Api::namespaced(client, argocd_namespace),
+            held: Arc::default(),
+            listed: watch::Sender::new(false),
+        }
+    }
+
+    /// Follows the Secrets until the token is cancelled; `changed` is told whose changed.
+    pub async fn follow(&self, token: CancellationToken, mut changed: impl FnMut(ClusterName) + Send) {
+        let selector =
+            format!("{}=cluster,{}", argocd::keys::SECRET_TYPE, argocd::keys::AGENT_NAME);
+        let watched = Watch::new(self.api.clone()).labels(selector);
+        watch_trimmed(watched, token, |event| match event {
+            Event::Applied { object, .. } => {
+                if let Some(cluster) = cluster_of(&object) {
+                    self.lock().insert(cluster.to_string(), *object);
+                    changed(cluster);
+                }
+            }
+            Event::Deleted(gone) => {
+                let cluster = gone.name.strip_prefix("cluster-").and_then(|it| it.parse().ok());
+                if let Some(cluster) = cluster {
+                    self.lock().remove(ClusterName::as_str(&cluster));
+                    changed(cluster);
+                }
+            }
+            Event::Synced => {
+                self.listed.send_replace(true);
+            }
+        })
+        .await;
+    }
+
+    /// Waits until what is there is known.
+    pub async fn listed(&self) {
+        // An error only says that the sender is gone, and we hold it.
+        drop(self.listed.subscribe().wait_for(|listed| *listed).await);
+    }
+
+    /// The clusters that have a Secret of ours.
+    pub fn clusters(&self) -> Vec<ClusterName> {
+        let held = self.lock();
+        held.values().filter(|secret| is_ours(secret)).filter_map(cluster_of).collect()
+    }
+
+    /// Makes the Secret of `cluster` as `desired`. Costs nothing when it is.
+    pub async fn ensure(&self, cluster: &ClusterName, desired: Value) -> Result<(), Error> {
+        if !*self.listed.borrow() {
+            return Err(Error::NotListed);
+        }
+        let cluster = cluster.as_str();
+        let desired = marked(desired);
+        let wanted: Secret = serde_json::from_value(desired.clone())
+            .map_err(|source| Error::NotASecret { cluster: cluster.to_owned(), source })?;
+        if self.lock().get(cluster).is_some_and(|live| is_as(live, &wanted)) {
+            return Ok(());
+        }
+        let name = secret_name(cluster);
+        let params = PatchParams::apply(keys::FIELD_MANAGER).force();
+        let written = self.api.patch(&name, &params, &Patch::Apply(&desired)).await;
+        let written = written.map_err(failed("write", &name))?;
+        // So that the next look need not wait for the watch.
+        self.lock().insert(cluster.to_owned(), written);
+        tracing::info!(cluster, "wrote the cluster Secret");
+        Ok(())
+    }
+
+    /// Deletes the Secret of `cluster`, if we made it.
+    pub async fn remove(&self, cluster: &ClusterName) -> Result<(), Error> {
+        if !*self.listed.borrow() {
+            return Err(Error::NotListed);
+        }
+        let live = self.lock().get(cluster.as_str()).filter(|secret| is_ours(secret)).cloned();
+        let Some(live) = live else { return Ok(()) };
+        let name = secret_name(cluster.as_str());
+        let only_this = DeleteParams {
+            preconditions: Some(Preconditions { uid: live.metadata.uid, resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match self.api.delete(&name, &only_this).await {
+            Ok(_) => tracing::info!(%cluster, "deleted the cluster Secret"),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+            Err(error) => return Err(failed("delete", &name)(error)),
+        }
+        self.lock().remove(cluster.as_str());
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Secret>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The name that Argo CD's users know it by.
+pub fn secret_name(cluster: &str) -> String {
+    format!("cluster-{cluster}")
+}
+
+fn cluster_of(secret: &Secret) -> Option<ClusterName> {
+    secret.metadata.name.as_deref()?.strip_prefix("cluster-")?.parse().ok()
+}
+
+fn is_ours(secret: &Secret) -> bool {
+    secret.metadata.annotations.as_ref().is_some_and(|it| it.contains_key(WRITTEN))
+}
+
+/// Adds the digest of the whole to its annotations.
+fn marked(mut desired: Value) -> Value {
+    let digest = hex::encode(Sha256::digest(desired.to_string()));
+    if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut) {
+        let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Default::default()));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(WRITTEN.to_owned(), Value::String(digest));
+        }
+    }
+    desired
+}
+
+/// Whether everything wanted is there. The digest among the annotations tells that nothing is there
+/// which was wanted once and is no longer.
+fn is_as(live: &Secret, wanted: &Secret) -> bool {
+    fn holds<V: PartialEq>(
+        live: Option<&BTreeMap<String, V>>,
+        wanted: Option<&BTreeMap<String, V>>,
+    ) -> bool {
+        let mut entries = wanted.into_iter().flatten();
+        entries.all(|(key, value)| live.and_then(|live| live.get(key)) == Some(value))
+    }
+    let texts = wanted.string_data.iter().flatten();
+    let mut texts = texts.map(|(key, text)| (key, text.as_bytes()));
+    let data = live.data.as_ref();
+    holds(live.metadata.labels.as_ref(), wanted.metadata.labels.as_ref())
+        && holds(live.metadata.annotations.as_ref(), wanted.metadata.annotations.as_ref())
+        && holds(data, wanted.data.as_ref())
+        && texts.all(|(key, text)| data.and_then(|it| it.get(key)).is_some_and(|it| it.0 == text))
+}
+
+fn failed(action: &'static str, name: &str) -> impl FnOnce(kube::Error) -> Error {
+    let name = name.to_owned();
+    move |source| Error::Api { action, name, source: Box::new(source) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn desired(label: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": "cluster-c", "labels": { "region": label } },
+            "data": { "name": "Yw==" },
+        })
+    }
+
+    fn secret(value: Value) -> Secret {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn what_was_written_needs_no_second_write() {
+        let written = secret(marked(desired("eu")));
+        assert!(is_as(&written, &secret(marked(desired("eu")))));
+        assert!(!is_as(&written, &secret(marked(desired("us")))));
+    }
+
+    #[test]
+    fn a_label_that_is_no_longer_wanted_is_noticed() {
+        let mut more = desired("eu");
+        more["metadata"]["labels"]["old"] = json!("x");
+        assert!(!is_as(&secret(marked(more)), &secret(marked(desired("eu")))));
+    }
+
+    #[test]
+    fn labels_of_users_do_not_matter_and_edits_of_ours_do() {
+        let wanted = secret(marked(desired("eu")));
+        let mut live = wanted.clone();
+        live.metadata.labels.as_mut().unwrap().insert("team".to_owned(), "a".to_owned());
+        assert!(is_as(&live, &wanted));
+        live.metadata.labels.as_mut().unwrap().insert("region".to_owned(), "x".to_owned());
+        assert!(!is_as(&live, &wanted));
+    }
+
+    #[test]
+    fn a_secret_that_somebody_else_made_is_not_ours() {
+        assert!(!is_ours(&secret(desired("eu"))));
+        assert!(is_ours(&secret(marked(desired("eu")))));
+    }
+}

@@ -1,0 +1,158 @@
+//! The hub as this program sees it, read from the SDK's window on it.
+
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ocm::{
+    api::{
+        addon::{ClusterManagementAddOn, ConfigReference, ManagedClusterAddOn},
+        cluster::ManagedCluster,
+    },
+    condition,
+    name::AddonName,
+    sdk::View,
+};
+
+pub use world::{Addon, Cluster, Install, Own, World};
+
+use crate::{addon::conditions, keys};
+
+/// Reads the window. None until everything has been listed once: before that an absent object means
+/// nothing, and nothing may be decided from it.
+pub fn read(view: &View, name: &AddonName) -> Option<World> {
+    if !view.is_synced() {
+        return None;
+    }
+    let clusters = view.clusters().into_iter();
+    let addons = view.addons().into_iter();
+    Some(World {
+        clusters: clusters.map(|(name, object)| (name.to_string(), cluster(&object))).collect(),
+        addons: addons.map(|(cluster, object)| (cluster.to_string(), addon(&object, name))).collect(),
+        install: view.offer().map(|offer| install(&offer)),
+        left: BTreeSet::new(),
+    })
+}
+
+/// What decisions need of a ManagedCluster.
+pub fn cluster(object: &ManagedCluster) -> Cluster {
+    let claims = object.status.iter().flat_map(|status| &status.cluster_claims);
+    Cluster {
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        accepted: object.spec.hub_accepts_client,
+        deleting: object.is_deleting(),
+        labels: object.metadata.labels.clone().unwrap_or_default(),
+        claims: claims.map(|claim| (claim.name.clone(), claim.value.clone())).collect(),
+    }
+}
+
+/// What decisions need of a ManagedClusterAddOn.
+pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
+    let references = object.config_references();
+    let available = condition::find(object.conditions(), condition::addon::AVAILABLE);
+    Addon {
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        deleting: object.is_deleting(),
+        adopted: object.is_managed_by(name),
+        recorded: object.annotation(keys::MODE).map(str::to_owned),
+        made_for_label: object.annotation(keys::MADE_FOR_LABEL).is_some(),
+        confirmed: object.annotation(keys::CONFIRM_MODE).map(str::to_owned),
+        config: references.iter().find(|it| it.resource == DEPLOYMENT_CONFIGS).and_then(config),
+        configured: condition::is_true(object.conditions(), condition::addon::CONFIGURED),
+        by_template: references.iter().any(|reference| reference.resource == TEMPLATES)
+            || object.spec.configs.iter().any(|config| config.resource == TEMPLATES),
+        was_connected: available.is_some_and(|live| conditions::tells_of_a_session(&live.reason)),
+    }
+}
+
+const DEPLOYMENT_CONFIGS: &str = "addondeploymentconfigs";
+const TEMPLATES: &str = "addontemplates";
+
+fn config(reference: &ConfigReference) -> Option<(String, String)> {
+    let desired = reference.desired_config.as_ref()?;
+    Some((desired.namespace.clone(), desired.name.clone()))
+}
+
+/// What decisions need of the ClusterManagementAddOn.
+pub fn install(offer: &ClusterManagementAddOn) -> Install {
+    let defaults = &offer.spec.default_configs;
+    let template = |name: &str| name != ocm::api::addon::NO_DEFAULT && !name.is_empty();
+    Install {
+        by_placements: offer.spec.install_strategy.is_placements(),
+        by_template: defaults
+            .iter()
+            .any(|config| config.resource == TEMPLATES && template(&config.name)),
+    }
+}
+
+/// Remembers which clusters had the add-on, to tell a first enrolment from a repeated one.
+#[derive(Debug, Default)]
+pub struct Memory {
+    seen: BTreeMap<String, Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    uid: String,
+    recorded: Option<String>,
+}
+
+impl Memory {
+    /// Adds to `world` what only the past can tell: which clusters have lost the add-on, and modes
+    /// that somebody has wiped. (`clusteradm addon enable` on an add-on that is there replaces all of
+    /// its annotations.)
+    pub fn recall(&mut self, world: &mut World) {
+        for (name, addon) in &mut world.addons {
+            let before = self.seen.get(name).filter(|seen| seen.uid == addon.uid);
+            if addon.recorded.is_none() {
+                addon.recalled = before.and_then(|seen| seen.recorded.clone());
+            }
+            let recorded = addon.recorded.clone().or_else(|| addon.recalled.clone());
+            self.seen.insert(name.clone(), Seen { uid: addon.uid.clone(), recorded });
+        }
+        self.seen.retain(|name, _| world.clusters.contains_key(name));
+        world.left =
+            self.seen.keys().filter(|name| !world.addons.contains_key(*name)).cloned().collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world(addon: Option<Addon>) -> World {
+        World {
+            clusters: [("c".to_owned(), Cluster::default())].into(),
+            addons: addon.map(|addon| ("c".to_owned(), addon)).into_iter().collect(),
+            ..World::default()
+        }
+    }
+
+    fn recorded(mode: Option<&str>, uid: &str) -> Addon {
+        Addon { uid: uid.to_owned(), recorded: mode.map(str::to_owned), ..Addon::default() }
+    }
+
+    #[test]
+    fn a_wiped_mode_is_recalled_for_the_same_object_only() {
+        let mut memory = Memory::default();
+        memory.recall(&mut world(Some(recorded(Some("autonomous"), "1"))));
+        let mut wiped = world(Some(recorded(None, "1")));
+        memory.recall(&mut wiped);
+        assert_eq!(wiped.addons["c"].recalled.as_deref(), Some("autonomous"));
+        let mut other = world(Some(recorded(None, "2")));
+        memory.recall(&mut other);
+        assert_eq!(other.addons["c"].recalled, None);
+    }
+
+    #[test]
+    fn a_cluster_that_lost_the_add_on_is_told_from_one_that_never_had_it() {
+        let mut memory = Memory::default();
+        let mut never = world(None);
+        memory.recall(&mut never);
+        assert!(never.left.is_empty());
+        memory.recall(&mut world(Some(recorded(None, "1"))));
+        let mut lost = world(None);
+        memory.recall(&mut lost);
+        assert_eq!(lost.left, ["c".to_owned()].into());
+    }
+}

@@ -1,0 +1,104 @@
+//! What a Secret holds, as facts to decide on. Nothing here can be made to panic by its content.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use jiff::Timestamp;
+use x509_parser::{certificate::X509Certificate, extensions::GeneralName, pem::parse_x509_pem};
+
+use super::Authority;
+
+/// The CA's Secret, read.
+#[derive(Clone, Debug)]
+pub enum ReadAuthority {
+    /// There is none.
+    Missing,
+    /// There is one, and it cannot be used, with the reason.
+    Unusable(String),
+    /// The CA.
+    Held(Box<Authority>),
+}
+
+/// A serving certificate's Secret, read.
+#[derive(Clone, Debug)]
+pub enum ReadLeaf {
+    /// There is none.
+    Missing,
+    /// There is one, in PEM as it lies there.
+    Held(HeldLeaf),
+}
+
+/// A serving certificate as it lies in its Secret, not looked into yet.
+#[derive(Clone, Debug)]
+pub struct HeldLeaf {
+    /// Whether we wrote it and so may replace it.
+    pub ours: bool,
+    /// The Secret's version, for replacing exactly this one.
+    pub version: String,
+    /// What the certificate says, or why it cannot be used.
+    pub facts: Result<Leaf, String>,
+}
+
+/// What a serving certificate says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// Start of its life.
+    pub not_before: Timestamp,
+    /// End of its life.
+    pub not_after: Timestamp,
+    /// The DNS names and addresses that it covers.
+    pub names: BTreeSet<String>,
+    /// Whether the CA in use signed it.
+    pub issued_by_ca: bool,
+}
+
+/// Looks into a certificate and its key.
+pub fn leaf_facts(certificate: &str, key: &str, ca: &Authority) -> Result<Leaf, String> {
+    let (_, pem) = parse_x509_pem(certificate.as_bytes()).map_err(|error| format!("tls.crt: {error}"))?;
+    let parsed = pem.parse_x509().map_err(|error| format!("tls.crt: {error}"))?;
+    let pair = rcgen::KeyPair::from_pem(key).map_err(|error| format!("tls.key: {error}"))?;
+    if *rcgen::PublicKeyData::subject_public_key_info(&pair) != *parsed.public_key().raw {
+        return Err("tls.key does not belong to tls.crt".to_owned());
+    }
+    let seconds = |time: &x509_parser::time::ASN1Time| {
+        Timestamp::from_second(time.timestamp()).map_err(|error| format!("tls.crt: {error}"))
+    };
+    Ok(Leaf {
+        not_before: seconds(&parsed.validity().not_before)?,
+        not_after: seconds(&parsed.validity().not_after)?,
+        names: names(&parsed),
+        issued_by_ca: is_issued_by(&parsed, ca),
+    })
+}
+
+fn names(certificate: &X509Certificate<'_>) -> BTreeSet<String> {
+    let Ok(Some(extension)) = certificate.subject_alternative_name() else {
+        return BTreeSet::new();
+    };
+    let entries = extension.value.general_names.iter();
+    entries
+        .filter_map(|name| {
+            if let GeneralName::DNSName(dns) = name {
+                Some((*dns).to_owned())
+            } else if let GeneralName::IPAddress(bytes) = name {
+                address(bytes).map(|ip| ip.to_string())
+            } else {
+                None
+            }
+        })
+        .collect()
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+        return Some(Ipv4Addr::from(four).into());
+    }
+    <[u8; 16]>::try_from(bytes).ok().map(|sixteen| Ipv6Addr::from(sixteen).into())
+}
+
+fn is_issued_by(leaf: &X509Certificate<'_>, ca: &Authority) -> bool {
+    x509_parser::parse_x509_certificate(ca.der())
+        .is_ok_and(|(_, authority)| leaf.verify_signature(Some(authority.public_key())).is_ok())
+}

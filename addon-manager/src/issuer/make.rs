@@ -1,0 +1,133 @@
+//! Makes keys and certificates. Every field of a certificate is set here, none is left to a default.
+
+use std::{collections::BTreeSet, fmt};
+
+use jiff::Timestamp;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize,
+};
+use time::{Duration, OffsetDateTime};
+
+use super::{Authority, Error};
+
+/// As long as an authority of Kubernetes itself lives.
+const AUTHORITY_LIFE: Duration = Duration::days(3650);
+/// Renewed by ourselves when a third is left, so that a month of trouble is survived.
+pub const SERVING_LIFE: Duration = Duration::days(90);
+/// For peers whose clock is behind ours.
+const BACKDATED: Duration = Duration::minutes(5);
+
+/// A serving certificate and its key, as PEM.
+pub struct Leaf {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key, PKCS#8.
+    pub key: String,
+}
+
+impl fmt::Debug for Leaf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leaf").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
+
+/// Makes a new certificate authority (ECDSA P-256).
+pub fn authority(now: Timestamp) -> Result<Authority, Error> {
+    let failed = |source| Error::Make { what: "certificate authority", source };
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name("argocd-agent-ca");
+    // Nothing but leaves may follow.
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    set_life(&mut params, now, AUTHORITY_LIFE)?;
+    let certificate = params.self_signed(&key).map_err(failed)?.pem();
+    Authority::from_pem(certificate, key.serialize_pem(), None)
+        .map_err(|reason| Error::Unusable { name: super::CA_SECRET, reason })
+}
+
+/// Issues a serving certificate for these DNS names and IP addresses.
+pub fn serving(ca: &Authority, names: &BTreeSet<String>, now: Timestamp) -> Result<Leaf, Error> {
+    let failed = |source| Error::Make { what: "serving certificate", source };
+    let signing = KeyPair::from_pem(ca.key()).map_err(failed)?;
+    let issuer = Issuer::from_ca_cert_pem(ca.certificate(), signing).map_err(failed)?;
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
+    let mut params = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>()).map_err(failed)?;
+    params.distinguished_name = common_name("argocd-agent");
+    params.is_ca = IsCa::ExplicitNoCa;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    set_life(&mut params, now, SERVING_LIFE)?;
+    let certificate = params.signed_by(&key, &issuer).map_err(failed)?.pem();
+    Ok(Leaf { certificate, key: key.serialize_pem() })
+}
+
+/// Makes the RSA key under the tokens: RS512 is what Go agents expect. Takes a moment of one core.
+pub fn token_key() -> Result<String, Error> {
+    KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_3072)
+        .map(|key| key.serialize_pem())
+        .map_err(|source| Error::Make { what: "token key", source })
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::CommonName, name);
+    subject
+}
+
+fn set_life(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Result<(), Error> {
+    let now = OffsetDateTime::from_unix_timestamp(now.as_second()).map_err(|_out_of_range| Error::Time)?;
+    params.not_before = now.checked_sub(BACKDATED).ok_or(Error::Time)?;
+    params.not_after = now.checked_add(life).ok_or(Error::Time)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::issuer::facts;
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    fn parsed<T>(pem: &str, look: impl FnOnce(&x509_parser::certificate::X509Certificate<'_>) -> T) -> T {
+        let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).unwrap();
+        look(&pem.parse_x509().unwrap())
+    }
+
+    #[test]
+    fn an_authority_can_sign_leaves_and_nothing_else() {
+        let ca = authority(now()).unwrap();
+        parsed(ca.certificate(), |certificate| {
+            assert!(certificate.is_ca());
+            let constraints = certificate.basic_constraints().unwrap().unwrap().value;
+            assert_eq!(constraints.path_len_constraint, Some(0));
+            let usage = certificate.key_usage().unwrap().unwrap().value;
+            assert!(usage.key_cert_sign() && !usage.digital_signature());
+        });
+    }
+
+    #[test]
+    fn a_serving_certificate_serves_and_nothing_else() {
+        let ca = authority(now()).unwrap();
+        let names = ["argocd-agent-principal.x.svc".to_owned(), "10.240.0.7".to_owned()].into();
+        let leaf = serving(&ca, &names, now()).unwrap();
+        parsed(&leaf.certificate, |certificate| {
+            let usage = certificate.extended_key_usage().unwrap().unwrap().value;
+            assert!(usage.server_auth && !usage.client_auth && !usage.any);
+            assert!(!certificate.is_ca());
+        });
+        let read = facts::leaf_facts(&leaf.certificate, &leaf.key, &ca).unwrap();
+        assert_eq!(read.names, names);
+        assert!(read.issued_by_ca);
+    }
+
+    #[test]
+    fn a_token_key_can_sign_tokens() {
+        let key = token_key().unwrap();
+        assert!(jsonwebtoken::EncodingKey::from_rsa_pem(key.as_bytes()).is_ok());
+    }
+}

@@ -1,0 +1,284 @@
+//! What to issue: pure.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::{
+    Observed, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET,
+    facts::{Leaf, ReadLeaf},
+};
+
+/// The names that the two serving certificates must cover.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// For the principal.
+    pub principal: BTreeSet<String>,
+    /// For the resource proxy.
+    pub resource_proxy: BTreeSet<String>,
+}
+
+impl Wanted {
+    /// The Services in `namespace`, and for the principal the `addresses` that agents dial.
+    pub fn at(namespace: &str, addresses: BTreeSet<String>) -> Self {
+        let mut principal = service_names("argocd-agent-principal", namespace);
+        principal.extend(addresses);
+        Self { principal, resource_proxy: service_names("argocd-agent-resource-proxy", namespace) }
+    }
+}
+
+fn service_names(service: &str, namespace: &str) -> BTreeSet<String> {
+    [
+        service.to_owned(),
+        format!("{service}.{namespace}"),
+        format!("{service}.{namespace}.svc"),
+        format!("{service}.{namespace}.svc.cluster.local"),
+    ]
+    .into()
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Issue a serving certificate into this Secret.
+    Issue {
+        /// The Secret.
+        secret: &'static str,
+        /// The names it shall cover.
+        names: BTreeSet<String>,
+        /// Why, for the log.
+        why: &'static str,
+        /// The version of the Secret that it takes the place of; none means create.
+        replaces: Option<String>,
+    },
+    /// Make the token key.
+    MakeTokenKey,
+    /// Say that something which is not ours is not good.
+    Complain {
+        /// The Secret.
+        secret: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// What has to be done for everything to be as `wanted`.
+///
+/// A certificate that is ours and good costs nothing; a name that is no longer wanted is no reason to
+/// issue again, so an address that comes and goes does not churn certificates.
+pub fn plan(observed: &Observed, wanted: &Wanted, now: Timestamp) -> Plan {
+    let leaves = [
+        (PRINCIPAL_SECRET, &observed.principal, &wanted.principal),
+        (RESOURCE_PROXY_SECRET, &observed.resource_proxy, &wanted.resource_proxy),
+    ];
+    let mut steps: Vec<Step> = leaves
+        .into_iter()
+        .filter_map(|(secret, leaf, names)| leaf_step(secret, leaf, names, now))
+        .collect();
+    if !observed.token_key {
+        steps.push(Step::MakeTokenKey);
+    }
+    Plan { steps }
+}
+
+fn leaf_step(
+    secret: &'static str,
+    leaf: &ReadLeaf,
+    names: &BTreeSet<String>,
+    now: Timestamp,
+) -> Option<Step> {
+    let ReadLeaf::Held(held) = leaf else {
+        return Some(Step::Issue { secret, names: names.clone(), why: "missing", replaces: None });
+    };
+    let flaw = match &held.facts {
+        Err(reason) => Some(("unusable", reason.clone())),
+        Ok(facts) => flaw(facts, names, now).map(|(why, text)| (why, text)),
+    };
+    match flaw {
+        Some((why, _)) if held.ours => Some(Step::Issue {
+            secret,
+            names: names.clone(),
+            why,
+            replaces: Some(held.version.clone()),
+        }),
+        Some((_, reason)) => Some(Step::Complain { secret, reason }),
+        None => None,
+    }
+}
+
+/// What is wrong with a certificate, as a word and as a sentence.
+fn flaw(leaf: &Leaf, names: &BTreeSet<String>, now: Timestamp) -> Option<(&'static str, String)> {
+    let missing: Vec<&str> = names.difference(&leaf.names).map(String::as_str).collect();
+    let life = leaf.not_after.duration_since(leaf.not_before);
+    let left = leaf.not_after.duration_since(now);
+    if !leaf.issued_by_ca {
+        return Some(("other authority", "not issued by the CA in use".to_owned()));
+    }
+    if !missing.is_empty() {
+        return Some(("new name", format!("does not cover {}", missing.join(", "))));
+    }
+    if left.checked_mul(3).is_none_or(|thrice| thrice < life) {
+        return Some(("renewal", format!("expires at {}", leaf.not_after)));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::{SignedDuration, ToSpan as _};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::issuer::{
+        facts::{HeldLeaf, ReadAuthority},
+    };
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    fn wanted() -> Wanted {
+        Wanted::at("here", ["hub.example.org".to_owned()].into())
+    }
+
+    fn good(names: &BTreeSet<String>) -> ReadLeaf {
+        held(true, Leaf {
+            not_before: now() - 1.hours(),
+            not_after: now() + SignedDuration::from_hours(24 * 80),
+            names: names.clone(),
+            issued_by_ca: true,
+        })
+    }
+
+    fn held(ours: bool, facts: Leaf) -> ReadLeaf {
+        ReadLeaf::Held(HeldLeaf { ours, version: "7".to_owned(), facts: Ok(facts) })
+    }
+
+    fn settled() -> Observed {
+        let wanted = wanted();
+        Observed {
+            ca: ReadAuthority::Missing,
+            principal: good(&wanted.principal),
+            resource_proxy: good(&wanted.resource_proxy),
+            token_key: true,
+        }
+    }
+
+    fn steps(observed: &Observed) -> Vec<Step> {
+        plan(observed, &wanted(), now()).steps
+    }
+
+    fn with_principal(change: impl FnOnce(&mut HeldLeaf, &mut Leaf)) -> Observed {
+        let mut observed = settled();
+        let ReadLeaf::Held(held) = &mut observed.principal else { unreachable!() };
+        let mut facts = held.facts.clone().unwrap();
+        change(held, &mut facts);
+        held.facts = held.facts.clone().map(|_| facts);
+        observed
+    }
+
+    fn why(observed: &Observed) -> Vec<&'static str> {
+        steps(observed)
+            .into_iter()
+            .map(|step| match step {
+                Step::Issue { why, .. } => why,
+                Step::MakeTokenKey => "token key",
+                Step::Complain { .. } => "complain",
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_is_in_order_is_left_alone() {
+        assert_eq!(steps(&settled()), []);
+    }
+
+    #[test]
+    fn all_that_is_missing_is_made() {
+        let nothing = Observed {
+            ca: ReadAuthority::Missing,
+            principal: ReadLeaf::Missing,
+            resource_proxy: ReadLeaf::Missing,
+            token_key: false,
+        };
+        assert_eq!(why(&nothing), ["missing", "missing", "token key"]);
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_in_the_last_third_of_its_life() {
+        let early = with_principal(|_, leaf| leaf.not_after = now() + 31.hours() * 24);
+        assert_eq!(why(&early), [""; 0]);
+        let late = with_principal(|_, leaf| {
+            leaf.not_before = now() - SignedDuration::from_hours(24 * 61);
+            leaf.not_after = now() + SignedDuration::from_hours(24 * 29);
+        });
+        assert_eq!(why(&late), ["renewal"]);
+        let over = with_principal(|_, leaf| leaf.not_after = now() - 1.minutes());
+        assert_eq!(why(&over), ["renewal"]);
+    }
+
+    #[test]
+    fn a_new_address_is_put_into_the_certificate() {
+        let lacking = with_principal(|_, leaf| {
+            leaf.names.remove("hub.example.org");
+        });
+        assert_eq!(why(&lacking), ["new name"]);
+    }
+
+    #[test]
+    fn an_address_that_is_gone_is_no_reason_to_issue_again() {
+        let more = with_principal(|_, leaf| {
+            leaf.names.insert("10.240.0.9".to_owned());
+        });
+        assert_eq!(why(&more), [""; 0]);
+    }
+
+    #[test]
+    fn another_authority_means_a_new_certificate() {
+        let other = with_principal(|_, leaf| leaf.issued_by_ca = false);
+        assert_eq!(why(&other), ["other authority"]);
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_ours_is_never_replaced() {
+        let foreign = with_principal(|held, leaf| {
+            held.ours = false;
+            leaf.issued_by_ca = false;
+        });
+        assert_eq!(why(&foreign), ["complain"]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_second_plan_finds_nothing_to_do(
+            addresses in proptest::collection::btree_set("[a-z]{1,8}", 0..3),
+            age in 0i64..200, left in -50i64..200, lacking: bool, ours: bool, known: bool,
+        ) {
+            let wanted = Wanted::at("here", addresses);
+            let mut leaf = Leaf {
+                not_before: now() - SignedDuration::from_hours(24 * age),
+                not_after: now() + SignedDuration::from_hours(24 * left),
+                names: wanted.principal.clone(),
+                issued_by_ca: known,
+            };
+            if lacking { leaf.names.pop_last(); }
+            let mut observed = settled();
+            observed.principal = held(ours, leaf);
+            for step in plan(&observed, &wanted, now()).steps {
+                if let Step::Issue { secret: PRINCIPAL_SECRET, names, .. } = step {
+                    observed.principal = good(&names);
+                }
+            }
+            let again = plan(&observed, &wanted, now()).steps;
+            prop_assert!(again.iter().all(|step| matches!(step, Step::Complain { .. })));
+            prop_assert!(!ours || again.is_empty());
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Writes what the plan says, and tells people.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+    runtime::events::{Event, EventType, Recorder},
+};
+use ocm::api::addon::{AddOnDeploymentConfig, Version};
+use principal::Mode;
+use serde_json::json;
+
+use super::plan::{Source, Step};
+use crate::keys;
+
+/// What could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API refused or could not be reached.
+    #[error("{action} of {cluster}")]
+    Api {
+        /// What was tried.
+        action: &'static str,
+        /// For which cluster.
+        cluster: String,
+        /// Why not.
+        source: Box<kube::Error>,
+    },
+    /// The configuration asks for a mode that does not exist.
+    #[error("AddOnDeploymentConfig {namespace}/{name}: MODE is {value:?}; it must be managed or autonomous")]
+    UnknownMode {
+        /// Namespace of the configuration.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What it says.
+        value: String,
+    },
+}
+
+/// The variable of an AddOnDeploymentConfig that gives the mode.
+const MODE_VARIABLE: &str = "MODE";
+
+/// Writes ManagedClusterAddOns.
+#[derive(Clone)]
+pub struct Writer {
+    client: Client,
+    version: Version,
+    events: Recorder,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    /// A writer that uses one version of the add-on API.
+    pub const fn new(client: Client, version: Version, events: Recorder) -> Self {
+        Self { client, version, events }
+    }
+
+    /// Does one step. What somebody else did meanwhile is no error.
+    pub async fn apply(&self, step: &Step) -> Result<(), Error> {
+        match step {
+            Step::Make { cluster, mode, again } => self.make(cluster, *mode, *again).await,
+            Step::Delete { cluster, uid } => self.delete(cluster, uid).await,
+            Step::Record { cluster, uid, mode } => {
+                let mode = self.mode(mode).await?;
+                self.record(cluster, uid, mode).await
+            }
+            Step::Refuse { cluster, uid, reason, message } => {
+                let about = managed_cluster(cluster, uid);
+                self.tell(&about, cluster, EventType::Warning, reason, message).await
+            }
+        }
+    }
+
+    fn addons(&self, cluster: &str) -> Api<DynamicObject> {
+        let resource = self.version.managed_cluster_addons();
+        Api::namespaced_with(self.client.clone(), cluster, &resource)
+    }
+
+    async fn make(&self, cluster: &str, mode: Mode, again: bool) -> Result<(), Error> {
+        let failed = failed("make the ManagedClusterAddOn", cluster);
+        let object = json!({
+            "apiVersion": self.version.api_version(),
+            "kind": "ManagedClusterAddOn",
+            "metadata": {
+                "name": keys::ADDON,
+                "namespace": cluster,
+                "annotations": { keys::MODE: mode.as_str(), keys::MADE_FOR_LABEL: "true" },
+            },
+            "spec": {},
+        });
+        let object: DynamicObject = serde_json::from_value(object)
+            .map_err(|source| failed(kube::Error::SerdeError(source)))?;
+        match self.addons(cluster).create(&PostParams::default(), &object).await {
+            Ok(made) if again => {
+                let about = ObjectReference {
+                    api_version: Some(self.version.api_version()),
+                    kind: Some("ManagedClusterAddOn".to_owned()),
+                    name: Some(keys::ADDON.to_owned()),
+                    namespace: Some(cluster.to_owned()),
+                    uid: made.metadata.uid,
+                    ..ObjectReference::default()
+                };
+                let message = format!(
+                    "made again: the cluster still has the label {}; take it away to opt out",
+                    keys::MODE
+                );
+                self.tell(&about, cluster, EventType::Normal, "MadeAgain", &message).await
+            }
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    async fn delete(&self, cluster: &str, uid: &str) -> Result<(), Error> {
+        let only_this = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match self.addons(cluster).delete(keys::ADDON, &only_this).await {
+            Ok(_) => Ok(()),
+            Err(error) if is_other_or_gone(&error) => Ok(()),
+            Err(error) => Err(failed("delete the ManagedClusterAddOn", cluster)(error)),
+        }
+    }
+
+    async fn record(&self, cluster: &str, uid: &str, mode: Mode) -> Result<(), Error> {
+        // The UID in the patch makes it fail for an object of the same name that came later.
+        let patch = json!({
+            "metadata": { "uid": uid, "annotations": { keys::MODE: mode.as_str() } }
+        });
+        let patched = self
+            .addons(cluster)
+            .patch(keys::ADDON, &PatchParams::default(), &Patch::Merge(&patch))
+            .await;
+        match patched {
+            Ok(_) => Ok(()),
+            Err(error) if is_other_or_gone(&error) => Ok(()),
+            Err(error) => Err(failed("record the mode", cluster)(error)),
+        }
+    }
+
+    async fn mode(&self, source: &Source) -> Result<Mode, Error> {
+        let (namespace, name) = match source {
+            Source::Known(mode) => return Ok(*mode),
+            Source::Config(namespace, name) => (namespace, name),
+        };
+        let configs: Api<AddOnDeploymentConfig> = Api::namespaced(self.client.clone(), namespace);
+        let read = configs.get_opt(name).await;
+        let config = read.map_err(failed("read the AddOnDeploymentConfig", name))?;
+        let value = config.as_ref().and_then(|config| config.spec.variable(MODE_VARIABLE));
+        value.map_or(Ok(Mode::Managed), |word| {
+            Mode::from_word(word).ok_or_else(|| Error::UnknownMode {
+                namespace: namespace.clone(),
+                name: name.clone(),
+                value: word.to_owned(),
+            })
+        })
+    }
+
+    async fn tell(
+        &self,
+        about: &ObjectReference,
+        cluster: &str,
+        kind: EventType,
+        reason: &str,
+        message: &str,
+    ) -> Result<(), Error> {
+        let event = Event {
+            type_: kind,
+            reason: reason.to_owned(),
+            note: Some(message.to_owned()),
+            action: "OptIn".to_owned(),
+            secondary: None,
+        };
+        self.events.publish(&event, about).await.map_err(failed("write an Event", cluster))
+    }
+}
+
+fn managed_cluster(name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("cluster.open-cluster-management.io/v1".to_owned()),
+        kind: Some("ManagedCluster".to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+/// Not there any more, or not the one that was looked at.
+fn is_other_or_gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_not_found() || status.is_conflict())
+}
+
+fn failed(action: &'static str, cluster: &str) -> impl FnOnce(kube::Error) -> Error {
+    let cluster = cluster.to_owned();
+    move |source| Error::Api { action, cluster, source: Box::new(source) }
+}

@@ -1,0 +1,212 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{hub::Install, keys};
+
+const MANUAL: Install = Install { by_placements: false, by_template: false };
+
+fn own() -> Own {
+    Own {
+        argocd_namespace: "argocd".to_owned(),
+        own_namespace: "ours".to_owned(),
+        ..Own::default()
+    }
+}
+
+fn cluster(label: Option<&str>) -> Cluster {
+    let labels = label.map(|value| (keys::MODE.to_owned(), value.to_owned()));
+    Cluster {
+        uid: "cluster-uid".to_owned(),
+        accepted: true,
+        labels: labels.into_iter().collect(),
+        ..Cluster::default()
+    }
+}
+
+fn addon(recorded: Option<&str>) -> Addon {
+    Addon {
+        uid: "uid".to_owned(),
+        adopted: true,
+        configured: true,
+        recorded: recorded.map(str::to_owned),
+        ..Addon::default()
+    }
+}
+
+fn world(cluster: Cluster, addon: Option<Addon>) -> World {
+    World {
+        clusters: [("c".to_owned(), cluster)].into(),
+        addons: addon.map(|addon| ("c".to_owned(), addon)).into_iter().collect(),
+        install: Some(MANUAL),
+        ..World::default()
+    }
+}
+
+fn record(mode: Mode) -> Vec<Step> {
+    let (cluster, uid) = ("c".to_owned(), "uid".to_owned());
+    vec![Step::Record { cluster, uid, mode: Source::Known(mode) }]
+}
+
+#[test]
+fn a_label_makes_the_add_on_in_its_mode() {
+    for (word, mode) in [("managed", Mode::Managed), ("autonomous", Mode::Autonomous)] {
+        let steps = plan(&world(cluster(Some(word)), None), &own());
+        assert_eq!(steps, [Step::Make { cluster: "c".to_owned(), mode, again: false }]);
+    }
+}
+
+#[test]
+fn what_was_deleted_under_the_label_is_made_again_and_says_so() {
+    let left = World { left: ["c".to_owned()].into(), ..world(cluster(Some("managed")), None) };
+    let steps = plan(&left, &own());
+    assert!(matches!(&steps[..], [Step::Make { again: true, .. }]));
+}
+
+#[test]
+fn without_the_label_only_what_we_made_is_deleted() {
+    let by_hand = world(cluster(None), Some(addon(Some("managed"))));
+    assert_eq!(plan(&by_hand, &own()), []);
+    let made = Addon { made_for_label: true, ..addon(Some("managed")) };
+    let steps = plan(&world(cluster(None), Some(made)), &own());
+    assert_eq!(steps, [Step::Delete { cluster: "c".to_owned(), uid: "uid".to_owned() }]);
+}
+
+#[test]
+fn with_placements_nothing_is_made_or_deleted() {
+    let made = Addon { made_for_label: true, ..addon(Some("managed")) };
+    for mut stands in [world(cluster(Some("managed")), None), world(cluster(None), Some(made))] {
+        stands.install = Some(Install { by_placements: true, ..MANUAL });
+        assert_eq!(plan(&stands, &own()), []);
+    }
+}
+
+#[test]
+fn an_add_on_of_a_template_is_left_alone() {
+    let mut template = world(cluster(Some("managed")), None);
+    template.install = Some(Install { by_template: true, ..MANUAL });
+    assert_eq!(plan(&template, &own()), []);
+    let single = Addon { by_template: true, made_for_label: true, ..addon(None) };
+    assert_eq!(plan(&world(cluster(None), Some(single)), &own()), []);
+}
+
+#[test]
+fn a_cluster_that_is_not_let_in_is_not_served() {
+    let refused = Cluster { accepted: false, ..cluster(Some("managed")) };
+    let leaving = Cluster { deleting: true, ..cluster(Some("managed")) };
+    for cluster in [refused, leaving] {
+        assert_eq!(plan(&world(cluster, None), &own()), []);
+    }
+}
+
+#[test]
+fn a_bad_label_is_told_and_makes_nothing() {
+    let steps = plan(&world(cluster(Some("Managed")), None), &own());
+    assert!(matches!(&steps[..], [Step::Refuse { reason: "UnknownMode", .. }]), "{steps:?}");
+}
+
+#[test]
+fn the_mode_is_recorded_from_label_then_configuration_then_managed() {
+    let labelled = world(cluster(Some("autonomous")), Some(addon(None)));
+    assert_eq!(plan(&labelled, &own()), record(Mode::Autonomous));
+
+    let config = Some(("ns".to_owned(), "adc".to_owned()));
+    let configured = world(cluster(None), Some(Addon { config, ..addon(None) }));
+    let from_config = Source::Config("ns".to_owned(), "adc".to_owned());
+    let steps = plan(&configured, &own());
+    assert!(matches!(&steps[..], [Step::Record { mode, .. }] if *mode == from_config));
+
+    assert_eq!(plan(&world(cluster(None), Some(addon(None))), &own()), record(Mode::Managed));
+    let too_early = Addon { configured: false, ..addon(None) };
+    assert_eq!(plan(&world(cluster(None), Some(too_early)), &own()), []);
+}
+
+#[test]
+fn a_mode_that_was_wiped_is_written_again() {
+    let wiped = Addon { recalled: Some("managed".to_owned()), ..addon(None) };
+    let steps = plan(&world(cluster(Some("autonomous")), Some(wiped)), &own());
+    assert_eq!(steps, record(Mode::Managed));
+}
+
+#[test]
+fn a_recorded_mode_changes_only_when_confirmed() {
+    let held = world(cluster(Some("autonomous")), Some(addon(Some("managed"))));
+    assert_eq!(plan(&held, &own()), []);
+    assert_eq!(held_change(held.clusters.get("c"), &held.addons["c"]), Some(Mode::Autonomous));
+
+    let confirmed =
+        Addon { confirmed: Some("autonomous".to_owned()), ..addon(Some("managed")) };
+    let steps = plan(&world(cluster(Some("autonomous")), Some(confirmed)), &own());
+    assert_eq!(steps, record(Mode::Autonomous));
+}
+
+/// Does to the world what OCM, the API and we would do.
+fn execute(mut world: World, steps: Vec<Step>) -> World {
+    for step in steps {
+        match step {
+            Step::Make { cluster, mode, .. } => {
+                let made = Addon { made_for_label: true, ..addon(Some(mode.as_str())) };
+                world.addons.insert(cluster, made);
+            }
+            Step::Delete { cluster, .. } => {
+                world.addons.remove(&cluster);
+                world.left.insert(cluster);
+            }
+            Step::Record { cluster, mode, .. } => {
+                let mode = match mode {
+                    Source::Known(mode) => mode,
+                    Source::Config(..) => Mode::Managed,
+                };
+                world.addons.get_mut(&cluster).unwrap().recorded = Some(mode.as_str().to_owned());
+            }
+            Step::Refuse { .. } => {}
+        }
+    }
+    world
+}
+
+fn word() -> impl Strategy<Value = Option<String>> {
+    proptest::option::of(prop_oneof!["managed", "autonomous", "x"])
+}
+
+prop_compose! {
+    fn any_addon()(
+        deleting: bool, adopted: bool, made_for_label: bool, configured: bool, by_template: bool,
+        recorded in word(), confirmed in word(),
+    ) -> Addon {
+        Addon {
+            uid: "uid".to_owned(), deleting, adopted, recorded, made_for_label, confirmed,
+            config: None, configured, by_template, was_connected: false, recalled: None,
+        }
+    }
+}
+
+prop_compose! {
+    fn any_world()(
+        accepted: bool, deleting: bool, label in word(), by_placements: bool, by_template: bool,
+        addon in proptest::option::of(any_addon()), left: bool,
+    ) -> World {
+        let cluster = Cluster { accepted, deleting, ..cluster(label.as_deref()) };
+        let left: BTreeSet<String> = left.then(|| "c".to_owned()).into_iter().collect();
+        let install = Some(Install { by_placements, by_template });
+        World { install, left, ..world(cluster, addon) }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_second_plan_does_nothing_new(before in any_world()) {
+        let after = execute(before.clone(), plan(&before, &own()));
+        let again = plan(&after, &own());
+        prop_assert!(again.iter().all(|step| matches!(step, Step::Refuse { .. })), "{again:?}");
+    }
+
+    #[test]
+    fn what_we_did_not_make_is_never_deleted(world in any_world()) {
+        let deletes = |steps: Vec<Step>| steps.iter().any(|s| matches!(s, Step::Delete { .. }));
+        if world.addons.values().all(|addon| !addon.made_for_label) {
+            prop_assert!(!deletes(plan(&world, &own())));
+        }
+    }
+}

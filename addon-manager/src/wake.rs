@@ -1,0 +1,109 @@
+//! Clusters that the SDK shall look at again because something outside its sight changed.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures::{StreamExt as _, stream, stream::BoxStream};
+use ocm::name::ClusterName;
+use principal::{SessionReport, Sessions};
+use tokio::sync::Notify;
+
+/// Names that wait to be looked at, each at most once: bounded by the number of clusters.
+#[derive(Clone, Debug, Default)]
+pub struct Wakes {
+    // Held for an insertion, never over an await.
+    waiting: Arc<Mutex<BTreeSet<ClusterName>>>,
+    more: Arc<Notify>,
+}
+
+impl Wakes {
+    /// Asks for one cluster.
+    pub fn wake(&self, cluster: ClusterName) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(cluster);
+        self.more.notify_one();
+    }
+
+    /// The names, as they come; never ends.
+    pub fn stream(&self) -> BoxStream<'static, ClusterName> {
+        let wakes = self.clone();
+        stream::unfold(wakes, async |wakes| {
+            let cluster = wakes.next().await;
+            Some((cluster, wakes))
+        })
+        .boxed()
+    }
+
+    async fn next(&self) -> ClusterName {
+        loop {
+            // One permit is kept when nobody waits, so what comes between is not missed.
+            let first = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_first();
+            if let Some(cluster) = first {
+                return cluster;
+            }
+            self.more.notified().await;
+        }
+    }
+}
+
+/// The clusters of which something else is to be told now.
+pub fn changed(before: &Sessions, now: &Sessions) -> BTreeSet<String> {
+    let names = before.keys().chain(now.keys());
+    names.filter(|name| !same(before.get(*name), now.get(*name))).cloned().collect()
+}
+
+/// Whether two reports lead to the same conditions; when the agent of an open session was last seen
+/// does not.
+fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
+    match (before, now) {
+        (Some(before), Some(now)) => {
+            (before.connected, before.since, &before.last_error, before.mode)
+                == (now.connected, now.since, &now.last_error, now.mode)
+        }
+        (None, None) => true,
+        (None, Some(_)) | (Some(_), None) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn sessions(connected: bool, seen: i64) -> Sessions {
+        let report = SessionReport {
+            connected,
+            since: Timestamp::UNIX_EPOCH,
+            last_seen: Timestamp::from_second(seen).ok(),
+            last_error: None,
+            agent_version: None,
+            mode: None,
+        };
+        Arc::new([("c".to_owned(), report)].into())
+    }
+
+    #[test]
+    fn a_heartbeat_wakes_nobody_and_a_change_does() {
+        assert!(changed(&sessions(true, 1), &sessions(true, 2)).is_empty());
+        assert_eq!(changed(&sessions(true, 1), &sessions(false, 1)), ["c".to_owned()].into());
+        assert_eq!(changed(&Sessions::default(), &sessions(true, 1)), ["c".to_owned()].into());
+        assert_eq!(changed(&sessions(true, 1), &Sessions::default()), ["c".to_owned()].into());
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_waits_is_asked_for_once() {
+        let wakes = Wakes::default();
+        let name = |text: &str| ClusterName::new(text).unwrap();
+        for text in ["b", "a", "b"] {
+            wakes.wake(name(text));
+        }
+        let mut stream = wakes.stream();
+        assert_eq!(stream.next().await, Some(name("a")));
+        assert_eq!(stream.next().await, Some(name("b")));
+        let later = wakes.clone();
+        let (next, ()) = tokio::join!(stream.next(), async move { later.wake(name("c")) });
+        assert_eq!(next, Some(name("c")));
+    }
+}
