@@ -1,1 +1,43 @@
-//! The lab's stand-in for the parts of Open Cluster Management that the stories touch.
+//! Open Cluster Management for the lab: the hub's half and each spoke's half.
+//!
+//! Two things live here behind one API. With `OCM_BIN_DIR` set, [`Hub`] and [`Spoke`] run the *real*
+//! OCM binaries of that directory as bare processes. Without it they run a **stand-in**: our own tasks
+//! that do, of what OCM does, the parts an add-on can notice. Stories cannot tell the two apart, and
+//! every story about OCM is meant to run against both.
+//!
+//! ```text
+//!  Hub   conversion webhook · cluster join and accept · lease, taints, feature labels · cluster sets
+//!        placement · add-on manager (owner, install, configuration, progress) · cluster removal
+//!  Spoke registration agent (cluster lease, claims, add-on certificates) · work agent
+//! ```
+//!
+//! Both runners act as the real thing does: the hub half as cluster admin, the spoke half on the hub
+//! with a client certificate of its own cluster, and on the spoke under service accounts with the
+//! klusterlet's rights. What the stand-in leaves out is listed at the top of its module.
+
+mod cache;
+mod client;
+mod condition;
+mod control;
+mod conversion;
+pub mod crds;
+mod kinds;
+mod klusterlet;
+mod placement;
+mod real;
+mod rollout;
+mod stand_in;
+mod tasks;
+
+mod hub;
+mod spoke;
+
+pub use hub::{Hub, HubConfig};
+pub use spoke::{Spoke, SpokeConfig};
+
+/// The directory of real OCM binaries, when the caller wants those: `OCM_BIN_DIR`.
+pub fn real_binaries() -> Option<std::path::PathBuf> {
+    std::env::var_os("OCM_BIN_DIR")
+        .filter(|dir| !dir.is_empty())
+        .map(Into::into)
+}

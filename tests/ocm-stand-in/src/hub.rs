@@ -1,0 +1,77 @@
+//! The hub's half of OCM, whichever runner it is.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::{crds, real, real_binaries, stand_in};
+
+/// What the hub's half of OCM needs.
+#[derive(Clone, Debug)]
+pub struct HubConfig {
+    /// Cluster admin of the hub, with an address that works where the lab runs.
+    pub kubeconfig: PathBuf,
+    /// Directory for certificates and logs; made if absent.
+    pub dir: PathBuf,
+}
+
+/// OCM's controllers on the hub. Dropping it ends them at once, as a crash would.
+#[derive(Debug)]
+pub struct Hub {
+    config: HubConfig,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+enum Running {
+    StandIn(stand_in::hub::Controllers),
+    Real(real::Processes),
+}
+
+impl Hub {
+    /// Installs the CRDs and starts OCM's hub half; returns once both add-on API versions are served.
+    ///
+    /// Runs the binaries of `OCM_BIN_DIR` if that is set, else the stand-in.
+    pub async fn start(config: HubConfig) -> Result<Self> {
+        tokio::fs::create_dir_all(&config.dir).await?;
+        let client = crate::client::from_kubeconfig(&config.kubeconfig, "lab-ocm").await?;
+        crds::install(&client, "hub").await?;
+        let mut hub = Self {
+            config,
+            running: None,
+        };
+        hub.resume().await?;
+        Ok(hub)
+    }
+
+    /// Whether these are the real OCM processes.
+    pub const fn is_real(&self) -> bool {
+        matches!(self.running, Some(Running::Real(_)))
+    }
+
+    /// Ends the controllers; what they wrote stays. [`Self::resume`] starts them again.
+    pub async fn stop(&mut self) {
+        match self.running.take() {
+            Some(Running::StandIn(controllers)) => controllers.stop().await,
+            Some(Running::Real(processes)) => processes.stop().await,
+            None => {}
+        }
+    }
+
+    /// Ends the controllers without warning.
+    pub fn kill(&mut self) {
+        self.running = None;
+    }
+
+    /// Starts the controllers if they do not run.
+    pub async fn resume(&mut self) -> Result<()> {
+        if self.running.is_some() {
+            return Ok(());
+        }
+        self.running = Some(match real_binaries() {
+            Some(binaries) => Running::Real(real::start_hub(&binaries, &self.config).await?),
+            None => Running::StandIn(stand_in::hub::Controllers::start(&self.config).await?),
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,433 @@
+//! What an operator and a cluster admin do around the agents: rights on the spoke, bootstrap, accept.
+//!
+//! The same for the stand-in and for the real processes, so that both work under the klusterlet's rights
+//! and not under cluster admin, which hides what an add-on forgot to ask for.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::ServiceAccount,
+};
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    condition,
+    kinds::{
+        CERTIFICATE_SIGNING_REQUEST, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, MANAGED_CLUSTER,
+        NAMESPACE, ROLE, ROLE_BINDING, SERVICE_ACCOUNT,
+        words::{ADD_ON_NAME, ADD_ON_NAMESPACE, AGENT_NAMESPACE, CLUSTER_NAME},
+    },
+    spoke::SpokeConfig,
+};
+
+/// Joining is a few seconds of waiting for certificates and leases, more on a busy machine.
+const JOINED_WITHIN: Duration = Duration::from_secs(120);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Longer than any lab runs.
+const TOKEN_SECONDS: i64 = 7 * 24 * 3600;
+
+/// The service account of the registration agent on the spoke.
+pub(crate) const REGISTRATION: &str = "klusterlet-registration-sa";
+/// The service account of the work agent on the spoke.
+pub(crate) const WORK: &str = "klusterlet-work-sa";
+
+const HUB_NAMESPACE: &str = "open-cluster-management";
+const BOOTSTRAP: &str = "agent-registration-bootstrap";
+
+const ALL: &[&str] = &[
+    "get", "list", "watch", "create", "update", "patch", "delete",
+];
+
+/// An object to apply: its kind, and its namespace if it has one.
+pub(crate) type Manifest = (Kind, Option<String>, Value);
+
+/// Applies objects in order, as the lab.
+pub(crate) async fn apply(client: &Client, manifests: Vec<Manifest>) -> Result<()> {
+    let how = PatchParams::apply("lab-ocm").force();
+    for (kind, namespace, mut object) in manifests {
+        object["apiVersion"] = json!(kind.api_version());
+        object["kind"] = json!(kind.kind);
+        let name = object["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        let api = match &namespace {
+            Some(namespace) => kind.within(client, namespace),
+            None => kind.all(client),
+        };
+        api.patch(&name, &how, &Patch::Apply(&object))
+            .await
+            .with_context(|| format!("apply {} {name}", kind.kind))?;
+    }
+    Ok(())
+}
+
+/// Lays out the namespaces, service accounts and rights of a klusterlet on its spoke.
+pub(crate) async fn install(spoke: &Client) -> Result<()> {
+    let mut manifests = vec![
+        (NAMESPACE, None, named(AGENT_NAMESPACE)),
+        (NAMESPACE, None, named(ADD_ON_NAMESPACE)),
+        (
+            SERVICE_ACCOUNT,
+            Some(AGENT_NAMESPACE.to_owned()),
+            named(REGISTRATION),
+        ),
+        (
+            SERVICE_ACCOUNT,
+            Some(AGENT_NAMESPACE.to_owned()),
+            named(WORK),
+        ),
+    ];
+    manifests.extend(registration_rights());
+    manifests.extend(work_rights());
+    apply(spoke, manifests).await
+}
+
+fn named(name: &str) -> Value {
+    json!({ "metadata": { "name": name } })
+}
+
+/// One rule of a role.
+pub(crate) fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
+    json!({ "apiGroups": groups, "resources": resources, "verbs": verbs })
+}
+
+fn role(name: &str, rules: &[Value]) -> Value {
+    json!({ "metadata": { "name": name }, "rules": rules })
+}
+
+fn binding(name: &str, role_kind: &str, role: &str, account: &str) -> Value {
+    json!({
+        "metadata": { "name": name },
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role,
+        },
+        "subjects": [{ "kind": "ServiceAccount", "namespace": AGENT_NAMESPACE, "name": account }],
+    })
+}
+
+fn registration_rights() -> Vec<Manifest> {
+    let agent = "open-cluster-management:klusterlet-registration:agent";
+    let add_ons = "open-cluster-management:klusterlet-registration:addon-management";
+    let own = "open-cluster-management:management:klusterlet-registration:agent";
+    let cluster = [
+        rule(&[""], &["nodes"], &["get", "list", "watch"]),
+        rule(
+            &[""],
+            &["namespaces"],
+            &["create", "get", "list", "update", "watch", "patch"],
+        ),
+        rule(
+            &["cluster.open-cluster-management.io"],
+            &["clusterclaims"],
+            &["get", "list", "watch"],
+        ),
+        rule(
+            &["about.k8s.io"],
+            &["clusterproperties"],
+            &["get", "list", "watch"],
+        ),
+    ];
+    let leases = ["create", "get", "list", "update", "watch", "patch"];
+    // The real agent may write secrets everywhere: an add-on's install namespace is anybody's choice.
+    let anywhere = [
+        rule(&[""], &["secrets"], ALL),
+        rule(&["coordination.k8s.io"], &["leases"], &leases),
+    ];
+    let here = [
+        rule(&[""], &["configmaps", "secrets"], ALL),
+        rule(&[""], &["pods"], &["get"]),
+        rule(&["apps"], &["replicasets"], &["get"]),
+        rule(&["coordination.k8s.io"], &["leases"], &leases),
+        rule(
+            &["", "events.k8s.io"],
+            &["events"],
+            &["create", "patch", "update"],
+        ),
+    ];
+    vec![
+        (CLUSTER_ROLE, None, role(agent, &cluster)),
+        (
+            CLUSTER_ROLE_BINDING,
+            None,
+            binding(agent, "ClusterRole", agent, REGISTRATION),
+        ),
+        (CLUSTER_ROLE, None, role(add_ons, &anywhere)),
+        (
+            CLUSTER_ROLE_BINDING,
+            None,
+            binding(add_ons, "ClusterRole", add_ons, REGISTRATION),
+        ),
+        (ROLE, Some(AGENT_NAMESPACE.to_owned()), role(own, &here)),
+        (
+            ROLE_BINDING,
+            Some(AGENT_NAMESPACE.to_owned()),
+            binding(own, "Role", own, REGISTRATION),
+        ),
+    ]
+}
+
+fn work_rights() -> Vec<Manifest> {
+    let agent = "open-cluster-management:klusterlet-work:agent";
+    let execution = "open-cluster-management:klusterlet-work:execution";
+    let aggregate = "open-cluster-management:klusterlet-work:aggregate";
+    let admin = "open-cluster-management:klusterlet-work:execution-admin";
+    let own = "open-cluster-management:management:klusterlet-work:agent";
+    let works = "work.open-cluster-management.io";
+    let of_agent = [
+        rule(&[works], &["appliedmanifestworks"], ALL),
+        rule(
+            &[works],
+            &["appliedmanifestworks/status"],
+            &["patch", "update"],
+        ),
+        rule(&[works], &["appliedmanifestworks/finalizers"], &["update"]),
+        rule(
+            &["authorization.k8s.io"],
+            &["subjectaccessreviews"],
+            &["create"],
+        ),
+        rule(&[""], &["serviceaccounts"], &["impersonate"]),
+    ];
+    let here = [
+        rule(&[""], &["configmaps"], ALL),
+        rule(
+            &["coordination.k8s.io"],
+            &["leases"],
+            &["create", "get", "list", "update", "watch", "patch"],
+        ),
+        rule(
+            &["", "events.k8s.io"],
+            &["events"],
+            &["create", "patch", "update"],
+        ),
+        rule(&[""], &["pods"], &["get"]),
+        rule(&["apps"], &["replicasets"], &["get"]),
+    ];
+    let mut executing = role(execution, &execution_rules());
+    executing["metadata"]["labels"] =
+        json!({ "open-cluster-management.io/aggregate-to-work": "true" });
+    let aggregating = json!({
+        "metadata": { "name": aggregate },
+        "aggregationRule": { "clusterRoleSelectors": [
+            { "matchLabels": { "open-cluster-management.io/aggregate-to-work": "true" } },
+        ]},
+    });
+    vec![
+        (CLUSTER_ROLE, None, role(agent, &of_agent)),
+        (
+            CLUSTER_ROLE_BINDING,
+            None,
+            binding(agent, "ClusterRole", agent, WORK),
+        ),
+        (CLUSTER_ROLE, None, executing),
+        (CLUSTER_ROLE, None, aggregating),
+        (
+            CLUSTER_ROLE_BINDING,
+            None,
+            binding(aggregate, "ClusterRole", aggregate, WORK),
+        ),
+        (
+            CLUSTER_ROLE_BINDING,
+            None,
+            binding(admin, "ClusterRole", "admin", WORK),
+        ),
+        (ROLE, Some(AGENT_NAMESPACE.to_owned()), role(own, &here)),
+        (
+            ROLE_BINDING,
+            Some(AGENT_NAMESPACE.to_owned()),
+            binding(own, "Role", own, WORK),
+        ),
+    ]
+}
+
+/// What the work agent may do beyond `admin`: the gaps are as the klusterlet has them.
+fn execution_rules() -> Vec<Value> {
+    let rbac = "rbac.authorization.k8s.io";
+    vec![
+        rule(
+            &["apiextensions.k8s.io"],
+            &["customresourcedefinitions"],
+            &["get", "list", "watch", "create", "delete", "update"],
+        ),
+        rule(
+            &[""],
+            &["namespaces"],
+            &["create", "update", "patch", "delete"],
+        ),
+        rule(&[rbac], &["clusterrolebindings", "rolebindings"], ALL),
+        rule(
+            &[rbac],
+            &["clusterroles", "roles"],
+            &[ALL, &["escalate", "bind"]].concat(),
+        ),
+        rule(&["monitoring.coreos.com"], &["servicemonitors"], ALL),
+        rule(&["oauth.openshift.io"], &["oauthclients"], ALL),
+        rule(&["scheduling.k8s.io"], &["priorityclasses"], ALL),
+        rule(
+            &["admissionregistration.k8s.io"],
+            &[
+                "mutatingwebhookconfigurations",
+                "validatingwebhookconfigurations",
+            ],
+            &["get", "list", "watch", "create", "update", "patch"],
+        ),
+    ]
+}
+
+/// A token of a service account, as a pod would have it mounted.
+pub(crate) async fn token(client: &Client, namespace: &str, account: &str) -> Result<String> {
+    let api: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let request = TokenRequest {
+        spec: Some(TokenRequestSpec {
+            expiration_seconds: Some(TOKEN_SECONDS),
+            ..TokenRequestSpec::default()
+        }),
+        ..TokenRequest::default()
+    };
+    let answer = api
+        .create_token_request(account, &PostParams::default(), &request)
+        .await
+        .with_context(|| format!("get a token for {namespace}/{account}"))?;
+    answer
+        .status
+        .and_then(|status| status.token)
+        .context("the token request came back empty")
+}
+
+/// What `clusteradm init` and `get token` do on the hub: the account that new clusters join with.
+pub(crate) async fn bootstrap_token(hub: &Client) -> Result<String> {
+    let name = "open-cluster-management:bootstrap";
+    let clusters = "cluster.open-cluster-management.io";
+    let rules = [
+        rule(&[""], &["configmaps"], &["get"]),
+        rule(
+            &["certificates.k8s.io"],
+            &["certificatesigningrequests"],
+            &["create", "get", "list", "watch"],
+        ),
+        rule(
+            &[clusters],
+            &["managedclusters"],
+            &["get", "create", "list", "watch"],
+        ),
+        rule(&[clusters], &["managedclustersets/join"], &["create"]),
+    ];
+    let subject = json!({
+        "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name },
+        "subjects": [{ "kind": "ServiceAccount", "namespace": HUB_NAMESPACE, "name": BOOTSTRAP }],
+    });
+    apply(
+        hub,
+        vec![
+            (NAMESPACE, None, named(HUB_NAMESPACE)),
+            (
+                SERVICE_ACCOUNT,
+                Some(HUB_NAMESPACE.to_owned()),
+                named(BOOTSTRAP),
+            ),
+            (CLUSTER_ROLE, None, role(name, &rules)),
+            (CLUSTER_ROLE_BINDING, None, subject),
+        ],
+    )
+    .await?;
+    token(hub, HUB_NAMESPACE, BOOTSTRAP).await
+}
+
+/// What `clusteradm accept` does: approves the cluster's own CSR, accepts it, and waits until it joined.
+pub(crate) async fn accept(hub: &Client, config: &SpokeConfig) -> Result<()> {
+    let joined = async {
+        loop {
+            approve_bootstrap(hub, &config.cluster).await?;
+            if accept_once(hub, config).await? {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    match tokio::time::timeout(JOINED_WITHIN, joined).await {
+        Ok(done) => done,
+        Err(_) => bail!("{} did not join within {JOINED_WITHIN:?}", config.cluster),
+    }
+}
+
+/// One look at the ManagedCluster; whether it is there, accepted, joined and available.
+async fn accept_once(hub: &Client, config: &SpokeConfig) -> Result<bool> {
+    let api = MANAGED_CLUSTER.all(hub);
+    let Some(cluster) = api.get_opt(&config.cluster).await? else {
+        return Ok(false);
+    };
+    let spec = &cluster.data["spec"];
+    let labelled = config.labels.iter().all(|(key, value)| {
+        cluster
+            .metadata
+            .labels
+            .as_ref()
+            .is_some_and(|l| l.get(key) == Some(value))
+    });
+    if spec["hubAcceptsClient"] != true
+        || spec["leaseDurationSeconds"] != config.lease_seconds
+        || !labelled
+    {
+        let patch = json!({
+            "metadata": { "labels": config.labels },
+            "spec": { "hubAcceptsClient": true, "leaseDurationSeconds": config.lease_seconds },
+        });
+        api.patch(
+            &config.cluster,
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
+        .await?;
+        return Ok(false);
+    }
+    Ok([
+        "HubAcceptedManagedCluster",
+        "ManagedClusterJoined",
+        "ManagedClusterConditionAvailable",
+    ]
+    .iter()
+    .all(|kind| condition::is_true(&cluster.data, kind)))
+}
+
+/// Approves what the cluster asked for with the bootstrap account, and nothing else.
+async fn approve_bootstrap(hub: &Client, cluster: &str) -> Result<()> {
+    let requester = format!("system:serviceaccount:{HUB_NAMESPACE}:{BOOTSTRAP}");
+    let api = CERTIFICATE_SIGNING_REQUEST.all(hub);
+    let selector = format!("{CLUSTER_NAME}={cluster},!{ADD_ON_NAME}");
+    for csr in api.list(&ListParams::default().labels(&selector)).await? {
+        if csr.data["spec"]["username"] == requester && condition::all(&csr.data).is_empty() {
+            let name = csr.metadata.name.as_deref().unwrap_or_default();
+            approve(hub, name, "Accepted", "accepted by the lab").await?;
+        }
+    }
+    Ok(())
+}
+
+/// Approves one CSR.
+pub(crate) async fn approve(hub: &Client, name: &str, reason: &str, message: &str) -> Result<()> {
+    let mut conditions = Vec::new();
+    condition::set(
+        &mut conditions,
+        &condition::Condition::new("Approved", "True", reason, message),
+    );
+    let patch = json!({ "status": { "conditions": conditions } });
+    CERTIFICATE_SIGNING_REQUEST
+        .all(hub)
+        .patch_subresource(
+            "approval",
+            name,
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
+        .await
+        .with_context(|| format!("approve the CSR {name}"))?;
+    Ok(())
+}

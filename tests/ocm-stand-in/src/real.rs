@@ -1,0 +1,228 @@
+//! The real OCM binaries as bare processes, kept running as a kubelet would keep their pods.
+
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use tokio::process::Command;
+
+use crate::{
+    client, crds,
+    hub::HubConfig,
+    kinds::{NAMESPACE, words::AGENT_NAMESPACE},
+    klusterlet,
+    spoke::SpokeConfig,
+    stand_in,
+    tasks::Tasks,
+};
+
+const HUB_NAMESPACE: &str = "open-cluster-management-hub";
+/// The pause before a process that ended is started again.
+const START_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The processes of one half of OCM. Dropped, they are killed.
+#[derive(Debug)]
+pub(crate) struct Processes {
+    tasks: Tasks,
+}
+
+impl Processes {
+    /// Ends the processes and waits until they are gone.
+    pub(crate) async fn stop(self) {
+        self.tasks.stop().await;
+    }
+}
+
+/// A program of OCM with its arguments, and where its output goes.
+struct Program {
+    name: &'static str,
+    binary: PathBuf,
+    arguments: Vec<String>,
+    log: PathBuf,
+    /// Files that must be there first.
+    needs: Vec<PathBuf>,
+}
+
+impl Program {
+    fn new(binaries: &Path, dir: &Path, name: &'static str, command: &[&str]) -> Result<Self> {
+        let (binary, arguments) = command
+            .split_first()
+            .context("a command without a program")?;
+        let binary = binaries.join(binary);
+        ensure!(binary.is_file(), "OCM_BIN_DIR has no {}", binary.display());
+        Ok(Self {
+            name,
+            binary,
+            arguments: arguments
+                .iter()
+                .map(|&argument| argument.to_owned())
+                .collect(),
+            log: dir.join(format!("{name}.log")),
+            needs: Vec::new(),
+        })
+    }
+
+    fn with(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// The flags that all of OCM's controllers share.
+    fn common(self, kubeconfig: &Path, namespace: &str) -> Result<Self> {
+        let port = free_port()?;
+        Ok(self
+            .with(format!("--kubeconfig={}", kubeconfig.display()))
+            .with(format!("--namespace={namespace}"))
+            .with("--disable-leader-election")
+            .with(format!("--listen=127.0.0.1:{port}")))
+    }
+
+    async fn keep(self) {
+        loop {
+            while !self.needs.iter().all(|file| file.exists()) {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            match self.run().await {
+                Ok(status) => tracing::warn!(program = self.name, %status, "ended; starts again"),
+                Err(error) => tracing::warn!(program = self.name, %error, "did not start"),
+            }
+            tokio::time::sleep(START_AGAIN).await;
+        }
+    }
+
+    async fn run(&self) -> std::io::Result<std::process::ExitStatus> {
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.log)?;
+        Command::new(&self.binary)
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()?
+            .wait()
+            .await
+    }
+}
+
+/// A port that was free a moment ago; OCM's programs cannot be asked which one they took.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+        .local_addr()?
+        .port())
+}
+
+/// Starts the hub's controllers, and the conversion webhook first of all.
+pub(crate) async fn start_hub(binaries: &Path, config: &HubConfig) -> Result<Processes> {
+    let HubConfig { kubeconfig, dir } = config;
+    let admin = client::from_kubeconfig(kubeconfig, "lab-ocm").await?;
+    let namespace = json!({ "metadata": { "name": HUB_NAMESPACE } });
+    klusterlet::apply(&admin, vec![(NAMESPACE, None, namespace)]).await?;
+
+    let certificate = stand_in::serving()?;
+    let certificates = dir.join("webhook");
+    tokio::fs::create_dir_all(&certificates).await?;
+    tokio::fs::write(certificates.join("tls.crt"), &certificate.cert_pem).await?;
+    tokio::fs::write(certificates.join("tls.key"), &certificate.key_pem).await?;
+    let port = free_port()?;
+    let webhook = Program::new(binaries, dir, "addon-webhook", &["addon", "webhook-server"])?
+        .with(format!("--kubeconfig={}", kubeconfig.display()))
+        .with(format!("--port={port}"))
+        .with(format!("--certdir={}", certificates.display()))
+        .with("--metrics-port=0")
+        .with("--health-probe-port=0");
+    let mut tasks = Tasks::default();
+    tasks.spawn(webhook.keep());
+    crds::convert_through(
+        &admin,
+        &format!("https://127.0.0.1:{port}/convert"),
+        &certificate.ca_pem,
+    )
+    .await?;
+
+    for (name, command) in [
+        ("registration-controller", ["registration", "controller"]),
+        ("placement-controller", ["placement", "controller"]),
+        ("addon-manager", ["addon", "manager"]),
+    ] {
+        let program =
+            Program::new(binaries, dir, name, &command)?.common(kubeconfig, HUB_NAMESPACE)?;
+        tasks.spawn(program.keep());
+    }
+    Ok(Processes { tasks })
+}
+
+/// Starts the agents of one spoke, each under its own service account there.
+pub(crate) async fn start_spoke(binaries: &Path, config: &SpokeConfig) -> Result<Processes> {
+    let SpokeConfig {
+        cluster,
+        hub_kubeconfig,
+        kubeconfig,
+        dir,
+        feedback_interval,
+        ..
+    } = config;
+    let hub = client::config(hub_kubeconfig, "lab-ocm").await?;
+    let spoke = client::config(kubeconfig, "lab-ocm").await?;
+    let hub_admin = client::as_identity(&hub, hub.auth_info.clone())?;
+    let spoke_admin = client::as_identity(&spoke, spoke.auth_info.clone())?;
+
+    let bootstrap = dir.join("bootstrap.kubeconfig");
+    let token = klusterlet::bootstrap_token(&hub_admin).await?;
+    write_kubeconfig(&hub, &token, &bootstrap).await?;
+    let as_registration = dir.join("registration.kubeconfig");
+    let token = klusterlet::token(&spoke_admin, AGENT_NAMESPACE, klusterlet::REGISTRATION).await?;
+    write_kubeconfig(&spoke, &token, &as_registration).await?;
+    let as_work = dir.join("work.kubeconfig");
+    let token = klusterlet::token(&spoke_admin, AGENT_NAMESPACE, klusterlet::WORK).await?;
+    write_kubeconfig(&spoke, &token, &as_work).await?;
+
+    let credentials = dir.join("hub-kubeconfig");
+    let registration = Program::new(
+        binaries,
+        dir,
+        "registration-agent",
+        &["registration", "agent"],
+    )?
+    .common(&as_registration, AGENT_NAMESPACE)?
+    .with(format!("--spoke-cluster-name={cluster}"))
+    .with(format!("--agent-id={cluster}-agent"))
+    .with(format!("--bootstrap-kubeconfig={}", bootstrap.display()))
+    .with(format!("--hub-kubeconfig-dir={}", credentials.display()));
+    let mut work = Program::new(binaries, dir, "work-agent", &["work", "agent"])?
+        .common(&as_work, AGENT_NAMESPACE)?
+        .with(format!("--spoke-cluster-name={cluster}"))
+        .with(format!("--agent-id={cluster}-agent"))
+        .with("--workload-source-driver=kube")
+        .with(format!(
+            "--workload-source-config={}",
+            credentials.join("kubeconfig").display()
+        ))
+        .with(format!(
+            "--status-sync-interval={}s",
+            feedback_interval.as_secs().max(1)
+        ));
+    work.needs = ["kubeconfig", "tls.crt", "tls.key"]
+        .map(|file| credentials.join(file))
+        .to_vec();
+
+    let mut tasks = Tasks::default();
+    tasks.spawn(registration.keep());
+    tasks.spawn(work.keep());
+    Ok(Processes { tasks })
+}
+
+async fn write_kubeconfig(api_server: &kube::Config, token: &str, file: &Path) -> Result<()> {
+    let text = client::kubeconfig(api_server, "default", &json!({ "token": token }));
+    tokio::fs::write(file, text)
+        .await
+        .with_context(|| format!("write {}", file.display()))
+}

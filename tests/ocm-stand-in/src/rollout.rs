@@ -1,0 +1,388 @@
+//! Which configuration an add-on should have on a cluster, and how far it has come. Pure.
+//!
+//! A configuration is named by the add-on's defaults, overridden per kind by a placement's strategy, and
+//! that again by the ManagedClusterAddOn itself. Of the rollout types only `All` is here: every cluster
+//! is given the new configuration at once.
+
+use serde_json::{Map, Value, json};
+
+use crate::kinds::words::NO_DEFAULT;
+
+/// One configuration object with the hash of the content that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) hash: String,
+}
+
+impl Config {
+    /// From an entry with `group` and `resource`, and the `namespace`, `name` and hash in `referent`.
+    fn read(entry: &Value, referent: &Value) -> Option<Self> {
+        let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        let name = text(referent, "name");
+        (!name.is_empty() && name != NO_DEFAULT).then(|| Self {
+            group: text(entry, "group"),
+            resource: text(entry, "resource"),
+            namespace: text(referent, "namespace"),
+            name,
+            hash: text(referent, "specHash"),
+        })
+    }
+
+    /// From an entry of a spec, which has no hash.
+    fn of_spec(entry: &Value) -> Option<Self> {
+        Self::read(entry, entry)
+    }
+
+    /// From an entry of a status, whose wanted object is `desiredConfig`.
+    fn of_status(entry: &Value) -> Option<Self> {
+        Self::read(entry, &entry["desiredConfig"])
+    }
+
+    fn is_kind_of(&self, other: &Self) -> bool {
+        (&self.group, &self.resource) == (&other.group, &other.resource)
+    }
+
+    fn is_object_of(&self, other: &Self) -> bool {
+        self.is_kind_of(other) && (&self.namespace, &self.name) == (&other.namespace, &other.name)
+    }
+
+    /// `{namespace, name, specHash}` as it stands under `desiredConfig`.
+    fn referent(&self) -> Value {
+        let mut referent = json!({ "name": self.name, "specHash": self.hash });
+        if !self.namespace.is_empty() {
+            referent["namespace"] = json!(self.namespace);
+        }
+        referent
+    }
+
+    fn to_status(&self) -> Value {
+        json!({ "group": self.group, "resource": self.resource, "desiredConfig": self.referent() })
+    }
+}
+
+fn entries(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Replaces, kind by kind, what `base` names by what `wanted` names, each object once.
+fn override_by_kind(base: &[Config], wanted: &[Config]) -> Vec<Config> {
+    let mut result: Vec<Config> = base
+        .iter()
+        .filter(|old| !wanted.iter().any(|new| new.is_kind_of(old)))
+        .cloned()
+        .collect();
+    for new in wanted {
+        if !result.iter().any(|old| old.is_object_of(new)) {
+            result.push(new.clone());
+        }
+    }
+    result
+}
+
+/// Fills empty hashes from entries that name the same object.
+fn with_hashes(mut configs: Vec<Config>, known: &[Config]) -> Vec<Config> {
+    for config in &mut configs {
+        if let Some(same) = known.iter().find(|one| one.is_object_of(config)) {
+            config.hash.clone_from(&same.hash);
+        }
+    }
+    configs
+}
+
+/// The add-on's defaults, with the hashes that its manager wrote into the status.
+pub(crate) fn defaults(management: &Value) -> Vec<Config> {
+    let wanted = entries(&management["spec"]["defaultConfigs"]);
+    let known = entries(&management["status"]["defaultConfigReferences"]);
+    let known: Vec<Config> = known.iter().filter_map(Config::of_status).collect();
+    with_hashes(
+        override_by_kind(
+            &[],
+            &wanted
+                .iter()
+                .filter_map(Config::of_spec)
+                .collect::<Vec<_>>(),
+        ),
+        &known,
+    )
+}
+
+/// What one placement's clusters should have: the defaults, overridden by an `installProgressions` entry.
+pub(crate) fn of_placement(defaults: &[Config], progression: &Value) -> Vec<Config> {
+    let own = entries(&progression["configReferences"]);
+    override_by_kind(
+        defaults,
+        &own.iter().filter_map(Config::of_status).collect::<Vec<_>>(),
+    )
+}
+
+/// What one ManagedClusterAddOn should have: its placement's, overridden by its own `spec.configs`.
+///
+/// The hashes of its own configs are those that the manager wrote into its status.
+pub(crate) fn of_add_on(inherited: &[Config], add_on: &Value) -> Vec<Config> {
+    let own: Vec<Config> = entries(&add_on["spec"]["configs"])
+        .iter()
+        .filter_map(Config::of_spec)
+        .collect();
+    let known: Vec<Config> = entries(&add_on["status"]["configReferences"])
+        .iter()
+        .filter_map(Config::of_status)
+        .collect();
+    override_by_kind(inherited, &with_hashes(own, &known))
+}
+
+/// How far one add-on is with what it should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Its status does not name the wanted configuration yet.
+    ToApply,
+    /// The status names it; the manager and the work agent are at work.
+    Progressing,
+    /// The add-on reported a failure.
+    Failed,
+    /// What is wanted was applied last.
+    Succeeded,
+}
+
+/// Compares what an add-on has with what it should have.
+pub(crate) fn state(add_on: &Value, wanted: &[Config]) -> State {
+    let has = entries(&add_on["status"]["configReferences"]);
+    if has.len() != wanted.len() {
+        return State::ToApply;
+    }
+    for entry in has {
+        let desired = Config::of_status(entry);
+        let is_wanted = desired
+            .as_ref()
+            .is_some_and(|desired| wanted.contains(desired));
+        if !is_wanted {
+            return State::ToApply;
+        }
+        if Config::read(entry, &entry["lastAppliedConfig"]) != desired {
+            let progressing = crate::condition::find(add_on, "Progressing");
+            let failed = progressing.is_some_and(|condition| condition["reason"] == "Failed");
+            return if failed {
+                State::Failed
+            } else {
+                State::Progressing
+            };
+        }
+    }
+    State::Succeeded
+}
+
+/// The `configReferences` that put `wanted` in place and keep what was observed of the same objects.
+pub(crate) fn references(add_on: &Value, wanted: &[Config]) -> Value {
+    let has = entries(&add_on["status"]["configReferences"]);
+    let mut result: Vec<Value> = wanted
+        .iter()
+        .map(|config| {
+            let same = |entry: &&Value| {
+                Config::of_status(entry).is_some_and(|desired| desired.is_object_of(config))
+            };
+            let mut entry = has.iter().find(same).cloned().unwrap_or_else(|| json!({}));
+            merge_into(&mut entry, config.to_status());
+            entry
+        })
+        .collect();
+    result.sort_by_key(|entry| (entry["group"].to_string(), entry["resource"].to_string()));
+    Value::Array(result)
+}
+
+/// The skeleton of a ClusterManagementAddOn's `status.defaultConfigReferences`.
+pub(crate) fn default_references(management: &Value) -> Value {
+    defaults(management).iter().map(Config::to_status).collect()
+}
+
+/// The skeleton of `status.installProgressions`: hashes and conditions of known entries stay.
+pub(crate) fn progressions(management: &Value) -> Value {
+    let strategy = &management["spec"]["installStrategy"];
+    if strategy["type"] != "Placements" {
+        return json!([]);
+    }
+    let unhashed: Vec<Config> = defaults(management)
+        .into_iter()
+        .map(|c| Config {
+            hash: String::new(),
+            ..c
+        })
+        .collect();
+    let known = entries(&management["status"]["installProgressions"]);
+    entries(&strategy["placements"])
+        .iter()
+        .map(|placement| {
+            let own: Vec<Config> = entries(&placement["configs"])
+                .iter()
+                .filter_map(Config::of_spec)
+                .collect();
+            let wanted = override_by_kind(&unhashed, &own);
+            let place = (&placement["namespace"], &placement["name"]);
+            let before = known
+                .iter()
+                .find(|one| (&one["namespace"], &one["name"]) == place);
+            progression(placement, &wanted, before)
+        })
+        .collect()
+}
+
+fn progression(placement: &Value, wanted: &[Config], before: Option<&Value>) -> Value {
+    let mut result = Map::new();
+    for key in ["namespace", "name"] {
+        result.insert(key.to_owned(), placement[key].clone());
+    }
+    let before = before.cloned().unwrap_or_else(|| json!({}));
+    let known = entries(&before["configReferences"]);
+    let mut references: Vec<Value> = wanted
+        .iter()
+        .map(|config| {
+            let same = |entry: &&Value| {
+                Config::of_status(entry).is_some_and(|desired| desired.is_object_of(config))
+            };
+            known
+                .iter()
+                .find(same)
+                .cloned()
+                .unwrap_or_else(|| config.to_status())
+        })
+        .collect();
+    references.sort_by_key(|entry| (entry["group"].to_string(), entry["resource"].to_string()));
+    result.insert("configReferences".to_owned(), Value::Array(references));
+    if let Some(conditions) = before.get("conditions") {
+        result.insert("conditions".to_owned(), conditions.clone());
+    }
+    Value::Object(result)
+}
+
+fn merge_into(into: &mut Value, from: Value) {
+    if let (Some(into), Value::Object(from)) = (into.as_object_mut(), from) {
+        into.extend(from);
+    }
+}
+
+/// Sets `lastAppliedConfig` (and for a progression `lastKnownGoodConfig`) to what is desired.
+pub(crate) fn mark_applied(references: &mut Value, keys: &[&str]) {
+    for entry in references.as_array_mut().into_iter().flatten() {
+        let desired = entry["desiredConfig"].clone();
+        for key in keys {
+            entry[*key] = desired.clone();
+        }
+    }
+}
+
+/// The map that a ManifestWork's hash annotation must equal: `resource.group/namespace/name` to hash.
+///
+/// None while a hash is still missing.
+pub(crate) fn hash_map(add_on: &Value) -> Option<Map<String, Value>> {
+    let mut map = Map::new();
+    for entry in entries(&add_on["status"]["configReferences"]) {
+        let config = Config::of_status(entry).filter(|config| !config.hash.is_empty())?;
+        let kind = if config.group.is_empty() {
+            config.resource
+        } else {
+            format!("{}.{}", config.resource, config.group)
+        };
+        map.insert(
+            format!("{kind}/{}/{}", config.namespace, config.name),
+            json!(config.hash),
+        );
+    }
+    Some(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn management() -> Value {
+        json!({
+            "spec": {
+                "defaultConfigs": [
+                    { "group": "g", "resource": "r", "namespace": "ns", "name": "default" },
+                    { "group": "g", "resource": "none", "name": NO_DEFAULT },
+                ],
+                "installStrategy": { "type": "Placements", "placements": [
+                    { "namespace": "p", "name": "plain" },
+                    { "namespace": "p", "name": "special", "configs": [
+                        { "group": "g", "resource": "r", "namespace": "ns", "name": "special" },
+                    ]},
+                ]},
+            },
+            "status": { "defaultConfigReferences": [{
+                "group": "g", "resource": "r",
+                "desiredConfig": { "namespace": "ns", "name": "default", "specHash": "h1" },
+            }]},
+        })
+    }
+
+    #[test]
+    fn the_most_particular_place_wins_kind_by_kind() {
+        let management = management();
+        let defaults = defaults(&management);
+        assert_eq!(
+            defaults.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(),
+            ["default"]
+        );
+        assert_eq!(defaults[0].hash, "h1");
+
+        let progressions = progressions(&management);
+        assert_eq!(
+            progressions[0]["configReferences"][0]["desiredConfig"]["name"],
+            "default"
+        );
+        let special = of_placement(&defaults, &progressions[1]);
+        assert_eq!(special[0].name, "special");
+
+        let add_on = json!({
+            "spec": { "configs": [{ "group": "g", "resource": "r", "namespace": "x", "name": "own" }] },
+            "status": { "configReferences": [{
+                "group": "g", "resource": "r",
+                "desiredConfig": { "namespace": "x", "name": "own", "specHash": "h2" },
+            }]},
+        });
+        let own = of_add_on(&special, &add_on);
+        assert_eq!((own[0].name.as_str(), own[0].hash.as_str()), ("own", "h2"));
+    }
+
+    #[test]
+    fn an_add_on_goes_from_to_apply_over_progressing_to_succeeded() {
+        let wanted = defaults(&management());
+        let mut add_on = json!({ "status": {} });
+        assert_eq!(state(&add_on, &wanted), State::ToApply);
+
+        add_on["status"]["configReferences"] = references(&add_on, &wanted);
+        assert_eq!(state(&add_on, &wanted), State::Progressing);
+
+        mark_applied(
+            &mut add_on["status"]["configReferences"],
+            &["lastAppliedConfig"],
+        );
+        assert_eq!(state(&add_on, &wanted), State::Succeeded);
+        assert_eq!(
+            references(&add_on, &wanted),
+            add_on["status"]["configReferences"]
+        );
+    }
+
+    #[test]
+    fn a_missing_hash_makes_no_map() {
+        let mut add_on = json!({ "status": { "configReferences": [{
+            "group": "g", "resource": "r",
+            "desiredConfig": { "namespace": "ns", "name": "n", "specHash": "" },
+        }]}});
+        assert_eq!(hash_map(&add_on), None);
+        add_on["status"]["configReferences"][0]["desiredConfig"]["specHash"] = json!("h");
+        assert_eq!(hash_map(&add_on).unwrap()["r.g/ns/n"], "h");
+    }
+
+    #[test]
+    fn a_progression_keeps_its_hashes_while_the_objects_stay() {
+        let mut management = management();
+        let mut first = progressions(&management);
+        first[0]["configReferences"][0]["desiredConfig"]["specHash"] = json!("h9");
+        management["status"]["installProgressions"] = first.clone();
+        assert_eq!(progressions(&management), first);
+    }
+}

@@ -1,0 +1,196 @@
+//! ManagedClusterAddOns belong to their ClusterManagementAddOn, and placements make and delete them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, DynamicObject, PostParams},
+};
+use serde_json::{Value, json};
+
+use super::{Hub, for_each, placements};
+use crate::{
+    condition,
+    control::Again,
+    kinds::{
+        CLUSTER_MANAGEMENT_ADD_ON, MANAGED_CLUSTER, MANAGED_CLUSTER_ADD_ON, PLACEMENT,
+        PLACEMENT_DECISION,
+    },
+};
+
+const LIFECYCLE: &str = "addon.open-cluster-management.io/lifecycle";
+const FAMILY: &str = "addon.open-cluster-management.io/";
+const PLACEMENT_LABEL: &str = "cluster.open-cluster-management.io/placement";
+
+/// The add-ons that OCM's add-on manager looks after: those that do not look after themselves.
+pub(super) fn managed(hub: &Hub) -> Vec<std::sync::Arc<DynamicObject>> {
+    let mut all = hub.cache.list(CLUSTER_MANAGEMENT_ADD_ON);
+    all.retain(|one| {
+        let lifecycle = one.annotations().get(LIFECYCLE).map(String::as_str);
+        matches!(lifecycle, None | Some("" | "addon-manager"))
+            && one.metadata.deletion_timestamp.is_none()
+    });
+    all
+}
+
+/// The ManagedClusterAddOns of one add-on, over all clusters.
+pub(super) fn instances(hub: &Hub, name: &str) -> Vec<std::sync::Arc<DynamicObject>> {
+    let mut all = hub.cache.list(MANAGED_CLUSTER_ADD_ON);
+    all.retain(|add_on| add_on.name_any() == name);
+    all
+}
+
+/// The clusters that a placement has decided on.
+pub(super) fn decided(hub: &Hub, namespace: &str, name: &str) -> BTreeSet<String> {
+    hub.cache
+        .within(PLACEMENT_DECISION, namespace)
+        .iter()
+        .filter(|decision| {
+            decision
+                .labels()
+                .get(PLACEMENT_LABEL)
+                .is_some_and(|of| of == name)
+        })
+        .flat_map(|decision| placements::chosen(decision))
+        .collect()
+}
+
+/// The placements of an install strategy, if it is of that type.
+pub(super) fn strategy(management: &Value) -> Option<&[Value]> {
+    let strategy = &management["spec"]["installStrategy"];
+    (strategy["type"] == "Placements").then(|| {
+        strategy["placements"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice)
+    })
+}
+
+pub(super) async fn pass(hub: Hub) -> Result<Again> {
+    for_each(managed(&hub), async |management| {
+        own(&hub, &management).await?;
+        install(&hub, &management).await?;
+        Ok(None)
+    })
+    .await
+}
+
+fn owner(management: &DynamicObject) -> Value {
+    json!({
+        "apiVersion": CLUSTER_MANAGEMENT_ADD_ON.api_version(),
+        "kind": CLUSTER_MANAGEMENT_ADD_ON.kind,
+        "name": management.name_any(),
+        "uid": management.uid(),
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+/// Adds the owner reference to ManagedClusterAddOns that somebody else made.
+async fn own(hub: &Hub, management: &DynamicObject) -> Result<()> {
+    for add_on in instances(hub, &management.name_any()) {
+        let uid = management.uid();
+        if add_on
+            .owner_references()
+            .iter()
+            .any(|owner| Some(&owner.uid) == uid.as_ref())
+        {
+            continue;
+        }
+        // An owner of the same kind and name but another UID was deleted and made again.
+        let mut owners: Vec<Value> = add_on
+            .owner_references()
+            .iter()
+            .filter(|owner| owner.kind != CLUSTER_MANAGEMENT_ADD_ON.kind)
+            .map(serde_json::to_value)
+            .collect::<Result<_, _>>()?;
+        owners.push(owner(management));
+        let api =
+            MANAGED_CLUSTER_ADD_ON.within(&hub.client, &add_on.namespace().unwrap_or_default());
+        let patch = json!({ "metadata": { "ownerReferences": owners } });
+        condition::write_object(&api, &add_on, patch).await?;
+    }
+    Ok(())
+}
+
+/// Makes the ManagedClusterAddOns that placements decided on, and deletes all others.
+async fn install(hub: &Hub, management: &DynamicObject) -> Result<()> {
+    let Some(placements) = strategy(&management.data) else {
+        return Ok(());
+    };
+    let name = management.name_any();
+    let mut required = BTreeSet::new();
+    for one in placements {
+        let (namespace, placement) = (one["namespace"].as_str(), one["name"].as_str());
+        let (namespace, placement) = (namespace.unwrap_or_default(), placement.unwrap_or_default());
+        if hub
+            .cache
+            .get_within(PLACEMENT, namespace, placement)
+            .is_some()
+        {
+            required.extend(decided(hub, namespace, placement));
+        }
+    }
+    let existing = instances(hub, &name);
+    for cluster in &required {
+        if !existing
+            .iter()
+            .any(|add_on| add_on.namespace().as_ref() == Some(cluster))
+        {
+            create(hub, management, cluster).await?;
+        }
+    }
+    for add_on in existing {
+        let cluster = add_on.namespace().unwrap_or_default();
+        if required.contains(&cluster) {
+            copy_annotations(hub, &add_on, &cluster).await?;
+        } else if add_on.metadata.deletion_timestamp.is_none() {
+            let api = MANAGED_CLUSTER_ADD_ON.within(&hub.client, &cluster);
+            condition::tolerate_staleness(api.delete(&name, &DeleteParams::default()).await)?;
+        }
+    }
+    Ok(())
+}
+
+/// The annotations of the add-on family that a ManagedCluster hands down to its add-ons.
+fn family(hub: &Hub, cluster: &str) -> BTreeMap<String, String> {
+    let known = hub.cache.get(MANAGED_CLUSTER, cluster);
+    let all = known
+        .map(|cluster| cluster.annotations().clone())
+        .unwrap_or_default();
+    all.into_iter()
+        .filter(|(key, _)| key.starts_with(FAMILY))
+        .collect()
+}
+
+async fn create(hub: &Hub, management: &DynamicObject, cluster: &str) -> Result<()> {
+    let add_on: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": MANAGED_CLUSTER_ADD_ON.api_version(),
+        "kind": MANAGED_CLUSTER_ADD_ON.kind,
+        "metadata": {
+            "name": management.name_any(),
+            "namespace": cluster,
+            "annotations": family(hub, cluster),
+            "ownerReferences": [owner(management)],
+        },
+        "spec": {},
+    }))?;
+    let api = MANAGED_CLUSTER_ADD_ON.within(&hub.client, cluster);
+    condition::tolerate_staleness(api.create(&PostParams::default(), &add_on).await)
+}
+
+/// Hands down annotations that a ManagedCluster got later.
+///
+/// OCM also takes away the other annotations of the family when the cluster's change; this only adds.
+async fn copy_annotations(hub: &Hub, add_on: &DynamicObject, cluster: &str) -> Result<()> {
+    let missing: BTreeMap<String, String> = family(hub, cluster)
+        .into_iter()
+        .filter(|(key, value)| add_on.annotations().get(key) != Some(value))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let api = MANAGED_CLUSTER_ADD_ON.within(&hub.client, cluster);
+    let patch = json!({ "metadata": { "annotations": missing } });
+    condition::write_object(&api, add_on, patch).await
+}

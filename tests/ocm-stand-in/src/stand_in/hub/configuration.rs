@@ -1,0 +1,188 @@
+//! Which configuration each ManagedClusterAddOn is to use, and how a rollout goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use kube::{ResourceExt, api::DynamicObject};
+use serde_json::{Value, json};
+
+use super::{
+    Hub,
+    add_ons::{decided, instances, managed, strategy},
+    for_each,
+};
+use crate::{
+    condition::{self, Condition},
+    control::Again,
+    kinds::{CLUSTER_MANAGEMENT_ADD_ON, MANAGED_CLUSTER_ADD_ON, PLACEMENT},
+    rollout::{self, Config, State},
+};
+
+pub(super) async fn pass(hub: Hub) -> Result<Again> {
+    for_each(managed(&hub), async |management| {
+        let counts = configure(&hub, &management).await?;
+        condition::write_status(
+            &CLUSTER_MANAGEMENT_ADD_ON.all(&hub.client),
+            &management,
+            |status| {
+                report(status, &management.data, &counts);
+            },
+        )
+        .await?;
+        Ok(None)
+    })
+    .await
+}
+
+/// How many add-ons of one placement are how far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    selected: usize,
+    configured: usize,
+    upgrading: usize,
+    done: usize,
+}
+
+/// One placement of the install strategy with the clusters that its configuration is for.
+struct Node {
+    clusters: BTreeSet<String>,
+    configs: Vec<Config>,
+}
+
+/// The placements in their order; a later one takes shared clusters from an earlier one.
+fn nodes(hub: &Hub, management: &Value, defaults: &[Config]) -> Vec<Node> {
+    let progressions = management["status"]["installProgressions"].as_array();
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    strategy(management)
+        .unwrap_or_default()
+        .iter()
+        .map(|place| {
+            let (namespace, name) = (text(place, "namespace"), text(place, "name"));
+            let known = hub.cache.get_within(PLACEMENT, &namespace, &name).is_some();
+            let progression = progressions.into_iter().flatten().find(|one| {
+                (text(one, "namespace"), text(one, "name")) == (namespace.clone(), name.clone())
+            });
+            Node {
+                clusters: if known {
+                    decided(hub, &namespace, &name)
+                } else {
+                    BTreeSet::new()
+                },
+                configs: progression.map_or_else(
+                    || defaults.to_vec(),
+                    |one| rollout::of_placement(defaults, one),
+                ),
+            }
+        })
+        .collect()
+}
+
+/// Gives every add-on its configuration; how far each placement is.
+async fn configure(hub: &Hub, management: &DynamicObject) -> Result<Vec<Counts>> {
+    let defaults = rollout::defaults(&management.data);
+    let nodes = nodes(hub, &management.data, &defaults);
+    let mut owner: BTreeMap<&String, usize> = BTreeMap::new();
+    for (index, node) in nodes.iter().enumerate() {
+        owner.extend(node.clusters.iter().map(|cluster| (cluster, index)));
+    }
+    let mut counts: Vec<Counts> = nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| Counts {
+            selected: node.clusters.len(),
+            configured: owner.values().filter(|of| **of == index).count(),
+            ..Counts::default()
+        })
+        .collect();
+    for add_on in instances(hub, &management.name_any()) {
+        let node = add_on
+            .namespace()
+            .and_then(|cluster| owner.get(&cluster).copied());
+        let inherited = node
+            .and_then(|index| nodes.get(index))
+            .map_or(&defaults, |node| &node.configs);
+        let state = configure_one(hub, &add_on, inherited).await?;
+        if let Some(counts) = node.and_then(|index| counts.get_mut(index)) {
+            match state {
+                State::Succeeded => counts.done += 1,
+                State::ToApply | State::Progressing | State::Failed => counts.upgrading += 1,
+            }
+        }
+    }
+    Ok(counts)
+}
+
+async fn configure_one(hub: &Hub, add_on: &DynamicObject, inherited: &[Config]) -> Result<State> {
+    let wanted = rollout::of_add_on(inherited, &add_on.data);
+    let api = MANAGED_CLUSTER_ADD_ON.within(&hub.client, &add_on.namespace().unwrap_or_default());
+    condition::write_status(&api, add_on, |status| {
+        let references = rollout::references(&add_on.data, &wanted);
+        let had_none = status["configReferences"]
+            .as_array()
+            .is_none_or(Vec::is_empty);
+        if !(wanted.is_empty() && had_none) {
+            status["configReferences"] = references;
+        }
+        let configured = Condition::of(
+            "Configured",
+            true,
+            "ConfigurationsConfigured",
+            "Configurations configured",
+        );
+        condition::set(condition::list(status), &configured);
+    })
+    .await?;
+    Ok(rollout::state(&add_on.data, &wanted))
+}
+
+/// The skeletons and the roll-up in the ClusterManagementAddOn's status.
+fn report(status: &mut Value, management: &Value, counts: &[Counts]) {
+    let defaults = rollout::default_references(management);
+    let progressions = rollout::progressions(management);
+    for (key, wanted) in [
+        ("defaultConfigReferences", defaults),
+        ("installProgressions", progressions),
+    ] {
+        let is_empty = wanted.as_array().is_none_or(Vec::is_empty);
+        if !(is_empty && status.get(key).is_none()) {
+            status[key] = wanted;
+        }
+    }
+    let progressions = status["installProgressions"]
+        .as_array_mut()
+        .into_iter()
+        .flatten();
+    for (progression, counts) in progressions.zip(counts) {
+        let wanted = progress(*counts);
+        if wanted.status == "False" {
+            let keys = ["lastAppliedConfig", "lastKnownGoodConfig"];
+            rollout::mark_applied(&mut progression["configReferences"], &keys);
+        }
+        let conditions = progression["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        progression["conditions"] = json!(conditions);
+        condition::set(condition::list(progression), &wanted);
+    }
+}
+
+fn progress(counts: Counts) -> Condition {
+    let Counts {
+        selected,
+        configured,
+        upgrading,
+        done,
+    } = counts;
+    if done != configured || configured == 0 {
+        let message = format!(
+            "selected clusters {selected}. configured addons {}/{configured} progressing..., 0 failed 0 timeout.",
+            upgrading + done,
+        );
+        return Condition::of("Progressing", true, "Progressing", message);
+    }
+    let message = format!(
+        "selected clusters {selected}. configured addons {done}/{configured} completed with no errors, 0 failed 0 timeout.",
+    );
+    Condition::of("Progressing", false, "Completed", message)
+}

@@ -1,0 +1,92 @@
+//! A deleted ManagedCluster empties its namespace in order: add-ons, then works, then its rights.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Result;
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, DynamicObject},
+};
+use serde_json::json;
+
+use super::{Hub, clusters};
+use crate::{
+    condition::{self, Condition},
+    control::Again,
+    kinds::{Kind, MANAGED_CLUSTER, MANAGED_CLUSTER_ADD_ON, MANIFEST_WORK},
+};
+
+const PRIORITY: &str = "open-cluster-management.io/cleanup-priority";
+/// What remains is looked at again this often, as OCM does.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// One step of the removal; the next one follows when what was deleted is really gone.
+pub(super) async fn remove(hub: &Hub, cluster: &DynamicObject) -> Result<Again> {
+    let name = cluster.name_any();
+    let api = MANAGED_CLUSTER.all(&hub.client);
+    for kind in [MANAGED_CLUSTER_ADD_ON, MANIFEST_WORK] {
+        let remaining = hub.cache.within(kind, &name);
+        if remaining.is_empty() {
+            continue;
+        }
+        delete_first(hub, kind, &name, &remaining).await?;
+        let pending = remaining
+            .iter()
+            .filter(|one| !one.finalizers().is_empty())
+            .count();
+        let message = format!(
+            "The resource {} is remaining, the remaining count is {}, the finalizer pending count is {pending}",
+            kind.plural,
+            remaining.len(),
+        );
+        condition::write_status(&api, cluster, |status| {
+            let wanted = Condition::of("Deleting", false, "ResourceRemaining", message);
+            condition::set(condition::list(status), &wanted);
+        })
+        .await?;
+        return Ok(Some(LOOK_AGAIN));
+    }
+    clusters::remove_bindings(hub, &name).await?;
+    clusters::remove_cluster_role(hub, &name).await?;
+    let ours = [clusters::RESOURCES_FINALIZER, clusters::RIGHTS_FINALIZER];
+    let kept: Vec<&String> = cluster
+        .finalizers()
+        .iter()
+        .filter(|has| !ours.contains(&has.as_str()))
+        .collect();
+    if kept.len() < cluster.finalizers().len() {
+        let patch = json!({ "metadata": { "finalizers": kept } });
+        condition::write_object(&api, cluster, patch).await?;
+    }
+    Ok(None)
+}
+
+/// Deletes those of lowest cleanup priority that are not being deleted yet.
+async fn delete_first(
+    hub: &Hub,
+    kind: Kind,
+    namespace: &str,
+    objects: &[Arc<DynamicObject>],
+) -> Result<()> {
+    let priority = |object: &DynamicObject| {
+        let text = object.annotations().get(PRIORITY);
+        text.and_then(|text| text.parse::<u8>().ok())
+            .filter(|p| *p <= 100)
+            .unwrap_or(0)
+    };
+    let first = objects
+        .iter()
+        .map(|object| priority(object))
+        .min()
+        .unwrap_or(0);
+    let api = kind.within(&hub.client, namespace);
+    for object in objects {
+        if priority(object) == first && object.metadata.deletion_timestamp.is_none() {
+            let deleted = api
+                .delete(&object.name_any(), &DeleteParams::default())
+                .await;
+            condition::tolerate_staleness(deleted)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,300 @@
+//! The registration agent's part in add-ons: a certificate in a Secret for every registration.
+
+mod registration;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Result;
+use base64::Engine as _;
+use jiff::Timestamp;
+use k8s_openapi::api::{certificates::v1::CertificateSigningRequest, core::v1::Secret};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use super::{Spoke, enrolment, keep};
+use crate::{
+    condition::{self, Condition},
+    control::{self, Again},
+    kinds::{
+        CERTIFICATE_SIGNING_REQUEST, MANAGED_CLUSTER_ADD_ON,
+        words::{ADD_ON_NAME, CLUSTER_NAME},
+    },
+    stand_in::pki::{self, Certificate},
+    tasks::Tasks,
+};
+use registration::Registration;
+
+/// No more requests than this for one add-on; beyond it the agent waits.
+const MOST_REQUESTS: usize = 10;
+/// A Secret that somebody deletes is noticed after at most this long.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// A namespace that an add-on's works will bring is looked for this often.
+const LOOK_FOR_NAMESPACE: Duration = Duration::from_secs(1);
+
+/// What the agent remembers of one registration. A restart forgets it, and with it a request under way.
+#[derive(Debug, Default)]
+struct Memory {
+    pending: Option<Pending>,
+    /// When the certificate in the Secret is to be replaced; drawn once per certificate.
+    renewal: Option<(Timestamp, Timestamp)>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    request: String,
+    key_pem: String,
+}
+
+/// The registrations it looks after, by add-on and Secret name.
+type Remembered = HashMap<(String, String), (Registration, Memory)>;
+
+pub(super) fn start(spoke: &Spoke, tasks: &mut Tasks) {
+    let own = spoke.clone();
+    // One pass at a time, so the lock never waits; it only lets each pass borrow what the last one knew.
+    let remembered = Arc::new(Mutex::new(Remembered::new()));
+    keep(tasks, "add-on registration", &spoke.on_hub, move || {
+        pass(own.clone(), Arc::clone(&remembered))
+    });
+}
+
+async fn pass(spoke: Spoke, remembered: Arc<Mutex<Remembered>>) -> Result<Again> {
+    let mut remembered = remembered.lock().await;
+    let add_ons = spoke.on_hub.within(MANAGED_CLUSTER_ADD_ON, &spoke.cluster);
+    let mut wanted: BTreeMap<(String, String), (Registration, Arc<DynamicObject>)> =
+        BTreeMap::new();
+    let mut untouched = Vec::new();
+    for add_on in &add_ons {
+        if add_on.metadata.deletion_timestamp.is_some() {
+            // The add-on's agent may still need its certificate to clean up.
+            untouched.push(add_on.name_any());
+            continue;
+        }
+        if registration::set_driver(&spoke, add_on).await? {
+            untouched.push(add_on.name_any());
+            continue;
+        }
+        for one in registration::wanted(&spoke.cluster, add_on) {
+            wanted.insert(
+                (add_on.name_any(), one.secret.clone()),
+                (one, Arc::clone(add_on)),
+            );
+        }
+    }
+    forget(&spoke, &mut remembered, &wanted, &untouched).await?;
+    let mut again = None;
+    for (key, (one, add_on)) in wanted {
+        let (_, memory) = remembered
+            .entry(key)
+            .or_insert_with(|| (one.clone(), Memory::default()));
+        again = control::sooner(again, ensure(&spoke, &add_on, &one, memory).await?);
+    }
+    Ok(again)
+}
+
+/// Deletes the Secrets of registrations that are gone or have changed: they start anew.
+async fn forget(
+    spoke: &Spoke,
+    remembered: &mut Remembered,
+    wanted: &BTreeMap<(String, String), (Registration, Arc<DynamicObject>)>,
+    untouched: &[String],
+) -> Result<()> {
+    let over: Vec<(String, String)> = remembered
+        .iter()
+        .filter(|(key, _)| !untouched.contains(&key.0))
+        .filter(|(key, (was, _))| wanted.get(*key).is_none_or(|(one, _)| one != was))
+        .map(|(key, _)| key.clone())
+        .collect();
+    for key in over {
+        if let Some((was, _)) = remembered.get(&key) {
+            let api: Api<Secret> = Api::namespaced(spoke.registration.clone(), &was.namespace);
+            condition::tolerate_staleness(api.delete(&was.secret, &DeleteParams::default()).await)?;
+        }
+        remembered.remove(&key);
+    }
+    Ok(())
+}
+
+/// One step towards a good Secret.
+async fn ensure(
+    spoke: &Spoke,
+    add_on: &DynamicObject,
+    one: &Registration,
+    memory: &mut Memory,
+) -> Result<Again> {
+    let secrets: Api<Secret> = Api::namespaced(spoke.registration.clone(), &one.namespace);
+    let live = secrets.get_opt(&one.secret).await?;
+    if let Some(good) = live
+        .as_ref()
+        .and_then(|secret| one.certificate_in(secret, spoke))
+    {
+        let now = Timestamp::now();
+        let renewal = match memory.renewal {
+            Some((of, at)) if of == good.not_after => at,
+            Some(_) | None => now + enrolment::until_renewal(&good, now),
+        };
+        memory.renewal = Some((good.not_after, renewal));
+        if renewal > now {
+            memory.pending = None;
+            report(spoke, add_on, Ok(&good)).await?;
+            let left = Duration::try_from(renewal.duration_since(now)).unwrap_or_default();
+            return Ok(Some(left.min(LOOK_AGAIN)));
+        }
+    }
+    let Some(pending) = &memory.pending else {
+        memory.pending = ask(spoke, add_on, one).await?;
+        return Ok(Some(LOOK_AGAIN));
+    };
+    match answer(spoke, pending).await {
+        Answer::None => Ok(Some(LOOK_AGAIN)),
+        Answer::Refused => {
+            memory.pending = None;
+            Ok(Some(LOOK_FOR_NAMESPACE))
+        }
+        Answer::Certificate(pem) => {
+            if save(spoke, &secrets, one, &pending.key_pem, &pem).await? {
+                memory.pending = None;
+                report(spoke, add_on, Ok(&Certificate::read(pem.as_bytes())?)).await?;
+                return Ok(Some(LOOK_AGAIN));
+            }
+            Ok(Some(LOOK_FOR_NAMESPACE))
+        }
+    }
+}
+
+/// Makes a key and a request for it, unless there are too many requests already.
+async fn ask(spoke: &Spoke, add_on: &DynamicObject, one: &Registration) -> Result<Option<Pending>> {
+    let name = add_on.name_any();
+    let made_before = spoke
+        .on_hub
+        .list(CERTIFICATE_SIGNING_REQUEST)
+        .iter()
+        .filter(|request| request.labels().get(ADD_ON_NAME) == Some(&name))
+        .count();
+    if made_before >= MOST_REQUESTS {
+        report(
+            spoke,
+            add_on,
+            Err("there are too many certificate requests of this add-on"),
+        )
+        .await?;
+        return Ok(None);
+    }
+    let dns_name = format!("{name}.addon.open-cluster-management.io");
+    let made = pki::request(&one.subject, Some(&dns_name))?;
+    let csr: CertificateSigningRequest = serde_json::from_value(json!({
+        "metadata": {
+            "generateName": format!("addon-{}-{name}-", spoke.cluster),
+            "labels": { CLUSTER_NAME: spoke.cluster, ADD_ON_NAME: name },
+        },
+        "spec": {
+            "request": base64::engine::general_purpose::STANDARD.encode(&made.csr_pem),
+            "signerName": one.signer,
+            "usages": ["digital signature", "key encipherment", "client auth"],
+        },
+    }))?;
+    let api: Api<CertificateSigningRequest> = Api::all(spoke.hub.clone());
+    let created = api.create(&PostParams::default(), &csr).await?;
+    Ok(Some(Pending {
+        request: created.name_any(),
+        key_pem: made.key_pem,
+    }))
+}
+
+enum Answer {
+    None,
+    Refused,
+    Certificate(String),
+}
+
+/// What the hub says to a request, asked directly: the copies may not have it yet.
+async fn answer(spoke: &Spoke, pending: &Pending) -> Answer {
+    let api: Api<CertificateSigningRequest> = Api::all(spoke.hub.clone());
+    let csr = match api.get_opt(&pending.request).await {
+        Ok(Some(csr)) => csr,
+        Ok(None) => return Answer::Refused,
+        Err(_) => return Answer::None,
+    };
+    let status = csr.status.unwrap_or_default();
+    let is_refused = status
+        .conditions
+        .iter()
+        .flatten()
+        .any(|c| c.type_ == "Denied" || c.type_ == "Failed");
+    if is_refused {
+        return Answer::Refused;
+    }
+    match status
+        .certificate
+        .map(|certificate| String::from_utf8(certificate.0))
+    {
+        Some(Ok(pem)) if !pem.is_empty() => Answer::Certificate(pem),
+        Some(_) | None => Answer::None,
+    }
+}
+
+/// Writes the Secret; false while its namespace is not there yet.
+async fn save(
+    spoke: &Spoke,
+    secrets: &Api<Secret>,
+    one: &Registration,
+    key_pem: &str,
+    certificate_pem: &str,
+) -> Result<bool> {
+    let mut data = BTreeMap::from([
+        ("tls.key".to_owned(), key_pem.to_owned()),
+        ("tls.crt".to_owned(), certificate_pem.to_owned()),
+        ("cluster-name".to_owned(), spoke.cluster.clone()),
+    ]);
+    data.extend(
+        one.kubeconfig(spoke)
+            .map(|config| ("kubeconfig".to_owned(), config)),
+    );
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": one.secret }, "type": "Opaque", "stringData": data,
+    });
+    let how = PatchParams::apply("registration-agent").force();
+    match secrets
+        .patch(&one.secret, &how, &Patch::Apply(&secret))
+        .await
+    {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn report(
+    spoke: &Spoke,
+    add_on: &DynamicObject,
+    outcome: Result<&Certificate, &str>,
+) -> Result<()> {
+    let wanted = match outcome {
+        Ok(good) => Condition::of(
+            "ClusterCertificateRotated",
+            true,
+            "ClientCertificateUpdated",
+            format!(
+                "client certificate rotated starting from {} to {}",
+                good.not_before, good.not_after
+            ),
+        ),
+        Err(problem) => {
+            let reason = "ClientCertificateUpdateFailed";
+            Condition::of("ClusterCertificateRotated", false, reason, problem)
+        }
+    };
+    let api = MANAGED_CLUSTER_ADD_ON.within(&spoke.hub, &spoke.cluster);
+    condition::write_status(&api, add_on, |status| {
+        condition::set(condition::list(status), &wanted);
+    })
+    .await
+}

@@ -1,0 +1,461 @@
+//! Makes the objects of one work, each by its update strategy, in an order in which they can succeed.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result, anyhow};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+    core::GroupVersionKind,
+    discovery::Scope,
+};
+use serde_json::{Value, json};
+
+use super::rules::{self, Strategy};
+use crate::condition::Condition;
+
+/// What became of one manifest.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    /// The `resourceMeta` of its status.
+    pub(super) meta: Value,
+    /// Its UID if it is there, or why it could not be made.
+    pub(super) result: Result<String, Failure>,
+    /// Whether the object goes when the manifest goes.
+    pub(super) is_ours: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    message: String,
+    /// A conflict of server-side apply stays one until somebody changes something.
+    is_final: bool,
+}
+
+impl Outcome {
+    pub(super) const fn is_applied(&self) -> bool {
+        self.result.is_ok()
+    }
+
+    /// Whether trying again soon is pointless.
+    pub(super) fn is_settled(&self) -> bool {
+        self.result
+            .as_ref()
+            .err()
+            .is_none_or(|failure| failure.is_final)
+    }
+
+    pub(super) fn condition(&self) -> Condition {
+        match &self.result {
+            Ok(_) => Condition::of(
+                "Applied",
+                true,
+                "AppliedManifestComplete",
+                "Apply manifest complete",
+            ),
+            Err(failure) => {
+                let message = format!("Failed to apply manifest: {}", failure.message);
+                Condition::of("Applied", false, "AppliedManifestFailed", message)
+            }
+        }
+    }
+}
+
+/// Applies objects of any kind with the work agent's rights.
+pub(super) struct Applier {
+    client: Client,
+    /// How the spoke serves a kind: this never changes while a version is served.
+    kinds: HashMap<GroupVersionKind, (ApiResource, Scope)>,
+}
+
+impl Applier {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            kinds: HashMap::new(),
+        }
+    }
+
+    /// Applies every manifest of a work, each independent of the others' success, in the work's order.
+    pub(super) async fn apply(&mut self, spec: &Value, owner: &Value) -> Vec<Outcome> {
+        let manifests = spec
+            .pointer("/workload/manifests")
+            .and_then(Value::as_array);
+        let manifests = manifests.map_or(&[][..], Vec::as_slice);
+        let mut order: Vec<(usize, &Value)> = manifests.iter().enumerate().collect();
+        order.sort_by_key(|(_, one)| rules::order(one["kind"].as_str().unwrap_or_default()));
+        let mut outcomes = Vec::with_capacity(manifests.len());
+        for (ordinal, manifest) in order {
+            outcomes.push((ordinal, self.one(ordinal, manifest, spec, owner).await));
+        }
+        outcomes.sort_by_key(|(ordinal, _)| *ordinal);
+        outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    }
+
+    async fn one(
+        &mut self,
+        ordinal: usize,
+        manifest: &Value,
+        spec: &Value,
+        owner: &Value,
+    ) -> Outcome {
+        let text = |pointer: &str| {
+            manifest
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let (name, namespace) = (text("/metadata/name"), text("/metadata/namespace"));
+        let mut meta = json!({
+            "ordinal": ordinal, "kind": text("/kind"), "name": name, "namespace": namespace,
+            "group": "", "version": "", "resource": "",
+        });
+        let gvk = gvk(text("/apiVersion"), text("/kind"));
+        meta["group"] = json!(gvk.group);
+        meta["version"] = json!(gvk.version);
+        let api = match self.resolve(&gvk).await {
+            Ok((resource, scope)) => {
+                meta["resource"] = json!(resource.plural);
+                self.api(&resource, &scope, namespace)
+            }
+            Err(error) => return Outcome::failed(meta, &error),
+        };
+        let strategy = rules::strategy(spec, &meta);
+        let is_ours = strategy != Strategy::ReadOnly && !rules::is_orphan(spec, &meta);
+        let result = apply_one(&api, manifest, &strategy, owner, is_ours).await;
+        let result = result.map_err(|error| Failure {
+            is_final: is_final(&error, &strategy),
+            message: format!("{error:#}"),
+        });
+        Outcome {
+            meta,
+            result,
+            is_ours,
+        }
+    }
+
+    /// How the spoke serves a kind.
+    pub(super) async fn resolve(&mut self, gvk: &GroupVersionKind) -> Result<(ApiResource, Scope)> {
+        if let Some(known) = self.kinds.get(gvk) {
+            return Ok(known.clone());
+        }
+        let (resource, capabilities) = kube::discovery::oneshot::pinned_kind(&self.client, gvk)
+            .await
+            .with_context(|| {
+                format!(
+                    "no matches for kind {:?} in {:?}",
+                    gvk.kind,
+                    gvk.api_version()
+                )
+            })?;
+        let known = (resource, capabilities.scope);
+        self.kinds.insert(gvk.clone(), known.clone());
+        Ok(known)
+    }
+
+    /// The objects that a status entry means.
+    pub(super) async fn api_of(&mut self, meta: &Value) -> Result<Api<DynamicObject>> {
+        let text = |key: &str| meta[key].as_str().unwrap_or_default();
+        if text("kind").is_empty() {
+            let gvk = GroupVersionKind::gvk(text("group"), text("version"), "");
+            let resource = ApiResource::from_gvk_with_plural(&gvk, text("resource"));
+            let scope = if text("namespace").is_empty() {
+                Scope::Cluster
+            } else {
+                Scope::Namespaced
+            };
+            return Ok(self.api(&resource, &scope, text("namespace")));
+        }
+        let gvk = GroupVersionKind::gvk(text("group"), text("version"), text("kind"));
+        let (resource, scope) = self.resolve(&gvk).await?;
+        Ok(self.api(&resource, &scope, text("namespace")))
+    }
+
+    fn api(&self, resource: &ApiResource, scope: &Scope, namespace: &str) -> Api<DynamicObject> {
+        match scope {
+            Scope::Namespaced => Api::namespaced_with(self.client.clone(), namespace, resource),
+            Scope::Cluster => Api::all_with(self.client.clone(), resource),
+        }
+    }
+}
+
+impl Outcome {
+    fn failed(meta: Value, error: &anyhow::Error) -> Self {
+        let failure = Failure {
+            message: format!("{error:#}"),
+            is_final: false,
+        };
+        Self {
+            meta,
+            result: Err(failure),
+            is_ours: false,
+        }
+    }
+}
+
+fn gvk(api_version: &str, kind: &str) -> GroupVersionKind {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    GroupVersionKind::gvk(group, version, kind)
+}
+
+fn is_final(error: &anyhow::Error, strategy: &Strategy) -> bool {
+    matches!(strategy, Strategy::ServerSideApply { force: false, .. })
+        && matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.is_conflict())
+}
+
+async fn apply_one(
+    api: &Api<DynamicObject>,
+    manifest: &Value,
+    strategy: &Strategy,
+    owner: &Value,
+    is_ours: bool,
+) -> Result<String> {
+    let name = manifest["metadata"]["name"]
+        .as_str()
+        .context("a manifest without a name")?;
+    let live = match strategy {
+        Strategy::ServerSideApply { manager, force } => {
+            let how = PatchParams {
+                force: *force,
+                ..PatchParams::apply(manager)
+            };
+            let live = api.patch(name, &how, &Patch::Apply(manifest)).await?;
+            own(api, live, owner, is_ours).await?
+        }
+        Strategy::ReadOnly => api.get(name).await?,
+        Strategy::CreateOnly => match api.get_opt(name).await? {
+            Some(live) => own(api, live, owner, is_ours).await?,
+            None => create(api, manifest, owner, is_ours).await?,
+        },
+        Strategy::Update => match api.get_opt(name).await? {
+            Some(live) => update(api, live, manifest, owner, is_ours).await?,
+            None => create(api, manifest, owner, is_ours).await?,
+        },
+    };
+    live.metadata
+        .uid
+        .ok_or_else(|| anyhow!("an object without a UID"))
+}
+
+async fn create(
+    api: &Api<DynamicObject>,
+    manifest: &Value,
+    owner: &Value,
+    is_ours: bool,
+) -> Result<DynamicObject> {
+    let mut manifest = manifest.clone();
+    if is_ours {
+        manifest["metadata"]["ownerReferences"] = json!([owner]);
+    }
+    Ok(api
+        .create(&PostParams::default(), &serde_json::from_value(manifest)?)
+        .await?)
+}
+
+/// Writes the whole object if it differs: the work agent may update CRDs but not patch them.
+async fn update(
+    api: &Api<DynamicObject>,
+    live: DynamicObject,
+    manifest: &Value,
+    owner: &Value,
+    is_ours: bool,
+) -> Result<DynamicObject> {
+    let before = serde_json::to_value(&live)?;
+    let mut after = merged(&before, manifest);
+    after["metadata"]["ownerReferences"] = owners(&before, owner, is_ours);
+    if without_empty(&before) == without_empty(&after) {
+        return Ok(live);
+    }
+    let name = live.metadata.name.unwrap_or_default();
+    Ok(api
+        .replace(
+            &name,
+            &PostParams::default(),
+            &serde_json::from_value(after)?,
+        )
+        .await?)
+}
+
+/// Adds or takes away the reference to our AppliedManifestWork.
+async fn own(
+    api: &Api<DynamicObject>,
+    live: DynamicObject,
+    owner: &Value,
+    is_ours: bool,
+) -> Result<DynamicObject> {
+    let before = serde_json::to_value(&live)?;
+    let wanted = owners(&before, owner, is_ours);
+    if before
+        .pointer("/metadata/ownerReferences")
+        .unwrap_or(&json!([]))
+        == &wanted
+    {
+        return Ok(live);
+    }
+    let patch = json!({ "metadata": {
+        "resourceVersion": live.metadata.resource_version, "ownerReferences": wanted,
+    }});
+    let name = live.metadata.name.unwrap_or_default();
+    Ok(api
+        .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await?)
+}
+
+/// The owners an object should have: those of others, and ours if it goes with the work.
+pub(super) fn owners(live: &Value, owner: &Value, is_ours: bool) -> Value {
+    let has = live
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array);
+    let mut all = has.cloned().unwrap_or_default();
+    let position = all.iter().position(|one| one["uid"] == owner["uid"]);
+    match (position, is_ours) {
+        (None, true) => all.push(owner.clone()),
+        (Some(index), false) => {
+            all.remove(index);
+        }
+        (None, false) | (Some(_), true) => {}
+    }
+    Value::Array(all)
+}
+
+/// The object that an update writes. Kinds that OCM knows are merged; of others the whole rest is replaced.
+fn merged(live: &Value, manifest: &Value) -> Value {
+    let mut after = live.clone();
+    for key in ["labels", "annotations"] {
+        for (name, value) in manifest["metadata"][key].as_object().into_iter().flatten() {
+            after["metadata"][key][name] = value.clone();
+        }
+    }
+    let is_known = is_known(manifest);
+    let parts = |object: &Value| -> Vec<String> {
+        let keys = object
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key.clone());
+        keys.filter(|key| !["apiVersion", "kind", "metadata", "status"].contains(&key.as_str()))
+            .collect()
+    };
+    for key in parts(manifest) {
+        let wanted = &manifest[&key];
+        after[&key] = match live.get(&key) {
+            Some(has) if is_known => overlaid(has, wanted),
+            Some(_) | None => wanted.clone(),
+        };
+    }
+    if !is_known && let Some(map) = after.as_object_mut() {
+        for key in parts(live)
+            .iter()
+            .filter(|key| manifest.get(key.as_str()).is_none())
+        {
+            map.remove(key);
+        }
+    }
+    after
+}
+
+fn is_known(manifest: &Value) -> bool {
+    let version = manifest["apiVersion"].as_str().unwrap_or_default();
+    let kind = manifest["kind"].as_str().unwrap_or_default();
+    let core = [
+        "Namespace",
+        "Service",
+        "Pod",
+        "ServiceAccount",
+        "ConfigMap",
+        "Secret",
+    ];
+    let groups = [
+        "rbac.authorization.k8s.io/",
+        "apiextensions.k8s.io/",
+        "storage.k8s.io/",
+        "admissionregistration.k8s.io/",
+    ];
+    (version == "v1" && core.contains(&kind))
+        || groups.iter().any(|group| version.starts_with(group))
+}
+
+/// `wanted` laid over `has`: fields that the API server filled in stay, lists of equal length merge.
+fn overlaid(has: &Value, wanted: &Value) -> Value {
+    match (has, wanted) {
+        (Value::Object(old), Value::Object(new)) => {
+            let mut result = old.clone();
+            for (key, value) in new {
+                let value = old
+                    .get(key)
+                    .map_or_else(|| value.clone(), |was| overlaid(was, value));
+                result.insert(key.clone(), value);
+            }
+            Value::Object(result)
+        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => old
+            .iter()
+            .zip(new)
+            .map(|(was, value)| overlaid(was, value))
+            .collect(),
+        _ => wanted.clone(),
+    }
+}
+
+/// The object without what only the API server writes and without empty maps and lists.
+fn without_empty(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(owners) = object.pointer_mut("/metadata/ownerReferences")
+        && owners.as_array().is_some_and(Vec::is_empty)
+    {
+        *owners = Value::Null;
+    }
+    prune(&mut object);
+    object
+}
+
+fn prune(value: &mut Value) {
+    if let Value::Object(map) = value {
+        map.values_mut().for_each(prune);
+        map.retain(|_, value| !value.is_null());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_keeps_defaults_of_kinds_it_knows_and_replaces_others() {
+        let live = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": { "labels": { "theirs": "stays" } },
+            "spec": { "clusterIP": "10.0.0.1", "ports": [{ "port": 1, "protocol": "TCP" }] },
+            "status": {},
+        });
+        let manifest = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": { "labels": { "ours": "new" } },
+            "spec": { "ports": [{ "port": 2 }] },
+        });
+        let after = merged(&live, &manifest);
+        assert_eq!(after["spec"]["clusterIP"], "10.0.0.1");
+        assert_eq!(
+            after["spec"]["ports"],
+            json!([{ "port": 2, "protocol": "TCP" }])
+        );
+        assert_eq!(
+            after["metadata"]["labels"],
+            json!({ "theirs": "stays", "ours": "new" })
+        );
+
+        let live = json!({ "apiVersion": "x/v1", "kind": "Foo", "spec": { "a": 1 }, "extra": 1 });
+        let manifest = json!({ "apiVersion": "x/v1", "kind": "Foo", "spec": { "b": 2 } });
+        assert_eq!(merged(&live, &manifest), manifest);
+    }
+
+    #[test]
+    fn owners_of_others_stay() {
+        let ours = json!({ "uid": "ours" });
+        let live = json!({ "metadata": { "ownerReferences": [{ "uid": "theirs" }] } });
+        let both = json!([{ "uid": "theirs" }, { "uid": "ours" }]);
+        assert_eq!(owners(&live, &ours, true), both);
+        let live = json!({ "metadata": { "ownerReferences": both } });
+        assert_eq!(owners(&live, &ours, false), json!([{ "uid": "theirs" }]));
+    }
+}

@@ -1,0 +1,167 @@
+//! Looks at applied objects: whether they are there, and the values that a work asked to be told.
+
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::{
+    apply::{Applier, Outcome},
+    json_path, rules,
+};
+use crate::condition::Condition;
+
+/// What was seen of one manifest's object.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Observed {
+    /// None when it could not be found out.
+    pub(super) exists: Option<bool>,
+    pub(super) values: Vec<Value>,
+    /// Whether feedback was asked for, and what went wrong with it.
+    asked: bool,
+    problems: Vec<String>,
+}
+
+impl Observed {
+    pub(super) fn availability(&self) -> Condition {
+        match self.exists {
+            Some(true) => Condition::of(
+                "Available",
+                true,
+                "ResourceAvailable",
+                "Resource is available",
+            ),
+            Some(false) => Condition::of(
+                "Available",
+                false,
+                "ResourceNotAvailable",
+                "Resource is not available",
+            ),
+            None => Condition::new(
+                "Available",
+                "Unknown",
+                "FetchingResourceFailed",
+                "Failed to fetch resource",
+            ),
+        }
+    }
+
+    pub(super) fn synced(&self) -> Option<Condition> {
+        let kind = "StatusFeedbackSynced";
+        if !self.asked {
+            // OCM's agent says so once it could have asked, which is when the object is there.
+            return (self.exists == Some(true))
+                .then(|| Condition::of(kind, true, "NoStatusFeedbackSynced", ""));
+        }
+        Some(if self.problems.is_empty() {
+            Condition::of(kind, true, "StatusFeedbackSynced", "")
+        } else {
+            let message = format!(
+                "Sync status feedback failed with error {}",
+                self.problems.join("; ")
+            );
+            Condition::of(kind, false, "StatusFeedbackSyncFailed", message)
+        })
+    }
+}
+
+/// Looks at the object of each outcome once.
+pub(super) async fn observe(
+    applier: &mut Applier,
+    spec: &Value,
+    outcomes: &[Outcome],
+) -> Vec<Observed> {
+    let mut all = Vec::with_capacity(outcomes.len());
+    for outcome in outcomes {
+        all.push(one(applier, spec, &outcome.meta).await);
+    }
+    all
+}
+
+async fn one(applier: &mut Applier, spec: &Value, meta: &Value) -> Observed {
+    let name = meta["name"].as_str().unwrap_or_default();
+    let Ok(api) = applier.api_of(meta).await else {
+        return Observed {
+            exists: Some(false),
+            ..Observed::default()
+        };
+    };
+    match api.get_opt(name).await {
+        Ok(Some(live)) => read(&live, rules::feedback(spec, meta)),
+        Ok(None) => Observed {
+            exists: Some(false),
+            ..Observed::default()
+        },
+        Err(_) => Observed::default(),
+    }
+}
+
+fn read(live: &DynamicObject, paths: Option<Vec<(String, String)>>) -> Observed {
+    let mut observed = Observed {
+        exists: Some(true),
+        asked: paths.is_some(),
+        ..Observed::default()
+    };
+    // The metadata may be asked for as well as the rest.
+    let mut object = live.data.clone();
+    object["metadata"] = serde_json::to_value(&live.metadata).unwrap_or_default();
+    for (name, path) in paths.into_iter().flatten() {
+        match json_path::first(&object, &path) {
+            Ok(Some(value)) => match field(value) {
+                Some(field) => observed
+                    .values
+                    .push(json!({ "name": name, "fieldValue": field })),
+                None => observed
+                    .problems
+                    .push(format!("the type of {name} is not supported")),
+            },
+            // A field that is not there is not an error, only absent.
+            Ok(None) => {}
+            Err(problem) => observed.problems.push(problem),
+        }
+    }
+    observed
+}
+
+fn field(value: &Value) -> Option<Value> {
+    match value {
+        Value::String(text) => Some(json!({ "type": "String", "string": text })),
+        Value::Bool(truth) => Some(json!({ "type": "Boolean", "boolean": truth })),
+        Value::Number(number) => number
+            .as_i64()
+            .map(|number| json!({ "type": "Integer", "integer": number })),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_fields_are_left_out_and_lists_are_a_problem() {
+        let live: DynamicObject = serde_json::from_value(json!({
+            "metadata": { "name": "a" },
+            "status": { "replicas": 1, "list": [1] },
+        }))
+        .unwrap();
+        let path = |name: &str, path: &str| (name.to_owned(), path.to_owned());
+        let paths = vec![
+            path("Replicas", ".status.replicas"),
+            path("ReadyReplicas", ".status.readyReplicas"),
+            path("Name", ".metadata.name"),
+            path("List", ".status.list"),
+        ];
+        let observed = read(&live, Some(paths));
+        assert_eq!(
+            observed.values,
+            [
+                json!({ "name": "Replicas", "fieldValue": { "type": "Integer", "integer": 1 } }),
+                json!({ "name": "Name", "fieldValue": { "type": "String", "string": "a" } }),
+            ]
+        );
+        assert_eq!(
+            observed.synced().unwrap().reason,
+            "StatusFeedbackSyncFailed"
+        );
+        assert_eq!(observed.availability().status, "True");
+    }
+}

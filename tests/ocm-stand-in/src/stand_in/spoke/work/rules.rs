@@ -1,0 +1,304 @@
+//! What a work says about single manifests of it: how to update, what to feed back, what to leave. Pure.
+
+use serde_json::{Value, json};
+
+/// How an object on the spoke follows its manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Strategy {
+    Update,
+    CreateOnly,
+    ServerSideApply { manager: String, force: bool },
+    ReadOnly,
+}
+
+/// Whether an identifier (with `*` in namespace and name) means an object.
+fn means(identifier: &Value, meta: &Value) -> bool {
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let fits = |key: &str| {
+        let pattern = text(identifier, key);
+        fits_pattern(&pattern, &text(meta, key))
+    };
+    text(identifier, "group") == text(meta, "group")
+        && text(identifier, "resource") == text(meta, "resource")
+        && fits("namespace")
+        && fits("name")
+}
+
+/// A pattern of literal parts with `*` between them.
+fn fits_pattern(pattern: &str, text: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(mut left) = text.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        let Some((_, after)) = left.split_once(part) else {
+            return false;
+        };
+        left = after;
+    }
+    left.ends_with(last)
+}
+
+fn options<'a>(spec: &'a Value, meta: &'a Value) -> impl Iterator<Item = &'a Value> {
+    let all = spec["manifestConfigs"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    all.iter()
+        .filter(move |option| means(&option["resourceIdentifier"], meta))
+}
+
+/// The update strategy of the first option that means the object and says one.
+pub(super) fn strategy(spec: &Value, meta: &Value) -> Strategy {
+    let said = options(spec, meta).find_map(|option| option.get("updateStrategy"));
+    let Some(said) = said else {
+        return Strategy::Update;
+    };
+    match said["type"].as_str() {
+        Some("CreateOnly") => Strategy::CreateOnly,
+        Some("ReadOnly") => Strategy::ReadOnly,
+        Some("ServerSideApply") => {
+            let details = &said["serverSideApply"];
+            let manager = details["fieldManager"]
+                .as_str()
+                .filter(|name| !name.is_empty());
+            Strategy::ServerSideApply {
+                manager: manager.unwrap_or("work-agent").to_owned(),
+                force: details["force"] == true,
+            }
+        }
+        Some(_) | None => Strategy::Update,
+    }
+}
+
+/// Whether an object stays on the spoke when its manifest or work goes.
+pub(super) fn is_orphan(spec: &Value, meta: &Value) -> bool {
+    let option = &spec["deleteOption"];
+    match option["propagationPolicy"].as_str() {
+        Some("Orphan") => true,
+        Some("SelectivelyOrphan") => option["selectivelyOrphans"]["orphaningRules"]
+            .as_array()
+            .is_some_and(|rules| rules.iter().any(|rule| means(rule, meta))),
+        Some(_) | None => false,
+    }
+}
+
+/// The named paths to feed back of an object; none if nobody asked.
+pub(super) fn feedback(spec: &Value, meta: &Value) -> Option<Vec<(String, String)>> {
+    let rules: Vec<&Value> = options(spec, meta)
+        .filter_map(|option| option["feedbackRules"].as_array())
+        .flatten()
+        .collect();
+    if rules.is_empty() {
+        return None;
+    }
+    let mut paths = Vec::new();
+    for rule in rules {
+        if rule["type"] == "WellKnownStatus" {
+            paths.extend(well_known(meta));
+            continue;
+        }
+        for one in rule["jsonPaths"].as_array().into_iter().flatten() {
+            let version = one["version"]
+                .as_str()
+                .filter(|version| !version.is_empty());
+            if version.is_none_or(|version| meta["version"] == version)
+                && let (Some(name), Some(path)) = (one["name"].as_str(), one["path"].as_str())
+            {
+                paths.push((name.to_owned(), path.to_owned()));
+            }
+        }
+    }
+    Some(paths)
+}
+
+fn well_known(meta: &Value) -> Vec<(String, String)> {
+    let paths: &[(&str, &str)] = if *meta == with_kind(meta, "apps", "Deployment") {
+        &[
+            ("ReadyReplicas", ".status.readyReplicas"),
+            ("Replicas", ".status.replicas"),
+            ("AvailableReplicas", ".status.availableReplicas"),
+        ]
+    } else if *meta == with_kind(meta, "apps", "DaemonSet") {
+        &[
+            ("NumberReady", ".status.numberReady"),
+            ("DesiredNumberScheduled", ".status.desiredNumberScheduled"),
+            ("NumberAvailable", ".status.numberAvailable"),
+        ]
+    } else if *meta == with_kind(meta, "batch", "Job") {
+        &[
+            (
+                "JobComplete",
+                r#".status.conditions[?(@.type=="Complete")].status"#,
+            ),
+            ("JobSucceeded", ".status.succeeded"),
+        ]
+    } else if *meta == with_kind(meta, "", "Pod") {
+        &[
+            (
+                "PodReady",
+                r#".status.conditions[?(@.type=="Ready")].status"#,
+            ),
+            ("PodPhase", ".status.phase"),
+        ]
+    } else {
+        &[]
+    };
+    paths
+        .iter()
+        .map(|(name, path)| ((*name).to_owned(), (*path).to_owned()))
+        .collect()
+}
+
+fn with_kind(meta: &Value, group: &str, kind: &str) -> Value {
+    let mut meta = meta.clone();
+    meta["group"] = json!(group);
+    meta["kind"] = json!(kind);
+    meta["version"] = json!("v1");
+    meta
+}
+
+/// The class in which a kind is applied: what others need comes first.
+pub(super) fn order(kind: &str) -> usize {
+    const CLASSES: [&[&str]; 6] = [
+        &[
+            "PriorityClass",
+            "Namespace",
+            "CustomResourceDefinition",
+            "LimitRange",
+            "ResourceQuota",
+        ],
+        &[
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "Role",
+            "RoleBinding",
+            "ServiceAccount",
+        ],
+        &[
+            "NetworkPolicy",
+            "PodDisruptionBudget",
+            "Secret",
+            "ConfigMap",
+            "StorageClass",
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+        ],
+        &["Service"],
+        &[
+            "DaemonSet",
+            "Pod",
+            "ReplicationController",
+            "ReplicaSet",
+            "Deployment",
+            "StatefulSet",
+            "HorizontalPodAutoscaler",
+            "Job",
+            "CronJob",
+            "Ingress",
+        ],
+        &[
+            "APIService",
+            "MutatingWebhookConfiguration",
+            "ValidatingWebhookConfiguration",
+        ],
+    ];
+    CLASSES
+        .iter()
+        .position(|class| class.contains(&kind))
+        .unwrap_or(CLASSES.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deployment() -> Value {
+        json!({
+            "group": "apps", "version": "v1", "kind": "Deployment", "resource": "deployments",
+            "namespace": "ns", "name": "agent",
+        })
+    }
+
+    #[test]
+    fn wildcards_mean_what_they_seem_to() {
+        for (pattern, text, fits) in [
+            ("*", "anything", true),
+            ("a*", "agent", true),
+            ("*t", "agent", true),
+            ("a*e*t", "agent", true),
+            ("a*x*t", "agent", false),
+            ("agent", "agent", true),
+            ("agen", "agent", false),
+        ] {
+            assert_eq!(fits_pattern(pattern, text), fits, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn an_option_is_found_by_its_identifier() {
+        let spec = json!({ "manifestConfigs": [
+            {
+                "resourceIdentifier": {
+                    "group": "apps", "resource": "deployments", "namespace": "*", "name": "*",
+                },
+                "feedbackRules": [
+                    { "type": "WellKnownStatus" },
+                    { "type": "JSONPaths", "jsonPaths": [
+                        { "name": "Mine", "path": ".status.x" },
+                        { "name": "Other", "version": "v2", "path": ".status.y" },
+                    ]},
+                ],
+                "updateStrategy": { "type": "ServerSideApply", "serverSideApply": { "force": true } },
+            },
+        ]});
+        let wanted = Strategy::ServerSideApply {
+            manager: "work-agent".to_owned(),
+            force: true,
+        };
+        assert_eq!(strategy(&spec, &deployment()), wanted);
+        let names: Vec<String> = feedback(&spec, &deployment())
+            .unwrap()
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(
+            names,
+            ["ReadyReplicas", "Replicas", "AvailableReplicas", "Mine"]
+        );
+        let mut other = deployment();
+        other["resource"] = json!("statefulsets");
+        assert_eq!(strategy(&spec, &other), Strategy::Update);
+        assert_eq!(feedback(&spec, &other), None);
+    }
+
+    #[test]
+    fn only_what_a_rule_names_is_left_behind() {
+        let spec = json!({ "deleteOption": {
+            "propagationPolicy": "SelectivelyOrphan",
+            "selectivelyOrphans": { "orphaningRules": [
+                { "group": "", "resource": "namespaces", "namespace": "", "name": "ns" },
+            ]},
+        }});
+        let namespace = json!({ "group": "", "resource": "namespaces", "name": "ns" });
+        assert!(is_orphan(&spec, &namespace));
+        assert!(!is_orphan(&spec, &deployment()));
+    }
+
+    #[test]
+    fn namespaces_come_before_rights_before_workloads_before_the_unknown() {
+        let kinds = [
+            "Namespace",
+            "Role",
+            "ConfigMap",
+            "Service",
+            "Deployment",
+            "APIService",
+            "Foo",
+        ];
+        assert!(kinds.map(order).is_sorted());
+    }
+}
