@@ -22,22 +22,33 @@ use std::{net::SocketAddr, sync::Arc};
 use runtime::{credentials::Material, metrics::Registry, parts::Spawner};
 use tokio::sync::watch;
 
+use crate::store::Kubernetes;
+
 pub mod fleet;
+mod gate;
+mod hub;
 pub mod identity;
 mod listener;
 mod metrics;
 mod registry;
 pub mod report;
+mod service;
+mod session;
 pub mod settings;
+mod start;
+#[cfg(test)]
+mod testing;
 pub mod tokens;
+mod trust;
 
 pub use fleet::{ClusterName, Enrolment, Fleet, Mode};
+pub use hub::{Key, store};
 pub use report::{SessionReport, Sessions};
 pub use settings::{Limits, Settings};
+pub use start::start_on;
 pub use tokens::JwtKey;
 
 /// What the principal works with; everything that can change arrives as a watched value.
-#[derive(Debug)]
 pub struct Inputs {
     /// The hub's API.
     pub client: kube::Client,
@@ -85,8 +96,7 @@ pub enum StartError {
 /// Starts the principal's parts and returns as soon as it listens.
 ///
 /// Agents are refused with `Unavailable` until the hub's objects are read ([`Handle::ready`]).
-#[expect(clippy::unused_async, clippy::todo, reason = "the body follows with its parts")]
 pub async fn start(settings: Settings, inputs: Inputs) -> Result<Handle, StartError> {
-    let _ = (settings, inputs);
-    todo!()
+    let store = Kubernetes::new(inputs.client.clone(), settings.argocd_namespace.clone());
+    start_on(Arc::new(store), settings, inputs.without_client()).await
 }

@@ -164,11 +164,6 @@ impl Registry {
         }
     }
 
-    /// Whether a session of `cluster` is open.
-    pub(crate) fn is_connected(&self, cluster: &str) -> bool {
-        self.lock().live.contains_key(cluster)
-    }
-
     /// Forgets what was reported about clusters that are not wanted any more.
     pub(crate) fn keep_reports(&self, keep: impl Fn(&str) -> bool) {
         self.shared.reports.send_if_modified(|reports| {
@@ -234,11 +229,6 @@ impl Seat {
             // The sender lives in the seat's entry: gone without a word means that another took it.
             Err(_closed) => End::Superseded,
         }
-    }
-
-    /// Which cluster sits here.
-    pub(crate) const fn cluster(&self) -> &ClusterName {
-        &self.cluster
     }
 
     /// A number that no other session of this process has.

@@ -43,6 +43,8 @@ pub struct Limits {
     pub idle: Duration,
     /// How long a session lives at most, so that certificates are looked at again.
     pub session_life: Duration,
+    /// How long an agent that sends heartbeats may be silent.
+    pub silence: Duration,
     /// Writes to the hub's API at the same time, shared fairly by all sessions.
     pub writes: usize,
     /// Writes to the hub's API at the same time for one session.
@@ -63,6 +65,7 @@ impl Default for Limits {
             streams_per_connection: 32,
             idle: Duration::from_secs(60),
             session_life: Duration::from_hours(12),
+            silence: Duration::from_secs(120),
             writes: 64,
             writes_per_session: 8,
             drain: Duration::from_secs(5),

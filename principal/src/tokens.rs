@@ -96,6 +96,21 @@ pub struct Holder {
     pub cluster: ClusterName,
     /// In which mode.
     pub mode: Mode,
+    /// What the agent said about itself then.
+    pub announced: Announced,
+}
+
+/// What an agent said about itself when it authenticated: claims, checked for their form only.
+///
+/// They ride in the token, so that any replica can serve its stream without having met it before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announced {
+    /// Its version.
+    pub version: String,
+    /// The Argo CD namespace on the spoke.
+    pub namespace: String,
+    /// What it can do beyond the Go protocol, as far as we know the words.
+    pub capabilities: Vec<String>,
 }
 
 /// A token that was verified.
@@ -139,6 +154,7 @@ struct Claims {
     iat: i64,
     jti: String,
     cnf: Confirmation,
+    agent: Announced,
 }
 
 /// RFC 8705: which certificate confirms the token.
@@ -165,7 +181,7 @@ impl JwtKey {
         now: Timestamp,
     ) -> Result<String, SignToken> {
         let failed = |e| SignToken(Box::new(e));
-        let Holder { cluster, mode } = holder;
+        let Holder { cluster, mode, announced } = holder;
         let subject =
             Subject { client_id: cluster.to_string(), mode: mode.as_str().to_owned() };
         let issued = now.as_second();
@@ -179,6 +195,7 @@ impl JwtKey {
             iat: issued,
             jti: uuid::Uuid::new_v4().to_string(),
             cnf: Confirmation { certificate: confirmation(bound_to) },
+            agent: announced.clone(),
         };
         encode(&Header::new(ALGORITHM), &claims, &self.signing).map_err(failed)
     }
@@ -204,6 +221,7 @@ impl JwtKey {
         let cluster = ClusterName::try_from(subject.client_id.as_str());
         let holder = Holder {
             cluster: cluster.map_err(|_invalid| Worthless::Subject)?,
+            announced: claims.agent,
             mode: subject.mode.parse().map_err(|_unknown| Worthless::Subject)?,
         };
         Ok(Verified { holder, expires })

@@ -22,7 +22,12 @@ fn thumbprint() -> Thumbprint {
 }
 
 fn holder() -> Holder {
-    Holder { cluster: ClusterName::try_from("spoke1").unwrap(), mode: Mode::Managed }
+    let announced = Announced {
+        version: "0.5.0".to_owned(),
+        namespace: "argocd".to_owned(),
+        capabilities: vec!["digest-resync".to_owned()],
+    };
+    Holder { cluster: ClusterName::try_from("spoke1").unwrap(), mode: Mode::Managed, announced }
 }
 
 fn at(second: i64) -> Timestamp {
@@ -41,7 +46,7 @@ fn a_token_has_upstreams_form() {
     assert_eq!(header.alg, Algorithm::RS512);
     let mut claims = payload(&token);
     assert!(uuid::Uuid::parse_str(claims["jti"].as_str().unwrap()).is_ok());
-    claims.as_object_mut().unwrap().retain(|key, _| key != "jti" && key != "cnf");
+    claims.as_object_mut().unwrap().retain(|key, _| !["jti", "cnf", "agent"].contains(&key.as_str()));
     assert_eq!(
         claims,
         json!({

@@ -1,0 +1,226 @@
+//! The hub as the sessions see it: what each cluster should have, and what a cluster's word changes.
+//!
+//! One index under one short lock. Watches, results of our own writes and the fleet change it; the effects go into
+//! the mailboxes of the open sessions while the lock is held, so that a session which asks what it should know and
+//! then listens misses nothing. Clusters without a session have no mailbox: their next connect compares everything.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use argocd::{Application, routing::RoutingSettings};
+use protocol::ObjectKey;
+use runtime::clock::Clock;
+use tokio::sync::Semaphore;
+
+use crate::{fleet::{ClusterName, Fleet}, metrics::Metrics, settings::Settings};
+
+mod apply;
+mod conditions;
+mod encode;
+mod index;
+mod lookup;
+mod mailbox;
+pub mod store;
+mod write;
+
+pub(crate) use apply::Sender;
+pub(crate) use encode::Voice;
+pub use index::Key;
+pub(crate) use lookup::Lookup;
+use mailbox::Mailbox;
+
+use conditions::Dirty;
+use index::{Effect, Index};
+use store::{Report, Store, Watched};
+
+/// The hub as the sessions see it.
+pub(crate) struct Hub {
+    // Guards plain maps; held for a lookup or one judgement, never over an await.
+    state: Mutex<State>,
+    store: Arc<dyn Store>,
+    principal_uid: OnceLock<Arc<str>>,
+    writes: Semaphore,
+    dirty: Dirty,
+    argocd_namespace: String,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+#[derive(Debug)]
+struct State {
+    index: Index,
+    sessions: BTreeMap<String, (u64, Mailbox)>,
+    next: u64,
+    applications_synced: bool,
+    projects_synced: bool,
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    pub(crate) fn new(
+        settings: &Settings,
+        store: Arc<dyn Store>,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
+        let index = Index::new(RoutingSettings {
+            argocd_namespace: settings.argocd_namespace.clone(),
+            allowed_namespaces: settings.other_namespaces.clone(),
+        });
+        let state = State {
+            index,
+            sessions: BTreeMap::new(),
+            next: 0,
+            applications_synced: false,
+            projects_synced: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            store,
+            principal_uid: OnceLock::new(),
+            writes: Semaphore::new(settings.limits.writes),
+            dirty: Dirty::default(),
+            argocd_namespace: settings.argocd_namespace.clone(),
+            clock,
+            metrics,
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Says once who we are; before that nobody is served.
+    pub(crate) fn set_principal_uid(&self, uid: Arc<str>) {
+        if self.principal_uid.set(uid).is_err() {
+            tracing::debug!("the identity is known already");
+        }
+    }
+
+    /// Takes in what a watch reports; true once everything that there is has been reported.
+    pub(crate) fn report(&self, report: Report) -> bool {
+        let mut state = self.lock();
+        let effects = match report {
+            Report::Applied(Watched::Application, object) => {
+                let new = state.applications_synced;
+                state.index.set_application(object, new)
+            }
+            Report::Applied(Watched::AppProject, object) => {
+                let name = Application::of(&object).name().to_owned();
+                state.index.set_project(&name, Some(object))
+            }
+            Report::Deleted { kind: Watched::Application, key, uid } => {
+                state.index.remove_application(&key, &uid)
+            }
+            Report::Deleted { kind: Watched::AppProject, key, uid: _ } => {
+                state.index.set_project(&key.name, None)
+            }
+            Report::Synced(kind) => {
+                match kind {
+                    Watched::Application => state.applications_synced = true,
+                    Watched::AppProject => state.projects_synced = true,
+                }
+                Vec::new()
+            }
+        };
+        self.post(&state, effects);
+        state.applications_synced && state.projects_synced
+    }
+
+    /// Takes in who is enrolled now.
+    pub(crate) fn set_fleet(&self, fleet: &Fleet) {
+        let mut state = self.lock();
+        let effects = state.index.set_fleet(fleet);
+        self.post(&state, effects);
+    }
+
+    /// Opens the ear of a session: from now on it hears of every change, and this is what there is now.
+    pub(crate) fn subscribe(self: &Arc<Self>, cluster: &ClusterName) -> Subscription {
+        let mut state = self.lock();
+        let id = state.next;
+        state.next = state.next.wrapping_add(1);
+        let mailbox = Mailbox::default();
+        state.sessions.insert(cluster.to_string(), (id, mailbox.clone()));
+        let delivered = state.index.delivered_to(cluster.as_str());
+        for (key, entry) in state.index.routed_to(cluster.as_str()) {
+            if entry.has_command() {
+                mailbox.command(key.object());
+            }
+            self.dirty.mark(key.clone());
+        }
+        drop(state);
+        Subscription { hub: Arc::clone(self), cluster: cluster.clone(), id, mailbox, delivered }
+    }
+
+    /// What a cluster refused, for a condition on the Application.
+    pub(crate) fn refused_by(&self, cluster: &ClusterName, key: &ObjectKey, reason: &str) {
+        let Some(key) = Key::from_object(key) else { return };
+        let mut state = self.lock();
+        let theirs = state
+            .index
+            .application(&key)
+            .is_some_and(|entry| entry.cluster() == Some(cluster.as_str()));
+        if theirs {
+            let report = format!("cluster {cluster} refuses it: {reason}");
+            let effects = state.index.set_report(&key, Some(report));
+            self.post(&state, effects);
+        }
+    }
+
+    fn post(&self, state: &State, effects: Vec<Effect>) {
+        let mailbox = |cluster: &str| state.sessions.get(cluster).map(|(_, mailbox)| mailbox);
+        for effect in effects {
+            match effect {
+                Effect::State { cluster, key } => {
+                    mailbox(&cluster).into_iter().for_each(|m| m.state(key.clone()));
+                }
+                Effect::Command { cluster, key } => {
+                    mailbox(&cluster).into_iter().for_each(|m| m.command(key.clone()));
+                }
+                Effect::Gone { cluster, key, uid } => {
+                    mailbox(&cluster).into_iter().for_each(|m| m.gone(key.clone(), uid.clone()));
+                }
+                Effect::Conditions(key) => self.dirty.mark(key),
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A session's ear at the hub; dropped, nothing is noted for it any more.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    hub: Arc<Hub>,
+    cluster: ClusterName,
+    id: u64,
+    pub(crate) mailbox: Mailbox,
+    /// Everything that the cluster should have.
+    pub(crate) delivered: Vec<ObjectKey>,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut state = self.hub.lock();
+        let cluster = self.cluster.as_str();
+        if state.sessions.get(cluster).is_some_and(|(id, _)| *id == self.id) {
+            state.sessions.remove(cluster);
+            for (key, _) in state.index.routed_to(cluster) {
+                self.hub.dirty.mark(key.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! What a cluster says, applied to the hub: only to objects that go to it, only what a spoke owns.
+
+use std::time::Duration;
+
+use argocd::{
+    Application, Meta,
+    command::{Judgement, Known, Operation, judge},
+    projection::{release_patch_for_hub, status_patch_for_hub},
+    routing::SpokeNamespace,
+};
+use protocol::{Event, Kind, Target, Verb, Verdict, payload};
+use runtime::error::Chain;
+use serde_json::Value;
+
+use super::{
+    Hub, Key,
+    encode::operation_id,
+    index::{Entry, Index, Place},
+    store::WriteError,
+    write::Written,
+};
+use crate::fleet::ClusterName;
+
+/// Before a write that failed for the weather is tried again; a newer value comes sooner.
+const RETRY: Duration = Duration::from_secs(2);
+/// What a cluster may put into a condition.
+const LONGEST_REPORT: usize = 1024;
+
+/// Who says it, and what is known about how it speaks.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    pub(crate) cluster: ClusterName,
+    /// Whether it names the commands it took.
+    pub(crate) names_commands: bool,
+}
+
+impl Hub {
+    /// Applies one event of a cluster. Whatever it holds is a claim.
+    pub(crate) async fn apply(&self, from: &Sender, event: &Event) -> Verdict {
+        match (event.target, event.verb) {
+            (Target::Object(Kind::Application), Verb::StatusUpdate) => {
+                self.apply_status(from, event).await
+            }
+            (Target::Object(Kind::Application), Verb::Delete) => {
+                self.apply_delete(from, event).await
+            }
+            (Target::Object(_), Verb::Error) => self.apply_error(from, event),
+            // Counters go to the hub's redis, which this version does not write.
+            (Target::ClusterInfo | Target::Heartbeat, _) => Verdict::Done,
+            (Target::Object(_), _) => refused("not_allowed", "a managed cluster may not say this"),
+            (_, _) => refused("not_allowed", "nothing here takes this"),
+        }
+        .counted(&self.metrics)
+    }
+
+    async fn apply_status(&self, from: &Sender, event: &Event) -> Refusable {
+        let report: Value = match payload::decode("Application", &event.payload) {
+            Ok(report) => report,
+            Err(error) => return refused("malformed", Chain(&error).to_string()),
+        };
+        let Some(key) = self.theirs(from, &report) else {
+            return refused("not_theirs", "no Application of this cluster has this UID");
+        };
+        let written = self
+            .write(&key, |entry| {
+                let judgement = self.judged(from, &key, entry, &report)?;
+                Some(status_patch_for_hub(entry.object(), &report, &judgement))
+            })
+            .await;
+        if written.is_ok() {
+            self.follow_up(from, &key, &report);
+        }
+        verdict(&key, written)
+    }
+
+    /// None once the Application does not go to this cluster any more.
+    fn judged(&self, from: &Sender, key: &Key, entry: &Entry, report: &Value) -> Option<Judgement> {
+        if entry.cluster() != Some(from.cluster.as_str()) {
+            return None;
+        }
+        let operation = operation_id(key, entry);
+        let known = Known {
+            operation: operation.as_deref(),
+            refresh: entry.refresh(),
+            names_commands: from.names_commands,
+        };
+        Some(judge(entry.object(), report, known))
+    }
+
+    /// A report also shows which commands have not arrived, and that the object works again.
+    fn follow_up(&self, from: &Sender, key: &Key, report: &Value) {
+        let mut state = self.lock();
+        let Some(entry) = state.index.application(key) else { return };
+        let Some(judgement) = self.judged(from, key, entry, report) else { return };
+        let held = matches!(judgement.operation, Operation::Hold);
+        if held {
+            state.index.name_operation(key);
+        }
+        let effects = state.index.set_report(key, None);
+        self.post(&state, effects);
+        if (held || judgement.terminate)
+            && let Some((_, mailbox)) = state.sessions.get(from.cluster.as_str())
+        {
+            mailbox.command(key.object());
+        }
+    }
+
+    /// The copy is gone. That ends a deletion that the hub has asked for, and nothing else.
+    async fn apply_delete(&self, from: &Sender, event: &Event) -> Refusable {
+        let copy: Value = match payload::decode("Application", &event.payload) {
+            Ok(copy) => copy,
+            Err(error) => return refused("malformed", Chain(&error).to_string()),
+        };
+        let key = self.theirs(from, &copy).or_else(|| self.theirs_by_name(from, event));
+        let Some(key) = key else {
+            // Deleted here already, which is how most deletions end.
+            return Refusable(Verdict::Done, None);
+        };
+        let wanted = {
+            let state = self.lock();
+            state.index.application(&key).is_some_and(|entry| entry.application().is_deleting())
+        };
+        if !wanted {
+            // Somebody took the copy away over there; the hub still wants it.
+            if let Some((_, mailbox)) = self.lock().sessions.get(from.cluster.as_str()) {
+                mailbox.state(key.object());
+            }
+            return refused("not_deleting", "the hub has not deleted it");
+        }
+        let written = self
+            .write(&key, |entry| {
+                let theirs = entry.cluster() == Some(from.cluster.as_str());
+                (theirs && entry.application().is_deleting())
+                    .then(|| release_patch_for_hub(entry.object()))
+            })
+            .await;
+        verdict(&key, written)
+    }
+
+    fn apply_error(&self, from: &Sender, event: &Event) -> Refusable {
+        let report: payload::ErrorReport = match payload::decode("error report", &event.payload) {
+            Ok(report) => report,
+            Err(error) => return refused("malformed", Chain(&error).to_string()),
+        };
+        let mut state = self.lock();
+        let claimed =
+            Key { namespace: report.resource_namespace, name: report.resource_name };
+        let Some(key) = named(&state.index, from.cluster.as_str(), &claimed) else {
+            return refused("not_theirs", "no Application of this cluster has this name");
+        };
+        let message: String = report.message.chars().take(LONGEST_REPORT).collect();
+        let effects = state
+            .index
+            .set_report(&key, Some(format!("cluster {} reports: {message}", from.cluster)));
+        self.post(&state, effects);
+        Refusable(Verdict::Done, None)
+    }
+
+    /// The Application that this is a copy of, if it goes to the cluster that says so.
+    fn theirs(&self, from: &Sender, copy: &Value) -> Option<Key> {
+        let meta = Meta::of(copy);
+        let uid = Application::of(copy).source_uid().unwrap_or_else(|| meta.uid());
+        let state = self.lock();
+        let (key, entry) = state.index.by_uid(uid)?;
+        (entry.cluster() == Some(from.cluster.as_str())).then(|| key.clone())
+    }
+
+    fn theirs_by_name(&self, from: &Sender, event: &Event) -> Option<Key> {
+        let object = event.object()?;
+        let claimed = Key { namespace: object.namespace, name: object.name };
+        named(&self.lock().index, from.cluster.as_str(), &claimed)
+    }
+}
+
+/// The Application of this name that goes to this cluster, called by its hub namespace or as on the spoke.
+fn named(index: &Index, cluster: &str, claimed: &Key) -> Option<Key> {
+    let goes_there = |entry: &Entry| entry.cluster() == Some(cluster);
+    if index.application(claimed).is_some_and(goes_there) {
+        return Some(claimed.clone());
+    }
+    let place = |spoke_namespace| Place {
+        cluster: cluster.to_owned(),
+        spoke_namespace,
+        name: claimed.name.clone(),
+    };
+    let same = index.keeper(&place(SpokeNamespace::Same(claimed.namespace.clone())));
+    same.or_else(|| index.keeper(&place(SpokeNamespace::ArgoCd))).map(|(key, _)| key.clone())
+}
+
+/// A verdict, and why it is a refusal as a word for the metrics.
+struct Refusable(Verdict, Option<&'static str>);
+
+impl Refusable {
+    fn counted(self, metrics: &crate::metrics::Metrics) -> Verdict {
+        if let Some(reason) = self.1 {
+            metrics.event_refused(reason);
+        }
+        self.0
+    }
+}
+
+fn refused(reason: &'static str, message: impl Into<String>) -> Refusable {
+    Refusable(Verdict::Refused(message.into()), Some(reason))
+}
+
+fn verdict(key: &Key, written: Result<Written, WriteError>) -> Refusable {
+    match written {
+        Ok(Written::Changed | Written::Unchanged | Written::Gone) => Refusable(Verdict::Done, None),
+        Err(WriteError::Refused(reason)) => {
+            tracing::warn!(object = %key, reason, "the hub refuses what a cluster reports");
+            refused("hub", reason)
+        }
+        Err(error @ (WriteError::Conflict | WriteError::NotFound | WriteError::Unavailable(_))) => {
+            tracing::debug!(object = %key, error = %Chain(&error), "cannot write yet");
+            Refusable(Verdict::Retry { after: RETRY }, None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! What a person must know about a hub Application: conditions there, of types that begin with `ArgoCDAgent`.
+//!
+//! Written by one task that walks the Applications whose conditions may have to change. What the spoke reports
+//! stays as it is; an equal list costs no write.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use argocd::{
+    Patch, keys,
+    projection::{condition_patch_for_hub, release_patch_for_hub},
+};
+use indexmap::IndexSet;
+use jiff::Timestamp;
+use runtime::{backoff::Backoff, error::Chain};
+use serde_json::json;
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Hub,
+    index::{Entry, Key, Placement},
+    store::WriteError,
+};
+
+/// Condition: a deletion waits for a cluster that is not connected.
+pub(crate) const DISCONNECTED: &str = "ArgoCDAgentDisconnected";
+/// Condition: the cluster reports or refuses something.
+pub(crate) const ERROR: &str = "ArgoCDAgentError";
+
+/// Every type that this principal sets and clears.
+const KINDS: [&str; 5] = [
+    keys::CONDITION_CONFLICT,
+    keys::CONDITION_NAME_CONFLICT,
+    keys::CONDITION_NOT_ADMITTED,
+    DISCONNECTED,
+    ERROR,
+];
+
+/// Applications whose conditions may have to change, each once.
+#[derive(Debug, Default)]
+pub(super) struct Dirty {
+    // Held for a lookup, never over an await.
+    keys: Mutex<IndexSet<Key>>,
+    changed: Notify,
+}
+
+impl Dirty {
+    pub(super) fn mark(&self, key: Key) {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        self.changed.notify_one();
+    }
+
+    async fn next(&self) -> Key {
+        loop {
+            let first = {
+                let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+                keys.shift_remove_index(0)
+            };
+            match first {
+                Some(key) => return key,
+                None => self.changed.notified().await,
+            }
+        }
+    }
+}
+
+/// Keeps the conditions as they should be, until the token is cancelled.
+pub(crate) async fn keep(hub: Arc<Hub>, token: CancellationToken) {
+    let pauses = (std::time::Duration::from_millis(200), std::time::Duration::from_secs(30));
+    let mut backoff = Backoff::new(pauses.0, pauses.1, pauses.1);
+    while let Some(key) = token.run_until_cancelled(hub.dirty.next()).await {
+        match hub.write_conditions(&key).await {
+            Ok(()) => backoff.succeeded(Instant::now()),
+            Err(WriteError::Refused(reason)) => {
+                // The next change of the object is the next attempt.
+                tracing::warn!(object = %key, reason, "the hub refuses conditions");
+            }
+            Err(error) => {
+                tracing::debug!(object = %key, error = %Chain(&error), "cannot write conditions yet");
+                hub.dirty.mark(key);
+                let pause = backoff.failed(Instant::now());
+                token.run_until_cancelled(tokio::time::sleep(pause)).await;
+            }
+        }
+    }
+}
+
+impl Hub {
+    async fn write_conditions(&self, key: &Key) -> Result<(), WriteError> {
+        let now = self.clock.now();
+        let written = self.write(key, |entry| {
+            let connected = entry.cluster().is_some_and(|cluster| self.has_session(cluster));
+            if self.is_releasable(entry) {
+                return Some(release_patch_for_hub(entry.object()));
+            }
+            Some(plan(entry, connected, now))
+        });
+        written.await.map(|_written| ())
+    }
+
+    fn has_session(&self, cluster: &str) -> bool {
+        self.lock().sessions.contains_key(cluster)
+    }
+
+    /// Whether a deletion waits for a copy that never was: then nobody but us will end it.
+    fn is_releasable(&self, entry: &Entry) -> bool {
+        let application = entry.application();
+        if !application.is_deleting() {
+            return false;
+        }
+        match &entry.placement {
+            Placement::Conflict(_) => self.lock().index.is_cluster(application.namespace()),
+            Placement::Routed(_, held) => {
+                held.as_ref().is_some_and(|held| held.condition == keys::CONDITION_NAME_CONFLICT)
+            }
+            Placement::Local | Placement::Ignored => false,
+        }
+    }
+}
+
+/// The patch that brings the conditions in line; none when they are.
+fn plan(entry: &Entry, connected: bool, now: Timestamp) -> Option<Patch> {
+    let wanted = wanted(entry, connected);
+    let now = rfc3339(now);
+    let mut shown = entry.object().as_ref().clone();
+    let mut changed = false;
+    for kind in KINDS {
+        let message = wanted.iter().find(|(wanted, _)| *wanted == kind).map(|(_, text)| text.as_str());
+        if let Some(patch) = condition_patch_for_hub(&shown, kind, message, &now) {
+            shown = patch.applied_to(&shown);
+            changed = true;
+        }
+    }
+    // As a whole: a list has no smaller patch.
+    let conditions = shown.pointer("/status/conditions");
+    changed.then(|| Patch::Merge(json!({ "status": { "conditions": conditions } })))
+}
+
+/// What should be said about it.
+fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
+    let mut wanted = Vec::new();
+    match &entry.placement {
+        Placement::Conflict(reason) => wanted.push((keys::CONDITION_CONFLICT, reason.clone())),
+        Placement::Routed(_, Some(held)) => wanted.push((held.condition, held.message.clone())),
+        Placement::Routed(place, None) => {
+            let application = entry.application();
+            if application.is_deleting() && !application.finalizers().is_empty() && !connected {
+                let cluster = &place.cluster;
+                wanted.push((
+                    DISCONNECTED,
+                    format!("the deletion waits for cluster {cluster}, which is not connected"),
+                ));
+            }
+        }
+        Placement::Local | Placement::Ignored => {}
+    }
+    if let Some(report) = &entry.report {
+        wanted.push((ERROR, report.clone()));
+    }
+    wanted
+}
+
+/// Kubernetes writes times in whole seconds.
+fn rfc3339(now: Timestamp) -> String {
+    Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! What is said to a cluster about an object, made at the moment when it is said.
+
+use std::sync::Arc;
+
+use argocd::{Meta, command, projection};
+use bytes::Bytes;
+use protocol::{Event, Facet, Kind, ObjectKey, Source, Verb};
+use serde_json::{Value, json};
+
+use super::{
+    Hub, Key,
+    index::Entry,
+};
+use crate::fleet::ClusterName;
+
+/// The hub as one cluster hears it.
+#[derive(Debug)]
+pub(crate) struct Voice<'a> {
+    pub(crate) hub: &'a Hub,
+    pub(crate) cluster: &'a ClusterName,
+}
+
+impl Source for Voice<'_> {
+    fn encode(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
+        let event = match (key.kind, facet) {
+            (Kind::Application, Facet::State) => {
+                application(key, &self.delivered(key)?, said_before)
+            }
+            (Kind::Application, Facet::Command) => command(key, &self.delivered(key)?)?,
+            (Kind::AppProject, Facet::State) => {
+                let project = self.hub.lock().index.project_for(&key.name, self.cluster.as_str())?;
+                about(key, state(said_before), &project, &project)
+            }
+            (Kind::Application | Kind::AppProject, Facet::Status | Facet::Command)
+            | (Kind::Repository | Kind::GpgKey, _) => return None,
+        };
+        Some(self.hub.signed(event))
+    }
+}
+
+impl Voice<'_> {
+    fn delivered(&self, key: &ObjectKey) -> Option<Entry> {
+        let key = Key::from_object(key)?;
+        let state = self.hub.lock();
+        let entry = state.index.application(&key)?;
+        (entry.delivered_to() == Some(self.cluster.as_str())).then(|| entry.clone())
+    }
+}
+
+impl Hub {
+    /// A copy has to go. A stub says which: never anything of an object that the cluster may not have.
+    pub(crate) fn delete(&self, key: &ObjectKey, uid: &str) -> Event {
+        let kind = key.kind.as_str();
+        let stub = json!({
+            "apiVersion": argocd::keys::API_VERSION,
+            "kind": kind,
+            "metadata": { "name": key.name, "namespace": key.namespace, "uid": uid },
+        });
+        self.signed(Event::about(key, Verb::Delete, uid, "", body(&stub)))
+    }
+
+    fn signed(&self, event: Event) -> Event {
+        match self.principal_uid.get() {
+            Some(uid) => event.from_principal(uid),
+            None => event,
+        }
+    }
+}
+
+fn application(key: &ObjectKey, entry: &Entry, said_before: bool) -> Event {
+    let hub: &Arc<Value> = entry.object();
+    let mut wire = projection::wire_application(hub);
+    if let Some(id) = entry.refresh() {
+        wire = command::with_refresh_id(wire, id);
+    }
+    about(key, state(said_before), hub, &wire)
+}
+
+fn command(key: &ObjectKey, entry: &Entry) -> Option<Event> {
+    let hub = entry.object();
+    if entry.is_terminating() {
+        return Some(about(key, Verb::TerminateOperation, hub, &projection::wire_termination(hub)));
+    }
+    let version = entry.operation_version()?;
+    let wire = projection::wire_operation(hub);
+    Some(Event::about(key, Verb::SetOperation, entry.uid(), version, body(&wire)))
+}
+
+/// The event id under which an operation that this version introduced is said.
+pub(super) fn operation_id(key: &Key, entry: &Entry) -> Option<String> {
+    let version = entry.operation_version()?;
+    let event =
+        Event::about(&key.object(), Verb::SetOperation, entry.uid(), version, Bytes::new());
+    Some(event.event_id)
+}
+
+const fn state(said_before: bool) -> Verb {
+    if said_before { Verb::SpecUpdate } else { Verb::Create }
+}
+
+fn about(key: &ObjectKey, verb: Verb, object: &Value, wire: &Value) -> Event {
+    let meta = Meta::of(object);
+    Event::about(key, verb, meta.uid(), meta.resource_version(), body(wire))
+}
+
+fn body(value: &Value) -> Bytes {
+    // A Value has string keys only: it cannot fail.
+    serde_json::to_vec(value).map(Bytes::from).unwrap_or_default()
+}

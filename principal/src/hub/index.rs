@@ -1,0 +1,338 @@
+//! What the hub wants of every cluster: Applications and AppProjects, by name and UID, and where each goes.
+//!
+//! Pure: objects and the fleet go in, effects come out. An Application is judged again whenever it, its project,
+//! the fleet, or another Application that wants the same name on a spoke changes. What a cluster may still hold of
+//! an Application that is not delivered any more is left alone, unless the hub deleted or moved it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use argocd::{
+    AppProject, Meta,
+    admission::Target,
+    command::Introduced,
+    project::Cluster,
+    routing::{Clusters, RoutingSettings, route},
+};
+use protocol::{Kind, ObjectKey};
+use serde_json::Value;
+
+use crate::fleet::Fleet;
+
+mod entry;
+mod judge;
+
+pub(crate) use entry::{Entry, Held, Key, Place, Placement};
+
+/// What follows from a change.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Effect {
+    /// What the hub owns of the object has to be said to this cluster.
+    State { cluster: String, key: ObjectKey },
+    /// A command on the object has to be said to this cluster.
+    Command { cluster: String, key: ObjectKey },
+    /// This cluster's copy has to go.
+    Gone { cluster: String, key: ObjectKey, uid: String },
+    /// The Application's conditions may have to change.
+    Conditions(Key),
+}
+
+/// The hub's objects as far as clusters are concerned.
+#[derive(Debug)]
+pub(crate) struct Index {
+    settings: RoutingSettings,
+    clusters: Clusters,
+    applications: BTreeMap<Key, Entry>,
+    by_uid: BTreeMap<String, Key>,
+    /// Who wants a name on a spoke, the keeper first: creation time and UID.
+    claims: BTreeMap<Place, BTreeSet<(String, String)>>,
+    projects: BTreeMap<String, Arc<Value>>,
+}
+
+impl Index {
+    pub(crate) fn new(settings: RoutingSettings) -> Self {
+        Self {
+            settings,
+            clusters: Clusters::default(),
+            applications: BTreeMap::new(),
+            by_uid: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            projects: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in who is enrolled now. Never makes a copy go: leaving the fleet leaves everything where it is.
+    pub(crate) fn set_fleet(&mut self, fleet: &Fleet) -> Vec<Effect> {
+        let server = |(name, enrolment): (&String, &crate::Enrolment)| {
+            (name.clone(), enrolment.server.clone())
+        };
+        let clusters = Clusters::new(fleet.clusters.iter().map(server));
+        if clusters == self.clusters {
+            return Vec::new();
+        }
+        self.clusters = clusters;
+        let keys: Vec<Key> = self.applications.keys().cloned().collect();
+        let mut effects: Vec<Effect> =
+            keys.iter().flat_map(|key| self.place(key, Introduced::default())).collect();
+        effects.extend(keys.into_iter().map(Effect::Conditions));
+        effects.retain(|effect| !matches!(effect, Effect::Gone { .. }));
+        effects
+    }
+
+    /// Takes in an Application as the hub has it now. An older version than the known one is ignored.
+    ///
+    /// `new`: one that is not known yet was made just now, as opposed to found.
+    pub(crate) fn set_application(&mut self, object: Value, new: bool) -> Vec<Effect> {
+        let key = Key::of(Meta::of(&object));
+        let uid = Meta::of(&object).uid().to_owned();
+        let known = self.applications.get_mut(&key).filter(|known| known.uid() == uid);
+        let introduced = if let Some(known) = known {
+            let Some(introduced) = known.replace(object) else { return Vec::new() };
+            introduced
+        } else {
+            // One of the same name before it: the copy stays and is adopted, a new UID alone deletes nothing.
+            let holder = self.forget(&key).and_then(|replaced| replaced.holder);
+            let entry = Entry { holder, ..Entry::new(object, new) };
+            self.applications.insert(key.clone(), entry);
+            self.by_uid.insert(uid, key.clone());
+            Introduced::default()
+        };
+        let mut effects = self.place(&key, introduced);
+        effects.push(Effect::Conditions(key));
+        effects
+    }
+
+    /// The hub deleted an Application.
+    pub(crate) fn remove_application(&mut self, key: &Key, uid: &str) -> Vec<Effect> {
+        if self.applications.get(key).is_none_or(|entry| entry.uid() != uid) {
+            return Vec::new();
+        }
+        let Some(entry) = self.forget(key) else { return Vec::new() };
+        let mut effects = Vec::new();
+        if let Some(cluster) = entry.holder.clone() {
+            effects.push(Effect::Gone { cluster, key: key.object(), uid: uid.to_owned() });
+        }
+        if let Some(place) = entry.placement.place() {
+            effects.extend(self.settle_claimants(&place.clone()));
+        }
+        effects
+    }
+
+    /// Takes in an AppProject of the Argo CD namespace, or its deletion.
+    pub(crate) fn set_project(&mut self, name: &str, object: Option<Value>) -> Vec<Effect> {
+        let before = self.projects.get(name).cloned();
+        match object {
+            Some(object) => self.projects.insert(name.to_owned(), Arc::new(object)),
+            None => self.projects.remove(name),
+        };
+        let after = self.projects.get(name).cloned();
+        let mut effects = self.project_effects(name, before.as_deref(), after.as_deref());
+        let members: Vec<Key> = self
+            .applications
+            .iter()
+            .filter(|(_, entry)| entry.application().project() == name)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in members {
+            effects.extend(self.settle(&key, Introduced::default()));
+            effects.push(Effect::Conditions(key));
+        }
+        effects
+    }
+
+    fn project_effects(
+        &self,
+        name: &str,
+        before: Option<&Value>,
+        after: Option<&Value>,
+    ) -> Vec<Effect> {
+        let key = ObjectKey::new(Kind::AppProject, &self.settings.argocd_namespace, name);
+        let uid = before.or(after).map(|project| Meta::of(project).uid()).unwrap_or_default();
+        let compiled = |project: Option<&Value>, cluster: &str| {
+            project.and_then(|project| judge::project_for(project, self.cluster(cluster)))
+        };
+        let effect = |cluster: &str| match (compiled(before, cluster), compiled(after, cluster)) {
+            (before, Some(after)) => (before.as_ref() != Some(&after))
+                .then(|| Effect::State { cluster: cluster.to_owned(), key: key.clone() }),
+            (Some(_), None) => Some(Effect::Gone {
+                cluster: cluster.to_owned(),
+                key: key.clone(),
+                uid: uid.to_owned(),
+            }),
+            (None, None) => None,
+        };
+        self.clusters.names().filter_map(effect).collect()
+    }
+
+    /// Routes an Application anew and settles everybody who is concerned.
+    fn place(&mut self, key: &Key, introduced: Introduced) -> Vec<Effect> {
+        let Some(entry) = self.applications.get_mut(key) else { return Vec::new() };
+        let application = entry.application();
+        let placement = if application.is_ignored() {
+            Placement::Ignored
+        } else {
+            let routed = route(application, &self.clusters, &self.settings);
+            Placement::from_route(routed, application.name())
+        };
+        let claim = entry.claim();
+        let before = std::mem::replace(&mut entry.placement, placement);
+        let (before, after) = (before.place().cloned(), entry.placement.place().cloned());
+        if before == after {
+            return self.settle(key, introduced);
+        }
+        let mut effects = Vec::new();
+        if let Some(after) = &after {
+            self.claims.entry(after.clone()).or_default().insert(claim.clone());
+        }
+        if let Some(before) = &before {
+            self.release(before, &claim);
+        }
+        effects.extend(self.settle(key, introduced));
+        for place in [before, after].iter().flatten() {
+            effects.extend(self.settle_claimants(place));
+        }
+        effects
+    }
+
+    fn settle_claimants(&mut self, place: &Place) -> Vec<Effect> {
+        let claimants: Vec<Key> = self
+            .claims
+            .get(place)
+            .into_iter()
+            .flatten()
+            .filter_map(|(_, uid)| self.by_uid.get(uid).cloned())
+            .collect();
+        let mut effects = Vec::new();
+        for key in claimants {
+            effects.extend(self.settle(&key, Introduced::default()));
+            effects.push(Effect::Conditions(key));
+        }
+        effects
+    }
+
+    /// Judges one Application and finds what has to be said about it now.
+    fn settle(&mut self, key: &Key, introduced: Introduced) -> Vec<Effect> {
+        let Some(entry) = self.applications.get(key) else { return Vec::new() };
+        let held = self.judge(entry);
+        let Some(entry) = self.applications.get_mut(key) else { return Vec::new() };
+        entry.settle(key, held, introduced)
+    }
+
+    fn judge(&self, entry: &Entry) -> Option<Held> {
+        let place = entry.placement.place()?;
+        let keeper = self.claims.get(place).and_then(BTreeSet::first);
+        let other = keeper
+            .filter(|(_, uid)| uid != entry.uid())
+            .and_then(|(_, uid)| self.by_uid.get(uid));
+        if let Some(other) = other {
+            return Some(judge::name_conflict(place, other));
+        }
+        let application = entry.application();
+        let project = self.projects.get(application.project());
+        let Cluster { name, server } = self.cluster(&place.cluster);
+        let target =
+            Target { argocd_namespace: &self.settings.argocd_namespace, cluster: name, server };
+        judge::admission(application, project.map(|project| AppProject::of(project)), target)
+    }
+
+    fn cluster<'a>(&'a self, name: &'a str) -> Cluster<'a> {
+        Cluster { name, server: self.clusters.server_of(name) }
+    }
+
+    fn forget(&mut self, key: &Key) -> Option<Entry> {
+        let entry = self.applications.remove(key)?;
+        self.by_uid.remove(entry.uid());
+        if let Some(place) = entry.placement.place() {
+            self.release(place, &entry.claim());
+        }
+        Some(entry)
+    }
+
+    fn release(&mut self, place: &Place, claim: &(String, String)) {
+        if let Some(claims) = self.claims.get_mut(place) {
+            claims.remove(claim);
+            if claims.is_empty() {
+                self.claims.remove(place);
+            }
+        }
+    }
+}
+
+/// Questions.
+impl Index {
+    pub(crate) fn application(&self, key: &Key) -> Option<&Entry> {
+        self.applications.get(key)
+    }
+
+    pub(crate) fn by_uid(&self, uid: &str) -> Option<(&Key, &Entry)> {
+        let key = self.by_uid.get(uid)?;
+        Some((key, self.applications.get(key)?))
+    }
+
+    /// The Application that keeps a name on a spoke.
+    pub(crate) fn keeper(&self, place: &Place) -> Option<(&Key, &Entry)> {
+        let (_, uid) = self.claims.get(place)?.first()?;
+        self.by_uid(uid)
+    }
+
+    /// The project as this cluster may see it.
+    pub(crate) fn project_for(&self, name: &str, cluster: &str) -> Option<Value> {
+        judge::project_for(self.projects.get(name)?, self.cluster(cluster))
+    }
+
+    /// The hub's own version of a project.
+    pub(crate) fn project(&self, name: &str) -> Option<&Arc<Value>> {
+        self.projects.get(name)
+    }
+
+    /// Everything that is delivered to this cluster.
+    pub(crate) fn delivered_to(&self, cluster: &str) -> Vec<ObjectKey> {
+        let namespace = &self.settings.argocd_namespace;
+        let projects = self
+            .projects
+            .iter()
+            .filter(|(_, project)| judge::project_for(project, self.cluster(cluster)).is_some())
+            .map(|(name, _)| ObjectKey::new(Kind::AppProject, namespace, name));
+        let applications = self
+            .applications
+            .iter()
+            .filter(|(_, entry)| entry.delivered_to() == Some(cluster))
+            .map(|(key, _)| key.object());
+        projects.chain(applications).collect()
+    }
+
+    /// Applications that go to this cluster, delivered or held.
+    pub(crate) fn routed_to(&self, cluster: &str) -> impl Iterator<Item = (&Key, &Entry)> {
+        self.applications.iter().filter(move |(_, entry)| {
+            entry.placement.place().is_some_and(|place| place.cluster == cluster)
+        })
+    }
+
+    /// Whether a namespace is that of an enrolled cluster.
+    pub(crate) fn is_cluster(&self, namespace: &str) -> bool {
+        self.clusters.contains(namespace)
+    }
+
+    /// The operation on it is one that no cluster knows yet: from now on it has a name.
+    pub(crate) fn name_operation(&mut self, key: &Key) {
+        if let Some(entry) = self.applications.get_mut(key) {
+            entry.name_operation();
+        }
+    }
+
+    /// Records what a cluster reported about an Application, until it reports its status.
+    pub(crate) fn set_report(&mut self, key: &Key, report: Option<String>) -> Vec<Effect> {
+        match self.applications.get_mut(key) {
+            Some(entry) if entry.report != report => {
+                entry.report = report;
+                vec![Effect::Conditions(key.clone())]
+            }
+            Some(_) | None => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+//! One Application in the index.
+
+use std::{fmt, sync::Arc};
+
+use argocd::{
+    Application, Meta,
+    command::{self, Introduced},
+    routing::{Route, SpokeNamespace},
+};
+use protocol::{Kind, ObjectKey};
+use serde_json::Value;
+
+use super::{Effect, judge};
+
+/// Namespace and name on the hub.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Key {
+    pub(crate) fn of(meta: Meta<'_>) -> Self {
+        Self { namespace: meta.namespace().to_owned(), name: meta.name().to_owned() }
+    }
+
+    /// As the sessions call it.
+    pub(crate) fn object(&self) -> ObjectKey {
+        ObjectKey::new(Kind::Application, &self.namespace, &self.name)
+    }
+
+    /// Of an Application that the sessions call so.
+    pub(crate) fn from_object(key: &ObjectKey) -> Option<Self> {
+        (key.kind == Kind::Application)
+            .then(|| Self { namespace: key.namespace.clone(), name: key.name.clone() })
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Application/{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A name on a spoke.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) cluster: String,
+    pub(crate) spoke_namespace: SpokeNamespace,
+    pub(crate) name: String,
+}
+
+/// Where an Application goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// Nowhere; it is the hub's own.
+    Local,
+    /// Nowhere; its user wants it left alone.
+    Ignored,
+    /// Nowhere: it contradicts itself.
+    Conflict(String),
+    /// To a cluster, unless it is held.
+    Routed(Place, Option<Held>),
+}
+
+/// Why an Application is not delivered to where it goes: a condition for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) condition: &'static str,
+    pub(crate) message: String,
+}
+
+impl Placement {
+    pub(super) fn from_route(route: Route, name: &str) -> Self {
+        match route {
+            Route::Local => Self::Local,
+            Route::Conflict(reason) => Self::Conflict(reason),
+            Route::ToCluster { cluster, spoke_namespace } => {
+                Self::Routed(Place { cluster, spoke_namespace, name: name.to_owned() }, None)
+            }
+        }
+    }
+
+    pub(crate) const fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Routed(place, _) => Some(place),
+            Self::Local | Self::Ignored | Self::Conflict(_) => None,
+        }
+    }
+}
+
+/// What was last said to a cluster about an Application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Said {
+    cluster: String,
+    digest: String,
+}
+
+/// What is known about the commands on an Application. Nothing of it survives a restart; see `argocd::command`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Commands {
+    /// The version that introduced the operation which is set.
+    operation: Option<String>,
+    /// The identity of the refresh that is asked for.
+    refresh: Option<String>,
+}
+
+/// One Application: what the hub has, where it goes, and what is known about its copy.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    object: Arc<Value>,
+    pub(crate) placement: Placement,
+    commands: Commands,
+    said: Option<Said>,
+    /// The cluster that may hold a copy.
+    pub(super) holder: Option<String>,
+    /// What the cluster last said went wrong with it.
+    pub(crate) report: Option<String>,
+}
+
+impl Entry {
+    /// An Application that was not known before. Unless it is `new` on the hub too, nobody knows since when its
+    /// operation is set, and the cluster's first report decides.
+    pub(super) fn new(object: Value, new: bool) -> Self {
+        let mut entry = Self {
+            object: Arc::new(Value::Null),
+            placement: Placement::Local,
+            commands: Commands::default(),
+            said: None,
+            holder: None,
+            report: None,
+        };
+        entry.take_in(object);
+        if !new {
+            entry.commands.operation = None;
+        }
+        entry
+    }
+
+    /// Takes a newer version in; none when it is not newer.
+    pub(super) fn replace(&mut self, object: Value) -> Option<Introduced> {
+        let newer = is_newer(Meta::of(&object).resource_version(), self.version());
+        newer.then(|| self.take_in(object))
+    }
+
+    fn take_in(&mut self, object: Value) -> Introduced {
+        let introduced = command::introduced(&self.object, &object);
+        let (before, after) = (self.application().operation(), Application::of(&object).operation());
+        if introduced.operation {
+            self.commands.operation = Some(Meta::of(&object).resource_version().to_owned());
+        } else if before != after {
+            self.commands.operation = None;
+        }
+        if !command::wants_refresh(&object) {
+            self.commands.refresh = None;
+        } else if introduced.refresh {
+            self.commands.refresh = Some(command::refresh_id(&object));
+        }
+        self.object = Arc::new(object);
+        introduced
+    }
+
+    pub(crate) const fn object(&self) -> &Arc<Value> {
+        &self.object
+    }
+
+    pub(crate) fn application(&self) -> Application<'_> {
+        Application::of(&self.object)
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        Meta::of(&self.object).uid()
+    }
+
+    pub(crate) fn version(&self) -> &str {
+        Meta::of(&self.object).resource_version()
+    }
+
+    /// How it stands in line for a name.
+    pub(super) fn claim(&self) -> (String, String) {
+        let created = Meta::of(&self.object).creation_timestamp().unwrap_or_default();
+        (created.to_owned(), self.uid().to_owned())
+    }
+
+    /// The cluster it goes to, delivered or held.
+    pub(crate) fn cluster(&self) -> Option<&str> {
+        self.placement.place().map(|place| place.cluster.as_str())
+    }
+
+    /// The cluster it is delivered to.
+    pub(crate) fn delivered_to(&self) -> Option<&str> {
+        match &self.placement {
+            Placement::Routed(place, None) => Some(&place.cluster),
+            Placement::Routed(_, Some(_))
+            | Placement::Local
+            | Placement::Ignored
+            | Placement::Conflict(_) => None,
+        }
+    }
+
+    /// The digest of what its cluster should have.
+    pub(crate) fn digest(&self) -> String {
+        judge::application_digest(&self.object)
+    }
+
+    /// The version that introduced the operation which is set, if it is known.
+    pub(crate) fn operation_version(&self) -> Option<&str> {
+        self.application().operation().and(self.commands.operation.as_deref())
+    }
+
+    /// The identity of the refresh that is asked for.
+    pub(crate) fn refresh(&self) -> Option<&str> {
+        self.commands.refresh.as_deref()
+    }
+
+    /// The operation that is set has turned out to be one that no cluster knows: this version names it now.
+    pub(super) fn name_operation(&mut self) {
+        if self.application().operation().is_some() && self.commands.operation.is_none() {
+            self.commands.operation = Some(self.version().to_owned());
+        }
+    }
+
+    /// Whether the hub wants the running operation to end.
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.application().operation_state().is_some_and(|state| state.phase() == "Terminating")
+    }
+
+    /// Whether there is something to be done once.
+    pub(crate) fn has_command(&self) -> bool {
+        self.operation_version().is_some() || self.is_terminating()
+    }
+
+    /// Whether the hub moved it away from where a copy is, as opposed to holding it back.
+    ///
+    /// By name only: whether a server URL means a cluster depends on what is known of the cluster's Secret now.
+    pub(crate) fn is_moved_away(&self) -> bool {
+        matches!(self.placement, Placement::Local)
+            && self.application().destination().server.is_empty()
+    }
+
+    /// Takes in the judgement and finds what has to be said now.
+    pub(super) fn settle(
+        &mut self,
+        key: &Key,
+        held: Option<Held>,
+        introduced: Introduced,
+    ) -> Vec<Effect> {
+        if let Placement::Routed(_, before) = &mut self.placement {
+            *before = held;
+        }
+        let mut effects: Vec<Effect> = self.leave(key).into_iter().collect();
+        let Some(cluster) = self.delivered_to().map(str::to_owned) else {
+            self.said = None;
+            return effects;
+        };
+        let now = Said { cluster: cluster.clone(), digest: self.digest() };
+        let before = self.said.as_ref().filter(|said| said.cluster == cluster);
+        if before != Some(&now) || introduced.refresh {
+            effects.push(Effect::State { cluster: cluster.clone(), key: key.object() });
+        }
+        let begins = before.is_none() && self.has_command();
+        if begins || introduced.operation || introduced.termination {
+            effects.push(Effect::Command { cluster: cluster.clone(), key: key.object() });
+        }
+        self.holder = Some(cluster);
+        self.said = Some(now);
+        effects
+    }
+
+    /// The copy goes where the Application does not go any more.
+    fn leave(&mut self, key: &Key) -> Option<Effect> {
+        let holder = self.holder.take()?;
+        let moved = self.cluster().is_some_and(|cluster| cluster != holder);
+        if moved || self.is_moved_away() {
+            let (key, uid) = (key.object(), self.uid().to_owned());
+            return Some(Effect::Gone { cluster: holder, key, uid });
+        }
+        self.holder = Some(holder);
+        None
+    }
+}
+
+/// Whether a version of an object is newer than the known one. Equal is not newer.
+///
+/// Versions of one object are numbers that grow (KEP-5504). Should one not be, every other version is news.
+fn is_newer(version: &str, known: &str) -> bool {
+    match (version.parse::<u128>(), known.parse::<u128>()) {
+        (Ok(version), Ok(known)) => version > known,
+        (Ok(_) | Err(_), Ok(_) | Err(_)) => version != known,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_an_object_are_compared_as_numbers() {
+        assert!(is_newer("10", "9"));
+        assert!(!is_newer("9", "10"));
+        assert!(!is_newer("9", "9"));
+        assert!(is_newer("b", "a") && is_newer("a", "b"));
+        assert!(!is_newer("a", "a"));
+    }
+}

@@ -1,0 +1,51 @@
+//! Judgements over single objects: what a cluster may see of it, and what holds an Application back.
+
+use argocd::{
+    AppProject, Application,
+    admission::{Target, admit},
+    digest, keys,
+    project::{self, Cluster},
+    projection,
+};
+use serde_json::Value;
+
+use super::{Held, Key, Place};
+
+/// The project as this cluster may see it; none if it is none of its business.
+pub(super) fn project_for(project: &Value, cluster: Cluster<'_>) -> Option<Value> {
+    if AppProject::of(project).is_ignored() { None } else { project::compile(project, cluster) }
+}
+
+/// The digest of what a cluster should have of this Application.
+pub(super) fn application_digest(application: &Value) -> String {
+    digest::agreed(&projection::wire_application(application))
+}
+
+/// The hub's own rule: the project exists and admits the Application.
+///
+/// One that is being deleted is let through: what was never delivered has nothing to be cleaned up, and what was
+/// has to be.
+pub(super) fn admission(
+    application: Application<'_>,
+    project: Option<AppProject<'_>>,
+    target: Target<'_>,
+) -> Option<Held> {
+    if application.is_deleting() {
+        return None;
+    }
+    let refused = admit(application, project, target).err()?;
+    Some(Held { condition: keys::CONDITION_NOT_ADMITTED, message: refused.to_string() })
+}
+
+/// An older Application keeps the name.
+pub(super) fn name_conflict(place: &Place, keeper: &Key) -> Held {
+    let Place { cluster, spoke_namespace: _, name } = place;
+    Held {
+        condition: keys::CONDITION_NAME_CONFLICT,
+        message: format!(
+            "on cluster {cluster:?} the name {name:?} is taken by the older Application of namespace {:?}; \
+             rename one of them",
+            keeper.namespace
+        ),
+    }
+}

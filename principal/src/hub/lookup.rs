@@ -1,0 +1,97 @@
+//! What a cluster says it holds, against what it should have.
+
+use argocd::{digest, routing::SpokeNamespace};
+use protocol::{Kind, ObjectKey, payload::RequestUpdate};
+
+use super::{
+    Hub,
+    index::{Entry, Index, Key, Place, Placement},
+};
+use crate::fleet::ClusterName;
+
+/// What to do about an object that a cluster holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lookup {
+    /// It should have this one, and then its digest is this.
+    Wanted { key: ObjectKey, digest: String },
+    /// It is not delivered, but nobody asked for it to go.
+    LeaveAlone,
+    /// The hub does not know it, or has moved it away.
+    Unknown,
+}
+
+impl Hub {
+    /// Looks up what a cluster names. Nothing of an object that the cluster may not have is in the answer.
+    ///
+    /// `agent_namespace` is what the spoke calls its Argo CD namespace.
+    pub(crate) fn lookup(
+        &self,
+        cluster: &ClusterName,
+        agent_namespace: &str,
+        claim: &RequestUpdate,
+    ) -> Lookup {
+        let state = self.lock();
+        match claim.kind.parse() {
+            Ok(Kind::Application) => {
+                let spoke_namespace = self.spoke_namespace(cluster, agent_namespace, &claim.namespace);
+                application(&state.index, cluster.as_str(), spoke_namespace, claim)
+            }
+            Ok(Kind::AppProject) => {
+                let compiled = state.index.project_for(&claim.name, cluster.as_str());
+                compiled.map_or(Lookup::Unknown, |project| Lookup::Wanted {
+                    key: ObjectKey::new(Kind::AppProject, &self.argocd_namespace, &claim.name),
+                    digest: digest::agreed(&project),
+                })
+            }
+            // Not delivered by this version: what another one has delivered is not ours to take away.
+            Ok(Kind::Repository | Kind::GpgKey) | Err(_) => Lookup::LeaveAlone,
+        }
+    }
+
+    /// Go's agent reports its own namespace, or the hub's for what was moved; ours the hub's.
+    fn spoke_namespace(
+        &self,
+        cluster: &ClusterName,
+        agent_namespace: &str,
+        reported: &str,
+    ) -> SpokeNamespace {
+        let argocd = ["", agent_namespace, &self.argocd_namespace, cluster.as_str()];
+        if argocd.contains(&reported) {
+            SpokeNamespace::ArgoCd
+        } else {
+            SpokeNamespace::Same(reported.to_owned())
+        }
+    }
+}
+
+fn application(
+    index: &Index,
+    cluster: &str,
+    spoke_namespace: SpokeNamespace,
+    claim: &RequestUpdate,
+) -> Lookup {
+    let known = if claim.uid.is_empty() { None } else { index.by_uid(&claim.uid) };
+    if let Some((key, entry)) = known {
+        return judge(cluster, key, entry);
+    }
+    let place = Place { cluster: cluster.to_owned(), spoke_namespace, name: claim.name.clone() };
+    match index.keeper(&place) {
+        // Another object of the same name: the copy is adopted in place, not deleted.
+        Some((key, entry)) => judge(cluster, key, entry),
+        // It asks for something that it does not hold: there is nothing to take away.
+        None if claim.uid.is_empty() => Lookup::LeaveAlone,
+        None => Lookup::Unknown,
+    }
+}
+
+fn judge(cluster: &str, key: &Key, entry: &Entry) -> Lookup {
+    match &entry.placement {
+        Placement::Routed(place, held) if place.cluster == cluster => match held {
+            None => Lookup::Wanted { key: key.object(), digest: entry.digest() },
+            Some(_) => Lookup::LeaveAlone,
+        },
+        Placement::Routed(..) => Lookup::Unknown,
+        Placement::Local if entry.is_moved_away() => Lookup::Unknown,
+        Placement::Local | Placement::Ignored | Placement::Conflict(_) => Lookup::LeaveAlone,
+    }
+}

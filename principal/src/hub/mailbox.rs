@@ -1,0 +1,108 @@
+//! From the hub to one session: which objects changed, each once.
+//!
+//! Not a queue: a note replaces or widens the note about the same object, so memory is bounded by the number of
+//! objects whatever the rate of change. The body is read when it is sent.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use indexmap::IndexMap;
+use protocol::ObjectKey;
+use tokio::sync::Notify;
+
+/// What has to be said about one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// The cluster's copy has to go: the UID of the object that it was made of.
+    pub(crate) gone: Option<String>,
+    /// What the hub owns of it changed.
+    pub(crate) state: bool,
+    /// Something has to be done once.
+    pub(crate) command: bool,
+}
+
+/// The notes for one session; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mailbox(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    // Held for a lookup, never over an await.
+    notes: Mutex<IndexMap<ObjectKey, Note>>,
+    changed: Notify,
+}
+
+impl Mailbox {
+    /// The object changed: a copy that was to go is wanted again.
+    pub(crate) fn state(&self, key: ObjectKey) {
+        self.note(key, |note| {
+            note.gone = None;
+            note.state = true;
+        });
+    }
+
+    /// Something has to be done once.
+    pub(crate) fn command(&self, key: ObjectKey) {
+        self.note(key, |note| note.command = true);
+    }
+
+    /// The copy has to go; nothing else is worth saying about it.
+    pub(crate) fn gone(&self, key: ObjectKey, uid: String) {
+        self.note(key, |note| *note = Note { gone: Some(uid), state: false, command: false });
+    }
+
+    /// Takes everything.
+    pub(crate) fn take(&self) -> IndexMap<ObjectKey, Note> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    /// Resolves when there may be something to take. Cancel-safe: a wake-up that is lost to a race is kept.
+    pub(crate) async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    fn note(&self, key: ObjectKey, change: impl FnOnce(&mut Note)) {
+        change(self.lock().entry(key).or_default());
+        self.0.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, IndexMap<ObjectKey, Note>> {
+        self.0.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::Kind;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::new(Kind::Application, "argocd", name)
+    }
+
+    #[tokio::test]
+    async fn many_changes_of_one_object_are_one_note() {
+        let mailbox = Mailbox::default();
+        for _ in 0..1000 {
+            mailbox.state(key("app"));
+        }
+        mailbox.command(key("app"));
+        mailbox.changed().await;
+        let notes = mailbox.take();
+        assert_eq!(notes.len(), 1);
+        assert_eq!(notes[&key("app")], Note { gone: None, state: true, command: true });
+        assert!(mailbox.take().is_empty());
+    }
+
+    #[test]
+    fn the_last_word_counts() {
+        let mailbox = Mailbox::default();
+        mailbox.state(key("app"));
+        mailbox.gone(key("app"), "uid".to_owned());
+        let gone = Note { gone: Some("uid".to_owned()), state: false, command: false };
+        assert_eq!(mailbox.take()[&key("app")], gone);
+        mailbox.gone(key("app"), "uid".to_owned());
+        mailbox.state(key("app"));
+        let back = Note { gone: None, state: true, command: false };
+        assert_eq!(mailbox.take()[&key("app")], back);
+    }
+}

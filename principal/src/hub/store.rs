@@ -1,0 +1,107 @@
+//! The hub's API as the engine needs it: a trait, so that it can run on something else than Kubernetes.
+
+use std::fmt::Debug;
+
+use argocd::Patch;
+use futures::future::BoxFuture;
+use runtime::error::Blame;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::index::Key;
+
+pub mod kube;
+pub mod memory;
+
+pub use self::{kube::Kubernetes, memory::Memory};
+
+/// Reads and writes what the hub has.
+pub trait Store: Debug + Send + Sync + 'static {
+    /// Reports every Application and AppProject, and all changes, until the token is cancelled.
+    ///
+    /// Outages are waited out; `report` is called in order for each kind and must be quick.
+    fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()>;
+
+    /// Patches an Application as it was in `version`; a [`WriteError::Conflict`] when it has changed since.
+    ///
+    /// Returns what the hub has afterwards.
+    fn patch<'a>(
+        &'a self,
+        application: &'a Key,
+        version: &'a str,
+        patch: Patch,
+    ) -> BoxFuture<'a, Result<Value, WriteError>>;
+
+    /// Reads an Application.
+    fn get<'a>(&'a self, application: &'a Key) -> BoxFuture<'a, Result<Value, WriteError>>;
+
+    /// The identity of this principal, made where it is missing.
+    fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>>;
+}
+
+/// Takes in what a watch reports.
+pub type Reporter = std::sync::Arc<dyn Fn(Report) + Send + Sync>;
+
+/// What a watch has seen.
+#[derive(Clone, Debug)]
+pub enum Report {
+    /// An object is there and looks like this, without its managed fields.
+    Applied(Watched, Value),
+    /// An object is gone.
+    Deleted {
+        /// What it was.
+        kind: Watched,
+        /// Where it was.
+        key: Key,
+        /// Which one it was.
+        uid: String,
+    },
+    /// Everything of this kind that there is has been reported once.
+    Synced(Watched),
+}
+
+/// The kinds that are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// Applications of all namespaces.
+    Application,
+    /// AppProjects of the Argo CD namespace.
+    AppProject,
+}
+
+/// Why a write or a read did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The object has changed since it was read.
+    #[error("the object has changed")]
+    Conflict,
+    /// There is no such object.
+    #[error("there is no such object")]
+    NotFound,
+    /// The hub does not take it, now or later.
+    #[error("the hub refuses it: {0}")]
+    Refused(String),
+    /// The hub cannot be reached, or has no time.
+    #[error("write to the hub")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl WriteError {
+    /// A word for metrics.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Conflict => "conflict",
+            Self::NotFound => "not_found",
+            Self::Refused(_) => "refused",
+            Self::Unavailable(_) => "unavailable",
+        }
+    }
+
+    /// Whose move it is.
+    pub const fn blame(&self) -> Blame {
+        match self {
+            Self::Conflict | Self::NotFound | Self::Unavailable(_) => Blame::Weather,
+            Self::Refused(_) => Blame::User,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The hub's API is a Kubernetes API.
+
+use argocd::Patch as Change;
+use futures::{FutureExt as _, future::BoxFuture};
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+};
+use runtime::{
+    error::{Blame, blame_kube},
+    kube::{Event, Watch, watch_trimmed},
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Report, Reporter, Store, Watched, WriteError};
+use crate::hub::index::Key;
+
+/// Holds this principal's identity; upstream's name.
+const IDENTITY: &str = "argocd-agent-principal-identity";
+const IDENTITY_KEY: &str = "principal-uid";
+/// Who wrote what, in the managed fields.
+const FIELD_MANAGER: &str = "argocd-agent-principal";
+
+/// The hub's Kubernetes API.
+#[derive(Clone)]
+pub struct Kubernetes {
+    client: Client,
+    argocd_namespace: String,
+}
+
+impl std::fmt::Debug for Kubernetes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kubernetes").field("argocd_namespace", &self.argocd_namespace).finish_non_exhaustive()
+    }
+}
+
+impl Kubernetes {
+    /// The API behind `client`; AppProjects and our identity are in Argo CD's namespace.
+    pub const fn new(client: Client, argocd_namespace: String) -> Self {
+        Self { client, argocd_namespace }
+    }
+
+    fn applications(&self, namespace: &str) -> Api<DynamicObject> {
+        let resource = resource("Application", "applications");
+        Api::namespaced_with(self.client.clone(), namespace, &resource)
+    }
+}
+
+fn resource(kind: &str, plural: &str) -> ApiResource {
+    ApiResource {
+        group: "argoproj.io".to_owned(),
+        version: "v1alpha1".to_owned(),
+        api_version: argocd::keys::API_VERSION.to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+impl Store for Kubernetes {
+    fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()> {
+        let applications =
+            Api::all_with(self.client.clone(), &resource("Application", "applications"));
+        let projects = Api::namespaced_with(
+            self.client.clone(),
+            &self.argocd_namespace,
+            &resource("AppProject", "appprojects"),
+        );
+        let tell = |kind: Watched, report: Reporter| {
+            move |event: Event<DynamicObject>| {
+                if let Some(told) = told(kind, event) {
+                    report(told);
+                }
+            }
+        };
+        let applications = watch_trimmed(
+            Watch::new(applications),
+            token.clone(),
+            tell(Watched::Application, report.clone()),
+        );
+        let projects =
+            watch_trimmed(Watch::new(projects), token, tell(Watched::AppProject, report));
+        async move {
+            futures::join!(applications, projects);
+        }
+        .boxed()
+    }
+
+    fn patch<'a>(
+        &'a self,
+        application: &'a Key,
+        version: &'a str,
+        patch: Change,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        async move {
+            let api = self.applications(&application.namespace);
+            let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            let written = match guarded(patch, version) {
+                Change::Merge(body) => {
+                    api.patch(&application.name, &params, &Patch::Merge(body)).await
+                }
+                Change::Json(body) => {
+                    let operations = serde_json::from_value(body).map_err(ours)?;
+                    api.patch(&application.name, &params, &Patch::<Value>::Json(operations)).await
+                }
+            };
+            value(written.map_err(sorted)?)
+        }
+        .boxed()
+    }
+
+    fn get<'a>(&'a self, application: &'a Key) -> BoxFuture<'a, Result<Value, WriteError>> {
+        async move {
+            let api = self.applications(&application.namespace);
+            value(api.get(&application.name).await.map_err(sorted)?)
+        }
+        .boxed()
+    }
+
+    fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>> {
+        async move {
+            let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.argocd_namespace);
+            if let Some(known) = api.get_opt(IDENTITY).await.map_err(sorted)? {
+                return identity(&known);
+            }
+            let uid = uuid::Uuid::new_v4().to_string();
+            let fresh = ConfigMap {
+                metadata: ObjectMeta { name: Some(IDENTITY.to_owned()), ..ObjectMeta::default() },
+                data: Some([(IDENTITY_KEY.to_owned(), uid)].into()),
+                ..ConfigMap::default()
+            };
+            match api.create(&PostParams::default(), &fresh).await {
+                Ok(made) => identity(&made),
+                // Another replica was quicker; its word counts.
+                Err(error) if is_status(&error, 409) => {
+                    identity(&api.get(IDENTITY).await.map_err(sorted)?)
+                }
+                Err(error) => Err(sorted(error)),
+            }
+        }
+        .boxed()
+    }
+}
+
+fn identity(config: &ConfigMap) -> Result<String, WriteError> {
+    let uid = config.data.as_ref().and_then(|data| data.get(IDENTITY_KEY));
+    uid.filter(|uid| !uid.is_empty()).cloned().ok_or_else(|| {
+        WriteError::Refused(format!("ConfigMap {IDENTITY} has no {IDENTITY_KEY}; delete it to get a new one"))
+    })
+}
+
+fn told(kind: Watched, event: Event<DynamicObject>) -> Option<Report> {
+    match event {
+        Event::Applied { object, listed: _ } => match serde_json::to_value(*object) {
+            Ok(object) => Some(Report::Applied(kind, object)),
+            Err(error) => {
+                tracing::warn!(?kind, %error, "skipped an object that cannot be read");
+                None
+            }
+        },
+        Event::Deleted(gone) => {
+            let key = Key { namespace: gone.namespace.unwrap_or_default(), name: gone.name };
+            Some(Report::Deleted { kind, key, uid: gone.uid })
+        }
+        Event::Synced => Some(Report::Synced(kind)),
+    }
+}
+
+/// The patch as one that fails with a conflict unless the object still has this version.
+fn guarded(patch: Change, version: &str) -> Change {
+    match patch {
+        Change::Merge(mut body) => {
+            argocd::patch::merge(&mut body, &json!({ "metadata": { "resourceVersion": version } }));
+            Change::Merge(body)
+        }
+        Change::Json(mut operations) => {
+            // A `test` would be answered with Invalid, which cannot be told from a bad patch.
+            let guard = json!({ "op": "replace", "path": "/metadata/resourceVersion", "value": version });
+            if let Some(list) = operations.as_array_mut() {
+                list.insert(0, guard);
+            }
+            Change::Json(operations)
+        }
+    }
+}
+
+fn value(object: DynamicObject) -> Result<Value, WriteError> {
+    let mut object = object;
+    object.metadata.managed_fields = None;
+    serde_json::to_value(object).map_err(ours)
+}
+
+fn ours(error: serde_json::Error) -> WriteError {
+    WriteError::Refused(error.to_string())
+}
+
+fn is_status(error: &kube::Error, code: u16) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == code)
+}
+
+fn sorted(error: kube::Error) -> WriteError {
+    if is_status(&error, 409) {
+        return WriteError::Conflict;
+    }
+    if is_status(&error, 404) {
+        return WriteError::NotFound;
+    }
+    match blame_kube(&error) {
+        Blame::Weather | Blame::Us => WriteError::Unavailable(Box::new(error)),
+        Blame::User => WriteError::Refused(match error {
+            kube::Error::Api(status) => status.message.clone(),
+            other => other.to_string(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use super::*;
+use http::{Method, Request, Response};
+use kube::client::Body;
+use std::sync::{Arc, Mutex};
+
+type Seen = Arc<Mutex<Vec<(Method, String, Value)>>>;
+
+/// An API server that answers from a script.
+fn hub(script: Vec<(u16, Value)>) -> (Kubernetes, Seen) {
+    let seen = Seen::default();
+    let script = Arc::new(Mutex::new(script.into_iter()));
+    let record = Arc::clone(&seen);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (record, script) = (Arc::clone(&record), Arc::clone(&script));
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+            record.lock().unwrap().push((parts.method, parts.uri.path().to_owned(), body));
+            let (code, answer) = script.lock().unwrap().next().expect("the script covers all calls");
+            let answer = Body::from(serde_json::to_vec(&answer).unwrap());
+            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(answer).unwrap())
+        }
+    });
+    (Kubernetes::new(Client::new(service, "default"), "argocd".to_owned()), seen)
+}
+
+fn status(code: u16, reason: &str) -> (u16, Value) {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "reason": reason, "code": code, "message": reason,
+    });
+    (code, body)
+}
+
+fn application() -> Value {
+    json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
+        "metadata": {
+            "name": "app", "namespace": "spoke1", "resourceVersion": "8",
+            "managedFields": [{ "manager": "x" }],
+        },
+        "spec": { "project": "default" },
+        "status": { "unknown": { "future": [1, null] } },
+    })
+}
+
+fn key() -> Key {
+    Key { namespace: "spoke1".to_owned(), name: "app".to_owned() }
+}
+
+fn patch() -> Change {
+    Change::Merge(json!({ "status": { "sync": null }, "metadata": { "annotations": { "a": null } } }))
+}
+
+#[tokio::test]
+async fn a_patch_is_made_against_the_version_that_it_was_computed_from() {
+    let (hub, seen) = hub(vec![(200, application())]);
+    let after = hub.patch(&key(), "7", patch()).await.unwrap();
+    assert_eq!(after["status"]["unknown"], json!({ "future": [1, null] }));
+    assert!(after.pointer("/metadata/managedFields").is_none());
+    let seen = seen.lock().unwrap();
+    let (method, path, body) = &seen[0];
+    assert_eq!(*method, Method::PATCH);
+    assert_eq!(path, "/apis/argoproj.io/v1alpha1/namespaces/spoke1/applications/app");
+    let expected = json!({
+        "status": { "sync": null },
+        "metadata": { "annotations": { "a": null }, "resourceVersion": "7" },
+    });
+    assert_eq!(*body, expected);
+}
+
+#[tokio::test]
+async fn operations_are_guarded_too() {
+    let (hub, seen) = hub(vec![(200, application())]);
+    let patch = Change::Json(json!([{ "op": "add", "path": "/status", "value": {} }]));
+    hub.patch(&key(), "7", patch).await.unwrap();
+    let expected = json!([
+        { "op": "replace", "path": "/metadata/resourceVersion", "value": "7" },
+        { "op": "add", "path": "/status", "value": {} },
+    ]);
+    assert_eq!(seen.lock().unwrap()[0].2, expected);
+}
+
+#[tokio::test]
+async fn failures_are_sorted_by_whose_move_it_is() {
+    for (answer, reason) in [
+        (status(409, "Conflict"), "conflict"),
+        (status(404, "NotFound"), "not_found"),
+        (status(422, "Invalid"), "refused"),
+        (status(403, "Forbidden"), "refused"),
+    ] {
+        let (hub, _) = hub(vec![answer]);
+        let error = hub.patch(&key(), "7", patch()).await.unwrap_err();
+        assert_eq!(error.reason(), reason);
+    }
+}
+
+#[tokio::test]
+async fn the_identity_is_made_once_and_kept() {
+    let identity = |uid: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": IDENTITY, "namespace": "argocd" },
+            "data": { IDENTITY_KEY: uid },
+        })
+    };
+    let (known, _) = hub(vec![(200, identity("one"))]);
+    assert_eq!(known.principal_uid().await.unwrap(), "one");
+    let (missing, seen) = hub(vec![status(404, "NotFound"), (201, identity("two"))]);
+    assert_eq!(missing.principal_uid().await.unwrap(), "two");
+    assert_eq!(seen.lock().unwrap()[1].0, Method::POST);
+    let script = vec![
+        status(404, "NotFound"),
+        status(409, "AlreadyExists"),
+        (200, identity("three")),
+    ];
+    let (raced, _) = hub(script);
+    assert_eq!(raced.principal_uid().await.unwrap(), "three");
+    let (empty, _) = hub(vec![(200, identity(""))]);
+    assert!(empty.principal_uid().await.is_err());
+}

@@ -1,0 +1,80 @@
+//! One write to the hub: only if something differs, only against the version it was computed from.
+
+use argocd::Patch;
+use serde_json::Value;
+
+use super::{
+    Hub,
+    index::{Entry, Key},
+    store::WriteError,
+};
+
+/// A write that loses this often loses to somebody who writes all the time; it waits for its next turn.
+const ATTEMPTS: usize = 4;
+
+/// What a write came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// The hub has taken it.
+    Changed,
+    /// The hub has it already.
+    Unchanged,
+    /// There is nothing to write to, or not for this purpose any more.
+    Gone,
+}
+
+impl Hub {
+    /// Patches an Application as `plan` wants it, which is asked anew whenever somebody else was quicker.
+    ///
+    /// `plan` gets what the hub has, and says none when this writer has no business there any more.
+    pub(super) async fn write(
+        &self,
+        key: &Key,
+        plan: impl Fn(&Entry) -> Option<Option<Patch>>,
+    ) -> Result<Written, WriteError> {
+        for _ in 0..ATTEMPTS {
+            let Some((version, planned)) = self.plan(key, &plan) else { return Ok(Written::Gone) };
+            let Some(patch) = planned else { return Ok(Written::Unchanged) };
+            // Fair: whoever waits longest is next, whichever cluster it writes for.
+            let _permit = self.writes.acquire().await;
+            let written = self.store.patch(key, &version, patch).await;
+            self.metrics.hub_write(written.as_ref().map_or_else(WriteError::reason, |_| "ok"));
+            match written {
+                Ok(object) => {
+                    self.observe(object);
+                    return Ok(Written::Changed);
+                }
+                Err(WriteError::Conflict) => match self.store.get(key).await {
+                    Ok(object) => self.observe(object),
+                    Err(WriteError::NotFound) => return Ok(Written::Gone),
+                    Err(error) => return Err(error),
+                },
+                Err(WriteError::NotFound) => return Ok(Written::Gone),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(WriteError::Conflict)
+    }
+
+    fn plan(
+        &self,
+        key: &Key,
+        plan: &impl Fn(&Entry) -> Option<Option<Patch>>,
+    ) -> Option<(String, Option<Patch>)> {
+        // A clone is two reference counts and small strings; the plan itself is made outside the lock.
+        let entry = self.lock().index.application(key)?.clone();
+        Some((entry.version().to_owned(), plan(&entry)?))
+    }
+
+    /// What we wrote or read counts at once, without waiting for the watch to tell it.
+    fn observe(&self, object: Value) {
+        // An object that went with this write must not come back: only its deletion is left to be reported.
+        let meta = argocd::Meta::of(&object);
+        if meta.is_deleting() && meta.finalizers().is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        let effects = state.index.set_application(object, false);
+        self.post(&state, effects);
+    }
+}

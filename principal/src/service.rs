@@ -1,0 +1,49 @@
+//! The gRPC services: ten lines per method, every decision is made elsewhere.
+
+use std::sync::Arc;
+
+use protocol::{
+    refusal::Refusal,
+    wire::{
+        authapi::authentication_server::AuthenticationServer,
+        eventstreamapi::event_stream_server::EventStreamServer,
+        versionapi::version_server::VersionServer,
+    },
+};
+use tonic::{Request, Status, service::Routes};
+
+use crate::{gate::Gate, listener::Peer, session::Sessions, settings::Settings};
+
+mod auth;
+mod events;
+mod version;
+
+/// All services of the main port.
+pub(crate) fn routes(settings: &Settings, gate: &Arc<Gate>, sessions: Arc<Sessions>) -> Routes {
+    let largest = settings.limits.message_bytes;
+    let auth = auth::Service { gate: Arc::clone(gate) };
+    let version = version::Service { version: settings.version.clone() };
+    let events = events::Service { gate: Arc::clone(gate), sessions };
+    Routes::default()
+        // Credentials and versions are small: nobody needs more before being known.
+        .add_service(AuthenticationServer::new(auth).max_decoding_message_size(64 << 10))
+        .add_service(VersionServer::new(version).max_decoding_message_size(1 << 10))
+        .add_service(
+            EventStreamServer::new(events)
+                .accept_compressed(tonic::codec::CompressionEncoding::Gzip)
+                .send_compressed(tonic::codec::CompressionEncoding::Gzip)
+                .max_decoding_message_size(largest)
+                .max_encoding_message_size(largest),
+        )
+}
+
+/// Who sends this request. The listener puts it there; without it nobody comes in.
+fn peer<T>(request: &Request<T>) -> Result<Peer, Refusal> {
+    request.extensions().get::<Peer>().cloned().ok_or(Refusal::AuthenticationFailed)
+}
+
+/// Counts a refusal and says it to the peer.
+fn refuse(gate: &Gate, refusal: &Refusal) -> Status {
+    gate.metrics.refused(refusal.reason());
+    refusal.to_status()
+}

@@ -1,0 +1,64 @@
+//! `eventstreamapi.EventStream`.
+
+use std::sync::Arc;
+
+use protocol::{
+    refusal::Refusal,
+    wire::eventstreamapi::{
+        Event, PingRequest, PongReply, PushSummary, event_stream_server::EventStream,
+    },
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{peer, refuse};
+use crate::{
+    gate::{Admitted, Gate},
+    listener::Peer,
+    session::Sessions,
+};
+
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) gate: Arc<Gate>,
+    pub(super) sessions: Arc<Sessions>,
+}
+
+impl Service {
+    /// The metadata `authorization` holds the bare token, without a scheme; of several the first counts.
+    fn admit<T>(&self, request: &Request<T>) -> Result<(Peer, Admitted), Status> {
+        let token = request.metadata().get("authorization").and_then(|raw| raw.to_str().ok());
+        let admitted = peer(request).and_then(|peer| {
+            let admitted = self.gate.admit(&peer, token.ok_or(Refusal::InvalidToken)?)?;
+            Ok((peer, admitted))
+        });
+        admitted.map_err(|refusal| refuse(&self.gate, &refusal))
+    }
+}
+
+#[tonic::async_trait]
+impl EventStream for Service {
+    type SubscribeStream = ReceiverStream<Result<Event, Status>>;
+
+    async fn subscribe(
+        &self,
+        request: Request<Streaming<Event>>,
+    ) -> Result<Response<Self::SubscribeStream>, Status> {
+        let (peer, admitted) = self.admit(&request)?;
+        let events = self.sessions.open(peer, admitted, request.into_inner());
+        Ok(Response::new(ReceiverStream::new(events)))
+    }
+
+    async fn push(
+        &self,
+        request: Request<Streaming<Event>>,
+    ) -> Result<Response<PushSummary>, Status> {
+        self.admit(&request)?;
+        Err(Status::unimplemented("use Subscribe"))
+    }
+
+    async fn ping(&self, request: Request<PingRequest>) -> Result<Response<PongReply>, Status> {
+        self.admit(&request)?;
+        Ok(Response::new(PongReply {}))
+    }
+}

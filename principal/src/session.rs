@@ -1,0 +1,123 @@
+//! Sessions: one task drives one subscribed stream.
+//!
+//! The rules of a session are `protocol::Session`, a machine without I/O. A driver feeds it: frames of the peer,
+//! marks of the hub, ended writes, the time. It waits for the first of these and then acts; nothing it does waits
+//! for the peer, and nothing is spawned per message.
+//!
+//! | from | bound | at the bound |
+//! |---|---|---|
+//! | hub to session | one mark per object | a newer mark is the same mark |
+//! | session to stream | [`OUTBOUND`] frames | the driver stops taking from the outbox, which coalesces |
+//! | stream to session | the machine's inbox | the driver stops reading, which slows this peer only |
+//! | session to hub API | `writes_per_session` | work waits in the inbox, newest value per object |
+
+use std::{fmt, sync::Arc};
+
+use protocol::wire::eventstreamapi::Event;
+use runtime::{clock::Clock, parts::Spawner};
+use tokio::sync::mpsc;
+use tonic::{Status, Streaming};
+use tracing::Instrument as _;
+
+use crate::{
+    gate::{Admitted, Gate},
+    hub::Hub,
+    listener::Peer,
+    metrics::Metrics,
+    registry::End,
+    settings::Limits,
+};
+
+mod driver;
+mod resync;
+
+/// Frames on their way to a peer; enough to fill a packet, few enough to stay fresh.
+const OUTBOUND: usize = 16;
+
+/// What all sessions share.
+pub(crate) struct Sessions {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) limits: Limits,
+    pub(crate) metrics: Metrics,
+    pub(crate) clock: Clock,
+    pub(crate) spawner: Spawner,
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").finish_non_exhaustive()
+    }
+}
+
+impl Sessions {
+    /// Starts the session of an admitted peer and returns what it says.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        peer: Peer,
+        admitted: Admitted,
+        inbound: Streaming<Event>,
+    ) -> mpsc::Receiver<Result<Event, Status>> {
+        let (outbound, events) = mpsc::channel(OUTBOUND);
+        let span = tracing::info_span!("session", cluster = %admitted.holder.cluster);
+        let session = Arc::clone(self).run(peer, admitted, inbound, outbound);
+        self.spawner.spawn_short("session", session.instrument(span));
+        events
+    }
+
+    async fn run(
+        self: Arc<Self>,
+        peer: Peer,
+        admitted: Admitted,
+        inbound: Streaming<Event>,
+        outbound: mpsc::Sender<Result<Event, Status>>,
+    ) {
+        let (cluster, mode) = (admitted.holder.cluster.clone(), admitted.holder.mode);
+        let seat = self.gate.registry.take_seat(&cluster, mode, &peer.certificate).await;
+        // Asked again now that the seat is visible to those who end sessions: no change falls in between.
+        if let Some(end) = self.gate.verdict(&cluster, mode) {
+            return driver::close(seat, &outbound, driver::Over::Hub(end)).await;
+        }
+        let _open = self.metrics.session();
+        let driver = driver::Driver::new(&self, seat, &peer, &admitted, inbound, outbound);
+        let session = driver.id();
+        tracing::info!(session, version = %admitted.holder.announced.version, "session opened");
+        let reason = driver.run().await;
+        self.metrics.session_ended(reason);
+        tracing::info!(session, reason, "session ended");
+    }
+}
+
+/// Keeps the open sessions in line with what the program is told: fleet, replica state, trusted CAs, stop.
+pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, roots: crate::trust::Roots) {
+    let gate = &sessions.gate;
+    let (mut fleet, mut active) = (gate.fleet.clone(), gate.active.clone());
+    let mut roots = roots;
+    let stop = sessions.spawner.token().clone();
+    loop {
+        let fleet_now = Arc::clone(&fleet.borrow_and_update());
+        active.borrow_and_update();
+        let trust = roots.current();
+        let now = sessions.clock.now();
+        sessions.hub.set_fleet(&fleet_now);
+        gate.registry.end_where(|cluster, mode, certificate| {
+            gate.verdict(cluster, mode)
+                .or_else(|| (!trust.vouches_for(certificate, now)).then_some(End::Certificate))
+        });
+        gate.registry.keep_reports(|cluster| fleet_now.clusters.contains_key(cluster));
+        gate.budget.keep(|cluster| fleet_now.clusters.contains_key(cluster));
+        let changed = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            changed = fleet.changed() => changed.is_ok(),
+            changed = active.changed() => changed.is_ok(),
+            changed = roots.changed() => changed,
+        };
+        if !changed {
+            // A source ends only when the program stops; what is known stays in use.
+            stop.cancelled().await;
+            break;
+        }
+    }
+    gate.registry.end_where(|_, _, _| Some(End::Stopping));
+}

@@ -1,0 +1,351 @@
+//! Drives one session: waits for whatever comes first, feeds the machine, carries out what it says.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use protocol::{
+    Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Violation, Work, WorkId,
+    refusal::Refusal,
+    session::Limits as MachineLimits,
+    version::{Capabilities, Capability},
+    wire::eventstreamapi::Event as Frame,
+};
+use runtime::error::Chain;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
+use tonic::{Status, Streaming};
+
+use super::{Sessions, resync::Resync};
+use crate::{
+    gate::Admitted,
+    hub::{Hub, Sender, Subscription, Voice},
+    listener::Peer,
+    registry::{End, Seat},
+};
+
+/// Our own `source` on the wire is empty, as upstream's.
+const SOURCE: &str = "";
+/// What a peer that does not read any more gets to take in the reason of its end.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// How a session ended.
+#[derive(Debug)]
+pub(super) enum Over {
+    /// The hub ended it.
+    Hub(End),
+    /// The peer went away; the text is for people.
+    Peer(String),
+    /// The peer broke a rule.
+    Violation(Violation),
+}
+
+impl Over {
+    const fn reason(&self) -> &'static str {
+        match self {
+            Self::Hub(end) => end.reason(),
+            Self::Peer(_) => "peer",
+            Self::Violation(_) => "violation",
+        }
+    }
+
+    /// What the peer is told, if it is still there.
+    fn last_word(&self) -> Option<Refusal> {
+        match self {
+            Self::Hub(End::Superseded) => Some(Refusal::Superseded),
+            Self::Hub(End::LeftFleet | End::ModeChanged) => Some(Refusal::NotEnrolled),
+            Self::Hub(End::Certificate) => Some(Refusal::AuthenticationFailed),
+            Self::Hub(End::Inactive) => Some(Refusal::NotActive("standby".to_owned())),
+            Self::Hub(End::Life | End::Stopping) => Some(Refusal::Draining),
+            Self::Peer(_) => None,
+            Self::Violation(Violation::TooMuchWork) => {
+                Some(Refusal::Violation("more unfinished work than the session holds"))
+            }
+            Self::Violation(Violation::AcksNotRead) => {
+                Some(Refusal::Violation("acknowledgements are not read"))
+            }
+        }
+    }
+
+    fn for_people(&self) -> String {
+        match self {
+            Self::Hub(end) => format!("ended by the hub: {}", end.reason()),
+            Self::Peer(why) => why.clone(),
+            Self::Violation(violation) => violation.to_string(),
+        }
+    }
+}
+
+/// Ends a session: the reason goes into the report, and to the peer if it still listens.
+pub(super) async fn close(
+    mut seat: Seat,
+    outbound: &mpsc::Sender<Result<Frame, Status>>,
+    over: Over,
+) {
+    seat.ends_because(over.for_people());
+    // The seat first: whoever waits for it must not wait for a slow peer.
+    drop(seat);
+    if let Some(refusal) = over.last_word() {
+        let told = outbound.send(Err(refusal.to_status()));
+        if tokio::time::timeout(LAST_WORD, told).await.is_err() {
+            tracing::debug!("the peer did not take in why its session ended");
+        }
+    }
+}
+
+/// What came first.
+enum Next {
+    Over(Over),
+    Frame(Frame),
+    Worked(WorkId, Verdict),
+    /// Marks, room on the stream, or time: the turn of the loop looks at all of them.
+    Look,
+}
+
+type Working = FuturesUnordered<BoxFuture<'static, (WorkId, Verdict)>>;
+
+/// One session and everything it needs.
+pub(super) struct Driver {
+    sessions: Arc<Sessions>,
+    hub: Arc<Hub>,
+    seat: Seat,
+    machine: Session,
+    resync: Resync,
+    subscription: Subscription,
+    from: Sender,
+    inbound: Streaming<Frame>,
+    outbound: mpsc::Sender<Result<Frame, Status>>,
+    working: Working,
+    started: Instant,
+    /// When it ends whatever happens, and why then.
+    ends: (Instant, End),
+    /// Whether a peer that says nothing is gone; only ours promises to say something.
+    silence: Option<Duration>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        sessions: &Arc<Sessions>,
+        seat: Seat,
+        peer: &Peer,
+        admitted: &Admitted,
+        inbound: Streaming<Frame>,
+        outbound: mpsc::Sender<Result<Frame, Status>>,
+    ) -> Self {
+        let Admitted { holder, enrolment, principal_uid: _ } = admitted;
+        let capabilities = Capabilities::read(&holder.announced.capabilities);
+        let limits = MachineLimits {
+            message_bytes: sessions.limits.message_bytes,
+            ..MachineLimits::default()
+        };
+        let silence =
+            capabilities.has(Capability::Heartbeat).then_some(sessions.limits.silence);
+        let from = Sender {
+            cluster: holder.cluster.clone(),
+            names_commands: capabilities.has(Capability::CommandIdentity),
+        };
+        let machine_peer = MachinePeer { mode: holder.mode, capabilities };
+        let mut machine = Session::new(Role::Principal, machine_peer, limits);
+        let mut subscription = sessions.hub.subscribe(&holder.cluster);
+        let delivered = std::mem::take(&mut subscription.delivered);
+        let namespace = &holder.announced.namespace;
+        let resync =
+            Resync::begin(&mut machine, &holder.cluster, namespace, enrolment.fresh, delivered);
+        Self {
+            hub: Arc::clone(&sessions.hub),
+            machine,
+            resync,
+            subscription,
+            from,
+            inbound,
+            outbound,
+            working: FuturesUnordered::new(),
+            started: Instant::now(),
+            ends: ends(sessions, peer),
+            silence,
+            seat,
+            sessions: Arc::clone(sessions),
+        }
+    }
+
+    /// The number of this session.
+    pub(super) const fn id(&self) -> u64 {
+        self.seat.id()
+    }
+
+    /// Drives until the end and says why it came, as a word.
+    pub(super) async fn run(mut self) -> &'static str {
+        let over = loop {
+            match self.turn().await {
+                Ok(()) => {}
+                Err(over) => break over,
+            }
+        };
+        if matches!(over, Over::Hub(End::Stopping)) {
+            self.finish_work().await;
+        }
+        let reason = over.reason();
+        // Work that is under way is dropped before the seat: the next session must not find us writing.
+        let Self { seat, outbound, working, subscription, .. } = self;
+        drop(working);
+        drop(subscription);
+        close(seat, &outbound, over).await;
+        reason
+    }
+
+    async fn turn(&mut self) -> Result<(), Over> {
+        self.take_notes();
+        let now = self.started.elapsed();
+        self.resync.end_when_due(&mut self.machine, now);
+        let full = self.write(now);
+        self.start_work(now);
+        for refusal in self.machine.take_refusals() {
+            self.hub.refused_by(&self.from.cluster, &refusal.key, &refusal.reason);
+        }
+        match self.next(full).await {
+            Next::Over(over) => Err(over),
+            Next::Frame(frame) => self.read(frame),
+            Next::Worked(id, verdict) => {
+                self.machine.finished(id, verdict, self.started.elapsed());
+                Ok(())
+            }
+            Next::Look => self.listen(),
+        }
+    }
+
+    fn take_notes(&mut self) {
+        for (key, note) in self.subscription.mailbox.take() {
+            self.resync.forget(&key);
+            if let Some(uid) = note.gone {
+                let event = self.hub.delete(&key, &uid);
+                self.machine.say(event);
+            }
+            if note.state {
+                self.machine.mark(key.clone(), Facet::State);
+            }
+            if note.command {
+                self.machine.mark(key, Facet::Command);
+            }
+        }
+    }
+
+    /// Writes what the stream takes without waiting; true when it takes no more.
+    fn write(&mut self, now: Duration) -> bool {
+        let voice = Voice { hub: &self.hub, cluster: &self.from.cluster };
+        loop {
+            let Ok(permit) = self.outbound.try_reserve() else { return true };
+            let Some(event) = self.machine.next_outgoing(&voice, now) else { return false };
+            self.sessions.metrics.event_sent();
+            permit.send(Ok(Frame { event: Some(event) }));
+        }
+    }
+
+    fn start_work(&mut self, now: Duration) {
+        while self.working.len() < self.sessions.limits.writes_per_session {
+            let Some(Work { id, event }) = self.machine.next_work(now) else { return };
+            if event.target == Target::Resync {
+                let verdict = self.resync.take(&mut self.machine, &self.hub, &event, now);
+                self.machine.finished(id, verdict, now);
+                continue;
+            }
+            let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
+            let work = async move { (id, hub.apply(&from, &event).await) };
+            self.working.push(work.boxed());
+        }
+    }
+
+    fn read(&mut self, frame: Frame) -> Result<(), Over> {
+        self.sessions.metrics.event_received();
+        // An event without content tears a Go principal's stream down; here it is nothing.
+        let Some(event) = frame.event else {
+            self.sessions.metrics.event_refused("malformed");
+            return Ok(());
+        };
+        let now = self.started.elapsed();
+        let malformed = self.machine.stats(now).malformed;
+        let received = self.machine.receive(event, now).map_err(Over::Violation);
+        if self.machine.stats(now).malformed > malformed {
+            self.sessions.metrics.event_refused("malformed");
+        }
+        received
+    }
+
+    /// A peer that promised heartbeats and says nothing is gone.
+    fn listen(&self) -> Result<(), Over> {
+        let now = self.started.elapsed();
+        let silent = now.saturating_sub(self.machine.stats(now).last_heard);
+        match self.silence {
+            Some(limit) if silent >= limit => {
+                Err(Over::Peer("nothing was heard from the agent for too long".to_owned()))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Waits for whatever comes first; every arm is cancel-safe, so losing the race loses nothing.
+    async fn next(&mut self, full: bool) -> Next {
+        let now = self.started.elapsed();
+        let pause = self.pause(now);
+        let room = self.machine.has_room();
+        tokio::select! {
+            biased;
+            end = self.seat.ended() => Next::Over(Over::Hub(end)),
+            () = tokio::time::sleep_until(self.ends.0) => Next::Over(Over::Hub(self.ends.1)),
+            () = self.outbound.closed() => Next::Over(Over::Peer("the connection was lost".to_owned())),
+            Some((id, verdict)) = self.working.next(), if !self.working.is_empty() => Next::Worked(id, verdict),
+            frame = self.inbound.message(), if room => match frame {
+                Ok(Some(frame)) => Next::Frame(frame),
+                Ok(None) => Next::Over(Over::Peer("the agent closed the stream".to_owned())),
+                Err(status) => Next::Over(Over::Peer(lost(&status))),
+            },
+            () = self.subscription.mailbox.changed() => Next::Look,
+            _room = self.outbound.reserve(), if full => Next::Look,
+            () = sleep(pause) => Next::Look,
+        }
+    }
+
+    /// How long there is nothing to do without any input.
+    fn pause(&self, now: Duration) -> Duration {
+        let silence = self.silence.map(|limit| {
+            let heard = self.machine.stats(now).last_heard;
+            heard.saturating_add(limit).saturating_sub(now)
+        });
+        [self.machine.next_timeout(now), self.resync.patience(now), silence]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(self.sessions.limits.session_life)
+    }
+
+    /// What was begun is ended, so that the peer need not say it again to the next replica.
+    async fn finish_work(&mut self) {
+        self.machine.drain();
+        let drained = async {
+            while let Some((id, verdict)) = self.working.next().await {
+                self.machine.finished(id, verdict, self.started.elapsed());
+            }
+        };
+        if tokio::time::timeout(self.sessions.limits.drain, drained).await.is_err() {
+            tracing::debug!("some work did not end in time");
+        }
+        self.write(self.started.elapsed());
+    }
+}
+
+/// A session ends with its certificate, or when it has lived long enough.
+fn ends(sessions: &Sessions, peer: &Peer) -> (Instant, End) {
+    let now = Instant::now();
+    let life = (now + sessions.limits.session_life, End::Life);
+    let left = peer.certificate.not_after().duration_since(sessions.clock.now());
+    let left = Duration::try_from(left).unwrap_or_default();
+    let certificate = now.checked_add(left).map(|at| (at, End::Certificate));
+    certificate.filter(|(at, _)| *at < life.0).unwrap_or(life)
+}
+
+fn lost(status: &Status) -> String {
+    // The message of a status may come from the peer.
+    let message: String = status.message().chars().take(200).collect();
+    tracing::debug!(error = %Chain(status), "the stream failed");
+    format!("the stream failed: {:?}: {message}", status.code())
+}
