@@ -1,1 +1,45 @@
-//! The lab, a test bed of real control planes on one machine, and the stories told in it.
+//! The lab: a test bed of real Kubernetes control planes on one machine, without containers.
+//!
+//! A [`Lab`] is a hub and some spokes: kube-apiserver and kube-controller-manager for each, one etcd for all, and as
+//! [`Options`] say, Pods that run, Open Cluster Management and Argo CD. Everything lives in namespaces of its own
+//! (processes, mounts, network), see [`namespaces`]: when the first process in there goes, however that comes about,
+//! the kernel takes everything else along.
+//!
+//! ```text
+//!   caller's terminal                         inside the namespaces
+//!   ┌───────────────────────┐    ┌──────────────────────────────────────────────────────────────┐
+//!   │ `lab up`, story runner │──▶│ init ─▶ Lab ─┬─ etcd                                          │
+//!   │ relays 127.0.0.1:random│──▶│              ├─ hub      apiserver, controller-manager, kubelet│
+//!   └───────────────────────┘    │              ├─ spoke1   apiserver, controller-manager, kubelet│
+//!                                │              └─ git daemon, OCM, fault-injecting balancer      │
+//!                                └──────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The rules of whoever waits here: no sleeping, [`wait`] for a value, with a bound; a failure prints what was waited
+//! for and the last value seen, and [`world`] keeps the rest.
+
+pub mod audit;
+pub mod certs;
+pub mod cluster;
+pub mod faults;
+pub mod git;
+pub mod kubeconfig;
+pub mod namespaces;
+pub mod process;
+pub mod product;
+pub mod progress;
+pub mod steps;
+pub mod story;
+pub mod stranger;
+pub mod tools;
+pub mod wait;
+pub mod world;
+
+mod apply;
+mod bed;
+mod control_plane;
+mod network;
+
+pub use cluster::Cluster;
+pub use bed::{Lab, Options};
+pub use tools::Tools;

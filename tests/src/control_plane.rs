@@ -1,0 +1,9 @@
+//! The programs of the control planes: one etcd for all, an API server and a controller manager for each cluster.
+
+mod api_server;
+mod controller_manager;
+mod etcd;
+
+pub(crate) use api_server::{ApiServer, Keys, port};
+pub(crate) use controller_manager::program as controller_manager;
+pub(crate) use etcd::Etcd;

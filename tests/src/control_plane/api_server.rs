@@ -1,0 +1,154 @@
+//! One cluster's kube-apiserver: real, with RBAC and an audit log of everything.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, ensure};
+use kube::Client;
+
+use super::Etcd;
+use crate::{
+    certs::{Authority, token_keys},
+    process::{Process, Program},
+    wait,
+};
+
+/// What to log: who did what to which object, once it is done. Bodies would make the log too long to read.
+const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  nonResourceURLs: ['/livez*', '/readyz*', '/healthz*', '/metrics']
+- level: Metadata
+";
+
+/// Files with the keys of one cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    dir: PathBuf,
+}
+
+impl Keys {
+    /// Writes the keys of a cluster to `dir`.
+    pub(crate) fn write(dir: &Path, authority: &Authority, index: u8) -> Result<Self> {
+        fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
+        let serving = authority.serving(
+            "kube-apiserver",
+            &[
+                "localhost",
+                "kubernetes",
+                "kubernetes.default",
+                "kubernetes.default.svc",
+                "kubernetes.default.svc.cluster.local",
+            ],
+            &[
+                IpAddr::V4(Ipv4Addr::LOCALHOST),
+                IpAddr::V4(Ipv4Addr::new(10, 96, index, 1)),
+                IpAddr::V4(Ipv4Addr::new(10, 244, index, 1)),
+            ],
+        )?;
+        let (token_public, token_private) = token_keys()?;
+        let ca = authority.pair();
+        for (name, text) in [
+            ("ca.crt", &ca.cert),
+            ("ca.key", &ca.key),
+            ("apiserver.crt", &serving.cert),
+            ("apiserver.key", &serving.key),
+            ("tokens.pub", &token_public),
+            ("tokens.key", &token_private),
+        ] {
+            let path = dir.join(name);
+            fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+        }
+        Ok(Self { dir: dir.to_owned() })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+}
+
+/// A kube-apiserver that can be stopped and started.
+#[derive(Debug)]
+pub(crate) struct ApiServer {
+    process: Process,
+}
+
+impl ApiServer {
+    /// Starts it; [`ready`](Self::ready) waits for it.
+    pub(crate) fn start(
+        program: &Path,
+        cluster: &str,
+        index: u8,
+        keys: &Keys,
+        dir: &Path,
+    ) -> Result<Self> {
+        let policy = keys.path("audit-policy.yaml");
+        fs::write(&policy, AUDIT_POLICY).context("write the audit policy")?;
+        let process = Program::new("kube-apiserver", program, dir)
+            .flag("etcd-servers", Etcd::url())
+            .flag("etcd-prefix", format!("/{cluster}"))
+            // The namespace is ours alone; Pods come in over their bridge.
+            .flag("bind-address", "0.0.0.0")
+            .flag("secure-port", port(index).to_string())
+            .flag("tls-cert-file", keys.path("apiserver.crt"))
+            .flag("tls-private-key-file", keys.path("apiserver.key"))
+            .flag("client-ca-file", keys.path("ca.crt"))
+            .flag("cert-dir", keys.path("generated"))
+            .flag("service-account-issuer", "https://kubernetes.default.svc")
+            .flag("service-account-key-file", keys.path("tokens.pub"))
+            .flag("service-account-signing-key-file", keys.path("tokens.key"))
+            .flag("service-cluster-ip-range", format!("10.96.{index}.0/24"))
+            .flag("authorization-mode", "RBAC")
+            .flag("allow-privileged", "true")
+            // The lab's kubelet leads the Service `kubernetes` here.
+            .flag("endpoint-reconciler-type", "none")
+            .flag("audit-policy-file", policy)
+            .flag("audit-log-path", dir.join("audit.log"))
+            // Otherwise a story could look before its own request is in the log.
+            .flag("audit-log-mode", "blocking")
+            .flag("audit-log-maxsize", "10000")
+            .flag("profiling", "false")
+            .start()?;
+        Ok(Self { process })
+    }
+
+    /// Waits until it serves everything.
+    pub(crate) async fn ready(&mut self, client: &Client) -> Result<()> {
+        let look = || {
+            let ended = self.process.check().err();
+            async move {
+                if let Some(ended) = ended {
+                    // Looking on would not bring it back.
+                    return Ok(Err(ended));
+                }
+                let request = http::Request::get("/readyz").body(Vec::new())?;
+                Ok(Ok(client.request_text(request).await?))
+            }
+        };
+        let answer = wait::until("the API server is ready", look, |_| true).await??;
+        ensure!(answer == "ok", "/readyz says {answer}");
+        Ok(())
+    }
+
+    pub(crate) async fn stop(&mut self) {
+        self.process.stop().await;
+    }
+
+    pub(crate) async fn kill(&mut self) {
+        self.process.kill().await;
+    }
+
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        self.process.restart()
+    }
+}
+
+/// Where the API server of cluster number `index` listens inside the lab.
+pub(crate) const fn port(index: u8) -> u16 {
+    6443 + index as u16
+}

@@ -1,0 +1,44 @@
+//! Carries connections from the caller's loopback to the lab's.
+//!
+//! A socket stays in the network it was made in, wherever its owner goes: the listeners were made outside, and what
+//! the supervisor connects to is inside.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use anyhow::{Context, Result};
+use tokio::{io::copy_bidirectional, net::TcpStream, task::JoinSet};
+
+/// Where the first listener leads; the next ones lead to the ports after it.
+const FIRST_PORT: u16 = 6443;
+
+/// Starts relaying. Dropping what it returns ends all of it.
+pub(super) fn start(listeners: Vec<TcpListener>) -> Result<JoinSet<()>> {
+    let mut relays = JoinSet::new();
+    for (listener, port) in listeners.into_iter().zip(FIRST_PORT..) {
+        listener.set_nonblocking(true).context("prepare a listener")?;
+        let listener = tokio::net::TcpListener::from_std(listener).context("adopt a listener")?;
+        relays.spawn(relay(listener, port));
+    }
+    Ok(relays)
+}
+
+async fn relay(listener: tokio::net::TcpListener, port: u16) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _peer)) => { connections.spawn(carry(stream, port)); }
+                // The caller lacks file descriptors for a moment; the next connection may find some.
+                Err(_) => tokio::task::yield_now().await,
+            },
+            Some(_ended) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn carry(mut outside: TcpStream, port: u16) {
+    if let Ok(mut inside) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
+        // How it ends is the two ends' business.
+        let _ended = copy_bidirectional(&mut outside, &mut inside).await;
+    }
+}

@@ -1,0 +1,61 @@
+//! Telling somebody at a terminal what happens, with the time it took.
+
+use std::{
+    io::Write,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// Prints one line for each step, with the time since the beginning and since the step before.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    began: Instant,
+    last: Instant,
+    silent: bool,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Progress {
+    /// Starts counting now.
+    pub fn new() -> Self {
+        let began = Instant::now();
+        Self { began, last: began, silent: false }
+    }
+
+    /// Counts, and says nothing.
+    pub fn silent() -> Self {
+        Self { silent: true, ..Self::new() }
+    }
+
+    /// Says that a step is done.
+    pub fn step(&mut self, what: impl std::fmt::Display) {
+        let now = Instant::now();
+        let took = now - self.last;
+        self.last = now;
+        if self.silent {
+            return;
+        }
+        say(format_args!(
+            "[{:6.1} s] {what} ({:.1} s)",
+            self.elapsed().as_secs_f32(),
+            took.as_secs_f32()
+        ));
+    }
+
+    /// The time since the beginning.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+/// Prints a line to standard output, at once. A terminal that went away is no reason to stop.
+pub fn say(line: impl std::fmt::Display) {
+    let mut out = std::io::stdout().lock();
+    let _nobody_reads = writeln!(out, "{line}").and_then(|()| out.flush());
+}

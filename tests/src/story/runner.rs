@@ -1,0 +1,181 @@
+//! Tells stories: which, in what order, on which lab, and what happens when one fails.
+
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::{
+    runtime::{Handle, Runtime},
+    signal::unix::{SignalKind, signal},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Chapter, Story};
+use crate::{
+    Lab, Options, Tools,
+    namespaces::{self, Door, Entered},
+    progress::Progress,
+    tools::workspace,
+    world,
+};
+
+/// The bound of one story: several times what the longest takes on two slow processors.
+const BOUND: Duration = Duration::from_secs(300);
+
+/// The main of a story runner: understands the arguments of Rust's test harness.
+pub fn main(chapters: Vec<Chapter>) -> ExitCode {
+    lab_kubelet::maybe_become_container();
+    namespaces::maybe_become_init();
+    match run(chapters) {
+        Ok(code) => code,
+        Err(error) => {
+            complain(format_args!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chapters: Vec<Chapter>) -> Result<ExitCode> {
+    let mut arguments = Arguments::from_args();
+    // Labs use the same addresses, and two processors are busy with one.
+    arguments.test_threads = Some(1);
+    if arguments.list {
+        let trials = chapters.iter().flat_map(|chapter| &chapter.stories);
+        let trials = trials.map(|story| Trial::test(story.name, || Ok(()))).collect();
+        return Ok(libtest_mimic::run(&arguments, trials).exit_code());
+    }
+    // The supervisor builds: inside there is no network.
+    if !namespaces::are_ours() {
+        Tools::ensure()?;
+    }
+    match namespaces::enter(Door { ports: 0, follow_parent: true })? {
+        Entered::Ended(code) => Ok(code),
+        Entered::Inside(_) => tell(&arguments, chapters),
+    }
+}
+
+fn tell(arguments: &Arguments, chapters: Vec<Chapter>) -> Result<ExitCode> {
+    world::log_to(&namespaces::scratch().join("lab.log"))?;
+    let runtime = Runtime::new().context("start a runtime")?;
+    let stop = CancellationToken::new();
+    let teller = Arc::new(Teller {
+        runtime: runtime.handle().clone(),
+        stop: stop.clone(),
+        lab: Mutex::new(None),
+    });
+    let mut trials = Vec::new();
+    for Chapter { options, shared, stories } in chapters {
+        for story in stories {
+            let (teller, options) = (Arc::clone(&teller), options.clone());
+            trials.push(Trial::test(story.name, move || teller.tell(story, &options, shared)));
+        }
+    }
+    let listen = runtime.block_on(async { signal(SignalKind::terminate()) });
+    let mut terminated = listen.context("listen for signals")?;
+    let listener = async move {
+        terminated.recv().await;
+        stop.cancel();
+    };
+    let _listener = runtime.spawn(listener);
+    let conclusion = libtest_mimic::run(arguments, trials);
+    teller.end_lab();
+    Ok(conclusion.exit_code())
+}
+
+/// Tells one story after the other.
+struct Teller {
+    runtime: Handle,
+    stop: CancellationToken,
+    // Guards the lab that the last story left in order; taken out while a story is told.
+    lab: Mutex<Option<Arc<Lab>>>,
+}
+
+impl Teller {
+    fn tell(&self, story: Story, options: &Options, shared: bool) -> Result<(), Failed> {
+        if self.stop.is_cancelled() {
+            return Err("not told: interrupted".into());
+        }
+        let lab = self.lab(options, shared).map_err(|error| Failed::from(format!("{error:#}")))?;
+        let told = self.runtime.block_on(self.listen(story, Arc::clone(&lab)));
+        let Err(error) = told else {
+            if shared {
+                *self.lab.lock().unwrap_or_else(PoisonError::into_inner) = Some(lab);
+            } else {
+                self.end(lab);
+            }
+            return Ok(());
+        };
+        let kept = worlds().join(story.name.replace("::", "."));
+        let seen = self.runtime.block_on(world::keep(&lab, &kept));
+        self.end(lab);
+        let seen = seen.unwrap_or_else(|error| format!("it could not be kept: {error:#}"));
+        Err(format!("{error:#}\n\nthe world ({}):\n{seen}", kept.display()).into())
+    }
+
+    /// Tells a story to its end: in a task of its own, so that a panic is its failure and not ours.
+    async fn listen(&self, story: Story, lab: Arc<Lab>) -> Result<()> {
+        let mut task = self.runtime.spawn((story.tell)(lab));
+        let told = tokio::select! {
+            told = timeout(BOUND, &mut task) => told,
+            () = self.stop.cancelled() => {
+                task.abort();
+                bail!("interrupted");
+            }
+        };
+        match told {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => Err(anyhow!("{panic}")),
+            Err(_) => {
+                task.abort();
+                bail!("not told within {BOUND:?}");
+            }
+        }
+    }
+
+    /// The lab of the story before, if it will do; else a new one.
+    fn lab(&self, options: &Options, shared: bool) -> Result<Arc<Lab>> {
+        let last = self.lab.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match last {
+            Some(lab) if shared && lab.options() == options => return Ok(lab),
+            Some(other) => self.end(other),
+            None => {}
+        }
+        let dir = namespaces::scratch().join("lab");
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir).context("clear the directory of the lab before")?;
+        }
+        let mut progress = Progress::silent();
+        let start = Lab::start(options.clone(), &dir, &[], &mut progress);
+        Ok(Arc::new(self.runtime.block_on(start).context("start a lab")?))
+    }
+
+    fn end_lab(&self) {
+        let last = self.lab.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lab) = last {
+            self.end(lab);
+        }
+    }
+
+    fn end(&self, lab: Arc<Lab>) {
+        // A task that a story left behind may still hold the lab; then it ends when the task does, or with us.
+        if let Some(lab) = Arc::into_inner(lab) {
+            self.runtime.block_on(lab.stop());
+        }
+    }
+}
+
+/// Where the worlds of failed stories are kept.
+fn worlds() -> PathBuf {
+    workspace().join("target/lab/worlds")
+}
+
+fn complain(text: impl std::fmt::Display) {
+    use std::io::Write;
+    let _nobody_reads = writeln!(std::io::stderr(), "lab: {text}");
+}

@@ -1,0 +1,193 @@
+//! Building Go programs from the modules in `tests/tools`, once, into `target/tools`.
+//!
+//! What was built is remembered in a stamp beside it: a changed `go.mod`, `go.sum`, flag or compiler builds anew.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use tokio::time::Instant;
+
+use super::{directory, elsewhere, executable, output, workspace};
+use crate::progress::say;
+
+/// Where the version that `kubectl version` and `/version` report is set.
+const KUBERNETES_VERSION: &str = "k8s.io/component-base/version";
+
+/// Between two lines that say how far a build is.
+const PROGRESS: Duration = Duration::from_secs(20);
+
+/// One Go module of `tests/tools`.
+struct Module {
+    /// Its directory in `tests/tools`, and what messages call it.
+    name: &'static str,
+    /// The module that the version is taken from.
+    path: &'static str,
+    /// What is built: package, and name of the program.
+    programs: &'static [(&'static str, &'static str)],
+    /// The linker's flags that set the version, from `v1.2.3`.
+    version_flags: fn(&str) -> String,
+}
+
+const KUBERNETES: Module = Module {
+    name: "kubernetes",
+    path: "k8s.io/kubernetes",
+    programs: &[
+        ("k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"),
+        ("k8s.io/kubernetes/cmd/kube-controller-manager", "kube-controller-manager"),
+        ("k8s.io/kubernetes/cmd/kubectl", "kubectl"),
+    ],
+    version_flags: |version| {
+        let mut numbers = version.trim_start_matches('v').split('.');
+        let (major, minor) = (numbers.next().unwrap_or("1"), numbers.next().unwrap_or("0"));
+        let v = KUBERNETES_VERSION;
+        format!(
+            "-X {v}.gitVersion={version} -X {v}.gitMajor={major} -X {v}.gitMinor={minor} -X {v}.gitTreeState=clean"
+        )
+    },
+};
+
+const ETCD: Module = Module {
+    name: "etcd",
+    path: "go.etcd.io/etcd/server/v3",
+    programs: &[("go.etcd.io/etcd/server/v3", "etcd")],
+    version_flags: |_| String::new(),
+};
+
+const ARGOCD: Module = Module {
+    name: "argocd",
+    path: "github.com/argoproj/argo-cd/v3",
+    programs: &[("github.com/argoproj/argo-cd/v3/cmd", "argocd")],
+    version_flags: |version| {
+        let plain = version.trim_start_matches('v');
+        format!("-X github.com/argoproj/argo-cd/v3/common.version={plain}")
+    },
+};
+
+/// Builds what neither the machine nor `target/tools` has. Two that call this at once build once.
+pub(super) fn ensure() -> Result<()> {
+    fs::create_dir_all(directory()).context("make target/tools")?;
+    let lock = File::create(directory().join(".lock")).context("open the lock of target/tools")?;
+    lock.lock().context("lock target/tools")?;
+    for module in [ETCD, KUBERNETES, ARGOCD] {
+        module.ensure()?;
+    }
+    Ok(())
+}
+
+/// The directory of Argo CD's module in Go's module cache, which holds its manifests.
+pub(super) fn argocd_module() -> Option<PathBuf> {
+    let noted = fs::read_to_string(directory().join("argocd.module")).ok()?;
+    let dir = PathBuf::from(noted.trim());
+    dir.join("manifests").is_dir().then_some(dir)
+}
+
+impl Module {
+    fn ensure(&self) -> Result<()> {
+        let builds_anything = self.programs.iter().any(|(_, program)| !self.has_elsewhere(program));
+        if builds_anything {
+            self.ensure_built()?;
+        }
+        // Its manifests are wanted whoever built the program.
+        if self.name == ARGOCD.name && argocd_module().is_none() {
+            let dir = self.go(&["list", "-m", "-f", "{{.Dir}}", self.path]);
+            let mut dir = dir.map_or_else(|_| String::new(), |dir| dir);
+            if dir.is_empty() {
+                self.go(&["mod", "download", self.path])?;
+                dir = self.go(&["list", "-m", "-f", "{{.Dir}}", self.path])?;
+            }
+            fs::write(directory().join("argocd.module"), dir).context("note Argo CD's directory")?;
+        }
+        Ok(())
+    }
+
+    /// Whether somebody else provides the program. A kubectl of the machine does not count: see `Tools::find`.
+    fn has_elsewhere(&self, program: &str) -> bool {
+        match program {
+            "argocd" => std::env::var_os("ARGOCD_BIN").is_some_and(|path| !path.is_empty()),
+            "kubectl" => self.has_elsewhere("kube-apiserver") && elsewhere(program).is_some(),
+            other => elsewhere(other).is_some(),
+        }
+    }
+
+    fn ensure_built(&self) -> Result<()> {
+        let stamp_path = directory().join(format!("{}.stamp", self.name));
+        let version = self.version()?;
+        let flags = format!("-s -w {}", (self.version_flags)(&version));
+        let stamp = self.stamp(&flags)?;
+        let complete =
+            self.programs.iter().all(|(_, name)| executable(directory().join(name)).is_some());
+        if complete && fs::read_to_string(&stamp_path).is_ok_and(|built| built == stamp) {
+            return Ok(());
+        }
+        say(format_args!("building {} {version} into target/tools, once", self.name));
+        let began = Instant::now();
+        for (package, program) in self.programs {
+            self.build(package, program, &flags)?;
+        }
+        fs::write(&stamp_path, stamp).with_context(|| format!("write {}", stamp_path.display()))?;
+        say(format_args!("built {} in {:.0?}", self.name, began.elapsed()));
+        Ok(())
+    }
+
+    fn build(&self, package: &str, program: &str, flags: &str) -> Result<()> {
+        let mut child = self
+            .command()
+            .args(["build", "-v", "-trimpath", "-ldflags", flags, "-o"])
+            .arg(directory().join(program))
+            .arg(package)
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("start go; Go 1.26 or newer is needed")?;
+        let mut said = Vec::new();
+        let (began, mut last) = (Instant::now(), Instant::now());
+        let stderr = child.stderr.take().context("read what go says")?;
+        for (count, line) in BufReader::new(stderr).lines().map_while(Result::ok).enumerate() {
+            if last.elapsed() > PROGRESS {
+                last = Instant::now();
+                say(format_args!("  {program}: {count} packages compiled, {:.0?}", began.elapsed()));
+            }
+            said.push(line);
+        }
+        let status = child.wait().context("wait for go")?;
+        if !status.success() {
+            let tail = said.split_off(said.len().saturating_sub(30)).join("\n");
+            bail!("go build {package}: {status}\n{tail}");
+        }
+        Ok(())
+    }
+
+    fn stamp(&self, flags: &str) -> Result<String> {
+        let read = |name: &str| {
+            let path = self.dir().join(name);
+            fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
+        };
+        let compiler = self.go(&["version"])?;
+        Ok(format!("{compiler}\n{flags}\n{}\n{}", read("go.mod")?, read("go.sum")?))
+    }
+
+    /// The version that `go.mod` requires.
+    fn version(&self) -> Result<String> {
+        self.go(&["list", "-m", "-f", "{{.Version}}", self.path])
+    }
+
+    fn go(&self, arguments: &[&str]) -> Result<String> {
+        output(self.command().args(arguments)).context("run go; Go 1.26 or newer is needed")
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("go");
+        // Without cgo the programs need nothing of the machine they run on.
+        command.current_dir(self.dir()).env("CGO_ENABLED", "0");
+        command
+    }
+
+    fn dir(&self) -> PathBuf {
+        workspace().join("tests/tools").join(self.name)
+    }
+}

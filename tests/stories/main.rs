@@ -1,0 +1,76 @@
+//! The stories: what the product promises, told on real control planes.
+//!
+//! `cargo test -p tests --test stories -- --list` lists them, `... -- FILTER` tells some. See docs/testing.md.
+
+mod base;
+mod delivery;
+mod enrolment;
+mod faults;
+mod intruders;
+mod removal;
+mod rights;
+mod stage;
+
+use std::process::ExitCode;
+
+use lab::{
+    Options, story,
+    story::{Chapter, Story, main as tell},
+};
+
+/// A story of the product: told on a [`stage::Stage`] made of the lab.
+macro_rules! staged {
+    ($($path:ident)::+) => {
+        Story {
+            name: stringify!($($path)::+),
+            tell: |lab| Box::pin(async move { $($path)::+(&stage::Stage::of(lab)).await }),
+        }
+    };
+}
+
+fn main() -> ExitCode {
+    tell(vec![control_planes(), product()])
+}
+
+fn control_planes() -> Chapter {
+    Chapter::shared(
+        Options::control_planes(1),
+        vec![
+            story!(base::control_planes_serve_and_controllers_work),
+            story!(base::an_api_restart_keeps_what_was_stored),
+            story!(base::the_audit_log_says_who_wrote_what),
+            story!(base::a_user_has_only_the_rights_it_was_given),
+            story!(base::a_commit_can_be_fetched_from_the_git_server),
+        ],
+    )
+}
+
+fn product() -> Chapter {
+    Chapter::shared(
+        Options::everything(2),
+        vec![
+            staged!(enrolment::a_label_enrols_a_cluster),
+            staged!(enrolment::addon_enable_enrols_a_cluster),
+            staged!(enrolment::a_bad_label_value_is_told),
+            staged!(delivery::an_application_in_a_clusters_namespace_is_synced),
+            staged!(delivery::an_application_with_a_destination_name_is_synced),
+            staged!(delivery::a_new_revision_goes_through),
+            staged!(delivery::an_edit_on_the_spoke_is_reverted),
+            staged!(delivery::a_sync_runs_once),
+            staged!(delivery::a_deletion_on_the_hub_removes_the_workload),
+            staged!(delivery::a_project_that_does_not_admit_is_named),
+            staged!(intruders::a_wrong_certificate_request_stays_pending_and_is_explained),
+            staged!(intruders::a_peer_with_wrong_papers_is_refused),
+            staged!(intruders::garbage_disturbs_nobody),
+            staged!(faults::a_killed_principal_loses_nothing),
+            staged!(faults::a_killed_agent_loses_nothing),
+            staged!(faults::a_cut_off_spoke_catches_up),
+            staged!(faults::a_stalled_connection_is_left),
+            staged!(faults::a_restarted_hub_api_loses_nothing),
+            staged!(removal::opting_out_touches_no_application_and_opting_in_adopts),
+            staged!(removal::an_addon_deleted_under_its_label_is_made_again),
+            staged!(enrolment::a_placement_enrols_a_cluster),
+            staged!(rights::nothing_of_ours_was_forbidden),
+        ],
+    )
+}
