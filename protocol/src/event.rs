@@ -148,6 +148,18 @@ pub enum Malformed {
     BadSubject(String),
 }
 
+/// A frame that is no event, and what can be acknowledged of it all the same.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    pub(crate) why: Malformed,
+    pub(crate) answer: Option<Box<Event>>,
+}
+
+/// Reads a frame.
+pub(crate) fn read(raw: CloudEvent) -> Result<Event, Unread> {
+    codec::decode(raw)
+}
+
 impl Event {
     /// An event about an object.
     ///
@@ -161,10 +173,12 @@ impl Event {
         resource_version: &str,
         payload: Bytes,
     ) -> Self {
-        let suffix = match verb {
-            Verb::SetOperation => "_operation",
-            Verb::TerminateOperation => "_terminate",
-            _ => "",
+        let suffix = if verb == Verb::SetOperation {
+            "_operation"
+        } else if verb == Verb::TerminateOperation {
+            "_terminate"
+        } else {
+            ""
         };
         Self {
             target: Target::Object(key.kind),
@@ -209,17 +223,29 @@ impl Event {
 
     /// Resync: that was all I hold (between our own ends), or: tell me what I should hold (Go).
     pub fn request_synced_resource_list(body: &payload::SyncedResourceList) -> Self {
-        Self::control(Target::Resync, Verb::RequestSyncedResourceList, payload::encode(body))
+        Self::control(
+            Target::Resync,
+            Verb::RequestSyncedResourceList,
+            payload::encode(body),
+        )
     }
 
     /// Resync: one object that you should hold.
     pub fn response_synced_resource(body: &payload::SyncedResource) -> Self {
-        Self::control(Target::Resync, Verb::ResponseSyncedResource, payload::encode(body))
+        Self::control(
+            Target::Resync,
+            Verb::ResponseSyncedResource,
+            payload::encode(body),
+        )
     }
 
     /// Resync: name everything that you hold.
     pub fn request_resource_resync() -> Self {
-        Self::control(Target::Resync, Verb::RequestResourceResync, Bytes::from_static(b"{}"))
+        Self::control(
+            Target::Resync,
+            Verb::RequestResourceResync,
+            Bytes::from_static(b"{}"),
+        )
     }
 
     /// Something failed on the spoke.
@@ -229,7 +255,11 @@ impl Event {
 
     /// Counters for the hub's page of clusters.
     pub fn cluster_info(body: &payload::ClusterInfo) -> Self {
-        Self::control(Target::ClusterInfo, Verb::ClusterInfoUpdate, payload::encode(body))
+        Self::control(
+            Target::ClusterInfo,
+            Verb::ClusterInfoUpdate,
+            payload::encode(body),
+        )
     }
 
     /// A sign of life.
@@ -239,19 +269,26 @@ impl Event {
 
     /// The object that this event is about, if it is about one.
     pub fn object(&self) -> Option<ObjectKey> {
-        let Target::Object(kind) = self.target else { return None };
+        let Target::Object(kind) = self.target else {
+            return None;
+        };
         let (namespace, name) = self.subject.as_deref()?.split_once('/')?;
         Some(ObjectKey::new(kind, namespace, name))
     }
 
     /// Which facet of its object it carries; none for control messages and error reports.
     pub fn facet(&self) -> Option<Facet> {
-        let Target::Object(_) = self.target else { return None };
-        match self.verb {
-            Verb::Create | Verb::SpecUpdate | Verb::Delete => Some(Facet::State),
-            Verb::StatusUpdate => Some(Facet::Status),
-            Verb::SetOperation | Verb::TerminateOperation => Some(Facet::Command),
-            _ => None,
+        let Target::Object(_) = self.target else {
+            return None;
+        };
+        if matches!(self.verb, Verb::Create | Verb::SpecUpdate | Verb::Delete) {
+            Some(Facet::State)
+        } else if self.verb == Verb::StatusUpdate {
+            Some(Facet::Status)
+        } else if matches!(self.verb, Verb::SetOperation | Verb::TerminateOperation) {
+            Some(Facet::Command)
+        } else {
+            None
         }
     }
 
@@ -281,7 +318,7 @@ impl TryFrom<CloudEvent> for Event {
     type Error = Malformed;
 
     fn try_from(raw: CloudEvent) -> Result<Self, Malformed> {
-        codec::decode(raw)
+        codec::decode(raw).map_err(|unread| unread.why)
     }
 }
 

@@ -1,1 +1,293 @@
 //! What still has to be applied: the last value per object, one piece of work at a time.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
+
+use crate::event::{Event, Target, Verb};
+use crate::object::ObjectKey;
+use crate::session::WorkId;
+
+/// Objects handled in a row while a control message waits.
+const OBJECTS_BEFORE_CONTROL: u32 = 8;
+
+/// Where an event queues up.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Line {
+    /// Newest value per facet.
+    Object(ObjectKey),
+    /// One request, independent of all others.
+    Single(String),
+    /// Resync: strictly in order.
+    Control,
+}
+
+impl Line {
+    fn of(event: &Event) -> Self {
+        match (event.target, event.facet().and_then(|_| event.object())) {
+            (_, Some(key)) => Self::Object(key),
+            (Target::Resync, None) => Self::Control,
+            (_, None) => Self::Single(event.resource_id.clone()),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Pending {
+    event: Event,
+    /// After a retry; zero otherwise.
+    not_before: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// In the order in which they are to be done.
+    waiting: VecDeque<Pending>,
+    running: Option<Event>,
+    /// It stands in `ready`.
+    queued: bool,
+}
+
+impl Slot {
+    /// Index of what can be started now.
+    fn startable(&self, now: Duration) -> Option<usize> {
+        if self.running.is_some() {
+            return None;
+        }
+        for (index, pending) in self.waiting.iter().enumerate() {
+            if pending.not_before <= now {
+                return Some(index);
+            }
+            // what sleeps holds up what depends on it; a command that waits for another to end holds up nothing
+            if class(&pending.event) != Class::Operation
+                && class(&pending.event) != Class::Termination
+            {
+                return None;
+            }
+        }
+        None
+    }
+}
+
+/// What replaces what, and what comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    State,
+    Status,
+    Operation,
+    Termination,
+    /// Never replaced.
+    Other,
+}
+
+const fn class(event: &Event) -> Class {
+    match event.verb {
+        Verb::Create | Verb::SpecUpdate | Verb::Delete => Class::State,
+        Verb::StatusUpdate => Class::Status,
+        Verb::SetOperation => Class::Operation,
+        Verb::TerminateOperation => Class::Termination,
+        Verb::Ping
+        | Verb::Pong
+        | Verb::Processed
+        | Verb::Get
+        | Verb::Response
+        | Verb::RedisRequest
+        | Verb::RedisResponse
+        | Verb::RequestSyncedResourceList
+        | Verb::ResponseSyncedResource
+        | Verb::RequestUpdate
+        | Verb::RequestResourceResync
+        | Verb::ClusterInfoUpdate
+        | Verb::TerminalRequest
+        | Verb::Error
+        | Verb::Http(_) => Class::Other,
+    }
+}
+
+/// What still has to be applied for one peer.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    slots: HashMap<Line, Slot>,
+    ready: VecDeque<Line>,
+    sleeping: BTreeSet<(Duration, Line)>,
+    running: HashMap<WorkId, Line>,
+    entries: usize,
+    bytes: usize,
+    objects_in_a_row: u32,
+    next: u64,
+}
+
+impl Inbox {
+    /// Events received and not done.
+    pub const fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// Bytes of their bodies.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Pieces of work handed out.
+    pub fn working(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Takes an event in. Returns those that it replaces, which need no work any more: their sender waits
+    /// for this newer one, so they can be acknowledged at once.
+    pub fn insert(&mut self, event: Event) -> Vec<Event> {
+        let line = Line::of(&event);
+        let slot = self.slots.entry(line.clone()).or_default();
+        let is_same = |other: &Event| other.verb == event.verb && other.event_id == event.event_id;
+        if slot.running.as_ref().is_some_and(is_same)
+            || slot.waiting.iter().any(|pending| is_same(&pending.event))
+        {
+            // sent again while we are at it: one acknowledgement will do for both
+            return Vec::new();
+        }
+        let (replaced, mut waiting): (VecDeque<_>, VecDeque<_>) = slot
+            .waiting
+            .drain(..)
+            .partition(|pending| replaces(&event, &pending.event));
+        self.entries = self
+            .entries
+            .saturating_sub(replaced.len())
+            .saturating_add(1);
+        self.bytes = self.bytes.saturating_add(event.payload.len());
+        let place = waiting.partition_point(|pending| class(&pending.event) <= class(&event));
+        waiting.insert(
+            place,
+            Pending {
+                event,
+                not_before: Duration::ZERO,
+            },
+        );
+        slot.waiting = waiting;
+        self.queue(&line);
+        let replaced: Vec<Event> = replaced.into_iter().map(|pending| pending.event).collect();
+        for event in &replaced {
+            self.bytes = self.bytes.saturating_sub(event.payload.len());
+        }
+        replaced
+    }
+
+    /// The next piece of work; none if nothing can be started now.
+    pub fn next_work(&mut self, now: Duration) -> Option<(WorkId, Event)> {
+        self.wake(now);
+        // every line in `ready` is looked at once at most
+        for _ in 0..self.ready.len() {
+            let line = self.next_line()?;
+            if let Some(work) = self.start(line, now) {
+                return Some(work);
+            }
+        }
+        None
+    }
+
+    /// The event of a piece of work that has ended for good.
+    pub fn finish(&mut self, id: WorkId) -> Option<Event> {
+        let line = self.running.remove(&id)?;
+        let slot = self.slots.get_mut(&line)?;
+        let event = slot.running.take()?;
+        self.entries = self.entries.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(event.payload.len());
+        self.queue(&line);
+        Some(event)
+    }
+
+    /// Puts a piece of work back until `not_before`. Returns its event if a newer one has replaced it.
+    pub fn retry(&mut self, id: WorkId, not_before: Duration) -> Option<Event> {
+        let line = self.running.get(&id)?;
+        let slot = self.slots.get_mut(line)?;
+        let superseded = {
+            let event = slot.running.as_ref()?;
+            slot.waiting
+                .iter()
+                .any(|pending| replaces(&pending.event, event))
+        };
+        if superseded {
+            return self.finish(id);
+        }
+        let line = self.running.remove(&id)?;
+        let slot = self.slots.get_mut(&line)?;
+        let event = slot.running.take()?;
+        let place = slot
+            .waiting
+            .partition_point(|pending| class(&pending.event) < class(&event));
+        slot.waiting.insert(place, Pending { event, not_before });
+        self.sleeping.insert((not_before, line.clone()));
+        self.queue(&line);
+        None
+    }
+
+    /// When the next one that sleeps may be started.
+    pub fn next_wake(&self) -> Option<Duration> {
+        self.sleeping.first().map(|(when, _)| *when)
+    }
+
+    fn wake(&mut self, now: Duration) {
+        while let Some((when, _)) = self.sleeping.first()
+            && *when <= now
+            && let Some((_, line)) = self.sleeping.pop_first()
+        {
+            self.queue(&line);
+        }
+    }
+
+    fn next_line(&mut self) -> Option<Line> {
+        let control = self.ready.iter().position(|line| *line == Line::Control);
+        let chosen = match control {
+            Some(index) if self.objects_in_a_row >= OBJECTS_BEFORE_CONTROL => index,
+            // an object first, if there is one
+            Some(0) if self.ready.len() > 1 => 1,
+            _ => 0,
+        };
+        let line = self.ready.remove(chosen)?;
+        self.objects_in_a_row = if line == Line::Control {
+            0
+        } else {
+            self.objects_in_a_row.saturating_add(1)
+        };
+        Some(line)
+    }
+
+    fn start(&mut self, line: Line, now: Duration) -> Option<(WorkId, Event)> {
+        let slot = self.slots.get_mut(&line)?;
+        slot.queued = false;
+        let Some(index) = slot.startable(now) else {
+            if slot.waiting.is_empty() && slot.running.is_none() {
+                self.slots.remove(&line);
+            }
+            return None;
+        };
+        let event = slot.waiting.remove(index)?.event;
+        slot.running = Some(event.clone());
+        self.next = self.next.saturating_add(1);
+        let id = WorkId(self.next);
+        self.running.insert(id, line);
+        Some((id, event))
+    }
+
+    fn queue(&mut self, line: &Line) {
+        let Some(slot) = self.slots.get_mut(line) else {
+            return;
+        };
+        if slot.waiting.is_empty() && slot.running.is_none() {
+            if !slot.queued {
+                self.slots.remove(line);
+            }
+        } else if slot.running.is_none() && !slot.queued {
+            slot.queued = true;
+            self.ready.push_back(line.clone());
+        }
+    }
+}
+
+/// Whether `newer` makes `older`, of the same object, not worth doing.
+fn replaces(newer: &Event, older: &Event) -> bool {
+    let (new, old) = (class(newer), class(older));
+    match new {
+        Class::Other => false,
+        Class::State if newer.verb == Verb::Delete => old != Class::Other,
+        Class::State | Class::Status | Class::Operation | Class::Termination => new == old,
+    }
+}

@@ -18,7 +18,12 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of sending.
-    pub const ALL: [Self; 4] = [Self::AppProject, Self::Repository, Self::GpgKey, Self::Application];
+    pub const ALL: [Self; 4] = [
+        Self::AppProject,
+        Self::Repository,
+        Self::GpgKey,
+        Self::Application,
+    ];
 
     /// The word that resync messages and list checksums use.
     pub const fn as_str(self) -> &'static str {
@@ -67,7 +72,11 @@ pub struct ObjectKey {
 impl ObjectKey {
     /// Names an object.
     pub fn new(kind: Kind, namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { kind, namespace: namespace.into(), name: name.into() }
+        Self {
+            kind,
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 
     /// The `subject` of an event about this object.

@@ -1,1 +1,208 @@
 //! What still has to be said: the last word per object and facet, never a history.
+//!
+//! A mark carries no body, so an object that changes a thousand times while the link is down costs what one
+//! change costs. Bounded by the number of objects.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use crate::event::{Event, Verb};
+use crate::object::{Facet, Kind, ObjectKey};
+use crate::payload::{self, RequestUpdate};
+
+/// What is said next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Saying {
+    /// The object is gone.
+    Delete(Event),
+    /// A facet, to be encoded now.
+    Facet(Facet),
+}
+
+/// Position in the queue: importance of the kind, then first come, first served.
+type Place = (u8, u64);
+
+#[derive(Debug, Default)]
+struct Entry {
+    delete: Option<Event>,
+    /// What is marked; the first is said first.
+    marks: BTreeSet<Facet>,
+    /// Its place among the ready; none while something of it is in flight.
+    place: Option<Place>,
+    in_flight: bool,
+}
+
+impl Entry {
+    fn has_something(&self) -> bool {
+        self.delete.is_some() || !self.marks.is_empty()
+    }
+
+    /// Applications refer to projects and repositories: those come first and go last.
+    fn rank(&self, kind: Kind) -> u8 {
+        match (kind, &self.delete) {
+            (Kind::Application, Some(_)) => 0,
+            (Kind::AppProject, None) => 1,
+            (Kind::Repository, None) => 2,
+            (Kind::GpgKey, None) => 3,
+            (Kind::Application, None) => 4,
+            (Kind::AppProject | Kind::Repository | Kind::GpgKey, Some(_)) => 5,
+        }
+    }
+}
+
+/// What still has to be said to one peer.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    entries: HashMap<ObjectKey, Entry>,
+    ready: BTreeMap<Place, ObjectKey>,
+    control: VecDeque<Event>,
+    next: u64,
+}
+
+impl Outbox {
+    /// Objects that something has to be said about, or that are in flight.
+    pub fn objects(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// A facet changed.
+    pub fn mark(&mut self, key: ObjectKey, facet: Facet) {
+        let entry = self.entries.entry(key.clone()).or_default();
+        if facet == Facet::State {
+            // it exists (again): the delete that nobody heard of is overtaken
+            entry.delete = None;
+        }
+        entry.marks.insert(facet);
+        self.queue(key);
+    }
+
+    /// A facet need not be said any more.
+    pub fn unmark(&mut self, key: &ObjectKey, facet: Facet) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.marks.remove(&facet);
+        }
+        self.tidy(key);
+    }
+
+    /// Whether a facet is marked.
+    pub fn is_marked(&self, key: &ObjectKey, facet: Facet) -> bool {
+        self.entries
+            .get(key)
+            .is_some_and(|entry| entry.marks.contains(&facet))
+    }
+
+    /// The object is gone: nothing else need be said about it.
+    pub fn delete(&mut self, key: ObjectKey, event: Event) {
+        let entry = self.entries.entry(key.clone()).or_default();
+        entry.marks.clear();
+        entry.delete = Some(event);
+        self.queue(key);
+    }
+
+    /// A control message; one of the same content that waits is replaced, and the new one goes last.
+    pub fn control(&mut self, event: Event) {
+        let identity = identity(&event);
+        if identity.is_some() {
+            self.control
+                .retain(|waiting| self::identity(waiting) != identity);
+        }
+        self.control.push_back(event);
+    }
+
+    /// Takes the next control message.
+    pub fn next_control(&mut self) -> Option<Event> {
+        self.control.pop_front()
+    }
+
+    /// Takes the next word about an object, which is in flight from now on, until [`Self::landed`].
+    pub fn next_object(&mut self) -> Option<(ObjectKey, Saying)> {
+        let (_, key) = self.ready.pop_first()?;
+        let entry = self.entries.get_mut(&key)?;
+        entry.place = None;
+        entry.in_flight = true;
+        let saying = if let Some(event) = entry.delete.take() {
+            Saying::Delete(event)
+        } else {
+            let facet = entry.marks.pop_first()?;
+            Saying::Facet(facet)
+        };
+        Some((key, saying))
+    }
+
+    /// Nothing of this object is in flight any more; whatever is left queues up again, at the end.
+    pub fn landed(&mut self, key: &ObjectKey) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.in_flight = false;
+        }
+        self.tidy(key);
+        if self.entries.contains_key(key) {
+            self.queue(key.clone());
+        }
+    }
+
+    fn queue(&mut self, key: ObjectKey) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        if entry.in_flight {
+            return;
+        }
+        let rank = entry.rank(key.kind);
+        let number = match entry.place {
+            Some(place) if place.0 == rank => return,
+            // a delete moves it to another line, but not behind those that came later
+            Some(place) => {
+                self.ready.remove(&place);
+                place.1
+            }
+            None => {
+                self.next = self.next.saturating_add(1);
+                self.next
+            }
+        };
+        entry.place = Some((rank, number));
+        self.ready.insert((rank, number), key);
+    }
+
+    fn tidy(&mut self, key: &ObjectKey) {
+        let Some(entry) = self.entries.get(key) else {
+            return;
+        };
+        if !entry.has_something() && !entry.in_flight {
+            if let Some(place) = entry.place {
+                self.ready.remove(&place);
+            }
+            self.entries.remove(key);
+        }
+    }
+}
+
+/// What makes two control messages the same; none where each counts.
+fn identity(event: &Event) -> Option<(Verb, String)> {
+    let same = |text: String| Some((event.verb, text));
+    match event.verb {
+        Verb::RequestSyncedResourceList | Verb::RequestResourceResync | Verb::ClusterInfoUpdate => {
+            same(String::new())
+        }
+        Verb::RequestUpdate | Verb::ResponseSyncedResource => {
+            // both have the same identifying fields
+            let body: RequestUpdate = payload::decode("control message", &event.payload).ok()?;
+            same(format!("{}/{}/{}", body.kind, body.namespace, body.name))
+        }
+        Verb::Ping
+        | Verb::Pong
+        | Verb::Create
+        | Verb::Delete
+        | Verb::SpecUpdate
+        | Verb::StatusUpdate
+        | Verb::SetOperation
+        | Verb::TerminateOperation
+        | Verb::Processed
+        | Verb::Get
+        | Verb::Response
+        | Verb::RedisRequest
+        | Verb::RedisResponse
+        | Verb::TerminalRequest
+        | Verb::Error
+        | Verb::Http(_) => None,
+    }
+}

@@ -19,7 +19,10 @@ pub struct RequestUpdate {
     #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// Its namespace on the *principal*, which the holder reports for a remapped object.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub namespace: String,
     /// UID of the source object, from the `source-uid` annotation; empty when it is not held.
     #[serde(deserialize_with = "or_default")]
@@ -43,7 +46,10 @@ pub struct SyncedResource {
     #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// Its namespace.
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub namespace: String,
     /// Its UID.
     #[serde(deserialize_with = "or_default")]
@@ -103,7 +109,9 @@ pub fn decode<T: DeserializeOwned + Default>(
 /// Writes a body.
 pub fn encode<T: Serialize>(body: &T) -> Bytes {
     // only string keys and plain data: serde_json cannot fail on these types
-    serde_json::to_vec(body).map(Bytes::from).unwrap_or_default()
+    serde_json::to_vec(body)
+        .map(Bytes::from)
+        .unwrap_or_default()
 }
 
 /// Go writes `null` for an empty value now and then, and reads it as the zero value.
@@ -119,6 +127,7 @@ mod base64_or_null {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
+    #[expect(clippy::ref_option, reason = "the signature that serde's `with` calls")]
     pub(super) fn serialize<S: Serializer>(
         bytes: &Option<Vec<u8>>,
         serializer: S,

@@ -22,7 +22,10 @@ pub struct Unconfirmed {
 impl Unconfirmed {
     /// Starts with everything that is routed to the peer.
     pub fn new(keys: impl IntoIterator<Item = ObjectKey>) -> Self {
-        Self { keys: keys.into_iter().collect(), complete: false }
+        Self {
+            keys: keys.into_iter().collect(),
+            complete: false,
+        }
     }
 
     /// The peer holds this one as we want it.

@@ -14,151 +14,35 @@
 //! Writing never waits for the peer to read: while the stream is full the driver stops taking from the
 //! outbox, which goes on coalescing, and keeps reading. So two busy ends cannot block each other.
 
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use crate::event::Event;
-use crate::object::{Facet, Mode, ObjectKey};
-use crate::version::Capabilities;
+use crate::event::{self, Event, Target, Verb};
+use crate::inbox::Inbox;
+use crate::object::{Facet, ObjectKey};
+use crate::outbox::{Outbox, Saying};
+use crate::version::Capability;
 use crate::wire::cloudevents::CloudEvent;
 
-/// Which end of the stream we are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The hub.
-    Principal,
-    /// The spoke.
-    Agent,
-}
+mod flight;
+mod rules;
+mod terms;
 
-/// Who is at the other end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// The agent's mode; of this connection, whichever end we are.
-    pub mode: Mode,
-    /// What both ends can do. Empty towards a Go peer.
-    pub capabilities: Capabilities,
-}
+use flight::{Flight, Flights, Matter};
 
-/// Bounds and times of a session. Every one is a setting with a tested default.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Events sent and not yet acknowledged. 256 keep a link of 100 ms full at 2,500 events a second.
-    pub window: usize,
-    /// Pause before the first resend, as the Go implementation has it.
-    pub resend_min: Duration,
-    /// Each further pause is so many times longer.
-    pub resend_factor: u32,
-    /// No pause is longer.
-    pub resend_max: Duration,
-    /// Objects and control messages received and not yet done.
-    pub inbox_entries: usize,
-    /// Bytes of their bodies.
-    pub inbox_bytes: usize,
-    /// Acknowledgements waiting to be sent; a peer that sends and does not read ends the session here.
-    pub acks: usize,
-    /// Largest body that is sent.
-    pub message_bytes: usize,
-    /// The agent's heartbeat; none on the principal.
-    pub heartbeat: Option<Duration>,
-}
+#[cfg(test)]
+mod tests;
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            window: 256,
-            resend_min: Duration::from_secs(5),
-            resend_factor: 4,
-            resend_max: Duration::from_secs(120),
-            inbox_entries: 20_000,
-            inbox_bytes: 256 << 20,
-            acks: 50_000,
-            message_bytes: 200 << 20,
-            heartbeat: None,
-        }
-    }
-}
+pub use terms::{Limits, Peer, PeerRefusal, Role, Source, Stats, Verdict, Violation, Work, WorkId};
 
-/// Gives the body of a mark at the moment when it is sent.
-pub trait Source {
-    /// The event for this facet as it is now; none if there is nothing to say (any more).
-    ///
-    /// `said_before`: the peer has acknowledged a state of this object in this session, so
-    /// [`Verb::SpecUpdate`](crate::Verb::SpecUpdate) will do; otherwise it is
-    /// [`Verb::Create`](crate::Verb::Create), which a Go agent needs before it adopts anything.
-    fn encode(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event>;
-}
+/// What every Go agent, and so ours, calls itself.
+const AGENT_SOURCE: &str = "agent://agent-managed";
 
-/// Names one piece of work of one session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WorkId(pub(crate) u64);
+/// Longest reason in an acknowledgement; the whole one is in the log of the end that refused.
+const LONGEST_REFUSAL: usize = 1024;
 
-/// Something received that has to be done.
-#[derive(Clone, Debug)]
-pub struct Work {
-    /// To be handed back to [`Session::finished`].
-    pub id: WorkId,
-    /// What to do.
-    pub event: Event,
-}
-
-/// How a piece of work ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Applied, or nothing was to be done.
-    Done,
-    /// It cannot be applied, now or later; the peer shall not send it again.
-    Refused(String),
-    /// Weather: the same again after this pause, or at once when a newer value arrives.
-    Retry {
-        /// The pause.
-        after: Duration,
-    },
-}
-
-/// What a peer did to lose its session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Violation {
-    /// It sent more objects or bytes than the inbox holds.
-    #[error("more unfinished work than the session holds")]
-    TooMuchWork,
-    /// It keeps sending and never reads its acknowledgements.
-    #[error("acknowledgements are not read")]
-    AcksNotRead,
-}
-
-/// What the peer refused to take, for a condition on the object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerRefusal {
-    /// The object.
-    pub key: ObjectKey,
-    /// Which facet of it.
-    pub facet: Facet,
-    /// What the peer said.
-    pub reason: String,
-}
-
-/// Counters for metrics and `why`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Objects that something still has to be said about, sent or not.
-    pub outbox_objects: usize,
-    /// Events sent and not acknowledged.
-    pub in_flight: usize,
-    /// How long the oldest of them is out.
-    pub oldest: Duration,
-    /// Objects and control messages received and not done.
-    pub inbox_objects: usize,
-    /// Pieces of work handed out.
-    pub working: usize,
-    /// Events sent again.
-    pub resent: u64,
-    /// Events that could not be read.
-    pub malformed: u64,
-    /// Events that this peer may not send, or that were refused when applied.
-    pub refused: u64,
-    /// When the peer was last heard, on the session's clock.
-    pub last_heard: Duration,
-}
+/// Name of the extension in which our own ends say why they refused an event.
+const REFUSED: &str = "refused";
 
 /// The machine. See the module for how it is driven.
 #[derive(Debug)]
@@ -166,12 +50,44 @@ pub struct Session {
     role: Role,
     peer: Peer,
     limits: Limits,
+    outbox: Outbox,
+    inbox: Inbox,
+    flights: Flights,
+    acks: VecDeque<Event>,
+    /// Objects whose state the peer has acknowledged in this session.
+    said: HashSet<ObjectKey>,
+    refusals: Vec<PeerRefusal>,
+    next_ping: Option<Duration>,
+    draining: bool,
+    resent: u64,
+    malformed: u64,
+    refused: u64,
+    last_heard: Duration,
 }
+
+/// How many refusals wait to be taken; further ones are only counted.
+const MOST_REFUSALS: usize = 1024;
 
 impl Session {
     /// A session that has just begun; its clock stands at zero.
     pub fn new(role: Role, peer: Peer, limits: Limits) -> Self {
-        Self { role, peer, limits }
+        Self {
+            role,
+            peer,
+            next_ping: limits.heartbeat,
+            limits,
+            outbox: Outbox::default(),
+            inbox: Inbox::default(),
+            flights: Flights::default(),
+            acks: VecDeque::new(),
+            said: HashSet::new(),
+            refusals: Vec::new(),
+            draining: false,
+            resent: 0,
+            malformed: 0,
+            refused: 0,
+            last_heard: Duration::ZERO,
+        }
     }
 
     /// Who is at the other end.
@@ -183,70 +99,277 @@ impl Session {
     ///
     /// A new [`Facet::State`] takes back a delete that was not sent yet.
     pub fn mark(&mut self, key: ObjectKey, facet: Facet) {
-        todo!("{key} {facet:?}")
+        self.outbox.mark(key, facet);
+        // something in flight may be due earlier now, to be replaced by this
+        self.flights.look_again();
     }
 
     /// It need not be said any more. What is in flight stays in flight.
     pub fn unmark(&mut self, key: &ObjectKey, facet: Facet) {
-        todo!("{key} {facet:?}")
+        self.outbox.unmark(key, facet);
     }
 
     /// Says a ready-made event: a delete, which wipes everything else about its object, or a control
     /// message, which replaces one of the same content that was not sent yet.
     pub fn say(&mut self, event: Event) {
-        todo!("{event:?}")
+        match event.object() {
+            Some(key) if event.verb == Verb::Delete => {
+                // what is in flight about it does not matter any more, so the delete need not wait for it
+                self.flights.forget(&key);
+                self.outbox.landed(&key);
+                self.outbox.delete(key, event);
+            }
+            Some(_) | None => self.outbox.control(event),
+        }
     }
 
     /// Takes in one frame. Acknowledgements are consumed; what cannot be read or is not allowed is
     /// acknowledged as refused; the rest becomes work, newest value per object.
     pub fn receive(&mut self, raw: CloudEvent, now: Duration) -> Result<(), Violation> {
-        todo!("{raw:?} {now:?}")
+        self.last_heard = now;
+        let event = match event::read(raw) {
+            Ok(event) => event,
+            Err(unread) => {
+                self.malformed = self.malformed.saturating_add(1);
+                return match unread.answer {
+                    Some(answer) => self.acknowledge(&answer, Some(unread.why.to_string())),
+                    None => Ok(()),
+                };
+            }
+        };
+        if event.target == Target::Ack {
+            self.acknowledged(&event);
+            return Ok(());
+        }
+        if !rules::takes(self.role, self.peer.mode, event.target, event.verb) {
+            self.refused = self.refused.saturating_add(1);
+            let why = format!("{} of {} is not taken here", event.verb, event.target);
+            return self.acknowledge(&event, Some(why));
+        }
+        if event.target == Target::Heartbeat {
+            return self.acknowledge(&event, None);
+        }
+        if self.inbox.entries() >= self.limits.inbox_entries.saturating_mul(2)
+            || self.inbox.bytes() >= self.limits.inbox_bytes.saturating_mul(2)
+        {
+            return Err(Violation::TooMuchWork);
+        }
+        for replaced in self.inbox.insert(event) {
+            self.acknowledge(&replaced, None)?;
+        }
+        Ok(())
     }
 
-    /// Whether another frame may be read. Reading on regardless ends in a [`Violation`].
+    /// Whether another frame should be read now. Reading on to twice the limits ends in a [`Violation`].
     pub fn has_room(&self) -> bool {
-        todo!()
+        self.inbox.entries() < self.limits.inbox_entries
+            && self.inbox.bytes() < self.limits.inbox_bytes
     }
 
     /// The next frame to write: acknowledgements, then resends that are due, then control messages, then
     /// marks in the order of kinds, fair over objects. None: nothing can be sent now.
     pub fn next_outgoing(&mut self, source: &impl Source, now: Duration) -> Option<CloudEvent> {
-        todo!("{} {now:?}", source.encode(&ObjectKey::new(crate::Kind::Application, "", ""), Facet::State, false).is_some())
+        let event = self
+            .acks
+            .pop_front()
+            .or_else(|| self.next_resend(source, now))
+            .or_else(|| self.next_heartbeat(now))
+            .or_else(|| self.next_new(source, now))?;
+        Some(event.into_cloud_event(match self.role {
+            Role::Principal => "",
+            Role::Agent => AGENT_SOURCE,
+        }))
     }
 
     /// The next piece of work: at most one per object, state before command; control messages one at a
     /// time in their order. None: nothing is ready.
     pub fn next_work(&mut self, now: Duration) -> Option<Work> {
-        todo!("{now:?}")
+        if self.draining {
+            return None;
+        }
+        self.inbox
+            .next_work(now)
+            .map(|(id, event)| Work { id, event })
     }
 
     /// A piece of work ended. Done and refused are acknowledged.
     pub fn finished(&mut self, id: WorkId, verdict: Verdict, now: Duration) {
-        todo!("{id:?} {verdict:?} {now:?}")
+        let (event, why) = match verdict {
+            Verdict::Done => (self.inbox.finish(id), None),
+            Verdict::Refused(why) => {
+                self.refused = self.refused.saturating_add(1);
+                (self.inbox.finish(id), Some(why))
+            }
+            Verdict::Retry { after } => (self.inbox.retry(id, now.saturating_add(after)), None),
+        };
+        if let Some(event) = event {
+            self.push_ack(&event, why);
+        }
     }
 
     /// How long until something becomes due without any input; none if nothing will.
     pub fn next_timeout(&self, now: Duration) -> Option<Duration> {
-        todo!("{now:?}")
+        let resend = self.flights.next_due(&self.outbox, &self.limits);
+        [resend, self.inbox.next_wake(), self.next_ping]
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|when| when.saturating_sub(now))
     }
 
     /// Stop beginning things: no new marks are sent and no new work is handed out. What is under way ends.
-    pub fn drain(&mut self) {
-        todo!()
+    pub const fn drain(&mut self) {
+        self.draining = true;
     }
 
     /// After [`Self::drain`]: nothing is under way any more.
     pub fn is_drained(&self) -> bool {
-        todo!()
+        self.draining
+            && self.flights.is_empty()
+            && self.acks.is_empty()
+            && self.inbox.working() == 0
     }
 
     /// What the peer refused since the last call. Only our own ends say so.
     pub fn take_refusals(&mut self) -> Vec<PeerRefusal> {
-        todo!()
+        std::mem::take(&mut self.refusals)
     }
 
     /// Counters.
     pub fn stats(&self, now: Duration) -> Stats {
-        todo!("{now:?}")
+        Stats {
+            outbox_objects: self.outbox.objects(),
+            in_flight: self.flights.len(),
+            oldest: self.flights.oldest(now),
+            inbox_objects: self.inbox.entries(),
+            working: self.inbox.working(),
+            resent: self.resent,
+            malformed: self.malformed,
+            refused: self.refused,
+            last_heard: self.last_heard,
+        }
+    }
+
+    fn acknowledge(&mut self, event: &Event, refusal: Option<String>) -> Result<(), Violation> {
+        if self.acks.len() >= self.limits.acks {
+            return Err(Violation::AcksNotRead);
+        }
+        self.push_ack(event, refusal);
+        Ok(())
+    }
+
+    fn push_ack(&mut self, event: &Event, refusal: Option<String>) {
+        let mut ack = event.ack();
+        if let Some(why) = refusal
+            && self.peer.capabilities.has(Capability::RefusalInAck)
+        {
+            ack.extensions.insert(
+                REFUSED.to_owned(),
+                why.chars().take(LONGEST_REFUSAL).collect(),
+            );
+        }
+        self.acks.push_back(ack);
+    }
+
+    fn acknowledged(&mut self, ack: &Event) {
+        // what is not in flight was acknowledged before, or overtaken by a delete
+        let Some(flight) = self.flights.land(ack) else {
+            return;
+        };
+        let refusal = ack.extensions.get(REFUSED);
+        match (&flight.matter, refusal) {
+            (Matter::Facet(key, Facet::State), None) => {
+                self.said.insert(key.clone());
+            }
+            (Matter::Delete(key), None) => {
+                self.said.remove(key);
+            }
+            (Matter::Facet(key, facet), Some(reason)) => {
+                self.note_refusal(key.clone(), *facet, reason.clone());
+            }
+            (Matter::Delete(key), Some(reason)) => {
+                self.note_refusal(key.clone(), Facet::State, reason.clone());
+            }
+            (Matter::Facet(_, Facet::Status | Facet::Command), None) | (Matter::Control, _) => {}
+        }
+        if let Some(key) = flight.matter.key() {
+            self.outbox.landed(key);
+        }
+    }
+
+    fn note_refusal(&mut self, key: ObjectKey, facet: Facet, reason: String) {
+        if self.refusals.len() < MOST_REFUSALS {
+            self.refusals.push(PeerRefusal { key, facet, reason });
+        }
+    }
+
+    fn next_heartbeat(&mut self, now: Duration) -> Option<Event> {
+        let (due, every) = (self.next_ping?, self.limits.heartbeat?);
+        (due <= now).then(|| {
+            self.next_ping = Some(now.saturating_add(every));
+            // said once and forgotten: the next one is as good
+            Event::ping()
+        })
+    }
+
+    fn next_resend(&mut self, source: &impl Source, now: Duration) -> Option<Event> {
+        let mut flight = self.flights.take_due(&self.outbox, &self.limits, now)?;
+        self.resent = self.resent.saturating_add(1);
+        if let Matter::Facet(key, facet) = &flight.matter
+            && self.outbox.is_marked(key, *facet)
+        {
+            self.outbox.unmark(key, *facet);
+            // the newest value, while we are at it
+            if let Some(newer) = source.encode(key, *facet, self.said.contains(key)) {
+                flight.event = newer;
+            }
+        }
+        flight.again(&self.limits, now);
+        Some(self.launch(flight))
+    }
+
+    fn next_new(&mut self, source: &impl Source, now: Duration) -> Option<Event> {
+        if self.draining || self.flights.len() >= self.limits.window {
+            return None;
+        }
+        if let Some(event) = self.outbox.next_control() {
+            return Some(self.launch(Flight::new(Matter::Control, event, &self.limits, now)));
+        }
+        loop {
+            let (key, saying) = self.outbox.next_object()?;
+            let (matter, event) = match saying {
+                Saying::Delete(event) => (Matter::Delete(key.clone()), Some(event)),
+                Saying::Facet(facet) => (
+                    Matter::Facet(key.clone(), facet),
+                    source.encode(&key, facet, self.said.contains(&key)),
+                ),
+            };
+            match event {
+                Some(event) if event.payload.len() <= self.limits.message_bytes => {
+                    return Some(self.launch(Flight::new(matter, event, &self.limits, now)));
+                }
+                Some(event) => {
+                    let size = event.payload.len();
+                    let facet = match matter {
+                        Matter::Facet(_, facet) => facet,
+                        Matter::Delete(_) | Matter::Control => Facet::State,
+                    };
+                    let why = format!("its {size} bytes are more than a message may have");
+                    self.note_refusal(key.clone(), facet, why);
+                    self.outbox.landed(&key);
+                }
+                None => self.outbox.landed(&key),
+            }
+        }
+    }
+
+    /// Remembers a flight and gives out its event.
+    fn launch(&mut self, flight: Flight) -> Event {
+        let event = flight.event.clone();
+        let lost = self.flights.launch(flight);
+        if let Some(key) = lost.as_ref().and_then(|flight| flight.matter.key()) {
+            self.outbox.landed(key);
+        }
+        event
     }
 }

@@ -22,14 +22,16 @@ pub fn bare(qualified: &str) -> &str {
 
 /// Whether a version from a peer can be used at all: printable, and not absurdly long.
 pub fn is_presentable(version: &str) -> bool {
-    !version.is_empty()
-        && version.len() <= LONGEST
-        && version.chars().all(|c| c.is_ascii_graphic())
+    !version.is_empty() && version.len() <= LONGEST && version.chars().all(|c| c.is_ascii_graphic())
 }
 
 /// The version to answer an agent with: a Go agent gets its own back, ours gets ours.
 pub fn answer_to<'a>(theirs: &'a str, capabilities: &Capabilities) -> &'a str {
-    if capabilities.is_ours() { VERSION } else { theirs }
+    if capabilities.is_ours() {
+        VERSION
+    } else {
+        theirs
+    }
 }
 
 /// Something an end can do beyond the Go protocol.
@@ -46,8 +48,12 @@ pub enum Capability {
 }
 
 impl Capability {
-    const ALL: [Self; 4] =
-        [Self::DigestResync, Self::CommandIdentity, Self::Heartbeat, Self::RefusalInAck];
+    const ALL: [Self; 4] = [
+        Self::DigestResync,
+        Self::CommandIdentity,
+        Self::Heartbeat,
+        Self::RefusalInAck,
+    ];
 
     /// The word in `capabilities`.
     pub const fn as_str(self) -> &'static str {
@@ -76,14 +82,21 @@ impl Capabilities {
         Self(
             words
                 .into_iter()
-                .filter_map(|word| Capability::ALL.into_iter().find(|c| c.as_str() == word.as_ref()))
+                .filter_map(|word| {
+                    Capability::ALL
+                        .into_iter()
+                        .find(|c| c.as_str() == word.as_ref())
+                })
                 .collect(),
         )
     }
 
     /// The list as it goes on the wire.
     pub fn to_words(&self) -> Vec<String> {
-        self.0.iter().map(|capability| capability.as_str().to_owned()).collect()
+        self.0
+            .iter()
+            .map(|capability| capability.as_str().to_owned())
+            .collect()
     }
 
     /// What both ends can do.

@@ -6,6 +6,7 @@
     clippy::allow_attributes_without_reason,
     clippy::use_self,
     clippy::or_fun_call,
+    clippy::clone_on_ref_ptr,
     clippy::derive_partial_eq_without_eq,
     unused_qualifications,
     reason = "generated code"

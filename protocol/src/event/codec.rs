@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
-use super::{Event, Malformed, Target, Verb};
+use super::{Event, Malformed, Target, Unread, Verb};
 use crate::wire::cloudevents::CloudEvent;
 use crate::wire::cloudevents::cloud_event::cloud_event_attribute_value::Attr;
 use crate::wire::cloudevents::cloud_event::{CloudEventAttributeValue, Data};
@@ -21,58 +21,29 @@ const MOST_EXTENSIONS: usize = 32;
 /// What a received attribute is called in a message that quotes it.
 const QUOTED: usize = 64;
 
-pub(super) fn decode(raw: CloudEvent) -> Result<Event, Malformed> {
-    let CloudEvent { id: _, source: _, spec_version: _, r#type, mut attributes, data } = raw;
-    if attributes.len() > MOST_EXTENSIONS {
-        return Err(Malformed::TooLong("extensions"));
-    }
-    let mut take = |name: &str| attributes.remove(name).and_then(text);
-    let schema = take("dataschema").unwrap_or_default();
-    let subject = take("subject");
-    let resource_id = take("resourceid").unwrap_or_default();
-    let event_id = take("eventid").unwrap_or_default();
-    let principal_uid = take("principaluid");
-    let sent_at = take("sentat");
-    take("datacontenttype");
-    take("time");
-
-    for (name, value) in [
-        ("resourceid", Some(&resource_id)),
-        ("eventid", Some(&event_id)),
-        ("subject", subject.as_ref()),
-        ("principaluid", principal_uid.as_ref()),
-        ("sentat", sent_at.as_ref()),
-    ] {
-        if value.is_some_and(|value| value.len() > LONGEST_ID) {
-            return Err(Malformed::TooLong(name));
-        }
-    }
-    if resource_id.is_empty() {
-        return Err(Malformed::NoResourceId);
-    }
-    let target =
-        Target::parse(&schema).ok_or_else(|| Malformed::UnknownTarget(quote(&schema)))?;
-    let verb = Verb::parse(&r#type).ok_or_else(|| Malformed::UnknownVerb(quote(&r#type)))?;
-    let event = Event {
-        target,
-        verb,
-        resource_id,
-        event_id,
-        subject,
-        principal_uid,
-        sent_at,
-        extensions: extensions(attributes)?,
-        payload: body(data),
+/// Reads an event; if that fails, says what can still be acknowledged.
+pub(super) fn decode(mut raw: CloudEvent) -> Result<Event, Unread> {
+    let mut take = |name| {
+        raw.attributes
+            .remove(name)
+            .and_then(text)
+            .unwrap_or_default()
     };
-    check_subject(event)
-}
-
-/// The identity that an acknowledgement needs, from an event that is otherwise of no use.
-pub(super) fn salvage(raw: &CloudEvent) -> Option<Event> {
-    let read = |name: &str| raw.attributes.get(name).cloned().and_then(text);
-    let resource_id = read("resourceid").filter(|id| !id.is_empty() && id.len() <= LONGEST_ID)?;
-    let event_id = read("eventid").filter(|id| id.len() <= LONGEST_ID).unwrap_or_default();
-    Some(Event {
+    let (resource_id, event_id) = (take("resourceid"), take("eventid"));
+    if resource_id.is_empty() {
+        return Err(Unread {
+            why: Malformed::NoResourceId,
+            answer: None,
+        });
+    }
+    if resource_id.len() > LONGEST_ID || event_id.len() > LONGEST_ID {
+        // not echoed either
+        return Err(Unread {
+            why: Malformed::TooLong("resourceid"),
+            answer: None,
+        });
+    }
+    let mut event = Event {
         target: Target::Ack,
         verb: Verb::Processed,
         resource_id,
@@ -82,7 +53,50 @@ pub(super) fn salvage(raw: &CloudEvent) -> Option<Event> {
         sent_at: None,
         extensions: BTreeMap::new(),
         payload: Bytes::new(),
-    })
+    };
+    match fill(&mut event, raw) {
+        Ok(()) => Ok(event),
+        Err(why) => Err(Unread {
+            why,
+            answer: Some(Box::new(event)),
+        }),
+    }
+}
+
+/// Everything but the identity.
+fn fill(event: &mut Event, raw: CloudEvent) -> Result<(), Malformed> {
+    let CloudEvent {
+        id: _,
+        source: _,
+        spec_version: _,
+        r#type,
+        mut attributes,
+        data,
+    } = raw;
+    if attributes.len() > MOST_EXTENSIONS {
+        return Err(Malformed::TooLong("extensions"));
+    }
+    let mut take = |name: &str| attributes.remove(name).and_then(text);
+    let schema = take("dataschema").unwrap_or_default();
+    let (subject, principal_uid, sent_at) = (take("subject"), take("principaluid"), take("sentat"));
+    take("datacontenttype");
+    take("time");
+    for (name, value) in [
+        ("subject", &subject),
+        ("principaluid", &principal_uid),
+        ("sentat", &sent_at),
+    ] {
+        if value.as_ref().is_some_and(|value| value.len() > LONGEST_ID) {
+            return Err(Malformed::TooLong(name));
+        }
+    }
+    (event.subject, event.principal_uid, event.sent_at) = (subject, principal_uid, sent_at);
+    event.extensions = extensions(attributes)?;
+    event.target =
+        Target::parse(&schema).ok_or_else(|| Malformed::UnknownTarget(quote(&schema)))?;
+    event.verb = Verb::parse(&r#type).ok_or_else(|| Malformed::UnknownVerb(quote(&r#type)))?;
+    event.payload = body(data);
+    check_subject(event)
 }
 
 pub(super) fn encode(event: Event, source: &str) -> CloudEvent {
@@ -97,15 +111,22 @@ pub(super) fn encode(event: Event, source: &str) -> CloudEvent {
         extensions,
         payload,
     } = event;
-    let mut attributes: HashMap<String, CloudEventAttributeValue> =
-        extensions.into_iter().map(|(name, value)| (name, string(value))).collect();
+    let mut attributes: HashMap<String, CloudEventAttributeValue> = extensions
+        .into_iter()
+        .map(|(name, value)| (name, string(value)))
+        .collect();
     // Go leaves DataSchema() empty when this comes as a string
-    attributes.insert("dataschema".to_owned(), attribute(Attr::CeUri(target.as_str().to_owned())));
+    attributes.insert(
+        "dataschema".to_owned(),
+        attribute(Attr::CeUri(target.as_str().to_owned())),
+    );
     attributes.insert("resourceid".to_owned(), string(resource_id));
     attributes.insert("eventid".to_owned(), string(event_id));
-    for (name, value) in
-        [("subject", subject), ("principaluid", principal_uid), ("sentat", sent_at)]
-    {
+    for (name, value) in [
+        ("subject", subject),
+        ("principaluid", principal_uid),
+        ("sentat", sent_at),
+    ] {
         if let Some(value) = value {
             attributes.insert(name.to_owned(), string(value));
         }
@@ -125,14 +146,14 @@ pub(super) fn encode(event: Event, source: &str) -> CloudEvent {
 }
 
 /// Events that carry an object must say which; without that they cannot be coalesced.
-fn check_subject(event: Event) -> Result<Event, Malformed> {
+fn check_subject(event: &Event) -> Result<(), Malformed> {
     if event.facet().is_none() {
-        return Ok(event);
+        return Ok(());
     }
     let subject = event.subject.as_deref().unwrap_or_default();
     match subject.split_once('/') {
-        Some((_, name)) if !name.is_empty() && !name.contains('/') => Ok(event),
-        _ => Err(Malformed::BadSubject(quote(subject))),
+        Some((_, name)) if !name.is_empty() && !name.contains('/') => Ok(()),
+        Some(_) | None => Err(Malformed::BadSubject(quote(subject))),
     }
 }
 

@@ -110,15 +110,21 @@ impl Verb {
 
     /// The whole `type` attribute.
     pub(super) fn to_type(self) -> String {
-        match self {
-            Self::Http(_) => self.as_str().to_owned(),
-            _ => format!("{PREFIX}.{}", self.as_str()),
+        if let Self::Http(_) = self {
+            self.as_str().to_owned()
+        } else {
+            format!("{PREFIX}.{}", self.as_str())
         }
     }
 
     pub(super) fn parse(kind: &str) -> Option<Self> {
-        if let Some(word) = kind.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('.')) {
-            return Self::PREFIXED.into_iter().find(|verb| verb.as_str() == word);
+        if let Some(word) = kind
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.strip_prefix('.'))
+        {
+            return Self::PREFIXED
+                .into_iter()
+                .find(|verb| verb.as_str() == word);
         }
         [Method::Get, Method::Post, Method::Patch, Method::Delete]
             .into_iter()

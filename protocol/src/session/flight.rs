@@ -1,0 +1,171 @@
+//! Events that were sent and are not acknowledged.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::Limits;
+use crate::event::Event;
+use crate::object::{Facet, ObjectKey};
+use crate::outbox::Outbox;
+
+/// What an unacknowledged event was about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Matter {
+    Facet(ObjectKey, Facet),
+    Delete(ObjectKey),
+    Control,
+}
+
+impl Matter {
+    pub(super) const fn key(&self) -> Option<&ObjectKey> {
+        match self {
+            Self::Facet(key, _) | Self::Delete(key) => Some(key),
+            Self::Control => None,
+        }
+    }
+}
+
+/// An event that the peer has not acknowledged.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) matter: Matter,
+    pub(super) event: Event,
+    first_sent: Duration,
+    last_sent: Duration,
+    /// Pause until it is sent again.
+    pause: Duration,
+}
+
+impl Flight {
+    pub(super) const fn new(matter: Matter, event: Event, limits: &Limits, now: Duration) -> Self {
+        Self {
+            matter,
+            event,
+            first_sent: now,
+            last_sent: now,
+            pause: limits.resend_min,
+        }
+    }
+
+    /// It is sent once more.
+    pub(super) fn again(&mut self, limits: &Limits, now: Duration) {
+        self.last_sent = now;
+        self.pause = self
+            .pause
+            .saturating_mul(limits.resend_factor)
+            .clamp(limits.resend_min, limits.resend_max);
+    }
+
+    /// When it is sent again: sooner if there is something newer to say in its place.
+    fn due(&self, outbox: &Outbox, limits: &Limits) -> Duration {
+        let newer = match &self.matter {
+            Matter::Facet(key, facet) => outbox.is_marked(key, *facet),
+            Matter::Delete(_) | Matter::Control => false,
+        };
+        let pause = if newer {
+            limits.resend_min.min(self.pause)
+        } else {
+            self.pause
+        };
+        self.last_sent.saturating_add(pause)
+    }
+}
+
+/// Resource id and event id, as an acknowledgement names an event.
+type Identity = (String, String);
+
+/// All unacknowledged events of a session.
+#[derive(Debug, Default)]
+pub(super) struct Flights {
+    by_identity: HashMap<Identity, Flight>,
+    /// None is due before this, so that the usual case costs no search.
+    quiet_until: Duration,
+}
+
+impl Flights {
+    pub(super) fn len(&self) -> usize {
+        self.by_identity.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_identity.is_empty()
+    }
+
+    /// How long the oldest is out.
+    pub(super) fn oldest(&self, now: Duration) -> Duration {
+        let ages = self
+            .by_identity
+            .values()
+            .map(|flight| now.saturating_sub(flight.first_sent));
+        ages.max().unwrap_or_default()
+    }
+
+    /// Something was marked, so one may be due earlier.
+    pub(super) const fn look_again(&mut self) {
+        self.quiet_until = Duration::ZERO;
+    }
+
+    /// Remembers a flight. Returns another one of the same identity, which is lost: the peer could not
+    /// tell their acknowledgements apart.
+    pub(super) fn launch(&mut self, flight: Flight) -> Option<Flight> {
+        self.quiet_until = self
+            .quiet_until
+            .min(flight.last_sent.saturating_add(flight.pause));
+        let identity = (
+            flight.event.resource_id.clone(),
+            flight.event.event_id.clone(),
+        );
+        self.by_identity.insert(identity, flight)
+    }
+
+    /// The flight that an acknowledgement is for.
+    pub(super) fn land(&mut self, ack: &Event) -> Option<Flight> {
+        self.by_identity
+            .remove(&(ack.resource_id.clone(), ack.event_id.clone()))
+    }
+
+    /// Forgets what is out about an object.
+    pub(super) fn forget(&mut self, key: &ObjectKey) {
+        self.by_identity
+            .retain(|_, flight| flight.matter.key() != Some(key));
+    }
+
+    /// When the next one is due.
+    pub(super) fn next_due(&self, outbox: &Outbox, limits: &Limits) -> Option<Duration> {
+        self.by_identity
+            .values()
+            .map(|flight| flight.due(outbox, limits))
+            .min()
+    }
+
+    /// Takes the one that is due the longest.
+    pub(super) fn take_due(
+        &mut self,
+        outbox: &Outbox,
+        limits: &Limits,
+        now: Duration,
+    ) -> Option<Flight> {
+        if now < self.quiet_until {
+            return None;
+        }
+        let next = self
+            .by_identity
+            .iter()
+            .map(|(identity, flight)| (flight.due(outbox, limits), identity))
+            .min();
+        match next {
+            Some((due, identity)) if due <= now => {
+                let identity = identity.clone();
+                self.by_identity.remove(&identity)
+            }
+            Some((due, _)) => {
+                self.quiet_until = due;
+                None
+            }
+            None => {
+                self.quiet_until = Duration::MAX;
+                None
+            }
+        }
+    }
+}
