@@ -65,7 +65,9 @@ pub async fn run(
 
 /// Takes the label off others first, so that no agent is sent to two.
 async fn mark(pods: &Api<Pod>, own: &str) -> Result<(), kube::Error> {
-    let marked = pods.list(&ListParams::default().labels(&format!("{}=true", keys::ACTIVE))).await?;
+    let marked = pods
+        .list(&ListParams::default().labels(&format!("{}=true", keys::ACTIVE)))
+        .await?;
     let mut already = false;
     for pod in marked.items {
         if pod.name_any() == own {
@@ -74,7 +76,11 @@ async fn mark(pods: &Api<Pod>, own: &str) -> Result<(), kube::Error> {
             unmark(pods, &pod.name_any()).await?;
         }
     }
-    if already { Ok(()) } else { set(pods, own, Some("true")).await }
+    if already {
+        Ok(())
+    } else {
+        set(pods, own, Some("true")).await
+    }
 }
 
 async fn unmark(pods: &Api<Pod>, name: &str) -> Result<(), kube::Error> {
@@ -86,5 +92,7 @@ async fn unmark(pods: &Api<Pod>, name: &str) -> Result<(), kube::Error> {
 
 async fn set(pods: &Api<Pod>, name: &str, value: Option<&str>) -> Result<(), kube::Error> {
     let patch = json!({ "metadata": { "labels": { keys::ACTIVE: value } } });
-    pods.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+    pods.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .map(drop)
 }

@@ -7,10 +7,12 @@ pub mod template;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use argocd::cluster_secret::{self, Access};
 use jiff::Timestamp;
 use kube::Client;
 use ocm::{
@@ -27,7 +29,7 @@ use tokio::sync::watch;
 use crate::{
     address::Address,
     fleet::{removal, secrets::ClusterSecrets},
-    hub::{self, Addon as Enrolled, Cluster, Own, World},
+    hub::{self, Addon as Enrolled, Cluster, Own, World, mode_of},
     issuer::Authority,
     keys,
     optin::plan::held_change,
@@ -40,7 +42,6 @@ use settings::Defaults;
 const SESSION_END: Duration = Duration::from_millis(200);
 
 /// What the add-on works with.
-#[derive(Debug)]
 pub struct Parts {
     /// The hub.
     pub client: Client,
@@ -66,6 +67,14 @@ pub struct Parts {
     pub secrets: ClusterSecrets,
     /// Where Argo CD reaches the resource proxy (host and port).
     pub resource_proxy: String,
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts")
+            .field("own", &self.own)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Our `impl ocm::sdk::Addon`.
@@ -121,11 +130,15 @@ impl ArgocdAgent {
     }
 
     fn server(&self, cluster: &ClusterName) -> String {
-        server(&self.parts.resource_proxy, cluster.as_str())
+        cluster_secret::server_url(&self.parts.resource_proxy, cluster.as_str())
     }
 
     fn is_connected(&self, cluster: &ClusterName) -> bool {
-        self.parts.sessions.borrow().get(cluster.as_str()).is_some_and(|it| it.connected)
+        self.parts
+            .sessions
+            .borrow()
+            .get(cluster.as_str())
+            .is_some_and(|it| it.connected)
     }
 
     /// Remembers where this cluster's agent dials, so that the certificate covers it.
@@ -135,11 +148,6 @@ impl ArgocdAgent {
             before.as_ref() != Some(address)
         });
     }
-}
-
-/// The URL of a cluster in Argo CD on the hub: the query keeps the clusters distinct.
-pub fn server(resource_proxy: &str, cluster: &str) -> String {
-    format!("https://{resource_proxy}?agentName={cluster}")
 }
 
 impl sdk::Addon for ArgocdAgent {
@@ -173,7 +181,11 @@ impl sdk::Addon for ArgocdAgent {
     }
 
     fn registrations(&self, target: Target<'_>) -> Vec<Registration> {
-        vec![Registration::custom_signer(keys::SIGNER, &self.name, target.name)]
+        vec![Registration::custom_signer(
+            keys::SIGNER,
+            &self.name,
+            target.name,
+        )]
     }
 
     fn signing_ca(&self, signer: &str) -> Option<Arc<SigningCa>> {
@@ -206,33 +218,59 @@ impl sdk::Addon for ArgocdAgent {
 
     async fn enrolled(&self, target: Target<'_>) -> Result<(), HookError> {
         let authority = self.parts.authority.borrow().clone();
-        let Some(authority) = authority else { return Err(settings::Error::NoAuthority.into()) };
+        let Some(authority) = authority else {
+            return Err(settings::Error::NoAuthority.into());
+        };
         let cluster = hub::cluster(target.cluster);
-        let desired = argocd::cluster_secret::build(&argocd::cluster_secret::Cluster {
-            name: target.name.as_str(),
-            namespace: &self.parts.own.argocd_namespace,
+        let desired = cluster_secret::build(cluster_secret::Inputs {
+            cluster: target.name.as_str(),
+            argocd_namespace: &self.parts.own.argocd_namespace,
             server: &self.server(target.name),
-            ca: authority.bundle(),
+            // Credentials come with the resource proxy; until then the URL tells the clusters apart.
+            access: &Access {
+                ca: Some(authority.bundle().to_owned()),
+                ..Access::default()
+            },
             labels: &cluster.labels,
             claims: &cluster.claims,
         });
-        self.parts.secrets.ensure(target.name, desired).await.map_err(Into::into)
+        self.parts
+            .secrets
+            .ensure(target.name, desired)
+            .await
+            .map_err(Into::into)
     }
 
     fn render(&self, input: RenderInput<'_>) -> Result<Rendered, RenderError> {
-        let RenderInput { target, install_namespace, config } = input;
+        let RenderInput {
+            target,
+            install_namespace,
+            config,
+        } = input;
         let deployment = config.deployment.clone().unwrap_or_default();
-        let mode = mode(&hub::cluster(target.cluster), &hub::addon(target.addon, &self.name), config);
+        let mode = mode(
+            &hub::cluster(target.cluster),
+            &hub::addon(target.addon, &self.name),
+            config,
+        );
         let refused = |message: String| RenderError { message };
         let spoke = settings::spoke(&deployment, install_namespace, mode, &self.defaults())
             .map_err(|error| refused(error.to_string()))?;
         self.note_address(target.name, &spoke.principal);
-        let objects = self.templates.render(&spoke).map_err(|error| refused(error.to_string()))?;
+        let objects = self
+            .templates
+            .render(&spoke)
+            .map_err(|error| refused(error.to_string()))?;
         Ok(objects.into())
     }
 
     fn conditions(&self, input: HealthInput<'_>) -> Health {
-        let HealthInput { target, works, render_error, now } = input;
+        let HealthInput {
+            target,
+            works,
+            render_error,
+            now,
+        } = input;
         let sessions = Arc::clone(&self.parts.sessions.borrow());
         let render_error = render_error.map(|error| error.message.as_str());
         let status = target.addon.status.as_ref();
@@ -269,16 +307,22 @@ impl sdk::Addon for ArgocdAgent {
     }
 
     async fn left(&self, cluster: &ClusterName) -> Result<(), HookError> {
-        self.parts.addresses.send_if_modified(|known| known.remove(cluster.as_str()).is_some());
+        self.parts
+            .addresses
+            .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
         self.parts.secrets.remove(cluster).await.map_err(Into::into)
     }
 }
 
 /// Recorded value, then label, then configuration, then managed.
 fn mode(cluster: &Cluster, addon: &Enrolled, config: &sdk::Config) -> Mode {
-    let label = || Mode::from_word(cluster.label()?);
-    let configured = || Mode::from_word(config.variable("MODE")?);
-    addon.mode().or_else(label).or_else(configured).unwrap_or(Mode::Managed)
+    let label = || mode_of(cluster.label()?);
+    let configured = || mode_of(config.variable("MODE")?);
+    addon
+        .mode()
+        .or_else(label)
+        .or_else(configured)
+        .unwrap_or(Mode::Managed)
 }
 
 /// Whether the cluster has applied all works as they are now; none if it has not said.
@@ -286,8 +330,10 @@ fn applied(works: &[WorkReport]) -> Option<Result<(), String>> {
     let mut verdict = Some(Ok(()));
     for work in works {
         let conditions = &work.status.conditions;
-        let said = condition::find(conditions, condition::work::APPLIED)
-            .filter(|it| it.observed_generation.is_none_or(|seen| seen == work.generation));
+        let said = condition::find(conditions, condition::work::APPLIED).filter(|it| {
+            it.observed_generation
+                .is_none_or(|seen| seen == work.generation)
+        });
         match said {
             Some(it) if it.status == "True" => {}
             Some(it) => return Some(Err(it.message.clone())),
@@ -304,7 +350,10 @@ mod tests {
     use super::*;
 
     fn work(status: &str, observed: i64) -> WorkReport {
-        let mut work = WorkReport { generation: 2, ..WorkReport::default() };
+        let mut work = WorkReport {
+            generation: 2,
+            ..WorkReport::default()
+        };
         work.status.conditions = vec![Condition {
             type_: condition::work::APPLIED.to_owned(),
             status: status.to_owned(),
@@ -321,22 +370,32 @@ mod tests {
         assert_eq!(applied(&[]), None);
         assert_eq!(applied(&[work("True", 2)]), Some(Ok(())));
         assert_eq!(applied(&[work("True", 1)]), None);
-        assert_eq!(applied(&[work("True", 2), work("False", 2)]), Some(Err("why".to_owned())));
-    }
-
-    #[test]
-    fn the_server_keeps_clusters_distinct() {
-        assert_eq!(server("proxy:9090", "c"), "https://proxy:9090?agentName=c");
+        assert_eq!(
+            applied(&[work("True", 2), work("False", 2)]),
+            Some(Err("why".to_owned()))
+        );
     }
 
     #[test]
     fn the_recorded_mode_wins_over_everything() {
         let labels: BTreeMap<_, _> = [(keys::MODE.to_owned(), "autonomous".to_owned())].into();
-        let cluster = Cluster { labels, ..Cluster::default() };
-        let recorded = Enrolled { recorded: Some("managed".to_owned()), ..Enrolled::default() };
+        let cluster = Cluster {
+            labels,
+            ..Cluster::default()
+        };
+        let recorded = Enrolled {
+            recorded: Some("managed".to_owned()),
+            ..Enrolled::default()
+        };
         let config = sdk::Config::default();
         assert_eq!(mode(&cluster, &recorded, &config), Mode::Managed);
-        assert_eq!(mode(&cluster, &Enrolled::default(), &config), Mode::Autonomous);
-        assert_eq!(mode(&Cluster::default(), &Enrolled::default(), &config), Mode::Managed);
+        assert_eq!(
+            mode(&cluster, &Enrolled::default(), &config),
+            Mode::Autonomous
+        );
+        assert_eq!(
+            mode(&Cluster::default(), &Enrolled::default(), &config),
+            Mode::Managed
+        );
     }
 }

@@ -14,7 +14,9 @@ pub struct Address {
 
 /// A text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an address such as hub.example.org, hub.example.org:8443 or [2001:db8::1]:443")]
+#[error(
+    "{0:?} is not an address such as hub.example.org, hub.example.org:8443 or [2001:db8::1]:443"
+)]
 pub struct InvalidAddress(String);
 
 impl Address {
@@ -35,26 +37,42 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || InvalidAddress(text.to_owned());
         if let Ok(ip) = text.parse::<IpAddr>() {
-            return Ok(Self { host: ip.to_string(), port: DEFAULT_PORT });
+            return Ok(Self {
+                host: ip.to_string(),
+                port: DEFAULT_PORT,
+            });
         }
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) => (host, port.parse().map_err(|_not_a_port| wrong())?),
             None => (text, DEFAULT_PORT),
         };
-        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
         let host = match bare {
-            Some(v6) => v6.parse::<std::net::Ipv6Addr>().map_err(|_not_v6| wrong())?.to_string(),
+            Some(v6) => v6
+                .parse::<std::net::Ipv6Addr>()
+                .map_err(|_not_v6| wrong())?
+                .to_string(),
             None if is_dns_name(host) => host.to_ascii_lowercase(),
             None => return Err(wrong()),
         };
-        if port == 0 { Err(wrong()) } else { Ok(Self { host, port }) }
+        if port == 0 {
+            Err(wrong())
+        } else {
+            Ok(Self { host, port })
+        }
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port } = self;
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+        if host.contains(':') {
+            write!(f, "[{host}]:{port}")
+        } else {
+            write!(f, "{host}:{port}")
+        }
     }
 }
 
@@ -66,7 +84,10 @@ fn is_dns_name(text: &str) -> bool {
 
 /// The hosts of addresses.
 pub fn hosts<'a>(addresses: impl IntoIterator<Item = &'a Address>) -> BTreeSet<String> {
-    addresses.into_iter().map(|address| address.host.clone()).collect()
+    addresses
+        .into_iter()
+        .map(|address| address.host.clone())
+        .collect()
 }
 
 #[cfg(test)]
@@ -91,7 +112,18 @@ mod tests {
 
     #[test]
     fn what_is_not_an_address_is_refused() {
-        let bad = ["", ":443", "https://hub", "hub:0", "hub:65536", "hub:", "a b", "[x]:1", "hub/p", "-a"];
+        let bad = [
+            "",
+            ":443",
+            "https://hub",
+            "hub:0",
+            "hub:65536",
+            "hub:",
+            "a b",
+            "[x]:1",
+            "hub/p",
+            "-a",
+        ];
         for text in bad {
             assert!(text.parse::<Address>().is_err(), "{text:?}");
         }

@@ -31,11 +31,20 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 pub async fn run_until(config: Config, token: CancellationToken) -> anyhow::Result<()> {
     let parts = Parts::new(token);
     let registry = Registry::new();
-    registry.build_info("argocd_agent_addon_manager", env!("CARGO_PKG_VERSION"), COMMIT);
+    registry.build_info(
+        "argocd_agent_addon_manager",
+        env!("CARGO_PKG_VERSION"),
+        COMMIT,
+    );
     let readiness = Readiness::new();
     serve_admin(config.shared(), &readiness, &registry, &parts).await?;
     let client = kube::client(&config.shared().kube, "argocd-agent-addon-manager").await?;
-    let basis = Basis { client, registry, readiness, spawner: parts.spawner() };
+    let basis = Basis {
+        client,
+        registry,
+        readiness,
+        spawner: parts.spawner(),
+    };
     let started = match config {
         Config::Manager(manager) => manager::start(manager, basis).await,
         Config::Principal(alone) => alone::start(alone, basis).await,
@@ -45,12 +54,20 @@ pub async fn run_until(config: Config, token: CancellationToken) -> anyhow::Resu
         && !token.is_cancelled()
     {
         token.cancel();
-        parts.run_until_stopped(DRAIN).await.context("stop after a failed start")?;
+        parts
+            .run_until_stopped(DRAIN)
+            .await
+            .context("stop after a failed start")?;
         return Err(error);
     }
     tracing::info!("running");
     let ended = parts.run_until_stopped(DRAIN).await;
-    tracing::info!(why = ended.as_ref().map_or_else(ToString::to_string, |()| "asked to stop".to_owned()), "stopped");
+    tracing::info!(
+        why = ended
+            .as_ref()
+            .map_or_else(ToString::to_string, |()| "asked to stop".to_owned()),
+        "stopped"
+    );
     ended.map_err(Into::into)
 }
 

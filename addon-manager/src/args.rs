@@ -15,7 +15,11 @@ use runtime::args::{AdminArgs, KubeArgs, LogArgs, duration, port, with_env};
 
 /// Steers the Argo CD of managed clusters from the hub: an OCM add-on manager with the principal.
 #[derive(Debug, Parser)]
-#[command(name = "addon-manager", version, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "addon-manager",
+    version,
+    args_conflicts_with_subcommands = true
+)]
 pub struct Cli {
     /// Without a subcommand: the whole hub program.
     #[command(subcommand)]
@@ -140,16 +144,25 @@ const SHARED_ENV: [(&str, &str); 9] = [
     ("listen_port", "ARGOCD_PRINCIPAL_LISTEN_PORT"),
     ("namespace", "ARGOCD_PRINCIPAL_NAMESPACE"),
     ("allowed_namespaces", "ARGOCD_PRINCIPAL_ALLOWED_NAMESPACES"),
-    ("resource_proxy_address", "ARGOCD_PRINCIPAL_RESOURCE_PROXY_ADDRESS"),
+    (
+        "resource_proxy_address",
+        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_ADDRESS",
+    ),
 ];
 
 /// Variables of the Go principal for its own flags.
 const PRINCIPAL_ENV: [(&str, &str); 9] = [
-    ("grpc_max_message_size", "ARGOCD_PRINCIPAL_GRPC_MAX_MESSAGE_SIZE"),
+    (
+        "grpc_max_message_size",
+        "ARGOCD_PRINCIPAL_GRPC_MAX_MESSAGE_SIZE",
+    ),
     ("tls_secret_name", "ARGOCD_PRINCIPAL_TLS_SECRET_NAME"),
     ("tls_cert", "ARGOCD_PRINCIPAL_TLS_SERVER_CERT_PATH"),
     ("tls_key", "ARGOCD_PRINCIPAL_TLS_SERVER_KEY_PATH"),
-    ("tls_ca_secret_name", "ARGOCD_PRINCIPAL_TLS_SERVER_ROOT_CA_SECRET_NAME"),
+    (
+        "tls_ca_secret_name",
+        "ARGOCD_PRINCIPAL_TLS_SERVER_ROOT_CA_SECRET_NAME",
+    ),
     ("root_ca_path", "ARGOCD_PRINCIPAL_TLS_SERVER_ROOT_CA_PATH"),
     ("jwt_secret_name", "ARGOCD_PRINCIPAL_JWT_SECRET_NAME"),
     ("jwt_key", "ARGOCD_PRINCIPAL_JWT_KEY_PATH"),
@@ -178,12 +191,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, cl
     let mut command = command();
     let matches = command.try_get_matches_from_mut(arguments)?;
     let without_effect = match matches.subcommand_matches("principal") {
-        Some(matches) => unsupported::check(matches).map_err(|message| {
-            command.error(clap::error::ErrorKind::ValueValidation, message)
-        })?,
+        Some(matches) => unsupported::check(matches)
+            .map_err(|message| command.error(clap::error::ErrorKind::ValueValidation, message))?,
         None => Vec::new(),
     };
-    Ok(Parsed { cli: Cli::from_arg_matches(&matches)?, without_effect })
+    Ok(Parsed {
+        cli: Cli::from_arg_matches(&matches)?,
+        without_effect,
+    })
 }
 
 impl SharedArgs {
@@ -191,7 +206,9 @@ impl SharedArgs {
     pub fn listen(&self) -> Result<SocketAddr, String> {
         let host = match self.listen_host.as_str() {
             "" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            host => host.parse().map_err(|error| format!("--listen-host {host:?}: {error}"))?,
+            host => host
+                .parse()
+                .map_err(|error| format!("--listen-host {host:?}: {error}"))?,
         };
         Ok(SocketAddr::new(host, self.listen_port))
     }
@@ -216,7 +233,10 @@ mod tests {
         assert!(cli.command.is_none());
         let shared = cli.manager.shared;
         assert_eq!(shared.listen().unwrap().to_string(), "0.0.0.0:8443");
-        assert_eq!((shared.admin.healthz_port, shared.admin.metrics_port), (8003, 8000));
+        assert_eq!(
+            (shared.admin.healthz_port, shared.admin.metrics_port),
+            (8003, 8000)
+        );
         assert_eq!(cli.manager.certificate_life, Duration::from_hours(720));
     }
 
@@ -224,18 +244,33 @@ mod tests {
     fn flags_of_the_go_principal_are_understood() {
         let line = "addon-manager principal -n argocd --listen-host=127.0.0.1 --auth=mtls:CN=([^,]+) \
                     --allowed-namespaces=a,b --healthz-port=0x1F43 --redis-server-address=r:1";
-        let Parsed { cli, without_effect } = parsed(line).unwrap();
-        let Some(Only::Principal(principal)) = cli.command else { panic!("a subcommand") };
+        let Parsed {
+            cli,
+            without_effect,
+        } = parsed(line).unwrap();
+        let Some(Only::Principal(principal)) = cli.command else {
+            panic!("a subcommand")
+        };
         assert_eq!(principal.shared.allowed_namespaces, ["a", "b"]);
-        assert_eq!(principal.shared.listen().unwrap().to_string(), "127.0.0.1:8443");
+        assert_eq!(
+            principal.shared.listen().unwrap().to_string(),
+            "127.0.0.1:8443"
+        );
         assert_eq!(without_effect, ["redis-server-address"]);
     }
 
     #[test]
     fn a_flag_that_would_be_dangerous_to_ignore_is_refused() {
-        for flag in ["--insecure-plaintext", "--client-cert-subject-match=true", "--ha-enabled"] {
+        for flag in [
+            "--insecure-plaintext",
+            "--client-cert-subject-match=true",
+            "--ha-enabled",
+        ] {
             let refused = parsed(&format!("addon-manager principal {flag}")).unwrap_err();
-            assert!(refused.to_string().contains("not supported yet"), "{refused}");
+            assert!(
+                refused.to_string().contains("not supported yet"),
+                "{refused}"
+            );
         }
     }
 

@@ -130,12 +130,21 @@ fn shared(
     } = args;
     let mut principal = principal::Settings::usual(listen);
     principal.argocd_namespace = namespace;
-    principal.other_namespaces =
-        allowed_namespaces.into_iter().map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect();
+    principal.other_namespaces = allowed_namespaces
+        .into_iter()
+        .map(|it| it.trim().to_owned())
+        .filter(|it| !it.is_empty())
+        .collect();
     principal.identity = identity;
     principal.limits.message_bytes = grpc_max_message_size;
     let resource_proxy = resource_proxy_address.unwrap_or(resource_proxy);
-    Ok(Shared { log, kube, admin, principal, resource_proxy })
+    Ok(Shared {
+        log,
+        kube,
+        admin,
+        principal,
+        resource_proxy,
+    })
 }
 
 fn manager(args: ManagerArgs) -> Result<Manager, Error> {
@@ -183,9 +192,14 @@ fn alone(args: PrincipalArgs) -> Result<Alone, Error> {
         (None, None) => Source::Secret(tls_secret_name),
         (Some(_), None) | (None, Some(_)) => return Err(Error::HalfPair),
     };
-    let or_secret = |path: Option<PathBuf>, secret| given(path).map_or(Source::Secret(secret), Source::Files);
+    let or_secret =
+        |path: Option<PathBuf>, secret| given(path).map_or(Source::Secret(secret), Source::Files);
     Ok(Alone {
-        shared: shared(common, identity, "argocd-agent-resource-proxy:9090".to_owned())?,
+        shared: shared(
+            common,
+            identity,
+            "argocd-agent-resource-proxy:9090".to_owned(),
+        )?,
         serving,
         ca: or_secret(root_ca_path, tls_ca_secret_name),
         token_key: or_secret(jwt_key, jwt_secret_name),
@@ -212,7 +226,9 @@ mod tests {
     #[test]
     fn files_take_the_place_of_secrets() {
         let line = "addon-manager principal --tls-cert=c --tls-key=k --jwt-key=j";
-        let Config::Principal(alone) = config(line).unwrap() else { panic!("the principal") };
+        let Config::Principal(alone) = config(line).unwrap() else {
+            panic!("the principal")
+        };
         assert_eq!(alone.serving, Source::Files(("c".into(), "k".into())));
         assert_eq!(alone.ca, Source::Secret("argocd-agent-ca".to_owned()));
         assert_eq!(alone.token_key, Source::Files("j".into()));
@@ -226,7 +242,8 @@ mod tests {
     #[test]
     fn an_address_that_cannot_be_dialled_is_refused_at_start() {
         assert!(config("addon-manager --principal-address=https://x").is_err());
-        let Config::Manager(manager) = config("addon-manager --principal-address=x").unwrap() else {
+        let Config::Manager(manager) = config("addon-manager --principal-address=x").unwrap()
+        else {
             panic!("the manager")
         };
         assert_eq!(manager.principal_address.unwrap().to_string(), "x:443");

@@ -27,7 +27,9 @@ pub struct Freshness {
 impl Freshness {
     /// Whether the cluster is in (or before) the first session of this enrolment, by all that is known.
     fn look(&mut self, world: &World, cluster: &str, sessions: &Sessions) -> bool {
-        let Some(addon) = world.addons.get(cluster) else { return true };
+        let Some(addon) = world.addons.get(cluster) else {
+            return true;
+        };
         let before = self.known.get(cluster).filter(|(uid, _)| *uid == addon.uid);
         // After a restart of ours our own condition remembers.
         let mut fresh = before.map_or(!addon.was_connected, |(_, fresh)| *fresh);
@@ -35,7 +37,8 @@ impl Freshness {
         if sessions.get(cluster).is_some_and(ended) {
             fresh = false;
         }
-        self.known.insert(cluster.to_owned(), (addon.uid.clone(), fresh));
+        self.known
+            .insert(cluster.to_owned(), (addon.uid.clone(), fresh));
         fresh
     }
 }
@@ -52,10 +55,19 @@ pub fn fleet(
     for name in world.addons.keys() {
         if let Some(mode) = world.enrolled(name, own) {
             let fresh = freshness.look(world, name, sessions);
-            clusters.insert(name.clone(), Enrolment { mode, server: Some(server(name)), fresh });
+            clusters.insert(
+                name.clone(),
+                Enrolment {
+                    mode,
+                    server: Some(server(name)),
+                    fresh,
+                },
+            );
         }
     }
-    freshness.known.retain(|name, _| world.addons.contains_key(name));
+    freshness
+        .known
+        .retain(|name, _| world.addons.contains_key(name));
     Fleet { clusters }
 }
 
@@ -116,7 +128,10 @@ mod tests {
             was_connected,
             ..Addon::default()
         };
-        let cluster = Cluster { accepted: true, ..Cluster::default() };
+        let cluster = Cluster {
+            accepted: true,
+            ..Cluster::default()
+        };
         World {
             clusters: [("c".to_owned(), cluster)].into(),
             addons: [("c".to_owned(), addon)].into(),
@@ -137,7 +152,9 @@ mod tests {
     }
 
     fn look(world: &World, sessions: &Sessions, freshness: &mut Freshness) -> Option<bool> {
-        let fleet = fleet(world, &Own::default(), sessions, freshness, |_| String::new());
+        let fleet = fleet(world, &Own::default(), sessions, freshness, |_| {
+            String::new()
+        });
         fleet.clusters.get("c").map(|enrolment| enrolment.fresh)
     }
 
@@ -147,10 +164,16 @@ mod tests {
         assert_eq!(look(&new, &Sessions::default(), &mut freshness), Some(true));
         assert_eq!(look(&new, &sessions(true), &mut freshness), Some(true));
         // Our own condition telling of the session does not end it.
-        assert_eq!(look(&world("1", true), &sessions(true), &mut freshness), Some(true));
+        assert_eq!(
+            look(&world("1", true), &sessions(true), &mut freshness),
+            Some(true)
+        );
         assert_eq!(look(&new, &sessions(false), &mut freshness), Some(false));
         assert_eq!(look(&new, &sessions(true), &mut freshness), Some(false));
-        assert_eq!(look(&world("2", false), &Sessions::default(), &mut freshness), Some(true));
+        assert_eq!(
+            look(&world("2", false), &Sessions::default(), &mut freshness),
+            Some(true)
+        );
     }
 
     #[test]
@@ -163,7 +186,13 @@ mod tests {
     #[test]
     fn who_is_not_enrolled_is_not_in_the_fleet() {
         let mut world = world("1", false);
-        world.addons.values_mut().for_each(|addon| addon.deleting = true);
-        assert_eq!(look(&world, &Sessions::default(), &mut Freshness::default()), None);
+        world
+            .addons
+            .values_mut()
+            .for_each(|addon| addon.deleting = true);
+        assert_eq!(
+            look(&world, &Sessions::default(), &mut Freshness::default()),
+            None
+        );
     }
 }

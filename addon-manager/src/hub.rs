@@ -14,7 +14,7 @@ use ocm::{
     sdk::View,
 };
 
-pub use world::{Addon, Cluster, Install, Own, World};
+pub use world::{Addon, Cluster, Install, Own, World, mode_of};
 
 use crate::{addon::conditions, keys};
 
@@ -27,8 +27,12 @@ pub fn read(view: &View, name: &AddonName) -> Option<World> {
     let clusters = view.clusters().into_iter();
     let addons = view.addons().into_iter();
     Some(World {
-        clusters: clusters.map(|(name, object)| (name.to_string(), cluster(&object))).collect(),
-        addons: addons.map(|(cluster, object)| (cluster.to_string(), addon(&object, name))).collect(),
+        clusters: clusters
+            .map(|(name, object)| (name.to_string(), cluster(&object)))
+            .collect(),
+        addons: addons
+            .map(|(cluster, object)| (cluster.to_string(), addon(&object, name)))
+            .collect(),
         install: view.offer().map(|offer| install(&offer)),
         left: BTreeSet::new(),
     })
@@ -36,13 +40,18 @@ pub fn read(view: &View, name: &AddonName) -> Option<World> {
 
 /// What decisions need of a ManagedCluster.
 pub fn cluster(object: &ManagedCluster) -> Cluster {
-    let claims = object.status.iter().flat_map(|status| &status.cluster_claims);
+    let claims = object
+        .status
+        .iter()
+        .flat_map(|status| &status.cluster_claims);
     Cluster {
         uid: object.metadata.uid.clone().unwrap_or_default(),
         accepted: object.spec.hub_accepts_client,
         deleting: object.is_deleting(),
         labels: object.metadata.labels.clone().unwrap_or_default(),
-        claims: claims.map(|claim| (claim.name.clone(), claim.value.clone())).collect(),
+        claims: claims
+            .map(|claim| (claim.name.clone(), claim.value.clone()))
+            .collect(),
     }
 }
 
@@ -55,12 +64,22 @@ pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
         deleting: object.is_deleting(),
         adopted: object.is_managed_by(name),
         recorded: object.annotation(keys::MODE).map(str::to_owned),
+        recalled: None,
         made_for_label: object.annotation(keys::MADE_FOR_LABEL).is_some(),
         confirmed: object.annotation(keys::CONFIRM_MODE).map(str::to_owned),
-        config: references.iter().find(|it| it.resource == DEPLOYMENT_CONFIGS).and_then(config),
+        config: references
+            .iter()
+            .find(|it| it.resource == DEPLOYMENT_CONFIGS)
+            .and_then(config),
         configured: condition::is_true(object.conditions(), condition::addon::CONFIGURED),
-        by_template: references.iter().any(|reference| reference.resource == TEMPLATES)
-            || object.spec.configs.iter().any(|config| config.resource == TEMPLATES),
+        by_template: references
+            .iter()
+            .any(|reference| reference.resource == TEMPLATES)
+            || object
+                .spec
+                .configs
+                .iter()
+                .any(|config| config.resource == TEMPLATES),
         was_connected: available.is_some_and(|live| conditions::tells_of_a_session(&live.reason)),
     }
 }
@@ -108,11 +127,22 @@ impl Memory {
                 addon.recalled = before.and_then(|seen| seen.recorded.clone());
             }
             let recorded = addon.recorded.clone().or_else(|| addon.recalled.clone());
-            self.seen.insert(name.clone(), Seen { uid: addon.uid.clone(), recorded });
+            self.seen.insert(
+                name.clone(),
+                Seen {
+                    uid: addon.uid.clone(),
+                    recorded,
+                },
+            );
         }
-        self.seen.retain(|name, _| world.clusters.contains_key(name));
-        world.left =
-            self.seen.keys().filter(|name| !world.addons.contains_key(*name)).cloned().collect();
+        self.seen
+            .retain(|name, _| world.clusters.contains_key(name));
+        world.left = self
+            .seen
+            .keys()
+            .filter(|name| !world.addons.contains_key(*name))
+            .cloned()
+            .collect();
     }
 }
 
@@ -123,13 +153,20 @@ mod tests {
     fn world(addon: Option<Addon>) -> World {
         World {
             clusters: [("c".to_owned(), Cluster::default())].into(),
-            addons: addon.map(|addon| ("c".to_owned(), addon)).into_iter().collect(),
+            addons: addon
+                .map(|addon| ("c".to_owned(), addon))
+                .into_iter()
+                .collect(),
             ..World::default()
         }
     }
 
     fn recorded(mode: Option<&str>, uid: &str) -> Addon {
-        Addon { uid: uid.to_owned(), recorded: mode.map(str::to_owned), ..Addon::default() }
+        Addon {
+            uid: uid.to_owned(),
+            recorded: mode.map(str::to_owned),
+            ..Addon::default()
+        }
     }
 
     #[test]

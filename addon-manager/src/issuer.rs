@@ -52,16 +52,25 @@ const RETRY: Duration = Duration::from_secs(5);
 pub enum Error {
     /// The API refused or could not be reached.
     #[error("{verb} Secret {name}")]
-    Api { verb: &'static str, name: String, source: Box<kube::Error> },
+    Api {
+        verb: &'static str,
+        name: String,
+        source: Box<kube::Error>,
+    },
     /// Something in a Secret that must be there is not what it should be.
-    #[error("Secret {name} is not usable ({reason}); repair it, or delete it to have a new one made")]
+    #[error(
+        "Secret {name} is not usable ({reason}); repair it, or delete it to have a new one made"
+    )]
     Unusable { name: &'static str, reason: String },
     /// Two of us wrote at once; the next round sees what the other made.
     #[error("Secret {name} was written by somebody else at the same time")]
     Raced { name: String },
     /// A key or a certificate could not be made.
     #[error("make {what}")]
-    Make { what: &'static str, source: rcgen::Error },
+    Make {
+        what: &'static str,
+        source: rcgen::Error,
+    },
     /// The clock or a certificate shows a time that cannot be expressed.
     #[error("a time out of range")]
     Time,
@@ -115,7 +124,10 @@ async fn round(
     let ca = match &observed.ca {
         ReadAuthority::Missing => secrets.create_authority(now).await?,
         ReadAuthority::Unusable(reason) => {
-            return Err(Error::Unusable { name: CA_SECRET, reason: reason.clone() });
+            return Err(Error::Unusable {
+                name: CA_SECRET,
+                reason: reason.clone(),
+            });
         }
         ReadAuthority::Held(held) => Authority::clone(held),
     };
@@ -134,7 +146,12 @@ async fn carry_out(
     now: Timestamp,
 ) -> Result<(), Error> {
     match step {
-        Step::Issue { secret, names, why, replaces } => {
+        Step::Issue {
+            secret,
+            names,
+            why,
+            replaces,
+        } => {
             let leaf = make::serving(ca, &names, now)?;
             secrets.write_leaf(secret, ca, &leaf, replaces).await?;
             info!(secret, reason = why, "issued a serving certificate");
@@ -143,12 +160,18 @@ async fn carry_out(
             // Finding two primes takes a moment of one core.
             let key = tokio::task::spawn_blocking(make::token_key)
                 .await
-                .unwrap_or(Err(Error::Make { what: "token key", source: rcgen::Error::RingUnspecified }))?;
+                .unwrap_or(Err(Error::Make {
+                    what: "token key",
+                    source: rcgen::Error::RingUnspecified,
+                }))?;
             secrets.create_token_key(&key).await?;
             info!(secret = JWT_SECRET, "made the token key");
         }
         Step::Complain { secret, reason } => {
-            warn!(secret, reason, "a certificate that is not ours needs a person");
+            warn!(
+                secret,
+                reason, "a certificate that is not ours needs a person"
+            );
         }
     }
     Ok(())

@@ -21,10 +21,12 @@ pub async fn follow(
     address: watch::Sender<Option<Address>>,
     token: CancellationToken,
 ) {
-    let services = Api::<Service>::namespaced(client, &namespace);
-    let watched = Watch::new(services).fields(format!("metadata.name={}", keys::PRINCIPAL_SERVICE));
+    let watched = Watch::<Service>::new(Api::namespaced(client, &namespace))
+        .fields(&format!("metadata.name={}", keys::PRINCIPAL_SERVICE));
     watch_trimmed(watched, token, |event| {
-        let Event::Applied { object, .. } = event else { return };
+        let Event::Applied { object, .. } = event else {
+            return;
+        };
         let Some(found) = found(&object) else { return };
         address.send_if_modified(|known| {
             let changed = known.as_ref() != Some(&found);
@@ -40,11 +42,29 @@ pub async fn follow(
 
 /// The first address of the Service, with its first port.
 fn found(service: &Service) -> Option<Address> {
-    let ingress = service.status.as_ref()?.load_balancer.as_ref()?.ingress.as_ref()?.first()?;
-    let host = ingress.hostname.as_ref().filter(|it| !it.is_empty()).or(ingress.ip.as_ref())?;
-    let port = service.spec.as_ref().and_then(|spec| spec.ports.as_ref()?.first());
+    let ingress = service
+        .status
+        .as_ref()?
+        .load_balancer
+        .as_ref()?
+        .ingress
+        .as_ref()?
+        .first()?;
+    let host = ingress
+        .hostname
+        .as_ref()
+        .filter(|it| !it.is_empty())
+        .or(ingress.ip.as_ref())?;
+    let port = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.ports.as_ref()?.first());
     let port = port.map_or(Some(DEFAULT_PORT), |port| u16::try_from(port.port).ok())?;
-    let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let text = if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    };
     text.parse().ok()
 }
 
@@ -66,7 +86,10 @@ mod tests {
     fn a_name_or_an_address_will_do_and_nothing_else() {
         for (ingress, expected) in [
             (json!([{ "ip": "10.240.0.1" }]), Some("10.240.0.1:443")),
-            (json!([{ "ip": "10.240.0.1", "hostname": "lb.example.org" }]), Some("lb.example.org:443")),
+            (
+                json!([{ "ip": "10.240.0.1", "hostname": "lb.example.org" }]),
+                Some("lb.example.org:443"),
+            ),
             (json!([{ "ip": "2001:db8::1" }]), Some("[2001:db8::1]:443")),
             (json!([]), None),
             (json!([{ "ip": "" }]), None),

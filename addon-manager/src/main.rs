@@ -19,9 +19,17 @@ async fn main() -> ExitCode {
 }
 
 async fn run(parsed: args::Parsed) -> anyhow::Result<()> {
-    let args::Parsed { cli, without_effect } = parsed;
+    let args::Parsed {
+        cli,
+        without_effect,
+    } = parsed;
     let config = Config::from_args(cli)?;
     runtime::log::init(&config.shared().log)?;
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), ?config, ?without_effect, "starting");
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        ?config,
+        ?without_effect,
+        "starting"
+    );
     Box::pin(app::run(config)).await
 }

@@ -31,7 +31,9 @@ pub enum Error {
 /// The key in a file, read once.
 pub async fn from_file(path: &Path) -> Result<watch::Receiver<Arc<JwtKey>>, Error> {
     let shown = || path.display().to_string();
-    let pem = tokio::fs::read(path).await.map_err(|error| Error::Read(shown(), error))?;
+    let pem = tokio::fs::read(path)
+        .await
+        .map_err(|error| Error::Read(shown(), error))?;
     let key = JwtKey::from_pem(&pem).map_err(|error| Error::Use(shown(), error))?;
     Ok(watch::channel(Arc::new(key)).1)
 }
@@ -46,16 +48,22 @@ pub async fn from_secret(
     spawner: &Spawner,
 ) -> Result<watch::Receiver<Arc<JwtKey>>, Error> {
     let (sender, mut found) = watch::channel(None);
-    let watched = Watch::new(Api::<Secret>::namespaced(client, namespace))
-        .fields(format!("metadata.name={name}"));
+    let watched = Watch::<Secret>::new(Api::namespaced(client, namespace))
+        .fields(&format!("metadata.name={name}"));
     let token = spawner.token().clone();
     let watching = token.clone();
     spawner.spawn("token key", async move {
         watch_trimmed(watched, watching, |event| {
-            let Event::Applied { object, .. } = event else { return };
-            let Some(pem) = object.data.as_ref().and_then(|data| data.get(JWT_KEY)) else { return };
+            let Event::Applied { object, .. } = event else {
+                return;
+            };
+            let Some(pem) = object.data.as_ref().and_then(|data| data.get(JWT_KEY)) else {
+                return;
+            };
             match JwtKey::from_pem(&pem.0) {
-                Ok(key) => sender.send_modify(|known: &mut Option<Known>| renew(known, &pem.0, key)),
+                Ok(key) => {
+                    sender.send_modify(|known: &mut Option<Known>| renew(known, &pem.0, key))
+                }
                 Err(error) => {
                     tracing::warn!(error = %Chain(&error), "the token key cannot be used");
                 }
@@ -64,12 +72,21 @@ pub async fn from_secret(
         .await;
     });
     let wait = found.wait_for(Option::is_some);
-    let first = token.run_until_cancelled(wait).await.ok_or(Error::Stopped)?;
-    let first = first.map_err(|_closed| Error::Stopped)?.as_ref().map(|known| Arc::clone(&known.key));
+    let first = token
+        .run_until_cancelled(wait)
+        .await
+        .ok_or(Error::Stopped)?;
+    let first = first
+        .map_err(|_closed| Error::Stopped)?
+        .as_ref()
+        .map(|known| Arc::clone(&known.key));
     let (published, receiver) = watch::channel(first.ok_or(Error::Stopped)?);
     spawner.spawn("token key in use", async move {
         while let Some(Ok(())) = token.run_until_cancelled(found.changed()).await {
-            let key = found.borrow_and_update().as_ref().map(|known| Arc::clone(&known.key));
+            let key = found
+                .borrow_and_update()
+                .as_ref()
+                .map(|known| Arc::clone(&known.key));
             if let Some(key) = key {
                 published.send_replace(key);
             }
@@ -90,5 +107,8 @@ fn renew(known: &mut Option<Known>, pem: &[u8], key: JwtKey) {
         Some(before) => key.accepting(&before.key),
         None => key,
     };
-    *known = Some(Known { pem: pem.to_vec(), key: Arc::new(key) });
+    *known = Some(Known {
+        pem: pem.to_vec(),
+        key: Arc::new(key),
+    });
 }

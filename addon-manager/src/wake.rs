@@ -21,7 +21,10 @@ pub struct Wakes {
 impl Wakes {
     /// Asks for one cluster.
     pub fn wake(&self, cluster: ClusterName) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(cluster);
+        self.waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(cluster);
         self.more.notify_one();
     }
 
@@ -38,7 +41,11 @@ impl Wakes {
     async fn next(&self) -> ClusterName {
         loop {
             // One permit is kept when nobody waits, so what comes between is not missed.
-            let first = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_first();
+            let first = self
+                .waiting
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop_first();
             if let Some(cluster) = first {
                 return cluster;
             }
@@ -50,7 +57,10 @@ impl Wakes {
 /// The clusters of which something else is to be told now.
 pub fn changed(before: &Sessions, now: &Sessions) -> BTreeSet<String> {
     let names = before.keys().chain(now.keys());
-    names.filter(|name| !same(before.get(*name), now.get(*name))).cloned().collect()
+    names
+        .filter(|name| !same(before.get(*name), now.get(*name)))
+        .cloned()
+        .collect()
 }
 
 /// Whether two reports lead to the same conditions; when the agent of an open session was last seen
@@ -58,8 +68,12 @@ pub fn changed(before: &Sessions, now: &Sessions) -> BTreeSet<String> {
 fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
     match (before, now) {
         (Some(before), Some(now)) => {
-            (before.connected, before.since, &before.last_error, before.mode)
-                == (now.connected, now.since, &now.last_error, now.mode)
+            (
+                before.connected,
+                before.since,
+                &before.last_error,
+                before.mode,
+            ) == (now.connected, now.since, &now.last_error, now.mode)
         }
         (None, None) => true,
         (None, Some(_)) | (Some(_), None) => false,
@@ -87,9 +101,18 @@ mod tests {
     #[test]
     fn a_heartbeat_wakes_nobody_and_a_change_does() {
         assert!(changed(&sessions(true, 1), &sessions(true, 2)).is_empty());
-        assert_eq!(changed(&sessions(true, 1), &sessions(false, 1)), ["c".to_owned()].into());
-        assert_eq!(changed(&Sessions::default(), &sessions(true, 1)), ["c".to_owned()].into());
-        assert_eq!(changed(&sessions(true, 1), &Sessions::default()), ["c".to_owned()].into());
+        assert_eq!(
+            changed(&sessions(true, 1), &sessions(false, 1)),
+            ["c".to_owned()].into()
+        );
+        assert_eq!(
+            changed(&Sessions::default(), &sessions(true, 1)),
+            ["c".to_owned()].into()
+        );
+        assert_eq!(
+            changed(&sessions(true, 1), &Sessions::default()),
+            ["c".to_owned()].into()
+        );
     }
 
     #[tokio::test]

@@ -61,25 +61,46 @@ pub fn available(facts: &Facts<'_>, now: Timestamp) -> Said {
         return connected(facts, session, now);
     }
     let Some(deployed_at) = facts.deployed_at else {
-        let verdict = facts.render_error.map(|message| unavailable(AGENT_NOT_DEPLOYED, message));
-        return Said { verdict, recheck: None };
+        let verdict = facts
+            .render_error
+            .map(|message| unavailable(AGENT_NOT_DEPLOYED, message));
+        return Said {
+            verdict,
+            recheck: None,
+        };
     };
     // Away since it left, or since the moment when it could have come.
-    let since = [facts.serving_since, facts.session.map(|session| session.since)];
-    let since = since.into_iter().flatten().fold(deployed_at, Timestamp::max);
+    let since = [
+        facts.serving_since,
+        facts.session.map(|session| session.since),
+    ];
+    let since = since
+        .into_iter()
+        .flatten()
+        .fold(deployed_at, Timestamp::max);
     let left = GRACE.saturating_sub(now.duration_since(since));
     if left.is_positive() {
         return hold(facts, left);
     }
     let (reason, message) = absence(facts, deployed_at);
-    Said { verdict: Some(unavailable(reason, &message)), recheck: None }
+    Said {
+        verdict: Some(unavailable(reason, &message)),
+        recheck: None,
+    }
 }
 
 fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Said {
     if facts.ready == Some(true) {
-        let verdict =
-            Verdict::new(AVAILABLE, true, AGENT_CONNECTED, "the agent is connected and running");
-        return Said { verdict: Some(verdict), recheck: None };
+        let verdict = Verdict::new(
+            AVAILABLE,
+            true,
+            AGENT_CONNECTED,
+            "the agent is connected and running",
+        );
+        return Said {
+            verdict: Some(verdict),
+            recheck: None,
+        };
     }
     // Feedback comes some seconds after the fact; the session is quicker.
     let left = GRACE.saturating_sub(now.duration_since(session.since));
@@ -87,7 +108,10 @@ fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Said
         return hold(facts, left);
     }
     let message = "the agent is connected, but the cluster reports no ready pod of its Deployment";
-    Said { verdict: Some(unavailable(AGENT_UNAVAILABLE, message)), recheck: None }
+    Said {
+        verdict: Some(unavailable(AGENT_UNAVAILABLE, message)),
+        recheck: None,
+    }
 }
 
 fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) {
@@ -100,7 +124,10 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
             return (AGENT_NOT_DEPLOYED, message);
         }
         Some(Err(reason)) => {
-            return (AGENT_NOT_DEPLOYED, format!("the ManifestWork is not applied: {reason}"));
+            return (
+                AGENT_NOT_DEPLOYED,
+                format!("the ManifestWork is not applied: {reason}"),
+            );
         }
         Some(Ok(())) => {}
     }
@@ -112,12 +139,18 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
         );
         return (AGENT_UNAVAILABLE, message);
     }
-    let before = facts.live.is_some_and(|live| tells_of_a_session(&live.reason));
-    match (facts.session.and_then(|session| session.last_seen), facts.serving_since) {
+    let before = facts
+        .live
+        .is_some_and(|live| tells_of_a_session(&live.reason));
+    match (
+        facts.session.and_then(|session| session.last_seen),
+        facts.serving_since,
+    ) {
         (Some(_), _) => (AGENT_DISCONNECTED, past),
-        (None, Some(start)) if before => {
-            (AGENT_DISCONNECTED, format!("not seen since this principal started at {start}"))
-        }
+        (None, Some(start)) if before => (
+            AGENT_DISCONNECTED,
+            format!("not seen since this principal started at {start}"),
+        ),
         (None, _) => {
             let message = format!(
                 "the agent runs since {deployed_at} at the earliest, and {past}; look at its log, \
@@ -131,8 +164,14 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
 fn history(session: Option<&SessionReport>) -> String {
     let seen = session.and_then(|session| session.last_seen);
     let error = session.and_then(|session| session.last_error.as_deref());
-    let seen = seen.map_or_else(|| "it has never connected".to_owned(), |at| format!("last seen at {at}"));
-    error.map_or_else(|| seen.clone(), |error| format!("{seen}, last error: {error}"))
+    let seen = seen.map_or_else(
+        || "it has never connected".to_owned(),
+        |at| format!("last seen at {at}"),
+    );
+    error.map_or_else(
+        || seen.clone(),
+        |error| format!("{seen}, last error: {error}"),
+    )
 }
 
 /// Says again what is said now.
@@ -144,11 +183,19 @@ fn hold(facts: &Facts<'_>, left: SignedDuration) -> Said {
             // Written by the hub while the cluster was lost; it is not ours to repeat.
             _ => return None,
         };
-        Some(Verdict::new(AVAILABLE, status, live.reason.clone(), live.message.clone()))
+        Some(Verdict::new(
+            AVAILABLE,
+            status,
+            live.reason.clone(),
+            live.message.clone(),
+        ))
     });
     // A little later than the end, so that the end is over.
     let recheck = Duration::try_from(left).unwrap_or_default() + Duration::from_millis(100);
-    Said { verdict, recheck: Some(recheck) }
+    Said {
+        verdict,
+        recheck: Some(recheck),
+    }
 }
 
 fn unavailable(reason: &'static str, message: &str) -> Verdict {

@@ -14,13 +14,34 @@ const CONTAINER: &str = "agent";
 
 /// The files, in the order in which they must exist.
 const FILES: [(&str, &str); 7] = [
-    ("namespace-agent.yaml", include_str!("../../../manifests/spoke/namespace-agent.yaml")),
-    ("namespace-argocd.yaml", include_str!("../../../manifests/spoke/namespace-argocd.yaml")),
-    ("serviceaccount.yaml", include_str!("../../../manifests/spoke/serviceaccount.yaml")),
-    ("role.yaml", include_str!("../../../manifests/spoke/role.yaml")),
-    ("rolebinding.yaml", include_str!("../../../manifests/spoke/rolebinding.yaml")),
-    ("configmap-ca.yaml", include_str!("../../../manifests/spoke/configmap-ca.yaml")),
-    ("deployment.yaml", include_str!("../../../manifests/spoke/deployment.yaml")),
+    (
+        "namespace-agent.yaml",
+        include_str!("../../../manifests/spoke/namespace-agent.yaml"),
+    ),
+    (
+        "namespace-argocd.yaml",
+        include_str!("../../../manifests/spoke/namespace-argocd.yaml"),
+    ),
+    (
+        "serviceaccount.yaml",
+        include_str!("../../../manifests/spoke/serviceaccount.yaml"),
+    ),
+    (
+        "role.yaml",
+        include_str!("../../../manifests/spoke/role.yaml"),
+    ),
+    (
+        "rolebinding.yaml",
+        include_str!("../../../manifests/spoke/rolebinding.yaml"),
+    ),
+    (
+        "configmap-ca.yaml",
+        include_str!("../../../manifests/spoke/configmap-ca.yaml"),
+    ),
+    (
+        "deployment.yaml",
+        include_str!("../../../manifests/spoke/deployment.yaml"),
+    ),
 ];
 
 /// What differs from one cluster to the next.
@@ -75,7 +96,11 @@ pub struct Templates(Vec<Template>);
 impl Templates {
     /// Parses the files built into this program.
     pub fn embedded() -> Result<Self, Error> {
-        FILES.into_iter().map(|(name, text)| Template::parse(name, text)).collect::<Result<_, _>>().map(Self)
+        FILES
+            .into_iter()
+            .map(|(name, text)| Template::parse(name, text))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// The objects for one cluster, in the order in which they must exist.
@@ -88,7 +113,10 @@ impl Templates {
                 adjust(&mut object, spoke);
             }
             // Agent and Argo CD may share a namespace; a work must not name an object twice.
-            if !objects.iter().any(|other| identity(other) == identity(&object)) {
+            if !objects
+                .iter()
+                .any(|other| identity(other) == identity(&object))
+            {
                 objects.push(object);
             }
         }
@@ -128,8 +156,16 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
 
 /// Puts in what is there for some clusters only.
 fn adjust(deployment: &mut Value, spoke: &Spoke) {
-    let Spoke { placement, proxy, resources, .. } = spoke;
-    if let Some(pod) = deployment.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut) {
+    let Spoke {
+        placement,
+        proxy,
+        resources,
+        ..
+    } = spoke;
+    if let Some(pod) = deployment
+        .pointer_mut("/spec/template/spec")
+        .and_then(Value::as_object_mut)
+    {
         if !placement.node_selector.is_empty() {
             pod.insert("nodeSelector".to_owned(), json!(placement.node_selector));
         }
@@ -137,17 +173,28 @@ fn adjust(deployment: &mut Value, spoke: &Spoke) {
             pod.insert("tolerations".to_owned(), json!(placement.tolerations));
         }
     }
-    let Some(container) =
-        deployment.pointer_mut("/spec/template/spec/containers/0").and_then(Value::as_object_mut)
+    let Some(container) = deployment
+        .pointer_mut("/spec/template/spec/containers/0")
+        .and_then(Value::as_object_mut)
     else {
         return;
     };
     if let Some(resources) = resources {
         container.insert("resources".to_owned(), resources.clone());
     }
-    let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) else { return };
-    let Proxy { http, https, except } = proxy;
-    for (name, value) in [("HTTP_PROXY", http), ("HTTPS_PROXY", https), ("NO_PROXY", except)] {
+    let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) else {
+        return;
+    };
+    let Proxy {
+        http,
+        https,
+        except,
+    } = proxy;
+    for (name, value) in [
+        ("HTTP_PROXY", http),
+        ("HTTPS_PROXY", https),
+        ("NO_PROXY", except),
+    ] {
         if !value.is_empty() {
             env.push(json!({"name": name, "value": value}));
         }

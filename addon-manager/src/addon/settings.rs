@@ -57,7 +57,10 @@ pub fn address(
     config: &AddOnDeploymentConfigSpec,
     default: Option<&Address>,
 ) -> Result<Address, Error> {
-    match config.variable("PRINCIPAL_ADDRESS").filter(|value| !value.is_empty()) {
+    match config
+        .variable("PRINCIPAL_ADDRESS")
+        .filter(|value| !value.is_empty())
+    {
         Some(value) => value.parse().map_err(|_invalid| Error::Variable {
             name: "PRINCIPAL_ADDRESS",
             value: value.to_owned(),
@@ -93,37 +96,60 @@ pub fn spoke(
 }
 
 fn argocd_namespace(config: &AddOnDeploymentConfigSpec) -> Result<String, Error> {
-    let namespace = config.variable("ARGOCD_NAMESPACE").filter(|value| !value.is_empty());
+    let namespace = config
+        .variable("ARGOCD_NAMESPACE")
+        .filter(|value| !value.is_empty());
     let namespace = namespace.unwrap_or("argocd");
     if is_dns_label(namespace) {
         return Ok(namespace.to_owned());
     }
     let (name, value) = ("ARGOCD_NAMESPACE", namespace.to_owned());
-    Err(Error::Variable { name, value, wanted: "the name of a namespace" })
+    Err(Error::Variable {
+        name,
+        value,
+        wanted: "the name of a namespace",
+    })
 }
 
 fn log_level(config: &AddOnDeploymentConfigSpec) -> Result<String, Error> {
-    let level = config.variable("LOG_LEVEL").filter(|value| !value.is_empty()).unwrap_or("info");
+    let level = config
+        .variable("LOG_LEVEL")
+        .filter(|value| !value.is_empty())
+        .unwrap_or("info");
     if ["error", "warn", "warning", "info", "debug", "trace"].contains(&level) {
         return Ok(level.to_owned());
     }
     let (name, value) = ("LOG_LEVEL", level.to_owned());
-    Err(Error::Variable { name, value, wanted: "error, warn, info, debug or trace" })
+    Err(Error::Variable {
+        name,
+        value,
+        wanted: "error, warn, info, debug or trace",
+    })
 }
 
 fn placement(config: &AddOnDeploymentConfigSpec) -> Placement {
-    config.node_placement.as_ref().map_or_else(Placement::default, |placement| Placement {
-        node_selector: placement.node_selector.clone(),
-        tolerations: placement.tolerations.iter().map(|toleration| json!(toleration)).collect(),
-    })
+    config
+        .node_placement
+        .as_ref()
+        .map_or_else(Placement::default, |placement| Placement {
+            node_selector: placement.node_selector.clone(),
+            tolerations: placement
+                .tolerations
+                .iter()
+                .map(|toleration| json!(toleration))
+                .collect(),
+        })
 }
 
 fn proxy(config: &AddOnDeploymentConfigSpec) -> Proxy {
-    config.proxy_config.as_ref().map_or_else(Proxy::default, |proxy| Proxy {
-        http: proxy.http_proxy.clone(),
-        https: proxy.https_proxy.clone(),
-        except: proxy.no_proxy.clone(),
-    })
+    config
+        .proxy_config
+        .as_ref()
+        .map_or_else(Proxy::default, |proxy| Proxy {
+            http: proxy.http_proxy.clone(),
+            https: proxy.https_proxy.clone(),
+            except: proxy.no_proxy.clone(),
+        })
 }
 
 /// Of several entries that fit, the last one counts, as with OCM's own framework.
@@ -137,16 +163,20 @@ fn resources(config: &AddOnDeploymentConfigSpec) -> Option<serde_json::Value> {
 
 /// The image with the last fitting mirror put in, as OCM's own framework does it.
 fn mirrored(image: &str, mirrors: &[ImageMirror]) -> String {
-    let replaced = mirrors.iter().rev().find_map(|ImageMirror { mirror, source }| {
-        let (mirror, source) = (mirror.trim_end_matches('/'), source.trim_end_matches('/'));
-        if source.is_empty() {
-            let last = image.rsplit('/').next().unwrap_or(image);
-            return Some(format!("{mirror}/{last}"));
-        }
-        let rest = image.strip_prefix(source)?;
-        // `quay.io/a` must not fit `quay.io/ab`.
-        (rest.is_empty() || rest.starts_with(['/', ':', '@'])).then(|| format!("{mirror}{rest}"))
-    });
+    let replaced = mirrors
+        .iter()
+        .rev()
+        .find_map(|ImageMirror { mirror, source }| {
+            let (mirror, source) = (mirror.trim_end_matches('/'), source.trim_end_matches('/'));
+            if source.is_empty() {
+                let last = image.rsplit('/').next().unwrap_or(image);
+                return Some(format!("{mirror}/{last}"));
+            }
+            let rest = image.strip_prefix(source)?;
+            // `quay.io/a` must not fit `quay.io/ab`.
+            (rest.is_empty() || rest.starts_with(['/', ':', '@']))
+                .then(|| format!("{mirror}{rest}"))
+        });
     replaced.unwrap_or_else(|| image.to_owned())
 }
 
@@ -202,17 +232,25 @@ mod tests {
 
     #[test]
     fn a_value_that_cannot_be_is_named_with_what_it_could_be() {
-        for (name, value) in
-            [("PRINCIPAL_ADDRESS", "http://x"), ("ARGOCD_NAMESPACE", "A"), ("LOG_LEVEL", "loud")]
-        {
+        for (name, value) in [
+            ("PRINCIPAL_ADDRESS", "http://x"),
+            ("ARGOCD_NAMESPACE", "A"),
+            ("LOG_LEVEL", "loud"),
+        ] {
             let message = resolved(&[(name, value)]).unwrap_err().to_string();
-            assert!(message.contains(name) && message.contains(value), "{message}");
+            assert!(
+                message.contains(name) && message.contains(value),
+                "{message}"
+            );
         }
     }
 
     #[test]
     fn an_unknown_address_says_what_to_set() {
-        let unknown = Defaults { principal: None, ..defaults() };
+        let unknown = Defaults {
+            principal: None,
+            ..defaults()
+        };
         let error = spoke(&config(&[]), "agents", Mode::Managed, &unknown).unwrap_err();
         assert!(error.to_string().contains("PRINCIPAL_ADDRESS"));
     }
@@ -228,7 +266,10 @@ mod tests {
         assert_eq!(mirrored(image, &[mirror("quay.io/oc", "x")]), image);
         let two = [mirror("quay.io/ocm/", "a/"), mirror("quay.io/ocm", "b")];
         assert_eq!(mirrored(image, &two), "b/agent:v1");
-        assert_eq!(mirrored(image, &[mirror("", "r.local/m")]), "r.local/m/agent:v1");
+        assert_eq!(
+            mirrored(image, &[mirror("", "r.local/m")]),
+            "r.local/m/agent:v1"
+        );
     }
 
     #[test]

@@ -38,8 +38,10 @@ pub struct Template {
 impl Template {
     /// Parses one document.
     pub fn parse(name: &'static str, text: &str) -> Result<Self, Error> {
-        let body = serde_saphyr::from_str(text)
-            .map_err(|source| Error::Parse { name, source: Box::new(source) })?;
+        let body = serde_saphyr::from_str(text).map_err(|source| Error::Parse {
+            name,
+            source: Box::new(source),
+        })?;
         Ok(Self { name, body })
     }
 
@@ -86,7 +88,11 @@ impl Template {
             };
             let (placeholder, after) = from.split_once('}').ok_or_else(|| unknown(from))?;
             filled.push_str(before);
-            filled.push_str(values.get(placeholder).ok_or_else(|| unknown(placeholder))?);
+            filled.push_str(
+                values
+                    .get(placeholder)
+                    .ok_or_else(|| unknown(placeholder))?,
+            );
             rest = after;
         }
         filled.push_str(rest);
@@ -102,7 +108,9 @@ mod tests {
     use super::*;
 
     fn filled(text: &str, value: &str) -> Result<Value, Error> {
-        Template::parse("test", text).unwrap().fill(&[("A", value.to_owned())].into())
+        Template::parse("test", text)
+            .unwrap()
+            .fill(&[("A", value.to_owned())].into())
     }
 
     #[test]
@@ -114,7 +122,10 @@ mod tests {
     #[test]
     fn an_unknown_placeholder_is_an_error_with_its_name() {
         let error = filled("a: ${B}", "v").unwrap_err();
-        assert_eq!(error.to_string(), "manifest test asks for the unknown value \"B\"");
+        assert_eq!(
+            error.to_string(),
+            "manifest test asks for the unknown value \"B\""
+        );
     }
 
     proptest! {

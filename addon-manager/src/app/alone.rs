@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube::Api;
 use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use principal::{Enrolment, Fleet, Inputs, Mode};
 use runtime::{
     clock::Clock,
@@ -21,29 +21,54 @@ use tokio_util::sync::CancellationToken;
 use super::Basis;
 use crate::{
     config::{Alone, Source},
+    hub::mode_of,
     keys, token_key,
 };
 
 /// Starts the principal and returns when it serves.
 pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
-    let Basis { client, registry, readiness, spawner } = basis;
+    let Basis {
+        client,
+        registry,
+        readiness,
+        spawner,
+    } = basis;
     let ready = readiness.register("principal");
-    let Alone { shared, serving, ca, token_key: key } = config;
+    let Alone {
+        shared,
+        serving,
+        ca,
+        token_key: key,
+    } = config;
     let namespace = shared.principal.argocd_namespace.clone();
     let secret = |name: &str, take| {
-        credentials::secrets::watch(client.clone(), &namespace, name, take, Clock::system(), &spawner)
+        credentials::secrets::watch(
+            client.clone(),
+            &namespace,
+            name,
+            take,
+            Clock::system(),
+            &spawner,
+        )
     };
     let identity = match serving {
         Source::Secret(name) => secret(&name, Take::Identity),
         Source::Files((chain, key)) => {
-            let paths = Paths { chain: Some(chain), key: Some(key), roots: None };
+            let paths = Paths {
+                chain: Some(chain),
+                key: Some(key),
+                roots: None,
+            };
             files::watch(paths, Clock::system(), &spawner).await
         }
     };
     let roots = match ca {
         Source::Secret(name) => secret(&name, Take::Roots(&["ca.crt", "tls.crt"])),
         Source::Files(path) => {
-            let paths = Paths { roots: Some(path), ..Paths::default() };
+            let paths = Paths {
+                roots: Some(path),
+                ..Paths::default()
+            };
             files::watch(paths, Clock::system(), &spawner).await
         }
     };
@@ -54,8 +79,11 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
         Source::Files(path) => token_key::from_file(&path).await?,
     };
     let (fleet, enrolled) = watch::channel(Arc::default());
-    let secrets = Api::<Secret>::namespaced(client.clone(), &namespace);
-    spawner.spawn("cluster Secrets", follow_fleet(secrets, fleet, spawner.token().clone()));
+    let secrets = Watch::new(Api::namespaced(client.clone(), &namespace));
+    spawner.spawn(
+        "cluster Secrets",
+        follow_fleet(secrets, fleet, spawner.token().clone()),
+    );
     // Alone means that there is no other.
     let (_always, active) = watch::channel(true);
     let inputs = Inputs {
@@ -69,7 +97,10 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
     };
     let handle = principal::start(shared.principal, inputs).await?;
     tracing::info!(address = %handle.address, "the principal listens");
-    spawner.spawn("readiness", tell_ready(handle.ready, ready, spawner.token().clone()));
+    spawner.spawn(
+        "readiness",
+        tell_ready(handle.ready, ready, spawner.token().clone()),
+    );
     Ok(())
 }
 
@@ -81,7 +112,10 @@ pub(super) async fn tell_ready(
 ) {
     loop {
         to.set(*from.borrow_and_update());
-        if !matches!(token.run_until_cancelled(from.changed()).await, Some(Ok(()))) {
+        if !matches!(
+            token.run_until_cancelled(from.changed()).await,
+            Some(Ok(()))
+        ) {
             return token.cancelled().await;
         }
     }
@@ -89,14 +123,18 @@ pub(super) async fn tell_ready(
 
 /// Every cluster Secret that names an agent is an enrolment.
 async fn follow_fleet(
-    secrets: Api<Secret>,
+    secrets: Watch<Secret>,
     fleet: watch::Sender<Arc<Fleet>>,
     token: CancellationToken,
 ) {
-    let selector = format!("{}=cluster,{}", argocd::keys::SECRET_TYPE, argocd::keys::AGENT_NAME);
+    let selector = format!(
+        "{}=cluster,{}",
+        argocd::keys::SECRET_TYPE,
+        argocd::keys::AGENT_NAME
+    );
     let mut clusters: BTreeMap<String, (String, Enrolment)> = BTreeMap::new();
     let mut synced = false;
-    watch_trimmed(Watch::new(secrets).labels(selector), token, |event| {
+    watch_trimmed(secrets.labels(&selector), token, |event| {
         match event {
             Event::Applied { object, .. } => {
                 let name = object.metadata.name.clone().unwrap_or_default();
@@ -112,7 +150,9 @@ async fn follow_fleet(
         }
         // Half a list must not throw out those who are in the other half.
         if synced {
-            let now = Fleet { clusters: clusters.values().cloned().collect() };
+            let now = Fleet {
+                clusters: clusters.values().cloned().collect(),
+            };
             fleet.send_if_modified(|known| {
                 let changed = **known != now;
                 if changed {
@@ -127,12 +167,26 @@ async fn follow_fleet(
 
 fn enrolment(secret: &Secret) -> Option<(String, Enrolment)> {
     let labels = secret.metadata.labels.as_ref()?;
-    let agent = labels.get(argocd::keys::AGENT_NAME).filter(|name| !name.is_empty())?.clone();
+    let agent = labels
+        .get(argocd::keys::AGENT_NAME)
+        .filter(|name| !name.is_empty())?
+        .clone();
     let text = |key: &str| String::from_utf8(secret.data.as_ref()?.get(key)?.0.clone()).ok();
-    let mode = secret.metadata.annotations.as_ref().and_then(|it| it.get(keys::MODE));
-    let mode = mode.and_then(|word| Mode::from_word(word)).unwrap_or(Mode::Managed);
+    let mode = secret
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|it| it.get(keys::MODE));
+    let mode = mode.and_then(|word| mode_of(word)).unwrap_or(Mode::Managed);
     // What was there before this process is not a first enrolment, for all that is known.
-    Some((agent, Enrolment { mode, server: text("server"), fresh: false }))
+    Some((
+        agent,
+        Enrolment {
+            mode,
+            server: text("server"),
+            fresh: false,
+        },
+    ))
 }
 
 #[cfg(test)]
@@ -150,12 +204,15 @@ mod tests {
         }))
         .unwrap();
         let (name, enrolment) = enrolment(&secret).unwrap();
-        assert_eq!((name.as_str(), enrolment.server.as_deref()), ("a", Some("https://x")));
+        assert_eq!(
+            (name.as_str(), enrolment.server.as_deref()),
+            ("a", Some("https://x"))
+        );
         assert_eq!(enrolment.mode, Mode::Managed);
     }
 
     #[test]
     fn a_secret_without_an_agent_is_none() {
-        assert!(super::enrolment(&Secret::default()).is_none());
+        assert!(enrolment(&Secret::default()).is_none());
     }
 }

@@ -16,7 +16,10 @@ use runtime::{
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{Basis, term::{self, Term}};
+use super::{
+    Basis,
+    term::{self, Term},
+};
 use crate::{
     active, address,
     config::Manager,
@@ -30,7 +33,12 @@ const RETRY: Duration = Duration::from_secs(2);
 
 /// Starts everything and returns when the principal serves.
 pub(super) async fn start(config: Manager, basis: Basis) -> anyhow::Result<()> {
-    let Basis { client, registry, readiness, spawner } = basis;
+    let Basis {
+        client,
+        registry,
+        readiness,
+        spawner,
+    } = basis;
     let ready = readiness.register("principal");
     let leading = leading(&config, &client, &spawner);
     let channels = Channels::new(&config);
@@ -44,7 +52,9 @@ pub(super) async fn start(config: Manager, basis: Basis) -> anyhow::Result<()> {
         );
         spawner.spawn("load balancer", following);
     }
-    let own = own(&config, &client, spawner.token()).await.context("stopped at the start")?;
+    let own = own(&config, &client, spawner.token())
+        .await
+        .context("stopped at the start")?;
     let inputs = Inputs {
         client: client.clone(),
         fleet: channels.fleet.subscribe(),
@@ -62,10 +72,26 @@ pub(super) async fn start(config: Manager, basis: Basis) -> anyhow::Result<()> {
     };
     let handle = principal::start(config.shared.principal.clone(), inputs).await?;
     tracing::info!(address = %handle.address, "the principal listens");
-    spawner.spawn("readiness", super::alone::tell_ready(handle.ready, ready, spawner.token().clone()));
-    spawner.spawn("sessions", forward(handle.sessions, channels.sessions.clone(), spawner.token().clone()));
+    spawner.spawn(
+        "readiness",
+        super::alone::tell_ready(handle.ready, ready, spawner.token().clone()),
+    );
+    spawner.spawn(
+        "sessions",
+        forward(
+            handle.sessions,
+            channels.sessions.clone(),
+            spawner.token().clone(),
+        ),
+    );
     let metrics = registry.with(ocm::sdk::Metrics::register);
-    let term = Term { config, client, own, channels, metrics };
+    let term = Term {
+        config,
+        client,
+        own,
+        channels,
+        metrics,
+    };
     spawner.spawn("lead", term::run(term, leading, spawner.token().clone()));
     Ok(())
 }
@@ -107,17 +133,30 @@ fn leading(config: &Manager, client: &Client, spawner: &Spawner) -> watch::Recei
         });
         return receiver;
     }
-    let name = config.pod_name.clone().unwrap_or_else(|| "addon-manager".to_owned());
+    let name = config
+        .pod_name
+        .clone()
+        .unwrap_or_else(|| "addon-manager".to_owned());
     let candidate = Candidate {
         namespace: config.own_namespace.clone(),
         name: keys::LEASE.to_owned(),
         // The process, not the pod: a restarted container is another life.
-        identity: format!("{name}_{}_{}", std::process::id(), Clock::system().now().as_millisecond()),
+        identity: format!(
+            "{name}_{}_{}",
+            std::process::id(),
+            Clock::system().now().as_millisecond()
+        ),
     };
     let leading = lease::campaign(client.clone(), candidate, Clock::system(), spawner);
     if let Some(pod) = config.pod_name.clone() {
         let (client, namespace) = (client.clone(), config.own_namespace.clone());
-        let moving = active::run(client, namespace, pod, leading.clone(), spawner.token().clone());
+        let moving = active::run(
+            client,
+            namespace,
+            pod,
+            leading.clone(),
+            spawner.token().clone(),
+        );
         spawner.spawn("active label", moving);
     }
     leading
@@ -139,7 +178,8 @@ fn spawn_certificates(
     spawner.spawn("names in certificates", async move {
         loop {
             let hosts = {
-                let (default, single) = (address.borrow_and_update(), addresses.borrow_and_update());
+                let (default, single) =
+                    (address.borrow_and_update(), addresses.borrow_and_update());
                 address::hosts(default.iter().chain(single.values()))
             };
             names.send_if_modified(|known| {
@@ -161,7 +201,12 @@ fn spawn_certificates(
     let authority = channels.authority.clone();
     let token = spawner.token().clone();
     let issuing = term::while_leading(leading, token, move |term| {
-        let issuing = issuer::run(secrets.clone(), Clock::system(), wanted.clone(), authority.clone());
+        let issuing = issuer::run(
+            secrets.clone(),
+            Clock::system(),
+            wanted.clone(),
+            authority.clone(),
+        );
         async move {
             term.run_until_cancelled_owned(issuing).await;
         }
@@ -175,7 +220,14 @@ fn server_tls(
     spawner: &Spawner,
 ) -> watch::Receiver<Arc<credentials::Material>> {
     let watch = |name, take| {
-        credentials::secrets::watch(client.clone(), namespace, name, take, Clock::system(), spawner)
+        credentials::secrets::watch(
+            client.clone(),
+            namespace,
+            name,
+            take,
+            Clock::system(),
+            spawner,
+        )
     };
     let roots = watch(CA_SECRET, Take::Roots(&["ca.crt", "tls.crt"]));
     credentials::combine(watch(PRINCIPAL_SECRET, Take::Identity), roots, spawner)
@@ -185,7 +237,10 @@ fn server_tls(
 async fn own(config: &Manager, client: &Client, token: &CancellationToken) -> Option<Own> {
     let namespaces = Api::<Namespace>::all(client.clone());
     let cluster_uid = loop {
-        match token.run_until_cancelled(namespaces.get("kube-system")).await? {
+        match token
+            .run_until_cancelled(namespaces.get("kube-system"))
+            .await?
+        {
             Ok(namespace) => break namespace.metadata.uid,
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "cannot read the hub's own identity yet");
@@ -209,7 +264,10 @@ async fn forward(
 ) {
     loop {
         to.send_replace(Arc::clone(&from.borrow_and_update()));
-        if !matches!(token.run_until_cancelled(from.changed()).await, Some(Ok(()))) {
+        if !matches!(
+            token.run_until_cancelled(from.changed()).await,
+            Some(Ok(()))
+        ) {
             return token.cancelled().await;
         }
     }

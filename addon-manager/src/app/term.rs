@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use kube::{
     Client,
     runtime::events::{Recorder, Reporter},
@@ -48,23 +47,25 @@ pub(super) async fn while_leading<F>(
 ) where
     F: Future<Output = ()> + Send,
 {
-    while let Some(Ok(_)) = token.run_until_cancelled(leading.wait_for(|leads| *leads)).await {
+    loop {
+        let ours = leading.wait_for(|leads| *leads);
+        if !matches!(token.run_until_cancelled(ours).await, Some(Ok(_))) {
+            return token.cancelled().await;
+        }
         let term = token.child_token();
-        let working = work(term.clone());
-        let losing = async {
-            // An error says that the process stops, which the token says too.
-            drop(leading.wait_for(|leads| !*leads).await);
+        let mut watched = leading.clone();
+        let working = async {
+            work(term.clone()).await;
             term.cancel();
         };
-        tokio::join!(working, losing_or(losing, &term));
-    }
-    token.cancelled().await;
-}
-
-async fn losing_or(losing: impl Future<Output = ()>, term: &CancellationToken) {
-    tokio::select! {
-        () = losing => {}
-        () = term.cancelled() => {}
+        let losing = async {
+            tokio::select! {
+                // An error says that the process stops, which the token says too.
+                _ = watched.wait_for(|leads| !*leads) => term.cancel(),
+                () = term.cancelled() => {}
+            }
+        };
+        tokio::join!(working, losing);
     }
 }
 
@@ -89,7 +90,13 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Leads until the token is cancelled.
 async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
-    let Term { config, client, own, channels, metrics } = term;
+    let Term {
+        config,
+        client,
+        own,
+        channels,
+        metrics,
+    } = term;
     let Some(version) = token.run_until_cancelled(sdk::discover(client)).await else {
         return Ok(());
     };
@@ -124,14 +131,18 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
         controller: keys::FIELD_MANAGER.to_owned(),
         instance: config.pod_name.clone(),
     };
-    let writer = optin::Writer::new(client.clone(), version, Recorder::new(client.clone(), reporter));
+    let writer = optin::Writer::new(
+        client.clone(),
+        version,
+        Recorder::new(client.clone(), reporter),
+    );
     let proxy = config.shared.resource_proxy.clone();
     let publishing = fleet::publish(
         view.clone(),
         name.clone(),
         own.clone(),
         channels.sessions.subscribe(),
-        move |cluster| addon::server(&proxy, cluster),
+        move |cluster| argocd::cluster_secret::server_url(&proxy, cluster),
         channels.fleet.clone(),
         token.clone(),
     );

@@ -12,59 +12,223 @@ enum Ignored {
 }
 use Ignored::{Harmless, Misleading};
 
-/// Flag, variable without its prefix, what ignoring it would mean.
-const FLAGS: [(&str, &str, Ignored); 39] = [
-    ("full-detail", "FULL_DETAIL", Harmless),
-    ("pprof-port", "PPROF_PORT", Harmless),
-    ("namespace-create-enable", "NAMESPACE_CREATE_ENABLE", Misleading),
-    ("namespace-create-pattern", "NAMESPACE_CREATE_PATTERN", Harmless),
-    ("namespace-create-labels", "NAMESPACE_CREATE_LABELS", Harmless),
-    ("insecure-tls-generate", "TLS_SERVER_ALLOW_GENERATE", Misleading),
-    ("insecure-plaintext", "INSECURE_PLAINTEXT", Misleading),
+/// Flag, variable, what ignoring it would mean.
+const FLAGS: [(&str, &str, Ignored); 47] = [
+    ("full-detail", "ARGOCD_PRINCIPAL_FULL_DETAIL", Harmless),
+    ("pprof-port", "ARGOCD_PRINCIPAL_PPROF_PORT", Harmless),
+    (
+        "namespace-create-enable",
+        "ARGOCD_PRINCIPAL_NAMESPACE_CREATE_ENABLE",
+        Misleading,
+    ),
+    (
+        "namespace-create-pattern",
+        "ARGOCD_PRINCIPAL_NAMESPACE_CREATE_PATTERN",
+        Harmless,
+    ),
+    (
+        "namespace-create-labels",
+        "ARGOCD_PRINCIPAL_NAMESPACE_CREATE_LABELS",
+        Harmless,
+    ),
+    (
+        "insecure-tls-generate",
+        "ARGOCD_PRINCIPAL_TLS_SERVER_ALLOW_GENERATE",
+        Misleading,
+    ),
+    (
+        "insecure-plaintext",
+        "ARGOCD_PRINCIPAL_INSECURE_PLAINTEXT",
+        Misleading,
+    ),
     // Client certificates are always required.
-    ("require-client-certs", "TLS_CLIENT_CERT_REQUIRE", Harmless),
-    ("client-cert-subject-match", "TLS_CLIENT_CERT_MATCH_SUBJECT", Misleading),
+    (
+        "require-client-certs",
+        "ARGOCD_PRINCIPAL_TLS_CLIENT_CERT_REQUIRE",
+        Harmless,
+    ),
+    (
+        "client-cert-subject-match",
+        "ARGOCD_PRINCIPAL_TLS_CLIENT_CERT_MATCH_SUBJECT",
+        Misleading,
+    ),
     // TLS 1.3 always.
-    ("tls-min-version", "TLS_MIN_VERSION", Harmless),
-    ("tls-max-version", "TLS_MAX_VERSION", Harmless),
-    ("tls-ciphersuites", "TLS_CIPHERSUITES", Misleading),
-    ("resource-proxy-secret-name", "RESOURCE_PROXY_SECRET_NAME", Harmless),
-    ("resource-proxy-cert-path", "RESOURCE_PROXY_TLS_CERT_PATH", Harmless),
-    ("resource-proxy-key-path", "RESOURCE_PROXY_TLS_KEY_PATH", Harmless),
-    ("resource-proxy-ca-secret-name", "RESOURCE_PROXY_CA_SECRET_NAME", Harmless),
-    ("resource-proxy-ca-path", "RESOURCE_PROXY_TLS_CA_PATH", Harmless),
-    ("enable-resource-proxy", "ENABLE_RESOURCE_PROXY", Harmless),
-    ("insecure-jwt-generate", "JWT_ALLOW_GENERATE", Misleading),
-    ("enable-websocket", "ENABLE_WEBSOCKET", Misleading),
-    ("keepalive-min-interval", "KEEP_ALIVE_MIN_INTERVAL", Harmless),
-    ("event-processors", "EVENT_PROCESSORS", Harmless),
-    ("redis-server-address", "REDIS_SERVER_ADDRESS", Harmless),
+    (
+        "tls-min-version",
+        "ARGOCD_PRINCIPAL_TLS_MIN_VERSION",
+        Harmless,
+    ),
+    (
+        "tls-max-version",
+        "ARGOCD_PRINCIPAL_TLS_MAX_VERSION",
+        Harmless,
+    ),
+    (
+        "tls-ciphersuites",
+        "ARGOCD_PRINCIPAL_TLS_CIPHERSUITES",
+        Misleading,
+    ),
+    (
+        "resource-proxy-secret-name",
+        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_SECRET_NAME",
+        Harmless,
+    ),
+    (
+        "resource-proxy-cert-path",
+        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_TLS_CERT_PATH",
+        Harmless,
+    ),
+    (
+        "resource-proxy-key-path",
+        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_TLS_KEY_PATH",
+        Harmless,
+    ),
+    (
+        "resource-proxy-ca-secret-name",
+        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_CA_SECRET_NAME",
+        Harmless,
+    ),
+    (
+        "resource-proxy-ca-path",
+        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_TLS_CA_PATH",
+        Harmless,
+    ),
+    (
+        "enable-resource-proxy",
+        "ARGOCD_PRINCIPAL_ENABLE_RESOURCE_PROXY",
+        Harmless,
+    ),
+    (
+        "insecure-jwt-generate",
+        "ARGOCD_PRINCIPAL_JWT_ALLOW_GENERATE",
+        Misleading,
+    ),
+    (
+        "enable-websocket",
+        "ARGOCD_PRINCIPAL_ENABLE_WEBSOCKET",
+        Misleading,
+    ),
+    (
+        "keepalive-min-interval",
+        "ARGOCD_PRINCIPAL_KEEP_ALIVE_MIN_INTERVAL",
+        Harmless,
+    ),
+    (
+        "event-processors",
+        "ARGOCD_PRINCIPAL_EVENT_PROCESSORS",
+        Harmless,
+    ),
+    (
+        "redis-server-address",
+        "ARGOCD_PRINCIPAL_REDIS_SERVER_ADDRESS",
+        Harmless,
+    ),
     ("redis-password", "REDIS_PASSWORD", Harmless),
     ("redis-creds-dir-path", "REDIS_CREDS_DIR_PATH", Harmless),
-    ("redis-compression-type", "REDIS_COMPRESSION_TYPE", Harmless),
-    ("disable-redis-proxy", "DISABLE_REDIS_PROXY", Harmless),
-    ("redis-tls-enabled", "REDIS_TLS_ENABLED", Harmless),
-    ("redis-ca-path", "REDIS_CA_PATH", Harmless),
-    ("redis-ca-secret-name", "REDIS_CA_SECRET_NAME", Harmless),
-    ("redis-tls-insecure", "REDIS_TLS_INSECURE", Harmless),
+    (
+        "redis-compression-type",
+        "ARGOCD_PRINCIPAL_REDIS_COMPRESSION_TYPE",
+        Harmless,
+    ),
+    (
+        "disable-redis-proxy",
+        "ARGOCD_PRINCIPAL_DISABLE_REDIS_PROXY",
+        Harmless,
+    ),
+    (
+        "redis-tls-enabled",
+        "ARGOCD_PRINCIPAL_REDIS_TLS_ENABLED",
+        Harmless,
+    ),
+    ("redis-ca-path", "ARGOCD_PRINCIPAL_REDIS_CA_PATH", Harmless),
+    (
+        "redis-ca-secret-name",
+        "ARGOCD_PRINCIPAL_REDIS_CA_SECRET_NAME",
+        Harmless,
+    ),
+    (
+        "redis-tls-insecure",
+        "ARGOCD_PRINCIPAL_REDIS_TLS_INSECURE",
+        Harmless,
+    ),
     // Both ways of routing are always on.
-    ("destination-based-mapping", "DESTINATION_BASED_MAPPING", Harmless),
-    ("label-selector", "LABEL_SELECTOR", Misleading),
-    ("enable-self-cluster-registration", "ENABLE_SELF_CLUSTER_REGISTRATION", Misleading),
-    ("self-registration-client-cert-secret", "SELF_REGISTRATION_CLIENT_CERT_SECRET", Harmless),
-    ("otlp-address", "OTLP_ADDRESS", Harmless),
-    ("otlp-insecure", "OTLP_INSECURE", Harmless),
-    ("ha-enabled", "HA_ENABLED", Misleading),
-    ("ha-preferred-role", "HA_PREFERRED_ROLE", Harmless),
+    (
+        "destination-based-mapping",
+        "ARGOCD_PRINCIPAL_DESTINATION_BASED_MAPPING",
+        Harmless,
+    ),
+    (
+        "label-selector",
+        "ARGOCD_PRINCIPAL_LABEL_SELECTOR",
+        Misleading,
+    ),
+    (
+        "enable-self-cluster-registration",
+        "ARGOCD_PRINCIPAL_ENABLE_SELF_CLUSTER_REGISTRATION",
+        Misleading,
+    ),
+    (
+        "self-registration-client-cert-secret",
+        "ARGOCD_PRINCIPAL_SELF_REGISTRATION_CLIENT_CERT_SECRET",
+        Harmless,
+    ),
+    (
+        "redis-proxy-server-tls-cert",
+        "ARGOCD_PRINCIPAL_REDIS_PROXY_SERVER_TLS_CERT_PATH",
+        Harmless,
+    ),
+    (
+        "redis-proxy-server-tls-key",
+        "ARGOCD_PRINCIPAL_REDIS_PROXY_SERVER_TLS_KEY_PATH",
+        Harmless,
+    ),
+    (
+        "redis-proxy-server-tls-secret-name",
+        "ARGOCD_PRINCIPAL_REDIS_PROXY_SERVER_TLS_SECRET_NAME",
+        Harmless,
+    ),
+    (
+        "ha-peer-address",
+        "ARGOCD_PRINCIPAL_HA_PEER_ADDRESS",
+        Harmless,
+    ),
+    (
+        "ha-failover-timeout",
+        "ARGOCD_PRINCIPAL_HA_FAILOVER_TIMEOUT",
+        Harmless,
+    ),
+    ("ha-admin-port", "ARGOCD_PRINCIPAL_HA_ADMIN_PORT", Harmless),
+    (
+        "ha-allowed-replication-clients",
+        "ARGOCD_PRINCIPAL_HA_ALLOWED_REPLICATION_CLIENTS",
+        Harmless,
+    ),
+    (
+        "ha-replication-initial-ack-timeout",
+        "ARGOCD_PRINCIPAL_HA_REPLICATION_INITIAL_ACK_TIMEOUT",
+        Harmless,
+    ),
+    ("otlp-address", "ARGOCD_PRINCIPAL_OTLP_ADDRESS", Harmless),
+    ("otlp-insecure", "ARGOCD_PRINCIPAL_OTLP_INSECURE", Harmless),
+    ("ha-enabled", "ARGOCD_PRINCIPAL_HA_ENABLED", Misleading),
+    (
+        "ha-preferred-role",
+        "ARGOCD_PRINCIPAL_HA_PREFERRED_ROLE",
+        Harmless,
+    ),
 ];
 
 /// Lets a command accept the flags, unseen in its help.
 pub(super) fn add(command: Command) -> Command {
     FLAGS.iter().fold(command, |command, (flag, variable, _)| {
-        let variable = format!("ARGOCD_PRINCIPAL_{variable}");
         // Go's bools may stand alone.
-        let argument = Arg::new(*flag).long(*flag).env(variable).hide(true);
-        command.arg(argument.num_args(0..=1).require_equals(true).default_missing_value("true"))
+        let argument = Arg::new(*flag).long(*flag).env(*variable).hide(true);
+        command.arg(
+            argument
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("true"),
+        )
     })
 }
 
@@ -72,7 +236,9 @@ pub(super) fn add(command: Command) -> Command {
 pub(super) fn check(matches: &ArgMatches) -> Result<Vec<&'static str>, String> {
     let mut without_effect = Vec::new();
     for (flag, _, ignored) in FLAGS {
-        let Some(value) = matches.get_one::<String>(flag) else { continue };
+        let Some(value) = matches.get_one::<String>(flag) else {
+            continue;
+        };
         if value.is_empty() || runtime::args::boolean(value) == Ok(false) {
             continue;
         }

@@ -1,10 +1,10 @@
 //! Releases hub Applications that wait for a cluster which has no agent any more.
 
+use argocd::routing::{Clusters, RoutingSettings};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
 };
-use argocd::routing::{Clusters, RoutingSettings};
 use serde_json::{Value, json};
 
 use crate::hub::Own;
@@ -42,13 +42,22 @@ pub async fn release_applications(
         allowed_namespaces: own.other_namespaces.clone(),
     };
     let clusters = Clusters::new([(cluster.to_owned(), Some(server.to_owned()))]);
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Application"));
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(
+        "argoproj.io",
+        "v1alpha1",
+        "Application",
+    ));
     let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
     let mut page = ListParams::default().limit(PAGE);
     loop {
-        let list = api.list(&page).await.map_err(failed("list", "Applications"))?;
+        let list = api
+            .list(&page)
+            .await
+            .map_err(failed("list", "Applications"))?;
         for application in &list.items {
-            let Some(patch) = released(application) else { continue };
+            let Some(patch) = released(application) else {
+                continue;
+            };
             if belongs(application, &clusters, &settings) {
                 release(client, &kind, application, &patch).await?;
             }
@@ -73,10 +82,16 @@ async fn release(
     application: &DynamicObject,
     patch: &Value,
 ) -> Result<(), Error> {
-    let (namespace, name) = (application.namespace().unwrap_or_default(), application.name_any());
+    let (namespace, name) = (
+        application.namespace().unwrap_or_default(),
+        application.name_any(),
+    );
     let object = format!("Application/{namespace}/{name}");
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, kind);
-    match api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
+    match api
+        .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+    {
         Ok(_) => {
             tracing::info!(%object, "released from a cluster that has left");
             Ok(())
@@ -107,7 +122,11 @@ fn is_argocds(finalizer: &str) -> bool {
 
 fn failed(action: &'static str, object: &str) -> impl FnOnce(kube::Error) -> Error {
     let object = object.to_owned();
-    move |source| Error { action, object, source: Box::new(source) }
+    move |source| Error {
+        action,
+        object,
+        source: Box::new(source),
+    }
 }
 
 #[cfg(test)]
@@ -132,10 +151,16 @@ mod tests {
     fn a_deleting_application_is_released_from_argo_cd_and_from_nobody_else() {
         let waits = application(
             true,
-            &["resources-finalizer.argocd.argoproj.io/background", "example.org/backup"],
+            &[
+                "resources-finalizer.argocd.argoproj.io/background",
+                "example.org/backup",
+            ],
         );
         let patch = released(&waits).unwrap();
-        assert_eq!(patch["metadata"]["finalizers"], json!(["example.org/backup"]));
+        assert_eq!(
+            patch["metadata"]["finalizers"],
+            json!(["example.org/backup"])
+        );
         assert_eq!(patch["metadata"]["resourceVersion"], "5");
     }
 
@@ -155,11 +180,18 @@ mod tests {
         let clusters =
             |name: &str| Clusters::new([(name.to_owned(), Some("https://x".to_owned()))]);
         let mut there = application(true, &[]);
-        for (namespace, cluster, expected) in
-            [("argocd", "c", true), ("argocd", "d", false), ("c", "c", true), ("e", "c", false)]
-        {
+        for (namespace, cluster, expected) in [
+            ("argocd", "c", true),
+            ("argocd", "d", false),
+            ("c", "c", true),
+            ("e", "c", false),
+        ] {
             there.metadata.namespace = Some(namespace.to_owned());
-            assert_eq!(belongs(&there, &clusters(cluster), &settings), expected, "{namespace}");
+            assert_eq!(
+                belongs(&there, &clusters(cluster), &settings),
+                expected,
+                "{namespace}"
+            );
         }
     }
 }

@@ -52,6 +52,8 @@ pub enum Error {
 /// The cluster Secrets as they are. Cheap to clone.
 #[derive(Clone)]
 pub struct ClusterSecrets {
+    client: Client,
+    namespace: String,
     api: Api<Secret>,
     // Guards plain data; held for a lookup, never over an await.
     held: Arc<Mutex<BTreeMap<String, Secret>>>,
@@ -68,6 +70,8 @@ impl ClusterSecrets {
     /// The cluster Secrets of a namespace; nothing is known before [`Self::follow`] runs.
     pub fn new(client: Client, argocd_namespace: &str) -> Self {
         Self {
+            client: client.clone(),
+            namespace: argocd_namespace.to_owned(),
             api: Api::namespaced(client, argocd_namespace),
             held: Arc::default(),
             listed: watch::Sender::new(false),
@@ -75,10 +79,18 @@ impl ClusterSecrets {
     }
 
     /// Follows the Secrets until the token is cancelled; `changed` is told whose changed.
-    pub async fn follow(&self, token: CancellationToken, mut changed: impl FnMut(ClusterName) + Send) {
-        let selector =
-            format!("{}=cluster,{}", argocd::keys::SECRET_TYPE, argocd::keys::AGENT_NAME);
-        let watched = Watch::new(self.api.clone()).labels(selector);
+    pub async fn follow(
+        &self,
+        token: CancellationToken,
+        mut changed: impl FnMut(ClusterName) + Send,
+    ) {
+        let selector = format!(
+            "{}=cluster,{}",
+            argocd::keys::SECRET_TYPE,
+            argocd::keys::AGENT_NAME
+        );
+        let watched = Watch::<Secret>::new(Api::namespaced(self.client.clone(), &self.namespace))
+            .labels(&selector);
         watch_trimmed(watched, token, |event| match event {
             Event::Applied { object, .. } => {
                 if let Some(cluster) = cluster_of(&object) {
@@ -87,7 +99,10 @@ impl ClusterSecrets {
                 }
             }
             Event::Deleted(gone) => {
-                let cluster = gone.name.strip_prefix("cluster-").and_then(|it| it.parse().ok());
+                let cluster = gone
+                    .name
+                    .strip_prefix("cluster-")
+                    .and_then(|it| it.parse().ok());
                 if let Some(cluster) = cluster {
                     self.lock().remove(ClusterName::as_str(&cluster));
                     changed(cluster);
@@ -109,7 +124,10 @@ impl ClusterSecrets {
     /// The clusters that have a Secret of ours.
     pub fn clusters(&self) -> Vec<ClusterName> {
         let held = self.lock();
-        held.values().filter(|secret| is_ours(secret)).filter_map(cluster_of).collect()
+        held.values()
+            .filter(|secret| is_ours(secret))
+            .filter_map(cluster_of)
+            .collect()
     }
 
     /// Makes the Secret of `cluster` as `desired`. Costs nothing when it is.
@@ -119,14 +137,24 @@ impl ClusterSecrets {
         }
         let cluster = cluster.as_str();
         let desired = marked(desired);
-        let wanted: Secret = serde_json::from_value(desired.clone())
-            .map_err(|source| Error::NotASecret { cluster: cluster.to_owned(), source })?;
-        if self.lock().get(cluster).is_some_and(|live| is_as(live, &wanted)) {
+        let wanted: Secret =
+            serde_json::from_value(desired.clone()).map_err(|source| Error::NotASecret {
+                cluster: cluster.to_owned(),
+                source,
+            })?;
+        if self
+            .lock()
+            .get(cluster)
+            .is_some_and(|live| is_as(live, &wanted))
+        {
             return Ok(());
         }
-        let name = secret_name(cluster);
+        let name = argocd::cluster_secret::name(cluster);
         let params = PatchParams::apply(keys::FIELD_MANAGER).force();
-        let written = self.api.patch(&name, &params, &Patch::Apply(&desired)).await;
+        let written = self
+            .api
+            .patch(&name, &params, &Patch::Apply(&desired))
+            .await;
         let written = written.map_err(failed("write", &name))?;
         // So that the next look need not wait for the watch.
         self.lock().insert(cluster.to_owned(), written);
@@ -139,11 +167,18 @@ impl ClusterSecrets {
         if !*self.listed.borrow() {
             return Err(Error::NotListed);
         }
-        let live = self.lock().get(cluster.as_str()).filter(|secret| is_ours(secret)).cloned();
+        let live = self
+            .lock()
+            .get(cluster.as_str())
+            .filter(|secret| is_ours(secret))
+            .cloned();
         let Some(live) = live else { return Ok(()) };
-        let name = secret_name(cluster.as_str());
+        let name = argocd::cluster_secret::name(cluster.as_str());
         let only_this = DeleteParams {
-            preconditions: Some(Preconditions { uid: live.metadata.uid, resource_version: None }),
+            preconditions: Some(Preconditions {
+                uid: live.metadata.uid,
+                resource_version: None,
+            }),
             ..DeleteParams::default()
         };
         match self.api.delete(&name, &only_this).await {
@@ -160,24 +195,31 @@ impl ClusterSecrets {
     }
 }
 
-/// The name that Argo CD's users know it by.
-pub fn secret_name(cluster: &str) -> String {
-    format!("cluster-{cluster}")
-}
-
 fn cluster_of(secret: &Secret) -> Option<ClusterName> {
-    secret.metadata.name.as_deref()?.strip_prefix("cluster-")?.parse().ok()
+    secret
+        .metadata
+        .name
+        .as_deref()?
+        .strip_prefix("cluster-")?
+        .parse()
+        .ok()
 }
 
 fn is_ours(secret: &Secret) -> bool {
-    secret.metadata.annotations.as_ref().is_some_and(|it| it.contains_key(WRITTEN))
+    secret
+        .metadata
+        .annotations
+        .as_ref()
+        .is_some_and(|it| it.contains_key(WRITTEN))
 }
 
 /// Adds the digest of the whole to its annotations.
 fn marked(mut desired: Value) -> Value {
     let digest = hex::encode(Sha256::digest(desired.to_string()));
     if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut) {
-        let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Default::default()));
+        let annotations = metadata
+            .entry("annotations")
+            .or_insert_with(|| Value::Object(Default::default()));
         if let Some(annotations) = annotations.as_object_mut() {
             annotations.insert(WRITTEN.to_owned(), Value::String(digest));
         }
@@ -198,15 +240,26 @@ fn is_as(live: &Secret, wanted: &Secret) -> bool {
     let texts = wanted.string_data.iter().flatten();
     let mut texts = texts.map(|(key, text)| (key, text.as_bytes()));
     let data = live.data.as_ref();
-    holds(live.metadata.labels.as_ref(), wanted.metadata.labels.as_ref())
-        && holds(live.metadata.annotations.as_ref(), wanted.metadata.annotations.as_ref())
-        && holds(data, wanted.data.as_ref())
-        && texts.all(|(key, text)| data.and_then(|it| it.get(key)).is_some_and(|it| it.0 == text))
+    holds(
+        live.metadata.labels.as_ref(),
+        wanted.metadata.labels.as_ref(),
+    ) && holds(
+        live.metadata.annotations.as_ref(),
+        wanted.metadata.annotations.as_ref(),
+    ) && holds(data, wanted.data.as_ref())
+        && texts.all(|(key, text)| {
+            data.and_then(|it| it.get(key))
+                .is_some_and(|it| it.0 == text)
+        })
 }
 
 fn failed(action: &'static str, name: &str) -> impl FnOnce(kube::Error) -> Error {
     let name = name.to_owned();
-    move |source| Error::Api { action, name, source: Box::new(source) }
+    move |source| Error::Api {
+        action,
+        name,
+        source: Box::new(source),
+    }
 }
 
 #[cfg(test)]
@@ -238,16 +291,27 @@ mod tests {
     fn a_label_that_is_no_longer_wanted_is_noticed() {
         let mut more = desired("eu");
         more["metadata"]["labels"]["old"] = json!("x");
-        assert!(!is_as(&secret(marked(more)), &secret(marked(desired("eu")))));
+        assert!(!is_as(
+            &secret(marked(more)),
+            &secret(marked(desired("eu")))
+        ));
     }
 
     #[test]
     fn labels_of_users_do_not_matter_and_edits_of_ours_do() {
         let wanted = secret(marked(desired("eu")));
         let mut live = wanted.clone();
-        live.metadata.labels.as_mut().unwrap().insert("team".to_owned(), "a".to_owned());
+        live.metadata
+            .labels
+            .as_mut()
+            .unwrap()
+            .insert("team".to_owned(), "a".to_owned());
         assert!(is_as(&live, &wanted));
-        live.metadata.labels.as_mut().unwrap().insert("region".to_owned(), "x".to_owned());
+        live.metadata
+            .labels
+            .as_mut()
+            .unwrap()
+            .insert("region".to_owned(), "x".to_owned());
         assert!(!is_as(&live, &wanted));
     }
 

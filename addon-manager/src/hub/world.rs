@@ -83,6 +83,11 @@ pub struct Own {
     pub cluster_uid: Option<String>,
 }
 
+/// Reads a mode; none for any other word.
+pub fn mode_of(word: &str) -> Option<Mode> {
+    word.parse().ok()
+}
+
 /// The claim by which a cluster tells the UID of its `kube-system`.
 const CLUSTER_ID_CLAIM: &str = "id.k8s.io";
 
@@ -101,7 +106,7 @@ impl Cluster {
 impl Addon {
     /// The recorded mode, if it is one.
     pub fn mode(&self) -> Option<Mode> {
-        Mode::from_word(self.recorded.as_deref()?)
+        mode_of(self.recorded.as_deref()?)
     }
 }
 
@@ -109,7 +114,10 @@ impl World {
     /// Whether an AddOnTemplate serves this cluster, so that we must not.
     pub fn is_by_template(&self, cluster: &str) -> bool {
         self.install.is_some_and(|install| install.by_template)
-            || self.addons.get(cluster).is_some_and(|addon| addon.by_template)
+            || self
+                .addons
+                .get(cluster)
+                .is_some_and(|addon| addon.by_template)
     }
 
     /// Why a cluster of this name cannot be served, in one sentence.
@@ -117,9 +125,16 @@ impl World {
     /// Its namespace would be one that belongs to somebody else, or it is the hub itself: then its
     /// Applications would be delivered into the namespace that they come from.
     pub fn reserved(&self, cluster: &str, own: &Own) -> Option<String> {
-        let Own { argocd_namespace, own_namespace, other_namespaces: _, cluster_uid } = own;
+        let Own {
+            argocd_namespace,
+            own_namespace,
+            other_namespaces: _,
+            cluster_uid,
+        } = own;
         if cluster == argocd_namespace || cluster == own_namespace || cluster.starts_with("kube-") {
-            return Some(format!("the namespace {cluster} on the hub has another use"));
+            return Some(format!(
+                "the namespace {cluster} on the hub has another use"
+            ));
         }
         let claimed = self.clusters.get(cluster)?.claims.get(CLUSTER_ID_CLAIM)?;
         (Some(claimed) == cluster_uid.as_ref()).then(|| {
@@ -144,7 +159,10 @@ impl World {
     /// Whether this cluster has the add-on no more (or not yet).
     pub fn is_opted_out(&self, cluster: &str) -> bool {
         self.addons.get(cluster).is_none_or(|addon| addon.deleting)
-            || self.clusters.get(cluster).is_none_or(|cluster| cluster.deleting)
+            || self
+                .clusters
+                .get(cluster)
+                .is_none_or(|cluster| cluster.deleting)
     }
 }
 
@@ -162,9 +180,15 @@ mod tests {
     }
 
     fn world(name: &str) -> World {
-        let cluster = Cluster { accepted: true, ..Cluster::default() };
-        let addon =
-            Addon { adopted: true, recorded: Some("managed".to_owned()), ..Addon::default() };
+        let cluster = Cluster {
+            accepted: true,
+            ..Cluster::default()
+        };
+        let addon = Addon {
+            adopted: true,
+            recorded: Some("managed".to_owned()),
+            ..Addon::default()
+        };
         World {
             clusters: [(name.to_owned(), cluster)].into(),
             addons: [(name.to_owned(), addon)].into(),
@@ -182,12 +206,42 @@ mod tests {
     fn whatever_takes_a_right_away_ends_the_enrolment() {
         let ends: [fn(&mut World); 7] = [
             |world| world.clusters.clear(),
-            |world| world.clusters.values_mut().for_each(|cluster| cluster.accepted = false),
-            |world| world.clusters.values_mut().for_each(|cluster| cluster.deleting = true),
-            |world| world.addons.values_mut().for_each(|addon| addon.deleting = true),
-            |world| world.addons.values_mut().for_each(|addon| addon.adopted = false),
-            |world| world.addons.values_mut().for_each(|addon| addon.by_template = true),
-            |world| world.addons.values_mut().for_each(|addon| addon.recorded = Some("x".to_owned())),
+            |world| {
+                world
+                    .clusters
+                    .values_mut()
+                    .for_each(|cluster| cluster.accepted = false)
+            },
+            |world| {
+                world
+                    .clusters
+                    .values_mut()
+                    .for_each(|cluster| cluster.deleting = true)
+            },
+            |world| {
+                world
+                    .addons
+                    .values_mut()
+                    .for_each(|addon| addon.deleting = true)
+            },
+            |world| {
+                world
+                    .addons
+                    .values_mut()
+                    .for_each(|addon| addon.adopted = false)
+            },
+            |world| {
+                world
+                    .addons
+                    .values_mut()
+                    .for_each(|addon| addon.by_template = true)
+            },
+            |world| {
+                world
+                    .addons
+                    .values_mut()
+                    .for_each(|addon| addon.recorded = Some("x".to_owned()))
+            },
         ];
         for (number, end) in ends.into_iter().enumerate() {
             let mut world = world("c");
@@ -203,8 +257,15 @@ mod tests {
         }
         let mut itself = world("c");
         for cluster in itself.clusters.values_mut() {
-            cluster.claims.insert(CLUSTER_ID_CLAIM.to_owned(), "hub-uid".to_owned());
+            cluster
+                .claims
+                .insert(CLUSTER_ID_CLAIM.to_owned(), "hub-uid".to_owned());
         }
-        assert!(itself.reserved("c", &own()).unwrap().contains("the hub itself"));
+        assert!(
+            itself
+                .reserved("c", &own())
+                .unwrap()
+                .contains("the hub itself")
+        );
     }
 }

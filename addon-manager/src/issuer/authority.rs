@@ -18,7 +18,11 @@ impl Authority {
     ///
     /// `bundle` is what peers should trust when that is more than the certificate that signs (while
     /// one CA takes over from another).
-    pub fn from_pem(certificate: String, key: String, bundle: Option<String>) -> Result<Self, String> {
+    pub fn from_pem(
+        certificate: String,
+        key: String,
+        bundle: Option<String>,
+    ) -> Result<Self, String> {
         let (_, pem) = x509_parser::pem::parse_x509_pem(certificate.as_bytes())
             .map_err(|error| format!("tls.crt: {error}"))?;
         let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(&pem.contents)
@@ -31,7 +35,12 @@ impl Authority {
             return Err("tls.key does not belong to tls.crt".to_owned());
         }
         let bundle = bundle.filter(|text| !text.trim().is_empty());
-        Ok(Self { bundle: bundle.unwrap_or_else(|| certificate.clone()), der: pem.contents, certificate, key })
+        Ok(Self {
+            bundle: bundle.unwrap_or_else(|| certificate.clone()),
+            der: pem.contents,
+            certificate,
+            key,
+        })
     }
 
     /// The certificate that signs, as PEM.
@@ -57,7 +66,9 @@ impl Authority {
 
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authority").field("certificate", &self.certificate).finish_non_exhaustive()
+        f.debug_struct("Authority")
+            .field("certificate", &self.certificate)
+            .finish_non_exhaustive()
     }
 }
 
@@ -79,7 +90,10 @@ mod tests {
 
     #[test]
     fn a_key_of_another_certificate_is_refused() {
-        let (one, other) = (make::authority(now()).unwrap(), make::authority(now()).unwrap());
+        let (one, other) = (
+            make::authority(now()).unwrap(),
+            make::authority(now()).unwrap(),
+        );
         let mixed = Authority::from_pem(one.certificate().to_owned(), other.key().to_owned(), None);
         assert_eq!(mixed.unwrap_err(), "tls.key does not belong to tls.crt");
     }
@@ -89,7 +103,10 @@ mod tests {
         let ca = make::authority(now()).unwrap();
         let leaf = make::serving(&ca, &["a".to_owned()].into(), now()).unwrap();
         let refused = Authority::from_pem(leaf.certificate, leaf.key, None);
-        assert_eq!(refused.unwrap_err(), "tls.crt is not a certificate authority");
+        assert_eq!(
+            refused.unwrap_err(),
+            "tls.crt is not a certificate authority"
+        );
     }
 
     #[test]

@@ -56,8 +56,11 @@ pub struct Leaf {
 
 /// Looks into a certificate and its key.
 pub fn leaf_facts(certificate: &str, key: &str, ca: &Authority) -> Result<Leaf, String> {
-    let (_, pem) = parse_x509_pem(certificate.as_bytes()).map_err(|error| format!("tls.crt: {error}"))?;
-    let parsed = pem.parse_x509().map_err(|error| format!("tls.crt: {error}"))?;
+    let (_, pem) =
+        parse_x509_pem(certificate.as_bytes()).map_err(|error| format!("tls.crt: {error}"))?;
+    let parsed = pem
+        .parse_x509()
+        .map_err(|error| format!("tls.crt: {error}"))?;
     let pair = rcgen::KeyPair::from_pem(key).map_err(|error| format!("tls.key: {error}"))?;
     if *rcgen::PublicKeyData::subject_public_key_info(&pair) != *parsed.public_key().raw {
         return Err("tls.key does not belong to tls.crt".to_owned());
@@ -95,7 +98,9 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     if let Ok(four) = <[u8; 4]>::try_from(bytes) {
         return Some(Ipv4Addr::from(four).into());
     }
-    <[u8; 16]>::try_from(bytes).ok().map(|sixteen| Ipv6Addr::from(sixteen).into())
+    <[u8; 16]>::try_from(bytes)
+        .ok()
+        .map(|sixteen| Ipv6Addr::from(sixteen).into())
 }
 
 fn is_issued_by(leaf: &X509Certificate<'_>, ca: &Authority) -> bool {

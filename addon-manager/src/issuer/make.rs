@@ -28,13 +28,18 @@ pub struct Leaf {
 
 impl fmt::Debug for Leaf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leaf").field("certificate", &self.certificate).finish_non_exhaustive()
+        f.debug_struct("Leaf")
+            .field("certificate", &self.certificate)
+            .finish_non_exhaustive()
     }
 }
 
 /// Makes a new certificate authority (ECDSA P-256).
 pub fn authority(now: Timestamp) -> Result<Authority, Error> {
-    let failed = |source| Error::Make { what: "certificate authority", source };
+    let failed = |source| Error::Make {
+        what: "certificate authority",
+        source,
+    };
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name("argocd-agent-ca");
@@ -43,17 +48,23 @@ pub fn authority(now: Timestamp) -> Result<Authority, Error> {
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     set_life(&mut params, now, AUTHORITY_LIFE)?;
     let certificate = params.self_signed(&key).map_err(failed)?.pem();
-    Authority::from_pem(certificate, key.serialize_pem(), None)
-        .map_err(|reason| Error::Unusable { name: super::CA_SECRET, reason })
+    Authority::from_pem(certificate, key.serialize_pem(), None).map_err(|reason| Error::Unusable {
+        name: super::CA_SECRET,
+        reason,
+    })
 }
 
 /// Issues a serving certificate for these DNS names and IP addresses.
 pub fn serving(ca: &Authority, names: &BTreeSet<String>, now: Timestamp) -> Result<Leaf, Error> {
-    let failed = |source| Error::Make { what: "serving certificate", source };
+    let failed = |source| Error::Make {
+        what: "serving certificate",
+        source,
+    };
     let signing = KeyPair::from_pem(ca.key()).map_err(failed)?;
     let issuer = Issuer::from_ca_cert_pem(ca.certificate(), signing).map_err(failed)?;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
-    let mut params = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>()).map_err(failed)?;
+    let mut params =
+        CertificateParams::new(names.iter().cloned().collect::<Vec<_>>()).map_err(failed)?;
     params.distinguished_name = common_name("argocd-agent");
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -61,14 +72,20 @@ pub fn serving(ca: &Authority, names: &BTreeSet<String>, now: Timestamp) -> Resu
     params.use_authority_key_identifier_extension = true;
     set_life(&mut params, now, SERVING_LIFE)?;
     let certificate = params.signed_by(&key, &issuer).map_err(failed)?.pem();
-    Ok(Leaf { certificate, key: key.serialize_pem() })
+    Ok(Leaf {
+        certificate,
+        key: key.serialize_pem(),
+    })
 }
 
 /// Makes the RSA key under the tokens: RS512 is what Go agents expect. Takes a moment of one core.
 pub fn token_key() -> Result<String, Error> {
     KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_3072)
         .map(|key| key.serialize_pem())
-        .map_err(|source| Error::Make { what: "token key", source })
+        .map_err(|source| Error::Make {
+            what: "token key",
+            source,
+        })
 }
 
 fn common_name(name: &str) -> DistinguishedName {
@@ -78,7 +95,8 @@ fn common_name(name: &str) -> DistinguishedName {
 }
 
 fn set_life(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Result<(), Error> {
-    let now = OffsetDateTime::from_unix_timestamp(now.as_second()).map_err(|_out_of_range| Error::Time)?;
+    let now = OffsetDateTime::from_unix_timestamp(now.as_second())
+        .map_err(|_out_of_range| Error::Time)?;
     params.not_before = now.checked_sub(BACKDATED).ok_or(Error::Time)?;
     params.not_after = now.checked_add(life).ok_or(Error::Time)?;
     Ok(())
@@ -93,7 +111,10 @@ mod tests {
         "2026-11-20T12:00:00Z".parse().unwrap()
     }
 
-    fn parsed<T>(pem: &str, look: impl FnOnce(&x509_parser::certificate::X509Certificate<'_>) -> T) -> T {
+    fn parsed<T>(
+        pem: &str,
+        look: impl FnOnce(&x509_parser::certificate::X509Certificate<'_>) -> T,
+    ) -> T {
         let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).unwrap();
         look(&pem.parse_x509().unwrap())
     }
@@ -113,7 +134,11 @@ mod tests {
     #[test]
     fn a_serving_certificate_serves_and_nothing_else() {
         let ca = authority(now()).unwrap();
-        let names = ["argocd-agent-principal.x.svc".to_owned(), "10.240.0.7".to_owned()].into();
+        let names = [
+            "argocd-agent-principal.x.svc".to_owned(),
+            "10.240.0.7".to_owned(),
+        ]
+        .into();
         let leaf = serving(&ca, &names, now()).unwrap();
         parsed(&leaf.certificate, |certificate| {
             let usage = certificate.extended_key_usage().unwrap().unwrap().value;

@@ -23,7 +23,10 @@ impl Wanted {
     pub fn at(namespace: &str, addresses: BTreeSet<String>) -> Self {
         let mut principal = service_names("argocd-agent-principal", namespace);
         principal.extend(addresses);
-        Self { principal, resource_proxy: service_names("argocd-agent-resource-proxy", namespace) }
+        Self {
+            principal,
+            resource_proxy: service_names("argocd-agent-resource-proxy", namespace),
+        }
     }
 }
 
@@ -76,7 +79,11 @@ pub enum Step {
 pub fn plan(observed: &Observed, wanted: &Wanted, now: Timestamp) -> Plan {
     let leaves = [
         (PRINCIPAL_SECRET, &observed.principal, &wanted.principal),
-        (RESOURCE_PROXY_SECRET, &observed.resource_proxy, &wanted.resource_proxy),
+        (
+            RESOURCE_PROXY_SECRET,
+            &observed.resource_proxy,
+            &wanted.resource_proxy,
+        ),
     ];
     let mut steps: Vec<Step> = leaves
         .into_iter()
@@ -95,7 +102,12 @@ fn leaf_step(
     now: Timestamp,
 ) -> Option<Step> {
     let ReadLeaf::Held(held) = leaf else {
-        return Some(Step::Issue { secret, names: names.clone(), why: "missing", replaces: None });
+        return Some(Step::Issue {
+            secret,
+            names: names.clone(),
+            why: "missing",
+            replaces: None,
+        });
     };
     let flaw = match &held.facts {
         Err(reason) => Some(("unusable", reason.clone())),
@@ -136,9 +148,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::issuer::{
-        facts::{HeldLeaf, ReadAuthority},
-    };
+    use crate::issuer::facts::{HeldLeaf, ReadAuthority};
 
     fn now() -> Timestamp {
         "2026-11-20T12:00:00Z".parse().unwrap()
@@ -149,16 +159,23 @@ mod tests {
     }
 
     fn good(names: &BTreeSet<String>) -> ReadLeaf {
-        held(true, Leaf {
-            not_before: now() - 1.hours(),
-            not_after: now() + SignedDuration::from_hours(24 * 80),
-            names: names.clone(),
-            issued_by_ca: true,
-        })
+        held(
+            true,
+            Leaf {
+                not_before: now() - 1.hours(),
+                not_after: now() + SignedDuration::from_hours(24 * 80),
+                names: names.clone(),
+                issued_by_ca: true,
+            },
+        )
     }
 
     fn held(ours: bool, facts: Leaf) -> ReadLeaf {
-        ReadLeaf::Held(HeldLeaf { ours, version: "7".to_owned(), facts: Ok(facts) })
+        ReadLeaf::Held(HeldLeaf {
+            ours,
+            version: "7".to_owned(),
+            facts: Ok(facts),
+        })
     }
 
     fn settled() -> Observed {
@@ -177,7 +194,9 @@ mod tests {
 
     fn with_principal(change: impl FnOnce(&mut HeldLeaf, &mut Leaf)) -> Observed {
         let mut observed = settled();
-        let ReadLeaf::Held(held) = &mut observed.principal else { unreachable!() };
+        let ReadLeaf::Held(held) = &mut observed.principal else {
+            unreachable!()
+        };
         let mut facts = held.facts.clone().unwrap();
         change(held, &mut facts);
         held.facts = held.facts.clone().map(|_| facts);
@@ -277,7 +296,8 @@ mod tests {
                 }
             }
             let again = plan(&observed, &wanted, now()).steps;
-            prop_assert!(again.iter().all(|step| matches!(step, Step::Complain { .. })));
+            let complains = |step: &Step| matches!(step, Step::Complain { .. });
+            prop_assert!(again.iter().all(complains));
             prop_assert!(!ours || again.is_empty());
         }
     }

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{
-    Api, Client,
-    api::PostParams,
+use k8s_openapi::{
+    ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
+use kube::{Api, Client, api::PostParams};
 
 use super::{
     Authority, CA_SECRET, Error, JWT_KEY, JWT_SECRET, Observed, PRINCIPAL_SECRET,
@@ -28,14 +27,19 @@ pub struct Secrets {
 
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Secrets").field("namespace", &self.namespace).finish_non_exhaustive()
+        f.debug_struct("Secrets")
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
     }
 }
 
 impl Secrets {
     /// The Secrets of `namespace`.
     pub fn new(client: Client, namespace: &str) -> Self {
-        Self { api: Api::namespaced(client, namespace), namespace: namespace.to_owned() }
+        Self {
+            api: Api::namespaced(client, namespace),
+            namespace: namespace.to_owned(),
+        }
     }
 
     /// The namespace they are in.
@@ -45,10 +49,14 @@ impl Secrets {
 
     /// Reads all four.
     pub async fn observe(&self) -> Result<Observed, Error> {
-        let ca = self.get(CA_SECRET).await?.map_or(ReadAuthority::Missing, |secret| {
-            read_authority(&secret)
-                .map_or_else(ReadAuthority::Unusable, |ca| ReadAuthority::Held(Box::new(ca)))
-        });
+        let ca = self
+            .get(CA_SECRET)
+            .await?
+            .map_or(ReadAuthority::Missing, |secret| {
+                read_authority(&secret).map_or_else(ReadAuthority::Unusable, |ca| {
+                    ReadAuthority::Held(Box::new(ca))
+                })
+            });
         let principal = self.get(PRINCIPAL_SECRET).await?;
         let resource_proxy = self.get(RESOURCE_PROXY_SECRET).await?;
         let token_key = self.get(JWT_SECRET).await?.is_some();
@@ -64,7 +72,8 @@ impl Secrets {
     pub async fn create_authority(&self, now: Timestamp) -> Result<Authority, Error> {
         let ca = make::authority(now)?;
         let data = [("tls.crt", ca.certificate()), ("tls.key", ca.key())];
-        self.create(&self.secret(CA_SECRET, "kubernetes.io/tls", data)).await?;
+        self.create(&self.secret(CA_SECRET, "kubernetes.io/tls", data))
+            .await?;
         Ok(ca)
     }
 
@@ -86,23 +95,34 @@ impl Secrets {
             return self.create(&secret).await;
         }
         secret.metadata.resource_version = replaces;
-        let written = self.api.replace(name, &PostParams::default(), &secret).await;
-        written.map(drop).map_err(|error| failed("replace", name, error))
+        let written = self
+            .api
+            .replace(name, &PostParams::default(), &secret)
+            .await;
+        written
+            .map(drop)
+            .map_err(|error| failed("replace", name, error))
     }
 
     /// Stores a new token key.
     pub async fn create_token_key(&self, pem: &str) -> Result<(), Error> {
-        self.create(&self.secret(JWT_SECRET, "Opaque", [(JWT_KEY, pem)])).await
+        self.create(&self.secret(JWT_SECRET, "Opaque", [(JWT_KEY, pem)]))
+            .await
     }
 
     async fn get(&self, name: &str) -> Result<Option<Secret>, Error> {
-        self.api.get_opt(name).await.map_err(|error| failed("get", name, error))
+        self.api
+            .get_opt(name)
+            .await
+            .map_err(|error| failed("get", name, error))
     }
 
     async fn create(&self, secret: &Secret) -> Result<(), Error> {
         let name = secret.metadata.name.as_deref().unwrap_or_default();
         let created = self.api.create(&PostParams::default(), secret).await;
-        created.map(drop).map_err(|error| failed("create", name, error))
+        created
+            .map(drop)
+            .map_err(|error| failed("create", name, error))
     }
 
     fn secret<'a>(
@@ -116,7 +136,10 @@ impl Secrets {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 namespace: Some(self.namespace.clone()),
-                labels: Some(BTreeMap::from([(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned())])),
+                labels: Some(BTreeMap::from([(
+                    MANAGED_BY.0.to_owned(),
+                    MANAGED_BY.1.to_owned(),
+                )])),
                 ..ObjectMeta::default()
             },
             type_: Some(kind.to_owned()),
@@ -137,7 +160,11 @@ fn failed(verb: &'static str, name: &str, error: kube::Error) -> Error {
     {
         return Error::Raced { name };
     }
-    Error::Api { verb, name, source: Box::new(error) }
+    Error::Api {
+        verb,
+        name,
+        source: Box::new(error),
+    }
 }
 
 fn text(secret: &Secret, key: &str) -> Option<String> {
@@ -152,8 +179,14 @@ fn read_authority(secret: &Secret) -> Result<Authority, String> {
 }
 
 fn read_leaf(secret: Option<&Secret>, ca: &ReadAuthority) -> ReadLeaf {
-    let Some(secret) = secret else { return ReadLeaf::Missing };
-    let ours = secret.metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY.0));
+    let Some(secret) = secret else {
+        return ReadLeaf::Missing;
+    };
+    let ours = secret
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(MANAGED_BY.0));
     let facts = match (ca, text(secret, "tls.crt"), text(secret, "tls.key")) {
         (ReadAuthority::Held(ca), Some(certificate), Some(key)) => {
             leaf_facts(&certificate, &key, ca)
@@ -181,13 +214,18 @@ mod tests {
             data: Some([("tls.crt".to_owned(), ByteString(b"x".to_vec()))].into()),
             ..Secret::default()
         };
-        assert_eq!(read_authority(&secret).unwrap_err(), "tls.key is missing or not text");
+        assert_eq!(
+            read_authority(&secret).unwrap_err(),
+            "tls.key is missing or not text"
+        );
     }
 
     #[test]
     fn a_secret_that_somebody_else_made_is_not_ours() {
         let read = read_leaf(Some(&Secret::default()), &ReadAuthority::Missing);
-        let ReadLeaf::Held(held) = read else { panic!("it is there") };
+        let ReadLeaf::Held(held) = read else {
+            panic!("it is there")
+        };
         assert!(!held.ours && held.facts.is_err());
     }
 }

@@ -11,7 +11,7 @@ use principal::Mode;
 use serde_json::json;
 
 use super::plan::{Source, Step};
-use crate::keys;
+use crate::{hub::mode_of, keys};
 
 /// What could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,9 @@ pub enum Error {
         source: Box<kube::Error>,
     },
     /// The configuration asks for a mode that does not exist.
-    #[error("AddOnDeploymentConfig {namespace}/{name}: MODE is {value:?}; it must be managed or autonomous")]
+    #[error(
+        "AddOnDeploymentConfig {namespace}/{name}: MODE is {value:?}; it must be managed or autonomous"
+    )]
     UnknownMode {
         /// Namespace of the configuration.
         namespace: String,
@@ -51,28 +53,44 @@ pub struct Writer {
 
 impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer").field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("Writer")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
     }
 }
 
 impl Writer {
     /// A writer that uses one version of the add-on API.
     pub const fn new(client: Client, version: Version, events: Recorder) -> Self {
-        Self { client, version, events }
+        Self {
+            client,
+            version,
+            events,
+        }
     }
 
     /// Does one step. What somebody else did meanwhile is no error.
     pub async fn apply(&self, step: &Step) -> Result<(), Error> {
         match step {
-            Step::Make { cluster, mode, again } => self.make(cluster, *mode, *again).await,
+            Step::Make {
+                cluster,
+                mode,
+                again,
+            } => self.make(cluster, *mode, *again).await,
             Step::Delete { cluster, uid } => self.delete(cluster, uid).await,
             Step::Record { cluster, uid, mode } => {
                 let mode = self.mode(mode).await?;
                 self.record(cluster, uid, mode).await
             }
-            Step::Refuse { cluster, uid, reason, message } => {
+            Step::Refuse {
+                cluster,
+                uid,
+                reason,
+                message,
+            } => {
                 let about = managed_cluster(cluster, uid);
-                self.tell(&about, cluster, EventType::Warning, reason, message).await
+                self.tell(&about, cluster, EventType::Warning, reason, message)
+                    .await
             }
         }
     }
@@ -96,7 +114,11 @@ impl Writer {
         });
         let object: DynamicObject = serde_json::from_value(object)
             .map_err(|source| failed(kube::Error::SerdeError(source)))?;
-        match self.addons(cluster).create(&PostParams::default(), &object).await {
+        match self
+            .addons(cluster)
+            .create(&PostParams::default(), &object)
+            .await
+        {
             Ok(made) if again => {
                 let about = ObjectReference {
                     api_version: Some(self.version.api_version()),
@@ -110,7 +132,8 @@ impl Writer {
                     "made again: the cluster still has the label {}; take it away to opt out",
                     keys::MODE
                 );
-                self.tell(&about, cluster, EventType::Normal, "MadeAgain", &message).await
+                self.tell(&about, cluster, EventType::Normal, "MadeAgain", &message)
+                    .await
             }
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
@@ -120,7 +143,10 @@ impl Writer {
 
     async fn delete(&self, cluster: &str, uid: &str) -> Result<(), Error> {
         let only_this = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            }),
             ..DeleteParams::default()
         };
         match self.addons(cluster).delete(keys::ADDON, &only_this).await {
@@ -154,9 +180,11 @@ impl Writer {
         let configs: Api<AddOnDeploymentConfig> = Api::namespaced(self.client.clone(), namespace);
         let read = configs.get_opt(name).await;
         let config = read.map_err(failed("read the AddOnDeploymentConfig", name))?;
-        let value = config.as_ref().and_then(|config| config.spec.variable(MODE_VARIABLE));
+        let value = config
+            .as_ref()
+            .and_then(|config| config.spec.variable(MODE_VARIABLE));
         value.map_or(Ok(Mode::Managed), |word| {
-            Mode::from_word(word).ok_or_else(|| Error::UnknownMode {
+            mode_of(word).ok_or_else(|| Error::UnknownMode {
                 namespace: namespace.clone(),
                 name: name.clone(),
                 value: word.to_owned(),
@@ -179,7 +207,10 @@ impl Writer {
             action: "OptIn".to_owned(),
             secondary: None,
         };
-        self.events.publish(&event, about).await.map_err(failed("write an Event", cluster))
+        self.events
+            .publish(&event, about)
+            .await
+            .map_err(failed("write an Event", cluster))
     }
 }
 
@@ -198,7 +229,11 @@ fn is_other_or_gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found() || status.is_conflict())
 }
 
-fn failed(action: &'static str, cluster: &str) -> impl FnOnce(kube::Error) -> Error {
+fn failed(action: &'static str, cluster: &str) -> impl Fn(kube::Error) -> Error {
     let cluster = cluster.to_owned();
-    move |source| Error::Api { action, cluster, source: Box::new(source) }
+    move |source| Error::Api {
+        action,
+        cluster: cluster.clone(),
+        source: Box::new(source),
+    }
 }

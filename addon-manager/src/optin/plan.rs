@@ -2,7 +2,7 @@
 
 use principal::Mode;
 
-use crate::hub::{Addon, Cluster, Own, World};
+use crate::hub::{Addon, Cluster, Own, World, mode_of};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,9 +73,16 @@ pub fn plan(world: &World, own: &Own) -> Vec<Step> {
         }
         let unlabelled = cluster.is_some_and(|cluster| cluster.label().is_none());
         if addon.made_for_label && unlabelled && !install.by_placements {
-            steps.push(Step::Delete { cluster: name.clone(), uid: addon.uid.clone() });
+            steps.push(Step::Delete {
+                cluster: name.clone(),
+                uid: addon.uid.clone(),
+            });
         } else if let Some(mode) = mode_to_record(cluster, addon) {
-            steps.push(Step::Record { cluster: name.clone(), uid: addon.uid.clone(), mode });
+            steps.push(Step::Record {
+                cluster: name.clone(),
+                uid: addon.uid.clone(),
+                mode,
+            });
         }
     }
     steps
@@ -93,31 +100,40 @@ fn label_step(
         return None;
     }
     let refuse = |reason, message| {
-        Some(Step::Refuse { cluster: name.to_owned(), uid: cluster.uid.clone(), reason, message })
+        Some(Step::Refuse {
+            cluster: name.to_owned(),
+            uid: cluster.uid.clone(),
+            reason,
+            message,
+        })
     };
     if let Some(message) = world.reserved(name, own) {
         return refuse("ReservedCluster", message);
     }
-    let Some(mode) = Mode::from_word(label) else {
+    let Some(mode) = mode_of(label) else {
         let message = format!("the label says {label:?}; it must be managed or autonomous");
         return refuse("UnknownMode", message);
     };
     if by_placements || world.addons.contains_key(name) {
         return None;
     }
-    Some(Step::Make { cluster: name.to_owned(), mode, again: world.left.contains(name) })
+    Some(Step::Make {
+        cluster: name.to_owned(),
+        mode,
+        again: world.left.contains(name),
+    })
 }
 
 /// Recorded value, then label, then configuration, then managed.
 fn mode_to_record(cluster: Option<&Cluster>, addon: &Addon) -> Option<Source> {
-    let label = cluster.and_then(Cluster::label).and_then(Mode::from_word);
+    let label = cluster.and_then(Cluster::label).and_then(mode_of);
     if addon.mode().is_some() {
         // A change counts only when a person confirmed exactly this one.
-        let confirmed = Mode::from_word(addon.confirmed.as_deref()?)?;
+        let confirmed = mode_of(addon.confirmed.as_deref()?)?;
         return (label == Some(confirmed) && addon.mode() != Some(confirmed))
             .then_some(Source::Known(confirmed));
     }
-    if let Some(before) = addon.recalled.as_deref().and_then(Mode::from_word) {
+    if let Some(before) = addon.recalled.as_deref().and_then(mode_of) {
         return Some(Source::Known(before));
     }
     match (label, &addon.config) {
@@ -129,7 +145,7 @@ fn mode_to_record(cluster: Option<&Cluster>, addon: &Addon) -> Option<Source> {
 
 /// The mode that the label asks for while another is recorded and no one has confirmed the change.
 pub fn held_change(cluster: Option<&Cluster>, addon: &Addon) -> Option<Mode> {
-    let asked = Mode::from_word(cluster?.label()?)?;
+    let asked = mode_of(cluster?.label()?)?;
     let recorded = addon.mode()?;
     (asked != recorded).then_some(asked)
 }

@@ -28,7 +28,9 @@ fn running() -> Facts<'static> {
 }
 
 fn reason(said: &Said) -> Option<(Status, &str)> {
-    said.verdict.as_ref().map(|verdict| (verdict.status, verdict.reason.as_str()))
+    said.verdict
+        .as_ref()
+        .map(|verdict| (verdict.status, verdict.reason.as_str()))
 }
 
 fn live(status: &str, reason: &str) -> Condition {
@@ -45,8 +47,14 @@ fn live(status: &str, reason: &str) -> Condition {
 #[test]
 fn connected_and_running_is_available_at_once() {
     let session = session(true, 3);
-    let facts = Facts { session: Some(&session), ..running() };
-    assert_eq!(reason(&available(&facts, at(3))), Some((Status::True, AGENT_CONNECTED)));
+    let facts = Facts {
+        session: Some(&session),
+        ..running()
+    };
+    assert_eq!(
+        reason(&available(&facts, at(3))),
+        Some((Status::True, AGENT_CONNECTED))
+    );
 }
 
 #[test]
@@ -61,7 +69,11 @@ fn nothing_is_said_of_a_new_agent_for_a_minute() {
 #[test]
 fn a_gap_under_a_minute_does_not_flip_it() {
     let (gone, was) = (session(false, 100), live("True", AGENT_CONNECTED));
-    let facts = Facts { session: Some(&gone), live: Some(&was), ..running() };
+    let facts = Facts {
+        session: Some(&gone),
+        live: Some(&was),
+        ..running()
+    };
     let said = available(&facts, at(159));
     assert_eq!(reason(&said), Some((Status::True, AGENT_CONNECTED)));
     assert_eq!(said.verdict.unwrap().message, "as it was");
@@ -74,39 +86,72 @@ fn a_gap_under_a_minute_does_not_flip_it() {
 #[test]
 fn a_restart_of_the_principal_is_not_held_against_the_agents() {
     let was = live("True", AGENT_CONNECTED);
-    let facts = Facts { serving_since: Some(at(1000)), live: Some(&was), ..running() };
-    assert_eq!(reason(&available(&facts, at(1030))), Some((Status::True, AGENT_CONNECTED)));
+    let facts = Facts {
+        serving_since: Some(at(1000)),
+        live: Some(&was),
+        ..running()
+    };
+    assert_eq!(
+        reason(&available(&facts, at(1030))),
+        Some((Status::True, AGENT_CONNECTED))
+    );
     let said = available(&facts, at(1060));
     assert_eq!(reason(&said), Some((Status::False, AGENT_DISCONNECTED)));
 }
 
 #[test]
 fn what_the_hub_wrote_of_a_lost_cluster_is_not_repeated() {
-    let (gone, lost) = (session(false, 100), live("Unknown", "ManagedClusterLeaseUpdateStopped"));
-    let facts = Facts { session: Some(&gone), live: Some(&lost), ..running() };
+    let (gone, lost) = (
+        session(false, 100),
+        live("Unknown", "ManagedClusterLeaseUpdateStopped"),
+    );
+    let facts = Facts {
+        session: Some(&gone),
+        live: Some(&lost),
+        ..running()
+    };
     assert_eq!(available(&facts, at(110)).verdict, None);
 }
 
 #[test]
 fn each_kind_of_absence_has_its_reason() {
-    let refused = Facts { applied: Some(Err("forbidden".to_owned())), ..running() };
-    let silent = Facts { applied: None, ..running() };
-    let no_pod = Facts { ready: Some(false), ..running() };
-    let not_rendered = Facts { render_error: Some("set it"), ..Facts::default() };
+    let refused = Facts {
+        applied: Some(Err("forbidden".to_owned())),
+        ..running()
+    };
+    let silent = Facts {
+        applied: None,
+        ..running()
+    };
+    let no_pod = Facts {
+        ready: Some(false),
+        ..running()
+    };
+    let not_rendered = Facts {
+        render_error: Some("set it"),
+        ..Facts::default()
+    };
     for (facts, expected) in [
         (refused, AGENT_NOT_DEPLOYED),
         (silent, AGENT_NOT_DEPLOYED),
         (no_pod, AGENT_UNAVAILABLE),
         (not_rendered, AGENT_NOT_DEPLOYED),
     ] {
-        assert_eq!(reason(&available(&facts, at(100))), Some((Status::False, expected)));
+        assert_eq!(
+            reason(&available(&facts, at(100))),
+            Some((Status::False, expected))
+        );
     }
 }
 
 #[test]
 fn a_pod_that_the_cluster_has_not_reported_yet_is_waited_for() {
     let session = session(true, 100);
-    let facts = Facts { session: Some(&session), ready: Some(false), ..running() };
+    let facts = Facts {
+        session: Some(&session),
+        ready: Some(false),
+        ..running()
+    };
     assert_eq!(available(&facts, at(110)).verdict, None);
     let said = available(&facts, at(160));
     assert_eq!(reason(&said), Some((Status::False, AGENT_UNAVAILABLE)));

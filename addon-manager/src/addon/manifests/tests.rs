@@ -22,7 +22,10 @@ fn render(spoke: &Spoke) -> Vec<Value> {
 }
 
 fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
-    objects.iter().filter(|object| object["kind"] == kind).collect()
+    objects
+        .iter()
+        .filter(|object| object["kind"] == kind)
+        .collect()
 }
 
 /// The whole rendering, byte for byte; a change of a manifest shows in the review of this file.
@@ -30,11 +33,18 @@ fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
 fn the_rendering_is_the_golden_one() {
     let objects = render(&spoke());
     let text = serde_json::to_string_pretty(&objects).unwrap() + "\n";
-    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/src/addon/manifests/golden.json");
+    let golden = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/src/addon/manifests/golden.json"
+    );
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(golden, &text).unwrap();
     }
-    assert_eq!(std::fs::read_to_string(golden).unwrap(), text, "UPDATE_GOLDEN=1 writes it anew");
+    assert_eq!(
+        std::fs::read_to_string(golden).unwrap(),
+        text,
+        "UPDATE_GOLDEN=1 writes it anew"
+    );
 }
 
 #[test]
@@ -49,7 +59,10 @@ fn namespaces_outlive_the_add_on_and_come_first() {
 
 #[test]
 fn a_shared_namespace_is_named_once() {
-    let shared = Spoke { agent_namespace: "argocd".to_owned(), ..spoke() };
+    let shared = Spoke {
+        agent_namespace: "argocd".to_owned(),
+        ..spoke()
+    };
     assert_eq!(of_kind(&render(&shared), "Namespace").len(), 1);
 }
 
@@ -57,7 +70,10 @@ fn a_shared_namespace_is_named_once() {
 fn no_rule_of_the_spoke_has_a_wildcard_or_reads_secrets() {
     for role in of_kind(&render(&spoke()), "Role") {
         let rules = role["rules"].to_string();
-        assert!(!rules.contains('*') && !rules.contains("secrets"), "{rules}");
+        assert!(
+            !rules.contains('*') && !rules.contains("secrets"),
+            "{rules}"
+        );
     }
 }
 
@@ -67,15 +83,24 @@ fn the_client_certificate_is_the_one_that_ocm_writes_and_the_pod_waits_for_it() 
     let volumes = &of_kind(&objects, "Deployment")[0]["spec"]["template"]["spec"]["volumes"];
     let secret = &volumes[1]["secret"];
     let signer = crate::keys::SIGNER.replace('/', "-");
-    assert_eq!(secret["secretName"], format!("{}-{signer}-client-cert", crate::keys::ADDON));
+    assert_eq!(
+        secret["secretName"],
+        format!("{}-{signer}-client-cert", crate::keys::ADDON)
+    );
     assert!(secret.get("optional").is_none());
 }
 
 #[test]
 fn a_new_certificate_of_the_ca_rolls_no_pod() {
-    let other = Spoke { ca_bundle: "other".to_owned(), ..spoke() };
+    let other = Spoke {
+        ca_bundle: "other".to_owned(),
+        ..spoke()
+    };
     let (before, after) = (render(&spoke()), render(&other));
-    assert_eq!(of_kind(&before, "Deployment"), of_kind(&after, "Deployment"));
+    assert_eq!(
+        of_kind(&before, "Deployment"),
+        of_kind(&after, "Deployment")
+    );
     assert_ne!(of_kind(&before, "ConfigMap"), of_kind(&after, "ConfigMap"));
 }
 
@@ -86,7 +111,10 @@ fn placement_proxies_and_resources_reach_the_pod() {
             node_selector: [("disk".to_owned(), "fast".to_owned())].into(),
             tolerations: vec![json!({"operator": "Exists"})],
         },
-        proxy: Proxy { https: "http://proxy:3128".to_owned(), ..Proxy::default() },
+        proxy: Proxy {
+            https: "http://proxy:3128".to_owned(),
+            ..Proxy::default()
+        },
         resources: Some(json!({"limits": {"memory": "1Gi"}})),
         ..spoke()
     };
@@ -94,7 +122,10 @@ fn placement_proxies_and_resources_reach_the_pod() {
     let pod = &of_kind(&objects, "Deployment")[0]["spec"]["template"]["spec"];
     assert_eq!(pod["nodeSelector"], json!({"disk": "fast"}));
     assert_eq!(pod["tolerations"], json!([{"operator": "Exists"}]));
-    assert_eq!(pod["containers"][0]["resources"], json!({"limits": {"memory": "1Gi"}}));
+    assert_eq!(
+        pod["containers"][0]["resources"],
+        json!({"limits": {"memory": "1Gi"}})
+    );
     let env = pod["containers"][0]["env"].as_array().unwrap();
     assert!(env.contains(&json!({"name": "HTTPS_PROXY", "value": "http://proxy:3128"})));
     assert!(env.iter().all(|variable| variable["name"] != "HTTP_PROXY"));
@@ -109,7 +140,12 @@ fn container_identities_may_use_stars_for_whole_parts() {
     ] {
         assert!(is_agent_container(id), "{id}");
     }
-    for id in ["", "deployments", "daemonsets:*:*", "deployments:argocd-agent-addon-agent:a*"] {
+    for id in [
+        "",
+        "deployments",
+        "daemonsets:*:*",
+        "deployments:argocd-agent-addon-agent:a*",
+    ] {
         assert!(!is_agent_container(id), "{id}");
     }
 }
