@@ -335,7 +335,11 @@ pub struct Leaving {
 /// How far a removal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeavingPhase {
-    /// The ManagedCluster is being deleted.
+    /// The ManagedCluster is not there or not accepted: its agent must not come in. The works stay,
+    /// whatever the answer.
+    NotAdmitted,
+    /// The ManagedCluster is being deleted; OCM will delete the ManagedClusterAddOn, so the works
+    /// stay for now, whatever the answer.
     ClusterDeleting,
     /// The ManagedClusterAddOn is being deleted but still there.
     AddonDeleting,
@@ -352,9 +356,11 @@ pub enum Removal {
     Wait(Duration),
 }
 
+mod cache;
 mod csr;
 mod drive;
 mod error;
+mod event;
 mod hash;
 mod health;
 mod metrics;

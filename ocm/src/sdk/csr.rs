@@ -57,6 +57,14 @@ pub enum Refusal {
     /// The add-on is being switched off.
     #[error("the add-on is being disabled on cluster {0}")]
     AddonDeleting(ClusterName),
+    /// The add-on does not serve the cluster.
+    #[error("the add-on does not serve cluster {cluster}: {message}")]
+    NotServed {
+        /// Which cluster.
+        cluster: ClusterName,
+        /// Why.
+        message: String,
+    },
     /// The add-on wants no certificate of this signer.
     #[error("signer {0:?} is not one that this add-on uses")]
     Signer(String),
@@ -96,9 +104,6 @@ pub enum Refusal {
     /// There is a subject alternative name other than the add-on's DNS name.
     #[error("the only subject alternative name may be {0}")]
     AlternativeName(String),
-    /// Somebody denied it, or its signer failed.
-    #[error("the request was denied or has failed")]
-    Denied,
 }
 
 impl Refusal {
@@ -113,6 +118,7 @@ impl Refusal {
             Self::ClusterDeleting(_) => "ClusterDeleting",
             Self::NoAddon(_) => "AddonNotEnabled",
             Self::AddonDeleting(_) => "AddonDeleting",
+            Self::NotServed { .. } => "ClusterNotServed",
             Self::Signer(_) => "WrongSigner",
             Self::Usages => "WrongUsages",
             Self::Malformed(_) => "Malformed",
@@ -121,7 +127,6 @@ impl Refusal {
             Self::Organizations { .. } => "WrongOrganizations",
             Self::OrganizationalUnits { .. } => "WrongOrganizationalUnits",
             Self::AlternativeName(_) => "WrongAlternativeName",
-            Self::Denied => "Denied",
         }
     }
 }

@@ -1,1 +1,203 @@
-//! To be filled.
+//! What is said of a cluster's works, and which verdicts may be said. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::{HealthMode, WorkReport};
+use crate::{
+    api::{cluster::ManagedCluster, work::ManifestCondition},
+    condition::{self, Status, Verdict},
+};
+
+/// Every reason of `ManifestApplied`.
+pub(crate) mod reason {
+    /// All works are applied.
+    pub(crate) const APPLIED: &str = "AddonManifestApplied";
+    /// The cluster could not apply a work.
+    pub(crate) const FAILED: &str = "AddonManifestAppliedFailed";
+    /// The hub did not take a work, or nothing could be rendered.
+    pub(crate) const NOT_WRITTEN: &str = "ManifestWorkApplyFailed";
+}
+
+/// The verdict over all works; `None` while the cluster has not answered for each of them.
+///
+/// An answer counts only if it is about the work's newest generation.
+pub(crate) fn manifest_applied(works: &[WorkReport]) -> Option<Verdict> {
+    let kind = condition::addon::MANIFEST_APPLIED;
+    if works.is_empty() {
+        return Some(Verdict::new(
+            kind,
+            true,
+            reason::APPLIED,
+            "no manifest need to apply",
+        ));
+    }
+    let answers: Vec<_> = works.iter().map(|work| (work, answer(work))).collect();
+    let failed: Vec<_> = answers
+        .iter()
+        .filter(|(_, answer)| *answer == Some(false))
+        .collect();
+    if !failed.is_empty() {
+        let names: Vec<_> = failed.iter().flat_map(|(work, _)| failures(work)).collect();
+        let message = format!(
+            "failed to apply the manifests of addon: {}",
+            names.join("; ")
+        );
+        return Some(Verdict::new(kind, false, reason::FAILED, message));
+    }
+    let all = answers.iter().all(|(_, answer)| *answer == Some(true));
+    let message = "manifests of addon are applied successfully";
+    all.then(|| Verdict::new(kind, true, reason::APPLIED, message))
+}
+
+fn answer(work: &WorkReport) -> Option<bool> {
+    let applied = condition::find(&work.status.conditions, condition::work::APPLIED)?;
+    if applied.observed_generation != Some(work.generation) {
+        return None;
+    }
+    match applied.status.as_str() {
+        "True" => Some(true),
+        "False" => Some(false),
+        _unknown => None,
+    }
+}
+
+/// The objects that could not be applied, each with its reason; else what the work itself says.
+fn failures(work: &WorkReport) -> Vec<String> {
+    let failed = |object: &&ManifestCondition| {
+        condition::has(&object.conditions, condition::work::APPLIED, Status::False)
+    };
+    let objects = work.status.resource_status.manifests.iter().filter(failed);
+    let named: Vec<_> = objects.take(SHOWN).map(describe).collect();
+    if named.is_empty() {
+        let said = condition::find(&work.status.conditions, condition::work::APPLIED);
+        return vec![format!(
+            "{}: {}",
+            work.name,
+            said.map_or("", |c| c.message.as_str())
+        )];
+    }
+    named
+}
+
+/// Enough to see what is wrong; a message is not a list of everything.
+const SHOWN: usize = 5;
+
+fn describe(object: &ManifestCondition) -> String {
+    let meta = &object.resource_meta;
+    let said = condition::find(&object.conditions, condition::work::APPLIED);
+    let said: String = said
+        .map_or("", |c| c.message.as_str())
+        .chars()
+        .take(300)
+        .collect();
+    format!("{} {}/{}: {said}", meta.kind, meta.namespace, meta.name)
+}
+
+/// The verdict when works could not be rendered or written.
+pub(crate) fn not_written(message: &str) -> Verdict {
+    let kind = condition::addon::MANIFEST_APPLIED;
+    Verdict::new(kind, false, reason::NOT_WRITTEN, message)
+}
+
+/// What `ManifestApplied` is while the cluster has not answered: as it was, unless it only said that
+/// the hub had not taken a work, which is over.
+pub(crate) fn unanswered(live: &[Condition]) -> Option<Condition> {
+    let live = condition::find(live, condition::addon::MANIFEST_APPLIED)?;
+    (live.reason != reason::NOT_WRITTEN).then(|| live.clone())
+}
+
+/// Whether `Available` is ours to write: not in lease mode, and not while the hub has lost the
+/// cluster and says so in `Available` itself.
+pub(crate) fn may_write_available(mode: HealthMode, cluster: &ManagedCluster) -> bool {
+    mode == HealthMode::Customized && !cluster.is_lost()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::api::work::{ManifestWorkStatus, ResourceMeta, ResourceStatus};
+
+    fn condition(status: Status, generation: i64) -> Condition {
+        let verdict = Verdict::new("Applied", status, "R", "because");
+        let mut condition = verdict.onto(&[], Timestamp::UNIX_EPOCH);
+        condition.observed_generation = Some(generation);
+        condition
+    }
+
+    fn work(status: Status, observed: i64) -> WorkReport {
+        WorkReport {
+            name: "w".to_owned(),
+            created: None,
+            generation: 2,
+            status: ManifestWorkStatus {
+                conditions: vec![condition(status, observed)],
+                ..ManifestWorkStatus::default()
+            },
+        }
+    }
+
+    fn said(works: &[WorkReport]) -> Option<(Status, String)> {
+        manifest_applied(works).map(|verdict| (verdict.status, verdict.reason))
+    }
+
+    #[test]
+    fn all_works_must_be_applied_in_their_newest_generation() {
+        let applied = Some((Status::True, reason::APPLIED.to_owned()));
+        let failed = Some((Status::False, reason::FAILED.to_owned()));
+        let (good, old) = (work(Status::True, 2), work(Status::True, 1));
+        let (bad, old_bad) = (work(Status::False, 2), work(Status::False, 1));
+        assert_eq!(said(&[]), applied);
+        assert_eq!(said(&[good.clone()]), applied);
+        assert_eq!(said(&[good.clone(), old.clone()]), None);
+        assert_eq!(said(&[good.clone(), old_bad]), None);
+        assert_eq!(said(&[good.clone(), bad.clone()]), failed);
+        assert_eq!(said(&[bad, good]), failed);
+        assert_eq!(said(&[WorkReport::default()]), None);
+    }
+
+    #[test]
+    fn a_failure_names_the_object() {
+        let mut work = work(Status::False, 2);
+        work.status.resource_status = ResourceStatus {
+            manifests: vec![ManifestCondition {
+                resource_meta: ResourceMeta {
+                    kind: "Role".to_owned(),
+                    namespace: "n".to_owned(),
+                    name: "r".to_owned(),
+                    ..ResourceMeta::default()
+                },
+                conditions: vec![condition(Status::False, 2)],
+                status_feedback: None,
+            }],
+        };
+        let message = manifest_applied(&[work]).unwrap().message;
+        assert_eq!(
+            message,
+            "failed to apply the manifests of addon: Role n/r: because"
+        );
+    }
+
+    #[test]
+    fn only_a_write_that_failed_is_forgotten_before_the_cluster_answers() {
+        let now = Timestamp::UNIX_EPOCH;
+        let live = [not_written("x").onto(&[], now)];
+        assert_eq!(unanswered(&live), None);
+        let live = [manifest_applied(&[work(Status::False, 2)])
+            .unwrap()
+            .onto(&[], now)];
+        assert_eq!(unanswered(&live).as_ref(), live.first());
+    }
+
+    #[test]
+    fn available_is_the_hubs_while_the_cluster_is_lost() {
+        let mut cluster = ManagedCluster::default();
+        assert!(may_write_available(HealthMode::Customized, &cluster));
+        assert!(!may_write_available(HealthMode::Lease, &cluster));
+        let lost = Verdict::new(condition::cluster::AVAILABLE, Status::Unknown, "R", "");
+        let lost = lost.onto(&[], Timestamp::UNIX_EPOCH);
+        cluster.status.get_or_insert_default().conditions.push(lost);
+        assert!(!may_write_available(HealthMode::Customized, &cluster));
+    }
+}

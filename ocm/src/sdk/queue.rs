@@ -1,1 +1,261 @@
-//! To be filled.
+//! What has to be looked at, and when. Pure: the time is a parameter.
+//!
+//! Each key is in it at most once, so memory is bounded by the number of keys and never by the rate
+//! of events. A key that is being worked on and is added again runs once more afterwards.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// The first pause after a failure.
+const FIRST: Duration = Duration::from_millis(500);
+/// The longest pause after failures.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// The shortest pause of a key that keeps failing, however much happens around it.
+const HURRIED: Duration = Duration::from_secs(5);
+
+/// How a piece of work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All is as it should be; look again after this time even if nothing happens.
+    Settled(Option<Duration>),
+    /// Another writer was quicker, or our own last write is not to be seen yet.
+    Soon,
+    /// It failed; try again with growing pauses.
+    Failed,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    due: Option<Instant>,
+    running: bool,
+    failures: u32,
+}
+
+/// Keys that are due, running or sleeping.
+#[derive(Debug)]
+pub(crate) struct Queue<K> {
+    entries: BTreeMap<K, Entry>,
+    order: BTreeSet<(Instant, K)>,
+}
+
+impl<K: Clone + Ord> Queue<K> {
+    /// An empty queue.
+    pub(crate) const fn new() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            order: BTreeSet::new(),
+        }
+    }
+
+    /// Something may have changed: the key is due now.
+    ///
+    /// A key that keeps failing is not hurried too much: what fails at every event must not be
+    /// tried at every event.
+    pub(crate) fn add(&mut self, key: K, now: Instant) {
+        let entry = self.entries.entry(key.clone()).or_default();
+        let at = if entry.failures > 1 {
+            now + HURRIED
+        } else {
+            now
+        };
+        Self::schedule(&mut self.order, entry, key, at);
+    }
+
+    fn schedule(order: &mut BTreeSet<(Instant, K)>, entry: &mut Entry, key: K, at: Instant) {
+        let at = entry.due.map_or(at, |due| due.min(at));
+        if let Some(due) = entry.due.replace(at)
+            && !entry.running
+        {
+            order.remove(&(due, key.clone()));
+        }
+        if !entry.running {
+            order.insert((at, key));
+        }
+    }
+
+    /// Takes the key that has been due for longest.
+    pub(crate) fn take(&mut self, now: Instant) -> Option<K> {
+        let (due, _) = self.order.first()?;
+        if *due > now {
+            return None;
+        }
+        let (_, key) = self.order.pop_first()?;
+        let entry = self.entries.entry(key.clone()).or_default();
+        entry.due = None;
+        entry.running = true;
+        Some(key)
+    }
+
+    /// When the next key is due.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.order.first().map(|(due, _)| *due)
+    }
+
+    /// The work on a key has ended. `jitter` is from 0 to 1 and spreads what would come together.
+    pub(crate) fn finish(&mut self, key: K, outcome: Outcome, now: Instant, jitter: f64) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        entry.running = false;
+        let pause = match outcome {
+            Outcome::Settled(pause) => {
+                entry.failures = 0;
+                pause.map(|pause| spread(pause, jitter))
+            }
+            Outcome::Soon => Some(spread(FIRST / 4, jitter)),
+            Outcome::Failed => {
+                entry.failures = entry.failures.saturating_add(1);
+                // An event during the work is most likely its own doing.
+                entry.due = entry.due.filter(|_| entry.failures == 1);
+                let doublings = entry.failures.saturating_sub(1).min(16);
+                Some(spread(
+                    FIRST.saturating_mul(1 << doublings).min(LONGEST),
+                    jitter,
+                ))
+            }
+        };
+        let later = pause.map(|pause| now + pause);
+        let due = match (entry.due.take(), later) {
+            (Some(event), Some(later)) => Some(event.min(later)),
+            (due, None) | (None, due) => due,
+        };
+        match due {
+            Some(due) => Self::schedule(&mut self.order, entry, key, due),
+            None => {
+                self.entries.remove(&key);
+            }
+        }
+    }
+
+    /// How many keys are due or running.
+    pub(crate) fn waiting(&self, now: Instant) -> usize {
+        self.order.iter().take_while(|(due, _)| *due <= now).count()
+    }
+}
+
+/// From three quarters to five quarters of the pause.
+fn spread(pause: Duration, jitter: f64) -> Duration {
+    pause.mul_f64(0.75 + jitter.clamp(0.0, 1.0) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn second(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    #[test]
+    fn a_key_runs_once_however_often_it_is_added() {
+        let now = Instant::now();
+        let mut queue = Queue::new();
+        queue.add("a", now);
+        queue.add("a", now);
+        assert_eq!(queue.take(now), Some("a"));
+        assert_eq!(queue.take(now), None);
+        queue.add("a", now);
+        assert_eq!(queue.take(now), None, "it is running");
+        queue.finish("a", Outcome::Settled(None), now, 0.5);
+        assert_eq!(queue.take(now), Some("a"), "it was added meanwhile");
+        queue.finish("a", Outcome::Settled(None), now, 0.5);
+        assert_eq!(queue.next_due(), None);
+    }
+
+    #[test]
+    fn failures_wait_longer_each_time_and_events_hurry_them_only_so_much() {
+        let mut now = Instant::now();
+        let mut queue = Queue::new();
+        queue.add("a", now);
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            assert_eq!(queue.take(now), Some("a"));
+            queue.add("a", now);
+            queue.finish("a", Outcome::Failed, now, 0.5);
+            let due = queue.next_due().unwrap();
+            pauses.push(due.duration_since(now));
+            now = due;
+        }
+        // The first failure may be due to what the event is about.
+        let wanted = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300].map(second);
+        assert_eq!(pauses, wanted);
+        assert_eq!(queue.take(now), Some("a"));
+        queue.finish("a", Outcome::Failed, now, 0.5);
+        queue.add("a", now);
+        assert_eq!(
+            queue.next_due(),
+            Some(now + HURRIED),
+            "an event shortens a long pause"
+        );
+        now += HURRIED;
+        assert_eq!(queue.take(now), Some("a"));
+        queue.finish("a", Outcome::Settled(None), now, 0.5);
+        queue.add("a", now);
+        assert_eq!(queue.next_due(), Some(now));
+    }
+
+    #[test]
+    fn an_event_beats_a_sweep() {
+        let now = Instant::now();
+        let mut queue = Queue::new();
+        queue.add("a", now);
+        queue.take(now);
+        queue.finish("a", Outcome::Settled(Some(second(3600))), now, 0.5);
+        assert_eq!(queue.next_due(), Some(now + second(3600)));
+        queue.add("a", now + second(1));
+        assert_eq!(queue.next_due(), Some(now + second(1)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_key_runs_twice_at_a_time_and_none_is_lost(
+            steps in prop::collection::vec((0u8..4, 0u8..4, any::<bool>()), 0..200)
+        ) {
+            let mut now = Instant::now();
+            let mut queue = Queue::new();
+            let mut running = BTreeSet::new();
+            let mut dirty = BTreeSet::new();
+            for (step, key, fails) in steps {
+                match step {
+                    0 => {
+                        queue.add(key, now);
+                        dirty.insert(key);
+                    }
+                    1 => {
+                        if let Some(key) = queue.take(now) {
+                            prop_assert!(running.insert(key));
+                            dirty.remove(&key);
+                        }
+                    }
+                    2 => {
+                        if running.remove(&key) {
+                            let settled = Outcome::Settled(None);
+                            let outcome = if fails { Outcome::Failed } else { settled };
+                            if fails {
+                                dirty.insert(key);
+                            }
+                            queue.finish(key, outcome, now, 0.3);
+                        }
+                    }
+                    _ => now += second(1),
+                }
+            }
+            for key in running {
+                queue.finish(key, Outcome::Settled(None), now, 0.0);
+            }
+            now += second(100_000);
+            while let Some(key) = queue.take(now) {
+                dirty.remove(&key);
+                queue.finish(key, Outcome::Settled(None), now, 0.0);
+            }
+            prop_assert!(dirty.is_empty(), "{dirty:?}");
+        }
+    }
+}

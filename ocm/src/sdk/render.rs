@@ -1,1 +1,274 @@
-//! To be filled.
+//! From an author's objects to the contents of works. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{RenderError, Rendered, hash::digest};
+use crate::{
+    api::work::{
+        DeleteOption, FeedbackRule, ManifestConfig, ManifestWorkSpec, ResourceIdentifier,
+        SelectivelyOrphan, ServerSideApply, UpdateStrategy,
+    },
+    keys,
+};
+
+/// One object, checked and measured.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Manifest {
+    /// Its name in works.
+    pub(crate) id: ResourceIdentifier,
+    /// The object.
+    pub(crate) body: Value,
+    /// Its size as JSON.
+    pub(crate) size: usize,
+    /// How it is applied and watched.
+    pub(crate) config: ManifestConfig,
+}
+
+/// Checks and measures what an author has rendered, in the author's order.
+pub(crate) fn manifests(rendered: Rendered) -> Result<Vec<Manifest>, RenderError> {
+    let Rendered { manifests, configs } = rendered;
+    let mut seen = BTreeSet::new();
+    let mut checked = Vec::with_capacity(manifests.len());
+    for body in manifests {
+        let manifest = manifest(without_nulls(body), &configs)?;
+        if !seen.insert(manifest.id.clone()) {
+            return Err(refused(&manifest.id, "is rendered twice"));
+        }
+        checked.push(manifest);
+    }
+    Ok(checked)
+}
+
+fn manifest(body: Value, configs: &[ManifestConfig]) -> Result<Manifest, RenderError> {
+    let id = identify(&body).ok_or_else(|| RenderError {
+        message: "an object is rendered without apiVersion, kind or name".to_owned(),
+    })?;
+    if body.pointer("/metadata/generateName").is_some() {
+        return Err(refused(&id, "has a generateName"));
+    }
+    let kind = body.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let mut config = default_config(kind, id.clone());
+    for own in configs
+        .iter()
+        .filter(|own| fits(&own.resource_identifier, &id))
+    {
+        merge(&mut config, own);
+    }
+    let size = body.to_string().len();
+    Ok(Manifest {
+        id,
+        body,
+        size,
+        config,
+    })
+}
+
+fn refused(id: &ResourceIdentifier, why: &str) -> RenderError {
+    let ResourceIdentifier {
+        resource,
+        namespace,
+        name,
+        ..
+    } = id;
+    RenderError {
+        message: format!("{resource} {namespace}/{name} {why}"),
+    }
+}
+
+/// The API server drops nulls of embedded objects or keeps them, as it likes; ours have none.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(
+                kept.map(|(name, value)| (name, without_nulls(value)))
+                    .collect(),
+            )
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => other,
+    }
+}
+
+/// How an object is named in works; `None` if it lacks apiVersion, kind or name.
+pub(crate) fn identify(body: &Value) -> Option<ResourceIdentifier> {
+    let text = |path| {
+        body.pointer(path)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+    };
+    let api_version = text("/apiVersion")?;
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    Some(ResourceIdentifier {
+        group: group.to_owned(),
+        resource: plural(text("/kind")?),
+        namespace: text("/metadata/namespace").unwrap_or_default().to_owned(),
+        name: text("/metadata/name")?.to_owned(),
+    })
+}
+
+/// The plural as OCM guesses it, which works look objects up by.
+fn plural(kind: &str) -> String {
+    let singular = kind.to_lowercase();
+    if singular == "endpoints" {
+        return singular;
+    }
+    match singular.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if singular.ends_with('s') => format!("{singular}es"),
+        None => format!("{singular}s"),
+    }
+}
+
+/// Server-side apply leaves other people's fields alone; for CRDs the work agent has no right to
+/// patch. Workloads report how they are, at once where the agent can watch.
+fn default_config(kind: &str, id: ResourceIdentifier) -> ManifestConfig {
+    let update_strategy = (kind != "CustomResourceDefinition").then(|| UpdateStrategy {
+        kind: "ServerSideApply".to_owned(),
+        server_side_apply: Some(ServerSideApply {
+            force: true,
+            field_manager: String::new(),
+        }),
+    });
+    let well_known = matches!(kind, "Deployment" | "DaemonSet" | "Job" | "Pod");
+    let rule = FeedbackRule {
+        kind: "WellKnownStatus".to_owned(),
+        json_paths: Vec::new(),
+    };
+    ManifestConfig {
+        resource_identifier: id,
+        feedback_rules: well_known.then_some(rule).into_iter().collect(),
+        feedback_scrape_type: if well_known {
+            "Watch".to_owned()
+        } else {
+            String::new()
+        },
+        update_strategy,
+    }
+}
+
+fn fits(pattern: &ResourceIdentifier, id: &ResourceIdentifier) -> bool {
+    let one = |pattern: &str, text: &str| pattern == "*" || pattern == text;
+    pattern.group == id.group
+        && pattern.resource == id.resource
+        && one(&pattern.namespace, &id.namespace)
+        && one(&pattern.name, &id.name)
+}
+
+fn merge(config: &mut ManifestConfig, own: &ManifestConfig) {
+    for rule in &own.feedback_rules {
+        if !config.feedback_rules.contains(rule) {
+            config.feedback_rules.push(rule.clone());
+        }
+    }
+    if !own.feedback_scrape_type.is_empty() {
+        config
+            .feedback_scrape_type
+            .clone_from(&own.feedback_scrape_type);
+    }
+    if own.update_strategy.is_some() {
+        config.update_strategy.clone_from(&own.update_strategy);
+    }
+}
+
+/// The spec of a work that holds these objects.
+pub(crate) fn work_spec<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> ManifestWorkSpec {
+    let mut spec = ManifestWorkSpec::default();
+    let mut orphans = Vec::new();
+    for manifest in manifests {
+        if is_orphan(&manifest.body) {
+            orphans.push(manifest.id.clone());
+        }
+        let plain = ManifestConfig {
+            resource_identifier: manifest.id.clone(),
+            ..ManifestConfig::default()
+        };
+        if manifest.config != plain {
+            spec.manifest_configs.push(manifest.config.clone());
+        }
+        spec.workload.manifests.push(manifest.body.clone());
+    }
+    spec.delete_option = (!orphans.is_empty()).then(|| DeleteOption {
+        propagation_policy: "SelectivelyOrphan".to_owned(),
+        selectively_orphans: Some(SelectivelyOrphan {
+            orphaning_rules: orphans,
+        }),
+    });
+    spec
+}
+
+fn is_orphan(body: &Value) -> bool {
+    let annotations = body
+        .pointer("/metadata/annotations")
+        .and_then(Value::as_object);
+    annotations.is_some_and(|annotations| annotations.contains_key(keys::DELETION_ORPHAN))
+}
+
+/// A digest of a work's spec that is the same before and after the API server has put its defaults
+/// in, whichever version of the CRD the hub has.
+pub(crate) fn spec_digest(spec: &Value) -> String {
+    let mut spec = spec.clone();
+    drop_default(
+        &mut spec,
+        "/deleteOption/propagationPolicy",
+        &json!("Foreground"),
+    );
+    drop_empty(&mut spec, "deleteOption");
+    let configs = spec
+        .get_mut("manifestConfigs")
+        .and_then(Value::as_array_mut);
+    for config in configs.into_iter().flatten() {
+        // Hubs before 1.3 do not know the field and drop it: neither value is worth a write.
+        if let Some(config) = config.as_object_mut() {
+            config.remove("feedbackScrapeType");
+        }
+        let apply = "/updateStrategy/serverSideApply";
+        drop_default(
+            config,
+            &format!("{apply}/fieldManager"),
+            &json!("work-agent"),
+        );
+        drop_default(config, &format!("{apply}/force"), &json!(false));
+        drop_default(config, "/updateStrategy/type", &json!("Update"));
+        drop_empty(config, "updateStrategy");
+    }
+    drop_empty(&mut spec, "manifestConfigs");
+    digest(&spec)
+}
+
+fn drop_default(value: &mut Value, path: &str, default: &Value) {
+    if value.pointer(path) == Some(default)
+        && let Some((parent, field)) = path.rsplit_once('/')
+        && let Some(parent) = value.pointer_mut(parent).and_then(Value::as_object_mut)
+    {
+        parent.remove(field);
+    }
+}
+
+fn drop_empty(value: &mut Value, field: &str) {
+    let empty = match value.get(field) {
+        Some(Value::Object(object)) => object.is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Null) => true,
+        Some(Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => false,
+    };
+    if empty && let Some(object) = value.as_object_mut() {
+        object.remove(field);
+    }
+}
+
+/// Which objects a work holds.
+pub(crate) fn held(spec: &Value) -> BTreeMap<ResourceIdentifier, usize> {
+    let manifests = spec
+        .pointer("/workload/manifests")
+        .and_then(Value::as_array);
+    let manifests = manifests.into_iter().flatten();
+    manifests
+        .filter_map(|body| Some((identify(body)?, body.to_string().len())))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

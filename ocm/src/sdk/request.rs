@@ -1,1 +1,240 @@
-//! To be filled.
+//! One certificate request: check, approve, sign, or say why not.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    ByteString,
+    api::{
+        certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition},
+        core::v1::ObjectReference,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{Api, api::PostParams};
+use std::time::Duration;
+use tracing::{info, warn};
+
+use super::{
+    Addon, Error, Refusal, SigningCa, Target,
+    csr::{self, Granted, Progress, Situation},
+    drive::Hub,
+    event::Saying,
+    metrics::Written,
+    queue::Outcome,
+    reconcile,
+};
+
+/// How soon to ask again for a CA that is not there.
+const CA_PAUSE: Duration = Duration::from_secs(10);
+
+/// Looks at one request and brings it on.
+///
+/// What is refused now may be right later (the cluster is accepted, the add-on enabled): changes
+/// of the cluster and of its add-on wake its requests.
+pub(crate) async fn reconcile<A: Addon>(
+    hub: &Hub<A>,
+    name: &str,
+    now: Timestamp,
+) -> Result<Outcome, Error> {
+    let request = hub.world.look().requests.live().get(name).map(Arc::clone);
+    let Some(request) = request else {
+        hub.events.forget(name);
+        return Ok(Outcome::Settled(None));
+    };
+    let progress = csr::progress(&request);
+    if matches!(progress, Progress::Denied | Progress::Issued) {
+        return Ok(Outcome::Settled(None));
+    }
+    let granted = match judge(hub, &request) {
+        Ok(granted) => granted,
+        Err(refusal) => {
+            refuse(hub, &request, &refusal, now).await;
+            return Ok(Outcome::Settled(None));
+        }
+    };
+    let approved = match progress {
+        Progress::Pending => approve(hub, &request, now).await?,
+        // Somebody else's approval counts, but only for what we would have approved ourselves.
+        Progress::Approved | Progress::Denied | Progress::Issued => request.as_ref().clone(),
+    };
+    if !granted.custom {
+        return Ok(Outcome::Settled(None));
+    }
+    let Some(ca) = hub.addon.signing_ca(&approved.spec.signer_name) else {
+        let note = "approved, but there is no CA to sign with yet";
+        say(hub, &approved, true, "NoSigningCa", note, now).await;
+        return Ok(Outcome::Settled(Some(CA_PAUSE)));
+    };
+    issue(hub, approved, &granted, &ca, now).await
+}
+
+fn judge<A: Addon>(hub: &Hub<A>, request: &CertificateSigningRequest) -> Result<Granted, Refusal> {
+    let cluster = csr::claimed_cluster(request).ok_or(Refusal::ClusterLabel)?;
+    let observed = hub.world.observe(&cluster);
+    let (managed_cluster, cluster_addon) = (observed.cluster.as_deref(), observed.addon.as_deref());
+    let target = managed_cluster
+        .zip(cluster_addon)
+        .map(|(managed, addon)| Target {
+            name: &cluster,
+            cluster: managed,
+            addon,
+        });
+    let wanted = target
+        .map(|target| hub.addon.registrations(target))
+        .unwrap_or_default();
+    let addon = hub.addon.name();
+    let situation = Situation {
+        addon,
+        cluster: &cluster,
+        managed_cluster,
+        cluster_addon,
+        wanted: &wanted,
+    };
+    let granted = csr::check(request, situation)?;
+    let held = target.and_then(|target| reconcile::held(hub.addon.as_ref(), target, &observed));
+    match held {
+        Some(verdict) => Err(Refusal::NotServed {
+            cluster,
+            message: verdict.message,
+        }),
+        None => Ok(granted),
+    }
+}
+
+async fn refuse<A: Addon>(
+    hub: &Hub<A>,
+    request: &CertificateSigningRequest,
+    refusal: &Refusal,
+    now: Timestamp,
+) {
+    let note = format!("left pending: {refusal}");
+    if say(hub, request, true, refusal.reason(), &note, now).await {
+        let name = request.metadata.name.as_deref().unwrap_or_default();
+        warn!(request = name, reason = refusal.reason(), %refusal, "certificate request left pending");
+        hub.metrics.refused(refusal.reason());
+    }
+}
+
+async fn say<A: Addon>(
+    hub: &Hub<A>,
+    request: &CertificateSigningRequest,
+    warning: bool,
+    reason: &'static str,
+    note: &str,
+    now: Timestamp,
+) -> bool {
+    let regarding = ObjectReference {
+        api_version: Some("certificates.k8s.io/v1".to_owned()),
+        kind: Some("CertificateSigningRequest".to_owned()),
+        name: request.metadata.name.clone(),
+        uid: request.metadata.uid.clone(),
+        ..ObjectReference::default()
+    };
+    let saying = Saying {
+        regarding,
+        warning,
+        reason,
+        note,
+    };
+    hub.events
+        .say(
+            &hub.client,
+            &hub.addon.name().to_string(),
+            saying,
+            now,
+            &hub.metrics,
+        )
+        .await
+}
+
+/// Approves through the subresource, under the version that was checked: a request cannot change,
+/// but somebody may have denied it meanwhile.
+async fn approve<A: Addon>(
+    hub: &Hub<A>,
+    request: &CertificateSigningRequest,
+    now: Timestamp,
+) -> Result<CertificateSigningRequest, Error> {
+    let mut approved = request.clone();
+    let conditions = &mut approved.status.get_or_insert_default().conditions;
+    conditions
+        .get_or_insert_default()
+        .push(CertificateSigningRequestCondition {
+            type_: "Approved".to_owned(),
+            status: "True".to_owned(),
+            reason: Some("AutoApprovedByHubCSRApprovingController".to_owned()),
+            message: Some("Auto approving addon agent certificate.".to_owned()),
+            last_update_time: Some(Time(now)),
+            last_transition_time: Some(Time(now)),
+        });
+    let approved = replace(hub, "approval", "approve", &approved).await?;
+    info!(
+        request = approved.metadata.name,
+        "certificate request approved"
+    );
+    hub.metrics.wrote(Written::Approval);
+    Ok(approved)
+}
+
+async fn issue<A: Addon>(
+    hub: &Hub<A>,
+    mut request: CertificateSigningRequest,
+    granted: &Granted,
+    ca: &SigningCa,
+    now: Timestamp,
+) -> Result<Outcome, Error> {
+    let wish = request.spec.expiration_seconds;
+    let wish = wish
+        .and_then(|wish| u64::try_from(wish).ok())
+        .map(Duration::from_secs);
+    let certificate = csr::public_key(&request.spec.request.0)
+        .map_err(|_refused| super::SigningCaError::KeyKind)
+        .and_then(|key| {
+            let validity = ca.validity(hub.addon.certificate_lifetime(), wish, now)?;
+            ca.sign(&key, &granted.subject, validity)
+        });
+    let certificate = match certificate {
+        Ok(certificate) => certificate,
+        Err(source) => {
+            say(
+                hub,
+                &request,
+                true,
+                "SigningFailed",
+                &source.to_string(),
+                now,
+            )
+            .await;
+            let request = request.metadata.name.unwrap_or_default();
+            return Err(Error::Sign { request, source });
+        }
+    };
+    let status = request.status.get_or_insert_default();
+    status.certificate = Some(ByteString(certificate.into_bytes()));
+    let issued = replace(hub, "status", "sign", &request).await?;
+    info!(request = issued.metadata.name, "certificate issued");
+    hub.metrics.wrote(Written::Certificate);
+    Ok(Outcome::Settled(None))
+}
+
+async fn replace<A: Addon>(
+    hub: &Hub<A>,
+    subresource: &str,
+    action: &'static str,
+    request: &CertificateSigningRequest,
+) -> Result<CertificateSigningRequest, Error> {
+    let name = request.metadata.name.as_deref().unwrap_or_default();
+    let api = Api::<CertificateSigningRequest>::all(hub.client.clone());
+    let params = PostParams {
+        field_manager: Some(hub.addon.name().to_string()),
+        ..PostParams::default()
+    };
+    let result = api
+        .replace_subresource(subresource, name, &params, request)
+        .await;
+    result.map_err(|source| Error::Write {
+        action,
+        object: format!("certificate request {name}"),
+        source: Box::new(source),
+    })
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::world::World;
 use crate::{
     api::{
         addon::{ClusterManagementAddOn, ManagedClusterAddOn},
@@ -15,47 +16,67 @@ use crate::{
 /// A window on the hub: clusters, this add-on on them, and its ClusterManagementAddOn.
 ///
 /// Cheap to clone. It is filled by [`super::run`], so an author needs no watches of these objects.
+/// The objects come without managed fields, clusters also without resourceVersion and generation.
 #[derive(Clone, Debug, Default)]
-pub struct View {}
+pub struct View {
+    world: Arc<World>,
+}
 
 impl View {
     /// An empty view, to be handed to [`super::run`].
     pub fn new() -> Self {
-        todo!()
+        Self::default()
+    }
+
+    pub(crate) const fn world(&self) -> &Arc<World> {
+        &self.world
     }
 
     /// Changes with everything that changes here; wait on it, then look.
     pub fn revision(&self) -> watch::Receiver<u64> {
-        todo!()
+        self.world.revision()
     }
 
     /// Whether everything has been listed once. Before that an absent object means nothing.
     pub fn is_synced(&self) -> bool {
-        todo!()
+        self.world.look().is_synced()
     }
 
-    /// All clusters by name, without managed fields.
+    /// All clusters by name.
     pub fn clusters(&self) -> Vec<(ClusterName, Arc<ManagedCluster>)> {
-        todo!()
+        let state = self.world.look();
+        let clusters = state.clusters.live().iter();
+        clusters
+            .map(|(name, cluster)| (name.clone(), Arc::clone(cluster)))
+            .collect()
     }
 
     /// One cluster.
     pub fn cluster(&self, name: &ClusterName) -> Option<Arc<ManagedCluster>> {
-        todo!()
+        self.world.look().clusters.live().get(name).cloned()
     }
 
     /// This add-on on all clusters that have it.
     pub fn addons(&self) -> Vec<(ClusterName, Arc<ManagedClusterAddOn>)> {
-        todo!()
+        let state = self.world.look();
+        let addons = state.addons.live().iter();
+        addons
+            .map(|(name, addon)| (name.clone(), Arc::clone(addon)))
+            .collect()
     }
 
     /// This add-on on one cluster.
     pub fn addon(&self, name: &ClusterName) -> Option<Arc<ManagedClusterAddOn>> {
-        todo!()
+        self.world.look().addons.live().get(name).cloned()
     }
 
     /// The ClusterManagementAddOn.
     pub fn offer(&self) -> Option<Arc<ClusterManagementAddOn>> {
-        todo!()
+        let state = self.world.look();
+        state
+            .offer
+            .live()
+            .get(&())
+            .map(|offer| Arc::clone(&offer.model))
     }
 }

@@ -1,1 +1,175 @@
-//! To be filled.
+//! What the SDK knows of the hub: the copies that the watches keep.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use serde_json::Value;
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    cache::{Cache, Change},
+    hash::Live,
+};
+use crate::{
+    api::{
+        addon::{AddOnConfig, ClusterManagementAddOn, ConfigGroupResource, ManagedClusterAddOn},
+        cluster::ManagedCluster,
+    },
+    name::ClusterName,
+};
+
+mod behind;
+mod observed;
+
+pub(crate) use self::{
+    behind::Expected,
+    observed::{Observed, Work},
+};
+
+/// The ClusterManagementAddOn, as served and as understood.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Offer {
+    /// As served.
+    pub(crate) raw: Value,
+    /// As understood.
+    pub(crate) model: Arc<ClusterManagementAddOn>,
+}
+
+/// A configuration object, as served, with its hash.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ConfigObject {
+    /// As served, without managed fields.
+    pub(crate) raw: Value,
+    /// Its hash and generation.
+    pub(crate) live: Live,
+}
+
+/// All copies.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) clusters: Cache<ClusterName, Arc<ManagedCluster>>,
+    pub(crate) addons: Cache<ClusterName, Arc<ManagedClusterAddOn>>,
+    pub(crate) works: Cache<(ClusterName, String), Arc<Work>>,
+    pub(crate) requests: Cache<String, Arc<CertificateSigningRequest>>,
+    pub(crate) offer: Cache<(), Arc<Offer>>,
+    pub(crate) configs: BTreeMap<ConfigGroupResource, Cache<AddOnConfig, Arc<ConfigObject>>>,
+    expected: BTreeMap<ClusterName, Vec<Expected>>,
+}
+
+impl State {
+    /// Whether everything has been listed once.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.clusters.is_synced()
+            && self.addons.is_synced()
+            && self.works.is_synced()
+            && self.requests.is_synced()
+            && self.offer.is_synced()
+            && self.configs.values().all(Cache::is_synced)
+    }
+
+    /// A configuration object.
+    pub(crate) fn config(&self, named: &AddOnConfig) -> Option<&Arc<ConfigObject>> {
+        let kind = ConfigGroupResource {
+            group: named.group.clone(),
+            resource: named.resource.clone(),
+        };
+        self.configs.get(&kind)?.live().get(named)
+    }
+
+    /// The names of a cluster's works.
+    pub(crate) fn works_of<'a>(
+        &'a self,
+        cluster: &'a ClusterName,
+    ) -> impl Iterator<Item = &'a Arc<Work>> {
+        let from = (cluster.clone(), String::new());
+        let works = self.works.live().range(from..);
+        works
+            .take_while(move |((owner, _), _)| owner == cluster)
+            .map(|(_, work)| work)
+    }
+}
+
+/// All copies, shared. The lock guards them and is never held over an await.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    state: Mutex<State>,
+    revision: watch::Sender<u64>,
+}
+
+/// How long an own write may stay invisible before we act on what we see.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl World {
+    /// Looks at everything. A panic elsewhere leaves plain data, so poison means nothing.
+    pub(crate) fn look(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a change in and says which keys are different now.
+    pub(crate) fn absorb<K: Clone + Ord, V: PartialEq>(
+        &self,
+        cache: impl FnOnce(&mut State) -> &mut Cache<K, V>,
+        change: Change<K, V>,
+    ) -> Vec<K> {
+        let completes = matches!(change, Change::Complete);
+        let changed = cache(&mut self.look()).absorb(change);
+        if completes || !changed.is_empty() {
+            self.revision
+                .send_modify(|revision| *revision = revision.wrapping_add(1));
+        }
+        changed
+    }
+
+    /// Counts changes.
+    pub(crate) fn revision(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// Everything about one cluster.
+    pub(crate) fn observe(&self, cluster: &ClusterName) -> Observed {
+        let state = self.look();
+        Observed {
+            cluster: state.clusters.live().get(cluster).cloned(),
+            addon: state.addons.live().get(cluster).cloned(),
+            works: state.works_of(cluster).cloned().collect(),
+            offer: state
+                .offer
+                .live()
+                .get(&())
+                .map(|offer| Arc::clone(&offer.model)),
+        }
+    }
+
+    /// Notes that an own write has to be seen before the cluster is looked at again: acting on what
+    /// was before would write the same a second time.
+    pub(crate) fn expect(&self, cluster: &ClusterName, expected: Expected) {
+        self.look()
+            .expected
+            .entry(cluster.clone())
+            .or_default()
+            .push(expected);
+    }
+
+    /// Whether an own write on the cluster is not to be seen yet.
+    pub(crate) fn is_behind(&self, cluster: &ClusterName, now: Instant) -> bool {
+        let mut state = self.look();
+        let Some(mut expected) = state.expected.remove(cluster) else {
+            return false;
+        };
+        expected.retain(|expected| !expected.is_seen(&state, cluster, now));
+        let behind = !expected.is_empty();
+        if behind {
+            state.expected.insert(cluster.clone(), expected);
+        }
+        behind
+    }
+
+    /// When patience with a write that is made now ends.
+    pub(crate) fn deadline(now: Instant) -> Instant {
+        now + PATIENCE
+    }
+}

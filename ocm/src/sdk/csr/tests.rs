@@ -204,7 +204,7 @@ fn the_group_of_everybody_is_ignored_for_the_hubs_own_signer_only() {
         groups: vec!["g".to_owned()],
         ..Subject::default()
     };
-    let content = request::Request {
+    let content = Request {
         common_name: String::new(),
         organizations: ["g".to_owned(), "system:authenticated".to_owned()].into(),
         organizational_units: BTreeSet::new(),

@@ -1,0 +1,206 @@
+//! Events: what people see with `kubectl describe`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::{core::v1::ObjectReference, events::v1::Event},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{Api, Client, api::PostParams};
+use serde_json::json;
+use tracing::debug;
+
+use super::{
+    hash::digest,
+    metrics::{Metrics, Written},
+};
+
+/// At most so many Events go out in [`WINDOW`]: whoever floods the hub with requests must not
+/// make us flood it too.
+const BUDGET: usize = 100;
+/// The window of the budget.
+const WINDOW: SignedDuration = SignedDuration::from_mins(1);
+/// The longest note that the API accepts.
+const NOTE_LIMIT: usize = 1024;
+
+/// What an Event says.
+#[derive(Clone, Debug)]
+pub(crate) struct Saying<'a> {
+    /// About what.
+    pub(crate) regarding: ObjectReference,
+    /// `Warning` or `Normal`.
+    pub(crate) warning: bool,
+    /// A word in camel case.
+    pub(crate) reason: &'static str,
+    /// For people.
+    pub(crate) note: &'a str,
+}
+
+/// Says each thing once an object, not once a look.
+///
+/// The Event's name is made from what it says, so that a restart does not repeat it either.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    said: Mutex<Said>,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    by_object: BTreeMap<String, BTreeSet<&'static str>>,
+    since: Option<Timestamp>,
+    count: usize,
+}
+
+impl Said {
+    /// Whether this is new and within the budget.
+    fn take(&mut self, object: &str, reason: &'static str, now: Timestamp) -> bool {
+        if self
+            .by_object
+            .get(object)
+            .is_some_and(|reasons| reasons.contains(reason))
+        {
+            return false;
+        }
+        if self
+            .since
+            .is_none_or(|since| now.duration_since(since) >= WINDOW)
+        {
+            (self.since, self.count) = (Some(now), 0);
+        }
+        if self.count >= BUDGET {
+            return false;
+        }
+        self.count = self.count.saturating_add(1);
+        self.by_object
+            .entry(object.to_owned())
+            .or_default()
+            .insert(reason)
+    }
+}
+
+impl Events {
+    /// The object is gone.
+    pub(crate) fn forget(&self, object: &str) {
+        self.said
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .by_object
+            .remove(object);
+    }
+
+    /// Says something, unless it was said, and tells whether it was new. An Event that cannot be
+    /// written is no reason to fail.
+    pub(crate) async fn say(
+        &self,
+        client: &Client,
+        reporter: &str,
+        saying: Saying<'_>,
+        now: Timestamp,
+        metrics: &Metrics,
+    ) -> bool {
+        let object = saying.regarding.name.clone().unwrap_or_default();
+        let new = {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            said.take(&object, saying.reason, now)
+        };
+        if !new {
+            return false;
+        }
+        let event = event(reporter, saying, now);
+        let namespace = event.metadata.namespace.clone().unwrap_or_default();
+        let api = Api::<Event>::namespaced(client.clone(), &namespace);
+        match api.create(&PostParams::default(), &event).await {
+            Ok(_) => metrics.wrote(Written::Event),
+            Err(error) => debug!(object, reason = event.reason, %error, "event not written"),
+        }
+        true
+    }
+}
+
+fn event(reporter: &str, saying: Saying<'_>, now: Timestamp) -> Event {
+    let Saying {
+        regarding,
+        warning,
+        reason,
+        note,
+    } = saying;
+    let name = regarding.name.clone().unwrap_or_default();
+    let identity = digest(&json!([regarding.uid, reason, note]));
+    let suffix = identity.get(..12).unwrap_or_default();
+    let note: String = note.chars().take(NOTE_LIMIT / 4).collect();
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{name}.{suffix}")),
+            // Events about objects without a namespace live in this one.
+            namespace: Some(
+                regarding
+                    .namespace
+                    .clone()
+                    .unwrap_or_else(|| "default".to_owned()),
+            ),
+            ..ObjectMeta::default()
+        },
+        action: Some(reason.to_owned()),
+        event_time: Some(MicroTime(now)),
+        note: Some(note),
+        reason: Some(reason.to_owned()),
+        regarding: Some(regarding),
+        reporting_controller: Some(format!("open-cluster-management.io/{reporter}")),
+        reporting_instance: Some(reporter.to_owned()),
+        type_: Some(if warning { "Warning" } else { "Normal" }.to_owned()),
+        ..Event::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_thing_is_said_once_an_object() {
+        let mut said = Said::default();
+        assert!(said.take("a", "Reason", at(0)));
+        assert!(!said.take("a", "Reason", at(100_000)));
+        assert!(said.take("a", "Other", at(0)));
+        assert!(said.take("b", "Reason", at(0)));
+    }
+
+    #[test]
+    fn a_flood_of_requests_is_not_answered_with_a_flood_of_events() {
+        let mut said = Said::default();
+        let told = |said: &mut Said, second| {
+            let names = (0..1000).map(|number| format!("{second}-{number}"));
+            names
+                .filter(|name| said.take(name, "Reason", at(second)))
+                .count()
+        };
+        assert_eq!(told(&mut said, 0), BUDGET);
+        assert_eq!(told(&mut said, 59), 0);
+        assert_eq!(told(&mut said, 60), BUDGET);
+    }
+
+    #[test]
+    fn the_same_saying_has_the_same_name_after_a_restart() {
+        let saying = || Saying {
+            regarding: ObjectReference {
+                name: Some("csr".to_owned()),
+                uid: Some("u".to_owned()),
+                ..ObjectReference::default()
+            },
+            warning: true,
+            reason: "Reason",
+            note: "note",
+        };
+        let (first, second) = (event("a", saying(), at(0)), event("a", saying(), at(9)));
+        assert_eq!(first.metadata.name, second.metadata.name);
+        assert_eq!(first.metadata.namespace.as_deref(), Some("default"));
+    }
+}

@@ -1,0 +1,115 @@
+use super::*;
+
+fn object(kind: &str, name: &str) -> Value {
+    json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": { "namespace": "n", "name": name } })
+}
+
+fn one(body: Value) -> Manifest {
+    manifests(vec![body].into()).unwrap().pop().unwrap()
+}
+
+#[test]
+fn deployments_report_and_everything_but_crds_is_applied_by_the_server() {
+    let deployment = one(object("Deployment", "d"));
+    assert_eq!(deployment.config.feedback_rules[0].kind, "WellKnownStatus");
+    assert_eq!(deployment.config.feedback_scrape_type, "Watch");
+    assert_eq!(
+        deployment.config.update_strategy.unwrap().kind,
+        "ServerSideApply"
+    );
+    let crd = one(json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "x" },
+    }));
+    assert_eq!(crd.config.update_strategy, None);
+    assert_eq!(work_spec([&crd].into_iter()).manifest_configs, []);
+}
+
+#[test]
+fn an_authors_choice_wins() {
+    let own = ManifestConfig {
+        resource_identifier: ResourceIdentifier {
+            group: "apps".to_owned(),
+            resource: "deployments".to_owned(),
+            namespace: "*".to_owned(),
+            name: "*".to_owned(),
+        },
+        update_strategy: Some(UpdateStrategy {
+            kind: "CreateOnly".to_owned(),
+            ..Default::default()
+        }),
+        ..ManifestConfig::default()
+    };
+    let rendered = Rendered {
+        manifests: vec![object("Deployment", "d")],
+        configs: vec![own],
+    };
+    let manifest = manifests(rendered).unwrap().pop().unwrap();
+    assert_eq!(manifest.config.update_strategy.unwrap().kind, "CreateOnly");
+    assert_eq!(manifest.config.resource_identifier.name, "d");
+}
+
+#[test]
+fn what_ocm_would_refuse_is_refused_here_with_its_name() {
+    let twice = vec![object("Deployment", "d"), object("Deployment", "d")];
+    let message = manifests(twice.into()).unwrap_err().message;
+    assert_eq!(message, "deployments n/d is rendered twice");
+    let mut generated = object("Deployment", "d");
+    generated["metadata"]["generateName"] = json!("d-");
+    assert!(manifests(vec![generated].into()).is_err());
+    assert!(manifests(vec![json!({ "kind": "Secret" })].into()).is_err());
+    assert!(manifests(vec![json!("text")].into()).is_err());
+}
+
+#[test]
+fn annotated_objects_stay_when_the_work_goes() {
+    let mut namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "n" },
+    });
+    namespace["metadata"]["annotations"] = json!({ (keys::DELETION_ORPHAN): "" });
+    let (namespace, other) = (one(namespace), one(object("Deployment", "d")));
+    let option = work_spec([&namespace, &other].into_iter())
+        .delete_option
+        .unwrap();
+    assert_eq!(
+        option.selectively_orphans.unwrap().orphaning_rules,
+        [namespace.id]
+    );
+}
+
+#[test]
+fn the_digest_does_not_see_what_the_api_server_adds() {
+    let deployment = one(object("Deployment", "d"));
+    let sent = json!(work_spec([&deployment].into_iter()));
+    let mut stored = sent.clone();
+    stored["deleteOption"] = json!({ "propagationPolicy": "Foreground" });
+    stored["manifestConfigs"][0]["updateStrategy"]["serverSideApply"]["fieldManager"] =
+        json!("work-agent");
+    stored["manifestConfigs"][0]
+        .as_object_mut()
+        .unwrap()
+        .remove("feedbackScrapeType");
+    assert_eq!(spec_digest(&sent), spec_digest(&stored));
+    stored["workload"]["manifests"][0]["metadata"]["labels"] = json!({ "x": "y" });
+    assert_ne!(spec_digest(&sent), spec_digest(&stored));
+}
+
+#[test]
+fn nulls_are_not_sent() {
+    let mut body = object("Deployment", "d");
+    body["spec"] = json!({ "replicas": null, "list": [{ "a": null, "b": 1 }] });
+    assert_eq!(one(body).body["spec"], json!({ "list": [{ "b": 1 }] }));
+}
+
+#[test]
+fn plurals_are_guessed_as_ocm_guesses_them() {
+    let cases = [
+        ("Deployment", "deployments"),
+        ("NetworkPolicy", "networkpolicies"),
+        ("Ingress", "ingresses"),
+        ("Endpoints", "endpoints"),
+    ];
+    for (kind, wanted) in cases {
+        assert_eq!(plural(kind), wanted);
+    }
+}
