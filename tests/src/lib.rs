@@ -21,6 +21,7 @@
 pub mod audit;
 pub mod certs;
 pub mod cluster;
+pub mod demo;
 pub mod faults;
 pub mod git;
 pub mod kubeconfig;
@@ -40,6 +41,6 @@ mod bed;
 mod control_plane;
 mod network;
 
-pub use cluster::Cluster;
 pub use bed::{Lab, Options};
+pub use cluster::Cluster;
 pub use tools::Tools;

@@ -9,7 +9,9 @@ use lab::{Lab, wait};
 
 pub async fn control_planes_serve_and_controllers_work(lab: Arc<Lab>) -> Result<()> {
     for cluster in lab.clusters() {
-        cluster.apply("{apiVersion: v1, kind: Namespace, metadata: {name: base}}").await?;
+        cluster
+            .apply("{apiVersion: v1, kind: Namespace, metadata: {name: base}}")
+            .await?;
         // The controller manager makes it in every namespace.
         let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "base");
         let map = wait::object(&maps, "kube-root-ca.crt", "is published", |_| true).await?;
@@ -22,9 +24,13 @@ pub async fn control_planes_serve_and_controllers_work(lab: Arc<Lab>) -> Result<
 pub async fn an_api_restart_keeps_what_was_stored(lab: Arc<Lab>) -> Result<()> {
     let hub = lab.hub();
     let maps: Api<ConfigMap> = Api::namespaced(hub.client(), "default");
-    maps.create(&PostParams::default(), &config_map("kept", "before")).await?;
+    maps.create(&PostParams::default(), &config_map("kept", "before"))
+        .await?;
     hub.kill_api().await;
-    ensure!(maps.get("kept").await.is_err(), "nobody answers while the API is down");
+    ensure!(
+        maps.get("kept").await.is_err(),
+        "nobody answers while the API is down"
+    );
     hub.start_api().await?;
     let kept = maps.get("kept").await?;
     ensure!(kept.data == config_map("kept", "before").data);
@@ -35,12 +41,16 @@ pub async fn the_audit_log_says_who_wrote_what(lab: Arc<Lab>) -> Result<()> {
     let hub = lab.hub();
     let mark = hub.audit().mark()?;
     let maps: Api<ConfigMap> = Api::namespaced(hub.client(), "default");
-    maps.create(&PostParams::default(), &config_map("audited", "x")).await?;
+    maps.create(&PostParams::default(), &config_map("audited", "x"))
+        .await?;
     maps.get("audited").await?;
     ensure!(hub.audit().writes_by("lab:admin", mark)? == 1);
     let writes = hub.audit().writes(mark)?;
     let mine = writes.get("lab:admin").context("writes of the admin")?;
-    ensure!(mine == &BTreeMap::from([("create configmaps".to_owned(), 1)]), "{mine:?}");
+    ensure!(
+        mine == &BTreeMap::from([("create configmaps".to_owned(), 1)]),
+        "{mine:?}"
+    );
     Ok(())
 }
 
@@ -51,7 +61,10 @@ pub async fn a_user_has_only_the_rights_it_was_given(lab: Arc<Lab>) -> Result<()
     let refused = maps.list(&kube::api::ListParams::default()).await;
     ensure!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
     let forbidden = hub.audit().forbidden("ann")?;
-    ensure!(forbidden.iter().any(|entry| entry.verb == "list"), "{forbidden:?}");
+    ensure!(
+        forbidden.iter().any(|entry| entry.verb == "list"),
+        "{forbidden:?}"
+    );
     Ok(())
 }
 
@@ -60,7 +73,9 @@ pub async fn a_commit_can_be_fetched_from_the_git_server(lab: Arc<Lab>) -> Resul
     let first = repository.commit("one", &[("dir/file.yaml", "a: 1\n")])?;
     let second = repository.commit("two", &[("dir/file.yaml", "a: 2\n")])?;
     ensure!(first != second);
-    let listed = Command::new(&lab.tools().git).args(["ls-remote", &repository.local_url()]).output()?;
+    let listed = Command::new(&lab.tools().git)
+        .args(["ls-remote", &repository.local_url()])
+        .output()?;
     let listed = String::from_utf8(listed.stdout)?;
     ensure!(listed.contains(&second), "{listed}");
     Ok(())

@@ -1,0 +1,11 @@
+//! The steps of the main job, as a person at the hub would take them.
+//!
+//! The demo and the stories are told with the same steps: each does one thing through an ordinary
+//! client and waits, with a bound, until the world shows that it happened.
+
+pub mod deliver;
+pub mod enrol;
+pub mod objects;
+pub mod workload;
+
+pub use objects::{At, Objects};

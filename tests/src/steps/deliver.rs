@@ -1,0 +1,105 @@
+//! An Application goes from the hub to its spoke and comes back as a status.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::{
+    enrol::ARGOCD,
+    objects::{At, Objects},
+};
+
+/// The finalizer with which Argo CD removes what an Application deployed.
+pub const CASCADE: &str = "resources-finalizer.argocd.argoproj.io";
+/// Stamped by the agent on every replica: the UID of the hub object.
+pub const SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
+
+/// Argo CD clones, renders, applies and looks at health; on two busy cores that takes seconds.
+const SYNC: Duration = Duration::from_secs(90);
+
+/// What an Application of a story deploys, and where to.
+#[derive(Clone, Debug)]
+pub struct Application {
+    /// Where it is on the hub.
+    pub at: At,
+    /// Its project.
+    pub project: String,
+    /// `spec.destination.name`; the hub namespace decides if it is `in-cluster`.
+    pub cluster: String,
+    /// The namespace on the spoke that its objects go to.
+    pub namespace: String,
+    /// The repository's URL as Argo CD on the spoke sees it.
+    pub repository: String,
+    /// Folder in the repository.
+    pub path: String,
+    /// Branch or tag.
+    pub revision: String,
+    /// Whether Argo CD syncs by itself (and heals).
+    pub automated: bool,
+}
+
+impl Application {
+    fn body(&self) -> Value {
+        let mut spec = json!({
+            "project": self.project,
+            "source": {
+                "repoURL": self.repository,
+                "path": self.path,
+                "targetRevision": self.revision,
+            },
+            "destination": {"name": self.cluster, "namespace": self.namespace},
+        });
+        if self.automated {
+            spec["syncPolicy"] = json!({
+                "automated": {"prune": true, "selfHeal": true},
+                "syncOptions": ["CreateNamespace=true"],
+            });
+        }
+        json!({"metadata": {"finalizers": [CASCADE]}, "spec": spec})
+    }
+
+    /// Makes it on the hub, or changes it.
+    pub async fn apply(&self, hub: &Objects) -> Result<Value> {
+        hub.apply(&self.at, self.body()).await
+    }
+}
+
+/// Makes a project on the hub that allows one cluster everything, from the given hub namespaces.
+pub async fn allow(hub: &Objects, project: &str, cluster: &str) -> Result<()> {
+    let spec = json!({"spec": {
+        "sourceRepos": ["*"],
+        "sourceNamespaces": [cluster],
+        "destinations": [
+            {"name": cluster, "server": "*", "namespace": "*"},
+            {"name": "in-cluster", "server": "*", "namespace": "*"},
+        ],
+        "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
+    }});
+    hub.apply(&At::project(ARGOCD, project), spec)
+        .await
+        .map(drop)
+}
+
+/// Waits until the Application reads Synced and Healthy at this revision (empty: any).
+pub async fn until_healthy(side: &Objects, at: &At, revision: &str) -> Result<Value> {
+    let what = format!("is Synced and Healthy at {revision:?}");
+    side.until(at, &what, SYNC, |app| {
+        app["status"]["sync"]["status"] == "Synced"
+            && app["status"]["health"]["status"] == "Healthy"
+            && (revision.is_empty() || app["status"]["sync"]["revision"] == revision)
+    })
+    .await
+}
+
+/// Asks for a sync, as the Argo CD UI and CLI do: by setting `.operation`.
+pub async fn ask_for_sync(hub: &Objects, at: &At, revision: &str) -> Result<()> {
+    let operation = json!({
+        "operation": {
+            "initiatedBy": {"username": "a-user"},
+            "sync": {"revision": revision, "syncStrategy": {"hook": {}}},
+        },
+        "status": {"operationState": null},
+    });
+    hub.merge(at, operation).await.map(drop)
+}

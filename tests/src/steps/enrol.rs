@@ -1,0 +1,117 @@
+//! A cluster gets the add-on, and loses it.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::objects::{ADDON, At, Objects, condition, has_condition};
+
+/// The label with which a cluster is opted in.
+pub const MODE: &str = "argocd-agent.open-cluster-management.io/mode";
+/// The label that OCM puts on a cluster for an add-on.
+pub const FEATURE: &str = "feature.open-cluster-management.io/addon-argocd-agent-addon";
+/// Where the agent lives on a spoke.
+pub const AGENT_NAMESPACE: &str = "open-cluster-management-agent-addon";
+/// Where Argo CD lives, on the hub and on the spokes.
+pub const ARGOCD: &str = "argocd";
+/// The Secret with the agent's certificate.
+pub const CERTIFICATE: &str =
+    "argocd-agent-addon-open-cluster-management.io-argocd-agent-addon-client-cert";
+
+/// From a label to a running agent: CSR, work, pod, first connection. A minute is generous.
+const ENROLMENT: Duration = Duration::from_secs(90);
+/// Deletions go through the work agent, the kubelet's grace period and garbage collection.
+const REMOVAL: Duration = Duration::from_secs(90);
+
+/// Opts a cluster in with the label; the manager makes the ManagedClusterAddOn.
+pub async fn by_label(hub: &Objects, cluster: &str) -> Result<()> {
+    hub.merge(
+        &At::cluster(cluster),
+        json!({"metadata": {"labels": {MODE: "managed"}}}),
+    )
+    .await?;
+    hub.until_there(&At::addon(cluster), ENROLMENT)
+        .await
+        .map(drop)
+}
+
+/// Opts a cluster in as `clusteradm addon enable` does.
+pub async fn by_addon(hub: &Objects, cluster: &str) -> Result<()> {
+    let spec = json!({"spec": {"installNamespace": AGENT_NAMESPACE}});
+    hub.apply(&At::addon(cluster), spec).await.map(drop)
+}
+
+/// Takes the label away.
+pub async fn take_label_away(hub: &Objects, cluster: &str) -> Result<()> {
+    let nothing = json!({"metadata": {"labels": {MODE: null}}});
+    hub.merge(&At::cluster(cluster), nothing).await.map(drop)
+}
+
+/// Waits until everything that a user looks at says that the add-on works.
+pub async fn until_available(hub: &Objects, cluster: &str) -> Result<Value> {
+    let available = |addon: &Value| has_condition(addon, "Available", "True", "AgentConnected");
+    let at = At::addon(cluster);
+    hub.until(&at, "is Available", ENROLMENT, available).await?;
+    let completed = |addon: &Value| has_condition(addon, "Progressing", "False", "Completed");
+    let addon = hub
+        .until(&at, "has Progressing Completed", ENROLMENT, completed)
+        .await?;
+    let labelled = |object: &Value| object["metadata"]["labels"][FEATURE] == "available";
+    hub.until(
+        &At::cluster(cluster),
+        "has the feature label",
+        ENROLMENT,
+        labelled,
+    )
+    .await?;
+    for (kind, status) in [
+        ("RegistrationApplied", "True"),
+        ("ManifestApplied", "True"),
+        ("Configured", "True"),
+        ("ClusterCertificateRotated", "True"),
+    ] {
+        let found = condition(&addon, kind);
+        ensure!(
+            found.is_some_and(|c| c["status"] == status),
+            "{cluster}: {kind} is {found:?}"
+        );
+    }
+    Ok(addon)
+}
+
+/// Where the Argo CD cluster Secret of a cluster is.
+pub fn cluster_secret(cluster: &str) -> At {
+    At::secret(ARGOCD, &format!("cluster-{cluster}"))
+}
+
+/// Waits until nothing of ours is left for this cluster, on the hub and on the spoke.
+pub async fn until_removed(hub: &Objects, spoke: &Objects, cluster: &str) -> Result<()> {
+    hub.until_gone(&At::addon(cluster), REMOVAL).await?;
+    for work in hub.list(&At::work(cluster, ""), &of_addon()).await? {
+        let name = work["metadata"]["name"].as_str().unwrap_or_default();
+        hub.until_gone(&At::work(cluster, name), REMOVAL).await?;
+    }
+    hub.until_gone(&cluster_secret(cluster), REMOVAL).await?;
+    for at in [
+        At::deployment(AGENT_NAMESPACE, "argocd-agent-addon-agent"),
+        At::service_account(AGENT_NAMESPACE, "argocd-agent-addon-agent"),
+        At::secret(AGENT_NAMESPACE, CERTIFICATE),
+    ] {
+        spoke.until_gone(&at, REMOVAL).await?;
+    }
+    let unlabelled = |object: &Value| object["metadata"]["labels"][FEATURE].is_null();
+    hub.until(
+        &At::cluster(cluster),
+        "lost the feature label",
+        REMOVAL,
+        unlabelled,
+    )
+    .await?;
+    Ok(())
+}
+
+/// Selects what belongs to the add-on.
+pub fn of_addon() -> String {
+    format!("open-cluster-management.io/addon-name={ADDON}")
+}

@@ -1,0 +1,364 @@
+//! Any object of any kind, read and written as JSON.
+
+use std::{fmt, time::Duration};
+
+use anyhow::{Context as _, Result};
+use kube::{
+    Client,
+    api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+};
+use serde_json::Value;
+
+use crate::wait;
+
+/// The field manager of whatever a story's user writes.
+const USER: &str = "a-user";
+
+/// Where an object is: kind, namespace (none for cluster scope) and name.
+#[derive(Clone, Debug)]
+pub struct At {
+    resource: ApiResource,
+    namespace: Option<String>,
+    name: String,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.resource.kind)?;
+        if let Some(namespace) = &self.namespace {
+            write!(f, "{namespace}/")?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+impl At {
+    fn new(api: (&str, &str, &str, &str), namespace: Option<&str>, name: &str) -> Self {
+        let (group, version, kind, plural) = api;
+        let api_version = if group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{group}/{version}")
+        };
+        let resource = ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version,
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        };
+        Self {
+            resource,
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        }
+    }
+
+    /// An Argo CD Application.
+    pub fn application(namespace: &str, name: &str) -> Self {
+        Self::new(
+            ("argoproj.io", "v1alpha1", "Application", "applications"),
+            Some(namespace),
+            name,
+        )
+    }
+
+    /// An Argo CD AppProject.
+    pub fn project(namespace: &str, name: &str) -> Self {
+        Self::new(
+            ("argoproj.io", "v1alpha1", "AppProject", "appprojects"),
+            Some(namespace),
+            name,
+        )
+    }
+
+    /// A ManagedCluster.
+    pub fn cluster(name: &str) -> Self {
+        let api = (
+            "cluster.open-cluster-management.io",
+            "v1",
+            "ManagedCluster",
+            "managedclusters",
+        );
+        Self::new(api, None, name)
+    }
+
+    /// A ManagedClusterAddOn, in the version that users of `clusteradm` write.
+    pub fn addon(cluster: &str) -> Self {
+        let api = (
+            "addon.open-cluster-management.io",
+            "v1alpha1",
+            "ManagedClusterAddOn",
+            "managedclusteraddons",
+        );
+        Self::new(api, Some(cluster), ADDON)
+    }
+
+    /// The ClusterManagementAddOn.
+    pub fn addon_definition() -> Self {
+        let api = (
+            "addon.open-cluster-management.io",
+            "v1alpha1",
+            "ClusterManagementAddOn",
+            "clustermanagementaddons",
+        );
+        Self::new(api, None, ADDON)
+    }
+
+    /// A ManifestWork; with an empty name good for lists only.
+    pub fn work(cluster: &str, name: &str) -> Self {
+        let api = (
+            "work.open-cluster-management.io",
+            "v1",
+            "ManifestWork",
+            "manifestworks",
+        );
+        Self::new(api, Some(cluster), name)
+    }
+
+    /// A Secret.
+    pub fn secret(namespace: &str, name: &str) -> Self {
+        Self::new(("", "v1", "Secret", "secrets"), Some(namespace), name)
+    }
+
+    /// A ConfigMap.
+    pub fn config_map(namespace: &str, name: &str) -> Self {
+        Self::new(("", "v1", "ConfigMap", "configmaps"), Some(namespace), name)
+    }
+
+    /// A Service.
+    pub fn service(namespace: &str, name: &str) -> Self {
+        Self::new(("", "v1", "Service", "services"), Some(namespace), name)
+    }
+
+    /// A Deployment.
+    pub fn deployment(namespace: &str, name: &str) -> Self {
+        Self::new(
+            ("apps", "v1", "Deployment", "deployments"),
+            Some(namespace),
+            name,
+        )
+    }
+
+    /// A Pod; with an empty name good for lists only.
+    pub fn pod(namespace: &str, name: &str) -> Self {
+        Self::new(("", "v1", "Pod", "pods"), Some(namespace), name)
+    }
+
+    /// A Namespace.
+    pub fn namespace(name: &str) -> Self {
+        Self::new(("", "v1", "Namespace", "namespaces"), None, name)
+    }
+
+    /// A ServiceAccount.
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        Self::new(
+            ("", "v1", "ServiceAccount", "serviceaccounts"),
+            Some(namespace),
+            name,
+        )
+    }
+
+    /// A Role.
+    pub fn role(namespace: &str, name: &str) -> Self {
+        Self::new(
+            ("rbac.authorization.k8s.io", "v1", "Role", "roles"),
+            Some(namespace),
+            name,
+        )
+    }
+
+    /// A CertificateSigningRequest.
+    pub fn csr(name: &str) -> Self {
+        let api = (
+            "certificates.k8s.io",
+            "v1",
+            "CertificateSigningRequest",
+            "certificatesigningrequests",
+        );
+        Self::new(api, None, name)
+    }
+
+    /// An Event of the core group; with an empty name good for lists only.
+    pub fn event(namespace: &str) -> Self {
+        Self::new(("", "v1", "Event", "events"), Some(namespace), "")
+    }
+}
+
+/// The add-on's name, for the stories' own reading; the product has it from its own constant.
+pub const ADDON: &str = "argocd-agent-addon";
+
+/// The objects of one cluster.
+#[derive(Clone)]
+pub struct Objects {
+    client: Client,
+}
+
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects").finish_non_exhaustive()
+    }
+}
+
+impl Objects {
+    /// Reads and writes with this client's rights.
+    pub const fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    fn api(&self, at: &At) -> Api<DynamicObject> {
+        match &at.namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &at.resource),
+            None => Api::all_with(self.client.clone(), &at.resource),
+        }
+    }
+
+    /// The object, if it is there.
+    pub async fn get(&self, at: &At) -> Result<Option<Value>> {
+        let object = self
+            .api(at)
+            .get_opt(&at.name)
+            .await
+            .with_context(|| format!("read {at}"))?;
+        object
+            .map(|object| serde_json::to_value(object).context("object to JSON"))
+            .transpose()
+    }
+
+    /// The object, which has to be there.
+    pub async fn read(&self, at: &At) -> Result<Value> {
+        self.get(at)
+            .await?
+            .with_context(|| format!("{at} does not exist"))
+    }
+
+    /// All objects of the kind in the namespace, with a label selector (empty: all).
+    pub async fn list(&self, at: &At, labels: &str) -> Result<Vec<Value>> {
+        let list = self
+            .api(at)
+            .list(&ListParams::default().labels(labels))
+            .await;
+        let list = list.with_context(|| format!("list {}s", at.resource.kind))?;
+        list.items
+            .into_iter()
+            .map(|object| serde_json::to_value(object).context("object to JSON"))
+            .collect()
+    }
+
+    /// Makes the object or changes it, as `kubectl apply --server-side` would.
+    pub async fn apply(&self, at: &At, mut object: Value) -> Result<Value> {
+        object["apiVersion"] = at.resource.api_version.clone().into();
+        object["kind"] = at.resource.kind.clone().into();
+        object["metadata"]["name"] = at.name.clone().into();
+        if let Some(namespace) = &at.namespace {
+            object["metadata"]["namespace"] = namespace.clone().into();
+        }
+        let params = PatchParams::apply(USER).force();
+        let applied = self
+            .api(at)
+            .patch(&at.name, &params, &Patch::Apply(&object))
+            .await;
+        Ok(serde_json::to_value(
+            applied.with_context(|| format!("apply {at}"))?,
+        )?)
+    }
+
+    /// Merges a patch into the object, as `kubectl patch --type=merge` would.
+    pub async fn merge(&self, at: &At, patch: Value) -> Result<Value> {
+        let params = PatchParams {
+            field_manager: Some(USER.to_owned()),
+            ..Default::default()
+        };
+        let merged = self
+            .api(at)
+            .patch(&at.name, &params, &Patch::Merge(&patch))
+            .await;
+        Ok(serde_json::to_value(
+            merged.with_context(|| format!("patch {at}"))?,
+        )?)
+    }
+
+    /// Deletes the object; it is fine if it is gone already.
+    pub async fn delete(&self, at: &At) -> Result<()> {
+        match self
+            .api(at)
+            .delete(&at.name, &DeleteParams::default())
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) => Err(error).with_context(|| format!("delete {at}")),
+        }
+    }
+
+    /// Kills a Pod: no grace, as when its node loses power.
+    pub async fn kill(&self, at: &At) -> Result<()> {
+        let params = DeleteParams {
+            grace_period_seconds: Some(0),
+            ..DeleteParams::default()
+        };
+        self.api(at)
+            .delete(&at.name, &params)
+            .await
+            .map(drop)
+            .with_context(|| format!("kill {at}"))
+    }
+
+    /// Waits until the object fits; the last state seen is part of the error.
+    pub async fn until(
+        &self,
+        at: &At,
+        what: &str,
+        within: Duration,
+        fits: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let what = format!("{at}: {what}");
+        let look = || async { Ok(Seen(self.get(at).await?.unwrap_or(Value::Null))) };
+        wait::until_within(within, &what, look, |seen: &Seen| fits(&seen.0))
+            .await
+            .map(|seen| seen.0)
+    }
+
+    /// Waits until the object does not exist.
+    pub async fn until_gone(&self, at: &At, within: Duration) -> Result<()> {
+        self.until(at, "is gone", within, Value::is_null)
+            .await
+            .map(drop)
+    }
+
+    /// Waits until the object exists.
+    pub async fn until_there(&self, at: &At, within: Duration) -> Result<Value> {
+        self.until(at, "is there", within, |object| !object.is_null())
+            .await
+    }
+}
+
+/// An object as a person wants to see it when it does not fit yet.
+struct Seen(Value);
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_null() {
+            return f.write_str("it does not exist");
+        }
+        let mut brief = self.0.clone();
+        if let Some(metadata) = brief["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        write!(f, "{brief:#}")
+    }
+}
+
+/// The status of a condition: `True`, `False`, `Unknown`, or nothing if it is not there.
+pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|condition| condition["type"] == kind)
+}
+
+/// Whether a condition has this status and, unless empty, this reason.
+pub fn has_condition(object: &Value, kind: &str, status: &str, reason: &str) -> bool {
+    condition(object, kind)
+        .is_some_and(|c| c["status"] == status && (reason.is_empty() || c["reason"] == reason))
+}

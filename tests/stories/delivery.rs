@@ -1,0 +1,201 @@
+//! Applications go from the hub to their spokes, and their state comes back.
+
+use anyhow::{Context as _, Result, ensure};
+use lab::steps::{
+    At,
+    deliver::{self, SOURCE_UID},
+    enrol::ARGOCD,
+    workload,
+};
+use serde_json::{Value, json};
+
+use crate::stage::{SOON, Stage, commit};
+
+/// An Application in the namespace of a cluster goes to that cluster and reads Synced and Healthy, with all of its status.
+pub(crate) async fn an_application_in_a_clusters_namespace_is_synced(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let app = stage.greeter("by-namespace", 1).await?;
+    let made = app.apply(&stage.hub).await?;
+    let seen = deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    stage.until_greets(1, "by-namespace", "hello").await?;
+
+    let replica = stage.spoke(1).read(&Stage::replica("by-namespace")).await?;
+    let source = &replica["metadata"]["annotations"][SOURCE_UID];
+    ensure!(
+        *source == made["metadata"]["uid"],
+        "the replica names its source: {source}"
+    );
+    ensure!(
+        replica["spec"]["destination"]["name"] == "in-cluster",
+        "it deploys where it is"
+    );
+    let kinds: Vec<_> = seen["status"]["resources"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .collect();
+    ensure!(
+        kinds.len() >= 2,
+        "the hub sees what was deployed: {kinds:?}"
+    );
+    ensure!(
+        seen["status"]["operationState"]["phase"] == "Succeeded",
+        "and how it ended"
+    );
+    stage.clear(&app).await
+}
+
+/// An Application in the hub's Argo CD namespace goes where `spec.destination.name` says.
+pub(crate) async fn an_application_with_a_destination_name_is_synced(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let mut app = stage.greeter("by-destination", 1).await?;
+    app.at = At::application(ARGOCD, "by-destination");
+    app.cluster = "spoke1".to_owned();
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    stage.until_greets(1, "by-destination", "hello").await?;
+    stage.clear(&app).await
+}
+
+/// A new target revision on the hub is what runs on the spoke.
+pub(crate) async fn a_new_revision_goes_through(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let mut app = stage.greeter("new-revision", 1).await?;
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let repository = stage.lab.git().repository("new-revision")?;
+    let next = commit(&repository, "good-day", "v2")?;
+    app.revision = "v2".to_owned();
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, &next).await?;
+    stage.until_greets(1, "new-revision", "good-day").await?;
+    stage.clear(&app).await
+}
+
+/// What somebody changes or deletes on the spoke is as the hub wants it again.
+pub(crate) async fn an_edit_on_the_spoke_is_reverted(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let app = stage.greeter("spoke-edit", 1).await?;
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let (spoke, at) = (stage.spoke(1), Stage::replica("spoke-edit"));
+    let edit = json!({"spec": {"source": {"targetRevision": "elsewhere"}}});
+    spoke.merge(&at, edit).await?;
+    let reverted = |app: &Value| app["spec"]["source"]["targetRevision"] == "v1";
+    spoke
+        .until(&at, "has the hub's revision again", SOON, reverted)
+        .await?;
+
+    let uid = spoke.read(&at).await?["metadata"]["uid"].clone();
+    spoke
+        .merge(&at, json!({"metadata": {"finalizers": null}}))
+        .await?;
+    spoke.delete(&at).await?;
+    let again = |app: &Value| !app.is_null() && app["metadata"]["uid"] != uid;
+    spoke.until(&at, "is there again", SOON, again).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    stage.clear(&app).await
+}
+
+/// A sync that a person asks for on the hub runs on the spoke once, and the hub shows how it ended.
+pub(crate) async fn a_sync_runs_once(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let mut app = stage.greeter("sync-once", 1).await?;
+    app.automated = false;
+    app.apply(&stage.hub).await?;
+    let out_of_sync = |app: &Value| app["status"]["sync"]["status"] == "OutOfSync";
+    stage
+        .hub
+        .until(&app.at, "is OutOfSync", lab::wait::BOUND, out_of_sync)
+        .await?;
+    let namespace = At::namespace("sync-once");
+    stage.spoke(1).apply(&namespace, json!({})).await?;
+
+    deliver::ask_for_sync(&stage.hub, &app.at, "v1").await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let ended = |app: &Value| {
+        app["operation"].is_null() && app["status"]["operationState"]["phase"] == "Succeeded"
+    };
+    let seen = stage
+        .hub
+        .until(&app.at, "shows that the sync ended", SOON, ended)
+        .await?;
+    ensure!(
+        history(&seen)? == 1,
+        "one entry in the history: {}",
+        seen["status"]["history"]
+    );
+
+    // The same again is a command of its own, and runs once too.
+    deliver::ask_for_sync(&stage.hub, &app.at, "v1").await?;
+    let twice = |app: &Value| ended(app) && history(app).is_ok_and(|entries| entries == 2);
+    stage
+        .hub
+        .until(&app.at, "shows the second sync", lab::wait::BOUND, twice)
+        .await?;
+    stage.clear(&app).await?;
+    stage.spoke(1).delete(&namespace).await
+}
+
+fn history(app: &Value) -> Result<usize> {
+    app["status"]["history"]
+        .as_array()
+        .map(Vec::len)
+        .context("no history")
+}
+
+/// With the resources finalizer, a deletion on the hub takes the workload and ends on both sides.
+pub(crate) async fn a_deletion_on_the_hub_removes_the_workload(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let app = stage.greeter("cascade", 1).await?;
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    stage.hub.delete(&app.at).await?;
+    stage.hub.until_gone(&app.at, lab::wait::BOUND).await?;
+    let spoke = stage.spoke(1);
+    spoke.until_gone(&Stage::replica("cascade"), SOON).await?;
+    spoke
+        .until_gone(&At::config_map("cascade", workload::NAME), SOON)
+        .await?;
+    spoke
+        .until_gone(&At::deployment("cascade", workload::NAME), SOON)
+        .await?;
+    stage.clear(&app).await
+}
+
+/// What the hub's own project does not admit is not delivered, and a condition names project and field.
+pub(crate) async fn a_project_that_does_not_admit_is_named(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let mut app = stage.greeter("not-admitted", 1).await?;
+    app.project = "somebody-elses".to_owned();
+    app.apply(&stage.hub).await?;
+    let told = |app: &Value| {
+        app["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|condition| {
+                condition["type"]
+                    .as_str()
+                    .is_some_and(|kind| kind.starts_with("ArgoCDAgent"))
+                    && condition["message"]
+                        .as_str()
+                        .is_some_and(|m| m.contains("somebody-elses"))
+            })
+    };
+    stage
+        .hub
+        .until(
+            &app.at,
+            "has a condition that names the project",
+            SOON,
+            told,
+        )
+        .await?;
+    let replica = stage.spoke(1).get(&Stage::replica("not-admitted")).await?;
+    ensure!(replica.is_none(), "it was delivered all the same");
+    app.project = "not-admitted".to_owned();
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    stage.clear(&app).await
+}

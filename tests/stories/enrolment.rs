@@ -1,0 +1,98 @@
+//! A cluster opts in, in each of the three ways.
+
+use anyhow::{Result, ensure};
+use lab::{
+    product::{self, OptIn},
+    steps::{At, enrol},
+};
+use serde_json::{Value, json};
+
+use crate::stage::{SOON, Stage};
+
+/// The label is enough: add-on, certificate, agent, connection, cluster Secret.
+pub(crate) async fn a_label_enrols_a_cluster(stage: &Stage) -> Result<()> {
+    stage.not_enrolled(1).await?;
+    let team = json!({"metadata": {"labels": {"team": "blue"}}});
+    stage.hub.merge(&At::cluster("spoke1"), team).await?;
+    enrol::by_label(&stage.hub, "spoke1").await?;
+    let addon = enrol::until_available(&stage.hub, "spoke1").await?;
+    let registrations = addon["status"]["registrations"]
+        .as_array()
+        .map_or(0, Vec::len);
+    ensure!(
+        registrations == 1,
+        "one identity and no more: {}",
+        addon["status"]["registrations"]
+    );
+
+    let secret = stage
+        .hub
+        .until_there(&enrol::cluster_secret("spoke1"), SOON)
+        .await?;
+    let labels = &secret["metadata"]["labels"];
+    ensure!(
+        labels["argocd.argoproj.io/secret-type"] == "cluster",
+        "Argo CD's label: {labels}"
+    );
+    let follows = |secret: &Value| secret["metadata"]["labels"]["team"] == "blue";
+    let what = "has the ManagedCluster's labels";
+    stage
+        .hub
+        .until(&enrol::cluster_secret("spoke1"), what, SOON, follows)
+        .await
+        .map(drop)
+}
+
+/// `clusteradm addon enable` writes a ManagedClusterAddOn of v1alpha1; the label plays no part.
+pub(crate) async fn addon_enable_enrols_a_cluster(stage: &Stage) -> Result<()> {
+    stage.not_enrolled(2).await?;
+    enrol::by_addon(&stage.hub, "spoke2").await?;
+    enrol::until_available(&stage.hub, "spoke2").await?;
+    stage
+        .hub
+        .until_there(&enrol::cluster_secret("spoke2"), SOON)
+        .await?;
+    stage.not_enrolled(2).await
+}
+
+/// With the manifests for Placements, OCM makes and takes away the add-on as the label comes and goes.
+pub(crate) async fn a_placement_enrols_a_cluster(stage: &Stage) -> Result<()> {
+    stage.not_enrolled(1).await?;
+    stage.not_enrolled(2).await?;
+    product::apply(stage.lab.hub(), OptIn::Placements).await?;
+    let told = by_placement(stage).await;
+    product::apply(stage.lab.hub(), OptIn::Manual).await?;
+    told
+}
+
+async fn by_placement(stage: &Stage) -> Result<()> {
+    enrol::by_label(&stage.hub, "spoke2").await?;
+    enrol::until_available(&stage.hub, "spoke2").await?;
+    ensure!(
+        stage.hub.get(&At::addon("spoke1")).await?.is_none(),
+        "spoke1 was not chosen"
+    );
+    enrol::take_label_away(&stage.hub, "spoke2").await?;
+    enrol::until_removed(&stage.hub, stage.spoke(2), "spoke2").await
+}
+
+/// A label value that means nothing makes no add-on, and an Event says what would.
+pub(crate) async fn a_bad_label_value_is_told(stage: &Stage) -> Result<()> {
+    stage.not_enrolled(2).await?;
+    let bad = json!({"metadata": {"labels": {enrol::MODE: "manged"}}});
+    stage.hub.merge(&At::cluster("spoke2"), bad).await?;
+    let events = At::event("default");
+    let look = || stage.hub.list(&events, "");
+    let told = |events: &Vec<Value>| {
+        events.iter().any(|event| {
+            let note = event["message"].as_str().unwrap_or_default();
+            event["involvedObject"]["name"] == "spoke2" && note.contains("managed")
+        })
+    };
+    lab::wait::until("an Event that names the accepted values", look, told).await?;
+    ensure!(
+        stage.hub.get(&At::addon("spoke2")).await?.is_none(),
+        "no add-on was made"
+    );
+    enrol::take_label_away(&stage.hub, "spoke2").await
+}

@@ -1,0 +1,132 @@
+//! Something breaks in the middle; everything comes right by itself, and nothing else has to be restarted.
+
+use anyhow::{Context as _, Result, ensure};
+use lab::steps::{
+    At, Objects,
+    deliver::{self, Application},
+    enrol::AGENT_NAMESPACE,
+};
+use serde_json::Value;
+
+use crate::stage::{SOON, Stage, commit};
+
+/// Lets a story say what breaks while an Application changes on both sides, then looks whether all came right.
+struct Change<'a> {
+    stage: &'a Stage,
+    app: Application,
+}
+
+impl<'a> Change<'a> {
+    /// An Application at rest.
+    async fn begin(stage: &'a Stage, name: &str) -> Result<Self> {
+        stage.enrolled(1).await?;
+        let app = stage.greeter(name, 1).await?;
+        app.apply(&stage.hub).await?;
+        deliver::until_healthy(&stage.hub, &app.at, "").await?;
+        Ok(Self { stage, app })
+    }
+
+    /// Changes it on the hub; returns the commit that has to arrive.
+    async fn change(&mut self) -> Result<String> {
+        let repository = self.stage.lab.git().repository(&self.app.project)?;
+        let next = commit(&repository, "after-the-fault", "v2")?;
+        self.app.revision = "v2".to_owned();
+        self.app.apply(&self.stage.hub).await?;
+        Ok(next)
+    }
+
+    /// The change arrived, its state came back, and there is one of each.
+    async fn end(self, next: &str) -> Result<()> {
+        deliver::until_healthy(&self.stage.hub, &self.app.at, next).await?;
+        self.stage
+            .until_greets(1, &self.app.namespace, "after-the-fault")
+            .await?;
+        let replicas = self.stage.spoke(1).list(&Stage::replica(""), "").await?;
+        let named = replicas
+            .iter()
+            .filter(|r| r["metadata"]["name"] == *self.app.project)
+            .count();
+        ensure!(named == 1, "{named} replicas");
+        self.stage.clear(&self.app).await
+    }
+}
+
+/// The principal is killed while a change is on its way.
+pub(crate) async fn a_killed_principal_loses_nothing(stage: &Stage) -> Result<()> {
+    let mut change = Change::begin(stage, "principal-killed").await?;
+    let pod = pod(&stage.hub, lab::product::NAMESPACE, lab::product::MANAGER).await?;
+    stage.hub.kill(&pod).await?;
+    let next = change.change().await?;
+    change.end(&next).await
+}
+
+/// The agent is killed while a change is on its way.
+pub(crate) async fn a_killed_agent_loses_nothing(stage: &Stage) -> Result<()> {
+    let mut change = Change::begin(stage, "agent-killed").await?;
+    let next = change.change().await?;
+    let pod = pod(stage.spoke(1), AGENT_NAMESPACE, "argocd-agent-agent").await?;
+    stage.spoke(1).kill(&pod).await?;
+    change.end(&next).await
+}
+
+/// A spoke is cut off, both sides change, and when the network is back both are right. Meanwhile the add-on says so.
+pub(crate) async fn a_cut_off_spoke_catches_up(stage: &Stage) -> Result<()> {
+    let mut change = Change::begin(stage, "cut-off").await?;
+    let removed = stage.greeter("cut-off-removed", 1).await?;
+    removed.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &removed.at, "").await?;
+
+    stage.lab.faults().cut("spoke1");
+    let next = change.change().await?;
+    stage.hub.delete(&removed.at).await?;
+    let drifted = serde_json::json!({"spec": {"source": {"path": "elsewhere"}}});
+    stage
+        .spoke(1)
+        .merge(&Stage::replica("cut-off"), drifted)
+        .await?;
+    let healed = |app: &Value| app["spec"]["source"]["path"] != "elsewhere";
+    let what = "is as the hub wanted it last, without the hub";
+    stage
+        .spoke(1)
+        .until(&Stage::replica("cut-off"), what, SOON, healed)
+        .await?;
+    stage.lab.faults().heal("spoke1");
+
+    stage.hub.until_gone(&removed.at, lab::wait::BOUND).await?;
+    stage
+        .spoke(1)
+        .until_gone(&Stage::replica("cut-off-removed"), SOON)
+        .await?;
+    stage.clear(&removed).await?;
+    change.end(&next).await
+}
+
+/// A connection that is silent is noticed, and another one is made.
+pub(crate) async fn a_stalled_connection_is_left(stage: &Stage) -> Result<()> {
+    let mut change = Change::begin(stage, "stalled").await?;
+    stage.lab.faults().set("spoke1", lab::faults::Fault::Stall);
+    let next = change.change().await?;
+    stage.lab.faults().heal("spoke1");
+    change.end(&next).await
+}
+
+/// The hub's API server restarts while a change is on its way.
+pub(crate) async fn a_restarted_hub_api_loses_nothing(stage: &Stage) -> Result<()> {
+    let mut change = Change::begin(stage, "hub-api").await?;
+    let next = change.change().await?;
+    stage.lab.hub().kill_api().await;
+    stage.lab.hub().start_api().await?;
+    change.end(&next).await
+}
+
+async fn pod(side: &Objects, namespace: &str, app: &str) -> Result<At> {
+    let labels = format!("app.kubernetes.io/name={app}");
+    let pods = side.list(&At::pod(namespace, ""), &labels).await?;
+    let name = pods
+        .first()
+        .and_then(|pod| pod["metadata"]["name"].as_str());
+    Ok(At::pod(
+        namespace,
+        name.with_context(|| format!("no pod of {app}"))?,
+    ))
+}

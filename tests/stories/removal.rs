@@ -1,0 +1,78 @@
+//! A cluster opts out, and in again.
+
+use anyhow::{Result, ensure};
+use lab::steps::{At, deliver, enrol, workload};
+
+use crate::stage::Stage;
+
+/// Opting out takes everything of ours, and nothing of the user's; opting in again adopts what is there.
+pub(crate) async fn opting_out_touches_no_application_and_opting_in_adopts(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    let app = stage.greeter("stays", 1).await?;
+    let made = app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let (spoke, replica) = (stage.spoke(1), Stage::replica("stays"));
+    let replica_uid = spoke.read(&replica).await?["metadata"]["uid"].clone();
+    let workload = At::config_map("stays", workload::NAME);
+    let workload_uid = spoke.read(&workload).await?["metadata"]["uid"].clone();
+
+    enrol::take_label_away(&stage.hub, "spoke1").await?;
+    enrol::until_removed(&stage.hub, spoke, "spoke1").await?;
+    for name in ["argocd-agent-addon-agent", "argocd-agent-addon"] {
+        ensure!(
+            spoke.get(&At::role(enrol::ARGOCD, name)).await?.is_none(),
+            "Role {name} is left"
+        );
+    }
+    let left = stage.hub.read(&app.at).await?;
+    ensure!(
+        left["metadata"]["deletionTimestamp"].is_null(),
+        "the hub's Application stays"
+    );
+    ensure!(
+        left["metadata"]["uid"] == made["metadata"]["uid"],
+        "and is the same one"
+    );
+    ensure!(
+        spoke.read(&replica).await?["metadata"]["uid"] == replica_uid,
+        "so does the replica"
+    );
+    ensure!(
+        spoke.read(&workload).await?["metadata"]["uid"] == workload_uid,
+        "and what it deployed"
+    );
+
+    stage.enrolled(1).await?;
+    let mut app = app;
+    let repository = stage.lab.git().repository("stays")?;
+    let next = crate::stage::commit(&repository, "welcome-back", "v2")?;
+    app.revision = "v2".to_owned();
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, &next).await?;
+    ensure!(
+        spoke.read(&replica).await?["metadata"]["uid"] == replica_uid,
+        "it was adopted in place"
+    );
+    ensure!(
+        spoke.read(&workload).await?["metadata"]["uid"] == workload_uid,
+        "nothing was made anew"
+    );
+    stage.clear(&app).await
+}
+
+/// Deleting the add-on of a labelled cluster by hand makes it again: the label is what the user wants.
+pub(crate) async fn an_addon_deleted_under_its_label_is_made_again(stage: &Stage) -> Result<()> {
+    stage.not_enrolled(1).await?;
+    enrol::by_label(&stage.hub, "spoke1").await?;
+    let at = At::addon("spoke1");
+    let uid = stage.hub.read(&at).await?["metadata"]["uid"].clone();
+    stage.hub.delete(&at).await?;
+    let again = |addon: &serde_json::Value| !addon.is_null() && addon["metadata"]["uid"] != uid;
+    stage
+        .hub
+        .until(&at, "is made again", lab::wait::BOUND, again)
+        .await?;
+    enrol::until_available(&stage.hub, "spoke1").await.map(drop)
+}

@@ -1,0 +1,157 @@
+//! What the stories about the product share: a lab with everything in it, made once for all of them.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use lab::{
+    Lab,
+    git::Repository,
+    product,
+    steps::{
+        At, Objects,
+        deliver::{self, Application},
+        enrol, workload,
+    },
+    stranger::{Door, Forger},
+};
+use serde_json::Value;
+
+/// One more round through everything on two busy cores.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+
+/// The lab and its clusters, as the stories see them. A story names what it makes after itself.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) lab: Arc<Lab>,
+    pub(crate) hub: Objects,
+    spokes: Vec<Objects>,
+}
+
+impl Stage {
+    /// Looks at a lab that has everything.
+    pub(crate) fn of(lab: Arc<Lab>) -> Self {
+        let hub = Objects::new(lab.hub().client());
+        let spokes = lab
+            .spokes()
+            .iter()
+            .map(|spoke| Objects::new(spoke.client()))
+            .collect();
+        Self { lab, hub, spokes }
+    }
+
+    /// The objects on `spoke1`, `spoke2` and so on.
+    pub(crate) fn spoke(&self, number: usize) -> &Objects {
+        &self.spokes[number - 1]
+    }
+
+    /// Makes sure that a spoke has the add-on and that it works.
+    pub(crate) async fn enrolled(&self, number: usize) -> Result<()> {
+        let cluster = format!("spoke{number}");
+        if self.hub.get(&At::addon(&cluster)).await?.is_none() {
+            enrol::by_label(&self.hub, &cluster).await?;
+        }
+        enrol::until_available(&self.hub, &cluster).await.map(drop)
+    }
+
+    /// Makes sure that a spoke has no add-on.
+    pub(crate) async fn not_enrolled(&self, number: usize) -> Result<()> {
+        let cluster = format!("spoke{number}");
+        enrol::take_label_away(&self.hub, &cluster).await?;
+        self.hub.delete(&At::addon(&cluster)).await?;
+        enrol::until_removed(&self.hub, self.spoke(number), &cluster).await
+    }
+
+    /// An Application of the greeter in a repository of its own, for one spoke, by hub namespace.
+    ///
+    /// The project of the same name is made; the Application is not.
+    pub(crate) async fn greeter(&self, name: &str, number: usize) -> Result<Application> {
+        let cluster = format!("spoke{number}");
+        let repository = self.lab.git().repository(name)?;
+        commit(&repository, "hello", "v1")?;
+        deliver::allow(&self.hub, name, &cluster).await?;
+        Ok(Application {
+            at: At::application(&cluster, name),
+            project: name.to_owned(),
+            cluster: "in-cluster".to_owned(),
+            namespace: name.to_owned(),
+            repository: repository.url(),
+            path: workload::PATH.to_owned(),
+            revision: "v1".to_owned(),
+            automated: true,
+        })
+    }
+
+    /// Where the replica of a story's Application is on its spoke.
+    pub(crate) fn replica(name: &str) -> At {
+        At::application(enrol::ARGOCD, name)
+    }
+
+    /// What the greeter says on a spoke.
+    pub(crate) async fn until_greets(
+        &self,
+        number: usize,
+        namespace: &str,
+        word: &str,
+    ) -> Result<()> {
+        let at = At::config_map(namespace, workload::NAME);
+        let greets = |map: &Value| map["data"]["greeting"] == word;
+        self.spoke(number)
+            .until(&at, &format!("says {word}"), SOON, greets)
+            .await
+            .map(drop)
+    }
+
+    /// Removes a story's Application with its workload and its project.
+    pub(crate) async fn clear(&self, app: &Application) -> Result<()> {
+        self.hub.delete(&app.at).await?;
+        self.hub.until_gone(&app.at, lab::wait::BOUND).await?;
+        self.hub
+            .delete(&At::project(enrol::ARGOCD, &app.project))
+            .await
+    }
+
+    /// The principal's door as agents see it, and its authority in the hands of a forger.
+    pub(crate) async fn door(&self) -> Result<(Door, Forger)> {
+        let service = self
+            .hub
+            .read(&At::service(product::NAMESPACE, product::SERVICE))
+            .await?;
+        let ip = service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str();
+        let ip = ip.context("the principal's Service has no address")?;
+        let ca = self
+            .hub
+            .read(&At::secret(product::NAMESPACE, "argocd-agent-ca"))
+            .await?;
+        let (authority, key) = (text(&ca, "tls.crt")?, text(&ca, "tls.key")?);
+        let forger = Forger::with(&authority, &key)?;
+        Ok((
+            Door {
+                address: format!("{ip}:443"),
+                authority,
+            },
+            forger,
+        ))
+    }
+}
+
+/// Commits a greeter that says this word, under a tag; returns the commit.
+pub(crate) fn commit(repository: &Repository, greeting: &str, tag: &str) -> Result<String> {
+    let files = workload::files(greeting);
+    let files: Vec<_> = files
+        .iter()
+        .map(|(path, text)| (path.as_str(), text.as_str()))
+        .collect();
+    let commit = repository.commit(greeting, &files)?;
+    repository.tag(tag)?;
+    Ok(commit)
+}
+
+/// One entry of a Secret as text.
+fn text(secret: &Value, key: &str) -> Result<String> {
+    use base64::Engine as _;
+    let encoded = secret["data"][key]
+        .as_str()
+        .with_context(|| format!("no {key}"))?;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(encoded)?;
+    String::from_utf8(bytes).context("not text")
+}
