@@ -1,1 +1,35 @@
 //! The spoke program: dials the principal and keeps the spoke as the hub wants it.
+//!
+//! It must never know OCM nor the principal's code, and it has no rights beyond a Role in the
+//! namespaces of Argo CD.
+//!
+//! ```text
+//!             spoke API                                             hub
+//!    watch │             ▲ create, patch, delete                     ▲
+//!          ▼             │                                           │ one stream
+//!   replica::observe   replica::apply ◀── work ──┐                   ▼
+//!          │             ▲                       │       link::dial, link::drive
+//!          ▼             │ drift                 └────── protocol::Session ──┐
+//!        store ──────────┘                                   ▲      ▲        │ bodies, when sent
+//!          │                                                 │      └────────┘
+//!          └── report: what changed here (marks) ────────────┘  report::Reports (Source)
+//! ```
+//!
+//! | module | is |
+//! |---|---|
+//! | [`args`], [`config`] | flags and environment of the Go agent, and what they come to |
+//! | [`app`] | builds every part and waits |
+//! | [`store`] | what is on the spoke, and what the hub last wanted there |
+//! | [`link`] | keeps one session up |
+//! | [`replica`] | makes the spoke match what the hub said |
+//! | [`report`] | what changed here, for the hub |
+//! | [`metrics`] | counters and gauges |
+
+pub mod app;
+pub mod args;
+pub mod config;
+pub mod link;
+pub mod metrics;
+pub mod replica;
+pub mod report;
+pub mod store;

@@ -1,0 +1,197 @@
+//! Builds every part, starts it, and waits; no decisions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use runtime::admin::{self, Admin, AdminState};
+use runtime::clock::Clock;
+use runtime::credentials::{self, ClientTls, Material, files, secrets};
+use runtime::metrics::Registry;
+use runtime::parts::{Parts, Spawner, Stopped};
+use runtime::ready::Readiness;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::Args;
+use crate::config::{self, Config, IdentitySource, RootsSource, Tls};
+use crate::link::{Link, LinkState};
+use crate::metrics::Metrics;
+use crate::replica::Replica;
+use crate::report::Reports;
+use crate::store::Store;
+
+/// How long parts may take to end; a pod has 30 s.
+const DRAIN: Duration = Duration::from_secs(10);
+const USER_AGENT: &str = concat!("argocd-agent/", env!("CARGO_PKG_VERSION"));
+
+/// Why the process ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The settings do not work.
+    #[error("read the settings")]
+    Config(#[from] config::Error),
+    /// The spoke's API cannot be used.
+    #[error("prepare to use the cluster's API")]
+    Kube(#[from] runtime::kube::Error),
+    /// An address is in use.
+    #[error(transparent)]
+    Admin(#[from] admin::Error),
+    /// A part ended.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+/// Runs the agent until `token` is cancelled or something that cannot be mended happens.
+pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
+    let config = Config::try_from(&args)?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), ?config, "agent starts");
+    let client = runtime::kube::client(&args.kube, USER_AGENT).await?;
+    let parts = Parts::new(token.clone());
+    let spawner = parts.spawner();
+    let registry = Registry::new();
+    registry.build_info("argocd_agent", env!("CARGO_PKG_VERSION"), commit());
+    let metrics = Metrics::register(&registry);
+    let readiness = Readiness::new();
+    let state = watch::Sender::new(LinkState::Down);
+
+    let link_state = state.subscribe();
+    let admin = AdminState {
+        readiness: readiness.clone(),
+        registry,
+        // As in Go: healthy means connected.
+        healthz: Arc::new(move || *link_state.borrow() == LinkState::Up),
+    };
+    for address in std::iter::once(args.admin.health()).chain(args.admin.metrics()) {
+        let admin = Admin::bind(address, admin.clone()).await?;
+        parts.spawn("admin", admin.serve(token.clone()));
+    }
+
+    let store = Arc::new(Store::default());
+    let reports = Arc::new(Reports::new(Arc::clone(&store)));
+    let Config {
+        hub,
+        tls,
+        scope,
+        policy,
+    } = config;
+    let argocd_namespace = scope.argocd_namespace.clone();
+    let material = material(&tls, &client, &argocd_namespace, &spawner).await;
+    let replica = Arc::new(Replica::new(
+        client,
+        scope,
+        policy,
+        store,
+        Arc::clone(&reports),
+        metrics.clone(),
+    ));
+    let synced = replica.start(&spawner);
+    watch_expiry(material.clone(), metrics.clone(), &spawner);
+    say_when_ready(synced.clone(), &readiness, &spawner);
+    let link = Link {
+        hub,
+        argocd_namespace,
+        tls: ClientTls::follow(material.clone(), &spawner),
+        material,
+        replica,
+        reports,
+        metrics,
+        state,
+    };
+    parts.spawn("link", link.run(synced, token));
+    Ok(parts.run_until_stopped(DRAIN).await?)
+}
+
+/// Follows the certificates wherever they come from.
+async fn material(
+    tls: &Tls,
+    client: &Client,
+    namespace: &str,
+    spawner: &Spawner,
+) -> watch::Receiver<Arc<Material>> {
+    let clock = Clock::system();
+    let secret = |name: &str, take| {
+        secrets::watch(
+            client.clone(),
+            namespace,
+            name,
+            take,
+            clock.clone(),
+            spawner,
+        )
+    };
+    let file = |paths| files::watch(paths, clock.clone(), spawner);
+    let Tls { identity, roots } = tls;
+    match (identity, roots) {
+        // One reader sees a renewal of all three at once.
+        (IdentitySource::Files { chain, key }, RootsSource::File(roots)) => {
+            let paths = files::Paths {
+                chain: Some(chain.clone()),
+                key: Some(key.clone()),
+                roots: Some(roots.clone()),
+            };
+            file(paths).await
+        }
+        (IdentitySource::Files { chain, key }, RootsSource::Secret(roots)) => {
+            let paths = files::Paths {
+                chain: Some(chain.clone()),
+                key: Some(key.clone()),
+                roots: None,
+            };
+            let identity = file(paths).await;
+            credentials::combine(identity, secret(roots, secrets::Take::AllRoots), spawner)
+        }
+        (IdentitySource::Secret(name), RootsSource::File(roots)) => {
+            let paths = files::Paths {
+                roots: Some(roots.clone()),
+                ..files::Paths::default()
+            };
+            let roots = file(paths).await;
+            credentials::combine(secret(name, secrets::Take::Identity), roots, spawner)
+        }
+        (IdentitySource::Secret(name), RootsSource::Secret(roots)) => credentials::combine(
+            secret(name, secrets::Take::Identity),
+            secret(roots, secrets::Take::AllRoots),
+            spawner,
+        ),
+    }
+}
+
+fn watch_expiry(mut material: watch::Receiver<Arc<Material>>, metrics: Metrics, spawner: &Spawner) {
+    let token = spawner.token().clone();
+    spawner.spawn("certificate expiry", async move {
+        loop {
+            let not_after = material.borrow_and_update().not_after();
+            metrics
+                .certificate_expiry
+                .set(not_after.map_or(0, jiff::Timestamp::as_second));
+            match token.run_until_cancelled(material.changed()).await {
+                Some(Ok(())) => {}
+                Some(Err(_sender_gone)) => return token.cancelled().await,
+                None => return,
+            }
+        }
+    });
+}
+
+/// Ready means that the spoke is known; a lost hub does not make the pod unready.
+fn say_when_ready(mut synced: watch::Receiver<bool>, readiness: &Readiness, spawner: &Spawner) {
+    let (caches, token) = (readiness.register("caches"), spawner.token().clone());
+    spawner.spawn("readiness", async move {
+        if let Some(Ok(_)) = token
+            .run_until_cancelled(synced.wait_for(|synced| *synced))
+            .await
+        {
+            caches.set(true);
+        }
+        token.cancelled().await;
+    });
+}
+
+/// The commit of this build, where the build was told.
+const fn commit() -> &'static str {
+    match option_env!("GIT_COMMIT") {
+        Some(commit) => commit,
+        None => "unknown",
+    }
+}

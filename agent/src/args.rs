@@ -1,0 +1,232 @@
+//! The flags and environment variables of the Go agent.
+//!
+//! Flag over variable over default, as there. What this agent does not do yet is accepted where
+//! leaving it out is harmless; [`crate::config`] says so or refuses.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args as Group, CommandFactory as _, FromArgMatches as _, Parser};
+use runtime::args::{AdminArgs, KubeArgs, LogArgs, boolean, duration, port, with_env};
+
+mod later;
+
+pub use later::{LaterArgs, Unread};
+
+/// Keeps the Argo CD of this cluster as the hub wants it.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "agent", version)]
+pub struct Args {
+    /// Where the principal is and how to talk to it.
+    #[command(flatten)]
+    pub hub: HubArgs,
+    /// Certificates.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+    /// Which objects.
+    #[command(flatten)]
+    pub scope: ScopeArgs,
+    /// What to do in doubt.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+    /// Accepted, not done yet.
+    #[command(flatten)]
+    pub later: LaterArgs,
+    /// Logs.
+    #[command(flatten)]
+    pub log: LogArgs,
+    /// Health and metrics.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+    /// The spoke's API.
+    #[command(flatten)]
+    pub kube: KubeArgs,
+}
+
+/// Where the principal is and how to talk to it.
+#[derive(Debug, Clone, Group)]
+pub struct HubArgs {
+    /// Host name or address of the principal.
+    #[arg(long, default_value = "")]
+    pub server_address: String,
+    /// Port of the principal.
+    #[arg(long, value_parser = port, default_value = "443")]
+    pub server_port: u16,
+    /// Who owns the specs: managed (the hub) or autonomous (this cluster).
+    #[arg(long, default_value = "autonomous")]
+    pub agent_mode: String,
+    /// How to authenticate: `mtls:any` or `userpass:<file>`.
+    #[arg(long, default_value = "mtls:any")]
+    pub creds: String,
+    /// Pause between heartbeats; 0 sends none.
+    #[arg(long, value_parser = duration, default_value = "15s")]
+    pub heartbeat_interval: Duration,
+    /// Pause between HTTP/2 pings; 0 sends none.
+    #[arg(long, value_parser = duration, default_value = "0")]
+    pub keep_alive_ping_interval: Duration,
+    /// Largest message in bytes.
+    #[arg(long, default_value_t = 209_715_200)]
+    pub grpc_max_message_size: usize,
+}
+
+/// Certificates: from files where a path is given, else from Secrets.
+#[derive(Debug, Clone, Group)]
+pub struct TlsArgs {
+    /// Secret with the certificates to trust; all its fields count.
+    #[arg(long, default_value = "argocd-agent-ca")]
+    pub root_ca_secret_name: String,
+    /// File with the certificates to trust.
+    #[arg(long)]
+    pub root_ca_path: Option<PathBuf>,
+    /// Secret with the client certificate.
+    #[arg(long, default_value = "argocd-agent-client-tls")]
+    pub tls_secret_name: String,
+    /// File with the client certificate.
+    #[arg(long)]
+    pub tls_client_cert: Option<PathBuf>,
+    /// File with the key of the client certificate.
+    #[arg(long)]
+    pub tls_client_key: Option<PathBuf>,
+}
+
+/// Which objects.
+#[derive(Debug, Clone, Group)]
+pub struct ScopeArgs {
+    /// Namespace of Argo CD on this cluster.
+    #[arg(long, short, default_value = "argocd")]
+    pub namespace: String,
+    /// Keep the namespace that an Application has on the hub.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub destination_based_mapping: bool,
+    /// Further namespaces that may hold Applications: names, globs, or `/regular expressions/`.
+    #[arg(long, value_delimiter = ',')]
+    pub allowed_namespaces: Vec<String>,
+    /// Only objects with these labels.
+    #[arg(long, default_value = "")]
+    pub label_selector: String,
+}
+
+/// What to do in doubt.
+#[derive(Debug, Clone, Group)]
+pub struct PolicyArgs {
+    /// When an object here came from another object of the hub: upsert (take it over) or recreate.
+    #[arg(long, default_value = "upsert")]
+    pub source_uid_mismatch_policy: String,
+    /// When an object here did not come from the hub: always (take it over) or never.
+    #[arg(long, default_value = "always")]
+    pub adoption_policy: String,
+    /// When an Application was deleted here: ignore, clear-status or resync.
+    #[arg(long, default_value = "ignore")]
+    pub on_application_recreate: String,
+}
+
+/// Environment variables of the flags that are done; the others' are in [`later`].
+const ENV: &[(&str, &str)] = &[
+    ("server_address", "ARGOCD_AGENT_REMOTE_SERVER"),
+    ("server_port", "ARGOCD_AGENT_REMOTE_PORT"),
+    ("agent_mode", "ARGOCD_AGENT_MODE"),
+    ("creds", "ARGOCD_AGENT_CREDS"),
+    ("heartbeat_interval", "ARGOCD_AGENT_HEARTBEAT_INTERVAL"),
+    (
+        "keep_alive_ping_interval",
+        "ARGOCD_AGENT_KEEP_ALIVE_PING_INTERVAL",
+    ),
+    (
+        "grpc_max_message_size",
+        "ARGOCD_AGENT_GRPC_MAX_MESSAGE_SIZE",
+    ),
+    (
+        "root_ca_secret_name",
+        "ARGOCD_AGENT_TLS_ROOT_CA_SECRET_NAME",
+    ),
+    ("root_ca_path", "ARGOCD_AGENT_TLS_ROOT_CA_PATH"),
+    ("tls_secret_name", "ARGOCD_AGENT_TLS_SECRET_NAME"),
+    ("tls_client_cert", "ARGOCD_AGENT_TLS_CLIENT_CERT_PATH"),
+    ("tls_client_key", "ARGOCD_AGENT_TLS_CLIENT_KEY_PATH"),
+    ("namespace", "ARGOCD_AGENT_NAMESPACE"),
+    (
+        "destination_based_mapping",
+        "ARGOCD_AGENT_DESTINATION_BASED_MAPPING",
+    ),
+    ("allowed_namespaces", "ARGOCD_AGENT_ALLOWED_NAMESPACES"),
+    ("label_selector", "ARGOCD_AGENT_LABEL_SELECTOR"),
+    (
+        "source_uid_mismatch_policy",
+        "ARGOCD_AGENT_SOURCE_UID_MISMATCH_POLICY",
+    ),
+    ("adoption_policy", "ARGOCD_AGENT_ADOPTION_POLICY"),
+    (
+        "on_application_recreate",
+        "ARGOCD_AGENT_ON_APPLICATION_RECREATE",
+    ),
+    ("log_level", "ARGOCD_AGENT_LOG_LEVEL"),
+    ("log_format", "ARGOCD_AGENT_LOG_FORMAT"),
+    ("healthz_port", "ARGOCD_AGENT_HEALTH_CHECK_PORT"),
+    ("metrics_port", "ARGOCD_AGENT_METRICS_PORT"),
+];
+
+/// Reads the command line and the environment; ends the process with a message where they are wrong.
+pub fn parse() -> Args {
+    let matches = command().get_matches();
+    Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+fn command() -> clap::Command {
+    let command = with_env(with_env(Args::command(), ENV), later::ENV);
+    // The admin flags are shared with the hub's program, whose ports differ.
+    command
+        .mut_arg("healthz_port", |arg| arg.default_value("8002"))
+        .mut_arg("metrics_port", |arg| arg.default_value("8181"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// The arguments of a test, after the program's name.
+    pub(crate) fn parsed(args: &[&str]) -> Args {
+        let line = std::iter::once("agent").chain(args.iter().copied());
+        let matches = command().try_get_matches_from(line).unwrap();
+        Args::from_arg_matches(&matches).unwrap()
+    }
+
+    #[test]
+    fn every_variable_belongs_to_a_flag_and_every_flag_is_well_formed() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn the_flags_of_the_go_agent_are_understood() {
+        let args = parsed(&[
+            "--server-address=hub.example",
+            "--server-port=8443",
+            "--agent-mode=managed",
+            "--creds=mtls:any",
+            "-n",
+            "argo",
+            "--destination-based-mapping",
+            "--allowed-namespaces=a,b-*",
+            "--keep-alive-ping-interval=50s",
+            "--enable-resource-proxy=false",
+            "--redis-addr=redis:6379",
+            "--healthz-port=8001",
+        ]);
+        assert_eq!(args.hub.server_port, 8443);
+        assert_eq!(args.scope.namespace, "argo");
+        assert!(args.scope.destination_based_mapping);
+        assert_eq!(args.scope.allowed_namespaces, ["a", "b-*"]);
+        assert_eq!(args.hub.keep_alive_ping_interval, Duration::from_secs(50));
+        assert!(!args.later.enable_resource_proxy);
+        assert_eq!(args.admin.healthz_port, 8001);
+    }
+
+    #[test]
+    fn the_ports_are_those_of_a_spoke() {
+        let args = parsed(&[]);
+        assert_eq!(
+            (args.admin.healthz_port, args.admin.metrics_port),
+            (8002, 8181)
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! Flags of the Go agent for things that this agent does not do yet.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args as Group;
+use runtime::args::{boolean, duration, port};
+
+/// Accepted so that manifests carry over. See [`crate::config`] for which are refused when used.
+#[derive(Debug, Clone, Group)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the Go agent"
+)]
+#[command(next_help_heading = "Not supported yet")]
+pub struct LaterArgs {
+    /// Do not check the principal's certificate.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub insecure_tls: bool,
+    /// Talk without TLS.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub insecure_plaintext: bool,
+    /// Talk through WebSockets.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub enable_websocket: bool,
+    /// Lowest TLS version; always 1.3.
+    #[arg(long, default_value = "")]
+    pub tls_min_version: String,
+    /// Highest TLS version; always 1.3.
+    #[arg(long, default_value = "")]
+    pub tls_max_version: String,
+    /// Cipher suites; TLS 1.3 has its own.
+    #[arg(long, value_delimiter = ',')]
+    pub tls_ciphersuites: Vec<String>,
+    /// Compress messages.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub enable_compression: bool,
+    /// Make missing namespaces.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub create_namespace: bool,
+    /// Leave Applications alone that are not from the hub.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub ignore_unmanaged_apps: bool,
+    /// Answer requests for resources.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "true", default_missing_value = "true")]
+    pub enable_resource_proxy: bool,
+    /// Address of redis.
+    #[arg(long, default_value = "argocd-redis:6379")]
+    pub redis_addr: String,
+    /// User of redis.
+    #[arg(long, default_value = "")]
+    pub redis_username: String,
+    /// Password of redis; not read.
+    #[arg(long, default_value = "", hide_env_values = true)]
+    pub redis_password: Unread,
+    /// Directory with user and password of redis.
+    #[arg(long)]
+    pub redis_creds_dir_path: Option<PathBuf>,
+    /// Talk to redis with TLS.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub redis_tls_enabled: bool,
+    /// Certificates to trust for redis.
+    #[arg(long)]
+    pub redis_tls_ca_path: Option<PathBuf>,
+    /// Secret with the certificates to trust for redis.
+    #[arg(long, default_value = "argocd-redis-tls")]
+    pub redis_tls_ca_secret_name: String,
+    /// Do not check the certificate of redis.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub redis_tls_insecure: bool,
+    /// Pause between reports of cluster counters.
+    #[arg(long, value_parser = duration, default_value = "10s")]
+    pub cache_refresh_interval: Duration,
+    /// Longest wait for the first list; this agent waits as long as it takes.
+    #[arg(long, value_parser = duration, default_value = "10s")]
+    pub informer_sync_timeout: Duration,
+    /// Pause between reports of one object; this agent coalesces while a report is on its way.
+    #[arg(long, value_parser = duration, default_value = "0")]
+    pub buffer_informer_event_interval: Duration,
+    /// Address of a trace collector.
+    #[arg(long, default_value = "")]
+    pub otlp_address: String,
+    /// Talk to the trace collector without TLS.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub otlp_insecure: bool,
+    /// Port of Go's profiler.
+    #[arg(long, value_parser = port, default_value = "0")]
+    pub pprof_port: u16,
+    /// Log whole objects.
+    #[arg(long, value_delimiter = ',')]
+    pub full_detail: Vec<String>,
+}
+
+/// A secret that is accepted and thrown away.
+#[derive(Clone)]
+pub struct Unread;
+
+impl std::fmt::Debug for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl From<&str> for Unread {
+    fn from(_secret: &str) -> Self {
+        Self
+    }
+}
+
+pub(super) const ENV: &[(&str, &str)] = &[
+    ("insecure_tls", "ARGOCD_AGENT_TLS_INSECURE"),
+    ("insecure_plaintext", "ARGOCD_AGENT_INSECURE_PLAINTEXT"),
+    ("enable_websocket", "ARGOCD_AGENT_ENABLE_WEBSOCKET"),
+    ("tls_min_version", "ARGOCD_AGENT_TLS_MIN_VERSION"),
+    ("tls_max_version", "ARGOCD_AGENT_TLS_MAX_VERSION"),
+    ("tls_ciphersuites", "ARGOCD_AGENT_TLS_CIPHERSUITES"),
+    ("enable_compression", "ARGOCD_AGENT_ENABLE_COMPRESSION"),
+    ("create_namespace", "ARGOCD_AGENT_CREATE_NAMESPACE"),
+    (
+        "ignore_unmanaged_apps",
+        "ARGOCD_AGENT_IGNORE_UNMANAGED_APPS",
+    ),
+    (
+        "enable_resource_proxy",
+        "ARGOCD_AGENT_ENABLE_RESOURCE_PROXY",
+    ),
+    ("redis_addr", "REDIS_ADDR"),
+    ("redis_username", "REDIS_USERNAME"),
+    ("redis_password", "REDIS_PASSWORD"),
+    ("redis_creds_dir_path", "REDIS_CREDS_DIR_PATH"),
+    ("redis_tls_enabled", "ARGOCD_AGENT_REDIS_TLS_ENABLED"),
+    ("redis_tls_ca_path", "ARGOCD_AGENT_REDIS_TLS_CA_PATH"),
+    (
+        "redis_tls_ca_secret_name",
+        "ARGOCD_AGENT_REDIS_TLS_CA_SECRET_NAME",
+    ),
+    ("redis_tls_insecure", "ARGOCD_AGENT_REDIS_TLS_INSECURE"),
+    (
+        "cache_refresh_interval",
+        "ARGOCD_AGENT_CACHE_REFRESH_INTERVAL",
+    ),
+    (
+        "informer_sync_timeout",
+        "ARGOCD_AGENT_INFORMER_SYNC_TIMEOUT",
+    ),
+    (
+        "buffer_informer_event_interval",
+        "ARGOCD_AGENT_BUFFER_INFORMER_EVENT_INTERVAL",
+    ),
+    ("otlp_address", "ARGOCD_AGENT_OTLP_ADDRESS"),
+    ("otlp_insecure", "ARGOCD_AGENT_OTLP_INSECURE"),
+    ("pprof_port", "ARGOCD_AGENT_PPROF_PORT"),
+    ("full_detail", "ARGOCD_AGENT_FULL_DETAIL"),
+];

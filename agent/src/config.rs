@@ -1,0 +1,452 @@
+//! Checked settings; knows nothing of flags and environment once made.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::args::{Args, HubArgs, LaterArgs, PolicyArgs, ScopeArgs, TlsArgs};
+
+/// Everything the agent has to know.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where the principal is and how to talk to it.
+    pub hub: Hub,
+    /// Where certificates come from.
+    pub tls: Tls,
+    /// Which objects.
+    pub scope: Scope,
+    /// What to do in doubt.
+    pub policy: Policy,
+}
+
+/// Where the principal is and how to talk to it.
+#[derive(Debug, Clone)]
+pub struct Hub {
+    /// Host name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// How to authenticate.
+    pub method: Method,
+    /// Pause between heartbeats.
+    pub heartbeat: Option<Duration>,
+    /// Pause between HTTP/2 pings.
+    pub keep_alive: Option<Duration>,
+    /// Largest message in bytes.
+    pub max_message: usize,
+}
+
+/// How to authenticate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Method {
+    /// By the client certificate.
+    Mtls,
+    /// By user and password, the first line of this file as `user:password`.
+    UserPass(PathBuf),
+}
+
+/// Where certificates come from.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// Ours.
+    pub identity: IdentitySource,
+    /// Those we trust.
+    pub roots: RootsSource,
+}
+
+/// Where our certificate comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdentitySource {
+    /// Two files.
+    Files {
+        /// The certificate chain.
+        chain: PathBuf,
+        /// The private key.
+        key: PathBuf,
+    },
+    /// A Secret in Argo CD's namespace.
+    Secret(String),
+}
+
+/// Where the certificates come from that we trust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RootsSource {
+    /// A file.
+    File(PathBuf),
+    /// A Secret in Argo CD's namespace.
+    Secret(String),
+}
+
+/// Which objects.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// Namespace of Argo CD on this cluster.
+    pub argocd_namespace: String,
+    /// Further namespaces that may hold Applications, as patterns.
+    pub further_namespaces: Vec<String>,
+    /// Whether an Application keeps the namespace that it has on the hub, when a Go principal
+    /// sends it; ours sends what was routed here.
+    pub keep_namespaces: bool,
+    /// Label selector of watches.
+    pub label_selector: String,
+}
+
+/// What to do in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// An object here came from another object of the hub.
+    pub mismatch: Mismatch,
+    /// An object here did not come from the hub.
+    pub adoption: Adoption,
+    /// An Application was deleted here.
+    pub recreated: Recreated,
+}
+
+/// What to do with an object that came from another object of the hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mismatch {
+    /// Take it over in place.
+    Upsert,
+    /// Delete it and create it anew, which takes its workload with it.
+    Recreate,
+}
+
+/// What to do with an object that did not come from the hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Adoption {
+    /// Take it over in place.
+    Always,
+    /// Leave it alone and say so.
+    Never,
+}
+
+/// What a recreated Application starts with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recreated {
+    /// What it had.
+    Ignore,
+    /// What it had, but no past operation.
+    ClearStatus,
+    /// A new sync.
+    Resync,
+}
+
+/// Why the settings do not work. All are for a person to put right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There is no address.
+    #[error("--server-address (ARGOCD_AGENT_REMOTE_SERVER) is required")]
+    NoServer,
+    /// The mode is not one, or not done.
+    #[error("agent mode {mode:?}: {why}")]
+    Mode {
+        /// What was asked for.
+        mode: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The credentials are not understood.
+    #[error("--creds {0:?} is neither mtls:any nor userpass:<file>")]
+    Credentials(String),
+    /// A certificate without its key or the other way round.
+    #[error("--tls-client-cert and --tls-client-key go together")]
+    HalfCertificate,
+    /// A word that is not in the list.
+    #[error("{flag} {value:?} is not one of {allowed}")]
+    Word {
+        /// The flag.
+        flag: &'static str,
+        /// What was given.
+        value: String,
+        /// What could have been given.
+        allowed: &'static str,
+    },
+    /// Something that is not done yet and cannot be left out without harm.
+    #[error("{flag} is not supported yet: {why}")]
+    Unsupported {
+        /// The flag.
+        flag: &'static str,
+        /// What to do instead.
+        why: &'static str,
+    },
+}
+
+impl TryFrom<&Args> for Config {
+    type Error = Error;
+
+    fn try_from(args: &Args) -> Result<Self, Error> {
+        // `log`, `admin` and `kube` are used as they are.
+        let Args {
+            hub,
+            tls,
+            scope,
+            policy,
+            later,
+            log: _,
+            admin: _,
+            kube: _,
+        } = args;
+        refuse_what_would_harm(later)?;
+        Ok(Self {
+            hub: hub.try_into()?,
+            tls: tls.try_into()?,
+            scope: scope.into(),
+            policy: policy.try_into()?,
+        })
+    }
+}
+
+impl TryFrom<&HubArgs> for Hub {
+    type Error = Error;
+
+    fn try_from(args: &HubArgs) -> Result<Self, Error> {
+        let HubArgs {
+            server_address,
+            server_port,
+            agent_mode,
+            creds,
+            heartbeat_interval,
+            keep_alive_ping_interval,
+            grpc_max_message_size,
+        } = args;
+        if server_address.is_empty() {
+            return Err(Error::NoServer);
+        }
+        let mode = |why| {
+            Err(Error::Mode {
+                mode: agent_mode.clone(),
+                why,
+            })
+        };
+        match agent_mode.as_str() {
+            "managed" => {}
+            "autonomous" => return mode("not supported yet; set --agent-mode=managed"),
+            _ => return mode("must be managed"),
+        }
+        let some = |duration: Duration| (!duration.is_zero()).then_some(duration);
+        Ok(Self {
+            // Addresses of version 6 are written in brackets in URLs, and without them elsewhere.
+            host: server_address.trim_matches(['[', ']']).to_owned(),
+            port: *server_port,
+            method: creds.parse()?,
+            heartbeat: some(*heartbeat_interval),
+            keep_alive: some(*keep_alive_ping_interval),
+            max_message: *grpc_max_message_size,
+        })
+    }
+}
+
+impl FromStr for Method {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text.split_once(':') {
+            Some(("mtls", _)) => Ok(Self::Mtls),
+            Some(("userpass", file)) if !file.is_empty() => Ok(Self::UserPass(file.into())),
+            Some(("header", _)) => Err(Error::Unsupported {
+                flag: "--creds header:",
+                why: "it needs a connection without TLS; use mtls:any",
+            }),
+            _ => Err(Error::Credentials(text.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<&TlsArgs> for Tls {
+    type Error = Error;
+
+    fn try_from(args: &TlsArgs) -> Result<Self, Error> {
+        let TlsArgs {
+            root_ca_secret_name,
+            root_ca_path,
+            tls_secret_name,
+            tls_client_cert,
+            tls_client_key,
+        } = args;
+        let identity = match (tls_client_cert, tls_client_key) {
+            (Some(chain), Some(key)) => IdentitySource::Files {
+                chain: chain.clone(),
+                key: key.clone(),
+            },
+            (None, None) => IdentitySource::Secret(tls_secret_name.clone()),
+            _ => return Err(Error::HalfCertificate),
+        };
+        let roots = root_ca_path.clone().map_or_else(
+            || RootsSource::Secret(root_ca_secret_name.clone()),
+            RootsSource::File,
+        );
+        Ok(Self { identity, roots })
+    }
+}
+
+impl From<&ScopeArgs> for Scope {
+    fn from(args: &ScopeArgs) -> Self {
+        let ScopeArgs {
+            namespace,
+            destination_based_mapping,
+            allowed_namespaces,
+            label_selector,
+        } = args;
+        let further = allowed_namespaces.iter().map(|pattern| pattern.trim());
+        let further = further.filter(|pattern| !pattern.is_empty() && pattern != namespace);
+        Self {
+            argocd_namespace: namespace.clone(),
+            further_namespaces: further.map(ToOwned::to_owned).collect(),
+            keep_namespaces: *destination_based_mapping,
+            label_selector: label_selector.clone(),
+        }
+    }
+}
+
+impl TryFrom<&PolicyArgs> for Policy {
+    type Error = Error;
+
+    fn try_from(args: &PolicyArgs) -> Result<Self, Error> {
+        let PolicyArgs {
+            source_uid_mismatch_policy,
+            adoption_policy,
+            on_application_recreate,
+        } = args;
+        let word = |flag, value: &String, allowed| Error::Word {
+            flag,
+            value: value.clone(),
+            allowed,
+        };
+        Ok(Self {
+            mismatch: match source_uid_mismatch_policy.as_str() {
+                "upsert" => Mismatch::Upsert,
+                "recreate" => Mismatch::Recreate,
+                _ => {
+                    let value = source_uid_mismatch_policy;
+                    return Err(word(
+                        "--source-uid-mismatch-policy",
+                        value,
+                        "upsert, recreate",
+                    ));
+                }
+            },
+            adoption: match adoption_policy.as_str() {
+                "always" => Adoption::Always,
+                "never" => Adoption::Never,
+                _ => return Err(word("--adoption-policy", adoption_policy, "always, never")),
+            },
+            recreated: match on_application_recreate.as_str() {
+                "ignore" => Recreated::Ignore,
+                "clear-status" => Recreated::ClearStatus,
+                "resync" => Recreated::Resync,
+                _ => {
+                    let allowed = "ignore, clear-status, resync";
+                    return Err(word(
+                        "--on-application-recreate",
+                        on_application_recreate,
+                        allowed,
+                    ));
+                }
+            },
+        })
+    }
+}
+
+/// Refuses what somebody relies on, and mentions the rest.
+fn refuse_what_would_harm(later: &LaterArgs) -> Result<(), Error> {
+    let refused = [
+        (
+            later.insecure_tls,
+            "--insecure-tls",
+            "give the principal's CA with --root-ca-path",
+        ),
+        (
+            later.insecure_plaintext,
+            "--insecure-plaintext",
+            "the agent always talks TLS",
+        ),
+        (
+            later.enable_websocket,
+            "--enable-websocket",
+            "the agent talks HTTP/2 only",
+        ),
+        (
+            !matches!(later.tls_max_version.as_str(), "" | "tls1.3"),
+            "--tls-max-version",
+            "the agent talks TLS 1.3 only",
+        ),
+    ];
+    if let Some((_, flag, why)) = refused.into_iter().find(|(used, ..)| *used) {
+        return Err(Error::Unsupported { flag, why });
+    }
+    let left_out = [
+        (!later.tls_ciphersuites.is_empty(), "--tls-ciphersuites"),
+        (later.enable_compression, "--enable-compression"),
+        (later.create_namespace, "--create-namespace"),
+        (later.ignore_unmanaged_apps, "--ignore-unmanaged-apps"),
+        (!later.otlp_address.is_empty(), "--otlp-address"),
+        (later.pprof_port != 0, "--pprof-port"),
+        (!later.full_detail.is_empty(), "--full-detail"),
+    ];
+    for (_, flag) in left_out.into_iter().filter(|(used, _)| *used) {
+        tracing::warn!(flag, "not supported yet; going on without it");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::tests::parsed;
+
+    fn config(args: &[&str]) -> Result<Config, Error> {
+        let usual = ["--server-address=hub", "--agent-mode=managed"];
+        Config::try_from(&parsed(&[usual.as_slice(), args].concat()))
+    }
+
+    #[test]
+    fn the_least_that_is_needed_is_an_address_and_a_mode() {
+        let config = config(&[]).unwrap();
+        assert_eq!(config.hub.method, Method::Mtls);
+        assert_eq!(
+            config.tls.identity,
+            IdentitySource::Secret("argocd-agent-client-tls".into())
+        );
+        assert_eq!(config.policy.mismatch, Mismatch::Upsert);
+        assert_eq!(config.hub.keep_alive, None);
+        assert!(config.hub.heartbeat.is_some());
+    }
+
+    #[test]
+    fn a_mode_that_is_not_done_is_refused_and_says_what_to_set() {
+        let error = Config::try_from(&parsed(&["--server-address=hub"])).unwrap_err();
+        assert!(
+            error.to_string().contains("--agent-mode=managed"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_would_weaken_the_connection_is_refused() {
+        for flag in [
+            "--insecure-tls",
+            "--insecure-plaintext",
+            "--tls-max-version=tls1.2",
+        ] {
+            assert!(
+                matches!(config(&[flag]), Err(Error::Unsupported { .. })),
+                "{flag}"
+            );
+        }
+        assert!(config(&["--insecure-tls=false", "--enable-compression"]).is_ok());
+    }
+
+    #[test]
+    fn a_certificate_needs_its_key() {
+        assert_eq!(
+            config(&["--tls-client-cert=a"]).unwrap_err(),
+            Error::HalfCertificate
+        );
+    }
+
+    #[test]
+    fn the_namespace_of_argo_cd_is_allowed_anyway() {
+        let config = config(&["--allowed-namespaces=a, b,argocd"]).unwrap();
+        assert_eq!(config.scope.further_namespaces, ["a", "b"]);
+    }
+}

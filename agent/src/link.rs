@@ -1,0 +1,160 @@
+//! Keeps one session with the principal up.
+//!
+//! `dial` makes a connection and authenticates, `drive` lives one session, `recover` decides what
+//! comes after its end. All state that has to survive a connection is in the store and the reports;
+//! a new session learns from a resync what is missing.
+
+use std::sync::Arc;
+
+use runtime::backoff::Backoff;
+use runtime::credentials::{ClientTls, Material};
+use runtime::error::Chain;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Hub;
+use crate::metrics::{EndLabels, Metrics};
+use crate::replica::Replica;
+use crate::report::Reports;
+
+mod credentials;
+mod dial;
+mod drive;
+mod recover;
+
+pub use dial::Welcome;
+use drive::Drive;
+use recover::{End, Next, Pauses};
+
+/// Whether the principal hears us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkState {
+    /// There is no session.
+    Down,
+    /// The principal answered in a session.
+    Up,
+}
+
+/// The agent's side of the connection.
+#[derive(Debug)]
+pub struct Link {
+    /// Where the principal is.
+    pub hub: Hub,
+    /// Argo CD's namespace here, which the principal is told.
+    pub argocd_namespace: String,
+    /// Certificates as they are now.
+    pub tls: ClientTls,
+    /// When they change.
+    pub material: watch::Receiver<Arc<Material>>,
+    /// Does what the hub says.
+    pub replica: Arc<Replica>,
+    /// What the hub has to be told.
+    pub reports: Arc<Reports>,
+    /// Counts.
+    pub metrics: Metrics,
+    /// Where the state is published.
+    pub state: watch::Sender<LinkState>,
+}
+
+impl Link {
+    /// Runs until `token` is cancelled: connects as soon as `synced` is true and there are
+    /// certificates, and again whenever a session ends.
+    pub async fn run(mut self, mut synced: watch::Receiver<bool>, token: CancellationToken) {
+        // An incomplete picture of the spoke would tell the hub that objects are missing.
+        let ready = async {
+            let caches = synced.wait_for(|synced| *synced).await.is_ok();
+            caches && credentials::wait(&self.tls, &mut self.material).await
+        };
+        if token.run_until_cancelled(ready).await != Some(true) {
+            token.cancelled().await;
+            return;
+        }
+        let mut pauses = Pauses::default();
+        loop {
+            let end = self.attempt(&mut pauses.weather, &token).await;
+            self.note(&end);
+            let pause = match pauses.after(&end, Instant::now()) {
+                Next::Stop => return,
+                Next::Again { pause } => pause,
+            };
+            if token
+                .run_until_cancelled(tokio::time::sleep(pause))
+                .await
+                .is_none()
+            {
+                return;
+            }
+        }
+    }
+
+    /// One connection from dial to end.
+    async fn attempt(&mut self, backoff: &mut Backoff, token: &CancellationToken) -> End {
+        let used = Arc::clone(&self.material.borrow_and_update());
+        let dialled = dial::dial(&self.hub, &self.tls, &self.argocd_namespace);
+        let opened = match token.run_until_cancelled(dialled).await {
+            None => return End::Stopped,
+            Some(Err(error)) => return End::NotDialled(error),
+            Some(Ok(opened)) => opened,
+        };
+        let mut heard = false;
+        let end = Drive {
+            heartbeat: self.hub.heartbeat,
+            max_message: self.hub.max_message,
+            replica: &self.replica,
+            reports: &self.reports,
+            metrics: &self.metrics,
+            renewal: credentials::Renewal::new(used, self.material.clone()),
+            on_heard: &mut || {
+                heard = true;
+                backoff.succeeded(Instant::now());
+                self.metrics.connected.set(1);
+                self.metrics.connected_since.set(unix_now());
+                self.metrics.connections.inc();
+                self.state.send_replace(LinkState::Up);
+            },
+        }
+        .run(opened, token)
+        .await;
+        if heard {
+            self.metrics.connected.set(0);
+            self.metrics.connected_since.set(0.0);
+            self.state.send_replace(LinkState::Down);
+        }
+        end
+    }
+
+    fn note(&self, end: &End) {
+        self.metrics
+            .link_ends
+            .get_or_create(&EndLabels {
+                reason: end.reason(),
+            })
+            .inc();
+        match end {
+            End::Stopped | End::Renewed => tracing::info!(reason = end.reason(), "link ended"),
+            End::NotDialled(error) => {
+                if error.is_refusal() {
+                    self.metrics.auth_failures.inc();
+                }
+                tracing::warn!(reason = end.reason(), error = %Chain(error), "cannot connect");
+            }
+            End::Closed => tracing::info!(reason = end.reason(), "link ended"),
+            End::Broken(status) => {
+                tracing::warn!(reason = end.reason(), error = %Chain(status), "link ended");
+            }
+            End::Violation(violation) => {
+                tracing::warn!(reason = end.reason(), error = %Chain(violation), "link ended");
+            }
+            End::Silent => tracing::warn!(reason = end.reason(), "link ended"),
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "whole seconds of this millennium fit"
+)]
+fn unix_now() -> f64 {
+    runtime::clock::Clock::system().now().as_second() as f64
+}

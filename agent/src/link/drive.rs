@@ -1,0 +1,351 @@
+//! Lives one session: one task, one race, no work inside the race.
+//!
+//! Carrying out never waits for the peer. While the outgoing half is full nothing more is taken from
+//! the session, which goes on coalescing, and reading goes on, so two busy ends cannot block each
+//! other.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _};
+use protocol::payload::{self, SyncedResource, SyncedResourceList};
+use protocol::wire::eventstreamapi::Event as Frame;
+use protocol::wire::eventstreamapi::event_stream_client::EventStreamClient;
+use protocol::{
+    Event, Facet, Limits, Mode, Peer, Role, Session, Target, Verb, Verdict, Violation, WorkId,
+};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Status};
+
+use super::credentials::Renewal;
+use super::dial::{Opened, Welcome};
+use super::recover::End;
+use crate::metrics::Metrics;
+use crate::replica::Replica;
+use crate::report::Reports;
+
+/// Frames between the session and the socket; the session coalesces what does not fit.
+const OUTGOING: usize = 64;
+/// Pieces of work at once. The API server's answer takes a few milliseconds, so this is thousands a
+/// second.
+const HANDS: usize = 16;
+/// How long what is under way may take when a session ends on purpose.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How many heartbeats may stay unanswered.
+const MISSED_HEARTBEATS: u32 = 3;
+
+/// Everything that one session needs.
+pub(super) struct Drive<'a> {
+    pub(super) heartbeat: Option<Duration>,
+    pub(super) max_message: usize,
+    pub(super) replica: &'a Replica,
+    pub(super) reports: &'a Reports,
+    pub(super) metrics: &'a Metrics,
+    pub(super) renewal: Renewal,
+    /// Called once, when the principal is heard for the first time.
+    pub(super) on_heard: &'a mut (dyn FnMut() + Send),
+}
+
+/// What the race came to.
+enum Happened {
+    Frame(Option<Result<Frame, Status>>),
+    Done(WorkId, Verdict),
+    Changed,
+    RoomToSend,
+    Due,
+    Renewal,
+    Stop,
+}
+
+/// The moving parts of one session.
+struct Moving<'a> {
+    session: Session,
+    begun: Instant,
+    welcome: Welcome,
+    outgoing: mpsc::Sender<Frame>,
+    /// The outgoing half was full when we last tried.
+    full: bool,
+    working: FuturesUnordered<BoxFuture<'a, (WorkId, Verdict)>>,
+    /// Since when we are draining, and what for.
+    draining: Option<(Instant, End)>,
+    heard: bool,
+}
+
+impl<'a> Drive<'a> {
+    /// Opens the stream and stays until the session ends.
+    pub(super) async fn run(mut self, opened: Opened, token: &CancellationToken) -> End {
+        let Opened {
+            channel,
+            token: access,
+            welcome,
+        } = opened;
+        let (outgoing, frames) = mpsc::channel(OUTGOING);
+        let mut request = Request::new(ReceiverStream::new(frames));
+        request.metadata_mut().insert("authorization", access);
+        let mut client = EventStreamClient::new(channel)
+            .max_decoding_message_size(self.max_message)
+            .max_encoding_message_size(self.max_message);
+        // A Go principal sends its headers with its first message, so waiting for them before
+        // anything is sent could last for ever.
+        let incoming = async move { client.subscribe(request).await }
+            .map_ok(tonic::Response::into_inner)
+            .try_flatten_stream();
+        let mut incoming = std::pin::pin!(incoming);
+
+        let peer = Peer {
+            mode: Mode::Managed,
+            capabilities: welcome.capabilities.clone(),
+        };
+        let limits = Limits {
+            heartbeat: self.heartbeat,
+            message_bytes: self.max_message,
+            ..Limits::default()
+        };
+        let mut moving = Moving {
+            session: Session::new(Role::Agent, peer, limits),
+            begun: Instant::now(),
+            welcome,
+            outgoing,
+            full: false,
+            working: FuturesUnordered::new(),
+            draining: None,
+            heard: false,
+        };
+        self.greet(&mut moving);
+        loop {
+            if let Some(end) = moving.is_over() {
+                return end;
+            }
+            self.send(&mut moving);
+            moving.begin_work(&self);
+            let happened = self.next(&mut moving, incoming.as_mut(), token).await;
+            if let Some(end) = self.act(&mut moving, happened) {
+                return end;
+            }
+        }
+    }
+
+    /// What is said on every connect: all statuses, and to a Go principal what we hold. Ours asks.
+    fn greet(&self, moving: &mut Moving<'_>) {
+        // Statuses that were to be said are among all statuses.
+        let pending = self.reports.take();
+        for (key, _) in self.reports.replicas() {
+            if key.kind == protocol::Kind::Application {
+                moving.session.mark(key, Facet::Status);
+            }
+        }
+        for event in pending.events.into_values() {
+            moving.session.say(event);
+        }
+        if !moving.welcome.capabilities.is_ours() {
+            self.tell_all(moving);
+        }
+    }
+
+    /// Names everything that we hold, and that this was all.
+    fn tell_all(&self, moving: &mut Moving<'_>) {
+        let held = self.replica.held(&moving.welcome);
+        for body in &held.updates {
+            moving.session.say(Event::request_update(body));
+        }
+        let end = SyncedResourceList {
+            checksum: held.checksum,
+        };
+        moving
+            .session
+            .say(Event::request_synced_resource_list(&end));
+        tracing::debug!(
+            objects = held.updates.len(),
+            "told the principal what is here"
+        );
+    }
+
+    /// Writes as much as there is and as fits.
+    fn send(&self, moving: &mut Moving<'_>) {
+        moving.full = false;
+        loop {
+            let now = moving.begun.elapsed();
+            let Ok(permit) = moving.outgoing.try_reserve() else {
+                moving.full = true;
+                break;
+            };
+            let Some(event) = moving.session.next_outgoing(self.reports, now) else {
+                break;
+            };
+            self.metrics.sent.inc();
+            permit.send(Frame { event: Some(event) });
+        }
+        let stats = moving.session.stats(moving.begun.elapsed());
+        self.metrics
+            .outbox_objects
+            .set(i64::try_from(stats.outbox_objects).unwrap_or(i64::MAX));
+        self.metrics.outbox_oldest.set(stats.oldest.as_secs_f64());
+    }
+
+    /// Waits for whatever comes first and says what it was. Every arm is cancel-safe.
+    async fn next(
+        &mut self,
+        moving: &mut Moving<'_>,
+        mut incoming: impl Stream<Item = Result<Frame, Status>> + Unpin,
+        token: &CancellationToken,
+    ) -> Happened {
+        let (has_room, draining) = (moving.session.has_room(), moving.draining.is_some());
+        let wait = moving.wait(self.heartbeat);
+        let Moving {
+            outgoing,
+            full,
+            working,
+            ..
+        } = moving;
+        tokio::select! {
+            biased;
+            () = token.cancelled(), if !draining => Happened::Stop,
+            Some((id, verdict)) = working.next() => Happened::Done(id, verdict),
+            frame = incoming.next(), if has_room => Happened::Frame(frame),
+            () = self.reports.changed(), if !draining => Happened::Changed,
+            _ = outgoing.reserve(), if *full => Happened::RoomToSend,
+            () = self.renewal.due(), if !draining => Happened::Renewal,
+            () = tokio::time::sleep(wait) => Happened::Due,
+        }
+    }
+
+    /// Acts on what happened; an end ends the session.
+    fn act(&mut self, moving: &mut Moving<'_>, happened: Happened) -> Option<End> {
+        let now = moving.begun.elapsed();
+        match happened {
+            Happened::Frame(None) => return Some(moving.ended(End::Closed)),
+            Happened::Frame(Some(Err(status))) => return Some(moving.ended(End::Broken(status))),
+            Happened::Frame(Some(Ok(frame))) => return self.receive(moving, frame, now),
+            Happened::Done(id, verdict) => moving.session.finished(id, verdict, now),
+            Happened::Changed => self.take_reports(moving),
+            Happened::Stop => moving.drain(End::Stopped),
+            Happened::Renewal => moving.drain(End::Renewed),
+            Happened::Due if moving.is_silent(self.heartbeat) => return Some(End::Silent),
+            Happened::RoomToSend | Happened::Due => {}
+        }
+        None
+    }
+
+    fn receive(&mut self, moving: &mut Moving<'_>, frame: Frame, now: Duration) -> Option<End> {
+        self.metrics.received.inc();
+        if !moving.heard {
+            moving.heard = true;
+            (self.on_heard)();
+        }
+        // A Go agent would crash on an empty frame; it says nothing and costs nothing.
+        let event = frame.event?;
+        let received: Result<(), Violation> = moving.session.receive(event, now);
+        received.err().map(End::Violation)
+    }
+
+    fn take_reports(&self, moving: &mut Moving<'_>) {
+        let pending = self.reports.take();
+        for key in pending.statuses {
+            moving.session.mark(key, Facet::Status);
+        }
+        for event in pending.events.into_values() {
+            moving.session.say(event);
+        }
+    }
+}
+
+impl<'a> Moving<'a> {
+    /// Starts what can be started; resync questions are answered at once.
+    fn begin_work(&mut self, drive: &Drive<'a>) {
+        while self.working.len() < HANDS {
+            let now = self.begun.elapsed();
+            let Some(work) = self.session.next_work(now) else {
+                break;
+            };
+            if work.event.target == Target::Resync {
+                let verdict = drive.answer_resync(self, &work.event);
+                self.session.finished(work.id, verdict, now);
+                continue;
+            }
+            let (replica, welcome) = (drive.replica, self.welcome.clone());
+            self.working.push(
+                async move {
+                    let verdict = replica.carry_out(&work.event, &welcome).await;
+                    (work.id, verdict)
+                }
+                .boxed(),
+            );
+        }
+    }
+
+    /// How long nothing becomes due.
+    fn wait(&self, heartbeat: Option<Duration>) -> Duration {
+        let now = self.begun.elapsed();
+        let silence = heartbeat.map(|interval| {
+            let heard = self.session.stats(now).last_heard;
+            (heard + silence_limit(interval)).saturating_sub(now)
+        });
+        let drain = self
+            .draining
+            .as_ref()
+            .map(|(since, _)| DRAIN.saturating_sub(since.elapsed()));
+        [self.session.next_timeout(now), silence, drain]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(Duration::from_secs(60))
+    }
+
+    fn is_silent(&self, heartbeat: Option<Duration>) -> bool {
+        let now = self.begun.elapsed();
+        heartbeat.is_some_and(|interval| {
+            now.saturating_sub(self.session.stats(now).last_heard) >= silence_limit(interval)
+        })
+    }
+
+    fn drain(&mut self, end: End) {
+        self.session.drain();
+        self.draining = Some((Instant::now(), end));
+    }
+
+    /// The end of a drain, when nothing is under way any more or its time is over.
+    fn is_over(&mut self) -> Option<End> {
+        let (since, _) = self.draining.as_ref()?;
+        let drained = self.session.is_drained() && self.working.is_empty();
+        (drained || since.elapsed() >= DRAIN)
+            .then(|| self.draining.take().map(|(_, end)| end))
+            .flatten()
+    }
+
+    /// What an end of the stream means: the one we drained for, if we did.
+    fn ended(&mut self, end: End) -> End {
+        self.draining.take().map_or(end, |(_, reason)| reason)
+    }
+}
+
+fn silence_limit(heartbeat: Duration) -> Duration {
+    heartbeat.saturating_mul(MISSED_HEARTBEATS)
+}
+
+impl Drive<'_> {
+    /// The hub's side of a resync, in managed mode.
+    fn answer_resync(&self, moving: &mut Moving<'_>, event: &Event) -> Verdict {
+        match event.verb {
+            Verb::RequestResourceResync => {
+                self.tell_all(moving);
+                Verdict::Done
+            }
+            Verb::ResponseSyncedResource => {
+                match payload::decode::<SyncedResource>("synced resource", &event.payload) {
+                    Err(error) => Verdict::Refused(error.to_string()),
+                    Ok(asked) => {
+                        for body in &self.replica.holds(&asked, &moving.welcome).updates {
+                            moving.session.say(Event::request_update(body));
+                        }
+                        Verdict::Done
+                    }
+                }
+            }
+            _ => Verdict::Refused("not for a managed agent".to_owned()),
+        }
+    }
+}

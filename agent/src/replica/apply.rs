@@ -1,0 +1,325 @@
+//! Writes to the spoke's API.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use argocd::projection::{Written, patch_for_spoke};
+use argocd::{Meta, Patch};
+use kube::api::{
+    DeleteParams, DynamicObject, Patch as Body, PatchParams, PostParams, Preconditions,
+};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use protocol::{Kind, ObjectKey};
+use runtime::error::{Blame, blame_kube};
+use serde_json::{Value, json};
+
+use super::plan::Step;
+use crate::metrics::{Metrics, WriteKind, WriteLabels};
+use crate::store::Store;
+
+/// One write; the API server answers in milliseconds or not at all.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// A value that is not reached by this many patches is what the API server makes of it.
+const PATCHES: usize = 2;
+const FIELD_MANAGER: &str = "argocd-agent";
+
+/// A write that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("{write} {object}")]
+    Write {
+        write: &'static str,
+        object: ObjectKey,
+        source: Box<kube::Error>,
+    },
+    #[error("{write} {object}: no answer in {WRITE_TIMEOUT:?}")]
+    Timeout {
+        write: &'static str,
+        object: ObjectKey,
+    },
+    #[error("{write} {object}: the cached object is not the newest")]
+    Stale {
+        write: &'static str,
+        object: ObjectKey,
+    },
+    #[error("{write} {object}: the object or the patch is malformed")]
+    Malformed {
+        write: &'static str,
+        object: ObjectKey,
+        source: serde_json::Error,
+    },
+}
+
+impl Error {
+    /// Whose move it is.
+    pub(super) fn blame(&self) -> Blame {
+        match self {
+            Self::Write { source, .. } => blame_kube(source),
+            Self::Timeout { .. } | Self::Stale { .. } => Blame::Weather,
+            Self::Malformed { .. } => Blame::Us,
+        }
+    }
+
+    /// The API server will never take this value.
+    pub(super) fn is_final(&self) -> bool {
+        match self {
+            Self::Write { source, .. } => {
+                matches!(&**source, kube::Error::Api(status) if [400, 413, 422].contains(&status.code))
+            }
+            Self::Malformed { .. } => true,
+            Self::Timeout { .. } | Self::Stale { .. } => false,
+        }
+    }
+
+    /// The cache was behind; the next look will see more.
+    pub(super) const fn is_stale(&self) -> bool {
+        matches!(self, Self::Stale { .. })
+    }
+}
+
+/// Carries out steps.
+#[derive(Clone)]
+pub(super) struct Writer {
+    pub(super) client: Client,
+    pub(super) store: Arc<Store>,
+    pub(super) metrics: Metrics,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    /// One step; returns what remained of `desired` if the step wrote it.
+    pub(super) async fn carry_out(
+        &self,
+        key: &ObjectKey,
+        step: Step,
+        desired: Option<&Value>,
+    ) -> Result<Option<Written>, Error> {
+        match step {
+            Step::Create(object) => {
+                let answer = self.create(key, &object).await?;
+                let desired = desired.unwrap_or(&object);
+                self.converge(key, Arc::new(answer), desired)
+                    .await
+                    .map(Some)
+            }
+            Step::Converge { uid } => {
+                let live = self
+                    .store
+                    .live(key)
+                    .filter(|live| Meta::of(live).uid() == uid);
+                match (live, desired) {
+                    (Some(live), Some(desired)) => {
+                        self.converge(key, live, desired).await.map(Some)
+                    }
+                    (None, _) | (_, None) => Err(Error::Stale {
+                        write: "patch",
+                        object: key.clone(),
+                    }),
+                }
+            }
+            Step::Patch { uid, patch } => self.patch(key, &uid, patch).await.map(|_answer| None),
+            Step::Delete { uid } => self.delete(key, &uid).await.map(|()| None),
+        }
+    }
+
+    /// Patches until nothing is to be patched, at most twice: what remains then is the normal form,
+    /// and not somebody's edit of the same moment.
+    async fn converge(
+        &self,
+        key: &ObjectKey,
+        live: Arc<Value>,
+        desired: &Value,
+    ) -> Result<Written, Error> {
+        let mut live = live;
+        for _ in 0..PATCHES {
+            let Some(patch) = patch_for_spoke(&live, desired) else {
+                break;
+            };
+            let uid = Meta::of(&live).uid().to_owned();
+            live = self.patch(key, &uid, patch).await?;
+        }
+        Ok(Written::new(desired, &live))
+    }
+
+    async fn create(&self, key: &ObjectKey, object: &Value) -> Result<Value, Error> {
+        let write = "create";
+        let malformed = |source| Error::Malformed {
+            write,
+            object: key.clone(),
+            source,
+        };
+        let object: DynamicObject = serde_json::from_value(object.clone()).map_err(malformed)?;
+        let api = self.api(key);
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let answer = self
+            .bounded(WriteKind::Create, write, key, api.create(&params, &object))
+            .await?;
+        serde_json::to_value(answer).map_err(malformed)
+    }
+
+    async fn patch(&self, key: &ObjectKey, uid: &str, patch: Patch) -> Result<Arc<Value>, Error> {
+        let write = "patch";
+        let malformed = |source| Error::Malformed {
+            write,
+            object: key.clone(),
+            source,
+        };
+        let body = only_for(uid, patch).map_err(malformed)?;
+        let api = self.api(key);
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let answer = self
+            .bounded(
+                WriteKind::Patch,
+                write,
+                key,
+                api.patch(&key.name, &params, &body),
+            )
+            .await?;
+        let answer = Arc::new(serde_json::to_value(trimmed(answer)).map_err(malformed)?);
+        self.store.written(key, &answer);
+        Ok(answer)
+    }
+
+    async fn delete(&self, key: &ObjectKey, uid: &str) -> Result<(), Error> {
+        let api = self.api(key);
+        let params = DeleteParams::background().preconditions(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        });
+        let deleted = self
+            .bounded(
+                WriteKind::Delete,
+                "delete",
+                key,
+                api.delete(&key.name, &params),
+            )
+            .await;
+        match deleted {
+            Ok(_) => Ok(()),
+            Err(Error::Stale { .. }) if self.store.live(key).is_none() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn bounded<T>(
+        &self,
+        kind: WriteKind,
+        write: &'static str,
+        key: &ObjectKey,
+        call: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, Error> {
+        self.metrics
+            .writes
+            .get_or_create(&WriteLabels { write: kind })
+            .inc();
+        let object = || key.clone();
+        let outcome = match tokio::time::timeout(WRITE_TIMEOUT, call).await {
+            Err(_elapsed) => Err(Error::Timeout {
+                write,
+                object: object(),
+            }),
+            Ok(Ok(answer)) => Ok(answer),
+            // Gone, changed or there already: the cache did not know.
+            Ok(Err(kube::Error::Api(status))) if is_stale(kind, status.code) => Err(Error::Stale {
+                write,
+                object: object(),
+            }),
+            Ok(Err(source)) => Err(Error::Write {
+                write,
+                object: object(),
+                source: Box::new(source),
+            }),
+        };
+        if outcome.is_err() {
+            self.metrics.write_failures.inc();
+        }
+        outcome
+    }
+
+    fn api(&self, key: &ObjectKey) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &key.namespace, &resource(key.kind))
+    }
+}
+
+/// A missing namespace is a 404 too, but only for a create.
+const fn is_stale(write: WriteKind, code: u16) -> bool {
+    match write {
+        WriteKind::Create => code == 409,
+        WriteKind::Patch | WriteKind::Delete => code == 404 || code == 409,
+    }
+}
+
+/// How the spoke's API calls a kind.
+pub(super) fn resource(kind: Kind) -> ApiResource {
+    let (name, plural) = match kind {
+        Kind::AppProject => ("AppProject", "appprojects"),
+        Kind::Application | Kind::Repository | Kind::GpgKey => ("Application", "applications"),
+    };
+    ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("argoproj.io", "v1alpha1", name),
+        plural,
+    )
+}
+
+/// The patch, with the condition that it meets the object that it was made for.
+fn only_for(uid: &str, patch: Patch) -> Result<Body<Value>, serde_json::Error> {
+    match patch {
+        Patch::Merge(mut patch) => {
+            argocd::patch::merge(&mut patch, &json!({ "metadata": { "uid": uid } }));
+            Ok(Body::Merge(patch))
+        }
+        Patch::Json(operations) => {
+            let test = json!({ "op": "test", "path": "/metadata/uid", "value": uid });
+            let mut all = vec![test];
+            all.extend(operations.as_array().cloned().unwrap_or_default());
+            serde_json::from_value(Value::Array(all)).map(Body::Json)
+        }
+    }
+}
+
+fn trimmed(mut object: DynamicObject) -> DynamicObject {
+    object.metadata.managed_fields = None;
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_meets_only_the_object_that_it_was_made_for() {
+        let merge = only_for("u1", Patch::Merge(json!({ "spec": {} }))).unwrap();
+        assert!(matches!(merge, Body::Merge(patch)
+            if patch == json!({ "spec": {}, "metadata": { "uid": "u1" } })));
+        let operations = json!([{ "op": "remove", "path": "/spec/a" }]);
+        let patch = only_for("u1", Patch::Json(operations)).unwrap();
+        let Body::Json(patch) = patch else {
+            panic!("another kind of patch")
+        };
+        let first = serde_json::to_value(patch.0.first()).unwrap();
+        assert_eq!(
+            first,
+            json!({ "op": "test", "path": "/metadata/uid", "value": "u1" })
+        );
+    }
+
+    #[test]
+    fn a_missing_namespace_is_no_stale_cache() {
+        assert!(!is_stale(WriteKind::Create, 404));
+        assert!(is_stale(WriteKind::Create, 409));
+        assert!(is_stale(WriteKind::Patch, 404));
+    }
+}

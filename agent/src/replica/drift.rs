@@ -1,0 +1,159 @@
+//! Reverts local edits and brings back what was deleted here.
+//!
+//! The first revert is immediate. Where somebody keeps editing, the pauses grow, so that two
+//! controllers that disagree do not keep the API server busy.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use protocol::ObjectKey;
+use runtime::backoff::Backoff;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// After this long without a contest an edit is the first one again.
+const PEACE: Duration = Duration::from_secs(60);
+
+/// Objects whose live state has to be compared with what the hub wants.
+#[derive(Debug, Default)]
+pub(super) struct Drift {
+    // Bounded by the number of objects; held for an insert, never over an await.
+    dirty: Mutex<BTreeSet<ObjectKey>>,
+    wake: Notify,
+}
+
+impl Drift {
+    /// This one has to be looked at.
+    pub(super) fn check(&self, key: ObjectKey) {
+        self.dirty
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key);
+        self.wake.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<ObjectKey> {
+        std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits for something to look at.
+    pub(super) async fn changed(&self) {
+        self.wake.notified().await;
+    }
+}
+
+/// Which objects are due now, and which have to wait because they are contested.
+#[derive(Debug, Default)]
+pub(super) struct Contests {
+    waiting: HashMap<ObjectKey, Contest>,
+}
+
+#[derive(Debug)]
+struct Contest {
+    backoff: Backoff,
+    /// Not before this.
+    next: Instant,
+    /// It was touched meanwhile.
+    dirty: bool,
+}
+
+impl Contests {
+    /// Takes what came together and returns what is due, in order.
+    pub(super) fn due(&mut self, drift: &Drift, now: Instant) -> Vec<ObjectKey> {
+        let mut due = vec![];
+        for key in drift.take() {
+            match self.waiting.get_mut(&key) {
+                Some(contest) if contest.next > now => contest.dirty = true,
+                Some(_) | None => due.push(key),
+            }
+        }
+        for (key, contest) in &mut self.waiting {
+            if contest.dirty && contest.next <= now {
+                contest.dirty = false;
+                due.push(key.clone());
+            }
+        }
+        // A contest that nobody continued is over.
+        self.waiting
+            .retain(|_, contest| contest.dirty || now < contest.next + PEACE);
+        due
+    }
+
+    /// Something was written, or could not be: the next look at this object waits.
+    pub(super) fn wrote(&mut self, key: ObjectKey, again: bool, now: Instant) {
+        let contest = self.waiting.entry(key).or_insert_with(|| Contest {
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, PEACE),
+            next: now,
+            dirty: false,
+        });
+        contest.next = now + contest.backoff.failed(now);
+        contest.dirty |= again;
+    }
+
+    /// When the next one is due; none if none waits.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.waiting
+            .values()
+            .filter(|contest| contest.dirty)
+            .map(|contest| contest.next)
+            .min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Kind;
+
+    use super::*;
+
+    fn key() -> ObjectKey {
+        ObjectKey::new(Kind::Application, "argocd", "app")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_revert_is_immediate_and_a_contest_slows_down() {
+        let (drift, mut contests) = (Drift::default(), Contests::default());
+        let mut now = Instant::now();
+        let mut pauses = vec![];
+        for _ in 0..6 {
+            drift.check(key());
+            let begun = now;
+            while contests.due(&drift, now).is_empty() {
+                now = contests
+                    .next()
+                    .expect("it is dirty, so it is due some time");
+            }
+            pauses.push(now - begun);
+            contests.wrote(key(), false, now);
+        }
+        assert_eq!(pauses.first(), Some(&Duration::ZERO));
+        assert!(
+            pauses.last().unwrap() >= &Duration::from_secs(8),
+            "{pauses:?}"
+        );
+        assert_eq!(contests.next(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_peace_an_edit_is_the_first_one_again() {
+        let (drift, mut contests) = (Drift::default(), Contests::default());
+        let now = Instant::now();
+        contests.wrote(key(), false, now);
+        let later = now + PEACE + FIRST_PAUSE;
+        assert!(contests.due(&drift, later).is_empty());
+        assert!(contests.waiting.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_write_is_tried_again_without_a_new_edit() {
+        let (drift, mut contests) = (Drift::default(), Contests::default());
+        let now = Instant::now();
+        contests.wrote(key(), true, now);
+        assert!(contests.due(&drift, now).is_empty());
+        let next = contests.next().unwrap();
+        assert_eq!(contests.due(&drift, next), [key()]);
+    }
+}

@@ -1,0 +1,313 @@
+//! What to write so that the spoke is as the hub said; pure.
+//!
+//! The rules in one place: whose object it is, what a differing source means, when something is
+//! deleted. Nothing here deletes an object without the stamp of the principal that asks for it.
+
+use argocd::command::{self, Take};
+use argocd::projection::{Written, patch_for_spoke, release_patch_for_spoke};
+use argocd::{Application, Meta, Patch, keys};
+use serde_json::{Value, json};
+
+use crate::config::{Adoption, Mismatch, Policy, Recreated};
+
+#[cfg(test)]
+mod tests;
+
+/// What the hub said about an object, made ready for the spoke.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Incoming<'a> {
+    /// As it came.
+    pub(super) message: &'a Value,
+    /// As it should be here.
+    pub(super) desired: &'a Value,
+}
+
+/// One write.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Step {
+    /// Makes the object.
+    Create(Value),
+    /// Brings the object with this UID to the desired value, in as few patches as it takes.
+    Converge { uid: String },
+    /// Sends this patch to the object with this UID.
+    Patch { uid: String, patch: Patch },
+    /// Deletes the object with this UID.
+    Delete { uid: String },
+}
+
+/// What to remember after the steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// Nothing changes.
+    Keep,
+    /// The hub wants it as it said.
+    Want,
+    /// The hub wants it gone: when it goes, that is said and it stays gone.
+    Leaving,
+    /// The hub wants nothing of this name.
+    Forget,
+}
+
+/// What to do about one message, or about a local change.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Plan {
+    /// In this order; the first failure ends it.
+    pub(super) steps: Vec<Step>,
+    /// Only after all steps.
+    pub(super) memory: Memory,
+    /// Say that the hub's object with this UID has nothing here (any more).
+    pub(super) gone: Option<String>,
+}
+
+impl Plan {
+    const NOTHING: Self = Self {
+        steps: vec![],
+        memory: Memory::Keep,
+        gone: None,
+    };
+
+    const fn steps(steps: Vec<Step>, memory: Memory) -> Self {
+        Self {
+            steps,
+            memory,
+            gone: None,
+        }
+    }
+}
+
+/// What cannot be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum No {
+    /// Now or later; the hub is told why.
+    Refused(String),
+    /// Not yet.
+    NotYet(&'static str),
+}
+
+/// The hub said how the object should be.
+pub(super) fn state(
+    incoming: Incoming<'_>,
+    live: Option<&Value>,
+    written: Option<&Written>,
+    policy: Policy,
+) -> Result<Plan, No> {
+    let Incoming { message, desired } = incoming;
+    if live.is_some_and(|live| Meta::of(live).is_ignored()) {
+        return Ok(Plan::NOTHING);
+    }
+    if Meta::of(message).is_deleting() {
+        return Ok(deletion(desired, live));
+    }
+    let Some(live) = live else {
+        return Ok(Plan::steps(
+            vec![Step::Create(desired.clone())],
+            Memory::Want,
+        ));
+    };
+    // It cannot be kept from going; when it is gone it is made again.
+    if Meta::of(live).is_deleting() {
+        return Ok(Plan::steps(vec![], Memory::Want));
+    }
+    let uid = Meta::of(live).uid().to_owned();
+    match relation(desired, live) {
+        Relation::Unmanaged if adoption(live, policy) == Adoption::Never => {
+            Err(No::Refused(NOT_ADOPTED.to_owned()))
+        }
+        Relation::OtherSource if mismatch(message, policy) == Mismatch::Recreate => {
+            Ok(Plan::steps(vec![Step::Delete { uid }], Memory::Want))
+        }
+        Relation::Unmanaged | Relation::Same | Relation::OtherSource | Relation::OtherPrincipal => {
+            let mut steps = converge(desired, live, written);
+            if let Some(patch) = command::take_refresh(live, message) {
+                steps.push(Step::Patch { uid, patch });
+            }
+            Ok(Plan::steps(steps, Memory::Want))
+        }
+    }
+}
+
+/// What the Go agent says word for word.
+const NOT_ADOPTED: &str = "Adoption policy for application is set to never. Either change the policy and recreate the app on the principal or delete the existing app on the agent.";
+
+/// The hub's object is being deleted and waits for ours to go.
+fn deletion(desired: &Value, live: Option<&Value>) -> Plan {
+    let nothing_here = || Plan {
+        steps: vec![],
+        memory: Memory::Forget,
+        gone: Meta::of(desired).source_uid().map(str::to_owned),
+    };
+    let Some(live) = live else {
+        return nothing_here();
+    };
+    match relation(desired, live) {
+        Relation::Same => {}
+        Relation::Unmanaged | Relation::OtherSource | Relation::OtherPrincipal => {
+            return nothing_here();
+        }
+    }
+    if Meta::of(live).is_deleting() {
+        return Plan::steps(vec![], Memory::Leaving);
+    }
+    // The finalizers have to be the hub's before it goes: they say what becomes of its resources.
+    let mut steps = converge(desired, live, None);
+    steps.push(Step::Delete {
+        uid: Meta::of(live).uid().to_owned(),
+    });
+    Plan::steps(steps, Memory::Leaving)
+}
+
+/// The hub's object with this UID is gone for good. An empty UID means whichever had this name.
+pub(super) fn delete(source_uid: &str, principal_uid: Option<&str>, live: Option<&Value>) -> Plan {
+    let Some(live) = live else {
+        return Plan::steps(vec![], Memory::Forget);
+    };
+    let meta = Meta::of(live);
+    let ours = meta
+        .source_uid()
+        .is_some_and(|uid| source_uid.is_empty() || uid == source_uid);
+    if meta.is_ignored() || !ours || is_of_other_principal(meta, principal_uid) {
+        return Plan::NOTHING;
+    }
+    let uid = meta.uid().to_owned();
+    if meta.is_deleting() {
+        return Plan::steps(vec![], Memory::Leaving);
+    }
+    let release = release_patch_for_spoke(live);
+    let release = release.map(|patch| Step::Patch {
+        uid: uid.clone(),
+        patch,
+    });
+    Plan::steps(
+        release.into_iter().chain([Step::Delete { uid }]).collect(),
+        Memory::Leaving,
+    )
+}
+
+/// Something changed here about an object that the hub wants so.
+pub(super) fn drift(
+    desired: &Value,
+    live: Option<&Value>,
+    written: Option<&Written>,
+    policy: Policy,
+) -> Plan {
+    let steps = match live {
+        None => vec![Step::Create(recreated(desired, policy))],
+        Some(live) if Meta::of(live).is_ignored() || Meta::of(live).is_deleting() => vec![],
+        Some(live) => converge(desired, live, written),
+    };
+    Plan::steps(steps, Memory::Keep)
+}
+
+/// The hub asks for a sync. `event_id` is the identity of the request.
+pub(super) fn sync(event_id: &str, message: &Value, live: Option<&Value>) -> Result<Plan, No> {
+    let live = replica_for_command(message, live)?;
+    let operation = Application::of(message)
+        .operation()
+        .ok_or_else(|| No::Refused("the message has no operation".to_owned()))?;
+    match command::take(live, event_id, operation) {
+        Take::AlreadyTaken => Ok(Plan::NOTHING),
+        Take::Busy => Err(No::NotYet("another operation runs")),
+        Take::Set(patch) => Ok(one_patch(live, patch)),
+    }
+}
+
+/// The hub asks for the end of the running operation.
+pub(super) fn terminate(message: &Value, live: Option<&Value>) -> Result<Plan, No> {
+    let live = replica_for_command(message, live)?;
+    let patch = command::take_termination(live, message);
+    Ok(patch.map_or(Plan::NOTHING, |patch| one_patch(live, patch)))
+}
+
+fn one_patch(live: &Value, patch: Patch) -> Plan {
+    let uid = Meta::of(live).uid().to_owned();
+    Plan::steps(vec![Step::Patch { uid, patch }], Memory::Keep)
+}
+
+/// Commands go only to the replica of the object that they are about.
+fn replica_for_command<'a>(message: &Value, live: Option<&'a Value>) -> Result<&'a Value, No> {
+    let live = live.ok_or(No::NotYet("the Application is not here yet"))?;
+    if Meta::of(live).source_uid() == Some(Meta::of(message).uid()) {
+        Ok(live)
+    } else {
+        Err(No::Refused(
+            "the Application here is not a replica of this one".to_owned(),
+        ))
+    }
+}
+
+/// Whose object the live one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Relation {
+    /// A replica of the object that the hub speaks of.
+    Same,
+    /// Nobody's replica.
+    Unmanaged,
+    /// A replica of another object of the same principal, or of one that left no name.
+    OtherSource,
+    /// A replica of an object of another principal, from which we take over.
+    OtherPrincipal,
+}
+
+fn relation(desired: &Value, live: &Value) -> Relation {
+    let (want, have) = (Meta::of(desired), Meta::of(live));
+    match have.source_uid() {
+        _ if is_of_other_principal(have, want.principal_uid()) => Relation::OtherPrincipal,
+        None => Relation::Unmanaged,
+        Some(uid) if want.source_uid() == Some(uid) => Relation::Same,
+        Some(_) => Relation::OtherSource,
+    }
+}
+
+fn is_of_other_principal(live: Meta<'_>, principal_uid: Option<&str>) -> bool {
+    match (live.principal_uid(), principal_uid) {
+        (Some(theirs), Some(ours)) => theirs != ours,
+        (None, _) | (_, None) => false,
+    }
+}
+
+/// The user's annotation on the object here counts more than the flag.
+fn adoption(live: &Value, policy: Policy) -> Adoption {
+    match Meta::of(live).annotation(keys::ADOPTION_POLICY) {
+        Some("always") => Adoption::Always,
+        Some("never") => Adoption::Never,
+        Some(_) | None => policy.adoption,
+    }
+}
+
+/// The user's annotation on the hub's object counts more than the flag.
+fn mismatch(message: &Value, policy: Policy) -> Mismatch {
+    match Meta::of(message).annotation(keys::SOURCE_UID_MISMATCH_POLICY) {
+        Some("upsert") => Mismatch::Upsert,
+        Some("recreate") => Mismatch::Recreate,
+        Some(_) | None => policy.mismatch,
+    }
+}
+
+fn converge(desired: &Value, live: &Value, written: Option<&Written>) -> Vec<Step> {
+    // What remained of our last write of this value will remain of the next one too.
+    if written.is_some_and(|written| written.is_normal_form(live, desired)) {
+        return vec![];
+    }
+    let needed = patch_for_spoke(live, desired).is_some();
+    needed
+        .then(|| Step::Converge {
+            uid: Meta::of(live).uid().to_owned(),
+        })
+        .into_iter()
+        .collect()
+}
+
+/// The object to make again after somebody deleted it here.
+fn recreated(desired: &Value, policy: Policy) -> Value {
+    let mut object = desired.clone();
+    match policy.recreated {
+        // A desired value has no status, so both start without one.
+        Recreated::Ignore | Recreated::ClearStatus => {}
+        Recreated::Resync => {
+            if let Some(fields) = object.as_object_mut() {
+                fields.insert("operation".to_owned(), json!({ "sync": {} }));
+            }
+        }
+    }
+    object
+}

@@ -1,0 +1,339 @@
+use argocd::projection::{SpokeContext, desired_on_spoke};
+use proptest::prelude::*;
+
+use super::*;
+
+const POLICY: Policy = Policy {
+    mismatch: Mismatch::Upsert,
+    adoption: Adoption::Always,
+    recreated: Recreated::Ignore,
+};
+const PRINCIPAL: &str = "principal-1";
+
+fn hub_app(uid: &str, revision: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": "app", "namespace": "spoke1", "uid": uid, "resourceVersion": "5",
+            "labels": { "team": "a" },
+            "finalizers": [keys::RESOURCES_FINALIZER],
+        },
+        "spec": {
+            "project": "default",
+            "source": { "repoURL": "git://repo", "targetRevision": revision },
+            "destination": { "name": "spoke1", "namespace": "guestbook" },
+        },
+    })
+}
+
+fn deleting(mut app: Value) -> Value {
+    app["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
+    app
+}
+
+fn desired(message: &Value) -> Value {
+    let context = SpokeContext {
+        argocd_namespace: "argocd",
+        principal_namespace: "argocd",
+        principal_uid: Some(PRINCIPAL),
+        cluster: "spoke1",
+    };
+    desired_on_spoke(message, &context).unwrap()
+}
+
+/// What the API server makes of a step.
+fn carried_out(live: Option<Value>, step: &Step, desired: &Value) -> Option<Value> {
+    match (step, live) {
+        (Step::Create(object), None) => {
+            let mut object = object.clone();
+            object["metadata"]["uid"] = "local-1".into();
+            object["metadata"]["resourceVersion"] = "1".into();
+            Some(object)
+        }
+        (Step::Converge { .. }, Some(live)) => {
+            Some(patch_for_spoke(&live, desired).map_or(live.clone(), |p| p.applied_to(&live)))
+        }
+        (Step::Patch { patch, .. }, Some(live)) => Some(patch.applied_to(&live)),
+        (Step::Delete { .. }, Some(live)) => {
+            let stays = !Meta::of(&live).finalizers().is_empty();
+            stays.then(|| deleting(live))
+        }
+        (step, live) => panic!("{step:?} does not fit {live:?}"),
+    }
+}
+
+fn obeyed(live: Option<Value>, message: &Value) -> (Option<Value>, Plan) {
+    let desired = desired(message);
+    let incoming = Incoming {
+        message,
+        desired: &desired,
+    };
+    let plan = state(incoming, live.as_ref(), None, POLICY).unwrap();
+    let world = plan
+        .steps
+        .iter()
+        .fold(live, |live, step| carried_out(live, step, &desired));
+    (world, plan)
+}
+
+#[test]
+fn a_new_application_is_created_and_a_second_look_finds_nothing_to_do() {
+    let message = hub_app("u1", "main");
+    let (world, first) = obeyed(None, &message);
+    assert!(matches!(first.steps.as_slice(), [Step::Create(_)]));
+    let live = world.unwrap();
+    assert_eq!(Meta::of(&live).source_uid(), Some("u1"));
+    assert_eq!(Meta::of(&live).principal_uid(), Some(PRINCIPAL));
+    let (_, second) = obeyed(Some(live), &message);
+    assert_eq!(second, Plan::steps(vec![], Memory::Want));
+}
+
+#[test]
+fn a_different_source_uid_is_taken_over_in_place_unless_somebody_asked_otherwise() {
+    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let (after, plan) = obeyed(world.clone(), &hub_app("u2", "main"));
+    assert!(matches!(plan.steps.as_slice(), [Step::Converge { .. }]));
+    let after = after.unwrap();
+    assert_eq!(Meta::of(&after).source_uid(), Some("u2"));
+    assert_eq!(Meta::of(&after).uid(), "local-1");
+
+    let mut message = hub_app("u2", "main");
+    message["metadata"]["annotations"] = json!({ keys::SOURCE_UID_MISMATCH_POLICY: "recreate" });
+    let (_, plan) = obeyed(world, &message);
+    assert!(matches!(plan.steps.as_slice(), [Step::Delete { .. }]));
+}
+
+#[test]
+fn an_unmanaged_application_is_adopted_or_left_alone_as_the_policy_says() {
+    let mut local = json!({
+        "metadata": { "name": "app", "namespace": "argocd", "uid": "local-9" },
+        "spec": { "project": "default" },
+    });
+    let message = hub_app("u1", "main");
+    let (after, _) = obeyed(Some(local.clone()), &message);
+    assert_eq!(Meta::of(&after.unwrap()).source_uid(), Some("u1"));
+
+    local["metadata"]["annotations"] = json!({ keys::ADOPTION_POLICY: "never" });
+    let desired = desired(&message);
+    let incoming = Incoming {
+        message: &message,
+        desired: &desired,
+    };
+    let refused = state(incoming, Some(&local), None, POLICY);
+    assert!(matches!(refused, Err(No::Refused(why)) if why.contains("set to never")));
+}
+
+#[test]
+fn a_deleting_hub_object_takes_its_replica_with_it_and_nothing_else() {
+    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let (after, plan) = obeyed(world.clone(), &deleting(hub_app("u1", "main")));
+    assert_eq!(plan.memory, Memory::Leaving);
+    assert!(Meta::of(&after.clone().unwrap()).is_deleting());
+    let (_, again) = obeyed(after, &deleting(hub_app("u1", "main")));
+    assert_eq!(again.steps, []);
+
+    let (_, other) = obeyed(world, &deleting(hub_app("u2", "main")));
+    assert_eq!((other.steps, other.gone.as_deref()), (vec![], Some("u2")));
+}
+
+#[test]
+fn a_deleting_hub_object_without_a_replica_is_released_at_once() {
+    let (_, plan) = obeyed(None, &deleting(hub_app("u1", "main")));
+    assert_eq!(plan.gone.as_deref(), Some("u1"));
+    assert_eq!(plan.steps, []);
+}
+
+#[test]
+fn finalizers_that_the_hub_took_away_are_taken_away_before_the_deletion() {
+    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let mut message = deleting(hub_app("u1", "main"));
+    message["metadata"]["finalizers"] = json!([]);
+    let (after, plan) = obeyed(world, &message);
+    assert!(matches!(
+        plan.steps.as_slice(),
+        [Step::Converge { .. }, Step::Delete { .. }]
+    ));
+    assert_eq!(after, None);
+}
+
+#[test]
+fn a_delete_of_something_else_deletes_nothing() {
+    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let live = world.as_ref();
+    for (source, principal) in [
+        ("u2", PRINCIPAL),
+        ("u1", "principal-2"),
+        ("", "principal-2"),
+    ] {
+        assert_eq!(
+            delete(source, Some(principal), live),
+            Plan::NOTHING,
+            "{source} {principal}"
+        );
+    }
+    let unmanaged = json!({ "metadata": { "name": "app", "uid": "l" } });
+    assert_eq!(delete("", Some(PRINCIPAL), Some(&unmanaged)), Plan::NOTHING);
+    assert_eq!(delete("u1", Some(PRINCIPAL), None).steps, []);
+}
+
+#[test]
+fn a_delete_leaves_the_workload_because_the_hub_asked_for_no_cascade() {
+    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let plan = delete("u1", Some(PRINCIPAL), world.as_ref());
+    let after = plan
+        .steps
+        .iter()
+        .fold(world, |live, step| carried_out(live, step, &Value::Null));
+    assert_eq!(after, None, "no finalizer may hold it");
+}
+
+#[test]
+fn what_a_user_wants_left_alone_is_left_alone() {
+    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let mut live = world.unwrap();
+    live["metadata"]["labels"][keys::IGNORE_SYNC] = "true".into();
+    for message in [hub_app("u1", "other"), deleting(hub_app("u1", "main"))] {
+        assert_eq!(obeyed(Some(live.clone()), &message).1, Plan::NOTHING);
+    }
+    assert_eq!(delete("u1", Some(PRINCIPAL), Some(&live)), Plan::NOTHING);
+}
+
+#[test]
+fn a_local_edit_is_reverted_and_a_local_deletion_is_undone() {
+    let message = hub_app("u1", "main");
+    let desired = desired(&message);
+    let (world, _) = obeyed(None, &message);
+    let mut live = world.unwrap();
+    assert_eq!(drift(&desired, Some(&live), None, POLICY).steps, []);
+    live["spec"]["source"]["targetRevision"] = "hacked".into();
+    let plan = drift(&desired, Some(&live), None, POLICY);
+    assert!(matches!(plan.steps.as_slice(), [Step::Converge { .. }]));
+    let plan = drift(&desired, None, None, POLICY);
+    assert!(matches!(plan.steps.as_slice(), [Step::Create(_)]));
+    assert_eq!(
+        drift(&desired, Some(&deleting(live)), None, POLICY).steps,
+        []
+    );
+}
+
+#[test]
+fn what_the_api_server_makes_of_a_value_is_not_written_again() {
+    let mut message = hub_app("u1", "main");
+    message["spec"]["fieldOfTheFuture"] = "x".into();
+    let desired = desired(&message);
+    let (world, _) = obeyed(None, &message);
+    let mut pruned = world.unwrap();
+    pruned["spec"]
+        .as_object_mut()
+        .unwrap()
+        .remove("fieldOfTheFuture");
+    let written = Written::new(&desired, &pruned);
+    assert_eq!(
+        drift(&desired, Some(&pruned), Some(&written), POLICY).steps,
+        []
+    );
+    pruned["spec"]["source"]["targetRevision"] = "hacked".into();
+    assert_eq!(
+        drift(&desired, Some(&pruned), Some(&written), POLICY)
+            .steps
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn a_sync_is_taken_once_and_only_by_the_replica_of_its_object() {
+    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let mut message = hub_app("u1", "main");
+    message["operation"] = json!({ "sync": { "revision": "main" } });
+    let plan = sync("app_u1_5_operation", &message, world.as_ref()).unwrap();
+    let live = plan
+        .steps
+        .iter()
+        .fold(world, |live, step| carried_out(live, step, &Value::Null));
+    assert_eq!(live.as_ref().unwrap()["operation"], message["operation"]);
+    let again = sync("app_u1_5_operation", &message, live.as_ref()).unwrap();
+    assert_eq!(again.steps, []);
+
+    message["metadata"]["uid"] = "u2".into();
+    assert!(matches!(
+        sync("app_u2_5_operation", &message, live.as_ref()),
+        Err(No::Refused(_))
+    ));
+    assert!(matches!(
+        sync("app_u2_5_operation", &message, None),
+        Err(No::NotYet(_))
+    ));
+}
+
+fn any_live() -> impl Strategy<Value = Option<Value>> {
+    let stamp = prop::option::of("u[1-2]");
+    let principal = prop::option::of("principal-[1-2]");
+    let labels = prop::collection::btree_map("[a-c]", "[x-z]", 0..3);
+    let fields = (
+        stamp,
+        principal,
+        labels,
+        "main|dev",
+        any::<bool>(),
+        any::<bool>(),
+    );
+    prop::option::of(
+        fields.prop_map(|(stamp, principal, labels, revision, held, going)| {
+            let mut annotations = serde_json::Map::new();
+            annotations.insert("local".to_owned(), "kept".into());
+            if let Some(uid) = stamp {
+                annotations.insert(keys::SOURCE_UID.to_owned(), uid.into());
+            }
+            if let Some(uid) = principal {
+                annotations.insert(keys::PRINCIPAL_UID.to_owned(), uid.into());
+            }
+            let finalizers = if held || going {
+                vec![keys::RESOURCES_FINALIZER]
+            } else {
+                vec![]
+            };
+            let live = json!({
+                "metadata": {
+                    "name": "app", "namespace": "argocd", "uid": "local-1", "resourceVersion": "3",
+                    "labels": labels, "annotations": annotations, "finalizers": finalizers,
+                },
+                "spec": { "source": { "targetRevision": revision } },
+            });
+            if going { deleting(live) } else { live }
+        }),
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_second_plan_is_empty(live in any_live(), uid in "u[1-2]", going in any::<bool>()) {
+        let message = hub_app(&uid, "main");
+        let message = if going { deleting(message) } else { message };
+        let (world, _) = obeyed(live, &message);
+        let (_, second) = obeyed(world, &message);
+        prop_assert_eq!(second.steps, vec![]);
+    }
+
+    #[test]
+    fn nothing_is_deleted_that_lacks_the_stamp_of_what_is_deleted(
+        live in any_live(), uid in "u[1-2]?",
+    ) {
+        let stamped = live.as_ref().is_some_and(|live| {
+            let meta = Meta::of(live);
+            let ours = meta.principal_uid().is_none_or(|principal| principal == PRINCIPAL);
+            meta.source_uid().is_some_and(|source| uid.is_empty() || source == uid) && ours
+        });
+        let plan = delete(&uid, Some(PRINCIPAL), live.as_ref());
+        let deletes = plan.steps.iter().any(|step| matches!(step, Step::Delete { .. }));
+        prop_assert!(!deletes || stamped);
+    }
+
+    #[test]
+    fn what_somebody_added_here_survives(live in any_live(), uid in "u[1-2]") {
+        let was_there = live.as_ref().is_some_and(|live| !Meta::of(live).is_deleting());
+        let (world, _) = obeyed(live, &hub_app(&uid, "main"));
+        if let (true, Some(world)) = (was_there, world) {
+            prop_assert_eq!(Meta::of(&world).annotation("local"), Some("kept"));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What changed here, for the hub.
+//!
+//! Only *that* something changed is kept, once per object; what is said about it is read from the
+//! [`Store`] at the moment it is sent. So memory is bounded by the number of objects, however
+//! long the link is down and however fast things change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use argocd::Meta;
+use argocd::projection::report_application;
+use bytes::Bytes;
+use protocol::{Event, Facet, Kind, ObjectKey, Source, Verb};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::store::Store;
+
+/// What still has to be handed to a session.
+#[derive(Debug)]
+pub struct Reports {
+    store: Arc<Store>,
+    // Held for a lookup or an insert, never over an await.
+    pending: Mutex<Pending>,
+    wake: Notify,
+}
+
+/// See [`Reports::take`].
+#[derive(Debug, Default)]
+pub struct Pending {
+    /// Applications whose status has to be said.
+    pub statuses: BTreeSet<ObjectKey>,
+    /// What has to be said as it is, the last word per object: that it is gone here, or why not.
+    pub events: BTreeMap<ObjectKey, Event>,
+}
+
+impl Reports {
+    /// Nothing to report yet.
+    pub fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            pending: Mutex::default(),
+            wake: Notify::new(),
+        }
+    }
+
+    /// The status of this Application has to be said.
+    pub fn status(&self, key: ObjectKey) {
+        if key.kind == Kind::Application {
+            self.lock().statuses.insert(key);
+            self.wake.notify_one();
+        }
+    }
+
+    /// This object, which came from `source_uid` on the hub, is gone here.
+    pub fn gone(&self, key: &ObjectKey, source_uid: &str, last: Option<&Value>) {
+        let event = gone_event(key, source_uid, last);
+        let mut pending = self.lock();
+        pending.statuses.remove(key);
+        pending.events.insert(key.clone(), event);
+        drop(pending);
+        self.wake.notify_one();
+    }
+
+    /// Something about this object that a person on the hub has to know.
+    pub fn error(&self, key: &ObjectKey, hub: &ObjectKey, message: String) {
+        let body = protocol::payload::ErrorReport {
+            resource_name: hub.name.clone(),
+            resource_namespace: hub.namespace.clone(),
+            message,
+        };
+        self.lock()
+            .events
+            .insert(key.clone(), Event::error(key.kind, &body));
+        self.wake.notify_one();
+    }
+
+    /// Takes everything that has come together.
+    pub fn take(&self) -> Pending {
+        std::mem::take(&mut *self.lock())
+    }
+
+    /// Waits until there may be something to take.
+    ///
+    /// *Cancel safety*: a wake-up that nobody saw is kept for the next call.
+    pub async fn changed(&self) {
+        self.wake.notified().await;
+    }
+
+    /// The keys of all Applications here that came from the hub.
+    pub fn replicas(&self) -> Vec<(ObjectKey, Arc<Value>)> {
+        self.store
+            .all()
+            .into_iter()
+            .filter_map(|(key, entry)| Some((key, entry.live?)))
+            .filter(|(_, live)| Meta::of(live).source_uid().is_some())
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Source for Reports {
+    fn encode(&self, key: &ObjectKey, facet: Facet, _said_before: bool) -> Option<Event> {
+        match facet {
+            Facet::Status => status_event(key, &*self.store.live(key)?),
+            // In managed mode the hub owns specs and commands.
+            Facet::State | Facet::Command => None,
+        }
+    }
+}
+
+/// Identity, annotations, status and operation.
+fn status_event(key: &ObjectKey, live: &Value) -> Option<Event> {
+    let meta = Meta::of(live);
+    meta.source_uid()?;
+    // Plain JSON in memory: this cannot fail, and if it did the resync would repair it.
+    let body = serde_json::to_vec(&report_application(live)).ok()?;
+    Some(Event::about(
+        key,
+        Verb::StatusUpdate,
+        meta.uid(),
+        meta.resource_version(),
+        Bytes::from(body),
+    ))
+}
+
+/// Says that an object is gone; the hub finds its own by the source UID.
+fn gone_event(key: &ObjectKey, source_uid: &str, last: Option<&Value>) -> Event {
+    let meta = last.map(Meta::of);
+    let uid = meta
+        .map(Meta::uid)
+        .filter(|uid| !uid.is_empty())
+        .unwrap_or(source_uid);
+    let mut annotations = json!({ argocd::keys::SOURCE_UID: source_uid });
+    if let (Some(Value::Object(known)), Some(annotations)) = (
+        last.and_then(|last| last.pointer("/metadata/annotations")),
+        annotations.as_object_mut(),
+    ) {
+        annotations.extend(known.clone());
+    }
+    let body = json!({
+        "apiVersion": argocd::keys::API_VERSION,
+        "kind": key.kind.as_str(),
+        "metadata": {
+            "name": key.name,
+            "namespace": key.namespace,
+            "uid": uid,
+            "annotations": annotations,
+        },
+        "spec": last.and_then(|last| last.get("spec")).cloned().unwrap_or_else(|| json!({})),
+    });
+    let version = meta.map(Meta::resource_version).unwrap_or_default();
+    Event::about(
+        key,
+        Verb::Delete,
+        uid,
+        version,
+        Bytes::from(body.to_string()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::new(Kind::Application, "argocd", name)
+    }
+
+    fn app(name: &str, source: Option<&str>) -> Arc<Value> {
+        let annotations = source.map(|uid| json!({ argocd::keys::SOURCE_UID: uid }));
+        Arc::new(json!({
+            "metadata": {
+                "name": name, "namespace": "argocd", "uid": "local", "resourceVersion": "7",
+                "annotations": annotations,
+            },
+            "status": { "sync": { "status": "Synced" } },
+        }))
+    }
+
+    #[test]
+    fn however_often_an_object_changes_it_is_one_entry() {
+        let reports = Reports::new(Arc::default());
+        for _ in 0..1000 {
+            reports.status(key("a"));
+        }
+        assert_eq!(reports.take().statuses.len(), 1);
+        assert!(reports.take().statuses.is_empty());
+    }
+
+    #[test]
+    fn only_what_came_from_the_hub_is_reported() {
+        let store = Arc::new(Store::default());
+        store.seen(key("ours"), app("ours", Some("hub-uid")));
+        store.seen(key("theirs"), app("theirs", None));
+        let reports = Reports::new(store);
+        let said = reports.encode(&key("ours"), Facet::Status, false).unwrap();
+        assert_eq!(
+            (said.verb, said.event_id.as_str()),
+            (Verb::StatusUpdate, "ours_local_7")
+        );
+        assert!(
+            reports
+                .encode(&key("theirs"), Facet::Status, false)
+                .is_none()
+        );
+        assert!(
+            reports
+                .encode(&key("nowhere"), Facet::Status, false)
+                .is_none()
+        );
+        assert!(reports.encode(&key("ours"), Facet::State, false).is_none());
+    }
+
+    #[test]
+    fn that_an_object_is_gone_replaces_what_was_to_be_said_about_it() {
+        let reports = Reports::new(Arc::default());
+        reports.status(key("a"));
+        reports.gone(&key("a"), "hub-uid", Some(&app("a", Some("hub-uid"))));
+        let pending = reports.take();
+        assert!(pending.statuses.is_empty());
+        let said = pending.events.get(&key("a")).unwrap();
+        let body: Value = serde_json::from_slice(&said.payload).unwrap();
+        assert_eq!(Meta::of(&body).source_uid(), Some("hub-uid"));
+        assert_eq!(said.verb, Verb::Delete);
+    }
+}

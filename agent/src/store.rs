@@ -1,0 +1,209 @@
+//! What is on the spoke, and what the hub last wanted there.
+//!
+//! The live side is fed by watches, and ahead of them by the answers to our own writes, so that the
+//! next decision about an object sees the last write. The remembered side is fed by what was applied.
+//! Memory is bounded by the number of objects that are watched or wanted.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use argocd::Meta;
+use argocd::projection::Written;
+use protocol::ObjectKey;
+use serde_json::Value;
+
+/// Everything known, by the names that objects have on the spoke.
+#[derive(Debug, Default)]
+pub struct Store {
+    // Held for a lookup or an insert, never over an await.
+    entries: Mutex<BTreeMap<ObjectKey, Entry>>,
+}
+
+/// What is known about one object.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    /// As it is on the spoke.
+    pub live: Option<Arc<Value>>,
+    /// As the hub wants it, if it said so since we started.
+    pub wanted: Option<Arc<Wanted>>,
+}
+
+/// What the hub last wanted, after it was applied.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// The object as it should be here.
+    pub desired: Value,
+    /// Digest of the message, which tells the hub at a resync that nothing is missing.
+    pub digest: String,
+    /// What remained here of our last write: the API server and Argo CD normalise, and what they
+    /// leave of the desired value is as good as the value.
+    pub written: Option<Written>,
+    /// The hub deletes it, or did: when it goes here, that is said and it stays gone.
+    pub leaving: bool,
+}
+
+/// What a watch event meant.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Nothing: an echo of our own write, or an older version.
+    None,
+    /// The object is another one now.
+    Changed {
+        /// What it was.
+        before: Option<Arc<Value>>,
+    },
+}
+
+impl Store {
+    /// What is known about one object.
+    pub fn get(&self, key: &ObjectKey) -> Entry {
+        self.lock().get(key).cloned().unwrap_or_default()
+    }
+
+    /// The object as it is on the spoke.
+    pub fn live(&self, key: &ObjectKey) -> Option<Arc<Value>> {
+        self.lock().get(key)?.live.clone()
+    }
+
+    /// Takes in an object that a watch saw. Older versions than the known one change nothing.
+    pub fn seen(&self, key: ObjectKey, object: Arc<Value>) -> Change {
+        let mut entries = self.lock();
+        let entry = entries.entry(key).or_default();
+        if entry
+            .live
+            .as_deref()
+            .is_some_and(|known| !is_newer(&object, known))
+        {
+            return Change::None;
+        }
+        Change::Changed {
+            before: entry.live.replace(object),
+        }
+    }
+
+    /// Takes in the answer to one of our patches, unless the object is gone or another one by now.
+    pub fn written(&self, key: &ObjectKey, object: &Arc<Value>) {
+        let mut entries = self.lock();
+        let Some(live) = entries.get_mut(key).and_then(|entry| entry.live.as_mut()) else {
+            return;
+        };
+        let same = Meta::of(live).uid() == Meta::of(object).uid();
+        if same && is_newer(object, live) {
+            *live = Arc::clone(object);
+        }
+    }
+
+    /// Notes that an object with this UID is gone, and returns what was known.
+    pub fn gone(&self, key: &ObjectKey, uid: &str) -> Option<Entry> {
+        let mut entries = self.lock();
+        let entry = entries.get_mut(key)?;
+        if entry
+            .live
+            .as_deref()
+            .is_none_or(|live| Meta::of(live).uid() != uid)
+        {
+            return None;
+        }
+        let known = entry.clone();
+        entry.live = None;
+        if entry.wanted.is_none() {
+            entries.remove(key);
+        }
+        Some(known)
+    }
+
+    /// Remembers what the hub wants, after it was applied.
+    pub fn remember(&self, key: ObjectKey, wanted: Wanted) {
+        self.lock().entry(key).or_default().wanted = Some(Arc::new(wanted));
+    }
+
+    /// Forgets what the hub wanted.
+    pub fn forget(&self, key: &ObjectKey) {
+        let mut entries = self.lock();
+        if let Some(entry) = entries.get_mut(key) {
+            entry.wanted = None;
+            if entry.live.is_none() {
+                entries.remove(key);
+            }
+        }
+    }
+
+    /// Everything, in order, at one point in time.
+    pub fn all(&self) -> Vec<(ObjectKey, Entry)> {
+        self.lock()
+            .iter()
+            .map(|(key, entry)| (key.clone(), entry.clone()))
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether `object` is a later version than `known`, or another object of the same name.
+///
+/// Resource versions of one API server are ordered numbers. Where they are not numbers, what comes
+/// last counts.
+fn is_newer(object: &Value, known: &Value) -> bool {
+    let (object, known) = (Meta::of(object), Meta::of(known));
+    if object.uid() != known.uid() {
+        return true;
+    }
+    let version = |meta: Meta<'_>| meta.resource_version().parse::<u64>().ok();
+    match (version(object), version(known)) {
+        (Some(object), Some(known)) => object > known,
+        _ => object.resource_version() != known.resource_version(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Kind;
+    use serde_json::json;
+
+    use super::*;
+
+    fn key() -> ObjectKey {
+        ObjectKey::new(Kind::Application, "argocd", "app")
+    }
+
+    fn object(uid: &str, version: &str) -> Arc<Value> {
+        Arc::new(json!({ "metadata": { "uid": uid, "resourceVersion": version } }))
+    }
+
+    #[test]
+    fn an_echo_of_our_own_write_is_no_change() {
+        let store = Store::default();
+        assert_eq!(
+            store.seen(key(), object("a", "9")),
+            Change::Changed { before: None }
+        );
+        store.written(&key(), &object("a", "10"));
+        assert_eq!(store.seen(key(), object("a", "9")), Change::None);
+        assert_eq!(store.seen(key(), object("a", "10")), Change::None);
+        let before = Some(object("a", "10"));
+        assert_eq!(
+            store.seen(key(), object("a", "11")),
+            Change::Changed { before }
+        );
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
+        let store = Store::default();
+        store.seen(key(), object("a", "1"));
+        assert!(store.gone(&key(), "a").is_some());
+        store.written(&key(), &object("a", "2"));
+        assert!(store.live(&key()).is_none());
+        assert!(store.all().is_empty());
+    }
+
+    #[test]
+    fn a_namesake_is_not_taken_for_the_one_that_went() {
+        let store = Store::default();
+        store.seen(key(), object("b", "1"));
+        assert!(store.gone(&key(), "a").is_none());
+        assert!(store.live(&key()).is_some());
+    }
+}
