@@ -93,10 +93,19 @@ async fn locate(
     kinds: &Kinds,
     object: &DynamicObject,
 ) -> Result<(Api<DynamicObject>, String)> {
-    let types = object.types.as_ref().context("an object without apiVersion and kind")?;
+    let types = object
+        .types
+        .as_ref()
+        .context("an object without apiVersion and kind")?;
     let kind = GroupVersionKind::try_from(types).context("an apiVersion that cannot be read")?;
-    let name = object.metadata.name.clone().context("an object without a name")?;
-    let api = kinds.api(client, &kind, object.metadata.namespace.as_deref()).await?;
+    let name = object
+        .metadata
+        .name
+        .clone()
+        .context("an object without a name")?;
+    let api = kinds
+        .api(client, &kind, object.metadata.namespace.as_deref())
+        .await?;
     Ok((api, name))
 }
 
@@ -127,7 +136,9 @@ fn documents(text: &str) -> Vec<String> {
         }
     }
     documents.retain(|document| {
-        document.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
+        document
+            .lines()
+            .any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
     });
     documents
 }
@@ -144,7 +155,10 @@ fn rank(object: &DynamicObject) -> u8 {
 }
 
 fn title(object: &DynamicObject) -> String {
-    let kind = object.types.as_ref().map_or("object", |types| types.kind.as_str());
+    let kind = object
+        .types
+        .as_ref()
+        .map_or("object", |types| types.kind.as_str());
     let name = object.metadata.name.as_deref().unwrap_or("without a name");
     match object.metadata.namespace.as_deref() {
         Some(namespace) => format!("{kind} {namespace}/{name}"),
@@ -158,9 +172,13 @@ mod tests {
 
     #[test]
     fn comments_and_empty_documents_are_no_objects() -> Result<()> {
-        let text = "# about\n---\n\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n";
+        let text =
+            "# about\n---\n\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n";
         let objects = parse(text)?;
-        assert_eq!(objects.iter().map(title).collect::<Vec<_>>(), ["Namespace a"]);
+        assert_eq!(
+            objects.iter().map(title).collect::<Vec<_>>(),
+            ["Namespace a"]
+        );
         Ok(())
     }
 }

@@ -54,7 +54,13 @@ pub struct Object {
 impl Object {
     /// `applications.argoproj.io/status`: resource, group and subresource as RBAC thinks of them.
     pub fn kind(&self) -> String {
-        let Self { api_group, resource, subresource, namespace: _, name: _ } = self;
+        let Self {
+            api_group,
+            resource,
+            subresource,
+            namespace: _,
+            name: _,
+        } = self;
         let dot = if api_group.is_empty() { "" } else { "." };
         let slash = if subresource.is_empty() { "" } else { "/" };
         format!("{resource}{dot}{api_group}{slash}{subresource}")
@@ -108,7 +114,11 @@ impl Log {
         let text = String::from_utf8_lossy(&text);
         // The last line may be one that is being written.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        whole.lines().map(parse).filter_map(Result::transpose).collect()
+        whole
+            .lines()
+            .map(parse)
+            .filter_map(Result::transpose)
+            .collect()
     }
 
     /// The requests of a user since a mark.
@@ -122,14 +132,22 @@ impl Log {
     pub fn writes(&self, mark: Mark) -> Result<BTreeMap<String, BTreeMap<String, usize>>> {
         let mut counts: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
         for entry in self.since(mark)?.into_iter().filter(Entry::is_write) {
-            *counts.entry(entry.user.clone()).or_default().entry(entry.used()).or_default() += 1;
+            *counts
+                .entry(entry.user.clone())
+                .or_default()
+                .entry(entry.used())
+                .or_default() += 1;
         }
         Ok(counts)
     }
 
     /// How many writes one user made since a mark.
     pub fn writes_by(&self, user: &str, mark: Mark) -> Result<usize> {
-        Ok(self.by(user, mark)?.iter().filter(|entry| entry.is_write()).count())
+        Ok(self
+            .by(user, mark)?
+            .iter()
+            .filter(|entry| entry.is_write())
+            .count())
     }
 
     /// The requests of a user that were refused for lack of rights.
@@ -142,14 +160,21 @@ impl Log {
     /// Every verb and kind that a user was allowed, such as `patch applications.argoproj.io/status`.
     pub fn used_rules(&self, user: &str) -> Result<BTreeSet<String>> {
         let entries = self.by(user, Mark::default())?;
-        Ok(entries.iter().filter(|entry| !entry.is_forbidden()).map(Entry::used).collect())
+        Ok(entries
+            .iter()
+            .filter(|entry| !entry.is_forbidden())
+            .map(Entry::used)
+            .collect())
     }
 }
 
 impl Entry {
     /// The verb and the kind.
     fn used(&self) -> String {
-        let kind = self.object.as_ref().map_or_else(|| "(no resource)".to_owned(), Object::kind);
+        let kind = self
+            .object
+            .as_ref()
+            .map_or_else(|| "(no resource)".to_owned(), Object::kind);
         format!("{} {kind}", self.verb)
     }
 }
@@ -184,8 +209,8 @@ struct Status {
 
 /// Reads one line. A watch is logged when it starts and when it ends; the start is the request.
 fn parse(line: &str) -> Result<Option<Entry>> {
-    let event: Event =
-        serde_json::from_str(line).with_context(|| format!("an audit line that cannot be read: {line}"))?;
+    let event: Event = serde_json::from_str(line)
+        .with_context(|| format!("an audit line that cannot be read: {line}"))?;
     let code = event.response_status.map_or(0, |status| status.code);
     // A watch that was refused never starts.
     let at_start = event.verb == "watch" && code < 400;
@@ -198,7 +223,11 @@ fn parse(line: &str) -> Result<Option<Entry>> {
         verb: event.verb,
         object: event.object_ref,
         code,
-        reason: event.annotations.get("authorization.k8s.io/reason").cloned().unwrap_or_default(),
+        reason: event
+            .annotations
+            .get("authorization.k8s.io/reason")
+            .cloned()
+            .unwrap_or_default(),
     }))
 }
 

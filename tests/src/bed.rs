@@ -28,17 +28,32 @@ pub struct Options {
 impl Options {
     /// Only control planes: a hub and so many spokes.
     pub const fn control_planes(spokes: u8) -> Self {
-        Self { spokes, pods: false, ocm: false, argocd: false, product: false }
+        Self {
+            spokes,
+            pods: false,
+            ocm: false,
+            argocd: false,
+            product: false,
+        }
     }
 
     /// Everything, with so many spokes.
     pub const fn everything(spokes: u8) -> Self {
-        Self { spokes, pods: true, ocm: true, argocd: true, product: true }
+        Self {
+            spokes,
+            pods: true,
+            ocm: true,
+            argocd: true,
+            product: true,
+        }
     }
 
     /// Everything but our own programs.
     pub const fn without_product(spokes: u8) -> Self {
-        Self { product: false, ..Self::everything(spokes) }
+        Self {
+            product: false,
+            ..Self::everything(spokes)
+        }
     }
 }
 
@@ -68,7 +83,10 @@ impl Lab {
         outside_ports: &[u16],
         progress: &mut Progress,
     ) -> Result<Self> {
-        ensure!(namespaces::are_ours(), "a lab needs namespaces of its own: see lab::namespaces");
+        ensure!(
+            namespaces::are_ours(),
+            "a lab needs namespaces of its own: see lab::namespaces"
+        );
         // Fails only when somebody chose one before; there is but one in this program.
         let _chosen = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let tools = Tools::find()?;
@@ -92,9 +110,20 @@ impl Lab {
             Cluster::start(&tools, place)
         });
         let clusters = try_join_all(starting).await?;
-        progress.step(format_args!("control planes: hub and {} spokes", options.spokes));
+        progress.step(format_args!(
+            "control planes: hub and {} spokes",
+            options.spokes
+        ));
         let faults = Faults::default();
-        Ok(Self { options, tools, dir: dir.to_owned(), clusters, etcd, git, faults })
+        Ok(Self {
+            options,
+            tools,
+            dir: dir.to_owned(),
+            clusters,
+            etcd,
+            git,
+            faults,
+        })
     }
 
     /// What this lab was made with.
@@ -129,7 +158,10 @@ impl Lab {
     }
 
     /// Spoke number `number`, counted from 1 as in its name.
-    #[expect(clippy::panic, reason = "a story that names a spoke it did not ask for is wrong")]
+    #[expect(
+        clippy::panic,
+        reason = "a story that names a spoke it did not ask for is wrong"
+    )]
     pub fn spoke(&self, number: usize) -> &Cluster {
         match self.clusters.get(number) {
             Some(spoke) if number > 0 => spoke,

@@ -46,9 +46,17 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().context("generate the authority's key")?;
-        let cert = params.self_signed(&key).context("sign the authority's certificate")?;
-        let pair = Pair { cert: cert.pem(), key: key.serialize_pem() };
-        Ok(Self { pair, issuer: Issuer::new(params, key) })
+        let cert = params
+            .self_signed(&key)
+            .context("sign the authority's certificate")?;
+        let pair = Pair {
+            cert: cert.pem(),
+            key: key.serialize_pem(),
+        };
+        Ok(Self {
+            pair,
+            issuer: Issuer::new(params, key),
+        })
     }
 
     /// The authority's own certificate and key.
@@ -60,10 +68,14 @@ impl Authority {
     pub fn serving(&self, name: &str, names: &[&str], addresses: &[IpAddr]) -> Result<Pair> {
         let mut params = params(name, None);
         for name in names {
-            let name = (*name).try_into().with_context(|| format!("{name:?} in a certificate"))?;
+            let name = (*name)
+                .try_into()
+                .with_context(|| format!("{name:?} in a certificate"))?;
             params.subject_alt_names.push(SanType::DnsName(name));
         }
-        params.subject_alt_names.extend(addresses.iter().copied().map(SanType::IpAddress));
+        params
+            .subject_alt_names
+            .extend(addresses.iter().copied().map(SanType::IpAddress));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.issue(params)
     }
@@ -79,8 +91,13 @@ impl Authority {
     fn issue(&self, mut params: CertificateParams) -> Result<Pair> {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         let key = KeyPair::generate().context("generate a key")?;
-        let cert = params.signed_by(&key, &self.issuer).context("sign a certificate")?;
-        Ok(Pair { cert: cert.pem(), key: key.serialize_pem() })
+        let cert = params
+            .signed_by(&key, &self.issuer)
+            .context("sign a certificate")?;
+        Ok(Pair {
+            cert: cert.pem(),
+            key: key.serialize_pem(),
+        })
     }
 }
 

@@ -78,7 +78,13 @@ pub(crate) struct Place {
 impl Cluster {
     /// Starts the control plane, and returns when the API and the controllers serve.
     pub(crate) async fn start(tools: &Tools, place: Place) -> Result<Self> {
-        let Place { name, index, dir, state, outside_port } = place;
+        let Place {
+            name,
+            index,
+            dir,
+            state,
+            outside_port,
+        } = place;
         let authority = Authority::new(&format!("{name} authority"))?;
         let keys = Keys::write(&state, &authority, index)?;
         let access = |user: &str, organization| -> Result<Access> {
@@ -93,7 +99,10 @@ impl Cluster {
         let admin = access("lab:admin", "system:masters")?;
         let client = admin.client().await?;
         let mut api_server = ApiServer::start(&tools.kube_apiserver, &name, index, &keys, &dir)?;
-        api_server.ready(&client).await.with_context(|| format!("start cluster {name}"))?;
+        api_server
+            .ready(&client)
+            .await
+            .with_context(|| format!("start cluster {name}"))?;
 
         let kubeconfig = dir.join("controller-manager.kubeconfig");
         access("system:kube-controller-manager", "system:masters")?.write(&kubeconfig)?;
@@ -101,7 +110,9 @@ impl Cluster {
             controller_manager(&tools.kube_controller_manager, &kubeconfig, &keys, &dir).start()?;
         admin.write(&dir.join("inside.kubeconfig"))?;
         if let Some(port) = outside_port {
-            admin.through(format!("https://127.0.0.1:{port}")).write(&dir.join(KUBECONFIG))?;
+            admin
+                .through(format!("https://127.0.0.1:{port}"))
+                .write(&dir.join(KUBECONFIG))?;
         }
         Ok(Self {
             inner: Arc::new(Inner {
@@ -189,13 +200,22 @@ impl Cluster {
             }),
             ..TokenRequest::default()
         };
-        let made = accounts.create_token_request(name, &PostParams::default(), &request).await?;
-        let token = made.status.and_then(|status| status.token).context("a token that was made")?;
+        let made = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await?;
+        let token = made
+            .status
+            .and_then(|status| status.token)
+            .context("a token that was made")?;
         self.write_access(&format!("{namespace}-{name}"), Credential::Token(token))
     }
 
     fn write_access(&self, user: &str, credential: Credential) -> Result<PathBuf> {
-        let access = Access { user: user.to_owned(), credential, ..self.inner.admin.clone() };
+        let access = Access {
+            user: user.to_owned(),
+            credential,
+            ..self.inner.admin.clone()
+        };
         let file = user.replace([':', '/'], "-");
         let path = self.inner.dir.join(format!("{file}.kubeconfig"));
         access.write(&path)?;
@@ -234,7 +254,10 @@ impl Cluster {
     ) -> Result<Api<DynamicObject>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = GroupVersionKind::gvk(group, version, kind);
-        self.inner.kinds.api(&self.inner.client.0, &kind, namespace).await
+        self.inner
+            .kinds
+            .api(&self.inner.client.0, &kind, namespace)
+            .await
     }
 
     /// What the API server was asked, by whom, and what it answered.

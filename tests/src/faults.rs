@@ -50,7 +50,9 @@ const EVERYBODY: &str = "*";
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { table: Arc::new(watch::Sender::new(Table::new())) }
+        Self {
+            table: Arc::new(watch::Sender::new(Table::new())),
+        }
     }
 }
 
@@ -86,7 +88,10 @@ impl Faults {
 
     /// What holds for connections from `cluster`, now and later.
     fn of(&self, cluster: String) -> Current {
-        Current { table: self.table.subscribe(), cluster }
+        Current {
+            table: self.table.subscribe(),
+            cluster,
+        }
     }
 }
 
@@ -100,7 +105,11 @@ struct Current {
 impl Current {
     fn get(&mut self) -> Fault {
         let table = self.table.borrow_and_update();
-        table.get(&self.cluster).or_else(|| table.get(EVERYBODY)).copied().unwrap_or_default()
+        table
+            .get(&self.cluster)
+            .or_else(|| table.get(EVERYBODY))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Returns when the fault is another one than `than`. Cancel-safe.

@@ -49,20 +49,37 @@ impl Server {
             .env("GIT_CONFIG_VALUE_0", "*")
             .start()?;
         let look = || async {
-            TcpStream::connect(("127.0.0.1", PORT)).await.map(drop).map_err(|error| anyhow!(error))
+            TcpStream::connect(("127.0.0.1", PORT))
+                .await
+                .map(drop)
+                .map_err(|error| anyhow!(error))
         };
         wait::until("git daemon listens", look, |()| true).await?;
-        Ok(Self { git: git.to_owned(), dir: dir.to_owned(), process })
+        Ok(Self {
+            git: git.to_owned(),
+            dir: dir.to_owned(),
+            process,
+        })
     }
 
     /// Makes an empty repository, or opens the one of that name.
     pub fn repository(&self, name: &str) -> Result<Repository> {
         let served = self.dir.join(format!("{name}.git"));
         let work = self.dir.join("work").join(name);
-        let repository = Repository { git: self.git.clone(), name: name.to_owned(), work };
+        let repository = Repository {
+            git: self.git.clone(),
+            name: name.to_owned(),
+            work,
+        };
         if !served.exists() {
             fs::create_dir_all(&repository.work)?;
-            repository.run(&["init", "--quiet", "--bare", "--initial-branch=main", &path(&served)])?;
+            repository.run(&[
+                "init",
+                "--quiet",
+                "--bare",
+                "--initial-branch=main",
+                &path(&served),
+            ])?;
             repository.run(&["init", "--quiet", "--initial-branch=main", "."])?;
             repository.run(&["remote", "add", "origin", &path(&served)])?;
         }
@@ -128,7 +145,14 @@ impl Repository {
         let mut command = Command::new(&self.git);
         command
             .current_dir(&self.work)
-            .args(["-c", "safe.directory=*", "-c", "user.name=lab", "-c", "user.email=lab@lab"])
+            .args([
+                "-c",
+                "safe.directory=*",
+                "-c",
+                "user.name=lab",
+                "-c",
+                "user.email=lab@lab",
+            ])
             .args(arguments)
             // Whatever the caller's configuration says about signing, hooks or branches is not for us.
             .env("GIT_CONFIG_GLOBAL", "/dev/null")

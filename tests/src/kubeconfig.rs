@@ -1,10 +1,6 @@
 //! Kubeconfigs: how programs and people reach a cluster, and as whom.
 
-use std::{
-    fs,
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
-};
+use std::{fs, os::unix::fs::OpenOptionsExt, path::Path};
 
 use anyhow::{Context, Result};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -42,7 +38,13 @@ pub struct Access {
 impl Access {
     /// The kubeconfig as a text.
     pub fn to_yaml(&self) -> String {
-        let Self { cluster, server, authority, user, credential } = self;
+        let Self {
+            cluster,
+            server,
+            authority,
+            user,
+            credential,
+        } = self;
         let authority = BASE64_STANDARD.encode(authority);
         let proof = match credential {
             Credential::Certificate(pair) => format!(
@@ -77,7 +79,10 @@ contexts:
     /// The same access through another address.
     #[must_use]
     pub fn through(&self, server: impl Into<String>) -> Self {
-        Self { server: server.into(), ..self.clone() }
+        Self {
+            server: server.into(),
+            ..self.clone()
+        }
     }
 
     /// Writes the file, readable by its owner only, so that it is there whole or not at all.
@@ -87,8 +92,12 @@ contexts:
             if let Some(dir) = path.parent() {
                 fs::create_dir_all(dir)?;
             }
-            let mut file =
-                fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+            let mut file = fs::OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&aside)?;
             std::io::Write::write_all(&mut file, self.to_yaml().as_bytes())?;
             fs::rename(&aside, path)
         };
@@ -102,11 +111,13 @@ contexts:
 
     /// A client that acts as somebody else, which the user must be allowed to do.
     pub(crate) async fn client_as(&self, user: Option<&str>, groups: &[&str]) -> Result<Client> {
-        let mut parsed = Kubeconfig::from_yaml(&self.to_yaml()).context("read our own kubeconfig")?;
+        let mut parsed =
+            Kubeconfig::from_yaml(&self.to_yaml()).context("read our own kubeconfig")?;
         for named in &mut parsed.auth_infos {
             if let (Some(info), Some(user)) = (&mut named.auth_info, user) {
                 info.impersonate = Some(user.to_owned());
-                info.impersonate_groups = Some(groups.iter().map(|&group| group.to_owned()).collect());
+                info.impersonate_groups =
+                    Some(groups.iter().map(|&group| group.to_owned()).collect());
             }
         }
         let config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await?;

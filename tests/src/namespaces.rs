@@ -105,6 +105,9 @@ pub fn scratch() -> PathBuf {
 /// A listener of the caller's network, made before that is left.
 fn listener() -> Result<(TcpListener, u16)> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("listen on the loopback")?;
-    let port = listener.local_addr().context("a listener's own port")?.port();
+    let port = listener
+        .local_addr()
+        .context("a listener's own port")?
+        .port();
     Ok((listener, port))
 }

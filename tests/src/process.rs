@@ -46,7 +46,13 @@ impl Program {
     pub fn new(name: impl Into<String>, path: impl Into<PathBuf>, dir: &Path) -> Self {
         let name = name.into();
         let log = dir.join(format!("{name}.log"));
-        Self { name, path: path.into(), arguments: Vec::new(), environment: BTreeMap::new(), log }
+        Self {
+            name,
+            path: path.into(),
+            arguments: Vec::new(),
+            environment: BTreeMap::new(),
+            log,
+        }
     }
 
     /// Adds an argument.
@@ -74,7 +80,10 @@ impl Program {
     /// Starts it.
     pub fn start(self) -> Result<Process> {
         let child = self.spawn()?;
-        Ok(Process { program: self, child: Some(child) })
+        Ok(Process {
+            program: self,
+            child: Some(child),
+        })
     }
 
     fn spawn(&self) -> Result<Child> {
@@ -97,7 +106,9 @@ impl Program {
             .process_group(0);
         let mut command = Command::from(command);
         command.kill_on_drop(true);
-        command.spawn().with_context(|| format!("start {} ({})", self.name, self.path.display()))
+        command
+            .spawn()
+            .with_context(|| format!("start {} ({})", self.name, self.path.display()))
     }
 }
 
@@ -126,7 +137,9 @@ impl Process {
 
     /// Fails if it has ended, with the end of its log.
     pub fn check(&mut self) -> Result<()> {
-        let Some(child) = &mut self.child else { bail!("{} was stopped", self.program.name) };
+        let Some(child) = &mut self.child else {
+            bail!("{} was stopped", self.program.name)
+        };
         match child.try_wait().context("look after a child")? {
             None => Ok(()),
             Some(status) => bail!("{} ended: {status}\n{}", self.program.name, self.log_tail()),
@@ -172,6 +185,9 @@ impl Process {
         let text = fs::read(&self.program.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().collect();
-        lines.get(lines.len().saturating_sub(SHOWN_LINES)..).unwrap_or_default().join("\n")
+        lines
+            .get(lines.len().saturating_sub(SHOWN_LINES)..)
+            .unwrap_or_default()
+            .join("\n")
     }
 }

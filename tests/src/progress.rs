@@ -1,9 +1,6 @@
 //! Telling somebody at a terminal what happens, with the time it took.
 
-use std::{
-    io::Write,
-    time::Duration,
-};
+use std::{io::Write, time::Duration};
 
 use tokio::time::Instant;
 
@@ -25,12 +22,19 @@ impl Progress {
     /// Starts counting now.
     pub fn new() -> Self {
         let began = Instant::now();
-        Self { began, last: began, silent: false }
+        Self {
+            began,
+            last: began,
+            silent: false,
+        }
     }
 
     /// Counts, and says nothing.
     pub fn silent() -> Self {
-        Self { silent: true, ..Self::new() }
+        Self {
+            silent: true,
+            ..Self::new()
+        }
     }
 
     /// Says that a step is done.

@@ -19,15 +19,24 @@ pub use runner::main;
 /// One story.
 #[derive(Clone, Copy)]
 pub struct Story {
-    /// Its name: module and function.
+    /// Its name: module and function, as `stringify!` says them.
     pub name: &'static str,
     /// Tells it.
     pub tell: fn(Arc<Lab>) -> BoxFuture<'static, Result<()>>,
 }
 
+impl Story {
+    /// Its name as tests are called: `module::function`.
+    fn title(&self) -> String {
+        self.name.replace(' ', "")
+    }
+}
+
 impl std::fmt::Debug for Story {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Story").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Story")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -45,12 +54,20 @@ pub struct Chapter {
 impl Chapter {
     /// Stories that share one lab: each uses names of its own, and heals what it breaks.
     pub const fn shared(options: Options, stories: Vec<Story>) -> Self {
-        Self { options, shared: true, stories }
+        Self {
+            options,
+            shared: true,
+            stories,
+        }
     }
 
     /// Stories that each get a lab to themselves.
     pub const fn alone(options: Options, stories: Vec<Story>) -> Self {
-        Self { options, shared: false, stories }
+        Self {
+            options,
+            shared: false,
+            stories,
+        }
     }
 }
 

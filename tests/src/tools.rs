@@ -13,7 +13,13 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 /// Directories that a sparse `PATH` may lack.
-const USUAL: [&str; 5] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin"];
+const USUAL: [&str; 5] = [
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+];
 
 /// Paths of the programs that the lab runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +71,10 @@ impl Tools {
         if missing.is_empty() {
             return Ok(tools);
         }
-        bail!("{} not found; `make tools` builds or installs what the lab needs", missing.join(", "))
+        bail!(
+            "{} not found; `make tools` builds or installs what the lab needs",
+            missing.join(", ")
+        )
     }
 
     /// Finds all programs, after building and installing what is missing. Says what it does: the first time takes
@@ -96,7 +105,9 @@ fn control_plane_program(name: &str) -> Option<PathBuf> {
 /// A program of the control plane that somebody else put on this machine.
 fn elsewhere(name: &str) -> Option<PathBuf> {
     let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|dir| !dir.is_empty());
-    assets.and_then(|dir| executable(Path::new(&dir).join(name))).or_else(|| on_path(name))
+    assets
+        .and_then(|dir| executable(Path::new(&dir).join(name)))
+        .or_else(|| on_path(name))
 }
 
 /// Many machines have some kubectl; the one that was built with our API server goes before it.
@@ -114,7 +125,9 @@ fn argocd() -> Option<PathBuf> {
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = USUAL.iter().map(PathBuf::from);
-    std::env::split_paths(&path).chain(usual).find_map(|dir| executable(dir.join(name)))
+    std::env::split_paths(&path)
+        .chain(usual)
+        .find_map(|dir| executable(dir.join(name)))
 }
 
 fn executable(path: PathBuf) -> Option<PathBuf> {
@@ -128,7 +141,11 @@ pub(crate) fn output(command: &mut std::process::Command) -> Result<String> {
     let shown = format!("{command:?}");
     let done = command.output().with_context(|| format!("start {shown}"))?;
     if !done.status.success() {
-        bail!("{shown}: {}\n{}", done.status, String::from_utf8_lossy(&done.stderr).trim());
+        bail!(
+            "{shown}: {}\n{}",
+            done.status,
+            String::from_utf8_lossy(&done.stderr).trim()
+        );
     }
     Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
 }

@@ -84,7 +84,9 @@ where
         |seen| seen.0.as_ref().is_some_and(&mut fits),
     )
     .await?;
-    shown.0.ok_or_else(|| anyhow!("{what}: an object that fits is there"))
+    shown
+        .0
+        .ok_or_else(|| anyhow!("{what}: an object that fits is there"))
 }
 
 /// Waits until no object of that name is there.
@@ -93,7 +95,9 @@ where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
     let look = || async { Ok(AsYaml(api.get_opt(name).await?)) };
-    until(&format!("{name} is gone"), look, |seen| seen.0.is_none()).await.map(drop)
+    until(&format!("{name} is gone"), look, |seen| seen.0.is_none())
+        .await
+        .map(drop)
 }
 
 /// Waits until the dynamic object's JSON fits, for objects without a type of their own.
@@ -154,13 +158,23 @@ mod tests {
     async fn a_wait_that_fails_says_what_and_the_last_value() {
         let look = || std::future::ready(Ok("amber"));
         let error = until("the light is green", look, |seen| *seen == "green").await;
-        let text = error.err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(text.contains("the light is green") && text.contains("amber"), "{text}");
+        let text = error
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default();
+        assert!(
+            text.contains("the light is green") && text.contains("amber"),
+            "{text}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_look_that_hangs_is_bounded_too() {
         let look = std::future::pending::<Result<u8>>;
-        assert!(until_within(Duration::from_secs(1), "never", look, |_| true).await.is_err());
+        assert!(
+            until_within(Duration::from_secs(1), "never", look, |_| true)
+                .await
+                .is_err()
+        );
     }
 }

@@ -27,10 +27,13 @@ const EVENTS: usize = 15;
 
 /// Sends what this process logs to a file, by `LAB_LOG` (default: `info` of everybody, `debug` of the lab).
 pub fn log_to(path: &Path) -> Result<()> {
-    let filter = EnvFilter::try_from_env("LAB_LOG")
-        .unwrap_or_else(|_| EnvFilter::new("info,lab=debug,lab_kubelet=debug,lab_ocm_stand_in=debug"));
+    let filter = EnvFilter::try_from_env("LAB_LOG").unwrap_or_else(|_| {
+        EnvFilter::new("info,lab=debug,lab_kubelet=debug,lab_ocm_stand_in=debug")
+    });
     let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false);
     // Fails only when somebody else set one before, and then theirs it is.
     let _set_before = subscriber.with_writer(file).try_init();
     Ok(())
@@ -80,7 +83,10 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 async fn keep_objects(cluster: &Cluster, dir: &Path) -> Result<String> {
     fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
     let client = cluster.client();
-    let served = Discovery::new(client.clone()).run().await.context("ask what is served")?;
+    let served = Discovery::new(client.clone())
+        .run()
+        .await
+        .context("ask what is served")?;
     let mut account = String::new();
     for group in served.groups() {
         for (resource, capabilities) in group.recommended_resources() {
@@ -132,28 +138,36 @@ fn hide(secret: &mut Value) {
 }
 
 /// Adds to the account what somebody who looks for a failure would ask for first.
-fn stands_out(
-    kind: &str,
-    namespaced: bool,
-    objects: &[Value],
-    account: &mut String,
-) -> Result<()> {
+fn stands_out(kind: &str, namespaced: bool, objects: &[Value], account: &mut String) -> Result<()> {
     let shown: Vec<&Value> = match kind {
         "Pod" => objects.iter().filter(|pod| !is_ready(pod)).collect(),
         "Event" => {
-            let warnings = objects.iter().filter(|event| text(event, "/type") == "Warning");
+            let warnings = objects
+                .iter()
+                .filter(|event| text(event, "/type") == "Warning");
             let warnings: Vec<_> = warnings.collect();
             warnings.into_iter().rev().take(EVENTS).collect()
         }
-        "ManagedClusterAddOn" | "ManifestWork" | "ManagedCluster" | "Application"
+        "ManagedClusterAddOn"
+        | "ManifestWork"
+        | "ManagedCluster"
+        | "Application"
         | "CertificateSigningRequest" => objects.iter().collect(),
         _ => return Ok(()),
     };
     for object in shown {
-        let namespace = if namespaced { text(object, "/metadata/namespace") } else { "" };
+        let namespace = if namespaced {
+            text(object, "/metadata/namespace")
+        } else {
+            ""
+        };
         let slash = if namespace.is_empty() { "" } else { "/" };
         let name = text(object, "/metadata/name");
-        writeln!(account, "  {kind} {namespace}{slash}{name}: {}", summary(kind, object))?;
+        writeln!(
+            account,
+            "  {kind} {namespace}{slash}{name}: {}",
+            summary(kind, object)
+        )?;
     }
     Ok(())
 }
@@ -179,7 +193,9 @@ fn summary(kind: &str, object: &Value) -> String {
 }
 
 fn conditions(object: &Value) -> String {
-    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let conditions = object
+        .pointer("/status/conditions")
+        .and_then(Value::as_array);
     let told = conditions.into_iter().flatten().map(|condition| {
         format!(
             "{}={} ({} {})",
@@ -200,5 +216,8 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }

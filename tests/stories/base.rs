@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::PostParams};
 use lab::{Lab, wait};
 
-pub async fn control_planes_serve_and_controllers_work(lab: Arc<Lab>) -> Result<()> {
+pub(crate) async fn control_planes_serve_and_controllers_work(lab: Arc<Lab>) -> Result<()> {
     for cluster in lab.clusters() {
         cluster
             .apply("{apiVersion: v1, kind: Namespace, metadata: {name: base}}")
@@ -21,7 +21,7 @@ pub async fn control_planes_serve_and_controllers_work(lab: Arc<Lab>) -> Result<
     Ok(())
 }
 
-pub async fn an_api_restart_keeps_what_was_stored(lab: Arc<Lab>) -> Result<()> {
+pub(crate) async fn an_api_restart_keeps_what_was_stored(lab: Arc<Lab>) -> Result<()> {
     let hub = lab.hub();
     let maps: Api<ConfigMap> = Api::namespaced(hub.client(), "default");
     maps.create(&PostParams::default(), &config_map("kept", "before"))
@@ -37,7 +37,7 @@ pub async fn an_api_restart_keeps_what_was_stored(lab: Arc<Lab>) -> Result<()> {
     Ok(())
 }
 
-pub async fn the_audit_log_says_who_wrote_what(lab: Arc<Lab>) -> Result<()> {
+pub(crate) async fn the_audit_log_says_who_wrote_what(lab: Arc<Lab>) -> Result<()> {
     let hub = lab.hub();
     let mark = hub.audit().mark()?;
     let maps: Api<ConfigMap> = Api::namespaced(hub.client(), "default");
@@ -54,7 +54,7 @@ pub async fn the_audit_log_says_who_wrote_what(lab: Arc<Lab>) -> Result<()> {
     Ok(())
 }
 
-pub async fn a_user_has_only_the_rights_it_was_given(lab: Arc<Lab>) -> Result<()> {
+pub(crate) async fn a_user_has_only_the_rights_it_was_given(lab: Arc<Lab>) -> Result<()> {
     let hub = lab.hub();
     let client = hub.client_as("ann", &[]).await?;
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
@@ -68,7 +68,7 @@ pub async fn a_user_has_only_the_rights_it_was_given(lab: Arc<Lab>) -> Result<()
     Ok(())
 }
 
-pub async fn a_commit_can_be_fetched_from_the_git_server(lab: Arc<Lab>) -> Result<()> {
+pub(crate) async fn a_commit_can_be_fetched_from_the_git_server(lab: Arc<Lab>) -> Result<()> {
     let repository = lab.git().repository("base")?;
     let first = repository.commit("one", &[("dir/file.yaml", "a: 1\n")])?;
     let second = repository.commit("two", &[("dir/file.yaml", "a: 2\n")])?;

@@ -64,7 +64,9 @@ impl Keys {
             let path = dir.join(name);
             fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
         }
-        Ok(Self { dir: dir.to_owned() })
+        Ok(Self {
+            dir: dir.to_owned(),
+        })
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -95,6 +97,8 @@ impl ApiServer {
             // The namespace is ours alone; Pods come in over their bridge.
             .flag("bind-address", "0.0.0.0")
             .flag("secure-port", port(index).to_string())
+            // Looked for on the default route otherwise, and there is none.
+            .flag("advertise-address", format!("10.244.{index}.1"))
             .flag("tls-cert-file", keys.path("apiserver.crt"))
             .flag("tls-private-key-file", keys.path("apiserver.key"))
             .flag("client-ca-file", keys.path("ca.crt"))

@@ -37,7 +37,12 @@ impl Etcd {
             .start()?;
         wait::until(
             "etcd listens",
-            || async { TcpStream::connect(CLIENTS).await.map(drop).map_err(|error| anyhow!(error)) },
+            || async {
+                TcpStream::connect(CLIENTS)
+                    .await
+                    .map(drop)
+                    .map_err(|error| anyhow!(error))
+            },
             |()| true,
         )
         .await

@@ -23,9 +23,13 @@ pub(super) async fn carry(mut inbound: TcpStream, endpoint: SocketAddr, mut curr
     if !may_open(&mut current).await {
         return;
     }
-    let Ok(mut outbound) = TcpStream::connect(endpoint).await else { return };
+    let Ok(mut outbound) = TcpStream::connect(endpoint).await else {
+        return;
+    };
     // Small messages must not wait for each other; fails only on a connection that has ended.
-    let _ended = inbound.set_nodelay(true).and_then(|()| outbound.set_nodelay(true));
+    let _ended = inbound
+        .set_nodelay(true)
+        .and_then(|()| outbound.set_nodelay(true));
     let cut = until_cut(current.clone());
     let (from_in, to_in) = inbound.split();
     let (from_out, to_out) = outbound.split();
@@ -114,7 +118,9 @@ async fn trickle(
     chunk: &[u8],
     per_second: u32,
 ) -> io::Result<()> {
-    let portion = usize::try_from(per_second / 10).unwrap_or(usize::MAX).max(1);
+    let portion = usize::try_from(per_second / 10)
+        .unwrap_or(usize::MAX)
+        .max(1);
     for part in chunk.chunks(portion) {
         to.write_all(part).await?;
         sleep(Duration::from_millis(100)).await;

@@ -19,8 +19,9 @@ pub struct Proxy {
 impl Proxy {
     /// Starts on a free port of the loopback. Its connections count as coming from `cluster`.
     pub async fn start(target: SocketAddr, faults: &Faults, cluster: &str) -> Result<Self> {
-        let listener =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("listen for the proxy")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .context("listen for the proxy")?;
         let address = listener.local_addr().context("the proxy's own address")?;
         let (faults, cluster) = (faults.clone(), cluster.to_owned());
         let serve = async move {
@@ -34,9 +35,15 @@ impl Proxy {
                 }
             }
         };
-        #[expect(clippy::disallowed_methods, reason = "ends with the proxy, which owns it")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "ends with the proxy, which owns it"
+        )]
         let task = AbortOnDropHandle::new(tokio::spawn(serve));
-        Ok(Self { address, _task: task })
+        Ok(Self {
+            address,
+            _task: task,
+        })
     }
 
     /// Where it listens.

@@ -39,7 +39,12 @@ pub(super) fn play() -> i32 {
 fn run() -> Result<i32> {
     prctl::set_pdeathsig(Signal::SIGKILL).context("ask to end with the supervisor")?;
     let mut awaited = SigSet::empty();
-    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+    for signal in [
+        Signal::SIGCHLD,
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+    ] {
         awaited.add(signal);
     }
     // Before the first thread, so that they are blocked in all of them.
@@ -67,24 +72,48 @@ fn run() -> Result<i32> {
 fn follow_supervisor() -> Result<()> {
     let wait = || {
         let mut nothing = [0];
-        while std::io::stdin().read(&mut nothing).is_ok_and(|read| read > 0) {}
+        while std::io::stdin()
+            .read(&mut nothing)
+            .is_ok_and(|read| read > 0)
+        {}
         #[expect(clippy::exit, reason = "there is nobody left to end in order for")]
         std::process::exit(ORPHANED);
     };
-    std::thread::Builder::new().spawn(wait).map(drop).context("start a thread")
+    std::thread::Builder::new()
+        .spawn(wait)
+        .map(drop)
+        .context("start a thread")
 }
 
 /// Takes leave of the machine's mounts: ours are seen by nobody else, and go with us.
 fn mounts() -> Result<()> {
     const NOTHING: Option<&str> = None;
     unshare(CloneFlags::CLONE_NEWNS).context("get a mount namespace")?;
-    mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING)
-        .context("keep our mounts to ourselves")?;
-    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NOTHING)
-        .context("mount /proc (a container must not mask it)")?;
+    mount(
+        NOTHING,
+        "/",
+        NOTHING,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        NOTHING,
+    )
+    .context("keep our mounts to ourselves")?;
+    mount(
+        Some("proc"),
+        "/proc",
+        Some("proc"),
+        MsFlags::empty(),
+        NOTHING,
+    )
+    .context("mount /proc (a container must not mask it)")?;
     // Data of labs live here: in memory, since nobody keeps them, and since overlays may be made on it.
-    mount(Some("lab"), "/run", Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))
-        .context("mount memory on /run")?;
+    mount(
+        Some("lab"),
+        "/run",
+        Some("tmpfs"),
+        MsFlags::empty(),
+        Some("mode=0755"),
+    )
+    .context("mount memory on /run")?;
     fs::create_dir_all(scratch()).context("make the scratch directory")
 }
 
@@ -98,7 +127,9 @@ fn start() -> Result<Pid> {
         .stdin(Stdio::null())
         .spawn()
         .context("start the program inside")?;
-    Ok(Pid::from_raw(i32::try_from(child.id()).context("a process number")?))
+    Ok(Pid::from_raw(
+        i32::try_from(child.id()).context("a process number")?,
+    ))
 }
 
 /// Collects every child that has ended; the program's exit code if it is among them.

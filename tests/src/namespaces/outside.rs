@@ -30,10 +30,16 @@ const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// Runs this program inside, and returns how it ended.
 pub(super) fn supervise(door: Door) -> Result<ExitCode> {
     let parent = getppid();
-    let (listeners, ports): (Vec<_>, Vec<_>) =
-        (0..door.ports).map(|_| listener()).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    let (listeners, ports): (Vec<_>, Vec<_>) = (0..door.ports)
+        .map(|_| listener())
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .unzip();
     leave()?;
-    let inside = Inside { ports, supervisor: std::process::id() };
+    let inside = Inside {
+        ports,
+        supervisor: std::process::id(),
+    };
     // The main thread starts init: the death signal is for the thread that did, not for the process.
     let init = start_init(&inside)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -143,6 +149,9 @@ fn finish(init: Pid) {
 fn ended(status: std::io::Result<ExitStatus>) -> Result<ExitCode> {
     let status = status.context("wait for init")?;
     // As shells say it: 128 and the signal.
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .unwrap_or(1);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }

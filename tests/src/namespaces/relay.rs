@@ -15,7 +15,9 @@ const FIRST_PORT: u16 = 6443;
 pub(super) fn start(listeners: Vec<TcpListener>) -> Result<JoinSet<()>> {
     let mut relays = JoinSet::new();
     for (listener, port) in listeners.into_iter().zip(FIRST_PORT..) {
-        listener.set_nonblocking(true).context("prepare a listener")?;
+        listener
+            .set_nonblocking(true)
+            .context("prepare a listener")?;
         let listener = tokio::net::TcpListener::from_std(listener).context("adopt a listener")?;
         relays.spawn(relay(listener, port));
     }

@@ -47,14 +47,19 @@ fn run(chapters: Vec<Chapter>) -> Result<ExitCode> {
     arguments.test_threads = Some(1);
     if arguments.list {
         let trials = chapters.iter().flat_map(|chapter| &chapter.stories);
-        let trials = trials.map(|story| Trial::test(story.name, || Ok(()))).collect();
+        let trials = trials
+            .map(|story| Trial::test(story.title(), || Ok(())))
+            .collect();
         return Ok(libtest_mimic::run(&arguments, trials).exit_code());
     }
     // The supervisor builds: inside there is no network.
     if !namespaces::are_ours() {
         Tools::ensure()?;
     }
-    match namespaces::enter(Door { ports: 0, follow_parent: true })? {
+    match namespaces::enter(Door {
+        ports: 0,
+        follow_parent: true,
+    })? {
         Entered::Ended(code) => Ok(code),
         Entered::Inside(_) => tell(&arguments, chapters),
     }
@@ -70,10 +75,17 @@ fn tell(arguments: &Arguments, chapters: Vec<Chapter>) -> Result<ExitCode> {
         lab: Mutex::new(None),
     });
     let mut trials = Vec::new();
-    for Chapter { options, shared, stories } in chapters {
+    for Chapter {
+        options,
+        shared,
+        stories,
+    } in chapters
+    {
         for story in stories {
             let (teller, options) = (Arc::clone(&teller), options.clone());
-            trials.push(Trial::test(story.name, move || teller.tell(story, &options, shared)));
+            trials.push(Trial::test(story.title(), move || {
+                teller.tell(story, &options, shared)
+            }));
         }
     }
     let listen = runtime.block_on(async { signal(SignalKind::terminate()) });
@@ -101,7 +113,9 @@ impl Teller {
         if self.stop.is_cancelled() {
             return Err("not told: interrupted".into());
         }
-        let lab = self.lab(options, shared).map_err(|error| Failed::from(format!("{error:#}")))?;
+        let lab = self
+            .lab(options, shared)
+            .map_err(|error| Failed::from(format!("{error:#}")))?;
         let told = self.runtime.block_on(self.listen(story, Arc::clone(&lab)));
         let Err(error) = told else {
             if shared {
@@ -111,7 +125,7 @@ impl Teller {
             }
             return Ok(());
         };
-        let kept = worlds().join(story.name.replace("::", "."));
+        let kept = worlds().join(story.title().replace("::", "."));
         let seen = self.runtime.block_on(world::keep(&lab, &kept));
         self.end(lab);
         let seen = seen.unwrap_or_else(|error| format!("it could not be kept: {error:#}"));
@@ -140,7 +154,11 @@ impl Teller {
 
     /// The lab of the story before, if it will do; else a new one.
     fn lab(&self, options: &Options, shared: bool) -> Result<Arc<Lab>> {
-        let last = self.lab.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let last = self
+            .lab
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         match last {
             Some(lab) if shared && lab.options() == options => return Ok(lab),
             Some(other) => self.end(other),
@@ -152,11 +170,17 @@ impl Teller {
         }
         let mut progress = Progress::silent();
         let start = Lab::start(options.clone(), &dir, &[], &mut progress);
-        Ok(Arc::new(self.runtime.block_on(start).context("start a lab")?))
+        Ok(Arc::new(
+            self.runtime.block_on(start).context("start a lab")?,
+        ))
     }
 
     fn end_lab(&self) {
-        let last = self.lab.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let last = self
+            .lab
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(lab) = last {
             self.end(lab);
         }

@@ -39,7 +39,10 @@ const KUBERNETES: Module = Module {
     path: "k8s.io/kubernetes",
     programs: &[
         ("k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"),
-        ("k8s.io/kubernetes/cmd/kube-controller-manager", "kube-controller-manager"),
+        (
+            "k8s.io/kubernetes/cmd/kube-controller-manager",
+            "kube-controller-manager",
+        ),
         ("k8s.io/kubernetes/cmd/kubectl", "kubectl"),
     ],
     version_flags: |version| {
@@ -89,7 +92,10 @@ pub(super) fn argocd_module() -> Option<PathBuf> {
 
 impl Module {
     fn ensure(&self) -> Result<()> {
-        let builds_anything = self.programs.iter().any(|(_, program)| !self.has_elsewhere(program));
+        let builds_anything = self
+            .programs
+            .iter()
+            .any(|(_, program)| !self.has_elsewhere(program));
         if builds_anything {
             self.ensure_built()?;
         }
@@ -101,7 +107,8 @@ impl Module {
                 self.go(&["mod", "download", self.path])?;
                 dir = self.go(&["list", "-m", "-f", "{{.Dir}}", self.path])?;
             }
-            fs::write(directory().join("argocd.module"), dir).context("note Argo CD's directory")?;
+            fs::write(directory().join("argocd.module"), dir)
+                .context("note Argo CD's directory")?;
         }
         Ok(())
     }
@@ -120,18 +127,27 @@ impl Module {
         let version = self.version()?;
         let flags = format!("-s -w {}", (self.version_flags)(&version));
         let stamp = self.stamp(&flags)?;
-        let complete =
-            self.programs.iter().all(|(_, name)| executable(directory().join(name)).is_some());
+        let complete = self
+            .programs
+            .iter()
+            .all(|(_, name)| executable(directory().join(name)).is_some());
         if complete && fs::read_to_string(&stamp_path).is_ok_and(|built| built == stamp) {
             return Ok(());
         }
-        say(format_args!("building {} {version} into target/tools, once", self.name));
+        say(format_args!(
+            "building {} {version} into target/tools, once",
+            self.name
+        ));
         let began = Instant::now();
         for (package, program) in self.programs {
             self.build(package, program, &flags)?;
         }
         fs::write(&stamp_path, stamp).with_context(|| format!("write {}", stamp_path.display()))?;
-        say(format_args!("built {} in {:.0?}", self.name, began.elapsed()));
+        say(format_args!(
+            "built {} in {:.0?}",
+            self.name,
+            began.elapsed()
+        ));
         Ok(())
     }
 
@@ -147,10 +163,17 @@ impl Module {
         let mut said = Vec::new();
         let (began, mut last) = (Instant::now(), Instant::now());
         let stderr = child.stderr.take().context("read what go says")?;
-        for (count, line) in BufReader::new(stderr).lines().map_while(Result::ok).enumerate() {
+        for (count, line) in BufReader::new(stderr)
+            .lines()
+            .map_while(Result::ok)
+            .enumerate()
+        {
             if last.elapsed() > PROGRESS {
                 last = Instant::now();
-                say(format_args!("  {program}: {count} packages compiled, {:.0?}", began.elapsed()));
+                say(format_args!(
+                    "  {program}: {count} packages compiled, {:.0?}",
+                    began.elapsed()
+                ));
             }
             said.push(line);
         }
@@ -168,7 +191,11 @@ impl Module {
             fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
         };
         let compiler = self.go(&["version"])?;
-        Ok(format!("{compiler}\n{flags}\n{}\n{}", read("go.mod")?, read("go.sum")?))
+        Ok(format!(
+            "{compiler}\n{flags}\n{}\n{}",
+            read("go.mod")?,
+            read("go.sum")?
+        ))
     }
 
     /// The version that `go.mod` requires.

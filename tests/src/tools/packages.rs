@@ -9,8 +9,12 @@ use super::{executable, on_path};
 use crate::progress::say;
 
 /// A program, and the Debian package that brings it.
-const NEEDED: [(&str, &str); 4] =
-    [("redis-server", "redis-server"), ("ip", "iproute2"), ("git", "git"), ("gpg", "gnupg")];
+const NEEDED: [(&str, &str); 4] = [
+    ("redis-server", "redis-server"),
+    ("ip", "iproute2"),
+    ("git", "git"),
+    ("gpg", "gnupg"),
+];
 
 /// Installs the packages that are missing, as root on Debian and its kin; elsewhere says which they are.
 pub(super) fn ensure() -> Result<()> {
@@ -39,13 +43,20 @@ fn missing() -> Vec<&'static str> {
         "git" => on_path("git").is_none() || git_daemon_is_missing(),
         other => on_path(other).is_none(),
     };
-    NEEDED.iter().filter(|(program, _)| absent(program)).map(|(_, package)| *package).collect()
+    NEEDED
+        .iter()
+        .filter(|(program, _)| absent(program))
+        .map(|(_, package)| *package)
+        .collect()
 }
 
 fn git_daemon_is_missing() -> bool {
     let path = Command::new("git").arg("--exec-path").output();
-    let dir = path.ok().map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
-    dir.and_then(|dir| executable(std::path::Path::new(&dir).join("git-daemon"))).is_none()
+    let dir = path
+        .ok()
+        .map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
+    dir.and_then(|dir| executable(std::path::Path::new(&dir).join("git-daemon")))
+        .is_none()
 }
 
 fn apt_get(arguments: &[&str], packages: &[&str]) -> Result<bool> {
