@@ -24,7 +24,7 @@ use crate::{
 
 mod budget;
 
-use budget::Budget;
+pub(crate) use budget::Budget;
 
 /// What the doors have in common.
 #[derive(Debug)]
@@ -47,7 +47,6 @@ pub(crate) struct Gate {
 pub(crate) struct Admitted {
     pub(crate) holder: Holder,
     pub(crate) enrolment: Enrolment,
-    pub(crate) principal_uid: Arc<str>,
 }
 
 impl Gate {
@@ -117,13 +116,13 @@ impl Gate {
 
     /// Whether a stream with this token may be opened.
     pub(crate) fn admit(&self, peer: &Peer, token: &str) -> Result<Admitted, Refusal> {
-        let principal_uid = self.serving()?;
+        self.serving()?;
         let Verified { holder, expires: _ } = self.verify(peer, token, Purpose::Access)?;
         let enrolment = self.enrolled(&holder.cluster, holder.mode)?;
         if !self.budget.spend(&holder.cluster) {
             return Err(Refusal::TooMany);
         }
-        Ok(Admitted { holder, enrolment, principal_uid })
+        Ok(Admitted { holder, enrolment })
     }
 
     /// Why a session that is open may not stay, if so.

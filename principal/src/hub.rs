@@ -27,6 +27,7 @@ pub mod store;
 mod write;
 
 pub(crate) use apply::Sender;
+pub(crate) use conditions::keep as keep_conditions;
 pub(crate) use encode::Voice;
 pub use index::Key;
 pub(crate) use lookup::Lookup;
@@ -123,11 +124,12 @@ impl Hub {
             Report::Deleted { kind: Watched::AppProject, key, uid: _ } => {
                 state.index.set_project(&key.name, None)
             }
-            Report::Synced(kind) => {
-                match kind {
-                    Watched::Application => state.applications_synced = true,
-                    Watched::AppProject => state.projects_synced = true,
-                }
+            Report::Synced(Watched::Application) => {
+                state.applications_synced = true;
+                Vec::new()
+            }
+            Report::Synced(Watched::AppProject) => {
+                state.projects_synced = true;
                 Vec::new()
             }
         };

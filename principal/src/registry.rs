@@ -24,7 +24,7 @@ const PREDECESSOR: Duration = Duration::from_secs(5);
 
 /// Why the hub ends a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// The same cluster has opened another one.
     Superseded,
     /// The cluster has left the fleet.
@@ -43,7 +43,7 @@ pub enum End {
 
 impl End {
     /// A word for metrics and logs.
-    pub const fn reason(self) -> &'static str {
+    pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::Superseded => "superseded",
             Self::LeftFleet => "left_fleet",

@@ -1,1 +1,200 @@
-//! Puts the parts together and starts them.
+//! Puts the parts together and starts them; no decisions.
+
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+
+use runtime::{
+    backoff::Backoff,
+    clock::Clock,
+    credentials::{ClientAuth, Material, ServerTls},
+    error::Chain,
+    metrics::Registry as MetricsRegistry,
+    parts::Spawner,
+};
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    fleet::Fleet,
+    gate::{Budget, Gate},
+    hub::{
+        self, Hub,
+        store::{Kubernetes, Reporter, Store},
+    },
+    listener::Listener,
+    metrics::Metrics,
+    registry::Registry,
+    report::Sessions as Reports,
+    service,
+    session::{self, Sessions},
+    settings::Settings,
+    tokens::JwtKey,
+    trust::Roots,
+};
+
+/// What the principal works with; everything that can change arrives as a watched value.
+pub struct Inputs {
+    /// The hub's API.
+    pub client: kube::Client,
+    /// Who may come in.
+    pub fleet: watch::Receiver<Arc<Fleet>>,
+    /// The serving certificate, its key, and as roots the CA of the agents.
+    pub server_tls: watch::Receiver<Arc<Material>>,
+    /// Signs the agents' tokens.
+    pub jwt_key: watch::Receiver<Arc<JwtKey>>,
+    /// Whether this replica serves; while not, every session is refused.
+    pub active: watch::Receiver<bool>,
+    /// Where the metrics go.
+    pub metrics: MetricsRegistry,
+    /// Starts the tasks; cancelling its token ends them.
+    pub spawner: Spawner,
+}
+
+impl fmt::Debug for Inputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inputs").finish_non_exhaustive()
+    }
+}
+
+/// What the principal works with besides the hub itself. See [`Inputs`] for the fields.
+#[expect(missing_docs, reason = "the same as in Inputs")]
+#[derive(Debug)]
+pub struct Feeds {
+    pub fleet: watch::Receiver<Arc<Fleet>>,
+    pub server_tls: watch::Receiver<Arc<Material>>,
+    pub jwt_key: watch::Receiver<Arc<JwtKey>>,
+    pub active: watch::Receiver<bool>,
+    pub metrics: MetricsRegistry,
+    pub spawner: Spawner,
+    pub clock: Clock,
+}
+
+/// What the program may know about a running principal.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The sessions, as the conditions tell them.
+    pub sessions: watch::Receiver<Reports>,
+    /// Whether the hub's objects are read, so that agents can be served.
+    pub ready: watch::Receiver<bool>,
+}
+
+/// The principal could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address to listen on cannot be had.
+    #[error("listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// Starts the principal's parts on a Kubernetes API and returns as soon as it listens.
+///
+/// Agents are refused with `Unavailable` until the hub's objects are read ([`Handle::ready`]), and by TLS until
+/// there is a serving certificate.
+pub async fn start(settings: Settings, inputs: Inputs) -> Result<Handle, StartError> {
+    let Inputs { client, fleet, server_tls, jwt_key, active, metrics, spawner } = inputs;
+    let store = Kubernetes::new(client, settings.argocd_namespace.clone());
+    let clock = Clock::system();
+    let feeds = Feeds { fleet, server_tls, jwt_key, active, metrics, spawner, clock };
+    start_on(Arc::new(store), settings, feeds).await
+}
+
+/// The same on any hub.
+pub async fn start_on(
+    store: Arc<dyn Store>,
+    settings: Settings,
+    feeds: Feeds,
+) -> Result<Handle, StartError> {
+    let Feeds { fleet, server_tls, jwt_key, active, metrics, spawner, clock } = feeds;
+    let metrics = Metrics::register(&metrics);
+    let (registry, reports) = Registry::new(clock.clone());
+    let hub = Arc::new(Hub::new(&settings, store, clock.clone(), metrics.clone()));
+    let (uid, principal_uid) = watch::channel(None);
+    let gate = Arc::new(Gate {
+        identity: settings.identity.clone(),
+        argocd_namespace: settings.argocd_namespace.clone(),
+        fleet,
+        jwt_key,
+        active: active.clone(),
+        principal_uid,
+        registry,
+        metrics: metrics.clone(),
+        clock: clock.clone(),
+        budget: Budget::default(),
+    });
+    let sessions = Arc::new(Sessions {
+        gate: Arc::clone(&gate),
+        hub: Arc::clone(&hub),
+        limits: settings.limits.clone(),
+        metrics: metrics.clone(),
+        clock,
+        spawner: spawner.clone(),
+    });
+    let routes = service::routes(&settings, &gate, Arc::clone(&sessions));
+    let tls = ServerTls::follow(server_tls.clone(), ClientAuth::Required, &spawner);
+    let listen = |source| StartError::Listen { address: settings.listen, source };
+    let listener =
+        Listener::bind(settings.listen, tls, routes, &settings.limits, metrics, &spawner)
+            .await
+            .map_err(listen)?;
+    let address = listener.address().map_err(listen)?;
+    let (is_ready, ready) = watch::channel(false);
+    let stop = spawner.token().clone();
+    spawner.spawn("principal: fleet", session::keep_in_line(sessions, Roots::new(server_tls)));
+    spawner.spawn("principal: hub", follow(Arc::clone(&hub), uid, is_ready, stop.clone()));
+    spawner.spawn("principal: conditions", hub::keep_conditions(hub, active, ready.clone(), stop));
+    spawner.spawn("principal: listener", listener.run());
+    Ok(Handle { address, sessions: reports, ready })
+}
+
+/// Learns who we are and follows the hub's objects; ready when both are known.
+async fn follow(
+    hub: Arc<Hub>,
+    uid: watch::Sender<Option<Arc<str>>>,
+    ready: watch::Sender<bool>,
+    stop: CancellationToken,
+) {
+    let (is_synced, mut synced) = watch::channel(false);
+    let reporter: Reporter = {
+        let hub = Arc::clone(&hub);
+        Arc::new(move |report| {
+            let all = hub.report(report);
+            is_synced.send_if_modified(|known| std::mem::replace(known, all) != all);
+        })
+    };
+    let watching = hub.store().watch(reporter, stop.clone());
+    let becoming_ready = async {
+        let who: Arc<str> = identity(&hub).await.into();
+        // An error means that the watch has ended, which only a stop brings about.
+        if synced.wait_for(|all| *all).await.is_ok() {
+            hub.set_principal_uid(Arc::clone(&who));
+            uid.send_replace(Some(who));
+            ready.send_replace(true);
+            tracing::info!("the hub's objects are read; agents are served");
+        }
+    };
+    futures::join!(watching, stop.run_until_cancelled(becoming_ready));
+}
+
+async fn identity(hub: &Hub) -> String {
+    let (shortest, longest) = (Duration::from_millis(200), Duration::from_secs(15));
+    let mut backoff = Backoff::new(shortest, longest, longest);
+    let mut failing = false;
+    loop {
+        match hub.store().principal_uid().await {
+            Ok(uid) => return uid,
+            Err(error) => {
+                if !failing {
+                    tracing::warn!(error = %Chain(&error), "cannot learn the principal's identity; trying again");
+                }
+                failing = true;
+                tokio::time::sleep(backoff.failed(Instant::now())).await;
+            }
+        }
+    }
+}

@@ -1,25 +1,22 @@
-//! What several tests need: a certificate authority, and names.
+//! What several tests need: a certificate authority, names, and Argo CD objects.
 
 use std::sync::LazyLock;
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
-};
-use runtime::credentials::{Material, Pem};
-use time::{Duration, OffsetDateTime};
+use serde_json::{Value, json};
 
 use crate::{
-    fleet::{ClusterName, Enrolment, Mode},
+    fleet::{ClusterName, Enrolment, Fleet, Mode},
     identity::PeerCertificate,
     tokens::JwtKey,
 };
 
+mod authority;
+
+pub(crate) use authority::{Authority, Leaf, rsa_key};
+
 /// RSA keys take long to make: one for all tests.
-pub(crate) static SIGNING_KEY: LazyLock<JwtKey> = LazyLock::new(|| {
-    let key = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA512, rcgen::RsaKeySize::_2048).unwrap();
-    JwtKey::from_pem(key.serialize_pem().as_bytes()).unwrap()
-});
+pub(crate) static SIGNING_KEY: LazyLock<JwtKey> =
+    LazyLock::new(|| JwtKey::from_pem(rsa_key().as_bytes()).unwrap());
 
 pub(crate) fn name(raw: &str) -> ClusterName {
     ClusterName::try_from(raw).unwrap()
@@ -29,88 +26,51 @@ pub(crate) fn enrolment(mode: Mode) -> Enrolment {
     Enrolment { mode, server: None, fresh: false }
 }
 
-/// A certificate authority.
-pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-/// A certificate with its key.
-pub(crate) struct Leaf {
-    pub(crate) chain: String,
-    pub(crate) key: String,
-    der: rustls_pki_types::CertificateDer<'static>,
-}
-
-impl Authority {
-    pub(crate) fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = common_name("test authority");
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        let key = KeyPair::generate().unwrap();
-        Self(CertifiedIssuer::self_signed(params, key).unwrap())
-    }
-
-    pub(crate) fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    /// What OCM issues for the agent of a cluster.
-    pub(crate) fn agent(&self, cluster: &str) -> Leaf {
-        let addon = "argocd-agent-addon";
-        self.client(&format!(
-            "system:open-cluster-management:cluster:{cluster}:addon:{addon}:agent:{addon}"
-        ))
-    }
-
-    pub(crate) fn client(&self, cn: &str) -> Leaf {
-        self.leaf(cn, ExtendedKeyUsagePurpose::ClientAuth, Duration::hours(1))
-    }
-
-    pub(crate) fn expired(&self, cluster: &str) -> Leaf {
-        let addon = "argocd-agent-addon";
-        let cn =
-            format!("system:open-cluster-management:cluster:{cluster}:addon:{addon}:agent:{addon}");
-        self.leaf(&cn, ExtendedKeyUsagePurpose::ClientAuth, -Duration::hours(1))
-    }
-
-    pub(crate) fn server(&self) -> Leaf {
-        self.leaf("localhost", ExtendedKeyUsagePurpose::ServerAuth, Duration::hours(1))
-    }
-
-    fn leaf(&self, cn: &str, usage: ExtendedKeyUsagePurpose, life: Duration) -> Leaf {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.distinguished_name = common_name(cn);
-        params.extended_key_usages = vec![usage];
-        params.not_before = OffsetDateTime::now_utc() - Duration::hours(2);
-        params.not_after = OffsetDateTime::now_utc() + life;
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.0).unwrap();
-        Leaf {
-            chain: certificate.pem(),
-            key: key.serialize_pem(),
-            der: certificate.der().clone(),
-        }
-    }
+pub(crate) fn fleet(clusters: &[&str]) -> Fleet {
+    let clusters = clusters.iter().map(|name| ((*name).to_owned(), enrolment(Mode::Managed)));
+    Fleet { clusters: clusters.collect() }
 }
 
 impl Leaf {
     pub(crate) fn peer_certificate(&self) -> PeerCertificate {
         PeerCertificate::from_chain(std::slice::from_ref(&self.der)).unwrap()
     }
-
-    /// With the roots that the holder trusts.
-    pub(crate) fn material(&self, roots: &Authority) -> Material {
-        let pem = Pem {
-            chain: Some(self.chain.clone().into_bytes()),
-            key: Some(self.key.clone().into_bytes()),
-            roots: Some(roots.pem().into_bytes()),
-        };
-        // At the epoch nothing has expired yet: an expired certificate has to be presented too.
-        Material::parse(&pem, jiff::Timestamp::UNIX_EPOCH).unwrap()
-    }
 }
 
-fn common_name(cn: &str) -> DistinguishedName {
-    let mut name = DistinguishedName::new();
-    name.push(DnType::CommonName, cn);
-    name
+/// An Application as the API server has it; `version` is also part of its UID where none is given.
+pub(crate) fn application(namespace: &str, name: &str, uid: &str, version: u64) -> Value {
+    json!({
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {
+            "namespace": namespace, "name": name, "uid": uid,
+            "resourceVersion": version.to_string(),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {
+            "project": "default",
+            "source": { "repoURL": "https://example.com/repo.git", "path": "." },
+            "destination": { "name": "in-cluster", "namespace": "work" },
+        },
+    })
+}
+
+/// The same with changes, as a merge patch.
+pub(crate) fn with(mut object: Value, change: Value) -> Value {
+    argocd::patch::merge(&mut object, &change);
+    object
+}
+
+/// A project that admits everything.
+pub(crate) fn open_project(name: &str) -> Value {
+    json!({
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "AppProject",
+        "metadata": { "namespace": "argocd", "name": name, "uid": format!("project-{name}"), "resourceVersion": "1" },
+        "spec": {
+            "sourceRepos": ["*"],
+            "sourceNamespaces": ["*"],
+            "destinations": [{ "name": "*", "server": "*", "namespace": "*" }],
+        },
+    })
 }

@@ -88,6 +88,8 @@ mod tests {
         assert!(!trusting(&other).vouches_for(&leaf, now));
         let later = now + std::time::Duration::from_hours(2);
         assert!(!trusting(&one).vouches_for(&leaf, later));
+        let expired = one.expired("spoke1").peer_certificate();
+        assert!(!trusting(&one).vouches_for(&expired, now));
         assert!(Trust::new(&Material::default()).vouches_for(&leaf, now));
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct Sender {
 impl Hub {
     /// Applies one event of a cluster. Whatever it holds is a claim.
     pub(crate) async fn apply(&self, from: &Sender, event: &Event) -> Verdict {
-        match (event.target, event.verb) {
+        let refusable = match (event.target, event.verb) {
             (Target::Object(Kind::Application), Verb::StatusUpdate) => {
                 self.apply_status(from, event).await
             }
@@ -46,11 +46,11 @@ impl Hub {
             }
             (Target::Object(_), Verb::Error) => self.apply_error(from, event),
             // Counters go to the hub's redis, which this version does not write.
-            (Target::ClusterInfo | Target::Heartbeat, _) => Verdict::Done,
+            (Target::ClusterInfo | Target::Heartbeat, _) => done(),
             (Target::Object(_), _) => refused("not_allowed", "a managed cluster may not say this"),
             (_, _) => refused("not_allowed", "nothing here takes this"),
-        }
-        .counted(&self.metrics)
+        };
+        refusable.counted(&self.metrics)
     }
 
     async fn apply_status(&self, from: &Sender, event: &Event) -> Refusable {
@@ -114,7 +114,7 @@ impl Hub {
         let key = self.theirs(from, &copy).or_else(|| self.theirs_by_name(from, event));
         let Some(key) = key else {
             // Deleted here already, which is how most deletions end.
-            return Refusable(Verdict::Done, None);
+            return done();
         };
         let wanted = {
             let state = self.lock();
@@ -153,7 +153,7 @@ impl Hub {
             .index
             .set_report(&key, Some(format!("cluster {} reports: {message}", from.cluster)));
         self.post(&state, effects);
-        Refusable(Verdict::Done, None)
+        done()
     }
 
     /// The Application that this is a copy of, if it goes to the cluster that says so.
@@ -199,13 +199,17 @@ impl Refusable {
     }
 }
 
+const fn done() -> Refusable {
+    Refusable(Verdict::Done, None)
+}
+
 fn refused(reason: &'static str, message: impl Into<String>) -> Refusable {
     Refusable(Verdict::Refused(message.into()), Some(reason))
 }
 
 fn verdict(key: &Key, written: Result<Written, WriteError>) -> Refusable {
     match written {
-        Ok(Written::Changed | Written::Unchanged | Written::Gone) => Refusable(Verdict::Done, None),
+        Ok(Written::Changed | Written::Unchanged | Written::Gone) => done(),
         Err(WriteError::Refused(reason)) => {
             tracing::warn!(object = %key, reason, "the hub refuses what a cluster reports");
             refused("hub", reason)

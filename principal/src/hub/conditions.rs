@@ -3,7 +3,10 @@
 //! Written by one task that walks the Applications whose conditions may have to change. What the spoke reports
 //! stays as it is; an equal list costs no write.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use argocd::{
     Patch, keys,
@@ -13,7 +16,10 @@ use indexmap::IndexSet;
 use jiff::Timestamp;
 use runtime::{backoff::Backoff, error::Chain};
 use serde_json::json;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -64,11 +70,25 @@ impl Dirty {
     }
 }
 
-/// Keeps the conditions as they should be, until the token is cancelled.
-pub(crate) async fn keep(hub: Arc<Hub>, token: CancellationToken) {
-    let pauses = (std::time::Duration::from_millis(200), std::time::Duration::from_secs(30));
-    let mut backoff = Backoff::new(pauses.0, pauses.1, pauses.1);
-    while let Some(key) = token.run_until_cancelled(hub.dirty.next()).await {
+/// Keeps the conditions as they should be while this replica serves, until the token is cancelled.
+///
+/// Nothing is judged before all objects are read: until then every project seems to be missing.
+pub(crate) async fn keep(
+    hub: Arc<Hub>,
+    mut active: watch::Receiver<bool>,
+    mut ready: watch::Receiver<bool>,
+    token: CancellationToken,
+) {
+    let (shortest, longest) = (Duration::from_millis(200), Duration::from_secs(30));
+    let mut backoff = Backoff::new(shortest, longest, longest);
+    let next = async || {
+        // An error means that the program stops, and then the token is cancelled too.
+        let serving = ready.wait_for(|ready| *ready).await.is_ok()
+            && active.wait_for(|active| *active).await.is_ok();
+        if serving { hub.dirty.next().await } else { std::future::pending().await }
+    };
+    let mut next = next;
+    while let Some(key) = token.run_until_cancelled(next()).await {
         match hub.write_conditions(&key).await {
             Ok(()) => backoff.succeeded(Instant::now()),
             Err(WriteError::Refused(reason)) => {

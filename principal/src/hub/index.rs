@@ -24,7 +24,8 @@ use crate::fleet::Fleet;
 mod entry;
 mod judge;
 
-pub(crate) use entry::{Entry, Held, Key, Place, Placement};
+pub use entry::Key;
+pub(crate) use entry::{Entry, Held, Place, Placement};
 
 /// What follows from a change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,7 +95,8 @@ impl Index {
         } else {
             // One of the same name before it: the copy stays and is adopted, a new UID alone deletes nothing.
             let holder = self.forget(&key).and_then(|replaced| replaced.holder);
-            let entry = Entry { holder, ..Entry::new(object, new) };
+            let mut entry = Entry::new(object, new);
+            entry.holder = holder;
             self.applications.insert(key.clone(), entry);
             self.by_uid.insert(uid, key.clone());
             Introduced::default()
@@ -280,11 +282,6 @@ impl Index {
     /// The project as this cluster may see it.
     pub(crate) fn project_for(&self, name: &str, cluster: &str) -> Option<Value> {
         judge::project_for(self.projects.get(name)?, self.cluster(cluster))
-    }
-
-    /// The hub's own version of a project.
-    pub(crate) fn project(&self, name: &str) -> Option<&Arc<Value>> {
-        self.projects.get(name)
     }
 
     /// Everything that is delivered to this cluster.

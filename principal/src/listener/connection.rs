@@ -88,9 +88,10 @@ impl Running {
     async fn idle(&self, long: Duration) {
         let mut count = self.0.subscribe();
         loop {
-            // Both waits end only with a value: the sender is alive in `self`.
-            drop(count.wait_for(|running| *running == 0).await.is_ok());
-            count.mark_unchanged();
+            // The sender is alive in `self`, so no wait ends without a value.
+            if count.wait_for(|running| *running == 0).await.is_err() {
+                return;
+            }
             if tokio::time::timeout(long, count.changed()).await.is_err() {
                 return;
             }

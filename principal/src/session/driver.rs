@@ -25,8 +25,6 @@ use crate::{
     registry::{End, Seat},
 };
 
-/// Our own `source` on the wire is empty, as upstream's.
-const SOURCE: &str = "";
 /// What a peer that does not read any more gets to take in the reason of its end.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
@@ -133,7 +131,7 @@ impl Driver {
         inbound: Streaming<Frame>,
         outbound: mpsc::Sender<Result<Frame, Status>>,
     ) -> Self {
-        let Admitted { holder, enrolment, principal_uid: _ } = admitted;
+        let Admitted { holder, enrolment } = admitted;
         let capabilities = Capabilities::read(&holder.announced.capabilities);
         let limits = MachineLimits {
             message_bytes: sessions.limits.message_bytes,

@@ -1,16 +1,10 @@
 use super::*;
-use crate::identity::PeerCertificate;
+use crate::{identity::PeerCertificate, testing::rsa_key};
 use rustls_pki_types::CertificateDer;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
-fn rsa_pem() -> String {
-    rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA512, rcgen::RsaKeySize::_2048)
-        .unwrap()
-        .serialize_pem()
-}
-
-static KEY: LazyLock<JwtKey> = LazyLock::new(|| JwtKey::from_pem(rsa_pem().as_bytes()).unwrap());
+use crate::testing::SIGNING_KEY as KEY;
 static ONE: LazyLock<Thumbprint> = LazyLock::new(thumbprint);
 static OTHER: LazyLock<Thumbprint> = LazyLock::new(thumbprint);
 
@@ -93,7 +87,7 @@ fn a_token_is_good_in_its_time_only() {
 
 #[test]
 fn another_key_or_algorithm_is_not_ours() {
-    let other = JwtKey::from_pem(rsa_pem().as_bytes()).unwrap();
+    let other = JwtKey::from_pem(rsa_key().as_bytes()).unwrap();
     let token = other.issue(Purpose::Access, &holder(), *ONE, at(0)).unwrap();
     let foreign = KEY.verify(&token, Purpose::Access, *ONE, at(1));
     assert!(matches!(foreign, Err(Worthless::NotOurs(_))));
@@ -115,7 +109,7 @@ fn another_key_or_algorithm_is_not_ours() {
 
 #[test]
 fn a_new_key_goes_on_accepting_the_older_one() {
-    let newer = JwtKey::from_pem(rsa_pem().as_bytes()).unwrap().accepting(&KEY);
+    let newer = JwtKey::from_pem(rsa_key().as_bytes()).unwrap().accepting(&KEY);
     let token = KEY.issue(Purpose::Refresh, &holder(), *ONE, at(0)).unwrap();
     assert!(newer.verify(&token, Purpose::Refresh, *ONE, at(1)).is_ok());
     let fresh = newer.issue(Purpose::Refresh, &holder(), *ONE, at(0)).unwrap();
@@ -125,7 +119,7 @@ fn a_new_key_goes_on_accepting_the_older_one() {
 
 #[test]
 fn a_key_never_shows_itself() {
-    let pem = rsa_pem();
+    let pem = rsa_key();
     let key = JwtKey::from_pem(pem.as_bytes()).unwrap();
     assert_eq!(format!("{key:?}"), "JwtKey { accepted: 1, .. }");
     let ec = rcgen::KeyPair::generate().unwrap().serialize_pem();

@@ -14,9 +14,11 @@ use super::{Effect, judge};
 
 /// Namespace and name on the hub.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Key {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
+pub struct Key {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
 }
 
 impl Key {
