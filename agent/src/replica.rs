@@ -84,8 +84,40 @@ enum Unfit {
     Unusable(#[source] Unusable),
 }
 
+/// What the hub wants done about an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    State,
+    Delete,
+    Sync,
+    Terminate,
+}
+
+impl Order {
+    fn of(kind: Kind, verb: Verb) -> Option<Self> {
+        let of_any = [
+            (Verb::Create, Self::State),
+            (Verb::SpecUpdate, Self::State),
+            (Verb::Delete, Self::Delete),
+        ];
+        let of_applications = [
+            (Verb::SetOperation, Self::Sync),
+            (Verb::TerminateOperation, Self::Terminate),
+        ];
+        let of_applications = of_applications
+            .into_iter()
+            .filter(|_| kind == Kind::Application);
+        of_any
+            .into_iter()
+            .chain(of_applications)
+            .find(|(v, _)| *v == verb)
+            .map(|(_, order)| order)
+    }
+}
+
 /// A message about an object, understood.
 struct Message {
+    order: Order,
     /// What it is called on the hub.
     hub: ObjectKey,
     /// What it is called here.
@@ -165,19 +197,24 @@ impl Replica {
     }
 
     async fn obey(&self, event: &Event, message: &Message, welcome: &Welcome) -> Verdict {
-        let Message { hub: _, key, body } = message;
+        let Message {
+            order: _,
+            hub: _,
+            key,
+            body,
+        } = message;
         let _only_writer = self.lock(key).await;
         let entry = self.store.get(key);
         let live = entry.live.as_deref();
         let principal = principal_uid(event, welcome);
-        let (planned, desired) = match event.verb {
-            Verb::Delete => {
-                let source = Meta::of(body).uid();
-                (Ok(plan::delete(source, principal, live)), None)
-            }
-            Verb::SetOperation => (plan::sync(&event.event_id, body, live), None),
-            Verb::TerminateOperation => (plan::terminate(body, live), None),
-            _ => match self.desired(key.kind, body, welcome, principal) {
+        let (planned, desired) = match message.order {
+            Order::Delete => (
+                Ok(plan::delete(Meta::of(body).uid(), principal, live)),
+                None,
+            ),
+            Order::Sync => (plan::sync(&event.event_id, body, live), None),
+            Order::Terminate => (plan::terminate(body, live), None),
+            Order::State => match self.desired(key.kind, body, welcome, principal) {
                 Err(unfit) => (Err(No::Refused(Chain(&unfit).to_string())), None),
                 Ok(desired) => {
                     let incoming = Incoming {
@@ -348,21 +385,13 @@ impl Replica {
         let Target::Object(kind) = event.target else {
             return Err(Unfit::Unsupported(event.target));
         };
-        let meant = match (kind, event.verb) {
-            (
-                Kind::Application | Kind::AppProject,
-                Verb::Create | Verb::SpecUpdate | Verb::Delete,
-            )
-            | (Kind::Application, Verb::SetOperation | Verb::TerminateOperation) => true,
-            (Kind::Repository | Kind::GpgKey, _) => return Err(Unfit::Unsupported(event.target)),
-            (Kind::Application | Kind::AppProject, _) => false,
-        };
-        if !meant {
-            return Err(Unfit::NoMeaning {
-                target: event.target,
-                verb: event.verb,
-            });
+        if !matches!(kind, Kind::Application | Kind::AppProject) {
+            return Err(Unfit::Unsupported(event.target));
         }
+        let order = Order::of(kind, event.verb).ok_or(Unfit::NoMeaning {
+            target: event.target,
+            verb: event.verb,
+        })?;
         let hub = event.object().ok_or(Unfit::NoObject)?;
         let body: Value = serde_json::from_slice(&event.payload).map_err(Unfit::NotAnObject)?;
         let meta = Meta::of(&body);
@@ -380,7 +409,12 @@ impl Replica {
             return Err(Unfit::Namespace(namespace));
         }
         let key = ObjectKey::new(kind, namespace, hub.name.clone());
-        Ok(Message { hub, key, body })
+        Ok(Message {
+            order,
+            hub,
+            key,
+            body,
+        })
     }
 
     fn namespace_here(&self, hub: &ObjectKey, welcome: &Welcome) -> String {

@@ -29,7 +29,7 @@ pub struct Entry {
 }
 
 /// What the hub last wanted, after it was applied.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The object as it should be here.
     pub desired: Value,
@@ -43,7 +43,7 @@ pub struct Wanted {
 }
 
 /// What a watch event meant.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Nothing: an echo of our own write, or an older version.
     None,

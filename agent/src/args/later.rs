@@ -22,7 +22,7 @@ pub struct LaterArgs {
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub insecure_plaintext: bool,
-    /// Talk through WebSockets.
+    /// Talk through `WebSocket`s.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub enable_websocket: bool,

@@ -21,9 +21,8 @@ pub(super) async fn wait(tls: &ClientTls, material: &mut watch::Receiver<Arc<Mat
             tracing::info!("waiting for certificates");
             said = true;
         }
-        match tokio::time::timeout(LOOK_AGAIN, material.changed()).await {
-            Ok(Err(_sender_gone)) => return false,
-            Ok(Ok(())) | Err(_) => {}
+        if let Ok(Err(_sender_gone)) = tokio::time::timeout(LOOK_AGAIN, material.changed()).await {
+            return false;
         }
     }
     true

@@ -75,7 +75,7 @@ struct Moving<'a> {
     heard: bool,
 }
 
-impl<'a> Drive<'a> {
+impl Drive<'_> {
     /// Opens the stream and stays until the session ends.
     pub(super) async fn run(mut self, opened: Opened, token: &CancellationToken) -> End {
         let Opened {
@@ -292,7 +292,7 @@ impl<'a> Moving<'a> {
             .into_iter()
             .flatten()
             .min()
-            .unwrap_or(Duration::from_secs(60))
+            .unwrap_or(Duration::from_mins(1))
     }
 
     fn is_silent(&self, heartbeat: Option<Duration>) -> bool {
@@ -329,23 +329,21 @@ fn silence_limit(heartbeat: Duration) -> Duration {
 impl Drive<'_> {
     /// The hub's side of a resync, in managed mode.
     fn answer_resync(&self, moving: &mut Moving<'_>, event: &Event) -> Verdict {
-        match event.verb {
-            Verb::RequestResourceResync => {
-                self.tell_all(moving);
+        if event.verb == Verb::RequestResourceResync {
+            self.tell_all(moving);
+            return Verdict::Done;
+        }
+        if event.verb != Verb::ResponseSyncedResource {
+            return Verdict::Refused("not for a managed agent".to_owned());
+        }
+        match payload::decode::<SyncedResource>("synced resource", &event.payload) {
+            Err(error) => Verdict::Refused(error.to_string()),
+            Ok(asked) => {
+                for body in &self.replica.holds(&asked, &moving.welcome).updates {
+                    moving.session.say(Event::request_update(body));
+                }
                 Verdict::Done
             }
-            Verb::ResponseSyncedResource => {
-                match payload::decode::<SyncedResource>("synced resource", &event.payload) {
-                    Err(error) => Verdict::Refused(error.to_string()),
-                    Ok(asked) => {
-                        for body in &self.replica.holds(&asked, &moving.welcome).updates {
-                            moving.session.say(Event::request_update(body));
-                        }
-                        Verdict::Done
-                    }
-                }
-            }
-            _ => Verdict::Refused("not for a managed agent".to_owned()),
         }
     }
 }

@@ -75,7 +75,7 @@ impl Default for Pauses {
         );
         let person = Backoff::new(
             Duration::from_secs(5),
-            Duration::from_secs(60),
+            Duration::from_mins(1),
             Duration::from_secs(30),
         );
         Self { weather, person }

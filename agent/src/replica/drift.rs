@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// After this long without a contest an edit is the first one again.
-const PEACE: Duration = Duration::from_secs(60);
+const PEACE: Duration = Duration::from_mins(1);
 
 /// Objects whose live state has to be compared with what the hub wants.
 #[derive(Debug, Default)]

@@ -49,9 +49,9 @@ fn carried_out(live: Option<Value>, step: &Step, desired: &Value) -> Option<Valu
             object["metadata"]["resourceVersion"] = "1".into();
             Some(object)
         }
-        (Step::Converge { .. }, Some(live)) => {
-            Some(patch_for_spoke(&live, desired).map_or(live.clone(), |p| p.applied_to(&live)))
-        }
+        (Step::Converge { .. }, Some(live)) => Some(
+            patch_for_spoke(&live, desired).map_or_else(|| live.clone(), |p| p.applied_to(&live)),
+        ),
         (Step::Patch { patch, .. }, Some(live)) => Some(patch.applied_to(&live)),
         (Step::Delete { .. }, Some(live)) => {
             let stays = !Meta::of(&live).finalizers().is_empty();
