@@ -90,7 +90,7 @@ pub struct ManagerArgs {
         default_value = "quay.io/open-cluster-management/argocd-addon-agent:v0.1.0"
     )]
     pub agent_image: String,
-    /// host or host:port that agents dial, unless their AddOnDeploymentConfig says otherwise;
+    /// host or host:port that agents dial, unless their configuration says otherwise;
     /// without it the address of the load balancer of the Service argocd-agent-principal.
     #[arg(long, env = "PRINCIPAL_ADDRESS")]
     pub principal_address: Option<String>,

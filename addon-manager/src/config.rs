@@ -218,6 +218,10 @@ mod tests {
     use super::*;
     use crate::args;
 
+    #[expect(
+        clippy::unwrap_in_result,
+        reason = "only what is checked here may fail"
+    )]
     fn config(line: &str) -> Result<Config, Error> {
         let arguments = line.split_whitespace().map(OsString::from);
         Config::from_args(args::parse(arguments).unwrap().cli)

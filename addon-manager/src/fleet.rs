@@ -1,10 +1,10 @@
 //! The clusters that are enrolled now: what the principal is told, and what Argo CD on the hub sees.
 //!
-//! [`publish`] keeps the principal's [`Fleet`] equal to what the hub says, so that a session ends in
+//! [`Publisher`] keeps the principal's [`Fleet`] equal to what the hub says, so that a session ends in
 //! the moment in which a right is taken away. [`secrets`] holds the Argo CD cluster Secrets,
 //! [`removal`] undoes an enrolment in the order that loses nothing: the session is closed first, hub
 //! Applications that wait for it are released, and the cluster Secret goes last, because without it
-//! ApplicationSets delete their Applications, and an open session would carry that to the spoke.
+//! `ApplicationSets` delete their Applications, and an open session would carry that to the spoke.
 
 pub mod removal;
 pub mod secrets;
@@ -71,44 +71,59 @@ pub fn fleet(
     Fleet { clusters }
 }
 
-/// Keeps the fleet up to date until the token is cancelled.
-///
-/// While the hub has not been listed nothing is published: what was there stays.
-pub async fn publish(
-    view: View,
-    addon: AddonName,
-    own: Own,
-    mut sessions: watch::Receiver<Sessions>,
-    server: impl Fn(&str) -> String + Send,
-    sender: watch::Sender<Arc<Fleet>>,
-    token: CancellationToken,
-) {
-    let mut revision = view.revision();
-    let mut freshness = Freshness::default();
-    loop {
-        revision.mark_unchanged();
-        let now = Arc::clone(&sessions.borrow_and_update());
-        if let Some(world) = hub::read(&view, &addon) {
-            let fleet = fleet(&world, &own, &now, &mut freshness, &server);
-            sender.send_if_modified(|known| {
-                let changed = **known != fleet;
-                if changed {
-                    *known = Arc::new(fleet);
+/// Keeps the principal's fleet equal to what the hub says.
+#[derive(Debug)]
+pub struct Publisher {
+    /// The SDK's window on the hub.
+    pub view: View,
+    /// Our add-on's name.
+    pub addon: AddonName,
+    /// What this hub is.
+    pub own: Own,
+    /// Where Argo CD reaches the resource proxy (host and port).
+    pub resource_proxy: String,
+    /// Where the fleet goes.
+    pub fleet: watch::Sender<Arc<Fleet>>,
+}
+
+impl Publisher {
+    /// Publishes every change until the token is cancelled.
+    ///
+    /// While the hub has not been listed nothing is published: what was there stays.
+    pub async fn run(self, mut sessions: watch::Receiver<Sessions>, token: CancellationToken) {
+        let mut revision = self.view.revision();
+        let mut freshness = Freshness::default();
+        loop {
+            revision.mark_unchanged();
+            let now = Arc::clone(&sessions.borrow_and_update());
+            self.publish(&now, &mut freshness);
+            let next = async {
+                tokio::select! {
+                    changed = revision.changed() => changed.is_ok(),
+                    changed = sessions.changed() => changed.is_ok(),
                 }
-                changed
-            });
-        }
-        let next = async {
-            tokio::select! {
-                changed = revision.changed() => changed.is_ok(),
-                changed = sessions.changed() => changed.is_ok(),
+            };
+            match token.run_until_cancelled(next).await {
+                Some(true) => {}
+                Some(false) => return token.cancelled().await,
+                None => return,
             }
-        };
-        match token.run_until_cancelled(next).await {
-            Some(true) => {}
-            Some(false) => return token.cancelled().await,
-            None => return,
         }
+    }
+
+    fn publish(&self, sessions: &Sessions, freshness: &mut Freshness) {
+        let Some(world) = hub::read(&self.view, &self.addon) else {
+            return;
+        };
+        let server = |name: &str| argocd::cluster_secret::server_url(&self.resource_proxy, name);
+        let fleet = fleet(&world, &self.own, sessions, freshness, server);
+        self.fleet.send_if_modified(|known| {
+            let changed = **known != fleet;
+            if changed {
+                *known = Arc::new(fleet);
+            }
+            changed
+        });
     }
 }
 

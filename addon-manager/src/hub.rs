@@ -55,7 +55,7 @@ pub fn cluster(object: &ManagedCluster) -> Cluster {
     }
 }
 
-/// What decisions need of a ManagedClusterAddOn.
+/// What decisions need of a `ManagedClusterAddOn`.
 pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
     let references = object.config_references();
     let available = condition::find(object.conditions(), condition::addon::AVAILABLE);
@@ -92,7 +92,7 @@ fn config(reference: &ConfigReference) -> Option<(String, String)> {
     Some((desired.namespace.clone(), desired.name.clone()))
 }
 
-/// What decisions need of the ClusterManagementAddOn.
+/// What decisions need of the `ClusterManagementAddOn`.
 pub fn install(offer: &ClusterManagementAddOn) -> Install {
     let defaults = &offer.spec.default_configs;
     let template = |name: &str| name != ocm::api::addon::NO_DEFAULT && !name.is_empty();

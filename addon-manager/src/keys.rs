@@ -1,15 +1,15 @@
 //! Names, labels and annotations of this add-on that Kubernetes sees, each spelled once.
 
-/// The add-on: name of its ClusterManagementAddOn and of every ManagedClusterAddOn.
+/// The add-on: name of its `ClusterManagementAddOn` and of every `ManagedClusterAddOn`.
 pub const ADDON: &str = "argocd-agent-addon";
 /// The custom signer of the agents' certificates.
 pub const SIGNER: &str = "open-cluster-management.io/argocd-agent-addon";
 /// Label on a ManagedCluster: opts in, with the mode as its value.
-/// Annotation on a ManagedClusterAddOn: the mode that was recorded for it.
+/// Annotation on a `ManagedClusterAddOn`: the mode that was recorded for it.
 pub const MODE: &str = "argocd-agent.open-cluster-management.io/mode";
-/// Annotation on a ManagedClusterAddOn that the manager made because of the label.
+/// Annotation on a `ManagedClusterAddOn` that the manager made because of the label.
 pub const MADE_FOR_LABEL: &str = "argocd-agent.open-cluster-management.io/made-for-label";
-/// Annotation on a ManagedClusterAddOn by which a person allows a change of mode; its value is the
+/// Annotation on a `ManagedClusterAddOn` by which a person allows a change of mode; its value is the
 /// mode to change to.
 pub const CONFIRM_MODE: &str = "argocd-agent.open-cluster-management.io/confirm-mode";
 /// Label on the pod that leads: the Service of the principal selects it.

@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    fn service(ingress: serde_json::Value) -> Service {
+    fn service(ingress: &serde_json::Value) -> Service {
         serde_json::from_value(json!({
             "spec": { "ports": [{ "name": "grpc", "port": 443 }] },
             "status": { "loadBalancer": { "ingress": ingress } },
@@ -94,7 +94,7 @@ mod tests {
             (json!([]), None),
             (json!([{ "ip": "" }]), None),
         ] {
-            let address = found(&service(ingress)).map(|address| address.to_string());
+            let address = found(&service(&ingress)).map(|address| address.to_string());
             assert_eq!(address.as_deref(), expected);
         }
     }

@@ -62,7 +62,7 @@ pub async fn from_secret(
             };
             match JwtKey::from_pem(&pem.0) {
                 Ok(key) => {
-                    sender.send_modify(|known: &mut Option<Known>| renew(known, &pem.0, key))
+                    sender.send_modify(|known: &mut Option<Known>| renew(known, &pem.0, key));
                 }
                 Err(error) => {
                     tracing::warn!(error = %Chain(&error), "the token key cannot be used");

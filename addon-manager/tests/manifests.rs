@@ -1,5 +1,11 @@
 //! The hub's manifests hold together: with each other, with the program, and with the RBAC rules.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test file: every helper is a test's"
+)]
+
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use addon_manager::{issuer, keys};

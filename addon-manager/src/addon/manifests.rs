@@ -45,7 +45,7 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// What differs from one cluster to the next.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spoke {
     /// Namespace of the agent.
     pub agent_namespace: String,
@@ -70,7 +70,7 @@ pub struct Spoke {
 }
 
 /// Where the agent's pod may run.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// Labels that the node must have.
     pub node_selector: BTreeMap<String, String>,
@@ -201,7 +201,7 @@ fn adjust(deployment: &mut Value, spoke: &Spoke) {
     }
 }
 
-/// Whether a container identity of an AddOnDeploymentConfig (`resource:name:container`) is the agent's.
+/// Whether a container identity of an `AddOnDeploymentConfig` (`resource:name:container`) is the agent's.
 pub fn is_agent_container(id: &str) -> bool {
     let fits = |pattern: &str, name: &str| pattern == "*" || pattern == name;
     let mut parts = id.splitn(3, ':');

@@ -1,4 +1,4 @@
-//! From an AddOnDeploymentConfig to the settings of one spoke: pure.
+//! From an `AddOnDeploymentConfig` to the settings of one spoke: pure.
 
 use ocm::{
     api::addon::{AddOnDeploymentConfigSpec, ImageMirror},

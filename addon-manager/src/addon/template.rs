@@ -108,9 +108,7 @@ mod tests {
     use super::*;
 
     fn filled(text: &str, value: &str) -> Result<Value, Error> {
-        Template::parse("test", text)
-            .unwrap()
-            .fill(&[("A", value.to_owned())].into())
+        Template::parse("test", text)?.fill(&[("A", value.to_owned())].into())
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! The principal alone: no OCM, the cluster Secrets say who may connect.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
+use kube::{Api, Client};
 use principal::{Enrolment, Fleet, Inputs, Mode};
 use runtime::{
     clock::Clock,
     credentials::{
-        self,
+        self, Material,
         files::{self, Paths},
-        secrets::Take,
+        secrets::{self, Take},
     },
     kube::{Event, Watch, watch_trimmed},
+    parts::Spawner,
     ready,
 };
 use tokio::sync::watch;
@@ -41,37 +42,7 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
         token_key: key,
     } = config;
     let namespace = shared.principal.argocd_namespace.clone();
-    let secret = |name: &str, take| {
-        credentials::secrets::watch(
-            client.clone(),
-            &namespace,
-            name,
-            take,
-            Clock::system(),
-            &spawner,
-        )
-    };
-    let identity = match serving {
-        Source::Secret(name) => secret(&name, Take::Identity),
-        Source::Files((chain, key)) => {
-            let paths = Paths {
-                chain: Some(chain),
-                key: Some(key),
-                roots: None,
-            };
-            files::watch(paths, Clock::system(), &spawner).await
-        }
-    };
-    let roots = match ca {
-        Source::Secret(name) => secret(&name, Take::Roots(&["ca.crt", "tls.crt"])),
-        Source::Files(path) => {
-            let paths = Paths {
-                roots: Some(path),
-                ..Paths::default()
-            };
-            files::watch(paths, Clock::system(), &spawner).await
-        }
-    };
+    let (identity, roots) = material(serving, ca, &client, &namespace, &spawner).await;
     let jwt_key = match key {
         Source::Secret(name) => {
             token_key::from_secret(client.clone(), &namespace, &name, &spawner).await?
@@ -102,6 +73,51 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
         tell_ready(handle.ready, ready, spawner.token().clone()),
     );
     Ok(())
+}
+
+type Followed = watch::Receiver<Arc<Material>>;
+
+/// The serving certificate, and the CA of the agents.
+async fn material(
+    serving: Source<(PathBuf, PathBuf)>,
+    ca: Source<PathBuf>,
+    client: &Client,
+    namespace: &str,
+    spawner: &Spawner,
+) -> (Followed, Followed) {
+    let clock = Clock::system();
+    let secret = |name: &str, take| {
+        secrets::watch(
+            client.clone(),
+            namespace,
+            name,
+            take,
+            Clock::system(),
+            spawner,
+        )
+    };
+    let identity = match serving {
+        Source::Secret(name) => secret(&name, Take::Identity),
+        Source::Files((chain, key)) => {
+            let paths = Paths {
+                chain: Some(chain),
+                key: Some(key),
+                roots: None,
+            };
+            files::watch(paths, clock.clone(), spawner).await
+        }
+    };
+    let roots = match ca {
+        Source::Secret(name) => secret(&name, Take::Roots(&["ca.crt", "tls.crt"])),
+        Source::Files(path) => {
+            let paths = Paths {
+                roots: Some(path),
+                ..Paths::default()
+            };
+            files::watch(paths, clock, spawner).await
+        }
+    };
+    (identity, roots)
 }
 
 /// Carries the principal's readiness to the probe.

@@ -52,20 +52,16 @@ pub(super) async fn start(config: Manager, basis: Basis) -> anyhow::Result<()> {
         );
         spawner.spawn("load balancer", following);
     }
-    let own = own(&config, &client, spawner.token())
+    let token = spawner.token().clone();
+    let own = own(&config, &client, &token)
         .await
         .context("stopped at the start")?;
+    let namespace = &config.own_namespace;
     let inputs = Inputs {
         client: client.clone(),
         fleet: channels.fleet.subscribe(),
-        server_tls: server_tls(&client, &config.own_namespace, &spawner),
-        jwt_key: token_key::from_secret(
-            client.clone(),
-            &config.own_namespace,
-            JWT_SECRET,
-            &spawner,
-        )
-        .await?,
+        server_tls: server_tls(&client, namespace, &spawner),
+        jwt_key: token_key::from_secret(client.clone(), namespace, JWT_SECRET, &spawner).await?,
         active: leading.clone(),
         metrics: registry.clone(),
         spawner: spawner.clone(),
@@ -74,15 +70,12 @@ pub(super) async fn start(config: Manager, basis: Basis) -> anyhow::Result<()> {
     tracing::info!(address = %handle.address, "the principal listens");
     spawner.spawn(
         "readiness",
-        super::alone::tell_ready(handle.ready, ready, spawner.token().clone()),
+        super::alone::tell_ready(handle.ready, ready, token.clone()),
     );
+    let sessions = channels.sessions.clone();
     spawner.spawn(
         "sessions",
-        forward(
-            handle.sessions,
-            channels.sessions.clone(),
-            spawner.token().clone(),
-        ),
+        forward(handle.sessions, sessions, token.clone()),
     );
     let metrics = registry.with(ocm::sdk::Metrics::register);
     let term = Term {
@@ -92,7 +85,7 @@ pub(super) async fn start(config: Manager, basis: Basis) -> anyhow::Result<()> {
         channels,
         metrics,
     };
-    spawner.spawn("lead", term::run(term, leading, spawner.token().clone()));
+    spawner.spawn("lead", term::run(term, leading, token));
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use kube::{
     runtime::events::{Recorder, Reporter},
 };
 use ocm::{
+    api::addon::Version,
     name::{AddonName, ClusterName},
     sdk::{self, View},
 };
@@ -91,11 +92,10 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Leads until the token is cancelled.
 async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
     let Term {
-        config,
         client,
         own,
         channels,
-        metrics,
+        ..
     } = term;
     let Some(version) = token.run_until_cancelled(sdk::discover(client)).await else {
         return Ok(());
@@ -104,7 +104,56 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
     let name = AddonName::new(keys::ADDON)?;
     let (view, wakes) = (View::new(), Wakes::default());
     let secrets = ClusterSecrets::new(client.clone(), &own.argocd_namespace);
-    let addon = ArgocdAgent::new(addon::Parts {
+    let addon = Arc::new(ArgocdAgent::new(addon_parts(term, &view, &secrets))?);
+    let setup = sdk::Setup {
+        client: client.clone(),
+        version,
+        view: view.clone(),
+        wake: wakes.stream(),
+        token: token.clone(),
+        metrics: term.metrics.clone(),
+        concurrency: CONCURRENCY,
+    };
+    let publisher = fleet::Publisher {
+        view: view.clone(),
+        addon: name.clone(),
+        own: own.clone(),
+        resource_proxy: term.config.shared.resource_proxy.clone(),
+        fleet: channels.fleet.clone(),
+    };
+    let changed = wakes.clone();
+    let following = secrets.follow(token.clone(), move |cluster| changed.wake(cluster));
+    let publishing = publisher.run(channels.sessions.subscribe(), token.clone());
+    let opting_in = optin::run(
+        view.clone(),
+        name,
+        own.clone(),
+        writer(term, version),
+        token.clone(),
+    );
+    let waking = wake_all(view, wakes, channels, token.clone());
+    let serving = async {
+        // The Secrets that are there must be known before one is judged missing.
+        if token.run_until_cancelled(secrets.listed()).await.is_none() {
+            return Ok(());
+        }
+        let ended = sdk::run(addon, setup).await;
+        token.cancel();
+        ended
+    };
+    let (served, (), (), (), ()) = tokio::join!(serving, publishing, following, opting_in, waking);
+    served.map_err(Into::into)
+}
+
+fn addon_parts(term: &Term, view: &View, secrets: &ClusterSecrets) -> addon::Parts {
+    let Term {
+        config,
+        client,
+        own,
+        channels,
+        metrics: _,
+    } = term;
+    addon::Parts {
         client: client.clone(),
         view: view.clone(),
         own: own.clone(),
@@ -117,50 +166,19 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
         serving_since: Clock::system().now(),
         secrets: secrets.clone(),
         resource_proxy: config.shared.resource_proxy.clone(),
-    })?;
-    let setup = sdk::Setup {
-        client: client.clone(),
-        version,
-        view: view.clone(),
-        wake: wakes.stream(),
-        token: token.clone(),
-        metrics: metrics.clone(),
-        concurrency: CONCURRENCY,
-    };
+    }
+}
+
+fn writer(term: &Term, version: Version) -> optin::Writer {
     let reporter = Reporter {
         controller: keys::FIELD_MANAGER.to_owned(),
-        instance: config.pod_name.clone(),
+        instance: term.config.pod_name.clone(),
     };
-    let writer = optin::Writer::new(
-        client.clone(),
+    optin::Writer::new(
+        term.client.clone(),
         version,
-        Recorder::new(client.clone(), reporter),
-    );
-    let proxy = config.shared.resource_proxy.clone();
-    let publishing = fleet::publish(
-        view.clone(),
-        name.clone(),
-        own.clone(),
-        channels.sessions.subscribe(),
-        move |cluster| argocd::cluster_secret::server_url(&proxy, cluster),
-        channels.fleet.clone(),
-        token.clone(),
-    );
-    let changed = wakes.clone();
-    let following = secrets.follow(token.clone(), move |cluster| changed.wake(cluster));
-    let opting_in = optin::run(view.clone(), name, own.clone(), writer, token.clone());
-    let waking = wake_all(view, wakes, channels, token.clone());
-    let serving = async {
-        // The Secrets that are there must be known before one is judged missing.
-        if token.run_until_cancelled(secrets.listed()).await.is_none() {
-            return Ok(());
-        }
-        let ended = sdk::run(Arc::new(addon), setup).await;
-        token.cancel();
-        ended
-    };
-    let (served, (), (), (), ()) = tokio::join!(serving, publishing, following, opting_in, waking);
-    served.map_err(Into::into)
+        Recorder::new(term.client.clone(), reporter),
+    )
 }
 
 /// Wakes those whose session changed, and everybody when what all depend on changed.

@@ -219,7 +219,7 @@ fn marked(mut desired: Value) -> Value {
     if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut) {
         let annotations = metadata
             .entry("annotations")
-            .or_insert_with(|| Value::Object(Default::default()));
+            .or_insert_with(|| Value::Object(serde_json::Map::default()));
         if let Some(annotations) = annotations.as_object_mut() {
             annotations.insert(WRITTEN.to_owned(), Value::String(digest));
         }

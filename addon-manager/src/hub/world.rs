@@ -7,15 +7,15 @@ use principal::Mode;
 use crate::keys;
 
 /// Everything that opting in and the fleet are decided from.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct World {
-    /// The ManagedClusters, by name.
+    /// The `ManagedClusters`, by name.
     pub clusters: BTreeMap<String, Cluster>,
-    /// The ManagedClusterAddOns of ours, by the cluster's name.
+    /// The `ManagedClusterAddOns` of ours, by the cluster's name.
     pub addons: BTreeMap<String, Addon>,
-    /// The ClusterManagementAddOn; none while there is none.
+    /// The `ClusterManagementAddOn`; none while there is none.
     pub install: Option<Install>,
-    /// Clusters whose ManagedClusterAddOn was seen and is gone.
+    /// Clusters whose `ManagedClusterAddOn` was seen and is gone.
     pub left: BTreeSet<String>,
 }
 
@@ -34,14 +34,18 @@ pub struct Cluster {
     pub claims: BTreeMap<String, String>,
 }
 
-/// A ManagedClusterAddOn.
+/// A `ManagedClusterAddOn`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts about one object, each read by itself"
+)]
 pub struct Addon {
     /// UID.
     pub uid: String,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// Whether OCM has made the ClusterManagementAddOn its owner, so that it is in force.
+    /// Whether OCM has made the `ClusterManagementAddOn` its owner, so that it is in force.
     pub adopted: bool,
     /// The mode recorded on it.
     pub recorded: Option<String>,
@@ -55,7 +59,7 @@ pub struct Addon {
     pub config: Option<(String, String)>,
     /// Whether OCM has worked out the configuration.
     pub configured: bool,
-    /// Whether it is served by an AddOnTemplate, and so not by us.
+    /// Whether it is served by an `AddOnTemplate`, and so not by us.
     pub by_template: bool,
     /// Whether an agent was connected once, by our own condition.
     pub was_connected: bool,
@@ -66,7 +70,7 @@ pub struct Addon {
 pub struct Install {
     /// Whether OCM Placements choose, rather than people and the label.
     pub by_placements: bool,
-    /// Whether the add-on is an AddOnTemplate's, and so not ours.
+    /// Whether the add-on is an `AddOnTemplate`'s, and so not ours.
     pub by_template: bool,
 }
 
@@ -111,7 +115,7 @@ impl Addon {
 }
 
 impl World {
-    /// Whether an AddOnTemplate serves this cluster, so that we must not.
+    /// Whether an `AddOnTemplate` serves this cluster, so that we must not.
     pub fn is_by_template(&self, cluster: &str) -> bool {
         self.install.is_some_and(|install| install.by_template)
             || self
@@ -204,48 +208,20 @@ mod tests {
 
     #[test]
     fn whatever_takes_a_right_away_ends_the_enrolment() {
-        let ends: [fn(&mut World); 7] = [
-            |world| world.clusters.clear(),
-            |world| {
-                world
-                    .clusters
-                    .values_mut()
-                    .for_each(|cluster| cluster.accepted = false)
-            },
-            |world| {
-                world
-                    .clusters
-                    .values_mut()
-                    .for_each(|cluster| cluster.deleting = true)
-            },
-            |world| {
-                world
-                    .addons
-                    .values_mut()
-                    .for_each(|addon| addon.deleting = true)
-            },
-            |world| {
-                world
-                    .addons
-                    .values_mut()
-                    .for_each(|addon| addon.adopted = false)
-            },
-            |world| {
-                world
-                    .addons
-                    .values_mut()
-                    .for_each(|addon| addon.by_template = true)
-            },
-            |world| {
-                world
-                    .addons
-                    .values_mut()
-                    .for_each(|addon| addon.recorded = Some("x".to_owned()))
-            },
+        let ends: [fn(&mut Cluster, &mut Addon); 6] = [
+            |cluster, _| cluster.accepted = false,
+            |cluster, _| cluster.deleting = true,
+            |_, addon| addon.deleting = true,
+            |_, addon| addon.adopted = false,
+            |_, addon| addon.by_template = true,
+            |_, addon| addon.recorded = Some("x".to_owned()),
         ];
         for (number, end) in ends.into_iter().enumerate() {
             let mut world = world("c");
-            end(&mut world);
+            let World {
+                clusters, addons, ..
+            } = &mut world;
+            end(clusters.get_mut("c").unwrap(), addons.get_mut("c").unwrap());
             assert_eq!(world.enrolled("c", &own()), None, "case {number}");
         }
     }

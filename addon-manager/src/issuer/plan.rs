@@ -111,7 +111,7 @@ fn leaf_step(
     };
     let flaw = match &held.facts {
         Err(reason) => Some(("unusable", reason.clone())),
-        Ok(facts) => flaw(facts, names, now).map(|(why, text)| (why, text)),
+        Ok(facts) => flaw(facts, names, now),
     };
     match flaw {
         Some((why, _)) if held.ours => Some(Step::Issue {

@@ -40,10 +40,10 @@ pub enum Error {
     },
 }
 
-/// The variable of an AddOnDeploymentConfig that gives the mode.
+/// The variable of an `AddOnDeploymentConfig` that gives the mode.
 const MODE_VARIABLE: &str = "MODE";
 
-/// Writes ManagedClusterAddOns.
+/// Writes `ManagedClusterAddOns`.
 #[derive(Clone)]
 pub struct Writer {
     client: Client,
@@ -119,13 +119,13 @@ impl Writer {
             .create(&PostParams::default(), &object)
             .await
         {
-            Ok(made) if again => {
+            Ok(created) if again => {
                 let about = ObjectReference {
                     api_version: Some(self.version.api_version()),
                     kind: Some("ManagedClusterAddOn".to_owned()),
                     name: Some(keys::ADDON.to_owned()),
                     namespace: Some(cluster.to_owned()),
-                    uid: made.metadata.uid,
+                    uid: created.metadata.uid,
                     ..ObjectReference::default()
                 };
                 let message = format!(

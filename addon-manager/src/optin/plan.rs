@@ -7,7 +7,7 @@ use crate::hub::{Addon, Cluster, Own, World, mode_of};
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Make the ManagedClusterAddOn of a labelled cluster.
+    /// Make the `ManagedClusterAddOn` of a labelled cluster.
     Make {
         /// The cluster.
         cluster: String,
@@ -16,14 +16,14 @@ pub enum Step {
         /// Somebody deleted the one before while the label stayed.
         again: bool,
     },
-    /// Delete a ManagedClusterAddOn that we made, because the label is gone.
+    /// Delete a `ManagedClusterAddOn` that we made, because the label is gone.
     Delete {
         /// The cluster.
         cluster: String,
         /// Of the one that was looked at, and no other.
         uid: String,
     },
-    /// Write down the mode of a ManagedClusterAddOn.
+    /// Write down the mode of a `ManagedClusterAddOn`.
     Record {
         /// The cluster.
         cluster: String,
@@ -50,7 +50,7 @@ pub enum Step {
 pub enum Source {
     /// Known already.
     Known(Mode),
-    /// The variable `MODE` of this AddOnDeploymentConfig (namespace, name), or managed.
+    /// The variable `MODE` of this `AddOnDeploymentConfig` (namespace, name), or managed.
     Config(String, String),
 }
 
