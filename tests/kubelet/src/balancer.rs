@@ -1,4 +1,5 @@
-//! Load balancers: addresses for Services of type `LoadBalancer`, and who carries their connections.
+//! Load balancers: addresses for Services of type `LoadBalancer`, and who carries their
+//! connections.
 
 use std::{
     collections::BTreeMap,
@@ -10,8 +11,8 @@ use std::{
 use futures::future::BoxFuture;
 use tokio::net::TcpStream;
 
-/// The addresses for Services of type `LoadBalancer`. Clones share one table, so that clusters do not collide, and a
-/// Service that is made again under its old name gets its old address.
+/// The addresses for Services of type `LoadBalancer`. Clones share one table, so that clusters do
+/// not collide, and a Service that is made again under its old name gets its old address.
 #[derive(Clone, Debug)]
 pub struct LoadBalancers {
     prefix: [u8; 3],
@@ -35,18 +36,17 @@ impl LoadBalancers {
         self.prefix
     }
 
-    /// The address of a Service (`cluster/namespace/name`), the same whenever it is asked for. None when all 254 are
-    /// taken.
+    /// The address of a Service (`cluster/namespace/name`), the same whenever it is asked for. None
+    /// when all 254 are taken.
     pub fn address(&self, service: &str) -> Option<Ipv4Addr> {
         let [a, b, c] = self.prefix;
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = match given.get(service) {
-            Some(&last) => last,
-            None => {
-                let free = (1..=254).find(|byte| !given.values().any(|taken| taken == byte))?;
-                given.insert(service.to_owned(), free);
-                free
-            }
+        let last = if let Some(&last) = given.get(service) {
+            last
+        } else {
+            let free = (1..=254).find(|byte| !given.values().any(|taken| taken == byte))?;
+            given.insert(service.to_owned(), free);
+            free
         };
         Some(Ipv4Addr::new(a, b, c, last))
     }
@@ -94,7 +94,7 @@ impl Forward for Direct {
                     let _ended = tokio::io::copy_bidirectional(&mut inbound, &mut outbound).await;
                 }
                 Err(error) => {
-                    tracing::debug!(service = target.service, %error, "endpoint does not answer")
+                    tracing::debug!(service = target.service, %error, "endpoint does not answer");
                 }
             }
         })

@@ -24,8 +24,10 @@ pub struct Config {
     pub network: Network,
     /// What stands for each container image.
     pub images: Images,
-    /// Where state and logs go: `pods/` is emptied as Pods end, `logs/<namespace>/<pod>/<container>.<n>.log` stays.
-    pub dir: PathBuf,
+    /// Where the files of Pods are while they run: volumes and mount points. May be in memory.
+    pub state: PathBuf,
+    /// Where what containers print is kept: `<namespace>/<pod>/<container>.<run>.log`.
+    pub logs: PathBuf,
     /// The addresses for Services of type `LoadBalancer`, shared by all clusters of the lab.
     pub load_balancers: LoadBalancers,
     /// Names of the world outside, answered by the cluster's DNS beside the names of Services.
@@ -35,7 +37,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// A configuration with the defaults of the lab: no outside names, connections carried as they are.
+    /// A configuration with the defaults of the lab: no outside names, connections carried as they
+    /// are.
     pub fn new(cluster: impl Into<String>, client: kube::Client, api_server: SocketAddr) -> Self {
         Self {
             cluster: cluster.into(),
@@ -43,7 +46,8 @@ impl Config {
             api_server,
             network: Network::numbered(0),
             images: Images::default(),
-            dir: PathBuf::from("."),
+            state: PathBuf::from("pods"),
+            logs: PathBuf::from("logs"),
             load_balancers: LoadBalancers::default(),
             hosts: BTreeMap::new(),
             forward: Arc::new(Direct),
@@ -57,7 +61,8 @@ impl fmt::Debug for Config {
             .field("cluster", &self.cluster)
             .field("api_server", &self.api_server)
             .field("network", &self.network)
-            .field("dir", &self.dir)
+            .field("state", &self.state)
+            .field("logs", &self.logs)
             .finish_non_exhaustive()
     }
 }
@@ -67,15 +72,16 @@ impl fmt::Debug for Config {
 pub struct Network {
     /// The bridge that the Pods hang on. It is made if it is not there.
     pub bridge: String,
-    /// The three bytes that all Pod addresses of this cluster begin with; `.1` is the bridge, and answers DNS.
+    /// The three bytes that all Pod addresses of this cluster begin with; `.1` is the bridge, and
+    /// answers DNS.
     pub pods: [u8; 3],
-    /// The three bytes that all ClusterIPs begin with.
+    /// The three bytes that all `ClusterIPs` begin with.
     pub services: [u8; 3],
 }
 
 impl Network {
-    /// The addresses of the lab's cluster number `index`: Pods in `10.244.<index>.0/24` on `br<index>`, Services in
-    /// `10.96.<index>.0/24`.
+    /// The addresses of the lab's cluster number `index`: Pods in `10.244.<index>.0/24` on
+    /// `br<index>`, Services in `10.96.<index>.0/24`.
     pub fn numbered(index: u8) -> Self {
         Self {
             bridge: format!("br{index}"),
@@ -90,8 +96,9 @@ impl Network {
         Ipv4Addr::new(a, b, c, 1)
     }
 
-    /// Whether a connection from `peer` may use this cluster's ClusterIPs: its own Pods may, and processes beside the
-    /// kubelet, but not the Pods of another cluster, for which these addresses mean something else.
+    /// Whether a connection from `peer` may use this cluster's `ClusterIPs`: its own Pods may, and
+    /// processes beside the kubelet, but not the Pods of another cluster, for which these addresses
+    /// mean something else.
     pub const fn admits(&self, peer: IpAddr) -> bool {
         let IpAddr::V4(peer) = peer else { return false };
         let [a, b, c, _] = peer.octets();

@@ -9,7 +9,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// What stands for one container image: the files it adds to the machine's root and how it is started.
+/// What stands for one container image: the files it adds to the machine's root and how it is
+/// started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
     /// The files it adds.
@@ -24,7 +25,8 @@ pub struct Image {
     pub user: Option<u32>,
     /// Where the process starts; `/` without.
     pub working_dir: Option<String>,
-    /// Whether the image brings an init process (tini and the like) that passes signals on and collects orphans.
+    /// Whether the image brings an init process (tini and the like) that passes signals on and
+    /// collects orphans.
     pub init: bool,
 }
 
@@ -93,7 +95,8 @@ pub enum Source {
     Directory,
 }
 
-/// The images that containers can be made of. Clones share one table, which may change while Pods run.
+/// The images that containers can be made of. Clones share one table, which may change while Pods
+/// run.
 #[derive(Clone, Default)]
 pub struct Images {
     // Guards the table for the length of one look or one insertion.
@@ -101,8 +104,9 @@ pub struct Images {
 }
 
 impl Images {
-    /// Sets what stands for an image. `reference` is a full reference (`quay.io/x/y:v1`), or a repository without tag
-    /// (`quay.io/x/y`) that stands for all tags which are not there themselves.
+    /// Sets what stands for an image. `reference` is a full reference (`quay.io/x/y:v1`), or a
+    /// repository without tag (`quay.io/x/y`) that stands for all tags which are not there
+    /// themselves.
     pub fn insert(&self, reference: impl Into<String>, image: Image) {
         self.table
             .lock()

@@ -1,25 +1,117 @@
 //! The kubelet as a whole: its tasks, their start and their end.
 
-use crate::Config;
+use std::sync::Arc;
+
+use anyhow::Context;
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
+use kube::Api;
+
+use crate::{
+    Config, Network,
+    dns::Dns,
+    events::Events,
+    net::{self, Addresses},
+    node,
+    objects::Objects,
+    pods::{self, Shared},
+    scheduler,
+    services::Services,
+    tasks::Tasks,
+    watched::Watched,
+};
 
 /// Scheduler, kubelet, kube-proxy, DNS and load balancer of one cluster, running.
 ///
-/// Dropping it ends its containers, by force; [`stop`](Self::stop) also waits until nothing is left.
+/// Dropping it asks its containers to be ended, by force; [`stop`](Self::stop) also waits until
+/// nothing is left.
 #[derive(Debug)]
+#[must_use = "a kubelet that is dropped stops"]
 pub struct Kubelet {
-    config: Config,
+    cluster: String,
+    network: Network,
+    tasks: Tasks,
 }
 
 impl Kubelet {
-    /// Starts everything, and returns when the node is registered and the bridge is up.
+    /// Starts everything, and returns when the bridge is up and the node registered.
+    ///
+    /// # Errors
+    /// When the machine does not let us make a bridge or open ports, or the API does not answer.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
-        tracing::debug!(cluster = config.cluster, "not built yet");
-        Ok(Self { config })
+        let Config {
+            cluster,
+            client,
+            network,
+            ..
+        } = &config;
+        let tasks = Tasks::new();
+        // From here on, a failure leaves by dropping it, which stops what has begun.
+        let kubelet = Self {
+            cluster: cluster.clone(),
+            network: network.clone(),
+            tasks: tasks.clone(),
+        };
+        tokio::fs::create_dir_all(&config.state)
+            .await
+            .context("make the kubelet's directory")?;
+        net::raise(network, config.load_balancers.prefix())
+            .await
+            .context("make the network of the cluster")?;
+        node::register(client, cluster, network)
+            .await
+            .context("register the node")?;
+
+        let pods = Watched::start(Api::all(client.clone()), &tasks);
+        let services: Watched<Service> = Watched::start(Api::all(client.clone()), &tasks);
+        let slices: Watched<EndpointSlice> = Watched::start(Api::all(client.clone()), &tasks);
+        let hosts = Arc::new(config.hosts.clone());
+        Dns {
+            services: services.clone(),
+            slices: slices.clone(),
+            hosts,
+        }
+        .start(network.gateway(), &tasks)
+        .await
+        .context("open port 53 of the bridge")?;
+        let shared = Shared {
+            client: client.clone(),
+            node: cluster.clone(),
+            network: network.clone(),
+            addresses: Addresses::new(network),
+            images: config.images.clone(),
+            objects: Objects::start(client, services.clone(), &tasks),
+            events: Events::start(client.clone(), cluster, &tasks),
+            state: config.state.clone(),
+            logs: config.logs.clone(),
+            tasks: tasks.clone(),
+        };
+        tasks.spawn(
+            "scheduler",
+            scheduler::run(client.clone(), cluster.clone(), pods.clone()),
+        );
+        tasks.spawn(
+            "services",
+            Services::new(&config, &tasks).run(services, slices),
+        );
+        tasks.spawn("pods", pods::run(shared, pods));
+        Ok(kubelet)
     }
 
-    /// Ends all containers, and returns when no process, no mount and no interface of theirs is left. Pods stay in
-    /// the API as they are.
+    /// Ends all containers by force, and returns when no process, no mount and no network device of
+    /// theirs is left.
+    ///
+    /// In the API the Pods stay as they are: the machine is switched off, so to speak. Another
+    /// kubelet that is started later begins their containers again.
     pub async fn stop(self) {
-        tracing::debug!(cluster = self.config.cluster, "stopped");
+        self.tasks.finish().await;
+        if let Err(error) = net::lower(&self.network).await {
+            tracing::warn!(cluster = self.cluster, %error, "the bridge is left behind");
+        }
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        self.tasks.stop().cancel();
     }
 }

@@ -1,0 +1,138 @@
+//! Stands between the kubelet and a container: starts process 1, passes signals, waits, and tells
+//! how it ended.
+//!
+//! The shim stays in the kubelet's process and mount namespaces, so it sees process 1 under a
+//! number the kubelet can use. Process 1 dies with the shim (`PR_SET_PDEATHSIG`), the shim ends the
+//! container when the kubelet is gone (standard input closes), and the kernel ends every process of
+//! a process namespace with its process 1.
+
+use std::{
+    fs::File,
+    io::{BufRead, Read, Write},
+    os::unix::process::ExitStatusExt,
+    process::{Child, Stdio},
+    sync::{Arc, Mutex, PoisonError, mpsc},
+};
+
+use anyhow::Context;
+use nix::{
+    errno::Errno,
+    sched::{CloneFlags, setns, unshare},
+    sys::{
+        signal::{Signal, kill},
+        wait::{Id, WaitPidFlag, waitid},
+    },
+    unistd::Pid,
+};
+
+use super::{Part, ShimSaid, ShimSpec, hear, say};
+
+/// Process 1 while it may be signalled. Guards against a signal to whoever gets its number next.
+type Target = Arc<Mutex<Option<Pid>>>;
+
+pub(super) fn play() -> i32 {
+    // The thread comes first: once children are born into another process namespace, no thread can
+    // be.
+    let (targets, wanted) = mpsc::channel::<Target>();
+    let spec = hear();
+    std::thread::spawn(move || wanted.recv().map(|target| pass_signals(&target)));
+    let told = match spec.and_then(|spec| start(&spec)) {
+        Ok(child) => attend(child, &targets).and_then(|said| say(&said)),
+        Err(error) => say(&ShimSaid::Failed(format!("{error:#}"))),
+    };
+    i32::from(told.is_err())
+}
+
+/// Starts process 1, and returns when it has become the container's program.
+fn start(spec: &ShimSpec) -> anyhow::Result<Child> {
+    if let Some(sandbox) = spec.sandbox {
+        join(sandbox).context("enter the sandbox of the Pod")?;
+    }
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(&spec.log)
+        .context("open the log")?;
+    unshare(CloneFlags::CLONE_NEWPID).context("make a process namespace")?;
+    let mut child = Part::First
+        .command()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .context("start process 1")?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // If it is gone already, its silence below says so.
+        let _gone = serde_json::to_writer(&mut stdin, spec).map(|()| stdin.write_all(b"\n"));
+    }
+    // Process 1 keeps this pipe until it executes the container's program, which closes it without
+    // a word.
+    let mut complaint = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout
+            .read_to_string(&mut complaint)
+            .context("listen to process 1")?;
+    }
+    if complaint.is_empty() {
+        return Ok(child);
+    }
+    child.wait()?;
+    anyhow::bail!(complaint)
+}
+
+fn join(sandbox: u32) -> anyhow::Result<()> {
+    for (name, kind) in [
+        ("net", CloneFlags::CLONE_NEWNET),
+        ("ipc", CloneFlags::CLONE_NEWIPC),
+        ("uts", CloneFlags::CLONE_NEWUTS),
+    ] {
+        let namespace = File::open(format!("/proc/{sandbox}/ns/{name}"))?;
+        setns(namespace, kind).context(name)?;
+    }
+    Ok(())
+}
+
+/// Passes signals until the container ends.
+fn attend(mut child: Child, targets: &mpsc::Sender<Target>) -> anyhow::Result<ShimSaid> {
+    let first = Pid::from_raw(i32::try_from(child.id())?);
+    let target = Arc::new(Mutex::new(Some(first)));
+    targets
+        .send(Arc::clone(&target))
+        .context("the thread that passes signals is gone")?;
+    say(&ShimSaid::Started(child.id()))?;
+    // Wait without reaping, so that the number stays taken until nobody signals it any more.
+    while waitid(Id::Pid(first), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {
+    }
+    target.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let status = child.wait()?;
+    Ok(ShimSaid::Exited {
+        code: status
+            .code()
+            .unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
+        signal: status.signal(),
+    })
+}
+
+/// Reads signal numbers, one a line; the end of the input is a SIGKILL.
+fn pass_signals(target: &Mutex<Option<Pid>>) {
+    let mut lines = std::io::stdin().lock().lines();
+    loop {
+        let line = lines.next();
+        let number = line
+            .and_then(Result::ok)
+            .map(|line| line.trim().parse::<i32>());
+        let signal = match number {
+            Some(Ok(number)) => Signal::try_from(number).ok(),
+            Some(Err(_)) => None,
+            None => Some(Signal::SIGKILL),
+        };
+        let target = target.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(first) = *target else { return };
+        if let Some(signal) = signal {
+            let _already_gone = kill(first, signal);
+        }
+        if number.is_none() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The one node of the cluster, as far as anybody asks for it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::Network;
+
+/// The name that fields written by the kubelet are managed under.
+pub(crate) const MANAGER: &str = "lab-kubelet";
+
+/// The labels of the node, which node selectors are held against.
+pub(crate) fn labels(name: &str) -> BTreeMap<String, String> {
+    [
+        ("kubernetes.io/arch", arch()),
+        ("kubernetes.io/hostname", name),
+        ("kubernetes.io/os", "linux"),
+        ("node-role.kubernetes.io/worker", ""),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .collect()
+}
+
+/// The architecture in Go's words.
+const fn arch() -> &'static str {
+    match std::env::consts::ARCH.as_bytes() {
+        b"aarch64" => "arm64",
+        _ => "amd64",
+    }
+}
+
+/// Registers the node, ready. It does not renew a lease: the lab runs no controller that looks at
+/// it.
+pub(crate) async fn register(client: &Client, name: &str, network: &Network) -> anyhow::Result<()> {
+    let api: Api<k8s_openapi::api::core::v1::Node> = Api::all(client.clone());
+    let params = PatchParams::apply(MANAGER).force();
+    let node = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": { "name": name, "labels": labels(name) },
+    });
+    api.patch(name, &params, &Patch::Apply(&node)).await?;
+    api.patch_status(
+        name,
+        &params,
+        &Patch::Apply(&status(name, network, Timestamp::now())),
+    )
+    .await?;
+    Ok(())
+}
+
+fn status(name: &str, network: &Network, now: Timestamp) -> Value {
+    let condition = |kind: &str, status: &str, reason: &str| {
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": "",
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        })
+    };
+    // Whatever a Pod asks for is there: resources are not counted.
+    let resources =
+        json!({ "cpu": "64", "memory": "256Gi", "pods": "250", "ephemeral-storage": "1Ti" });
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": { "name": name },
+        "status": {
+            "addresses": [
+                { "type": "InternalIP", "address": network.gateway() },
+                { "type": "Hostname", "address": name },
+            ],
+            "allocatable": resources,
+            "capacity": resources,
+            "conditions": [
+                condition("Ready", "True", "KubeletReady"),
+                condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+                condition("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+                condition("PIDPressure", "False", "KubeletHasSufficientPID"),
+            ],
+            "nodeInfo": {
+                "architecture": arch(), "operatingSystem": "linux", "osImage": "processes of this machine",
+                "kubeletVersion": concat!("lab-kubelet-v", env!("CARGO_PKG_VERSION")),
+                "containerRuntimeVersion": "process://1", "kernelVersion": "", "machineID": "", "systemUUID": "",
+                "bootID": "", "kubeProxyVersion": "",
+            },
+        },
+    })
+}

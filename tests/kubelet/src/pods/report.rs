@@ -1,0 +1,140 @@
+//! Writes the status of one Pod, always the newest, for as long as it takes.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use serde_json::json;
+use tokio::sync::{oneshot, watch};
+
+use crate::{node, tasks::Tasks};
+
+/// The pause before a write is tried again: the API of a lab is often away, and back soon.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Takes statuses and writes the newest one, without ever holding up the Pod's work.
+#[derive(Debug)]
+pub(super) struct Reporter {
+    newest: watch::Sender<PodStatus>,
+    written: oneshot::Receiver<()>,
+}
+
+impl Reporter {
+    /// Starts to report on a Pod whose status in the API is `known`.
+    pub(super) fn start(client: Client, pod: &Pod, known: PodStatus, tasks: &Tasks) -> Self {
+        let (newest, statuses) = watch::channel(known);
+        let (done, written) = oneshot::channel();
+        let target = Target::of(client, pod);
+        tasks.spawn("report", async move {
+            target.report(statuses).await;
+            // Nobody may wait for it.
+            let _not_awaited = done.send(());
+        });
+        Self { newest, written }
+    }
+
+    /// Has a status written unless it is what was said last.
+    pub(super) fn say(&self, status: PodStatus) {
+        self.newest.send_if_modified(|last| {
+            let news = *last != status;
+            *last = status;
+            news
+        });
+    }
+
+    /// What was said last.
+    pub(super) fn last(&self) -> PodStatus {
+        self.newest.borrow().clone()
+    }
+
+    /// Returns when the last status is written, or the Pod gone, or the kubelet asked to stop.
+    pub(super) async fn finish(self) {
+        let Self { newest, written } = self;
+        drop(newest);
+        let _stopped = written.await;
+    }
+}
+
+/// A Pod in the API: this one, not the next one of its name.
+#[derive(Debug)]
+pub(super) struct Target {
+    api: Api<Pod>,
+    name: String,
+    uid: String,
+}
+
+/// What became of a write.
+#[derive(Debug, PartialEq, Eq)]
+enum Wrote {
+    Done,
+    /// The Pod is not there any more.
+    Gone,
+    Failed,
+}
+
+impl Target {
+    pub(super) fn of(client: Client, pod: &Pod) -> Self {
+        Self {
+            api: Api::namespaced(client, &pod.namespace().unwrap_or_default()),
+            name: pod.name_any(),
+            uid: pod.uid().unwrap_or_default(),
+        }
+    }
+
+    async fn report(&self, mut statuses: watch::Receiver<PodStatus>) {
+        while statuses.changed().await.is_ok() {
+            loop {
+                let status = statuses.borrow_and_update().clone();
+                match self.write(&status).await {
+                    Wrote::Done => break,
+                    Wrote::Gone => return,
+                    Wrote::Failed => tokio::time::sleep(PAUSE).await,
+                }
+            }
+        }
+    }
+
+    async fn write(&self, status: &PodStatus) -> Wrote {
+        // The UID is a precondition: a Pod that was made again under the name conflicts.
+        let patch = json!({ "metadata": { "uid": self.uid }, "status": status });
+        let params = PatchParams {
+            field_manager: Some(node::MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        self.outcome(
+            self.api
+                .patch_status(&self.name, &params, &Patch::Merge(&patch))
+                .await
+                .map(drop),
+        )
+    }
+
+    fn outcome(&self, result: kube::Result<()>) -> Wrote {
+        match result {
+            Ok(()) => Wrote::Done,
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Wrote::Gone,
+            Err(error) => {
+                tracing::debug!(pod = self.name, %error, "write will be tried again");
+                Wrote::Failed
+            }
+        }
+    }
+
+    /// Takes the Pod out of the API, as kubelets do when nothing of it is left on their machine.
+    pub(super) async fn delete(&self) {
+        let params = DeleteParams {
+            grace_period_seconds: Some(0),
+            preconditions: Some(Preconditions {
+                uid: Some(self.uid.clone()),
+                ..Preconditions::default()
+            }),
+            ..DeleteParams::default()
+        };
+        while self.outcome(self.api.delete(&self.name, &params).await.map(drop)) == Wrote::Failed {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! The life of one Pod on this machine: looks at what is, plans, acts, reports, and waits for
+//! something to happen.
+
+mod act;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use kube::ResourceExt;
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep,
+};
+use tokio_util::sync::DropGuard;
+
+use super::{
+    Shared,
+    launch::{Paths, last_words},
+    plan::{Over, Plan, Step, plan},
+    record::{Ended, Records, State, records},
+    report::{Reporter, Target},
+    status::{Place, status},
+};
+use crate::{
+    env,
+    inside::{Process, ShimSaid},
+    probes::Verdict,
+    sandbox::Sandbox,
+    volumes::{self, Held, Volumes},
+};
+
+/// News about a container.
+#[derive(Debug)]
+struct News {
+    container: String,
+    /// The run it is about. News of an earlier run are old.
+    run: u32,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Shim(ShimSaid),
+    Probe(Verdict),
+    /// A `postStart` hook has failed.
+    Hook(String),
+}
+
+/// News that wait for the worker; whoever has more waits too.
+const WAITING: usize = 32;
+
+/// A container that has a shim.
+#[derive(Debug)]
+struct Alive {
+    run: u32,
+    process: Process,
+    /// Closing it ends the container by force.
+    signals: mpsc::Sender<i32>,
+    /// Dropping it ends its probes.
+    probes: Option<DropGuard>,
+}
+
+/// The worker of one Pod.
+pub(super) struct Worker {
+    shared: Shared,
+    pod: Arc<Pod>,
+    newest: watch::Receiver<Option<Arc<Pod>>>,
+    /// The Pod is not in the API any more.
+    gone: bool,
+    paths: Paths,
+    records: Records,
+    alive: BTreeMap<String, Alive>,
+    volumes: Volumes,
+    held: watch::Receiver<Held>,
+    sandbox: Option<Sandbox>,
+    /// What kept the Pod from being prepared, said once, and when to try again.
+    trouble: Option<(String, Timestamp)>,
+    /// When everything that is still alive is ended by force, once the Pod is to stop.
+    stop: Option<Timestamp>,
+    over: Option<Over>,
+    news: (mpsc::Sender<News>, mpsc::Receiver<News>),
+    reporter: Reporter,
+}
+
+impl Worker {
+    pub(super) fn new(
+        shared: Shared,
+        pod: Arc<Pod>,
+        newest: watch::Receiver<Option<Arc<Pod>>>,
+    ) -> Self {
+        let paths = Paths::of(&pod, &shared.state, &shared.logs);
+        let known = pod.status.clone().unwrap_or_default();
+        // A Pod that was over before this kubelet saw it is not begun again.
+        let over = match known.phase.as_deref() {
+            Some("Succeeded") => Some(Over::Succeeded),
+            Some("Failed") => Some(Over::Failed),
+            Some(_) | None => None,
+        };
+        let (tokens, held) = watch::channel(Held::new());
+        let keep = volumes::keep(shared.client.clone(), Arc::clone(&pod), tokens);
+        if over.is_none() {
+            shared.tasks.spawn("tokens", keep);
+        }
+        Self {
+            volumes: Volumes::new(paths.volumes(), env::fs_group(&pod)),
+            reporter: Reporter::start(shared.client.clone(), &pod, known, &shared.tasks),
+            records: records(&pod),
+            alive: BTreeMap::new(),
+            news: mpsc::channel(WAITING),
+            gone: false,
+            sandbox: None,
+            trouble: None,
+            stop: None,
+            shared,
+            pod,
+            newest,
+            paths,
+            held,
+            over,
+        }
+    }
+
+    /// Runs the Pod until nothing of it is left.
+    pub(super) async fn run(mut self) {
+        loop {
+            let now = Timestamp::now();
+            self.learn(now);
+            let plan = self.plan(now);
+            if plan.over == Some(Over::Stopped) {
+                break;
+            }
+            for step in plan.steps {
+                self.act(step, now).await;
+            }
+            if self.over.is_none() && plan.over.is_some() {
+                self.over = plan.over;
+                self.leave_network().await;
+            }
+            self.keep_volumes(now);
+            self.report(now);
+            self.wait(plan.wake, now).await;
+        }
+        self.finish().await;
+    }
+
+    fn spec(&self) -> PodSpec {
+        self.pod.spec.clone().unwrap_or_default()
+    }
+
+    fn container(&self, name: &str) -> Option<Container> {
+        let spec = self.pod.spec.as_ref()?;
+        let mut all = spec
+            .init_containers
+            .iter()
+            .flatten()
+            .chain(&spec.containers);
+        all.find(|container| container.name == name).cloned()
+    }
+
+    /// Takes note of the newest version of the Pod, and of being asked to stop.
+    fn learn(&mut self, now: Timestamp) {
+        if self.shared.tasks.stop().is_cancelled() {
+            self.stop = Some(now);
+            return;
+        }
+        let newest = self.newest.borrow_and_update().clone();
+        if let Some(newest) = newest {
+            self.pod = newest;
+        } else {
+            // Deleted by force: nobody waits for it to end in peace.
+            self.gone = true;
+            self.stop = Some(now);
+        }
+        if self.pod.metadata.deletion_timestamp.is_some() {
+            let grace = self
+                .pod
+                .metadata
+                .deletion_grace_period_seconds
+                .unwrap_or_default();
+            let deadline = now + SignedDuration::from_secs(grace);
+            // A second deletion may shorten the grace of the first, never lengthen it.
+            self.stop = Some(self.stop.map_or(deadline, |stop| stop.min(deadline)));
+        }
+    }
+
+    fn plan(&self, now: Timestamp) -> Plan {
+        if self.over.is_some() && self.stop.is_none() {
+            return Plan::default();
+        }
+        plan(&self.spec(), &self.records, self.stop, now)
+    }
+
+    fn report(&mut self, now: Timestamp) {
+        let place = Place {
+            host_ip: self.shared.network.gateway().to_string(),
+            pod_ip: self.sandbox.as_ref().map(|sandbox| sandbox.ip.to_string()),
+        };
+        if self.over.is_some() && self.records.values().all(|record| record.runs == 0) {
+            return; // over before this kubelet saw it: its status is not ours to change
+        }
+        let before = self.reporter.last();
+        self.reporter.say(status(
+            &self.pod,
+            &self.records,
+            &place,
+            self.over,
+            &before,
+            now,
+        ));
+    }
+
+    /// Waits until there is something to do. Everything waited for is a state, so nothing that
+    /// happens meanwhile is lost.
+    async fn wait(&mut self, wake: Option<Timestamp>, now: Timestamp) {
+        let stopping = self.stop.is_some();
+        let again = self
+            .trouble
+            .as_ref()
+            .map(|(_, again)| *again)
+            .filter(|_| !stopping);
+        let pause = [wake, again]
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|at| at.duration_since(now));
+        let pause = pause.map(|pause| Duration::try_from(pause).unwrap_or_default());
+        let timer = async {
+            match pause {
+                Some(pause) => sleep(pause).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.shared.tasks.stop().cancelled(), if !stopping => {}
+            news = self.news.1.recv() => self.hear_all(news),
+            // When the sender is gone the kubelet is about to stop, which is heard above.
+            Ok(()) = self.newest.changed() => {}
+            () = self.shared.objects.changed(), if !stopping => {}
+            Ok(()) = self.held.changed(), if !stopping => {}
+            () = timer => {}
+        }
+    }
+
+    /// Takes in one piece of news and those that have come with it.
+    fn hear_all(&mut self, first: Option<News>) {
+        let mut next = first;
+        while let Some(news) = next {
+            self.hear(news);
+            next = self.news.1.try_recv().ok();
+        }
+    }
+
+    fn hear(
+        &mut self,
+        News {
+            container,
+            run,
+            what,
+        }: News,
+    ) {
+        let current = self
+            .alive
+            .get(&container)
+            .is_some_and(|alive| alive.run == run);
+        let Some(spec) = self.container(&container).filter(|_| current) else {
+            return;
+        };
+        match what {
+            What::Shim(ShimSaid::Started(process)) => self.has_started(&spec, process),
+            What::Shim(ShimSaid::Failed(why)) => {
+                self.shared.events.warn(
+                    &self.pod,
+                    "Failed",
+                    format!("container {container}: {why}"),
+                );
+                self.has_ended(&spec, run, 128, None, Some(why)); // as the real kubelet has it
+            }
+            What::Shim(ShimSaid::Exited { code, signal }) => {
+                self.has_ended(&spec, run, code, signal, None);
+            }
+            What::Probe(verdict) => self.has_verdict(&spec, verdict),
+            What::Hook(why) => {
+                self.shared
+                    .events
+                    .warn(&self.pod, "FailedPostStartHook", why);
+                self.terminate(&container, Timestamp::now());
+            }
+        }
+    }
+
+    fn has_started(&mut self, container: &Container, process: u32) {
+        if let Some(record) = self.records.get_mut(&container.name) {
+            record.run(container, process, Timestamp::now());
+        }
+        self.shared.events.tell(
+            &self.pod,
+            "Started",
+            format!("container {} started", container.name),
+        );
+        self.attend(container, process);
+    }
+
+    fn has_ended(
+        &mut self,
+        container: &Container,
+        run: u32,
+        code: i32,
+        signal: Option<i32>,
+        failure: Option<String>,
+    ) {
+        self.alive.remove(&container.name);
+        let reason = match (&failure, code) {
+            (Some(_), _) => "StartError",
+            (None, 0) => "Completed",
+            (None, _) => "Error",
+        };
+        let message = failure.or_else(|| last_words(&self.paths, container, run, code));
+        let ended = Ended {
+            code,
+            signal,
+            reason,
+            message,
+            started: None,
+            finished: Timestamp::now(),
+        };
+        if let Some(record) = self.records.get_mut(&container.name) {
+            record.end(ended);
+            tracing::debug!(
+                pod = self.pod.name_any(),
+                container = container.name,
+                code,
+                "container ended"
+            );
+        }
+    }
+
+    fn has_verdict(&mut self, container: &Container, verdict: Verdict) {
+        let Some(record) = self.records.get_mut(&container.name) else {
+            return;
+        };
+        match verdict {
+            Verdict::Started => record.started = true,
+            Verdict::Ready(ready) => record.ready = ready,
+            Verdict::Unhealthy { which, why } => {
+                let note = format!("{which} probe of {} failed: {why}", container.name);
+                self.shared.events.warn(&self.pod, "Unhealthy", note);
+            }
+            Verdict::Fatal { which, why } => {
+                let note = format!(
+                    "{which} probe of {} failed, it will be ended: {why}",
+                    container.name
+                );
+                self.shared.events.warn(&self.pod, "Killing", note);
+                self.terminate(&container.name, Timestamp::now());
+            }
+        }
+    }
+
+    /// Gives the address back; for a Pod that is over but not deleted.
+    async fn leave_network(&mut self) {
+        if let Some(sandbox) = self.sandbox.take() {
+            sandbox.close().await;
+        }
+    }
+
+    /// Clears up, tells the API how it ended, and lets go of the Pod there.
+    async fn finish(mut self) {
+        let now = Timestamp::now();
+        if self.over.is_none() {
+            self.over = Some(Over::Stopped);
+            self.report(now);
+        }
+        self.leave_network().await;
+        if let Err(error) = remove_all(&self.paths.dir).await {
+            tracing::warn!(pod = self.pod.name_any(), %error, "files of a Pod are left behind");
+        }
+        if self.gone || self.shared.tasks.stop().is_cancelled() {
+            return;
+        }
+        let target = Target::of(self.shared.client.clone(), &self.pod);
+        let stop = self.shared.tasks.stop().clone();
+        let let_go = async {
+            self.reporter.finish().await;
+            target.delete().await;
+        };
+        tokio::select! {
+            () = let_go => {}
+            () = stop.cancelled() => {}
+        }
+    }
+}
+
+async fn remove_all(dir: &std::path::Path) -> std::io::Result<()> {
+    match tokio::fs::remove_dir_all(dir).await {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

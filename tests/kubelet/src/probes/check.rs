@@ -1,0 +1,248 @@
+//! One question to a container: a request, a connection, a command. Lifecycle hooks ask in the same
+//! words.
+
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use http_body_util::Empty;
+use hyper::{Request, body::Bytes, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::{
+    api::core::v1::{Container, ExecAction, HTTPGetAction, LifecycleHandler, Probe},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::TlsConnector;
+
+use super::Patient;
+use crate::container;
+
+/// What to ask.
+#[derive(Debug, Clone)]
+pub(crate) enum Check {
+    Http(HTTPGetAction),
+    Tcp(Where),
+    Exec(ExecAction),
+    Sleep(Duration),
+    Unknown,
+}
+
+/// An address to connect to.
+#[derive(Debug, Clone)]
+pub(crate) struct Where {
+    host: Option<String>,
+    port: IntOrString,
+}
+
+impl From<&Probe> for Check {
+    fn from(probe: &Probe) -> Self {
+        match (&probe.http_get, &probe.tcp_socket, &probe.exec) {
+            (Some(get), _, _) => Self::Http(get.clone()),
+            (_, Some(tcp), _) => Self::Tcp(Where {
+                host: tcp.host.clone(),
+                port: tcp.port.clone(),
+            }),
+            (_, _, Some(exec)) => Self::Exec(exec.clone()),
+            (None, None, None) => Self::Unknown,
+        }
+    }
+}
+
+impl From<&LifecycleHandler> for Check {
+    fn from(handler: &LifecycleHandler) -> Self {
+        match (&handler.http_get, &handler.exec, &handler.sleep) {
+            (Some(get), _, _) => Self::Http(get.clone()),
+            (_, Some(exec), _) => Self::Exec(exec.clone()),
+            (_, _, Some(sleep)) => Self::Sleep(Duration::from_secs(
+                u64::try_from(sleep.seconds).unwrap_or(0),
+            )),
+            (None, None, None) => Self::Unknown,
+        }
+    }
+}
+
+/// Asks a probe's question once; an error says in words for people what the answer was.
+pub(super) async fn ask(probe: &Probe, limit: Duration, patient: &Patient) -> Result<(), String> {
+    Check::from(probe)
+        .ask(limit, patient)
+        .await
+        .map_err(|error| format!("{error:#}"))
+}
+
+impl Check {
+    /// Asks once, and waits no longer than `limit`.
+    pub(crate) async fn ask(&self, limit: Duration, patient: &Patient) -> anyhow::Result<()> {
+        let asking = async {
+            match self {
+                Self::Http(get) => request(get, patient).await,
+                Self::Tcp(to) => to.connect(patient).await.map(drop),
+                Self::Exec(exec) => execute(exec, limit, patient).await,
+                Self::Sleep(time) => {
+                    tokio::time::sleep(*time).await;
+                    Ok(())
+                }
+                Self::Unknown => bail!("the lab's kubelet does not know this kind of probe"),
+            }
+        };
+        tokio::time::timeout(limit, asking)
+            .await
+            .with_context(|| format!("no answer within {limit:?}"))?
+    }
+}
+
+impl Where {
+    async fn connect(&self, patient: &Patient) -> anyhow::Result<TcpStream> {
+        let port = number(&self.port, &patient.container)?;
+        let host = self
+            .host
+            .as_deref()
+            .map_or_else(|| Ok(patient.ip), str::parse::<Ipv4Addr>)?;
+        TcpStream::connect((host, port))
+            .await
+            .with_context(|| format!("connect to {host}:{port}"))
+    }
+}
+
+/// The number of a port that may be said by its name.
+fn number(port: &IntOrString, container: &Container) -> anyhow::Result<u16> {
+    let number = match port {
+        IntOrString::Int(number) => *number,
+        IntOrString::String(name) => {
+            let mut ports = container.ports.iter().flatten();
+            let named = ports.find(|port| port.name.as_deref() == Some(name));
+            named
+                .map(|port| port.container_port)
+                .ok_or_else(|| anyhow!("no port is named {name:?}"))?
+        }
+    };
+    u16::try_from(number).context("a port beyond all ports")
+}
+
+async fn request(get: &HTTPGetAction, patient: &Patient) -> anyhow::Result<()> {
+    let to = Where {
+        host: get.host.clone(),
+        port: get.port.clone(),
+    };
+    let stream = to.connect(patient).await?;
+    let status = if get.scheme.as_deref() == Some("HTTPS") {
+        let name = ServerName::IpAddress(patient.ip.into());
+        let tls = TlsConnector::from(Arc::new(trusting()?))
+            .connect(name, stream)
+            .await;
+        exchange(get, patient, tls.context("TLS handshake")?).await?
+    } else {
+        exchange(get, patient, stream).await?
+    };
+    ensure!(
+        status.is_success() || status.is_redirection(),
+        "HTTP probe failed with statuscode: {}",
+        status.as_u16()
+    );
+    Ok(())
+}
+
+async fn exchange<S>(
+    get: &HTTPGetAction,
+    patient: &Patient,
+    stream: S,
+) -> anyhow::Result<http::StatusCode>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let path = get
+        .path
+        .as_deref()
+        .filter(|path| path.starts_with('/'))
+        .unwrap_or("/");
+    let mut request = Request::get(path).header(http::header::USER_AGENT, "kube-probe/lab");
+    let mut host = Some(patient.ip.to_string());
+    for header in get.http_headers.iter().flatten() {
+        if header.name.eq_ignore_ascii_case("host") {
+            host = None;
+        }
+        request = request.header(&header.name, &header.value);
+    }
+    if let Some(host) = host {
+        request = request.header(http::header::HOST, host);
+    }
+    let answer = sender.send_request(request.body(Empty::<Bytes>::new())?);
+    // The connection works only while it is polled, and its end without an answer is an answer.
+    tokio::select! {
+        biased;
+        answer = answer => Ok(answer?.status()),
+        ended = connection => Err(ended.err().map_or_else(|| anyhow!("the connection was closed"), Into::into)),
+    }
+}
+
+async fn execute(exec: &ExecAction, limit: Duration, patient: &Patient) -> anyhow::Result<()> {
+    let mut process = patient.process.clone();
+    process.argv = exec.command.clone().unwrap_or_default();
+    let output = container::enter(patient.target, process, limit).await?;
+    ensure!(
+        output.code == 0,
+        "command ended with {}: {}",
+        output.code,
+        output.text.trim()
+    );
+    Ok(())
+}
+
+/// Trusts every server: a probe asks whether somebody answers, not who, as the real kubelet has it.
+fn trusting() -> anyhow::Result<ClientConfig> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let schemes = provider
+        .signature_verification_algorithms
+        .supported_schemes();
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anybody(schemes)))
+        .with_no_client_auth())
+}
+
+#[derive(Debug)]
+struct Anybody(Vec<SignatureScheme>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.clone()
+    }
+}

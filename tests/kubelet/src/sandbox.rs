@@ -1,0 +1,174 @@
+//! What the containers of one Pod share: its namespaces, its address, its device on the bridge.
+
+use std::{net::Ipv4Addr, process::Stdio, time::Duration};
+
+use anyhow::{Context, bail};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+};
+
+use crate::{
+    Network,
+    inside::{Part, SandboxSaid, SandboxSpec},
+    net::{self, Address, Addresses},
+};
+
+/// A running sandbox. Dropping it ends it; [`close`](Self::close) also waits and clears up.
+#[derive(Debug)]
+pub(crate) struct Sandbox {
+    /// None in the network of the machine, where nothing had to be made.
+    own: Option<Own>,
+    pub(crate) ip: Ipv4Addr,
+}
+
+#[derive(Debug)]
+struct Own {
+    process: u32,
+    child: Child,
+    /// Closing it tells the sandbox to end.
+    stdin: ChildStdin,
+    device: String,
+    /// Held so that no other Pod gets it.
+    _address: Address,
+}
+
+/// How long making the namespaces of a Pod may take on an overloaded machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Sandbox {
+    /// The sandbox of a Pod in the network of the machine.
+    pub(crate) const fn of_machine(network: &Network) -> Self {
+        Self {
+            own: None,
+            ip: network.gateway(),
+        }
+    }
+
+    /// Makes the namespaces of a Pod and hangs them on the bridge.
+    pub(crate) async fn open(
+        network: &Network,
+        addresses: &Addresses,
+        uid: &str,
+        hostname: String,
+    ) -> anyhow::Result<Self> {
+        let address = addresses
+            .take()
+            .context("all Pod addresses of the cluster are taken")?;
+        let device = net::device(uid);
+        let opening = Self::talk(network, address, device.clone(), hostname);
+        let opened = tokio::time::timeout(PATIENCE, opening)
+            .await
+            .context("make the sandbox in time");
+        let opened = opened.and_then(|opened| opened);
+        if opened.is_err() {
+            net::unplug(&device).await;
+        }
+        opened
+    }
+
+    async fn talk(
+        network: &Network,
+        address: Address,
+        device: String,
+        hostname: String,
+    ) -> anyhow::Result<Self> {
+        let (mut child, mut stdin, mut said) = start(Part::Sandbox, Stdio::null())?;
+        tell(&mut stdin, &SandboxSpec { hostname }).await?;
+        expect(&mut said, &SandboxSaid::Made).await?;
+        let process = child.id().context("the sandbox ended")?;
+        net::plug(network, &device, process).await?;
+        tell(&mut stdin, &net::inside_commands(network, address.ip)).await?;
+        expect(&mut said, &SandboxSaid::Up).await?;
+        let ip = address.ip;
+        // Whatever it may print from here on is of no interest.
+        child.stdout = None;
+        Ok(Self {
+            own: Some(Own {
+                process,
+                child,
+                stdin,
+                device,
+                _address: address,
+            }),
+            ip,
+        })
+    }
+
+    /// The process that holds the namespaces.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.own.as_ref().map(|own| own.process)
+    }
+
+    /// Ends the sandbox, and returns when its process and its device are gone.
+    pub(crate) async fn close(self) {
+        let Some(Own {
+            process: _,
+            mut child,
+            stdin,
+            device,
+            _address,
+        }) = self.own
+        else {
+            return;
+        };
+        net::unplug(&device).await;
+        drop(stdin);
+        if let Err(error) = child.wait().await {
+            tracing::warn!(device, %error, "cannot wait for a sandbox");
+        }
+    }
+}
+
+async fn expect(
+    said: &mut Lines<BufReader<ChildStdout>>,
+    wanted: &SandboxSaid,
+) -> anyhow::Result<()> {
+    match hear::<SandboxSaid>(said).await? {
+        Some(heard) if heard == *wanted => Ok(()),
+        Some(SandboxSaid::Failed(why)) => bail!(why),
+        Some(other @ (SandboxSaid::Made | SandboxSaid::Up)) => bail!("the sandbox said {other:?}"),
+        None => bail!("the sandbox ended without a word"),
+    }
+}
+
+/// Starts a part with pipes to talk to it. It is killed when the child is dropped.
+pub(crate) fn start(
+    part: Part,
+    stderr: Stdio,
+) -> anyhow::Result<(Child, ChildStdin, Lines<BufReader<ChildStdout>>)> {
+    let mut command = Command::from(part.command());
+    let command = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(stderr)
+        .kill_on_drop(true);
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("start a {part:?}"))?;
+    let stdin = child.stdin.take().context("no way to talk")?;
+    let stdout = child.stdout.take().context("no way to listen")?;
+    Ok((child, stdin, BufReader::new(stdout).lines()))
+}
+
+/// Tells a part something, as a line of JSON.
+pub(crate) async fn tell<T: Serialize + Sync>(
+    stdin: &mut ChildStdin,
+    value: &T,
+) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    stdin.write_all(&line).await?;
+    Ok(stdin.flush().await?)
+}
+
+/// Hears the next thing a part says; none when it has ended.
+pub(crate) async fn hear<T: DeserializeOwned>(
+    said: &mut Lines<BufReader<ChildStdout>>,
+) -> anyhow::Result<Option<T>> {
+    let line = said.next_line().await?;
+    line.map(|line| serde_json::from_str(&line))
+        .transpose()
+        .context("understand a part of a container")
+}

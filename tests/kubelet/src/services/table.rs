@@ -1,0 +1,260 @@
+//! Which ports to listen on, and where each leads. Pure.
+
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+    sync::Arc,
+};
+
+use k8s_openapi::api::{
+    core::v1::{Service, ServicePort},
+    discovery::v1::EndpointSlice,
+};
+use kube::ResourceExt;
+
+use super::cluster_ip;
+use crate::watched::key;
+
+/// An address and port to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Port {
+    pub(crate) ip: Ipv4Addr,
+    pub(crate) number: u16,
+    /// Whether it is that of a load balancer, which everybody may call.
+    pub(crate) outside: bool,
+}
+
+/// Where a port leads: never nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// `namespace/name` of the Service.
+    pub(crate) service: String,
+    pub(crate) endpoints: Vec<SocketAddr>,
+}
+
+/// All ports of all Services that have somebody to answer. Only TCP: the lab's own DNS is the one
+/// thing that is asked by UDP, and it has no Service.
+pub(crate) fn table(
+    services: &[Arc<Service>],
+    slices: &[Arc<EndpointSlice>],
+    api_server: SocketAddr,
+    balancer: &impl Fn(&str) -> Option<Ipv4Addr>,
+) -> BTreeMap<Port, Route> {
+    let mut slices_of: BTreeMap<String, Vec<&EndpointSlice>> = BTreeMap::new();
+    for slice in slices {
+        if let Some(service) = owner(slice) {
+            slices_of.entry(service).or_default().push(slice);
+        }
+    }
+    let mut table = BTreeMap::new();
+    for service in services {
+        let name = key(&**service);
+        let slices = slices_of.get(&name).map(Vec::as_slice).unwrap_or_default();
+        let ports = service
+            .spec
+            .iter()
+            .flat_map(|spec| spec.ports.iter().flatten());
+        for port in ports.filter(|port| {
+            port.protocol
+                .as_deref()
+                .is_none_or(|protocol| protocol == "TCP")
+        }) {
+            let Ok(number) = u16::try_from(port.port) else {
+                continue;
+            };
+            let endpoints = if name == "default/kubernetes" {
+                vec![api_server]
+            } else {
+                ready(slices, port)
+            };
+            if endpoints.is_empty() {
+                continue;
+            }
+            let route = Route {
+                service: name.clone(),
+                endpoints,
+            };
+            let own = cluster_ip(service).map(|ip| Port {
+                ip,
+                number,
+                outside: false,
+            });
+            let outside = balancer_ip(service, &name, balancer).map(|ip| Port {
+                ip,
+                number,
+                outside: true,
+            });
+            table.extend(
+                own.into_iter()
+                    .chain(outside)
+                    .map(|port| (port, route.clone())),
+            );
+        }
+    }
+    table
+}
+
+/// `namespace/name` of the Service a slice belongs to.
+pub(crate) fn owner(slice: &EndpointSlice) -> Option<String> {
+    let service = slice.labels().get("kubernetes.io/service-name")?;
+    Some(format!(
+        "{}/{service}",
+        slice.namespace().unwrap_or_default()
+    ))
+}
+
+/// The address of the load balancer, if the Service wants one.
+pub(crate) fn balancer_ip(
+    service: &Service,
+    name: &str,
+    balancer: &impl Fn(&str) -> Option<Ipv4Addr>,
+) -> Option<Ipv4Addr> {
+    let spec = service.spec.as_ref()?;
+    let ours = spec.type_.as_deref() == Some("LoadBalancer") && spec.load_balancer_class.is_none();
+    let stays = service.metadata.deletion_timestamp.is_none();
+    (ours && stays).then(|| balancer(name)).flatten()
+}
+
+/// The ready endpoints behind one port of a Service, in a stable order.
+fn ready(slices: &[&EndpointSlice], port: &ServicePort) -> Vec<SocketAddr> {
+    let name = |name: Option<&str>| name.unwrap_or_default().to_owned();
+    let mut endpoints = Vec::new();
+    for slice in slices {
+        let mut ports = slice.ports.iter().flatten();
+        let wanted = name(port.name.as_deref());
+        let Some(number) = ports
+            .find(|port| name(port.name.as_deref()) == wanted)
+            .and_then(|port| port.port)
+        else {
+            continue;
+        };
+        let Ok(number) = u16::try_from(number) else {
+            continue;
+        };
+        for address in ready_addresses(slice) {
+            endpoints.push(SocketAddr::V4(SocketAddrV4::new(address, number)));
+        }
+    }
+    endpoints.sort_unstable();
+    endpoints.dedup();
+    endpoints
+}
+
+/// The addresses of a slice that are ready. One that says nothing about it counts as ready, says
+/// the API.
+pub(crate) fn ready_addresses(slice: &EndpointSlice) -> impl Iterator<Item = Ipv4Addr> {
+    let ready = slice.endpoints.iter().flatten().filter(|endpoint| {
+        endpoint
+            .conditions
+            .as_ref()
+            .and_then(|conditions| conditions.ready)
+            != Some(false)
+    });
+    ready
+        .flat_map(|endpoint| &endpoint.addresses)
+        .filter_map(|address| address.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const API: &str = "127.0.0.1:6443";
+
+    fn service(name: &str, spec: &Value) -> Arc<Service> {
+        let (namespace, name) = name.split_once('/').unwrap();
+        let value = json!({ "metadata": { "namespace": namespace, "name": name }, "spec": spec });
+        Arc::new(serde_json::from_value(value).unwrap())
+    }
+
+    fn slice(service: &str, endpoints: &Value) -> Arc<EndpointSlice> {
+        let value = json!({
+            "metadata": { "namespace": "ns", "name": "s", "labels": { "kubernetes.io/service-name": service } },
+            "addressType": "IPv4",
+            "ports": [{ "name": "web", "port": 8080 }],
+            "endpoints": endpoints,
+        });
+        Arc::new(serde_json::from_value(value).unwrap())
+    }
+
+    fn made(
+        services: &[Arc<Service>],
+        slices: &[Arc<EndpointSlice>],
+    ) -> Vec<(String, Vec<String>)> {
+        let balancer = |_: &str| Some(Ipv4Addr::new(10, 240, 0, 1));
+        let table = table(services, slices, API.parse().unwrap(), &balancer);
+        let text = |route: Route| route.endpoints.iter().map(ToString::to_string).collect();
+        table
+            .into_iter()
+            .map(|(port, route)| (format!("{}:{}", port.ip, port.number), text(route)))
+            .collect()
+    }
+
+    #[test]
+    fn a_port_leads_to_the_ready_endpoints_by_the_name_of_the_port() {
+        let ports = json!([{ "name": "web", "port": 80 }, { "name": "other", "port": 81 }]);
+        let services = [service(
+            "ns/a",
+            &json!({ "clusterIP": "10.96.1.9", "ports": ports }),
+        )];
+        let endpoints = json!([
+            { "addresses": ["10.244.1.2"], "conditions": { "ready": true } },
+            { "addresses": ["10.244.1.3"], "conditions": { "ready": false } },
+            { "addresses": ["10.244.1.4"] },
+        ]);
+        let expected = ["10.244.1.2:8080", "10.244.1.4:8080"]
+            .map(str::to_owned)
+            .to_vec();
+        assert_eq!(
+            made(&services, &[slice("a", &endpoints)]),
+            [("10.96.1.9:80".to_owned(), expected)]
+        );
+    }
+
+    #[test]
+    fn without_a_ready_endpoint_nothing_listens() {
+        let ports = json!([{ "name": "web", "port": 80 }]);
+        let services = [service(
+            "ns/a",
+            &json!({ "clusterIP": "10.96.1.9", "ports": ports }),
+        )];
+        let endpoints = json!([{ "addresses": ["10.244.1.3"], "conditions": { "ready": false } }]);
+        assert_eq!(made(&services, &[slice("a", &endpoints)]), []);
+    }
+
+    #[test]
+    fn the_api_server_is_where_the_lab_says() {
+        let ports = json!([{ "name": "https", "port": 443, "targetPort": 6443 }]);
+        let services = [service(
+            "default/kubernetes",
+            &json!({ "clusterIP": "10.96.1.1", "ports": ports }),
+        )];
+        assert_eq!(
+            made(&services, &[]),
+            [("10.96.1.1:443".to_owned(), vec![API.to_owned()])]
+        );
+    }
+
+    #[test]
+    fn a_load_balancer_listens_on_its_address_too_and_a_headless_service_nowhere() {
+        let ports = json!([{ "name": "web", "port": 443 }]);
+        let services = [
+            service(
+                "ns/a",
+                &json!({ "type": "LoadBalancer", "clusterIP": "10.96.1.9", "ports": ports }),
+            ),
+            service("ns/b", &json!({ "clusterIP": "None", "ports": ports })),
+        ];
+        let endpoints = json!([{ "addresses": ["10.244.1.2"] }]);
+        let there = vec!["10.244.1.2:8080".to_owned()];
+        assert_eq!(
+            made(&services, &[slice("a", &endpoints), slice("b", &endpoints)]),
+            [
+                ("10.96.1.9:443".to_owned(), there.clone()),
+                ("10.240.0.1:443".to_owned(), there)
+            ]
+        );
+    }
+}
