@@ -26,14 +26,28 @@ struct Entry {
     delete: Option<Event>,
     /// What is marked; the first is said first.
     marks: BTreeSet<Facet>,
-    /// Its place among the ready; none while something of it is in flight.
+    /// Its place among the ready; none while nothing of it can be said.
     place: Option<Place>,
-    in_flight: bool,
+    /// What is in flight; a delete counts as state.
+    out: BTreeSet<Facet>,
 }
 
 impl Entry {
-    fn has_something(&self) -> bool {
-        self.delete.is_some() || !self.marks.is_empty()
+    /// What can be said now, with a delete as state. One word about an object is in flight at a time, but a
+    /// command, which may wait long on the other side for another one to end, holds up nothing else.
+    fn sayable(&self) -> Option<Facet> {
+        if self.out.contains(&Facet::State) || self.out.contains(&Facet::Status) {
+            return None;
+        }
+        if self.delete.is_some() {
+            return Some(Facet::State);
+        }
+        let first = *self.marks.first()?;
+        (!self.out.contains(&first)).then_some(first)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.delete.is_none() && self.marks.is_empty() && self.out.is_empty()
     }
 
     /// Applications refer to projects and repositories: those come first and go last.
@@ -72,7 +86,7 @@ impl Outbox {
             entry.delete = None;
         }
         entry.marks.insert(facet);
-        self.queue(key);
+        self.queue(&key);
     }
 
     /// A facet need not be said any more.
@@ -80,7 +94,7 @@ impl Outbox {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.marks.remove(&facet);
         }
-        self.tidy(key);
+        self.queue(key);
     }
 
     /// Whether a facet is marked.
@@ -90,12 +104,13 @@ impl Outbox {
             .is_some_and(|entry| entry.marks.contains(&facet))
     }
 
-    /// The object is gone: nothing else need be said about it.
+    /// The object is gone: nothing else need be said about it, and what is in flight counts no more.
     pub fn delete(&mut self, key: ObjectKey, event: Event) {
         let entry = self.entries.entry(key.clone()).or_default();
         entry.marks.clear();
+        entry.out.clear();
         entry.delete = Some(event);
-        self.queue(key);
+        self.queue(&key);
     }
 
     /// A control message; one of the same content that waits is replaced, and the new one goes last.
@@ -118,59 +133,55 @@ impl Outbox {
         let (_, key) = self.ready.pop_first()?;
         let entry = self.entries.get_mut(&key)?;
         entry.place = None;
-        entry.in_flight = true;
-        let saying = if let Some(event) = entry.delete.take() {
-            Saying::Delete(event)
-        } else {
-            let facet = entry.marks.pop_first()?;
-            Saying::Facet(facet)
+        let facet = entry.sayable()?;
+        entry.out.insert(facet);
+        let saying = match entry.delete.take() {
+            Some(event) => Saying::Delete(event),
+            None => {
+                entry.marks.remove(&facet);
+                Saying::Facet(facet)
+            }
         };
         Some((key, saying))
     }
 
-    /// Nothing of this object is in flight any more; whatever is left queues up again, at the end.
-    pub fn landed(&mut self, key: &ObjectKey) {
+    /// A facet is not in flight any more; whatever is left queues up again, at the end.
+    pub fn landed(&mut self, key: &ObjectKey, facet: Facet) {
         if let Some(entry) = self.entries.get_mut(key) {
-            entry.in_flight = false;
+            entry.out.remove(&facet);
         }
-        self.tidy(key);
-        if self.entries.contains_key(key) {
-            self.queue(key.clone());
-        }
+        self.queue(key);
     }
 
-    fn queue(&mut self, key: ObjectKey) {
-        let Some(entry) = self.entries.get_mut(&key) else {
+    /// Gives the object its place in line, or takes it away.
+    fn queue(&mut self, key: &ObjectKey) {
+        let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
-        if entry.in_flight {
-            return;
+        let rank = entry.sayable().map(|_| entry.rank(key.kind));
+        match (entry.place, rank) {
+            (Some(place), Some(rank)) if place.0 == rank => {}
+            (place, rank) => {
+                if let Some(place) = place {
+                    self.ready.remove(&place);
+                }
+                entry.place = rank.map(|rank| {
+                    // a delete moves it to another line, but not behind those that came later
+                    let number = place.map_or_else(
+                        || {
+                            self.next = self.next.saturating_add(1);
+                            self.next
+                        },
+                        |place| place.1,
+                    );
+                    (rank, number)
+                });
+                if let Some(place) = entry.place {
+                    self.ready.insert(place, key.clone());
+                }
+            }
         }
-        let rank = entry.rank(key.kind);
-        let number = match entry.place {
-            Some(place) if place.0 == rank => return,
-            // a delete moves it to another line, but not behind those that came later
-            Some(place) => {
-                self.ready.remove(&place);
-                place.1
-            }
-            None => {
-                self.next = self.next.saturating_add(1);
-                self.next
-            }
-        };
-        entry.place = Some((rank, number));
-        self.ready.insert((rank, number), key);
-    }
-
-    fn tidy(&mut self, key: &ObjectKey) {
-        let Some(entry) = self.entries.get(key) else {
-            return;
-        };
-        if !entry.has_something() && !entry.in_flight {
-            if let Some(place) = entry.place {
-                self.ready.remove(&place);
-            }
+        if entry.is_idle() {
             self.entries.remove(key);
         }
     }

@@ -116,7 +116,6 @@ impl Session {
             Some(key) if event.verb == Verb::Delete => {
                 // what is in flight about it does not matter any more, so the delete need not wait for it
                 self.flights.forget(&key);
-                self.outbox.landed(&key);
                 self.outbox.delete(key, event);
             }
             Some(_) | None => self.outbox.control(event),
@@ -277,24 +276,20 @@ impl Session {
             return;
         };
         let refusal = ack.extensions.get(REFUSED);
+        let Some((key, facet)) = flight.matter.object() else {
+            return;
+        };
         match (&flight.matter, refusal) {
-            (Matter::Facet(key, Facet::State), None) => {
+            (_, Some(reason)) => self.note_refusal(key.clone(), facet, reason.clone()),
+            (Matter::Facet(_, Facet::State), None) => {
                 self.said.insert(key.clone());
             }
-            (Matter::Delete(key), None) => {
+            (Matter::Delete(_), None) => {
                 self.said.remove(key);
             }
-            (Matter::Facet(key, facet), Some(reason)) => {
-                self.note_refusal(key.clone(), *facet, reason.clone());
-            }
-            (Matter::Delete(key), Some(reason)) => {
-                self.note_refusal(key.clone(), Facet::State, reason.clone());
-            }
-            (Matter::Facet(_, Facet::Status | Facet::Command), None) | (Matter::Control, _) => {}
+            (Matter::Facet(_, Facet::Status | Facet::Command) | Matter::Control, None) => {}
         }
-        if let Some(key) = flight.matter.key() {
-            self.outbox.landed(key);
-        }
+        self.outbox.landed(key, facet);
     }
 
     fn note_refusal(&mut self, key: ObjectKey, facet: Facet, reason: String) {
@@ -337,12 +332,12 @@ impl Session {
         }
         loop {
             let (key, saying) = self.outbox.next_object()?;
-            let (matter, event) = match saying {
-                Saying::Delete(event) => (Matter::Delete(key.clone()), Some(event)),
-                Saying::Facet(facet) => (
-                    Matter::Facet(key.clone(), facet),
-                    source.encode(&key, facet, self.said.contains(&key)),
-                ),
+            let (matter, facet, event) = match saying {
+                Saying::Delete(event) => (Matter::Delete(key.clone()), Facet::State, Some(event)),
+                Saying::Facet(facet) => {
+                    let event = source.encode(&key, facet, self.said.contains(&key));
+                    (Matter::Facet(key.clone(), facet), facet, event)
+                }
             };
             match event {
                 Some(event) if event.payload.len() <= self.limits.message_bytes => {
@@ -350,15 +345,11 @@ impl Session {
                 }
                 Some(event) => {
                     let size = event.payload.len();
-                    let facet = match matter {
-                        Matter::Facet(_, facet) => facet,
-                        Matter::Delete(_) | Matter::Control => Facet::State,
-                    };
                     let why = format!("its {size} bytes are more than a message may have");
                     self.note_refusal(key.clone(), facet, why);
-                    self.outbox.landed(&key);
+                    self.outbox.landed(&key, facet);
                 }
-                None => self.outbox.landed(&key),
+                None => self.outbox.landed(&key, facet),
             }
         }
     }
@@ -367,8 +358,8 @@ impl Session {
     fn launch(&mut self, flight: Flight) -> Event {
         let event = flight.event.clone();
         let lost = self.flights.launch(flight);
-        if let Some(key) = lost.as_ref().and_then(|flight| flight.matter.key()) {
-            self.outbox.landed(key);
+        if let Some((key, facet)) = lost.as_ref().and_then(|flight| flight.matter.object()) {
+            self.outbox.landed(key, facet);
         }
         event
     }

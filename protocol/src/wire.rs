@@ -4,8 +4,6 @@
     clippy::pedantic,
     clippy::allow_attributes,
     clippy::allow_attributes_without_reason,
-    clippy::use_self,
-    clippy::or_fun_call,
     clippy::clone_on_ref_ptr,
     clippy::derive_partial_eq_without_eq,
     unused_qualifications,

@@ -1,1 +1,220 @@
+use proptest::prelude::*;
 
+use super::*;
+use crate::wire::cloudevents::cloud_event::cloud_event_attribute_value::Attr;
+use crate::wire::cloudevents::cloud_event::{CloudEventAttributeValue, Data};
+
+fn app() -> ObjectKey {
+    ObjectKey::new(Kind::Application, "agent-a", "guestbook")
+}
+
+fn with(mut raw: CloudEvent, name: &str, attr: Attr) -> CloudEvent {
+    raw.attributes.insert(
+        name.to_owned(),
+        CloudEventAttributeValue { attr: Some(attr) },
+    );
+    raw
+}
+
+fn text(value: &str) -> Attr {
+    Attr::CeString(value.to_owned())
+}
+
+fn sample() -> CloudEvent {
+    Event::about(
+        &app(),
+        Verb::SpecUpdate,
+        "u",
+        "1",
+        Bytes::from_static(b"{}"),
+    )
+    .into_cloud_event("")
+}
+
+#[test]
+fn identifiers_are_those_of_the_sender_and_commands_have_their_own() {
+    let state = Event::about(&app(), Verb::SpecUpdate, "u", "7", Bytes::new());
+    assert_eq!(
+        (state.resource_id.as_str(), state.event_id.as_str()),
+        ("guestbook_u", "guestbook_u_7")
+    );
+    let command = Event::about(&app(), Verb::SetOperation, "u", "7", Bytes::new());
+    assert_eq!(command.resource_id, state.resource_id);
+    assert_ne!(command.event_id, state.event_id);
+    let stub = Event::about(&app(), Verb::Delete, "u", "", Bytes::new());
+    assert_eq!(stub.event_id, "guestbook_u_");
+}
+
+#[test]
+fn a_target_as_string_is_read_although_it_is_never_written() {
+    let raw = with(sample(), "dataschema", text("application"));
+    assert_eq!(
+        Event::try_from(raw).unwrap().target,
+        Target::Object(Kind::Application)
+    );
+}
+
+#[test]
+fn attributes_of_any_type_are_echoed_as_text() {
+    let raw = with(sample(), "flag", Attr::CeBoolean(true));
+    let raw = with(raw, "count", Attr::CeInteger(-3));
+    let event = Event::try_from(raw).unwrap();
+    assert_eq!(
+        event.ack().extensions.get("flag").map(String::as_str),
+        Some("true")
+    );
+    assert_eq!(
+        event.ack().extensions.get("count").map(String::as_str),
+        Some("-3")
+    );
+}
+
+#[test]
+fn an_event_without_resource_id_is_refused() {
+    let mut raw = sample();
+    raw.attributes.remove("resourceid");
+    assert_eq!(Event::try_from(raw).unwrap_err(), Malformed::NoResourceId);
+    assert_eq!(
+        Event::try_from(CloudEvent::default()).unwrap_err(),
+        Malformed::NoResourceId
+    );
+}
+
+#[test]
+fn what_is_unknown_can_still_be_acknowledged() {
+    let raw = with(sample(), "dataschema", Attr::CeUri("brand-new".to_owned()));
+    let unread = read(raw).unwrap_err();
+    assert_eq!(unread.why, Malformed::UnknownTarget("brand-new".to_owned()));
+    assert_eq!(unread.answer.unwrap().ack().event_id, "guestbook_u_1");
+
+    let mut raw = sample();
+    raw.r#type = "io.argoproj.argocd-agent.event".to_owned();
+    assert!(matches!(
+        read(raw).unwrap_err().why,
+        Malformed::UnknownVerb(_)
+    ));
+}
+
+#[test]
+fn an_objects_event_must_say_which_object() {
+    for subject in ["", "guestbook", "a/", "a/b/c"] {
+        let raw = with(sample(), "subject", text(subject));
+        assert!(
+            matches!(Event::try_from(raw).unwrap_err(), Malformed::BadSubject(_)),
+            "{subject}"
+        );
+    }
+    let raw = with(sample(), "subject", text("/cluster-wide"));
+    assert_eq!(
+        Event::try_from(raw).unwrap().object().unwrap().namespace,
+        ""
+    );
+}
+
+#[test]
+fn huge_identifiers_and_extensions_are_refused() {
+    let long = "x".repeat(10_000);
+    assert!(Event::try_from(with(sample(), "resourceid", text(&long))).is_err());
+    assert!(Event::try_from(with(sample(), "subject", text(&format!("a/{long}")))).is_err());
+    assert!(Event::try_from(with(sample(), "traceparent", text(&long))).is_err());
+    let many = (0..100).fold(sample(), |raw, n| with(raw, &format!("x{n}"), text("y")));
+    assert_eq!(
+        Event::try_from(many).unwrap_err(),
+        Malformed::TooLong("extensions")
+    );
+    // a quoted text is cut
+    let Malformed::UnknownTarget(quoted) =
+        Event::try_from(with(sample(), "dataschema", text(&long))).unwrap_err()
+    else {
+        panic!("expected an unknown target")
+    };
+    assert_eq!(quoted.len(), 64);
+}
+
+#[test]
+fn a_body_is_never_printed() {
+    let event = Event::about(
+        &app(),
+        Verb::Create,
+        "u",
+        "1",
+        Bytes::from_static(b"hunter2"),
+    );
+    assert!(!format!("{event:?}").contains("hunter2"));
+}
+
+#[test]
+fn bodies_are_decoded_as_go_would() {
+    let empty: payload::RequestUpdate = payload::decode("x", &Bytes::new()).unwrap();
+    assert_eq!(empty, payload::RequestUpdate::default());
+    let nulls = Bytes::from_static(br#"{"name":null,"checksum":"","new":1}"#);
+    let body: payload::RequestUpdate = payload::decode("x", &nulls).unwrap();
+    assert_eq!(body.checksum, Some(Vec::new()));
+    let list = payload::encode(&payload::SyncedResourceList::default());
+    assert_eq!(list.as_ref(), br#"{"checksum":null}"#);
+    for hostile in ["{\"name\":1}", "[5]", "{\"checksum\":\"%%\"}", "nul"] {
+        let body = Bytes::copy_from_slice(hostile.as_bytes());
+        assert!(
+            payload::decode::<payload::RequestUpdate>("x", &body).is_err(),
+            "{hostile}"
+        );
+    }
+    let deep = Bytes::from("[".repeat(100_000));
+    assert!(payload::decode::<payload::RequestUpdate>("x", &deep).is_err());
+}
+
+fn attr() -> impl Strategy<Value = Attr> {
+    prop_oneof![
+        any::<bool>().prop_map(Attr::CeBoolean),
+        any::<i32>().prop_map(Attr::CeInteger),
+        ".{0,20}".prop_map(Attr::CeString),
+        "application|heartbeat|resource|.{0,9}".prop_map(Attr::CeUri),
+        proptest::collection::vec(any::<u8>(), 0..9).prop_map(|bytes| Attr::CeBytes(bytes.into())),
+        (any::<i64>(), any::<i32>()).prop_map(|(seconds, nanos)| Attr::CeTimestamp(
+            prost_types::Timestamp { seconds, nanos }
+        )),
+    ]
+}
+
+fn attribute_name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("dataschema".to_owned()),
+        Just("resourceid".to_owned()),
+        Just("eventid".to_owned()),
+        Just("subject".to_owned()),
+        Just("sentat".to_owned()),
+        "[a-z]{1,9}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_peer_sends_is_an_event_or_an_error(
+        attributes in proptest::collection::hash_map(attribute_name(), attr(), 0..12),
+        kind in prop_oneof![Just("io.argoproj.argocd-agent.event.create".to_owned()), ".{0,40}"],
+        body in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
+    ) {
+        let raw = CloudEvent {
+            r#type: kind,
+            attributes: attributes
+                .into_iter()
+                .map(|(name, attr)| (name, CloudEventAttributeValue { attr: Some(attr) }))
+                .collect(),
+            data: body.map(|bytes| Data::BinaryData(bytes.into())),
+            ..CloudEvent::default()
+        };
+        if let Ok(event) = Event::try_from(raw) {
+            // and what was read once is written so that it is read again
+            let again = Event::try_from(event.clone().into_cloud_event("x")).unwrap();
+            prop_assert_eq!(again, event);
+        }
+    }
+
+    #[test]
+    fn bytes_from_a_peer_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        use prost::Message as _;
+        if let Ok(raw) = CloudEvent::decode(Bytes::from(bytes)) {
+            drop(Event::try_from(raw));
+        }
+    }
+}

@@ -17,9 +17,11 @@ pub(super) enum Matter {
 }
 
 impl Matter {
-    pub(super) const fn key(&self) -> Option<&ObjectKey> {
+    /// The object, and the facet that is in flight; a delete counts as state.
+    pub(super) const fn object(&self) -> Option<(&ObjectKey, Facet)> {
         match self {
-            Self::Facet(key, _) | Self::Delete(key) => Some(key),
+            Self::Facet(key, facet) => Some((key, *facet)),
+            Self::Delete(key) => Some((key, Facet::State)),
             Self::Control => None,
         }
     }
@@ -34,6 +36,8 @@ pub(super) struct Flight {
     last_sent: Duration,
     /// Pause until it is sent again.
     pause: Duration,
+    /// Of two that are due, the one with the lower number goes first.
+    number: u64,
 }
 
 impl Flight {
@@ -44,6 +48,7 @@ impl Flight {
             first_sent: now,
             last_sent: now,
             pause: limits.resend_min,
+            number: 0,
         }
     }
 
@@ -80,6 +85,7 @@ pub(super) struct Flights {
     by_identity: HashMap<Identity, Flight>,
     /// None is due before this, so that the usual case costs no search.
     quiet_until: Duration,
+    launched: u64,
 }
 
 impl Flights {
@@ -107,7 +113,9 @@ impl Flights {
 
     /// Remembers a flight. Returns another one of the same identity, which is lost: the peer could not
     /// tell their acknowledgements apart.
-    pub(super) fn launch(&mut self, flight: Flight) -> Option<Flight> {
+    pub(super) fn launch(&mut self, mut flight: Flight) -> Option<Flight> {
+        self.launched = self.launched.saturating_add(1);
+        flight.number = self.launched;
         self.quiet_until = self
             .quiet_until
             .min(flight.last_sent.saturating_add(flight.pause));
@@ -127,7 +135,7 @@ impl Flights {
     /// Forgets what is out about an object.
     pub(super) fn forget(&mut self, key: &ObjectKey) {
         self.by_identity
-            .retain(|_, flight| flight.matter.key() != Some(key));
+            .retain(|_, flight| flight.matter.object().is_none_or(|(other, _)| other != key));
     }
 
     /// When the next one is due.
@@ -151,14 +159,14 @@ impl Flights {
         let next = self
             .by_identity
             .iter()
-            .map(|(identity, flight)| (flight.due(outbox, limits), identity))
+            .map(|(identity, flight)| ((flight.due(outbox, limits), flight.number), identity))
             .min();
         match next {
-            Some((due, identity)) if due <= now => {
+            Some(((due, _), identity)) if due <= now => {
                 let identity = identity.clone();
                 self.by_identity.remove(&identity)
             }
-            Some((due, _)) => {
+            Some(((due, _), _)) => {
                 self.quiet_until = due;
                 None
             }
