@@ -1,14 +1,20 @@
 //! A lab as a whole: what it is made of, its start and its end.
 
+mod layers;
+
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use futures::future::try_join_all;
+use lab_kubelet::{Images, Kubelet};
+use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::{
     Cluster, Tools, cluster::Place, control_plane::Etcd, faults::Faults, git, namespaces, network,
-    progress::Progress,
+    product, progress::Progress,
 };
+
+pub use layers::Ocm;
 
 /// What a lab shall have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +76,10 @@ pub struct Lab {
     etcd: Etcd,
     git: git::Server,
     faults: Faults,
+    images: Images,
+    kubelets: Vec<Kubelet>,
+    // Held by the story that ends or resumes a part of OCM.
+    ocm: Mutex<Option<Ocm>>,
 }
 
 impl Lab {
@@ -98,32 +108,43 @@ impl Lab {
         }
         let etcd = Etcd::start(&tools.etcd, &state, dir).await?;
         let git = git::Server::start(&tools.git, &state.join("git"), dir).await?;
-        let starting = (0..=options.spokes).map(|index| {
-            let name = cluster_name(index);
-            let place = Place {
-                dir: dir.join(&name),
-                state: state.join(&name),
-                outside_port: outside_ports.get(usize::from(index)).copied(),
-                name,
-                index,
-            };
-            Cluster::start(&tools, place)
-        });
-        let clusters = try_join_all(starting).await?;
-        progress.step(format_args!(
-            "control planes: hub and {} spokes",
-            options.spokes
-        ));
-        let faults = Faults::default();
-        Ok(Self {
+        let clusters = control_planes(&options, &tools, dir, &state, outside_ports).await?;
+        progress.step(format_args!("control planes: hub and {} spokes", options.spokes));
+        let mut lab = Self {
             options,
             tools,
             dir: dir.to_owned(),
             clusters,
             etcd,
             git,
-            faults,
-        })
+            faults: Faults::default(),
+            images: Images::default(),
+            kubelets: Vec::new(),
+            ocm: Mutex::new(None),
+        };
+        lab.start_layers(progress).await?;
+        Ok(lab)
+    }
+
+    /// Starts what the options say beyond control planes.
+    async fn start_layers(&mut self, progress: &mut Progress) -> Result<()> {
+        let Options { spokes: _, pods, ocm, argocd: _, product } = self.options;
+        if pods {
+            self.kubelets = layers::kubelets(&self.clusters, &self.images, &self.faults).await?;
+            progress.step("kubelets: Pods can run");
+        }
+        if ocm {
+            let started = layers::ocm(&self.clusters, &self.dir).await?;
+            let kind = if started.hub.is_real() { "real" } else { "stand-in" };
+            *self.ocm.get_mut() = Some(started);
+            progress.step(format_args!("Open Cluster Management ({kind}): every spoke joined"));
+        }
+        if product {
+            product::provide_images(&self.images)?;
+            product::apply(self.hub(), product::OptIn::Manual).await?;
+            progress.step("the product's manifests are applied on the hub");
+        }
+        Ok(())
     }
 
     /// What this lab was made with.
@@ -179,14 +200,56 @@ impl Lab {
         &self.faults
     }
 
+    /// What stands for container images, in every cluster.
+    pub const fn images(&self) -> &Images {
+        &self.images
+    }
+
+    /// Open Cluster Management, to end or resume parts of it; nobody else can meanwhile.
+    pub async fn ocm(&self) -> Result<MappedMutexGuard<'_, Ocm>> {
+        let guard = self.ocm.lock().await;
+        MutexGuard::try_map(guard, Option::as_mut).map_err(|_| anyhow!("this lab has no OCM"))
+    }
+
     /// Ends everything, and returns when it is gone.
     pub async fn stop(mut self) {
+        if let Some(Ocm { mut hub, spokes }) = self.ocm.get_mut().take() {
+            for mut spoke in spokes.into_values() {
+                spoke.stop().await;
+            }
+            hub.stop().await;
+        }
+        for kubelet in self.kubelets.drain(..) {
+            kubelet.stop().await;
+        }
         for cluster in &self.clusters {
             cluster.stop().await;
         }
         self.git.stop().await;
         self.etcd.stop().await;
     }
+}
+
+/// Starts all control planes at once.
+async fn control_planes(
+    options: &Options,
+    tools: &Tools,
+    dir: &Path,
+    state: &Path,
+    outside_ports: &[u16],
+) -> Result<Vec<Cluster>> {
+    let starting = (0..=options.spokes).map(|index| {
+        let name = cluster_name(index);
+        let place = Place {
+            dir: dir.join(&name),
+            state: state.join(&name),
+            outside_port: outside_ports.get(usize::from(index)).copied(),
+            name,
+            index,
+        };
+        Cluster::start(tools, place)
+    });
+    try_join_all(starting).await
 }
 
 /// The name of cluster number `index`.

@@ -33,6 +33,7 @@ pub mod steps;
 pub mod story;
 pub mod stranger;
 pub mod tools;
+pub mod up;
 pub mod wait;
 pub mod world;
 
@@ -41,6 +42,6 @@ mod bed;
 mod control_plane;
 mod network;
 
-pub use bed::{Lab, Options};
+pub use bed::{Lab, Ocm, Options};
 pub use cluster::Cluster;
 pub use tools::Tools;

@@ -1,1 +1,128 @@
-fn main() {}
+//! `lab`: the test bed as a command.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result};
+use clap::{ArgAction, Parser, Subcommand};
+use lab::{
+    Options, Tools, namespaces,
+    progress::say,
+    up::{self, Request},
+};
+
+/// A hub and spokes on this machine: real Kubernetes control planes, Pods, Open Cluster Management and Argo CD, without
+/// containers.
+#[derive(Debug, Parser)]
+#[command(name = "lab")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Starts a lab and returns when it is ready; it stays until `lab down`.
+    Up(Up),
+    /// Tells how labs are doing; succeeds if they are ready.
+    Status(Where),
+    /// Ends a lab, with everything in it.
+    Down(Where),
+    /// Shows the main job on a lab of its own. At a terminal it then stays until Ctrl-C, unless `DEMO_EXIT` is set.
+    Demo(Place),
+    /// Builds or installs the programs that labs run, and tells where they are.
+    Tools,
+}
+
+#[derive(Debug, clap::Args)]
+struct Up {
+    /// How many spokes beside the hub.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=100))]
+    spokes: u8,
+    #[command(flatten)]
+    place: Place,
+    /// Whether our own programs are installed on the hub.
+    #[arg(long, action = ArgAction::Set, default_value_t = true, num_args = 0..=1, default_missing_value = "true")]
+    product: bool,
+    /// Whether Argo CD runs on the spokes.
+    #[arg(long, action = ArgAction::Set, default_value_t = true, num_args = 0..=1, default_missing_value = "true")]
+    argocd: bool,
+    /// Whether Open Cluster Management runs.
+    #[arg(long, action = ArgAction::Set, default_value_t = true, num_args = 0..=1, default_missing_value = "true")]
+    ocm: bool,
+    /// Whether Pods run. Without, nothing else does but the control planes.
+    #[arg(long, action = ArgAction::Set, default_value_t = true, num_args = 0..=1, default_missing_value = "true")]
+    pods: bool,
+    /// Stay attached until interrupted.
+    #[arg(long)]
+    foreground: bool,
+    /// Be the lab in the background.
+    #[arg(long, hide = true)]
+    prepared: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Place {
+    /// Where kubeconfigs and logs go: DIR/hub/kubeconfig, DIR/spoke1/kubeconfig and so on.
+    #[arg(long, env = "LAB_DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Where {
+    /// The directory of the lab; without, the one that runs.
+    #[arg(long, env = "LAB_DIR")]
+    dir: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    lab_kubelet::maybe_become_container();
+    namespaces::maybe_become_init();
+    match run(Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            say(format_args!("lab: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Up(up) => {
+            let Up { spokes, place, product, argocd, ocm, pods, foreground, prepared } = up;
+            let options = Options {
+                spokes,
+                pods,
+                ocm,
+                argocd: argocd && pods,
+                product: product && pods && ocm,
+            };
+            let dir = directory(place, "up")?;
+            up::up(&Request { options, dir, foreground, prepared, demo: false })
+        }
+        Command::Demo(place) => {
+            let (options, dir) = (Options::everything(2), directory(place, "demo")?);
+            up::up(&Request { options, dir, foreground: true, prepared: false, demo: true })
+        }
+        Command::Status(place) => up::status(absolute(place.dir)?.as_deref()),
+        Command::Down(place) => up::down(absolute(place.dir)?.as_deref()),
+        Command::Tools => {
+            say(format_args!("{:#?}", Tools::ensure()?));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The directory that was asked for, or one of our own below `target`.
+fn directory(place: Place, name: &str) -> Result<PathBuf> {
+    let own = || lab::tools::workspace().join("target/lab").join(name);
+    Ok(absolute(place.dir)?.unwrap_or_else(own))
+}
+
+fn absolute(dir: Option<PathBuf>) -> Result<Option<PathBuf>> {
+    let absolute = |dir: PathBuf| std::path::absolute::<&Path>(&dir).context("a directory");
+    dir.map(absolute).transpose()
+}

@@ -71,7 +71,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         let entry = entry?;
         let (path, kind) = (entry.path(), entry.file_type()?);
         let target = to.join(entry.file_name());
-        if kind.is_dir() && entry.file_name() != "pods" {
+        if kind.is_dir() {
             copy(&path, &target)?;
         } else if kind.is_file() && path.extension().is_some_and(|ext| ext == "log") {
             fs::copy(&path, &target).with_context(|| format!("copy {}", path.display()))?;

@@ -96,7 +96,7 @@ fn tell(arguments: &Arguments, chapters: Vec<Chapter>) -> Result<ExitCode> {
     };
     let _listener = runtime.spawn(listener);
     let conclusion = libtest_mimic::run(arguments, trials);
-    teller.end_lab();
+    // The last lab ends with the namespaces.
     Ok(conclusion.exit_code())
 }
 
@@ -173,17 +173,6 @@ impl Teller {
         Ok(Arc::new(
             self.runtime.block_on(start).context("start a lab")?,
         ))
-    }
-
-    fn end_lab(&self) {
-        let last = self
-            .lab
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(lab) = last {
-            self.end(lab);
-        }
     }
 
     fn end(&self, lab: Arc<Lab>) {

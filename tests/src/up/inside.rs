@@ -1,0 +1,105 @@
+//! A lab that stays, seen from inside its namespaces.
+
+use std::{io::IsTerminal, process::ExitCode};
+
+use anyhow::{Context, Result};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{SignalKind, signal},
+};
+
+use super::{Listed, Phase, Request, State};
+use crate::{
+    Lab,
+    cluster::KUBECONFIG,
+    demo::Demo,
+    namespaces::{self, Inside},
+    progress::{Progress, say},
+    tools::workspace,
+    world,
+};
+
+/// Starts the lab, says when it is ready, and ends it when it is told to.
+pub(super) fn run(request: &Request, inside: &Inside) -> Result<ExitCode> {
+    world::log_to(&namespaces::scratch().join("lab.log"))?;
+    let runtime = Runtime::new().context("start a runtime")?;
+    runtime.block_on(async {
+        let mut told = signal(SignalKind::terminate()).context("listen for signals")?;
+        let mut progress = Progress::new();
+        tokio::select! {
+            biased;
+            // What runs ends with the namespaces.
+            _ = told.recv() => return Ok(ExitCode::from(130)),
+            lab = start(request, inside, &mut progress) => match lab {
+                Ok(lab) if request.demo => return demo(lab, &mut told, progress).await,
+                Ok(lab) => {
+                    told.recv().await;
+                    lab.stop().await;
+                    Ok(ExitCode::SUCCESS)
+                }
+                Err(error) => {
+                    write(request, inside, Phase::Failed(format!("{error:#}")))?;
+                    Err(error)
+                }
+            }
+        }
+    })
+}
+
+async fn start(request: &Request, inside: &Inside, progress: &mut Progress) -> Result<Lab> {
+    let lab =
+        Lab::start(request.options.clone(), &request.dir, &inside.ports, progress).await?;
+    write(request, inside, Phase::Ready)?;
+    say(format_args!("ready after {:.1} s", progress.elapsed().as_secs_f32()));
+    Ok(lab)
+}
+
+fn write(request: &Request, inside: &Inside, phase: Phase) -> Result<()> {
+    let mut state = State::read(&request.dir)?.context("the supervisor's lab.json")?;
+    state.phase = phase;
+    state.clusters = (0..=request.options.spokes)
+        .zip(&inside.ports)
+        .map(|(index, port)| {
+            let name = crate::bed::cluster_name(index);
+            Listed {
+                kubeconfig: request.dir.join(&name).join(KUBECONFIG),
+                server: format!("https://127.0.0.1:{port}"),
+                name,
+            }
+        })
+        .collect();
+    state.write(&request.dir)
+}
+
+/// Shows the main job. At a terminal the lab then stays until it is interrupted.
+async fn demo(
+    lab: Lab,
+    told: &mut tokio::signal::unix::Signal,
+    mut progress: Progress,
+) -> Result<ExitCode> {
+    let shown = tokio::select! {
+        biased;
+        _ = told.recv() => None,
+        shown = async { Demo::new(&lab)?.run(&mut progress).await } => Some(shown),
+    };
+    let code = match shown {
+        None => ExitCode::from(130),
+        Some(Ok(())) => {
+            if std::io::stdout().is_terminal() && std::env::var_os("DEMO_EXIT").is_none() {
+                Demo::new(&lab)?.look_around();
+                told.recv().await;
+            }
+            ExitCode::SUCCESS
+        }
+        Some(Err(error)) => {
+            let kept = workspace().join("target/lab/worlds/demo");
+            let seen = world::keep(&lab, &kept).await;
+            say(format_args!("the demo failed: {error:#}"));
+            say(format_args!("the world ({}):", kept.display()));
+            say(seen.unwrap_or_else(|error| format!("it could not be kept: {error:#}")));
+            ExitCode::FAILURE
+        }
+    };
+    lab.stop().await;
+    Ok(code)
+}
