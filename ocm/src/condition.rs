@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// Types of conditions on a ManagedClusterAddOn.
+/// Types of conditions on a `ManagedClusterAddOn`.
 pub mod addon {
     /// The add-on works on the cluster.
     pub const AVAILABLE: &str = "Available";

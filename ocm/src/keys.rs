@@ -2,7 +2,7 @@
 
 /// Label on works and certificate requests: which add-on they belong to.
 pub const ADDON_NAME: &str = "open-cluster-management.io/addon-name";
-/// Label on works that live in another namespace than their ManagedClusterAddOn (hosted mode).
+/// Label on works that live in another namespace than their `ManagedClusterAddOn` (hosted mode).
 pub const ADDON_NAMESPACE: &str = "open-cluster-management.io/addon-namespace";
 /// Label on certificate requests and on cluster namespaces: which cluster they belong to.
 pub const CLUSTER_NAME: &str = "open-cluster-management.io/cluster-name";
@@ -13,9 +13,9 @@ pub const CSR_USER: &str = "open-cluster-management.io/csr-user";
 /// Annotation on a ManagedCluster: image registries to use there, as JSON.
 pub const IMAGE_REGISTRIES: &str = "open-cluster-management.io/image-registries";
 
-/// Annotation on a ManagedClusterAddOn: the cluster that hosts the agent.
+/// Annotation on a `ManagedClusterAddOn`: the cluster that hosts the agent.
 pub const HOSTING_CLUSTER: &str = "addon.open-cluster-management.io/hosting-cluster-name";
-/// Annotation on a ManagedClusterAddOn: values for rendering, as JSON.
+/// Annotation on a `ManagedClusterAddOn`: values for rendering, as JSON.
 pub const VALUES: &str = "addon.open-cluster-management.io/values";
 /// Annotation that carries the v1alpha1 field `spec.installNamespace` in v1beta1.
 pub const INSTALL_NAMESPACE: &str = "addon.open-cluster-management.io/v1alpha1-install-namespace";
@@ -25,15 +25,15 @@ pub const DELETION_ORPHAN: &str = "addon.open-cluster-management.io/deletion-orp
 pub const PRE_DELETE: &str = "addon.open-cluster-management.io/addon-pre-delete";
 /// Label on a namespace of the cluster: OCM copies its image pull secret there.
 pub const SPOKE_NAMESPACE: &str = "addon.open-cluster-management.io/namespace";
-/// Label on a ClusterRole of the cluster: its rules are added to the work agent's.
+/// Label on a `ClusterRole` of the cluster: its rules are added to the work agent's.
 pub const AGGREGATE_TO_WORK: &str = "open-cluster-management.io/aggregate-to-work";
-/// Annotation on a ClusterManagementAddOn: who manages its life cycle.
+/// Annotation on a `ClusterManagementAddOn`: who manages its life cycle.
 pub const LIFECYCLE: &str = "addon.open-cluster-management.io/lifecycle";
 /// Prefix of the label by which OCM shows an add-on's state on the ManagedCluster.
 pub const FEATURE_PREFIX: &str = "feature.open-cluster-management.io/addon-";
 /// Label on a ManagedCluster: the set it is in.
 pub const CLUSTER_SET: &str = "cluster.open-cluster-management.io/clusterset";
-/// Label on a PlacementDecision: the Placement it belongs to.
+/// Label on a `PlacementDecision`: the Placement it belongs to.
 pub const PLACEMENT: &str = "cluster.open-cluster-management.io/placement";
 /// Taint key of a cluster whose Available is Unknown.
 pub const TAINT_UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";

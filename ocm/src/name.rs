@@ -96,7 +96,7 @@ label_name! {
 }
 
 label_name! {
-    /// The name of an add-on: of its ClusterManagementAddOn and of every ManagedClusterAddOn.
+    /// The name of an add-on: of its `ClusterManagementAddOn` and of every `ManagedClusterAddOn`.
     AddonName
 }
 

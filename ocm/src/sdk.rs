@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Reconciles look at what is, never at what happened: any of them may run at any time, and one that
-//! finds nothing to change writes nothing. The status of a ManagedClusterAddOn, the ManagedCluster's
+//! finds nothing to change writes nothing. The status of a `ManagedClusterAddOn`, the ManagedCluster's
 //! metadata and status, and the feedback in works are claims of the cluster; everything that
 //! grants something is computed from the author's answers and the cluster's name.
 //!
@@ -41,7 +41,7 @@ pub type HookError = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// The answers that grant something ([`registrations`](Self::registrations),
 /// [`signing_ca`](Self::signing_ca)) must come from trusted input: the target's name and the
-/// author's own settings, not the ManagedClusterAddOn's status, and with care the ManagedCluster's
+/// author's own settings, not the `ManagedClusterAddOn`'s status, and with care the ManagedCluster's
 /// labels, annotations and claims, all of which a cluster may write itself.
 pub trait Addon: Send + Sync + 'static {
     /// The add-on's name, the same for the whole life of the process.
@@ -78,7 +78,7 @@ pub trait Addon: Send + Sync + 'static {
 
     /// How long a certificate of a custom signer lives at most.
     fn certificate_lifetime(&self) -> Duration {
-        Duration::from_secs(30 * 24 * 3600)
+        Duration::from_hours(720)
     }
 
     /// Does on the hub what the cluster needs before its works (a namespace, a Secret, a list of who
@@ -96,9 +96,9 @@ pub trait Addon: Send + Sync + 'static {
 
     /// The cluster is about to lose the add-on; nothing has been removed yet by the SDK.
     ///
-    /// Called (again and again) from the moment the ManagedClusterAddOn or the ManagedCluster is
+    /// Called (again and again) from the moment the `ManagedClusterAddOn` or the ManagedCluster is
     /// deleting, or the former is gone. The works go only after [`Removal::Proceed`]; when the
-    /// ManagedClusterAddOn is already gone the garbage collector may be quicker.
+    /// `ManagedClusterAddOn` is already gone the garbage collector may be quicker.
     fn leaving(
         &self,
         leaving: &Leaving,
@@ -107,7 +107,7 @@ pub trait Addon: Send + Sync + 'static {
         async { Ok(Removal::Proceed) }
     }
 
-    /// The ManagedClusterAddOn and all works of this cluster are gone; the author cleans up.
+    /// The `ManagedClusterAddOn` and all works of this cluster are gone; the author cleans up.
     ///
     /// Called again after a failure, after a restart if something woke the cluster up, and whenever
     /// the cluster is woken while it has no add-on.
@@ -215,7 +215,7 @@ pub struct RenderInput<'a> {
 /// The configuration of one cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// The AddOnDeploymentConfig, if there is one.
+    /// The `AddOnDeploymentConfig`, if there is one.
     pub deployment: Option<AddOnDeploymentConfigSpec>,
     /// All configuration objects as served, in the order of the references.
     pub objects: Vec<Value>,
@@ -229,9 +229,9 @@ impl Config {
 }
 
 /// What an author has rendered.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendered {
-    /// Whole objects. The SDK adds feedback for Deployments and DaemonSets and applies everything
+    /// Whole objects. The SDK adds feedback for Deployments and `DaemonSets` and applies everything
     /// but CRDs with server-side apply.
     pub manifests: Vec<Value>,
     /// How single objects are applied and watched, where the SDK's choice does not fit.
@@ -338,12 +338,12 @@ pub enum LeavingPhase {
     /// The ManagedCluster is not there or not accepted: its agent must not come in. The works stay,
     /// whatever the answer.
     NotAdmitted,
-    /// The ManagedCluster is being deleted; OCM will delete the ManagedClusterAddOn, so the works
+    /// The ManagedCluster is being deleted; OCM will delete the `ManagedClusterAddOn`, so the works
     /// stay for now, whatever the answer.
     ClusterDeleting,
-    /// The ManagedClusterAddOn is being deleted but still there.
+    /// The `ManagedClusterAddOn` is being deleted but still there.
     AddonDeleting,
-    /// The ManagedClusterAddOn is gone.
+    /// The `ManagedClusterAddOn` is gone.
     AddonGone,
 }
 

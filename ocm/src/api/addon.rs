@@ -1,6 +1,6 @@
 //! Group `addon.open-cluster-management.io`: add-ons and their configuration.
 //!
-//! ManagedClusterAddOn and ClusterManagementAddOn are modelled as v1beta1 has them. Hubs before
+//! `ManagedClusterAddOn` and `ClusterManagementAddOn` are modelled as v1beta1 has them. Hubs before
 //! OCM 1.2 serve v1alpha1 only: read and write through [`Version`], found by discovery once, and
 //! never mix the two versions in one process (each read of the version that is not stored costs a
 //! call of the conversion webhook).
@@ -26,7 +26,7 @@ pub const GROUP: &str = "addon.open-cluster-management.io";
 /// The reserved name by which v1beta1 says that a supported configuration has no default.
 pub const NO_DEFAULT: &str = "__reserved_no_default__";
 
-/// Spec of a ManagedClusterAddOn: an add-on is switched on for one cluster.
+/// Spec of a `ManagedClusterAddOn`: an add-on is switched on for one cluster.
 #[derive(
     CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
 )]
@@ -64,7 +64,7 @@ pub struct AddOnConfig {
     pub name: String,
 }
 
-/// Status of a ManagedClusterAddOn.
+/// Status of a `ManagedClusterAddOn`.
 ///
 /// The registration agent of the cluster may write all of it: nothing here is proof of anything.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -229,7 +229,7 @@ impl ManagedClusterAddOn {
             .map(String::as_str)
     }
 
-    /// Whether OCM has put it under its ClusterManagementAddOn; before that a manager must wait.
+    /// Whether OCM has put it under its `ClusterManagementAddOn`; before that a manager must wait.
     pub fn is_managed_by(&self, addon: &AddonName) -> bool {
         self.metadata
             .owner_references
@@ -252,8 +252,10 @@ impl ManagedClusterAddOn {
     }
 }
 
-/// Spec of a ClusterManagementAddOn: an add-on that the hub offers.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Spec of a `ClusterManagementAddOn`: an add-on that the hub offers.
+#[derive(
+    CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
+)]
 #[kube(
     group = "addon.open-cluster-management.io",
     version = "v1beta1",
@@ -271,7 +273,7 @@ pub struct ClusterManagementAddOnSpec {
     /// Kinds of configuration with their defaults; the name may be [`NO_DEFAULT`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub default_configs: Vec<AddOnConfig>,
-    /// Who makes ManagedClusterAddOns.
+    /// Who makes `ManagedClusterAddOns`.
     pub install_strategy: InstallStrategy,
 }
 
@@ -285,7 +287,7 @@ pub struct AddOnMeta {
     pub description: String,
 }
 
-/// Who makes ManagedClusterAddOns: people (`Manual`) or OCM (`Placements`).
+/// Who makes `ManagedClusterAddOns`: people (`Manual`) or OCM (`Placements`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InstallStrategy {
@@ -307,7 +309,7 @@ impl Default for InstallStrategy {
 }
 
 impl InstallStrategy {
-    /// Whether OCM makes (and deletes) the ManagedClusterAddOns.
+    /// Whether OCM makes (and deletes) the `ManagedClusterAddOns`.
     pub fn is_placements(&self) -> bool {
         self.kind == "Placements"
     }
@@ -326,7 +328,7 @@ pub struct PlacementStrategy {
     pub configs: Vec<AddOnConfig>,
 }
 
-/// Status of a ClusterManagementAddOn.
+/// Status of a `ClusterManagementAddOn`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterManagementAddOnStatus {
@@ -354,7 +356,7 @@ pub struct InstallProgression {
     pub conditions: Vec<Condition>,
 }
 
-/// Spec of an AddOnDeploymentConfig: the configuration that every add-on may take.
+/// Spec of an `AddOnDeploymentConfig`: the configuration that every add-on may take.
 ///
 /// v1alpha1 is served by every hub and stored by all; the two versions are the same.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::condition::{self, Status};
 
 /// Spec of a ManagedCluster, as far as add-ons read it.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
+)]
 #[kube(
     group = "cluster.open-cluster-management.io",
     version = "v1",
@@ -40,7 +42,7 @@ pub struct Taint {
     /// Value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// NoSelect, PreferNoSelect or NoSelectIfNew.
+    /// `NoSelect`, `PreferNoSelect` or `NoSelectIfNew`.
     pub effect: String,
 }
 
@@ -114,7 +116,7 @@ impl ManagedCluster {
     }
 }
 
-/// Spec of a ManagedClusterSetBinding: lets placements of a namespace see a set.
+/// Spec of a `ManagedClusterSetBinding`: lets placements of a namespace see a set.
 #[derive(
     CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
 )]
@@ -228,7 +230,7 @@ impl Resource for PlacementDecision {
     }
 }
 
-/// Status of a PlacementDecision.
+/// Status of a `PlacementDecision`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PlacementDecisionStatus {

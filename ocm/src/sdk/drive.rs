@@ -76,7 +76,7 @@ pub(crate) enum Key {
     Cluster(ClusterName),
     /// One certificate request.
     Request(String),
-    /// The hashes of configurations in the ClusterManagementAddOn.
+    /// The hashes of configurations in the `ClusterManagementAddOn`.
     Configs,
 }
 
@@ -207,7 +207,7 @@ async fn next<A: Addon>(
     let agenda = Arc::clone(&crew.agenda);
     let mut revision = crew.revision.clone();
     let listing = !crew.hub.world.look().is_synced();
-    let far = Instant::now() + Duration::from_secs(3600);
+    let far = Instant::now() + Duration::from_hours(1);
     tokio::select! {
         biased;
         () = token.cancelled() => Next::Stop,
@@ -370,7 +370,7 @@ async fn reconcile_key<A: Addon>(hub: &Hub<A>, key: &Key) -> Result<Outcome, Err
     }
 }
 
-/// Writes missing and old hashes into the ClusterManagementAddOn; OCM rolls them out from there.
+/// Writes missing and old hashes into the `ClusterManagementAddOn`; OCM rolls them out from there.
 async fn hash_configs<A: Addon>(hub: &Hub<A>) -> Result<Outcome, Error> {
     let patch = {
         let state = hub.world.look();

@@ -96,7 +96,7 @@ fn write_string(text: &mut String, string: &str) {
 /// A float as Go writes it: plain, or with a signed exponent when very large or very small.
 fn go_float(float: f64) -> String {
     let size = float.abs();
-    if size != 0.0 && (size < 1e-6 || size >= 1e21) {
+    if size != 0.0 && !(1e-6..1e21).contains(&size) {
         let text = format!("{float:e}");
         match text.split_once('e') {
             Some((digits, exponent)) if !exponent.starts_with('-') => {
@@ -118,7 +118,7 @@ pub(crate) struct Live {
     pub(crate) generation: i64,
 }
 
-/// The merge patch that puts missing or old hashes into a ClusterManagementAddOn's status.
+/// The merge patch that puts missing or old hashes into a `ClusterManagementAddOn`'s status.
 ///
 /// Works on the raw object because the lists have no keys and are shared with OCM: they are
 /// written back whole, guarded by the resourceVersion. An object that is absent keeps the hash it
@@ -150,11 +150,11 @@ pub(crate) fn offer_patch(
             patch.insert("installProgressions".to_owned(), progressions);
         }
     }
-    guarded(offer, patch)
+    guarded(offer, &patch)
 }
 
 /// The merge patch that puts hashes of configurations named in `spec.configs` into a
-/// ManagedClusterAddOn's status; all others come from OCM.
+/// `ManagedClusterAddOn`'s status; all others come from OCM.
 pub(crate) fn addon_patch(
     addon: &Value,
     supported: &[ConfigGroupResource],
@@ -169,10 +169,10 @@ pub(crate) fn addon_patch(
     let live_own = |config: &AddOnConfig| own.contains(config).then(|| live(config)).flatten();
     let changed = set_hashes(&mut references, supported, &live_own);
     let changed = changed.then(|| Map::from_iter([("configReferences".to_owned(), references)]));
-    guarded(addon, changed.unwrap_or_default())
+    guarded(addon, &changed.unwrap_or_default())
 }
 
-fn guarded(object: &Value, status: Map<String, Value>) -> Option<Value> {
+fn guarded(object: &Value, status: &Map<String, Value>) -> Option<Value> {
     let resource_version = object.pointer("/metadata/resourceVersion")?;
     let metadata = json!({ "resourceVersion": resource_version });
     (!status.is_empty()).then(|| json!({ "metadata": metadata, "status": status }))

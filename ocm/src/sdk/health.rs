@@ -149,7 +149,7 @@ mod tests {
         let (good, old) = (work(Status::True, 2), work(Status::True, 1));
         let (bad, old_bad) = (work(Status::False, 2), work(Status::False, 1));
         assert_eq!(said(&[]), applied);
-        assert_eq!(said(&[good.clone()]), applied);
+        assert_eq!(said(std::slice::from_ref(&good)), applied);
         assert_eq!(said(&[good.clone(), old.clone()]), None);
         assert_eq!(said(&[good.clone(), old_bad]), None);
         assert_eq!(said(&[good.clone(), bad.clone()]), failed);

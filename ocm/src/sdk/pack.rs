@@ -94,7 +94,7 @@ fn roomiest(bins: &BTreeMap<usize, Bin<'_>>, size: usize) -> Option<usize> {
 }
 
 fn lowest_free(bins: &BTreeMap<usize, Bin<'_>>) -> usize {
-    (0..)
+    (0..=bins.len())
         .find(|number| !bins.contains_key(number))
         .unwrap_or_default()
 }

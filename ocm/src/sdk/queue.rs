@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// The first pause after a failure.
 const FIRST: Duration = Duration::from_millis(500);
 /// The longest pause after failures.
-const LONGEST: Duration = Duration::from_secs(300);
+const LONGEST: Duration = Duration::from_mins(5);
 
 /// The shortest pause of a key that keeps failing, however much happens around it.
 const HURRIED: Duration = Duration::from_secs(5);

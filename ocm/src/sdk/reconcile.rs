@@ -22,7 +22,7 @@ mod report;
 pub(crate) use self::plan::held;
 
 /// A look that is not due to any event: catches what no event told. Long, since nothing should.
-const SWEEP: Duration = Duration::from_secs(2 * 3600);
+const SWEEP: Duration = Duration::from_hours(2);
 
 /// Looks at one cluster and brings it on.
 pub(crate) async fn reconcile<A: Addon>(
@@ -121,31 +121,49 @@ async fn serve<A: Addon>(
     }
     let enrolled = hub.addon.enrolled(target).await;
     let mut facts = Facts::of(observed, hub.addon.name());
-    let mut failure = enrolled
-        .err()
-        .map(|source| hook("enrolled", target.name, source));
+    let worked = match enrolled {
+        Ok(()) => see_to_works(hub, target, works, &mut facts).await,
+        Err(source) => Err(hook("enrolled", target.name, source)),
+    };
+    // A conflict is no news for people, and the next look comes at once.
+    if worked.as_ref().is_err_and(Error::is_conflict) {
+        return Ok(Outcome::Soon);
+    }
+    let recheck = say(hub, target, &facts, now).await?;
+    worked.map(|()| Outcome::Settled(Some(recheck.map_or(SWEEP, |recheck| recheck.min(SWEEP)))))
+}
+
+async fn see_to_works<A: Addon>(
+    hub: &Hub<A>,
+    target: Target<'_>,
+    works: Works,
+    facts: &mut Facts,
+) -> Result<(), Error> {
     match works {
-        Works::Change { steps, note } => {
+        Works::Change(steps) => {
             facts.settled = true;
-            if failure.is_none()
-                && let Err(error) = apply::works(hub, target, steps, &mut facts).await
-            {
-                facts.problem = Some(error.chain());
-                failure = Some(error);
-            }
-            facts.render_error = None;
-            debug!(cluster = %target.name, note, "works planned");
+            let changed = apply::works(hub, target, steps, facts).await;
+            changed.inspect_err(|error| facts.problem = Some(error.chain()))
         }
-        Works::Keep(waiting) => debug!(cluster = %target.name, %waiting, "works kept"),
+        Works::Keep(waiting) => {
+            debug!(cluster = %target.name, %waiting, "works kept");
+            Ok(())
+        }
         Works::Refused(error) => {
             facts.problem = Some(error.message.clone());
             facts.render_error = Some(error);
+            Ok(())
         }
     }
-    // A conflict is no news for people, and the next look comes at once.
-    if failure.as_ref().is_some_and(Error::is_conflict) {
-        return Ok(Outcome::Soon);
-    }
+}
+
+/// Says what is new, and tells when the author wants to be asked again.
+async fn say<A: Addon>(
+    hub: &Hub<A>,
+    target: Target<'_>,
+    facts: &Facts,
+    now: Timestamp,
+) -> Result<Option<Duration>, Error> {
     let health = hub.addon.conditions(HealthInput {
         target,
         works: &facts.works,
@@ -155,7 +173,7 @@ async fn serve<A: Addon>(
     let report = report::report(
         hub.addon.health_mode(),
         target,
-        &facts,
+        facts,
         &health.verdicts,
         now,
     );
@@ -165,6 +183,5 @@ async fn serve<A: Addon>(
     if let Some(available) = report.available {
         apply::available(hub, target, available).await?;
     }
-    let pause = health.recheck.map_or(SWEEP, |recheck| recheck.min(SWEEP));
-    failure.map_or(Ok(Outcome::Settled(Some(pause))), Err)
+    Ok(health.recheck)
 }

@@ -1,4 +1,4 @@
-//! The registration part of a ManagedClusterAddOn's status: who the agent is, where it lives, what
+//! The registration part of a `ManagedClusterAddOn`'s status: who the agent is, where it lives, what
 //! configuration it takes and who judges its health.
 //!
 //! Everything is computed from trusted input and compared with the status, so what a cluster wrote
@@ -80,8 +80,8 @@ pub(crate) fn plan(
     now: Timestamp,
 ) -> Option<ManagedClusterAddOnStatus> {
     let status = live.status.clone().unwrap_or_default();
-    let Some(namespace) = namespace.or(Some(status.namespace.as_str()).filter(|n| !n.is_empty()))
-    else {
+    let before = Some(status.namespace.as_str()).filter(|name| !name.is_empty());
+    let Some(namespace) = namespace.or(before) else {
         let silent = live.spec.configs.is_empty() || status.supported_configs == wanted.supported;
         return (!silent).then(|| ManagedClusterAddOnStatus {
             supported_configs: wanted.supported.to_vec(),

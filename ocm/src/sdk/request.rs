@@ -140,7 +140,7 @@ async fn say<A: Addon>(
     hub.events
         .say(
             &hub.client,
-            &hub.addon.name().to_string(),
+            hub.addon.name().as_ref(),
             saying,
             now,
             &hub.metrics,

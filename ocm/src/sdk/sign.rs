@@ -110,7 +110,7 @@ impl SigningCa {
         self.not_after
     }
 
-    /// Makes a client certificate for a public key (SubjectPublicKeyInfo in DER).
+    /// Makes a client certificate for a public key (`SubjectPublicKeyInfo` in DER).
     pub(crate) fn sign(
         &self,
         public_key: &[u8],

@@ -13,7 +13,7 @@ use crate::{
     name::ClusterName,
 };
 
-/// A window on the hub: clusters, this add-on on them, and its ClusterManagementAddOn.
+/// A window on the hub: clusters, this add-on on them, and its `ClusterManagementAddOn`.
 ///
 /// Cheap to clone. It is filled by [`super::run`], so an author needs no watches of these objects.
 /// The objects come without managed fields, clusters also without resourceVersion and generation.
@@ -70,7 +70,7 @@ impl View {
         self.world.look().addons.live().get(name).cloned()
     }
 
-    /// The ClusterManagementAddOn.
+    /// The `ClusterManagementAddOn`.
     pub fn offer(&self) -> Option<Arc<ClusterManagementAddOn>> {
         let state = self.world.look();
         state

@@ -59,7 +59,7 @@ impl Watches {
         watcher::Config::default().labels(&format!("{}={}", keys::ADDON_NAME, self.addon))
     }
 
-    /// ManagedClusters without what changes all the time and decides nothing.
+    /// `ManagedClusters` without what changes all the time and decides nothing.
     pub(crate) async fn clusters(self, wake: impl Wake) -> Error {
         let resource = ApiResource::erase::<ManagedCluster>(&());
         let source = Source {
@@ -172,7 +172,7 @@ impl Watches {
         follow(what, self.api(&resource), config, source, absorb).await
     }
 
-    /// This add-on's ClusterManagementAddOn.
+    /// This add-on's `ClusterManagementAddOn`.
     pub(crate) async fn offer(self, wake: impl Wake) -> Error {
         let resource = self.version.cluster_management_addons();
         let source = Source {

@@ -30,7 +30,7 @@ pub(crate) use self::{
     observed::{Observed, Work},
 };
 
-/// The ClusterManagementAddOn, as served and as understood.
+/// The `ClusterManagementAddOn`, as served and as understood.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Offer {
     /// As served.

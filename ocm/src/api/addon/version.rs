@@ -46,17 +46,17 @@ impl Version {
         ApiResource::from_gvk_with_plural(&kind, plural)
     }
 
-    /// Where ManagedClusterAddOns are, for a dynamic `Api`.
+    /// Where `ManagedClusterAddOns` are, for a dynamic `Api`.
     pub fn managed_cluster_addons(self) -> ApiResource {
         self.resource("ManagedClusterAddOn", "managedclusteraddons")
     }
 
-    /// Where ClusterManagementAddOns are, for a dynamic `Api`.
+    /// Where `ClusterManagementAddOns` are, for a dynamic `Api`.
     pub fn cluster_management_addons(self) -> ApiResource {
         self.resource("ClusterManagementAddOn", "clustermanagementaddons")
     }
 
-    /// Reads a ManagedClusterAddOn.
+    /// Reads a `ManagedClusterAddOn`.
     ///
     /// Lenient: a part that cannot be read is taken as absent, since the object itself is a fact
     /// that must not be overlooked.
@@ -83,7 +83,7 @@ impl Version {
         addon
     }
 
-    /// Reads a ClusterManagementAddOn, as leniently as [`Self::read_addon`].
+    /// Reads a `ClusterManagementAddOn`, as leniently as [`Self::read_addon`].
     pub fn read_offer(self, object: DynamicObject) -> ClusterManagementAddOn {
         let DynamicObject {
             metadata, mut data, ..
@@ -100,7 +100,7 @@ impl Version {
         offer
     }
 
-    /// Writes a ManagedClusterAddOn (without status) for creation.
+    /// Writes a `ManagedClusterAddOn` (without status) for creation.
     pub fn write_addon(self, addon: &ManagedClusterAddOn) -> Value {
         let mut metadata = json!(addon.metadata);
         let mut spec = json!(addon.spec);
@@ -121,7 +121,7 @@ impl Version {
         })
     }
 
-    /// Writes the parts of a ManagedClusterAddOn's status that are set.
+    /// Writes the parts of a `ManagedClusterAddOn`'s status that are set.
     pub fn write_status(self, status: &ManagedClusterAddOnStatus) -> Value {
         let mut value = json!(status);
         if self == Self::V1Alpha1
@@ -135,7 +135,7 @@ impl Version {
         value
     }
 
-    /// The name that `status.defaultConfigReferences` of a ClusterManagementAddOn has.
+    /// The name that `status.defaultConfigReferences` of a `ClusterManagementAddOn` has.
     pub const fn default_config_references(self) -> &'static str {
         match self {
             Self::V1Alpha1 => "defaultconfigReferences",
@@ -191,7 +191,7 @@ fn lower_registration(new: &Value) -> Value {
     without_nulls(json!({ "signerName": signer, "subject": subject }))
 }
 
-/// Turns spec and status of a v1alpha1 ClusterManagementAddOn into those of v1beta1.
+/// Turns spec and status of a v1alpha1 `ClusterManagementAddOn` into those of v1beta1.
 fn raise_offer(data: &mut Value) {
     if let Some(status) = data.get_mut("status") {
         rename(status, "defaultconfigReferences", "defaultConfigReferences");

@@ -55,7 +55,7 @@ impl Request {
     }
 }
 
-/// The public key of a request (its SubjectPublicKeyInfo), in DER.
+/// The public key of a request (its `SubjectPublicKeyInfo`), in DER.
 pub(crate) fn public_key(pem: &[u8]) -> Result<Vec<u8>, Refusal> {
     let der = der(pem)?;
     let request = certification_request(&der)?;

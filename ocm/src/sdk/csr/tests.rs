@@ -53,60 +53,62 @@ fn a_request_to_the_hubs_own_signer_is_granted_but_not_ours_to_sign() {
     assert!(!judge(&request).unwrap().custom);
 }
 
+type Spoil = fn(&mut CertificateSigningRequest);
+
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn what_is_around_the_request_must_be_right() {
-    type Spoil = fn(&mut CertificateSigningRequest);
     let cases: [(&str, Spoil); 23] = [
         ("granted", |_| {}),
         ("granted", |r| {
-            r.spec.usages = Some(vec!["client auth".to_owned()])
+            r.spec.usages = Some(vec!["client auth".to_owned()]);
         }),
         ("WrongClusterLabel", |r| r.metadata.labels = None),
         ("WrongClusterLabel", |r| label(r, keys::CLUSTER_NAME, "a")),
         ("WrongClusterLabel", |r| {
-            label(r, keys::CLUSTER_NAME, "ab:x")
+            label(r, keys::CLUSTER_NAME, "ab:x");
         }),
         ("WrongAddonLabel", |r| label(r, keys::ADDON_NAME, "b")),
         ("WrongRequester", |r| r.spec.username = None),
         ("WrongRequester", |r| {
-            user(r, "system:open-cluster-management:a:agent")
+            user(r, "system:open-cluster-management:a:agent");
         }),
         ("WrongRequester", |r| {
-            user(r, "system:open-cluster-management:abc:agent")
+            user(r, "system:open-cluster-management:abc:agent");
         }),
         ("WrongRequester", |r| {
-            user(r, "system:open-cluster-management:ab")
+            user(r, "system:open-cluster-management:ab");
         }),
         ("WrongRequester", |r| {
-            user(r, "system:open-cluster-management:ab:")
+            user(r, "system:open-cluster-management:ab:");
         }),
         ("WrongRequester", |r| {
-            user(r, "system:open-cluster-management:ab:x:y")
+            user(r, "system:open-cluster-management:ab:x:y");
         }),
         ("WrongRequester", |r| user(r, "kubernetes-admin")),
         ("WrongRequester", |r| {
-            r.spec.groups = Some(vec!["system:open-cluster-management:a".to_owned()])
+            r.spec.groups = Some(vec!["system:open-cluster-management:a".to_owned()]);
         }),
         ("WrongRequester", |r| r.spec.groups = None),
         ("WrongRequester", |r| {
-            note(r, "someone", "system:open-cluster-management:ab:agent")
+            note(r, "someone", "system:open-cluster-management:ab:agent");
         }),
         ("WrongRequester", |r| {
             note(
                 r,
                 keys::GRPC_SERVER_USER,
                 "system:open-cluster-management:a:agent",
-            )
+            );
         }),
         ("granted", |r| {
             note(
                 r,
                 keys::GRPC_SERVER_USER,
                 "system:open-cluster-management:ab:agent",
-            )
+            );
         }),
         ("WrongSigner", |r| {
-            r.spec.signer_name = "kubernetes.io/kubelet-serving".to_owned()
+            r.spec.signer_name = "kubernetes.io/kubelet-serving".to_owned();
         }),
         ("WrongSigner", |r| r.spec.signer_name = format!("{SIGNER}x")),
         ("WrongUsages", |r| r.spec.usages = None),
@@ -115,10 +117,10 @@ fn what_is_around_the_request_must_be_right() {
                 .usages
                 .as_mut()
                 .unwrap()
-                .push("server auth".to_owned())
+                .push("server auth".to_owned());
         }),
         ("WrongUsages", |r| {
-            r.spec.usages = Some(vec!["digital signature".to_owned()])
+            r.spec.usages = Some(vec!["digital signature".to_owned()]);
         }),
     ];
     let good = Sample::good().request();
@@ -157,31 +159,31 @@ fn what_is_in_the_request_must_be_right() {
         ("granted", |s| s.names.clear()),
         ("WrongCommonName", |s| s.common_names[0].push('x')),
         ("WrongCommonName", |s| {
-            s.common_names[0] = "system:admin".to_owned()
+            s.common_names[0] = "system:admin".to_owned();
         }),
         ("Malformed", |s| s.common_names.push("second".to_owned())),
         ("Malformed", |s| s.common_names.clear()),
         ("Malformed", |s| {
-            s.other = Some((vec![2, 5, 4, 6], "DE".to_owned()))
+            s.other = Some((vec![2, 5, 4, 6], "DE".to_owned()));
         }),
         ("WrongOrganizations", |s| s.groups.clear()),
         ("WrongOrganizations", |s| s.groups.truncate(1)),
         ("WrongOrganizations", |s| {
-            s.groups[1] = "system:masters".to_owned()
+            s.groups[1] = "system:masters".to_owned();
         }),
         ("WrongOrganizations", |s| s.groups[0].push('c')),
         ("WrongOrganizationalUnits", |s| s.units.push("u".to_owned())),
         ("WrongAlternativeName", |s| {
-            s.names.push(dns("b.addon.open-cluster-management.io"))
+            s.names.push(dns("b.addon.open-cluster-management.io"));
         }),
         ("WrongAlternativeName", |s| {
-            s.names = vec![SanType::IpAddress([10, 0, 0, 1].into())]
+            s.names = vec![SanType::IpAddress([10, 0, 0, 1].into())];
         }),
         ("WrongAlternativeName", |s| {
-            s.names.push(SanType::URI("spiffe://x".try_into().unwrap()))
+            s.names.push(SanType::URI("spiffe://x".try_into().unwrap()));
         }),
         ("WrongAlternativeName", |s| {
-            s.names.push(SanType::Rfc822Name("a@b".try_into().unwrap()))
+            s.names.push(SanType::Rfc822Name("a@b".try_into().unwrap()));
         }),
     ];
     for (index, (wanted, spoil)) in cases.into_iter().enumerate() {

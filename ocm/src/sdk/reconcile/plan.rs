@@ -1,30 +1,30 @@
 //! What to do about one cluster. Pure.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    api::{
-        addon::{AddOnConfig, ConfigGroupResource, GROUP, ManagedClusterAddOnStatus, Version},
-        work::ManifestWork,
-    },
+    api::addon::{AddOnConfig, ConfigGroupResource, GROUP, ManagedClusterAddOnStatus, Version},
     condition::{self, Verdict},
     keys,
-    name::{AddonName, ClusterName},
+    name::ClusterName,
     sdk::{
-        Addon, Admission, Leaving, LeavingPhase, RenderError, RenderInput, Target, hash, pack,
-        registration, render,
-        settled::{self, Settled, Waiting},
-        world::{ConfigObject, Observed, Work},
+        Addon, Admission, Leaving, LeavingPhase, Target, hash, registration,
+        settled::{self, Waiting},
+        world::{ConfigObject, Observed},
     },
 };
+
+mod works;
+
+pub(crate) use self::works::{Step, Works, numbered};
 
 /// How far a cluster is.
 #[derive(Debug)]
 pub(crate) enum Stage<'a> {
-    /// OCM has not put the add-on under its ClusterManagementAddOn yet.
+    /// OCM has not put the add-on under its `ClusterManagementAddOn` yet.
     Idle,
     /// There is neither add-on nor work.
     Left,
@@ -141,39 +141,6 @@ pub(crate) struct Plan {
     pub(crate) works: Works,
 }
 
-/// What to do about the works.
-#[derive(Debug)]
-pub(crate) enum Works {
-    /// These steps, in this order; none if all is as it should be.
-    Change {
-        /// The steps.
-        steps: Vec<Step>,
-        /// For the log.
-        note: &'static str,
-    },
-    /// They stay as they are.
-    Keep(Waiting),
-    /// They stay as they are, and people should know why.
-    Refused(RenderError),
-}
-
-/// One write.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Step {
-    /// Make or change a work.
-    Apply {
-        /// Its name.
-        name: String,
-        /// The whole of it.
-        body: Value,
-    },
-    /// Delete a work.
-    Delete {
-        /// Its name.
-        name: String,
-    },
-}
-
 /// Decides what to write for a served cluster.
 pub(crate) fn plan(
     addon: &impl Addon,
@@ -201,8 +168,12 @@ pub(crate) fn plan(
         registration: registration::plan(&wanted, target.addon, namespace.as_deref(), now),
         works: match (settled, namespace) {
             (Ok(settled), Some(namespace)) => {
-                works(addon, version, target, observed, &settled, &namespace)
-                    .unwrap_or_else(Works::Refused)
+                let wish = works::Wish {
+                    version,
+                    target,
+                    settled: &settled,
+                };
+                works::plan(addon, &wish, observed, &namespace).unwrap_or_else(Works::Refused)
             }
             (Ok(_), None) => Works::Keep(Waiting::NotConfigured),
             (Err(waiting), _) => Works::Keep(waiting),
@@ -222,151 +193,6 @@ fn lacks_hashes(
     });
     let live = |named: &AddOnConfig| configs(named).map(|config| config.live.clone());
     hash::addon_patch(&raw, supported, live).is_some()
-}
-
-fn works(
-    addon: &impl Addon,
-    version: Version,
-    target: Target<'_>,
-    observed: &Observed,
-    settled: &Settled,
-    install_namespace: &str,
-) -> Result<Works, RenderError> {
-    let input = RenderInput {
-        target,
-        install_namespace,
-        config: &settled.config,
-    };
-    let manifests = render::manifests(addon.render(input)?)?;
-    let ours: BTreeMap<usize, &Work> = numbered(addon.name(), observed).collect();
-    let uid = target.addon.metadata.uid.clone().unwrap_or_default();
-    let is_ours = |work: &Work| work.owner.as_ref().is_none_or(|owner| *owner == uid);
-    let outgoing: Vec<_> = ours
-        .values()
-        .filter(|work| work.deleting || !is_ours(work))
-        .collect();
-    if !outgoing.is_empty() {
-        // Of an earlier life of this add-on: they have to be gone before their names are used again.
-        let old = outgoing.into_iter().filter(|work| !work.deleting);
-        let steps = old
-            .map(|work| Step::Delete {
-                name: work.report.name.clone(),
-            })
-            .collect();
-        return Ok(Works::Change {
-            steps,
-            note: "earlier works have to go first",
-        });
-    }
-    let items: Vec<_> = manifests
-        .iter()
-        .map(|manifest| pack::Item {
-            id: manifest.id.clone(),
-            size: manifest.size,
-        })
-        .collect();
-    let now = ours
-        .iter()
-        .map(|(number, work)| (*number, work.held.keys().cloned().collect()));
-    let bins = pack::pack(&items, &now.collect()).map_err(|error| RenderError {
-        message: error.to_string(),
-    })?;
-    let frame = Frame {
-        addon: addon.name(),
-        version,
-        target,
-        annotation: &settled.annotation,
-    };
-    let mut applies = Vec::new();
-    for (number, ids) in &bins {
-        let inside = manifests
-            .iter()
-            .filter(|manifest| ids.contains(&manifest.id));
-        let spec = json!(render::work_spec(inside));
-        let live = ours.get(number);
-        if live.is_none_or(|live| differs(live, &spec, &settled.annotation)) {
-            // Works that take objects come first: one that lets go of an object before another
-            // has taken it would have it deleted on the cluster.
-            let takes = live.is_none_or(|live| ids.iter().any(|id| !live.held.contains_key(id)));
-            let name = work_name(addon.name(), *number);
-            let body = frame.work(&name, &spec);
-            applies.push((!takes, Step::Apply { name, body }));
-        }
-    }
-    applies.sort_by_key(|(later, _)| *later);
-    let empty = ours.iter().filter(|(number, _)| !bins.contains_key(number));
-    let deletes = empty.map(|(_, work)| Step::Delete {
-        name: work.report.name.clone(),
-    });
-    let steps = applies
-        .into_iter()
-        .map(|(_, step)| step)
-        .chain(deletes)
-        .collect();
-    Ok(Works::Change {
-        steps,
-        note: "compared",
-    })
-}
-
-fn differs(live: &Work, spec: &Value, annotation: &Option<String>) -> bool {
-    live.digest != render::spec_digest(spec)
-        || live.annotation != *annotation
-        || live.owner.is_none()
-}
-
-/// The name of a work by its number.
-fn work_name(addon: &AddonName, number: usize) -> String {
-    format!("addon-{addon}-deploy-{number}")
-}
-
-/// The works that are ours by name, with their numbers.
-pub(crate) fn numbered<'a>(
-    addon: &AddonName,
-    observed: &'a Observed,
-) -> impl Iterator<Item = (usize, &'a Work)> {
-    let prefix = format!("addon-{addon}-deploy-");
-    observed.works.iter().filter_map(move |work| {
-        let number = work.report.name.strip_prefix(&prefix)?.parse().ok()?;
-        Some((number, work.as_ref()))
-    })
-}
-
-/// What all works of a cluster have around their objects.
-struct Frame<'a> {
-    addon: &'a AddonName,
-    version: Version,
-    target: Target<'a>,
-    annotation: &'a Option<String>,
-}
-
-impl Frame<'_> {
-    fn work(&self, name: &str, spec: &Value) -> Value {
-        let metadata = &self.target.addon.metadata;
-        let annotations = self
-            .annotation
-            .as_ref()
-            .map(|hashes| (keys::CONFIG_SPEC_HASH, hashes));
-        json!({
-            "apiVersion": <ManifestWork as kube::Resource>::api_version(&()),
-            "kind": <ManifestWork as kube::Resource>::kind(&()),
-            "metadata": {
-                "name": name,
-                "namespace": self.target.name,
-                "labels": { (keys::ADDON_NAME): self.addon },
-                "annotations": annotations.into_iter().collect::<BTreeMap<_, _>>(),
-                "ownerReferences": [{
-                    "apiVersion": self.version.api_version(),
-                    "kind": "ManagedClusterAddOn",
-                    "name": metadata.name,
-                    "uid": metadata.uid,
-                    "controller": true,
-                    "blockOwnerDeletion": true,
-                }],
-            },
-            "spec": spec,
-        })
-    }
 }
 
 #[cfg(test)]

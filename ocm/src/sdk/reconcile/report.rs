@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::plan::numbered;
 use crate::{
+    api::work::ManifestWorkStatus,
     condition::{self, Status, Verdict, addon},
     name::AddonName,
     sdk::{HealthMode, RenderError, Target, WorkReport, health, world::Observed},
@@ -38,7 +39,7 @@ impl Facts {
         if let Some(work) = self.works.iter_mut().find(|work| work.name == name) {
             work.generation = generation;
         } else {
-            let (name, status) = (name.to_owned(), Default::default());
+            let (name, status) = (name.to_owned(), ManifestWorkStatus::default());
             self.works.push(WorkReport {
                 name,
                 created,
@@ -136,10 +137,7 @@ fn deploy<'a>(
     conditions.extend(applied);
     for verdict in others {
         let condition = verdict.onto(live, now);
-        let first = condition::find(live, &verdict.kind).is_none();
-        let calm =
-            verdict.calm || (verdict.kind == addon::DEGRADED && verdict.status == Status::False);
-        news |= !is_said(&condition, live) && !(first && calm);
+        news |= !is_said(&condition, live) && !may_wait(verdict, live);
         if conditions
             .iter()
             .all(|other: &Condition| other.type_ != condition.type_)
@@ -148,6 +146,13 @@ fn deploy<'a>(
         }
     }
     news.then_some(conditions)
+}
+
+/// Good news that nobody has heard otherwise is no reason to write.
+fn may_wait(verdict: &Verdict, live: &[Condition]) -> bool {
+    let first = condition::find(live, &verdict.kind).is_none();
+    let good = verdict.kind == addon::DEGRADED && verdict.status == Status::False;
+    first && (verdict.calm || good)
 }
 
 fn is_said(condition: &Condition, live: &[Condition]) -> bool {

@@ -24,7 +24,7 @@ pub(crate) struct Observed {
     pub(crate) addon: Option<Arc<ManagedClusterAddOn>>,
     /// Works with the add-on's label, by name.
     pub(crate) works: Vec<Arc<Work>>,
-    /// The ClusterManagementAddOn.
+    /// The `ClusterManagementAddOn`.
     pub(crate) offer: Option<Arc<ClusterManagementAddOn>>,
 }
 

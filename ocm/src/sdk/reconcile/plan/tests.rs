@@ -1,1 +1,430 @@
+use std::{collections::BTreeMap, sync::Mutex};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    api::{addon::ManagedClusterAddOn, cluster::ManagedCluster},
+    name::AddonName,
+    sdk::{
+        Health, HealthInput, Registration, RenderError, RenderInput, Rendered, SigningCa,
+        world::Work,
+    },
+};
+
+/// An add-on that renders what it is told to.
+struct Author {
+    name: AddonName,
+    manifests: Mutex<Vec<Value>>,
+    error: Option<RenderError>,
+    admission: Admission,
+}
+
+impl Addon for Author {
+    fn name(&self) -> &AddonName {
+        &self.name
+    }
+
+    fn admit(&self, _: Target<'_>) -> Admission {
+        self.admission.clone()
+    }
+
+    fn registrations(&self, target: Target<'_>) -> Vec<Registration> {
+        vec![Registration::custom_signer(
+            "ocm.io/a",
+            &self.name,
+            target.name,
+        )]
+    }
+
+    fn signing_ca(&self, _: &str) -> Option<Arc<SigningCa>> {
+        None
+    }
+
+    fn render(&self, _: RenderInput<'_>) -> Result<Rendered, RenderError> {
+        let manifests = self.manifests.lock().map(|manifests| manifests.clone());
+        let rendered = Rendered::from(manifests.unwrap_or_default());
+        self.error.clone().map_or(Ok(rendered), Err)
+    }
+
+    fn conditions(&self, _: HealthInput<'_>) -> Health {
+        Health::default()
+    }
+}
+
+fn author(manifests: Vec<Value>) -> Author {
+    Author {
+        name: AddonName::new("a").unwrap(),
+        manifests: Mutex::new(manifests),
+        error: None,
+        admission: Admission::Serve,
+    }
+}
+
+fn config_map(name: &str, size: usize) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "namespace": "n", "name": name },
+        "data": { "text": "x".repeat(size) },
+    })
+}
+
+fn cluster_name() -> ClusterName {
+    ClusterName::new("c").unwrap()
+}
+
+/// A hub on which everything is settled and nothing is done yet.
+fn observed() -> Observed {
+    let mut cluster = ManagedCluster::default();
+    cluster.spec.hub_accepts_client = true;
+    let addon = json!({
+        "apiVersion": "addon.open-cluster-management.io/v1beta1",
+        "kind": "ManagedClusterAddOn",
+        "metadata": {
+            "name": "a", "namespace": "c", "uid": "u",
+            "ownerReferences": [{
+                "apiVersion": "addon.open-cluster-management.io/v1beta1",
+                "kind": "ClusterManagementAddOn", "name": "a", "uid": "o", "controller": true,
+            }],
+        },
+        "spec": {},
+        "status": { "conditions": [{
+            "type": "Configured", "status": "True", "reason": "R", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }] },
+    });
+    Observed {
+        cluster: Some(Arc::new(cluster)),
+        addon: Some(Arc::new(read_addon(addon))),
+        works: Vec::new(),
+        offer: None,
+    }
+}
+
+fn read_addon(value: Value) -> ManagedClusterAddOn {
+    Version::V1Beta1.read_addon(serde_json::from_value(value).unwrap())
+}
+
+fn decide(author: &Author, observed: &Observed) -> Plan {
+    let name = cluster_name();
+    let Stage::Served(target) = stage(author, &name, observed) else {
+        panic!("not served")
+    };
+    plan(
+        author,
+        Version::V1Beta1,
+        target,
+        observed,
+        &|_| None,
+        Timestamp::UNIX_EPOCH,
+    )
+}
+
+fn steps(author: &Author, observed: &Observed) -> Vec<Step> {
+    match decide(author, observed).works {
+        Works::Change(steps) => steps,
+        other @ (Works::Keep(_) | Works::Refused(_)) => panic!("{other:?}"),
+    }
+}
+
+/// What the hub has after these steps.
+fn carry_out(observed: &Observed, steps: &[Step]) -> Observed {
+    let mut works: BTreeMap<String, Arc<Work>> = observed
+        .works
+        .iter()
+        .map(|work| (work.report.name.clone(), Arc::clone(work)))
+        .collect();
+    for step in steps {
+        match step {
+            Step::Apply { name, body } => {
+                let object: DynamicObject = serde_json::from_value(body.clone()).unwrap();
+                works.insert(name.clone(), Arc::new(Work::read(object)));
+            }
+            Step::Delete { name } => {
+                works.remove(name);
+            }
+        }
+    }
+    Observed {
+        works: works.into_values().collect(),
+        ..observed.clone()
+    }
+}
+
+fn names(steps: &[Step]) -> Vec<String> {
+    let name = |step: &Step| match step {
+        Step::Apply { name, .. } => format!("apply {name}"),
+        Step::Delete { name } => format!("delete {name}"),
+    };
+    steps.iter().map(name).collect()
+}
+
+#[test]
+fn a_second_look_finds_nothing_to_do() {
+    let author = author(vec![config_map("x", 1), config_map("y", 1)]);
+    let first = steps(&author, &observed());
+    assert_eq!(names(&first), ["apply addon-a-deploy-0"]);
+    let after = carry_out(&observed(), &first);
+    assert_eq!(steps(&author, &after), []);
+    let mut said = (**observed().addon.as_ref().unwrap()).clone();
+    let registration = decide(&author, &after).registration.unwrap();
+    let before = said.status.take().unwrap();
+    said.status = Some(ManagedClusterAddOnStatus {
+        conditions: [before.conditions, registration.conditions].concat(),
+        ..registration
+    });
+    let after = Observed {
+        addon: Some(Arc::new(said)),
+        ..after
+    };
+    assert_eq!(decide(&author, &after).registration, None);
+}
+
+#[test]
+fn a_work_has_label_and_owner() {
+    let author = author(vec![config_map("x", 1)]);
+    let Some(Step::Apply { body, .. }) = steps(&author, &observed()).pop() else {
+        panic!()
+    };
+    assert_eq!(
+        body["metadata"]["labels"],
+        json!({ "open-cluster-management.io/addon-name": "a" })
+    );
+    assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], "u");
+    assert_eq!(body["metadata"]["namespace"], "c");
+    assert_eq!(
+        body["metadata"]["annotations"],
+        json!({}),
+        "no configuration, no annotation"
+    );
+}
+
+#[test]
+fn objects_that_are_rendered_no_more_leave_and_empty_works_go() {
+    let big = |name| config_map(name, 300_000);
+    let author = author(vec![big("x"), big("y")]);
+    let after = carry_out(&observed(), &steps(&author, &observed()));
+    assert_eq!(after.works.len(), 2);
+    *author.manifests.lock().unwrap() = vec![big("y")];
+    let second = steps(&author, &after);
+    assert_eq!(names(&second), ["delete addon-a-deploy-0"]);
+    let after = carry_out(&after, &second);
+    assert_eq!(steps(&author, &after), []);
+    *author.manifests.lock().unwrap() = Vec::new();
+    assert_eq!(names(&steps(&author, &after)), ["delete addon-a-deploy-1"]);
+}
+
+#[test]
+fn a_work_takes_an_object_before_another_lets_go_of_it() {
+    let author = author(vec![config_map("x", 200_000), config_map("y", 200_000)]);
+    let after = carry_out(&observed(), &steps(&author, &observed()));
+    // Grown, y has no room beside x any more.
+    *author.manifests.lock().unwrap() = vec![config_map("x", 200_000), config_map("y", 300_000)];
+    let moved = names(&steps(&author, &after));
+    assert_eq!(moved, ["apply addon-a-deploy-1", "apply addon-a-deploy-0"]);
+}
+
+#[test]
+fn a_change_on_the_hub_by_somebody_else_is_put_right() {
+    let author = author(vec![config_map("x", 1)]);
+    let after = carry_out(&observed(), &steps(&author, &observed()));
+    let spoils: [fn(&mut Work); 3] = [
+        |work| work.digest.push('x'),
+        |work| work.annotation = Some("{}".to_owned()),
+        |work| work.owner = None,
+    ];
+    for spoil in spoils {
+        let mut work = (*after.works[0]).clone();
+        spoil(&mut work);
+        let met = Observed {
+            works: vec![Arc::new(work)],
+            ..after.clone()
+        };
+        assert_eq!(names(&steps(&author, &met)), ["apply addon-a-deploy-0"]);
+    }
+}
+
+#[test]
+fn works_of_an_earlier_life_go_before_new_ones_are_made() {
+    let author = author(vec![config_map("x", 1)]);
+    let after = carry_out(&observed(), &steps(&author, &observed()));
+    let mut old = (*after.works[0]).clone();
+    old.owner = Some("earlier".to_owned());
+    let met = Observed {
+        works: vec![Arc::new(old.clone())],
+        ..after.clone()
+    };
+    assert_eq!(names(&steps(&author, &met)), ["delete addon-a-deploy-0"]);
+    old.deleting = true;
+    let met = Observed {
+        works: vec![Arc::new(old)],
+        ..after
+    };
+    assert_eq!(steps(&author, &met), []);
+}
+
+#[test]
+fn without_a_configuration_nothing_is_touched() {
+    let author = author(Vec::new());
+    let mut observed = carry_out(&observed(), &[]);
+    let mut addon = (**observed.addon.as_ref().unwrap()).clone();
+    addon.status = None;
+    observed.addon = Some(Arc::new(addon));
+    let plan = decide(&author, &observed);
+    assert!(matches!(plan.works, Works::Keep(Waiting::NotConfigured)));
+    assert_eq!(plan.registration, None);
+}
+
+#[test]
+fn what_cannot_be_rendered_or_packed_is_said_and_changes_nothing() {
+    let mut author = author(vec![config_map("x", pack_limit())]);
+    let Works::Refused(error) = decide(&author, &observed()).works else {
+        panic!()
+    };
+    assert!(error.message.starts_with("configmaps n/x has "), "{error}");
+    author.error = Some(RenderError {
+        message: "no address".to_owned(),
+    });
+    let Works::Refused(error) = decide(&author, &observed()).works else {
+        panic!()
+    };
+    assert_eq!(error.message, "no address");
+}
+
+const fn pack_limit() -> usize {
+    crate::sdk::pack::LIMIT
+}
+
+#[test]
+fn works_that_are_not_ours_by_name_are_left_alone() {
+    let author = author(Vec::new());
+    let mut work = Work::default();
+    work.report.name = "addon-a-pre-delete".to_owned();
+    let met = Observed {
+        works: vec![Arc::new(work)],
+        ..observed()
+    };
+    assert_eq!(steps(&author, &met), []);
+}
+
+fn phase(observed: &Observed) -> &'static str {
+    let name = cluster_name();
+    match stage(&author(Vec::new()), &name, observed) {
+        Stage::Idle => "idle",
+        Stage::Left => "left",
+        Stage::Held { .. } => "held",
+        Stage::Served(_) => "served",
+        Stage::Leaving(leaving) => match leaving.phase {
+            LeavingPhase::NotAdmitted => "not admitted",
+            LeavingPhase::ClusterDeleting => "cluster deleting",
+            LeavingPhase::AddonDeleting => "addon deleting",
+            LeavingPhase::AddonGone => "addon gone",
+        },
+    }
+}
+
+fn past() -> Time {
+    Time(Timestamp::UNIX_EPOCH)
+}
+
+type Change = fn(&mut ManagedCluster, &mut ManagedClusterAddOn);
+
+fn host(addon: &mut ManagedClusterAddOn) {
+    let annotations = addon.metadata.annotations.get_or_insert_default();
+    annotations.insert(keys::HOSTING_CLUSTER.to_owned(), "h".to_owned());
+}
+
+#[test]
+fn the_stage_follows_from_what_is_there() {
+    let cases: [(&str, Change); 6] = [
+        ("served", |_, _| ()),
+        ("idle", |_, a| drop(a.metadata.owner_references.take())),
+        ("not admitted", |c, _| c.spec.hub_accepts_client = false),
+        ("cluster deleting", |c, _| {
+            c.metadata.deletion_timestamp = Some(past());
+        }),
+        ("addon deleting", |_, a| {
+            a.metadata.deletion_timestamp = Some(past());
+        }),
+        ("held", |_, a| host(a)),
+    ];
+    for (wanted, change) in cases {
+        let Observed {
+            cluster,
+            addon,
+            works,
+            offer,
+        } = observed();
+        let (mut cluster, mut addon) = ((*cluster.unwrap()).clone(), (*addon.unwrap()).clone());
+        change(&mut cluster, &mut addon);
+        let (cluster, addon) = (Some(Arc::new(cluster)), Some(Arc::new(addon)));
+        assert_eq!(
+            phase(&Observed {
+                cluster,
+                addon,
+                works,
+                offer
+            }),
+            wanted
+        );
+    }
+    assert_eq!(
+        phase(&Observed {
+            cluster: None,
+            ..observed()
+        }),
+        "not admitted"
+    );
+    assert_eq!(
+        phase(&Observed {
+            addon: None,
+            ..observed()
+        }),
+        "left"
+    );
+    let works = vec![Arc::new(Work::default())];
+    assert_eq!(
+        phase(&Observed {
+            addon: None,
+            works,
+            ..observed()
+        }),
+        "addon gone"
+    );
+}
+
+#[test]
+fn ocms_template_controller_is_not_disturbed() {
+    let mut addon = (*observed().addon.unwrap()).clone();
+    addon.spec.configs.push(AddOnConfig {
+        group: GROUP.to_owned(),
+        resource: "addontemplates".to_owned(),
+        namespace: String::new(),
+        name: "t".to_owned(),
+    });
+    let met = Observed {
+        addon: Some(Arc::new(addon)),
+        ..observed()
+    };
+    let name = cluster_name();
+    let Stage::Held { verdict, .. } = stage(&author(Vec::new()), &name, &met) else {
+        panic!()
+    };
+    assert_eq!(verdict.reason, "ManagedByTemplate");
+}
+
+#[test]
+fn an_authors_refusal_is_said_as_it_is() {
+    let mut author = author(Vec::new());
+    author.admission = Admission::Hold {
+        reason: "R".to_owned(),
+        message: "m".to_owned(),
+    };
+    let (name, met) = (cluster_name(), observed());
+    let Stage::Held { verdict, .. } = stage(&author, &name, &met) else {
+        panic!()
+    };
+    assert_eq!(verdict, Verdict::new("Degraded", true, "R", "m"));
+}

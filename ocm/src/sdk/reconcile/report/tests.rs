@@ -1,1 +1,225 @@
+use super::*;
+use crate::{
+    api::{
+        addon::{ManagedClusterAddOn, ManagedClusterAddOnStatus},
+        cluster::ManagedCluster,
+    },
+    name::ClusterName,
+};
 
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn applied(status: bool) -> WorkReport {
+    let verdict = Verdict::new("Applied", status, "R", "");
+    let mut condition = verdict.onto(&[], at(0));
+    condition.observed_generation = Some(1);
+    let status = ManifestWorkStatus {
+        conditions: vec![condition],
+        ..Default::default()
+    };
+    WorkReport {
+        name: "w".to_owned(),
+        created: None,
+        generation: 1,
+        status,
+    }
+}
+
+fn settled(works: Vec<WorkReport>) -> Facts {
+    Facts {
+        works,
+        settled: true,
+        ..Facts::default()
+    }
+}
+
+fn decide(live: &[Condition], facts: &Facts, verdicts: &[Verdict], lost: bool) -> Report {
+    let name = ClusterName::new("c").unwrap();
+    let mut cluster = ManagedCluster::default();
+    if lost {
+        let verdict = Verdict::new(condition::cluster::AVAILABLE, Status::Unknown, "R", "");
+        cluster.status.get_or_insert_default().conditions = vec![verdict.onto(&[], at(0))];
+    }
+    let conditions = live.to_vec();
+    let status = ManagedClusterAddOnStatus {
+        conditions,
+        ..Default::default()
+    };
+    let addon = ManagedClusterAddOn {
+        status: Some(status),
+        ..Default::default()
+    };
+    let target = Target {
+        name: &name,
+        cluster: &cluster,
+        addon: &addon,
+    };
+    report(HealthMode::Customized, target, facts, verdicts, at(9))
+}
+
+/// What the hub has after this report.
+fn carry_out(live: &[Condition], report: &Report) -> Vec<Condition> {
+    let new: Vec<_> = report
+        .deploy
+        .iter()
+        .flatten()
+        .chain(&report.available)
+        .collect();
+    let kept = live
+        .iter()
+        .filter(|c| new.iter().all(|n| n.type_ != c.type_));
+    kept.chain(new.iter().copied()).cloned().collect()
+}
+
+fn kinds(conditions: Option<&Vec<Condition>>) -> Vec<&str> {
+    conditions
+        .into_iter()
+        .flatten()
+        .map(|c| c.type_.as_str())
+        .collect()
+}
+
+fn good() -> [Verdict; 2] {
+    [
+        Verdict::new("Available", true, "R", ""),
+        Verdict::new("Degraded", false, "AsExpected", ""),
+    ]
+}
+
+#[test]
+fn an_install_takes_two_writes_here_and_then_none() {
+    let waiting = [Verdict::new("Degraded", false, "AsExpected", "")];
+    let nothing = decide(&[], &settled(vec![WorkReport::default()]), &waiting, false);
+    assert_eq!(nothing, Report::default(), "good news waits for company");
+
+    let first = decide(&[], &settled(vec![applied(true)]), &waiting, false);
+    assert_eq!(
+        kinds(first.deploy.as_ref()),
+        ["ManifestApplied", "Degraded"]
+    );
+    assert_eq!(first.available, None);
+
+    let live = carry_out(&[], &first);
+    let second = decide(&live, &settled(vec![applied(true)]), &good(), false);
+    assert_eq!(second.deploy, None);
+    assert_eq!(second.available.as_ref().unwrap().status, "True");
+
+    let live = carry_out(&live, &second);
+    assert_eq!(
+        decide(&live, &settled(vec![applied(true)]), &good(), false),
+        Report::default()
+    );
+}
+
+#[test]
+fn available_is_not_written_while_the_hub_has_lost_the_cluster_and_at_once_when_it_is_back() {
+    let unknown = Verdict::new(
+        "Available",
+        Status::Unknown,
+        "ManagedClusterLeaseUpdateStopped",
+        "",
+    );
+    let live = carry_out(
+        &[],
+        &decide(&[], &settled(vec![applied(true)]), &good(), false),
+    );
+    let live = carry_out(
+        &live,
+        &Report {
+            available: Some(unknown.onto(&live, at(1))),
+            ..Report::default()
+        },
+    );
+    let facts = settled(vec![applied(true)]);
+    assert_eq!(decide(&live, &facts, &good(), true), Report::default());
+    let back = decide(&live, &facts, &good(), false);
+    assert_eq!(back.available.unwrap().status, "True");
+}
+
+#[test]
+fn what_goes_wrong_is_said_and_taken_back_when_it_is_over() {
+    let mut facts = settled(vec![WorkReport::default()]);
+    facts.problem = Some("too large".to_owned());
+    let said = decide(&[], &facts, &[], false);
+    let condition = &said.deploy.as_ref().unwrap()[0];
+    assert_eq!(
+        (condition.status.as_str(), condition.message.as_str()),
+        ("False", "too large")
+    );
+    let live = carry_out(&[], &said);
+    let over = decide(&live, &settled(vec![WorkReport::default()]), &[], false);
+    assert_eq!(over.deploy, Some(Vec::new()));
+}
+
+#[test]
+fn old_words_stay_while_the_cluster_has_not_answered() {
+    let live = carry_out(&[], &decide(&[], &settled(vec![applied(true)]), &[], false));
+    let mut changed = applied(true);
+    changed.generation = 2;
+    assert_eq!(
+        decide(&live, &settled(vec![changed]), &[], false).deploy,
+        None
+    );
+}
+
+#[test]
+fn nothing_is_claimed_before_it_is_known_what_to_deploy() {
+    assert_eq!(
+        decide(&[], &Facts::default(), &[], false),
+        Report::default()
+    );
+    let nothing_wanted = decide(&[], &settled(Vec::new()), &[], false);
+    assert_eq!(
+        nothing_wanted.deploy.unwrap()[0].message,
+        "no manifest need to apply"
+    );
+}
+
+#[test]
+fn an_author_cannot_speak_for_ocm() {
+    let verdicts = [
+        "Progressing",
+        "Configured",
+        "RegistrationApplied",
+        "ManifestApplied",
+    ]
+    .map(|kind| Verdict::new(kind, true, "R", ""));
+    let said = decide(&[], &settled(vec![applied(true)]), &verdicts, false);
+    assert_eq!(kinds(said.deploy.as_ref()), ["ManifestApplied"]);
+    assert_eq!(said.deploy.unwrap()[0].reason, health::reason::APPLIED);
+}
+
+#[test]
+fn bad_news_is_said_at_once() {
+    let verdicts = [Verdict::new("Degraded", true, "R", "m")];
+    let said = decide(&[], &settled(vec![WorkReport::default()]), &verdicts, false);
+    assert_eq!(kinds(said.deploy.as_ref()), ["Degraded"]);
+    let live = carry_out(&[], &said);
+    let said = decide(&live, &settled(vec![applied(true)]), &verdicts, false);
+    assert_eq!(
+        kinds(said.deploy.as_ref()),
+        ["ManifestApplied", "Degraded"],
+        "all or it vanishes"
+    );
+}
+
+#[test]
+fn a_hold_says_why_and_keeps_what_was_said() {
+    let live = carry_out(
+        &[],
+        &decide(&[], &settled(vec![applied(true)]), &good(), false),
+    );
+    let verdict = Verdict::new("Degraded", true, "Reserved", "m");
+    let said = held(&verdict, &live, at(9)).unwrap();
+    assert_eq!(kinds(Some(&said)), ["ManifestApplied", "Degraded"]);
+    let live = carry_out(
+        &live,
+        &Report {
+            deploy: Some(said),
+            available: None,
+        },
+    );
+    assert_eq!(held(&verdict, &live, at(10)), None);
+}
