@@ -285,9 +285,11 @@ impl Inbox {
 /// Whether `newer` makes `older`, of the same object, not worth doing.
 fn replaces(newer: &Event, older: &Event) -> bool {
     let (new, old) = (class(newer), class(older));
+    // the name was given to another object since: commands for the former one have nobody to obey them
+    let is_successor = newer.resource_id != older.resource_id;
     match new {
         Class::Other => false,
-        Class::State if newer.verb == Verb::Delete => old != Class::Other,
+        Class::State if newer.verb == Verb::Delete || is_successor => old != Class::Other,
         Class::State | Class::Status | Class::Operation | Class::Termination => new == old,
     }
 }

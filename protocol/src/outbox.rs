@@ -39,11 +39,16 @@ impl Entry {
         if self.out.contains(&Facet::State) || self.out.contains(&Facet::Status) {
             return None;
         }
-        if self.delete.is_some() {
+        if self.must_delete() {
             return Some(Facet::State);
         }
         let first = *self.marks.first()?;
         (!self.out.contains(&first)).then_some(first)
+    }
+
+    /// A state that was marked after the delete overtakes it, if there turns out to be one.
+    fn must_delete(&self) -> bool {
+        self.delete.is_some() && !self.marks.contains(&Facet::State)
     }
 
     fn is_idle(&self) -> bool {
@@ -52,13 +57,13 @@ impl Entry {
 
     /// Applications refer to projects and repositories: those come first and go last.
     fn rank(&self, kind: Kind) -> u8 {
-        match (kind, &self.delete) {
-            (Kind::Application, Some(_)) => 0,
-            (Kind::AppProject, None) => 1,
-            (Kind::Repository, None) => 2,
-            (Kind::GpgKey, None) => 3,
-            (Kind::Application, None) => 4,
-            (Kind::AppProject | Kind::Repository | Kind::GpgKey, Some(_)) => 5,
+        match (kind, self.must_delete()) {
+            (Kind::Application, true) => 0,
+            (Kind::AppProject, false) => 1,
+            (Kind::Repository, false) => 2,
+            (Kind::GpgKey, false) => 3,
+            (Kind::Application, false) => 4,
+            (Kind::AppProject | Kind::Repository | Kind::GpgKey, true) => 5,
         }
     }
 }
@@ -81,10 +86,6 @@ impl Outbox {
     /// A facet changed.
     pub fn mark(&mut self, key: ObjectKey, facet: Facet) {
         let entry = self.entries.entry(key.clone()).or_default();
-        if facet == Facet::State {
-            // it exists (again): the delete that nobody heard of is overtaken
-            entry.delete = None;
-        }
         entry.marks.insert(facet);
         self.queue(&key);
     }
@@ -135,14 +136,23 @@ impl Outbox {
         entry.place = None;
         let facet = entry.sayable()?;
         entry.out.insert(facet);
-        let saying = match entry.delete.take() {
-            Some(event) => Saying::Delete(event),
-            None => {
-                entry.marks.remove(&facet);
-                Saying::Facet(facet)
-            }
-        };
+        if entry.must_delete()
+            && let Some(event) = entry.delete.take()
+        {
+            return Some((key, Saying::Delete(event)));
+        }
+        entry.marks.remove(&facet);
+        let saying = Saying::Facet(facet);
         Some((key, saying))
+    }
+
+    /// A facet was sent. If it is the state, the object exists: a delete from before is overtaken.
+    pub fn launched(&mut self, key: &ObjectKey, facet: Facet) {
+        if facet == Facet::State
+            && let Some(entry) = self.entries.get_mut(key)
+        {
+            entry.delete = None;
+        }
     }
 
     /// A facet is not in flight any more; whatever is left queues up again, at the end.

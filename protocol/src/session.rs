@@ -97,7 +97,7 @@ impl Session {
 
     /// Something about this object changed here and has to be said. Idempotent and cheap.
     ///
-    /// A new [`Facet::State`] takes back a delete that was not sent yet.
+    /// A new [`Facet::State`] takes back a delete that was not sent yet, if there is a state when it is sent.
     pub fn mark(&mut self, key: ObjectKey, facet: Facet) {
         self.outbox.mark(key, facet);
         // something in flight may be due earlier now, to be replaced by this
@@ -341,6 +341,7 @@ impl Session {
             };
             match event {
                 Some(event) if event.payload.len() <= self.limits.message_bytes => {
+                    self.outbox.launched(&key, facet);
                     return Some(self.launch(Flight::new(matter, event, &self.limits, now)));
                 }
                 Some(event) => {

@@ -543,7 +543,7 @@ fn pick(works: &mut Vec<Work>, dice: &mut Dice) -> Option<Work> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn two_sessions_over_a_bad_link_end_equal(seed in any::<u64>(), steps in 50_u32..1500) {
@@ -568,4 +568,12 @@ fn without_faults_nothing_is_sent_twice() {
     world.assert_equal();
     assert_eq!(world.principal.stats(world.now).resent, 0);
     assert_eq!(world.agent.stats(world.now).resent, 0);
+}
+
+#[test]
+fn a_delete_while_the_resync_still_waits_for_the_object_is_not_taken_back() {
+    let mut world = World::new(5_873_367_736_473_529_188);
+    world.chaos(295);
+    world.heal();
+    world.assert_equal();
 }

@@ -221,6 +221,20 @@ fn an_object_that_comes_back_takes_back_a_delete_that_was_not_sent() {
 }
 
 #[test]
+fn a_mark_without_a_state_does_not_take_back_a_delete() {
+    let (mut session, store) = (session(Role::Principal), Store::default());
+    session.say(Event::about(
+        &app("a"),
+        Verb::Delete,
+        "old",
+        "",
+        Bytes::new(),
+    ));
+    session.mark(app("a"), Facet::State);
+    assert_eq!(verbs(&sent(&mut session, &store, at(0))), [Verb::Delete]);
+}
+
+#[test]
 fn an_application_is_deleted_before_its_project() {
     let (mut session, store) = (session(Role::Principal), Store::default());
     session.say(Event::about(
