@@ -84,10 +84,10 @@ impl Outbox {
     }
 
     /// A facet changed.
-    pub fn mark(&mut self, key: ObjectKey, facet: Facet) {
+    pub fn mark(&mut self, key: &ObjectKey, facet: Facet) {
         let entry = self.entries.entry(key.clone()).or_default();
         entry.marks.insert(facet);
-        self.queue(&key);
+        self.queue(key);
     }
 
     /// A facet need not be said any more.
@@ -106,12 +106,12 @@ impl Outbox {
     }
 
     /// The object is gone: nothing else need be said about it, and what is in flight counts no more.
-    pub fn delete(&mut self, key: ObjectKey, event: Event) {
+    pub fn delete(&mut self, key: &ObjectKey, event: Event) {
         let entry = self.entries.entry(key.clone()).or_default();
         entry.marks.clear();
         entry.out.clear();
         entry.delete = Some(event);
-        self.queue(&key);
+        self.queue(key);
     }
 
     /// A control message; one of the same content that waits is replaced, and the new one goes last.

@@ -14,6 +14,7 @@
 //! Writing never waits for the peer to read: while the stream is full the driver stops taking from the
 //! outbox, which goes on coalescing, and keeps reading. So two busy ends cannot block each other.
 
+use std::borrow::Borrow;
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
@@ -98,8 +99,8 @@ impl Session {
     /// Something about this object changed here and has to be said. Idempotent and cheap.
     ///
     /// A new [`Facet::State`] takes back a delete that was not sent yet, if there is a state when it is sent.
-    pub fn mark(&mut self, key: ObjectKey, facet: Facet) {
-        self.outbox.mark(key, facet);
+    pub fn mark(&mut self, key: impl Borrow<ObjectKey>, facet: Facet) {
+        self.outbox.mark(key.borrow(), facet);
         // something in flight may be due earlier now, to be replaced by this
         self.flights.look_again();
     }
@@ -116,7 +117,7 @@ impl Session {
             Some(key) if event.verb == Verb::Delete => {
                 // what is in flight about it does not matter any more, so the delete need not wait for it
                 self.flights.forget(&key);
-                self.outbox.delete(key, event);
+                self.outbox.delete(&key, event);
             }
             Some(_) | None => self.outbox.control(event),
         }

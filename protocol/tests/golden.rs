@@ -1,6 +1,8 @@
 //! Bytes of the wire. They were put together by hand from the wire format, not by this crate, so they hold
 //! field numbers, attribute types and words in place.
 
+#![expect(clippy::unwrap_used, reason = "a test ends here")]
+
 use bytes::Bytes;
 use prost::Message as _;
 use protocol::wire::authapi::{AuthRequest, AuthResponse};
