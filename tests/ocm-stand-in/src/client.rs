@@ -37,6 +37,24 @@ pub(crate) fn as_identity(config: &Config, identity: AuthInfo) -> Result<Client>
     as_client(config)
 }
 
+/// What went wrong in one line: of an API server's answer only its message.
+pub(crate) fn say(error: &anyhow::Error) -> String {
+    let parts = error
+        .chain()
+        .map(|cause| match cause.downcast_ref::<kube::Error>() {
+            Some(kube::Error::Api(status)) => status.message.clone(),
+            Some(_) | None => cause.to_string(),
+        });
+    let mut said: Vec<String> = Vec::new();
+    for part in parts {
+        // A cause that its effect has quoted already adds nothing.
+        if !said.iter().any(|earlier| earlier.contains(&part)) {
+            said.push(part);
+        }
+    }
+    said.join(": ")
+}
+
 /// A kubeconfig, in JSON, for the API server of `config` and another user.
 pub(crate) fn kubeconfig(config: &Config, namespace: &str, user: &Value) -> String {
     let mut cluster = json!({ "server": config.cluster_url.to_string().trim_end_matches('/') });

@@ -8,7 +8,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use anyhow::Result;
 use tokio::time::Instant;
 
-use crate::cache::Cache;
+use crate::{cache::Cache, client};
 
 /// Changes come in bursts; this long a burst is answered once.
 const SETTLE: Duration = Duration::from_millis(10);
@@ -44,7 +44,7 @@ where
             Err(error) => {
                 tracing::warn!(
                     controller = name,
-                    error = format!("{error:#}"),
+                    error = client::say(&error),
                     "will try again"
                 );
                 failures = failures.saturating_add(1);

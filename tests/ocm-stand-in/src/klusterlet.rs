@@ -84,6 +84,13 @@ pub(crate) async fn install(spoke: &Client) -> Result<()> {
             named(WORK),
         ),
     ];
+    for account in [REGISTRATION, WORK] {
+        // Their own little servers for metrics want to know how the API server authenticates.
+        let reader = "extension-apiserver-authentication-reader";
+        let name = format!("open-cluster-management:{account}:{reader}");
+        let bound = binding(&name, "Role", reader, account);
+        manifests.push((ROLE_BINDING, Some("kube-system".to_owned()), bound));
+    }
     manifests.extend(registration_rights());
     manifests.extend(work_rights());
     apply(spoke, manifests).await

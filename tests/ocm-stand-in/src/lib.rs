@@ -15,6 +15,15 @@
 //! with a client certificate of its own cluster, and on the spoke under service accounts with the
 //! klusterlet's rights. What the stand-in leaves out is listed at the top of its module.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "objects are JSON here: reading an absent member gives null, and what is written to is an object by its CRD"
+)]
+#![expect(
+    clippy::doc_markdown,
+    reason = "the kinds of OCM are the words of this crate"
+)]
+
 mod cache;
 mod client;
 mod condition;

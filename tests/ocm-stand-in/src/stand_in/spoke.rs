@@ -110,7 +110,7 @@ fn bearer(token: String) -> AuthInfo {
 async fn lives(ground: Ground) {
     loop {
         if let Err(error) = live(&ground).await {
-            let (cluster, error) = (&ground.cluster, format!("{error:#}"));
+            let (cluster, error) = (&ground.cluster, client::say(&error));
             tracing::warn!(cluster, error, "the agents start again");
             tokio::time::sleep(START_AGAIN).await;
         }

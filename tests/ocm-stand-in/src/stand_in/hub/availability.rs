@@ -108,7 +108,8 @@ async fn taint(hub: &Hub, cluster: &DynamicObject) -> Result<()> {
     let Some(after) = tainted(&before, condition::status(&cluster.data, AVAILABLE)) else {
         return Ok(());
     };
-    let patch = json!({ "spec": { "taints": after } });
+    // No empty list is left behind: a cluster that never had a taint looks the same.
+    let patch = json!({ "spec": { "taints": (!after.is_empty()).then_some(after) } });
     condition::write_object(&MANAGED_CLUSTER.all(&hub.client), cluster, patch).await
 }
 

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Spoke, keep};
 use crate::{
+    client,
     condition::{self, Condition},
     control::Again,
     kinds::{CLUSTER_CLAIM, LEASE, MANAGED_CLUSTER, words::CLUSTER_LEASE},
@@ -135,28 +136,28 @@ fn claim_entry(claim: &Arc<DynamicObject>) -> Value {
     json!({ "name": claim.name_any(), "value": value })
 }
 
-/// Renews the cluster's lease once per lease duration.
+/// Renews the cluster's lease once per lease duration, as long as the hub wants the cluster.
 async fn renew(spoke: Spoke) {
     let api = LEASE.within(&spoke.hub, &spoke.cluster);
     loop {
-        let seconds = spoke
-            .on_hub
-            .get(MANAGED_CLUSTER, &spoke.cluster)
-            .and_then(|cluster| cluster.data["spec"]["leaseDurationSeconds"].as_u64())
-            .filter(|seconds| *seconds > 0)
-            .unwrap_or(60);
-        let pause = match renew_once(&api).await {
-            Ok(()) => Duration::from_secs(seconds),
-            Err(error) => {
-                tracing::debug!(
-                    cluster = spoke.cluster,
-                    error = format!("{error:#}"),
-                    "lease"
-                );
-                RENEW_AGAIN
-            }
+        let cluster = spoke.on_hub.get(MANAGED_CLUSTER, &spoke.cluster);
+        let spec = cluster.as_ref().map(|cluster| &cluster.data["spec"]);
+        let is_wanted = spec.is_some_and(|spec| spec["hubAcceptsClient"] == true);
+        let seconds = spec.and_then(|spec| spec["leaseDurationSeconds"].as_u64());
+        let pause = match (is_wanted, seconds) {
+            (true, Some(seconds)) if seconds > 0 => Duration::from_secs(seconds),
+            (true, _) => Duration::from_secs(60),
+            (false, _) => RENEW_AGAIN,
         };
-        tokio::time::sleep(pause).await;
+        let renewed = if is_wanted {
+            renew_once(&api).await
+        } else {
+            Ok(())
+        };
+        if let Err(error) = &renewed {
+            tracing::debug!(cluster = spoke.cluster, error = client::say(error), "lease");
+        }
+        tokio::time::sleep(if renewed.is_ok() { pause } else { RENEW_AGAIN }).await;
     }
 }
 

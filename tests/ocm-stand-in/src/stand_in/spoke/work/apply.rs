@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
@@ -12,7 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::rules::{self, Strategy};
-use crate::condition::Condition;
+use crate::{client, condition::Condition};
 
 /// What became of one manifest.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl Applier {
         let result = apply_one(&api, manifest, &strategy, owner, is_ours).await;
         let result = result.map_err(|error| Failure {
             is_final: is_final(&error, &strategy),
-            message: format!("{error:#}"),
+            message: client::say(&error),
         });
         Outcome {
             meta,
@@ -139,15 +139,19 @@ impl Applier {
         if let Some(known) = self.kinds.get(gvk) {
             return Ok(known.clone());
         }
-        let (resource, capabilities) = kube::discovery::oneshot::pinned_kind(&self.client, gvk)
-            .await
-            .with_context(|| {
-                format!(
-                    "no matches for kind {:?} in {:?}",
-                    gvk.kind,
-                    gvk.api_version()
-                )
-            })?;
+        let (resource, capabilities) =
+            match kube::discovery::oneshot::pinned_kind(&self.client, gvk).await {
+                Ok(found) => found,
+                Err(error @ kube::Error::Api(_)) if !is_unknown(&error) => return Err(error.into()),
+                Err(kube::Error::Api(_) | kube::Error::Discovery(_)) => {
+                    bail!(
+                        "no matches for kind {:?} in version {:?}",
+                        gvk.kind,
+                        gvk.api_version()
+                    )
+                }
+                Err(error) => return Err(error.into()),
+            };
         let known = (resource, capabilities.scope);
         self.kinds.insert(gvk.clone(), known.clone());
         Ok(known)
@@ -182,7 +186,7 @@ impl Applier {
 impl Outcome {
     fn failed(meta: Value, error: &anyhow::Error) -> Self {
         let failure = Failure {
-            message: format!("{error:#}"),
+            message: client::say(&error),
             is_final: false,
         };
         Self {
@@ -191,6 +195,10 @@ impl Outcome {
             is_ours: false,
         }
     }
+}
+
+fn is_unknown(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 fn gvk(api_version: &str, kind: &str) -> GroupVersionKind {
