@@ -30,6 +30,7 @@ use std::{
 };
 
 use anyhow::Context;
+use nix::sys::signal::SigSet;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use spec::{
@@ -95,6 +96,10 @@ pub fn maybe_become_container() {
     if args.next().is_none_or(|name| name != NAME) {
         return;
     }
+    // Whoever called may wait for signals in its own way; a container begins with a clean slate.
+    if SigSet::all().thread_unblock().is_err() {
+        leave(1);
+    }
     let part = args.next();
     let part = Part::ALL
         .into_iter()
@@ -107,8 +112,12 @@ pub fn maybe_become_container() {
         Some(Part::Joined) => enter::play_joined(),
         None => 64, // EX_USAGE of sysexits.h
     };
-    #[expect(clippy::exit, reason = "the program this is part of must not go on")]
-    std::process::exit(code);
+    leave(code)
+}
+
+#[expect(clippy::exit, reason = "the program this is part of must not go on")]
+fn leave(code: i32) -> ! {
+    std::process::exit(code)
 }
 
 /// Says one value to whoever called, as a line of JSON.

@@ -7,7 +7,7 @@
 
 mod check;
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::{
@@ -57,7 +57,7 @@ impl<T: Send, F: Fn(Verdict) -> T + Sync> Report<T, F> {
 }
 
 /// Observes a container until the future is dropped or the container has to be ended.
-pub(crate) async fn run<T, F>(patient: Patient, news: mpsc::Sender<T>, tag: F)
+pub(crate) async fn run<T, F>(patient: Arc<Patient>, news: mpsc::Sender<T>, tag: F)
 where
     T: Send,
     F: Fn(Verdict) -> T + Sync,

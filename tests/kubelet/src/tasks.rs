@@ -32,7 +32,7 @@ impl Tasks {
         name: &'static str,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        let stop = self.stop.clone();
+        let (stop, task) = (self.stop.clone(), Box::pin(task));
         self.spawn_orderly(name, async move {
             tokio::select! {
                 biased;
@@ -49,6 +49,8 @@ impl Tasks {
         name: &'static str,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
+        // In a box at once: unoptimized, every layer around a future copies it over the stack.
+        let task = Box::pin(task);
         let guarded = async move {
             if AssertUnwindSafe(task).catch_unwind().await.is_err() {
                 // The panic hook has told where; this tells which part of the lab no longer works.

@@ -151,6 +151,11 @@ impl<'a> Planner<'a> {
 
     /// Begins what is due, in its order.
     fn go_on(&mut self) {
+        // First, for then what runs beside the Pod's own containers does not come back either.
+        if let Some(over) = self.own_are_over() {
+            self.wind_up(over);
+            return;
+        }
         for container in self.init() {
             let Some(record) = self.record(container) else {
                 continue;
@@ -174,30 +179,30 @@ impl<'a> Planner<'a> {
                 State::Starting | State::Running { .. } => return,
             }
         }
-        self.go_on_with_own();
-    }
-
-    fn go_on_with_own(&mut self) {
-        let mut over = Some(Over::Succeeded);
         for container in &self.spec.containers {
             let Some(record) = self.record(container) else {
                 continue;
             };
             match &record.state {
-                State::Ended(ended) if !comes_back(self.spec, ended.code) => {
-                    if ended.code != 0 {
-                        over = over.map(|_| Over::Failed);
-                    }
-                    continue;
-                }
+                State::Ended(ended) if !comes_back(self.spec, ended.code) => {}
                 State::Ended(_) | State::Waiting { .. } => self.start(container, record),
                 State::Starting | State::Running { .. } => {}
             }
-            over = None;
         }
-        if let Some(over) = over {
-            self.wind_up(over);
+    }
+
+    /// How the Pod's own containers have ended, if all have and none comes back.
+    fn own_are_over(&self) -> Option<Over> {
+        let mut over = Over::Succeeded;
+        for container in &self.spec.containers {
+            match &self.record(container)?.state {
+                State::Ended(ended) if comes_back(self.spec, ended.code) => return None,
+                State::Ended(ended) if ended.code != 0 => over = Over::Failed,
+                State::Ended(_) => {}
+                State::Waiting { .. } | State::Starting | State::Running { .. } => return None,
+            }
         }
+        Some(over)
     }
 
     /// Nothing of the Pod's own will run again: ends what runs beside it.

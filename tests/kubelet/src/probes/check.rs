@@ -92,7 +92,7 @@ impl Check {
                 Self::Unknown => bail!("the lab's kubelet does not know this kind of probe"),
             }
         };
-        tokio::time::timeout(limit, asking)
+        tokio::time::timeout(limit, Box::pin(asking))
             .await
             .with_context(|| format!("no answer within {limit:?}"))?
     }
@@ -175,12 +175,17 @@ where
         request = request.header(http::header::HOST, host);
     }
     let answer = sender.send_request(request.body(Empty::<Bytes>::new())?);
-    // The connection works only while it is polled, and its end without an answer is an answer.
-    tokio::select! {
-        biased;
-        answer = answer => Ok(answer?.status()),
-        ended = connection => Err(ended.err().map_or_else(|| anyhow!("the connection was closed"), Into::into)),
-    }
+    // The connection works only while it is polled; it may end with the answer already given.
+    let (status, _ended) = tokio::join!(
+        async {
+            // Not the answer itself: the connection waits for whoever could still read its body.
+            let status = answer.await.map(|answer| answer.status());
+            drop(sender);
+            status
+        },
+        connection
+    );
+    Ok(status?)
 }
 
 async fn execute(exec: &ExecAction, limit: Duration, patient: &Patient) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 //! What a worker does about its Pod: the steps of a plan.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
@@ -291,19 +291,19 @@ impl Worker {
         };
         let token = CancellationToken::new();
         alive.probes = Some(token.clone().drop_guard());
-        let patient = Patient {
+        let patient = Arc::new(Patient {
             container: container.clone(),
             ip: sandbox.ip,
             target,
             process: alive.process.clone(),
-        };
+        });
         let (run, name, news) = (alive.run, container.name.clone(), self.news.0.clone());
         let hook = container
             .lifecycle
             .as_ref()
             .and_then(|lifecycle| lifecycle.post_start.as_ref())
             .map(Check::from);
-        let patient_of_hook = patient.clone();
+        let patient_of_hook = Arc::clone(&patient);
         let hook_news = (name.clone(), news.clone());
         let probing = async move {
             let tag = move |verdict| News {
