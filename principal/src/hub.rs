@@ -65,6 +65,15 @@ impl fmt::Debug for Hub {
     }
 }
 
+impl State {
+    /// A cluster without a session hears nothing: its next connect compares everything.
+    fn tell(&self, cluster: &str, say: impl FnOnce(&Mailbox)) {
+        if let Some((_, mailbox)) = self.sessions.get(cluster) {
+            say(mailbox);
+        }
+    }
+}
+
 impl Hub {
     pub(crate) fn new(
         settings: &Settings,
@@ -178,17 +187,14 @@ impl Hub {
     }
 
     fn post(&self, state: &State, effects: Vec<Effect>) {
-        let mailbox = |cluster: &str| state.sessions.get(cluster).map(|(_, mailbox)| mailbox);
         for effect in effects {
             match effect {
-                Effect::State { cluster, key } => {
-                    mailbox(&cluster).into_iter().for_each(|m| m.state(key.clone()));
-                }
+                Effect::State { cluster, key } => state.tell(&cluster, |mailbox| mailbox.state(key)),
                 Effect::Command { cluster, key } => {
-                    mailbox(&cluster).into_iter().for_each(|m| m.command(key.clone()));
+                    state.tell(&cluster, |mailbox| mailbox.command(key));
                 }
                 Effect::Gone { cluster, key, uid } => {
-                    mailbox(&cluster).into_iter().for_each(|m| m.gone(key.clone(), uid.clone()));
+                    state.tell(&cluster, |mailbox| mailbox.gone(key, uid));
                 }
                 Effect::Conditions(key) => self.dirty.mark(key),
             }

@@ -29,6 +29,7 @@ use crate::{
 };
 
 mod driver;
+mod pulse;
 mod resync;
 
 /// Frames on their way to a peer; enough to fill a packet, few enough to stay fresh.

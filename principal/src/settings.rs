@@ -9,7 +9,7 @@ use crate::identity;
 pub struct Settings {
     /// Where the gRPC server listens; port 0 takes a free one (see [`Handle`](crate::Handle)).
     pub listen: SocketAddr,
-    /// The hub's Argo CD namespace: its AppProjects, and Applications that name a cluster as destination.
+    /// The hub's Argo CD namespace: its projects, and Applications that name a cluster as destination.
     pub argocd_namespace: String,
     /// Namespaces besides the clusters' own and Argo CD's whose Applications may name a cluster as destination.
     pub other_namespaces: Vec<String>,
@@ -43,7 +43,9 @@ pub struct Limits {
     pub idle: Duration,
     /// How long a session lives at most, so that certificates are looked at again.
     pub session_life: Duration,
-    /// How long an agent that sends heartbeats may be silent.
+    /// Bytes of one session's messages that wait to be applied; at the bound its stream is not read.
+    pub inbox_bytes: usize,
+    /// How long an agent that sends heartbeats may be silent at least.
     pub silence: Duration,
     /// Writes to the hub's API at the same time, shared fairly by all sessions.
     pub writes: usize,
@@ -63,9 +65,10 @@ impl Default for Limits {
             connections: 20_000,
             connections_per_certificate: 8,
             streams_per_connection: 32,
-            idle: Duration::from_secs(60),
+            idle: Duration::from_mins(1),
             session_life: Duration::from_hours(12),
-            silence: Duration::from_secs(120),
+            inbox_bytes: 64 << 20,
+            silence: Duration::from_mins(2),
             writes: 64,
             writes_per_session: 8,
             drain: Duration::from_secs(5),

@@ -56,6 +56,7 @@ pub(crate) fn application(namespace: &str, name: &str, uid: &str, version: u64) 
 }
 
 /// The same with changes, as a merge patch.
+#[expect(clippy::needless_pass_by_value, reason = "reads better in the tests")]
 pub(crate) fn with(mut object: Value, change: Value) -> Value {
     argocd::patch::merge(&mut object, &change);
     object

@@ -147,7 +147,7 @@ async fn a_refresh_token_near_its_end_is_replaced() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
     let peer = setup.peer("spoke1");
     let tokens = setup.gate.authenticate(&peer, request("managed")).unwrap();
-    let nearly = crate::tokens::REFRESH_LIFE - std::time::Duration::from_secs(60);
+    let nearly = jiff::SignedDuration::from_mins(24 * 60 - 1);
     setup.clock.set(setup.clock.now() + nearly);
     let fresh = setup.gate.refresh(&peer, &tokens.refresh_token).unwrap();
     assert_ne!(fresh.refresh_token, "");

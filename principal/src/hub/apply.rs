@@ -63,7 +63,7 @@ impl Hub {
         };
         let written = self
             .write(&key, |entry| {
-                let judgement = self.judged(from, &key, entry, &report)?;
+                let judgement = judged(from, &key, entry, &report)?;
                 Some(status_patch_for_hub(entry.object(), &report, &judgement))
             })
             .await;
@@ -73,35 +73,19 @@ impl Hub {
         verdict(&key, written)
     }
 
-    /// None once the Application does not go to this cluster any more.
-    fn judged(&self, from: &Sender, key: &Key, entry: &Entry, report: &Value) -> Option<Judgement> {
-        if entry.cluster() != Some(from.cluster.as_str()) {
-            return None;
-        }
-        let operation = operation_id(key, entry);
-        let known = Known {
-            operation: operation.as_deref(),
-            refresh: entry.refresh(),
-            names_commands: from.names_commands,
-        };
-        Some(judge(entry.object(), report, known))
-    }
-
     /// A report also shows which commands have not arrived, and that the object works again.
     fn follow_up(&self, from: &Sender, key: &Key, report: &Value) {
         let mut state = self.lock();
         let Some(entry) = state.index.application(key) else { return };
-        let Some(judgement) = self.judged(from, key, entry, report) else { return };
+        let Some(judgement) = judged(from, key, entry, report) else { return };
         let held = matches!(judgement.operation, Operation::Hold);
         if held {
             state.index.name_operation(key);
         }
         let effects = state.index.set_report(key, None);
         self.post(&state, effects);
-        if (held || judgement.terminate)
-            && let Some((_, mailbox)) = state.sessions.get(from.cluster.as_str())
-        {
-            mailbox.command(key.object());
+        if held || judgement.terminate {
+            state.tell(from.cluster.as_str(), |mailbox| mailbox.command(key.object()));
         }
     }
 
@@ -122,9 +106,7 @@ impl Hub {
         };
         if !wanted {
             // Somebody took the copy away over there; the hub still wants it.
-            if let Some((_, mailbox)) = self.lock().sessions.get(from.cluster.as_str()) {
-                mailbox.state(key.object());
-            }
+            self.lock().tell(from.cluster.as_str(), |mailbox| mailbox.state(key.object()));
             return refused("not_deleting", "the hub has not deleted it");
         }
         let written = self
@@ -170,6 +152,20 @@ impl Hub {
         let claimed = Key { namespace: object.namespace, name: object.name };
         named(&self.lock().index, from.cluster.as_str(), &claimed)
     }
+}
+
+/// What a report means for the commands; none once the Application does not go to this cluster any more.
+fn judged(from: &Sender, key: &Key, entry: &Entry, report: &Value) -> Option<Judgement> {
+    if entry.cluster() != Some(from.cluster.as_str()) {
+        return None;
+    }
+    let operation = operation_id(key, entry);
+    let known = Known {
+        operation: operation.as_deref(),
+        refresh: entry.refresh(),
+        names_commands: from.names_commands,
+    };
+    Some(judge(entry.object(), report, known))
 }
 
 /// The Application of this name that goes to this cluster, called by its hub namespace or as on the spoke.

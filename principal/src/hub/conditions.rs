@@ -81,13 +81,12 @@ pub(crate) async fn keep(
 ) {
     let (shortest, longest) = (Duration::from_millis(200), Duration::from_secs(30));
     let mut backoff = Backoff::new(shortest, longest, longest);
-    let next = async || {
+    let mut next = async || {
         // An error means that the program stops, and then the token is cancelled too.
         let serving = ready.wait_for(|ready| *ready).await.is_ok()
             && active.wait_for(|active| *active).await.is_ok();
         if serving { hub.dirty.next().await } else { std::future::pending().await }
     };
-    let mut next = next;
     while let Some(key) = token.run_until_cancelled(next()).await {
         match hub.write_conditions(&key).await {
             Ok(()) => backoff.succeeded(Instant::now()),

@@ -1,4 +1,4 @@
-//! What the hub wants of every cluster: Applications and AppProjects, by name and UID, and where each goes.
+//! What the hub wants of every cluster: Applications and projects, by name and UID, and where each goes.
 //!
 //! Pure: objects and the fleet go in, effects come out. An Application is judged again whenever it, its project,
 //! the fleet, or another Application that wants the same name on a spoke changes. What a cluster may still hold of

@@ -17,7 +17,7 @@ pub use self::{kube::Kubernetes, memory::Memory};
 
 /// Reads and writes what the hub has.
 pub trait Store: Debug + Send + Sync + 'static {
-    /// Reports every Application and AppProject, and all changes, until the token is cancelled.
+    /// Reports every Application and project, and all changes, until the token is cancelled.
     ///
     /// Outages are waited out; `report` is called in order for each kind and must be quick.
     fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()>;
@@ -65,7 +65,7 @@ pub enum Report {
 pub enum Watched {
     /// Applications of all namespaces.
     Application,
-    /// AppProjects of the Argo CD namespace.
+    /// Projects of the Argo CD namespace.
     AppProject,
 }
 

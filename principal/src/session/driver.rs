@@ -17,7 +17,7 @@ use tokio::{
 };
 use tonic::{Status, Streaming};
 
-use super::{Sessions, resync::Resync};
+use super::{Sessions, pulse::Pulse, resync::Resync};
 use crate::{
     gate::Admitted,
     hub::{Hub, Sender, Subscription, Voice},
@@ -25,6 +25,8 @@ use crate::{
     registry::{End, Seat},
 };
 
+/// The type of a heartbeat on the wire; the machine answers it by itself.
+const PING: &str = "io.argoproj.argocd-agent.event.ping";
 /// What a peer that does not read any more gets to take in the reason of its end.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
@@ -118,8 +120,7 @@ pub(super) struct Driver {
     started: Instant,
     /// When it ends whatever happens, and why then.
     ends: (Instant, End),
-    /// Whether a peer that says nothing is gone; only ours promises to say something.
-    silence: Option<Duration>,
+    pulse: Pulse,
 }
 
 impl Driver {
@@ -135,10 +136,9 @@ impl Driver {
         let capabilities = Capabilities::read(&holder.announced.capabilities);
         let limits = MachineLimits {
             message_bytes: sessions.limits.message_bytes,
+            inbox_bytes: sessions.limits.inbox_bytes,
             ..MachineLimits::default()
         };
-        let silence =
-            capabilities.has(Capability::Heartbeat).then_some(sessions.limits.silence);
         let from = Sender {
             cluster: holder.cluster.clone(),
             names_commands: capabilities.has(Capability::CommandIdentity),
@@ -161,7 +161,7 @@ impl Driver {
             working: FuturesUnordered::new(),
             started: Instant::now(),
             ends: ends(sessions, peer),
-            silence,
+            pulse: Pulse::default(),
             seat,
             sessions: Arc::clone(sessions),
         }
@@ -261,19 +261,26 @@ impl Driver {
             return Ok(());
         };
         let now = self.started.elapsed();
-        let malformed = self.machine.stats(now).malformed;
+        if event.r#type == PING {
+            self.pulse.beat(now);
+        }
+        let before = self.machine.stats(now);
         let received = self.machine.receive(event, now).map_err(Over::Violation);
-        if self.machine.stats(now).malformed > malformed {
+        let after = self.machine.stats(now);
+        if after.malformed > before.malformed {
             self.sessions.metrics.event_refused("malformed");
+        }
+        if after.refused > before.refused {
+            self.sessions.metrics.event_refused("not_allowed");
         }
         received
     }
 
-    /// A peer that promised heartbeats and says nothing is gone.
+    /// A peer that sends heartbeats and then says nothing is gone.
     fn listen(&self) -> Result<(), Over> {
         let now = self.started.elapsed();
         let silent = now.saturating_sub(self.machine.stats(now).last_heard);
-        match self.silence {
+        match self.pulse.silence(self.sessions.limits.silence) {
             Some(limit) if silent >= limit => {
                 Err(Over::Peer("nothing was heard from the agent for too long".to_owned()))
             }
@@ -305,7 +312,7 @@ impl Driver {
 
     /// How long there is nothing to do without any input.
     fn pause(&self, now: Duration) -> Duration {
-        let silence = self.silence.map(|limit| {
+        let silence = self.pulse.silence(self.sessions.limits.silence).map(|limit| {
             let heard = self.machine.stats(now).last_heard;
             heard.saturating_add(limit).saturating_sub(now)
         });

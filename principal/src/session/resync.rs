@@ -56,22 +56,20 @@ impl Resync {
         event: &Event,
         now: Duration,
     ) -> Verdict {
-        match event.verb {
-            Verb::RequestUpdate => match payload::decode("request-update", &event.payload) {
-                Ok(claim) => {
-                    self.compare(session, hub, &claim);
-                    if self.patience.is_some() {
-                        self.patience = Some(now.saturating_add(PATIENCE));
-                    }
-                    Verdict::Done
-                }
-                Err(error) => Verdict::Refused(Chain(&error).to_string()),
-            },
-            Verb::RequestSyncedResourceList => {
-                self.finish(session);
+        if event.verb == Verb::RequestSyncedResourceList {
+            self.finish(session);
+            return Verdict::Done;
+        }
+        if event.verb != Verb::RequestUpdate {
+            return Verdict::Refused("a managed cluster may not say this".to_owned());
+        }
+        match payload::decode("request-update", &event.payload) {
+            Ok(claim) => {
+                self.compare(session, hub, &claim);
+                self.patience = self.patience.map(|_renewed| now.saturating_add(PATIENCE));
                 Verdict::Done
             }
-            _ => Verdict::Refused("a managed cluster may not say this".to_owned()),
+            Err(error) => Verdict::Refused(Chain(&error).to_string()),
         }
     }
 

@@ -37,7 +37,7 @@ impl std::fmt::Debug for Kubernetes {
 }
 
 impl Kubernetes {
-    /// The API behind `client`; AppProjects and our identity are in Argo CD's namespace.
+    /// The API behind `client`; projects and our identity are in Argo CD's namespace.
     pub const fn new(client: Client, argocd_namespace: String) -> Self {
         Self { client, argocd_namespace }
     }
@@ -77,7 +77,7 @@ impl Store for Kubernetes {
         let applications = watch_trimmed(
             Watch::new(applications),
             token.clone(),
-            tell(Watched::Application, report.clone()),
+            tell(Watched::Application, Reporter::clone(&report)),
         );
         let projects =
             watch_trimmed(Watch::new(projects), token, tell(Watched::AppProject, report));
@@ -192,7 +192,7 @@ fn value(object: DynamicObject) -> Result<Value, WriteError> {
 }
 
 fn ours(error: serde_json::Error) -> WriteError {
-    WriteError::Refused(error.to_string())
+    WriteError::Unavailable(Box::new(error))
 }
 
 fn is_status(error: &kube::Error, code: u16) -> bool {
@@ -208,10 +208,7 @@ fn sorted(error: kube::Error) -> WriteError {
     }
     match blame_kube(&error) {
         Blame::Weather | Blame::Us => WriteError::Unavailable(Box::new(error)),
-        Blame::User => WriteError::Refused(match error {
-            kube::Error::Api(status) => status.message.clone(),
-            other => other.to_string(),
-        }),
+        Blame::User => WriteError::Refused(error.to_string()),
     }
 }
 

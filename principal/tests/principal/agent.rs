@@ -1,0 +1,253 @@
+//! An agent that speaks the wire by hand, so that nothing of our own agent hides a mistake.
+
+use std::collections::VecDeque;
+
+use hyper_util::rt::TokioIo;
+use protocol::{
+    Event, Kind, ObjectKey, Target, Verb,
+    payload::{RequestUpdate, SyncedResourceList},
+    version::Capabilities,
+    wire::{
+        authapi::{
+            AuthRequest, AuthResponse, RefreshTokenRequest,
+            authentication_client::AuthenticationClient,
+        },
+        cloudevents::CloudEvent,
+        eventstreamapi::{Event as Frame, event_stream_client::EventStreamClient},
+    },
+};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{
+    Request, Status, Streaming,
+    transport::{Channel, Endpoint},
+};
+
+use crate::{
+    authority::Leaf,
+    world::{World, bounded},
+};
+
+/// A connection with a certificate.
+pub(crate) struct Caller {
+    channel: Channel,
+}
+
+/// A session.
+pub(crate) struct Agent {
+    events: Streaming<Frame>,
+    send: mpsc::Sender<Frame>,
+    /// What came while something else was waited for.
+    waiting: VecDeque<Event>,
+    acked: Vec<Event>,
+}
+
+pub(crate) fn request() -> AuthRequest {
+    AuthRequest {
+        method: "mtls".to_owned(),
+        mode: "managed".to_owned(),
+        version: "0.5.0".to_owned(),
+        agent_namespace: "argocd".to_owned(),
+        capabilities: Capabilities::ours().to_words(),
+        ..AuthRequest::default()
+    }
+}
+
+impl Caller {
+    pub(crate) async fn new(world: &World, leaf: &Leaf) -> Self {
+        let stream = bounded("handshake", world.tls(leaf)).await.unwrap();
+        let mut stream = Some(TokioIo::new(stream));
+        let connector = tower::service_fn(move |_: http::Uri| {
+            let once = stream.take().ok_or_else(|| std::io::Error::other("connected before"));
+            async move { once }
+        });
+        let endpoint = Endpoint::from_static("http://localhost");
+        let channel =
+            bounded("connect", endpoint.connect_with_connector(connector)).await.unwrap();
+        Self { channel }
+    }
+
+    pub(crate) async fn authenticate(&self, request: AuthRequest) -> Result<AuthResponse, Status> {
+        let mut client = AuthenticationClient::new(self.channel.clone());
+        bounded("authenticate", client.authenticate(request)).await.map(tonic::Response::into_inner)
+    }
+
+    pub(crate) async fn refresh(&self, token: &str) -> Result<AuthResponse, Status> {
+        let mut client = AuthenticationClient::new(self.channel.clone());
+        let request = RefreshTokenRequest { refresh_token: token.to_owned() };
+        bounded("refresh", client.refresh_token(request)).await.map(tonic::Response::into_inner)
+    }
+
+    /// Opens a stream with a token, or with none.
+    pub(crate) async fn subscribe(&self, token: Option<&str>) -> Result<Agent, Status> {
+        let (send, frames) = mpsc::channel(64);
+        let mut request = Request::new(ReceiverStream::new(frames));
+        if let Some(token) = token {
+            request.metadata_mut().insert("authorization", token.parse().unwrap());
+        }
+        let mut client = EventStreamClient::new(self.channel.clone());
+        let events = bounded("subscribe", client.subscribe(request)).await?.into_inner();
+        Ok(Agent { events, send, waiting: VecDeque::new(), acked: Vec::new() })
+    }
+}
+
+impl Agent {
+    /// Connects and subscribes; everything that is delivered to it comes as after a first connect.
+    pub(crate) async fn of(world: &World, cluster: &str) -> Self {
+        Self::with(world, &world.certificate(cluster)).await
+    }
+
+    pub(crate) async fn with(world: &World, leaf: &Leaf) -> Self {
+        let caller = Caller::new(world, leaf).await;
+        let tokens = caller.authenticate(request()).await.unwrap();
+        caller.subscribe(Some(&tokens.access_token)).await.unwrap()
+    }
+
+    /// The same, having said that it holds nothing.
+    pub(crate) async fn empty(world: &World, cluster: &str) -> Self {
+        let mut agent = Self::of(world, cluster).await;
+        agent.holds(&[]).await;
+        agent
+    }
+
+    /// Answers the principal's question: these, and that was all.
+    pub(crate) async fn holds(&mut self, objects: &[RequestUpdate]) {
+        self.event(Target::Resync, Verb::RequestResourceResync).await;
+        for object in objects {
+            self.say(Event::request_update(object)).await;
+        }
+        self.say(Event::request_synced_resource_list(&SyncedResourceList::default())).await;
+    }
+
+    pub(crate) async fn say(&self, event: Event) {
+        self.say_raw(event.into_cloud_event("agent://agent-managed")).await;
+    }
+
+    pub(crate) async fn say_raw(&self, event: CloudEvent) {
+        self.say_frame(Frame { event: Some(event) }).await;
+    }
+
+    pub(crate) async fn say_frame(&self, frame: Frame) {
+        bounded("send", self.send.send(frame)).await.unwrap();
+    }
+
+    /// Says something and waits for its acknowledgement.
+    pub(crate) async fn tell(&mut self, event: Event) -> Event {
+        let id = event.event_id.clone();
+        self.say(event).await;
+        bounded("acknowledgement", async {
+            loop {
+                if let Some(at) = self.acked.iter().position(|ack| ack.event_id == id) {
+                    return self.acked.remove(at);
+                }
+                let event = self.read().await.unwrap();
+                self.waiting.extend(event);
+            }
+        })
+        .await
+    }
+
+    /// The next event of this kind; others wait. Everything is acknowledged.
+    pub(crate) async fn event(&mut self, target: Target, verb: Verb) -> Event {
+        let fits = |event: &Event| event.target == target && event.verb == verb;
+        let what = format!("{verb} of {target}");
+        bounded(&what, async {
+            loop {
+                if let Some(at) = self.waiting.iter().position(fits) {
+                    return self.waiting.remove(at).unwrap();
+                }
+                let event = self.read().await.unwrap();
+                self.waiting.extend(event);
+            }
+        })
+        .await
+    }
+
+    /// The next event about an Application, whatever it says.
+    pub(crate) async fn about(&mut self, name: &str) -> Event {
+        let fits = |event: &Event| event.object().is_some_and(|key| key.name == name);
+        bounded(name, async {
+            loop {
+                if let Some(at) = self.waiting.iter().position(fits) {
+                    return self.waiting.remove(at).unwrap();
+                }
+                let event = self.read().await.unwrap();
+                self.waiting.extend(event);
+            }
+        })
+        .await
+    }
+
+    /// What came and was not asked for.
+    pub(crate) fn unread(&self) -> Vec<&Event> {
+        self.waiting.iter().filter(|event| event.object().is_some()).collect()
+    }
+
+    /// The status with which the stream ends.
+    pub(crate) async fn end(&mut self) -> Status {
+        bounded("end", async {
+            loop {
+                match self.read().await {
+                    Ok(_event) => {}
+                    Err(status) => return status,
+                }
+            }
+        })
+        .await
+    }
+
+    async fn read(&mut self) -> Result<Option<Event>, Status> {
+        let frame = self.events.message().await?;
+        let frame = frame.ok_or_else(|| Status::ok("the stream has ended"))?;
+        let event = Event::try_from(frame.event.expect("an event is never empty")).unwrap();
+        if event.target == Target::Ack {
+            self.acked.push(event);
+            return Ok(None);
+        }
+        let ack = event.ack().into_cloud_event("agent://agent-managed");
+        // A session that ends takes no more; its end is read next.
+        drop(self.send.send(Frame { event: Some(ack) }).await);
+        Ok(Some(event))
+    }
+}
+
+pub(crate) fn body(event: &Event) -> Value {
+    serde_json::from_slice(&event.payload).unwrap()
+}
+
+/// What a spoke holds for a hub object.
+pub(crate) fn replica(hub: &Value, change: &Value) -> Value {
+    let source = hub["metadata"]["uid"].as_str().unwrap();
+    let mut replica = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
+        "metadata": {
+            "namespace": "argocd", "name": hub["metadata"]["name"],
+            "uid": format!("local-{source}"), "resourceVersion": "1",
+            "annotations": { argocd::keys::SOURCE_UID: source },
+        },
+        "spec": hub["spec"],
+    });
+    argocd::patch::merge(&mut replica, change);
+    replica
+}
+
+/// An event about a replica.
+pub(crate) fn report(verb: Verb, replica: &Value) -> Event {
+    let meta = argocd::Meta::of(replica);
+    let key = ObjectKey::new(Kind::Application, meta.namespace(), meta.name());
+    let body = serde_json::to_vec(replica).unwrap();
+    Event::about(&key, verb, meta.uid(), meta.resource_version(), body.into())
+}
+
+/// What a spoke says in a resync about what it holds.
+pub(crate) fn held(kind: Kind, name: &str, uid: &str, digest: Option<String>) -> RequestUpdate {
+    RequestUpdate {
+        name: name.to_owned(),
+        namespace: "argocd".to_owned(),
+        uid: uid.to_owned(),
+        kind: kind.to_string(),
+        digest,
+        ..RequestUpdate::default()
+    }
+}

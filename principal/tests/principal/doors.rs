@@ -1,0 +1,228 @@
+//! Who is not let in, and that nobody else notices.
+
+use protocol::{Event, Kind, ObjectKey, Target, Verb, wire::eventstreamapi::Event as Frame};
+use runtime::credentials::Material;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tonic::Code;
+
+use crate::{
+    agent::{Agent, Caller, request},
+    authority::Authority,
+    world::{World, application, bounded},
+};
+
+const HANDSHAKES: &str = "argocd_principal_handshakes_total";
+const REFUSALS: &str = "argocd_principal_refusals_total";
+const REFUSED_EVENTS: &str = "argocd_principal_events_refused_total";
+
+fn handshakes(outcome: &str, count: u32) -> String {
+    format!("{HANDSHAKES}{{outcome=\"{outcome}\"}} {count}")
+}
+
+fn refusals(reason: &str, count: u32) -> String {
+    format!("{REFUSALS}{{reason=\"{reason}\"}} {count}")
+}
+
+/// With TLS 1.3 a client learns that its certificate was refused when it first reads.
+async fn is_shut(world: &World, ours: &Material) -> bool {
+    match bounded("handshake", world.tls_with(ours)).await {
+        Err(_refused) => true,
+        Ok(mut stream) => {
+            let mut byte = [0];
+            !matches!(bounded("read", stream.read(&mut byte)).await, Ok(1..))
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_authority_is_refused_by_tls() {
+    let world = World::with(&["a"]).await;
+    let other = Authority::new();
+    assert!(is_shut(&world, &other.agent("a").material(&world.authority)).await);
+    world.counted(&handshakes("untrusted", 1)).await;
+    Agent::of(&world, "a").await;
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_refused_by_tls() {
+    let world = World::with(&["a"]).await;
+    let expired = world.authority.expired("a");
+    assert!(is_shut(&world, &expired.material(&world.authority)).await);
+    world.counted(&handshakes("expired", 1)).await;
+    Agent::of(&world, "a").await;
+}
+
+#[tokio::test]
+async fn without_a_certificate_nobody_gets_further_than_tls() {
+    let world = World::with(&["a"]).await;
+    let mut nobody = world.certificate("a").material(&world.authority);
+    nobody.identity = None;
+    assert!(is_shut(&world, &nobody).await);
+    world.counted(&handshakes("no_certificate", 1)).await;
+    Agent::of(&world, "a").await;
+}
+
+#[tokio::test]
+async fn a_server_certificate_does_not_open_the_door_to_agents() {
+    let world = World::with(&["a"]).await;
+    let server = world.authority.server();
+    assert!(is_shut(&world, &server.material(&world.authority)).await);
+    world.counted(&handshakes("untrusted", 1)).await;
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_form_is_nobody() {
+    let world = World::with(&["a"]).await;
+    let forms = [
+        "a",
+        "system:open-cluster-management:a:agent",
+        "system:open-cluster-management:cluster:a:addon:other:agent:argocd-agent-addon",
+    ];
+    for cn in forms {
+        let caller = Caller::new(&world, &world.authority.client(cn)).await;
+        let refused = caller.authenticate(request()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unauthenticated);
+        assert_eq!(refused.message(), "authentication failed");
+    }
+    world.counted(&refusals("AuthenticationFailed", 3)).await;
+    assert!(world.handle.sessions.borrow().is_empty(), "nothing is remembered about nobody");
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_not_enrolled_is_refused() {
+    let world = World::with(&["a"]).await;
+    let caller = Caller::new(&world, &world.certificate("ab")).await;
+    let refused = caller.authenticate(request()).await.unwrap_err();
+    assert_eq!((refused.code(), refused.message()), (Code::Unauthenticated, "cluster is not enrolled"));
+    world.counted(&refusals("NotEnrolled", 1)).await;
+    assert!(world.handle.sessions.borrow().is_empty());
+}
+
+#[tokio::test]
+async fn a_cluster_that_claims_another_mode_is_refused_and_the_reason_is_told() {
+    let world = World::with(&["a"]).await;
+    let caller = Caller::new(&world, &world.certificate("a")).await;
+    let claim = protocol::wire::authapi::AuthRequest { mode: "autonomous".to_owned(), ..request() };
+    let refused = caller.authenticate(claim).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated);
+    let told = |why: &str| why.contains("autonomous") && why.contains("managed");
+    world
+        .reported("why", |reports| {
+            reports.get("a").and_then(|report| report.last_error.as_deref()).is_some_and(told)
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_stream_needs_a_token_of_its_own_certificate() {
+    let world = World::with(&["a", "ab"]).await;
+    let a = Caller::new(&world, &world.certificate("a")).await;
+    let ab = Caller::new(&world, &world.certificate("ab")).await;
+    let tokens = a.authenticate(request()).await.unwrap();
+    let attempts = [
+        (&a, None),
+        (&a, Some("")),
+        (&a, Some("a.b.c")),
+        (&a, Some(tokens.refresh_token.as_str())),
+        (&ab, Some(tokens.access_token.as_str())),
+    ];
+    for (caller, token) in attempts {
+        let refused = caller.subscribe(token).await.err().unwrap();
+        assert_eq!(refused.code(), Code::Unauthenticated);
+        assert_eq!(refused.message(), "invalid authentication data");
+    }
+    world.counted(&refusals("InvalidToken", 5)).await;
+    assert!(a.subscribe(Some(&tokens.access_token)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_refresh_is_good_on_the_certificate_of_its_token_only() {
+    let world = World::with(&["a", "ab"]).await;
+    let leaf = world.certificate("a");
+    let caller = Caller::new(&world, &leaf).await;
+    let tokens = caller.authenticate(request()).await.unwrap();
+    for other in ["a", "ab"] {
+        let thief = Caller::new(&world, &world.certificate(other)).await;
+        let refused = thief.refresh(&tokens.refresh_token).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unauthenticated);
+    }
+    let again = Caller::new(&world, &leaf).await;
+    let fresh = again.refresh(&tokens.refresh_token).await.unwrap();
+    assert!(again.subscribe(Some(&fresh.access_token)).await.is_ok());
+}
+
+#[tokio::test]
+async fn garbage_on_the_port_disturbs_nobody() {
+    let world = World::with(&["a"]).await;
+    let mut open = Agent::empty(&world, "a").await;
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 4096], &[0xff; 100], b"\x16\x03\x01\xff\xff"] {
+        let mut socket = world.tcp().await;
+        // The other end may have closed already; that is what it should do.
+        drop(socket.write_all(garbage).await);
+        drop(socket.shutdown().await);
+        let mut rest = Vec::new();
+        drop(bounded("closed", socket.read_to_end(&mut rest)).await);
+    }
+    world.counted(&handshakes("garbage", 3)).await;
+
+    let mut inside = world.tls(&world.certificate("a")).await.unwrap();
+    inside.write_all(b"this is not HTTP/2 at all, not even nearly").await.unwrap();
+    let mut rest = Vec::new();
+    drop(bounded("closed", inside.read_to_end(&mut rest)).await);
+
+    world.create(application("a", "app"));
+    open.event(Target::Object(Kind::Application), Verb::Create).await;
+}
+
+#[tokio::test]
+async fn an_oversized_message_ends_its_own_session_only() {
+    let world = World::with(&["a", "ab"]).await;
+    let mut large = Agent::empty(&world, "a").await;
+    let mut other = Agent::empty(&world, "ab").await;
+    let key = ObjectKey::new(Kind::Application, "argocd", "app");
+    let body = vec![b' '; 1 << 20];
+    large.say(Event::about(&key, Verb::StatusUpdate, "uid", "1", body.into())).await;
+    large.end().await;
+    world
+        .reported("why", |reports| {
+            let why = reports["a"].last_error.as_deref().unwrap_or_default();
+            !reports["a"].connected && why.contains("OutOfRange")
+        })
+        .await;
+    world.create(application("ab", "app"));
+    other.event(Target::Object(Kind::Application), Verb::Create).await;
+    assert!(world.handle.sessions.borrow()["ab"].connected);
+}
+
+#[tokio::test]
+async fn malformed_events_are_counted_and_the_session_goes_on() {
+    let world = World::with(&["a"]).await;
+    let mut agent = Agent::empty(&world, "a").await;
+    agent.say_frame(Frame { event: None }).await;
+    agent.say_raw(protocol::wire::cloudevents::CloudEvent::default()).await;
+    let key = ObjectKey::new(Kind::Application, "argocd", "app");
+    let unreadable = Event::about(&key, Verb::StatusUpdate, "uid", "1", "no json".into());
+    let answered = agent.tell(unreadable).await;
+    assert!(answered.extensions.values().any(|why| why.contains("decode")), "{answered:?}");
+    world.counted(&format!("{REFUSED_EVENTS}{{reason=\"malformed\"}} 3")).await;
+
+    let forbidden = Event::about(&key, Verb::SpecUpdate, "uid", "1", "{}".into());
+    agent.tell(forbidden).await;
+    world.counted(&format!("{REFUSED_EVENTS}{{reason=\"not_allowed\"}} 1")).await;
+
+    world.create(application("a", "app"));
+    agent.event(Target::Object(Kind::Application), Verb::Create).await;
+}
+
+#[tokio::test]
+async fn a_replica_that_does_not_serve_refuses_and_lets_its_sessions_go() {
+    let world = World::with(&["a"]).await;
+    let mut agent = Agent::empty(&world, "a").await;
+    world.active.send_replace(false);
+    assert_eq!(agent.end().await.code(), Code::Unavailable);
+    let caller = Caller::new(&world, &world.certificate("a")).await;
+    let refused = caller.authenticate(request()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable);
+    world.active.send_replace(true);
+    Agent::of(&world, "a").await;
+}

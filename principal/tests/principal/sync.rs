@@ -1,0 +1,246 @@
+//! What the hub has reaches the spoke, and what the spoke reports reaches the hub.
+
+use argocd::keys;
+use principal::store::Watched;
+use protocol::{Event, Kind, Target, Verb};
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{Agent, body, held, replica, report},
+    world::{World, application, open_project},
+};
+
+const APPLICATION: Target = Target::Object(Kind::Application);
+
+fn synced(revision: &str) -> Value {
+    json!({ "status": { "sync": { "status": "Synced", "revision": revision }, "health": { "status": "Healthy" } } })
+}
+
+fn revision(application: &Value) -> Option<&str> {
+    application.pointer("/status/sync/revision").and_then(Value::as_str)
+}
+
+#[tokio::test]
+async fn an_application_goes_out_and_its_status_comes_back() {
+    let world = World::with(&["a"]).await;
+    let mut agent = Agent::empty(&world, "a").await;
+    world.create(application("a", "app"));
+    let hub = world.hub.application("a", "app").unwrap();
+    let came = agent.event(APPLICATION, Verb::Create).await;
+    assert_eq!(came.principal_uid.as_deref(), Some("principal-uid"));
+    assert_eq!(body(&came)["spec"], hub["spec"]);
+    assert!(body(&came).get("status").is_none());
+
+    agent.tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one")))).await;
+    let shown = world.hub.application("a", "app").unwrap();
+    assert_eq!(shown["status"]["sync"]["revision"], "one");
+    assert_eq!(shown["spec"], hub["spec"]);
+
+    agent.tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one")))).await;
+    assert_eq!(world.hub.writes(), 1, "the same again costs no write");
+
+    world.edit("a", "app", &json!({ "spec": { "source": { "targetRevision": "v2" } } }));
+    let edited = agent.event(APPLICATION, Verb::SpecUpdate).await;
+    assert_eq!(body(&edited)["spec"]["source"]["targetRevision"], "v2");
+    assert!(agent.unread().is_empty(), "our own writes are not said back");
+}
+
+#[tokio::test]
+async fn by_destination_name_it_goes_to_that_cluster_only() {
+    let world = World::with(&["a", "ab"]).await;
+    let mut a = Agent::empty(&world, "a").await;
+    let mut ab = Agent::empty(&world, "ab").await;
+    let mut named = application("argocd", "app");
+    named["spec"]["destination"]["name"] = "ab".into();
+    world.create(named);
+    let came = ab.event(APPLICATION, Verb::Create).await;
+    assert_eq!(came.subject.as_deref(), Some("argocd/app"));
+    world.edit("argocd", "app", &json!({ "spec": { "destination": { "name": "a" } } }));
+    assert_eq!(ab.about("app").await.verb, Verb::Delete);
+    assert_eq!(a.about("app").await.verb, Verb::Create);
+}
+
+#[tokio::test]
+async fn a_project_comes_before_its_applications_and_only_with_what_concerns_the_cluster() {
+    let world = World::with(&["a"]).await;
+    let mut project = open_project("team");
+    project["spec"]["destinations"] = json!([
+        { "name": "a", "namespace": "*" }, { "name": "b", "namespace": "*" },
+    ]);
+    world.hub.put(Watched::AppProject, project);
+    let mut app = application("a", "app");
+    app["spec"]["project"] = "team".into();
+    world.create(app);
+    let mut agent = Agent::empty(&world, "a").await;
+    agent.event(APPLICATION, Verb::Create).await;
+    let before: Vec<String> = agent
+        .unread()
+        .iter()
+        .filter(|event| event.target == Target::Object(Kind::AppProject))
+        .filter_map(|event| event.object().map(|key| key.name))
+        .collect();
+    assert_eq!(before, ["default", "team"]);
+    let team = agent.about("team").await;
+    assert_eq!(body(&team)["spec"]["destinations"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_deletion_waits_for_the_spoke_and_then_ends() {
+    let world = World::with(&["a"]).await;
+    let mut app = application("a", "app");
+    app["metadata"]["finalizers"] = json!([keys::RESOURCES_FINALIZER, "other.example/hold"]);
+    world.create(app);
+    let mut agent = Agent::empty(&world, "a").await;
+    let hub = world.hub.application("a", "app").unwrap();
+    agent.event(APPLICATION, Verb::Create).await;
+
+    let copy = replica(&hub, &json!({}));
+    agent.tell(report(Verb::Delete, &copy)).await;
+    let kept = world.hub.application("a", "app").unwrap();
+    assert_eq!(kept["metadata"]["finalizers"], hub["metadata"]["finalizers"]);
+    agent.event(APPLICATION, Verb::SpecUpdate).await;
+
+    world.hub.delete(Watched::Application, "a", "app");
+    let deleting = agent.event(APPLICATION, Verb::SpecUpdate).await;
+    assert!(body(&deleting)["metadata"].get("deletionTimestamp").is_some());
+    let mut gone = report(Verb::Delete, &copy);
+    gone.event_id.push('2');
+    agent.tell(gone).await;
+    let released = world.hub.application("a", "app").unwrap();
+    assert_eq!(released["metadata"]["finalizers"], json!(["other.example/hold"]));
+}
+
+#[tokio::test]
+async fn without_finalizers_a_deletion_is_said_as_a_stub() {
+    let world = World::with(&["a"]).await;
+    world.create(application("a", "app"));
+    let mut agent = Agent::empty(&world, "a").await;
+    agent.event(APPLICATION, Verb::Create).await;
+    world.hub.delete(Watched::Application, "a", "app");
+    let stub = agent.event(APPLICATION, Verb::Delete).await;
+    assert_eq!(body(&stub)["metadata"]["name"], "app");
+    assert!(body(&stub).get("spec").is_none());
+}
+
+#[tokio::test]
+async fn a_resync_confirms_what_is_right_and_sends_only_what_is_not() {
+    let world = World::with(&["a"]).await;
+    for name in ["right", "stale", "missing"] {
+        world.create(application("a", name));
+    }
+    let mut first = Agent::empty(&world, "a").await;
+    let mut digests = std::collections::BTreeMap::new();
+    for name in ["right", "stale", "missing", "default"] {
+        let came = first.about(name).await;
+        digests.insert(name, argocd::digest::agreed(&body(&came)));
+    }
+    drop(first);
+    world.reported("lost", |reports| !reports["a"].connected).await;
+    world.edit("a", "stale", &json!({ "spec": { "source": { "path": "new" } } }));
+
+    let uid = |name: &str| {
+        let app = world.hub.application("a", name).unwrap();
+        app["metadata"]["uid"].as_str().unwrap().to_owned()
+    };
+    let holding = |name: &str| {
+        held(Kind::Application, name, &uid(name), digests.get(name).cloned())
+    };
+    let project = digests.get("default").cloned();
+    let holds = [
+        held(Kind::AppProject, "default", "project", project),
+        holding("right"),
+        holding("stale"),
+        held(Kind::Application, "unknown", "uid-of-nobody", None),
+    ];
+    let mut second = Agent::of(&world, "a").await;
+    second.holds(&holds).await;
+    assert_eq!(second.about("unknown").await.verb, Verb::Delete);
+    assert_eq!(body(&second.about("stale").await)["spec"]["source"]["path"], "new");
+    assert_eq!(second.about("missing").await.verb, Verb::Create);
+    // What comes after everything of the resync shows that there was no more.
+    world.create(application("a", "later"));
+    second.about("later").await;
+    assert!(second.unread().is_empty(), "{:?}", second.unread());
+}
+
+#[tokio::test]
+async fn while_the_hub_is_away_statuses_are_coalesced_and_the_last_one_arrives() {
+    let world = World::with(&["a"]).await;
+    world.create(application("a", "app"));
+    let mut agent = Agent::empty(&world, "a").await;
+    let hub = world.hub.application("a", "app").unwrap();
+    agent.event(APPLICATION, Verb::Create).await;
+    world.hub.set_outage(true);
+    for number in 0..100 {
+        let mut copy = replica(&hub, &synced(&number.to_string()));
+        copy["metadata"]["resourceVersion"] = number.to_string().into();
+        agent.say(report(Verb::StatusUpdate, &copy)).await;
+    }
+    world.hub.set_outage(false);
+    world
+        .until("the last status", |memory| {
+            memory.application("a", "app").as_ref().and_then(revision) == Some("99")
+        })
+        .await;
+    assert!(world.hub.writes() < 50, "{} writes", world.hub.writes());
+}
+
+#[tokio::test]
+async fn a_sync_is_said_once_and_the_hub_shows_it_until_it_has_ended() {
+    let world = World::with(&["a"]).await;
+    world.create(application("a", "app"));
+    let mut agent = Agent::empty(&world, "a").await;
+    let hub = world.hub.application("a", "app").unwrap();
+    agent.event(APPLICATION, Verb::Create).await;
+
+    let operation = json!({ "sync": { "revision": "x" } });
+    world.edit("a", "app", &json!({ "operation": operation }));
+    let command = agent.event(APPLICATION, Verb::SetOperation).await;
+    assert_eq!(body(&command)["operation"], operation);
+
+    // A status from before the command arrived neither clears nor changes it.
+    agent.tell(report(Verb::StatusUpdate, &replica(&hub, &synced("before")))).await;
+    assert_eq!(world.hub.application("a", "app").unwrap()["operation"], operation);
+    let again = agent.event(APPLICATION, Verb::SetOperation).await;
+    assert_eq!(again.event_id, command.event_id, "it is the same command");
+
+    let taken = format!("{} {}", command.event_id, argocd::digest::short(&operation));
+    let ended = json!({
+        "metadata": { "resourceVersion": "2", "annotations": { keys::LAST_COMMAND: taken } },
+        "status": { "operationState": {
+            "phase": "Succeeded", "operation": operation,
+            "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:01Z",
+        } },
+    });
+    agent.tell(report(Verb::StatusUpdate, &replica(&hub, &ended))).await;
+    let shown = world.hub.application("a", "app").unwrap();
+    assert!(shown.get("operation").is_none());
+    assert_eq!(shown["status"]["operationState"]["phase"], "Succeeded");
+    world.create(application("a", "later"));
+    agent.about("later").await;
+    assert!(agent.unread().is_empty(), "{:?}", agent.unread());
+}
+
+#[tokio::test]
+async fn what_the_spoke_cannot_do_is_a_condition_until_it_can() {
+    let world = World::with(&["a"]).await;
+    world.create(application("a", "app"));
+    let mut agent = Agent::empty(&world, "a").await;
+    let hub = world.hub.application("a", "app").unwrap();
+    agent.event(APPLICATION, Verb::Create).await;
+    let failure = protocol::payload::ErrorReport {
+        resource_name: "app".to_owned(),
+        resource_namespace: "a".to_owned(),
+        message: "no room".to_owned(),
+    };
+    agent.tell(Event::error(Kind::Application, &failure)).await;
+    let condition = |memory: &principal::store::Memory| {
+        let app = memory.application("a", "app").unwrap();
+        let message = app.pointer("/status/conditions/0/message").and_then(Value::as_str);
+        message.map(str::to_owned)
+    };
+    world.until("told", |m| condition(m).as_deref() == Some("cluster a reports: no room")).await;
+    agent.tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one")))).await;
+    world.until("untold", |m| condition(m).is_none()).await;
+    assert_eq!(revision(&world.hub.application("a", "app").unwrap()), Some("one"));
+}

@@ -1,0 +1,175 @@
+//! A principal that serves, with everything that it is told in the test's hands.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use principal::{
+    Enrolment, Feeds, Fleet, Handle, JwtKey, Limits, Mode, SessionReport, Settings, start_on,
+    store::{Memory, Watched},
+};
+use runtime::{
+    clock::Clock,
+    credentials::{Material, client_config},
+    metrics::Registry,
+    parts::Parts,
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpStream, sync::watch};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::authority::{Authority, Leaf, rsa_key};
+
+/// Longer than anything takes; a wait that is over it has failed.
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
+
+static JWT_KEY: LazyLock<JwtKey> =
+    LazyLock::new(|| JwtKey::from_pem(rsa_key().as_bytes()).unwrap());
+
+pub(crate) struct World {
+    pub(crate) authority: Authority,
+    pub(crate) hub: Memory,
+    pub(crate) fleet: watch::Sender<Arc<Fleet>>,
+    pub(crate) active: watch::Sender<bool>,
+    pub(crate) material: watch::Sender<Arc<Material>>,
+    pub(crate) handle: Handle,
+    metrics: Registry,
+    token: CancellationToken,
+}
+
+pub(crate) fn enrolled(clusters: &[&str]) -> Arc<Fleet> {
+    let enrolment = Enrolment { mode: Mode::Managed, server: None, fresh: false };
+    let clusters = clusters.iter().map(|name| ((*name).to_owned(), enrolment.clone()));
+    Arc::new(Fleet { clusters: clusters.collect() })
+}
+
+impl World {
+    /// A hub with an open project and these clusters.
+    pub(crate) async fn with(clusters: &[&str]) -> Self {
+        runtime::install_crypto_provider();
+        let authority = Authority::new();
+        let hub = Memory::new();
+        hub.put(Watched::AppProject, open_project("default"));
+        let (fleet, fleet_now) = watch::channel(enrolled(clusters));
+        let (active, active_now) = watch::channel(true);
+        let material = Arc::new(authority.server().material(&authority));
+        let (material, server_tls) = watch::channel(material);
+        let (metrics, token) = (Registry::new(), CancellationToken::new());
+        let parts = Parts::new(token.clone());
+        let limits = Limits { message_bytes: 64 << 10, ..Limits::default() };
+        let settings = Settings { limits, ..Settings::usual(([127, 0, 0, 1], 0).into()) };
+        let feeds = Feeds {
+            fleet: fleet_now,
+            server_tls,
+            jwt_key: watch::channel(Arc::new(JWT_KEY.clone())).1,
+            active: active_now,
+            metrics: metrics.clone(),
+            spawner: parts.spawner(),
+            clock: Clock::system(),
+        };
+        let handle = start_on(Arc::new(hub.clone()), settings, feeds).await.unwrap();
+        let mut ready = handle.ready.clone();
+        bounded("ready", ready.wait_for(|ready| *ready)).await.unwrap();
+        Self { authority, hub, fleet, active, material, handle, metrics, token }
+    }
+
+    /// What OCM would issue for the agent of this cluster.
+    pub(crate) fn certificate(&self, cluster: &str) -> Leaf {
+        self.authority.agent(cluster)
+    }
+
+    pub(crate) async fn tcp(&self) -> TcpStream {
+        TcpStream::connect(self.handle.address).await.unwrap()
+    }
+
+    pub(crate) async fn tls(&self, leaf: &Leaf) -> std::io::Result<TlsStream<TcpStream>> {
+        self.tls_with(&leaf.material(&self.authority)).await
+    }
+
+    pub(crate) async fn tls_with(&self, ours: &Material) -> std::io::Result<TlsStream<TcpStream>> {
+        let config = client_config(ours).unwrap();
+        let name = "localhost".try_into().unwrap();
+        TlsConnector::from(config).connect(name, self.tcp().await).await
+    }
+
+    /// Waits until the metrics have this line.
+    pub(crate) async fn counted(&self, line: &str) {
+        let looking = async {
+            while !self.metrics.encode().unwrap().lines().any(|it| it == line) {
+                tokio::task::yield_now().await;
+            }
+        };
+        if tokio::time::timeout(BOUND, looking).await.is_err() {
+            panic!("no line {line:?} in\n{}", self.metrics.encode().unwrap());
+        }
+    }
+
+    /// Waits until the reports are so.
+    pub(crate) async fn reported(
+        &self,
+        what: &str,
+        fits: impl Fn(&BTreeMap<String, SessionReport>) -> bool,
+    ) {
+        let mut sessions = self.handle.sessions.clone();
+        bounded(what, sessions.wait_for(|reports| fits(reports))).await.unwrap();
+    }
+
+    /// Waits until the hub is so.
+    pub(crate) async fn until(&self, what: &str, fits: impl Fn(&Memory) -> bool) {
+        bounded(what, self.hub.wait_for(fits)).await;
+    }
+
+    pub(crate) fn create(&self, application: Value) {
+        self.hub.put(Watched::Application, application);
+    }
+
+    /// What a user does to an Application, as a merge patch.
+    pub(crate) fn edit(&self, namespace: &str, name: &str, change: &Value) {
+        let mut application = self.hub.application(namespace, name).unwrap();
+        argocd::patch::merge(&mut application, change);
+        self.hub.put(Watched::Application, application);
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.token.cancel();
+    }
+}
+
+/// Waits, but not for ever.
+pub(crate) async fn bounded<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(BOUND, future).await {
+        Ok(value) => value,
+        Err(_elapsed) => panic!("{what}: not within {BOUND:?}"),
+    }
+}
+
+pub(crate) fn application(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": { "namespace": namespace, "name": name },
+        "spec": {
+            "project": "default",
+            "source": { "repoURL": "https://example.com/repo.git", "path": "." },
+            "destination": { "name": "in-cluster", "namespace": "work" },
+        },
+    })
+}
+
+pub(crate) fn open_project(name: &str) -> Value {
+    json!({
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "AppProject",
+        "metadata": { "namespace": "argocd", "name": name },
+        "spec": {
+            "sourceRepos": ["*"],
+            "sourceNamespaces": ["*"],
+            "destinations": [{ "name": "*", "server": "*", "namespace": "*" }],
+        },
+    })
+}
