@@ -135,8 +135,15 @@ impl Memory {
                 },
             );
         }
-        self.seen
-            .retain(|name, _| world.clusters.contains_key(name));
+        // Who has neither the add-on nor asks for it begins anew.
+        let asks = |cluster: &Cluster| cluster.label().and_then(mode_of).is_some();
+        let World {
+            clusters, addons, ..
+        } = &*world;
+        self.seen.retain(|name, _| {
+            let cluster = clusters.get(name);
+            cluster.is_some_and(|cluster| addons.contains_key(name) || asks(cluster))
+        });
         world.left = self
             .seen
             .keys()
@@ -151,8 +158,13 @@ mod tests {
     use super::*;
 
     fn world(addon: Option<Addon>) -> World {
+        let labels = [(keys::MODE.to_owned(), "managed".to_owned())].into();
+        let cluster = Cluster {
+            labels,
+            ..Cluster::default()
+        };
         World {
-            clusters: [("c".to_owned(), Cluster::default())].into(),
+            clusters: [("c".to_owned(), cluster)].into(),
             addons: addon
                 .map(|addon| ("c".to_owned(), addon))
                 .into_iter()
@@ -191,5 +203,19 @@ mod tests {
         let mut lost = world(None);
         memory.recall(&mut lost);
         assert_eq!(lost.left, ["c".to_owned()].into());
+    }
+
+    #[test]
+    fn a_cluster_that_opted_out_begins_anew() {
+        let mut memory = Memory::default();
+        memory.recall(&mut world(Some(recorded(None, "1"))));
+        let mut out = world(None);
+        out.clusters
+            .values_mut()
+            .for_each(|cluster| cluster.labels.clear());
+        memory.recall(&mut out);
+        let mut back = world(None);
+        memory.recall(&mut back);
+        assert!(back.left.is_empty());
     }
 }
