@@ -30,10 +30,7 @@ use super::{
     watches::Watches,
     world::World,
 };
-use crate::{
-    api::addon::{GROUP, Version},
-    name::ClusterName,
-};
+use crate::{api::addon::Version, name::ClusterName};
 
 /// What [`run`] needs beside the add-on.
 pub struct Setup {
@@ -112,21 +109,25 @@ pub(crate) struct Hub<A> {
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Finds out which version of the add-on API the hub serves.
+///
+/// A version counts only if both kinds are in it: configurations are served as v1beta1 by hubs
+/// whose add-ons are not.
 pub async fn discover(client: &Client) -> Result<Version, Error> {
-    let groups = client.list_api_groups().await;
-    let groups = groups
-        .map_err(|source| Error::Discover(Box::new(source)))?
-        .groups;
-    let group = groups
-        .into_iter()
-        .find(|group| group.name == GROUP)
-        .ok_or(Error::NoAddonApi)?;
-    Ok(Version::choose(
-        group
-            .versions
-            .iter()
-            .map(|version| version.version.as_str()),
-    ))
+    for version in [Version::V1Beta1, Version::V1Alpha1] {
+        let served = match client
+            .list_api_group_resources(&version.api_version())
+            .await
+        {
+            Ok(served) => served.resources,
+            Err(kube::Error::Api(status)) if status.is_not_found() => continue,
+            Err(source) => return Err(Error::Discover(Box::new(source))),
+        };
+        let has = |plural: &str| served.iter().any(|resource| resource.name == plural);
+        if has("managedclusteraddons") && has("clustermanagementaddons") {
+            return Ok(version);
+        }
+    }
+    Err(Error::NoAddonApi)
 }
 
 /// Runs the add-on until the token is cancelled. Only one process may do so at a time (hold a lease).

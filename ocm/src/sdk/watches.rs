@@ -19,6 +19,7 @@ use super::{
     Error,
     cache::Change,
     drive::Key,
+    error::chain,
     hash::{Live, spec_hash},
     settled,
     world::{ConfigObject, Offer, Work, World},
@@ -296,16 +297,17 @@ async fn follow<K, V>(
         let event = match event {
             Ok(event) => event,
             Err(error) if healthy => {
-                warn!(watch = what, error = %Chain(&error), "watch broken");
+                warn!(watch = what, error = chain(&error), "watch broken");
                 healthy = false;
                 continue;
             }
             Err(error) => {
-                debug!(watch = what, error = %Chain(&error), "watch still broken");
+                debug!(watch = what, error = chain(&error), "watch still broken");
                 continue;
             }
         };
-        healthy = true;
+        // An attempt to list is no success yet.
+        healthy |= !matches!(event, Event::Init);
         if let Some(change) = change(what, event, &source) {
             absorb(change);
         }
@@ -361,20 +363,5 @@ fn cluster(object: DynamicObject) -> ManagedCluster {
         metadata,
         spec,
         status,
-    }
-}
-
-/// An error with its causes in one line.
-struct Chain<'a>(&'a (dyn std::error::Error + 'static));
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
     }
 }

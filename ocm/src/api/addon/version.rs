@@ -22,12 +22,6 @@ pub enum Version {
 }
 
 impl Version {
-    /// Picks from the versions that a hub serves; v1beta1 if it is among them.
-    pub fn choose<'a>(served: impl IntoIterator<Item = &'a str>) -> Self {
-        let beta = served.into_iter().any(|version| version == "v1beta1");
-        if beta { Self::V1Beta1 } else { Self::V1Alpha1 }
-    }
-
     /// The version's name.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -358,11 +352,5 @@ mod tests {
         assert_eq!(names, [NO_DEFAULT, "n"]);
         assert_eq!(offer.status.unwrap().default_config_references.len(), 1);
         assert_eq!(offer.spec.install_strategy.kind, "Manual");
-    }
-
-    #[test]
-    fn v1beta1_is_chosen_where_it_is_served() {
-        assert_eq!(Version::choose(["v1alpha1", "v1beta1"]), Version::V1Beta1);
-        assert_eq!(Version::choose(["v1alpha1"]), Version::V1Alpha1);
     }
 }
