@@ -109,7 +109,7 @@ impl Lab {
         let etcd = Etcd::start(&tools.etcd, &state, dir).await?;
         let git = git::Server::start(&tools.git, &state.join("git"), dir).await?;
         let clusters = control_planes(&options, &tools, dir, &state, outside_ports).await?;
-        progress.step(format_args!("control planes: hub and {} spokes", options.spokes));
+        progress.step(format_args!("control planes: hub and spokes ({})", options.spokes));
         let mut lab = Self {
             options,
             tools,
@@ -131,6 +131,11 @@ impl Lab {
         let Options { spokes: _, pods, ocm, argocd: _, product } = self.options;
         if pods {
             self.kubelets = layers::kubelets(&self.clusters, &self.images, &self.faults).await?;
+            // Whoever leaves our programs out may want to install them in another way.
+            let provided = product::provide_images(&self.images);
+            if product {
+                provided?;
+            }
             progress.step("kubelets: Pods can run");
         }
         if ocm {
@@ -140,7 +145,6 @@ impl Lab {
             progress.step(format_args!("Open Cluster Management ({kind}): every spoke joined"));
         }
         if product {
-            product::provide_images(&self.images)?;
             product::apply(self.hub(), product::OptIn::Manual).await?;
             progress.step("the product's manifests are applied on the hub");
         }

@@ -3,6 +3,7 @@
 //! `cargo test -p tests --test stories -- --list` lists them, `... -- FILTER` tells some. See docs/testing.md.
 
 mod base;
+mod command;
 mod delivery;
 mod enrolment;
 mod faults;
@@ -41,6 +42,9 @@ fn control_planes() -> Chapter {
             story!(base::the_audit_log_says_who_wrote_what),
             story!(base::a_user_has_only_the_rights_it_was_given),
             story!(base::a_commit_can_be_fetched_from_the_git_server),
+            story!(command::a_lab_is_reached_from_outside_and_goes_when_told),
+            story!(command::a_killed_lab_leaves_nothing),
+            story!(command::an_interrupted_start_leaves_nothing),
         ],
     )
 }

@@ -1,0 +1,40 @@
+# The verbs of this project; continuous integration and people run the same ones.
+# Everything needs Linux, Rust, Go 1.26 or newer, a C compiler, git and make; the rest sets itself up.
+
+CARGO ?= cargo
+LAB := target/debug/lab
+
+.PHONY: build tools demo test unit stories lint fmt
+
+# Our programs, and the lab.
+build:
+	$(CARGO) build --locked --workspace --bins
+
+# What the lab runs and does not contain: Kubernetes, etcd, Argo CD, redis. Built or installed once.
+tools: build
+	$(LAB) tools
+
+# The main job from end to end. At a terminal it stays up until Ctrl-C, unless DEMO_EXIT is set.
+demo: build
+	$(LAB) demo
+
+# Everything that continuous integration runs.
+test: lint
+	$(CARGO) test --locked --workspace
+
+# What needs no lab.
+unit:
+	$(CARGO) test --locked --workspace --lib --bins
+
+# What is told on real control planes. `make stories STORY=name` tells those whose name has that in it.
+# The first line is there for the programs that the stories start.
+stories:
+	$(CARGO) test --locked --workspace --tests --no-run
+	$(CARGO) test --locked --workspace --test stories -- $(STORY)
+
+lint:
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+fmt:
+	$(CARGO) fmt --all
