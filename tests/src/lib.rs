@@ -18,6 +18,7 @@
 //! The rules of whoever waits here: no sleeping, [`wait`] for a value, with a bound; a failure prints what was waited
 //! for and the last value seen, and [`world`] keeps the rest.
 
+pub mod argocd;
 pub mod audit;
 pub mod certs;
 pub mod cluster;
