@@ -29,7 +29,7 @@ pub async fn run(
     token: CancellationToken,
 ) {
     let pods = Api::namespaced(client, &namespace);
-    let mut marked = false;
+    let (mut marked, mut healthy) = (false, true);
     loop {
         let leads = *leading.borrow_and_update();
         let done = match leads {
@@ -43,10 +43,13 @@ pub async fn run(
                 false
             }
             Err(error) => {
-                tracing::warn!(error = %Chain(&error), "cannot move the label of the active pod");
+                if healthy {
+                    tracing::warn!(error = %Chain(&error), "cannot move the label of the active pod");
+                }
                 true
             }
         };
+        healthy = !failed;
         let next = async {
             tokio::select! {
                 changed = leading.changed() => changed.is_ok(),

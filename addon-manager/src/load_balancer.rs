@@ -14,18 +14,24 @@ use crate::{
 /// Follows the Service until the token is cancelled.
 ///
 /// An address that is gone stays in use: agents that know it lose nothing, and a Service that is made
-/// anew has its new address soon.
+/// anew has its new address soon. `looked` becomes true when the Service was looked for once.
 pub async fn follow(
     client: Client,
     namespace: String,
     address: watch::Sender<Option<Address>>,
+    looked: watch::Sender<bool>,
     token: CancellationToken,
 ) {
     let watched = Watch::<Service>::new(Api::namespaced(client, &namespace))
         .fields(&format!("metadata.name={}", keys::PRINCIPAL_SERVICE));
     watch_trimmed(watched, token, |event| {
-        let Event::Applied { object, .. } = event else {
-            return;
+        let object = match event {
+            Event::Applied { object, .. } => object,
+            Event::Synced => {
+                looked.send_replace(true);
+                return;
+            }
+            Event::Deleted(_) => return,
         };
         let Some(found) = found(&object) else { return };
         address.send_if_modified(|known| {

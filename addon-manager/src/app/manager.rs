@@ -48,6 +48,7 @@ pub(super) async fn start(config: Manager, basis: Basis) -> anyhow::Result<()> {
             client.clone(),
             config.own_namespace.clone(),
             channels.address.clone(),
+            channels.looked.clone(),
             spawner.token().clone(),
         );
         spawner.spawn("load balancer", following);
@@ -99,6 +100,8 @@ pub(super) struct Channels {
     pub(super) authority: watch::Sender<Option<Arc<issuer::Authority>>>,
     /// Where agents dial by default.
     pub(super) address: watch::Sender<Option<address::Address>>,
+    /// Whether that is all that can be known of it now.
+    pub(super) looked: watch::Sender<bool>,
     /// Where agents of single clusters dial.
     pub(super) addresses: watch::Sender<BTreeMap<String, address::Address>>,
 }
@@ -110,6 +113,7 @@ impl Channels {
             sessions: watch::Sender::default(),
             authority: watch::Sender::new(None),
             address: watch::Sender::new(config.principal_address.clone()),
+            looked: watch::Sender::new(config.principal_address.is_some()),
             addresses: watch::Sender::default(),
         }
     }

@@ -12,7 +12,10 @@ use ocm::{
     sdk::{self, View},
 };
 use runtime::{clock::Clock, error::Chain};
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::manager::Channels;
@@ -27,6 +30,8 @@ use crate::{
 
 /// The pause before the SDK is started again, when the hub does not serve the add-on API (yet).
 const RETRY: Duration = Duration::from_secs(5);
+/// How long a term waits for the CA and the address: a few rounds of reading them.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Reconciles at a time: enough to keep the hub busy, few enough to leave it to others.
 const CONCURRENCY: usize = 16;
 
@@ -133,8 +138,11 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
     );
     let waking = wake_all(view, wakes, channels, token.clone());
     let serving = async {
-        // The Secrets that are there must be known before one is judged missing.
-        if token.run_until_cancelled(secrets.listed()).await.is_none() {
+        if token
+            .run_until_cancelled(known(channels, &secrets))
+            .await
+            .is_none()
+        {
             return Ok(());
         }
         let ended = sdk::run(addon, setup).await;
@@ -143,6 +151,23 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
     };
     let (served, (), (), (), ()) = tokio::join!(serving, publishing, following, opting_in, waking);
     served.map_err(Into::into)
+}
+
+/// Waits until what every reconcile needs is known, so that a start changes nothing on its way.
+///
+/// The cluster Secrets must be known before one is judged missing. For the rest there is a limit: what
+/// is missing then, the conditions tell.
+async fn known(channels: &Channels, secrets: &ClusterSecrets) {
+    let (mut authority, mut looked) = (channels.authority.subscribe(), channels.looked.subscribe());
+    let both = async {
+        // An error only says that the sender is gone, and we hold it.
+        drop(authority.wait_for(Option::is_some).await);
+        drop(looked.wait_for(|looked| *looked).await);
+    };
+    if timeout(PATIENCE, both).await.is_err() {
+        tracing::warn!("starting without the CA or without the address of the principal");
+    }
+    secrets.listed().await;
 }
 
 fn addon_parts(term: &Term, view: &View, secrets: &ClusterSecrets) -> addon::Parts {
