@@ -2,7 +2,10 @@
 
 mod layers;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::PoisonError,
+};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use futures::future::try_join_all;
@@ -128,25 +131,39 @@ impl Lab {
 
     /// Starts what the options say beyond control planes.
     async fn start_layers(&mut self, progress: &mut Progress) -> Result<()> {
-        let Options { spokes: _, pods, ocm, argocd: _, product } = self.options;
+        let Options { spokes: _, pods, ocm, argocd, product } = self.options;
         if pods {
             self.kubelets = layers::kubelets(&self.clusters, &self.images, &self.faults).await?;
-            // Whoever leaves our programs out may want to install them in another way.
-            let provided = product::provide_images(&self.images);
-            if product {
-                provided?;
-            }
             progress.step("kubelets: Pods can run");
         }
-        if ocm {
+        // Two layers tell of themselves; held for a line each.
+        let progress = std::sync::Mutex::new(progress);
+        let step = |what: String| {
+            progress.lock().unwrap_or_else(PoisonError::into_inner).step(what);
+        };
+        let start_ocm = async {
+            if !ocm {
+                return Ok(None);
+            }
             let started = layers::ocm(&self.clusters, &self.dir).await?;
             let kind = if started.hub.is_real() { "real" } else { "stand-in" };
-            *self.ocm.get_mut() = Some(started);
-            progress.step(format_args!("Open Cluster Management ({kind}): every spoke joined"));
-        }
+            step(format!("Open Cluster Management ({kind}): every spoke joined"));
+            anyhow::Ok(Some(started))
+        };
+        let start_argocd = async {
+            if argocd {
+                layers::argocd(&self.clusters, &self.images, &self.tools).await?;
+                step("Argo CD: available on every spoke".to_owned());
+            }
+            anyhow::Ok(())
+        };
+        // Neither needs the other, and both wait most of the time.
+        let (ocm, ()) = tokio::try_join!(start_ocm, start_argocd)?;
+        *self.ocm.get_mut() = ocm;
         if product {
+            product::provide_images(&self.images)?;
             product::apply(self.hub(), product::OptIn::Manual).await?;
-            progress.step("the product's manifests are applied on the hub");
+            step("the product's manifests are applied on the hub".to_owned());
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use futures::future::try_join_all;
 use lab_kubelet::{Config, Images, Kubelet, LoadBalancers, Network};
 use lab_ocm_stand_in::{Hub, HubConfig, Spoke, SpokeConfig};
 
-use crate::{Cluster, faults::Faults, git, namespaces};
+use crate::{Cluster, Tools, argocd, faults::Faults, git, namespaces};
 
 /// Open Cluster Management, real or its stand-in: stories end and resume its parts.
 #[derive(Debug)]
@@ -70,4 +70,11 @@ pub(super) async fn ocm(clusters: &[Cluster], dir: &Path) -> Result<Ocm> {
     });
     let spokes = try_join_all(joining).await?.into_iter().collect();
     Ok(Ocm { hub: hub_half, spokes })
+}
+
+/// Installs Argo CD on every spoke, and prepares the hub for Applications.
+pub(super) async fn argocd(clusters: &[Cluster], images: &Images, tools: &Tools) -> Result<()> {
+    let (hub, spokes) = clusters.split_first().context("a lab has a hub")?;
+    argocd::provide_images(images, tools).context("find what Argo CD's images stand for")?;
+    tokio::try_join!(argocd::prepare_hub(hub, tools), argocd::install(spokes, tools)).map(drop)
 }
