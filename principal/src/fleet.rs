@@ -48,7 +48,11 @@ impl TryFrom<&str> for ClusterName {
     type Error = InvalidClusterName;
 
     fn try_from(raw: &str) -> Result<Self, Self::Error> {
-        if is_dns_label(raw) { Ok(Self(raw.into())) } else { Err(InvalidClusterName) }
+        if is_dns_label(raw) {
+            Ok(Self(raw.into()))
+        } else {
+            Err(InvalidClusterName)
+        }
     }
 }
 
@@ -80,10 +84,28 @@ mod tests {
     #[test]
     fn a_cluster_name_is_a_dns_label_and_nothing_else() {
         for good in ["a", "a1", "spoke-1", &"x".repeat(63)] {
-            assert_eq!(ClusterName::try_from(good).map(|n| n.to_string()), Ok(good.to_owned()));
+            assert_eq!(
+                ClusterName::try_from(good).map(|n| n.to_string()),
+                Ok(good.to_owned())
+            );
         }
-        for bad in ["", "-a", "a-", "A", "a.b", "a/b", "a:b", "a\n", "ä", &"x".repeat(64)] {
-            assert_eq!(ClusterName::try_from(bad), Err(InvalidClusterName), "{bad:?}");
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "A",
+            "a.b",
+            "a/b",
+            "a:b",
+            "a\n",
+            "ä",
+            &"x".repeat(64),
+        ] {
+            assert_eq!(
+                ClusterName::try_from(bad),
+                Err(InvalidClusterName),
+                "{bad:?}"
+            );
         }
     }
 }

@@ -57,10 +57,17 @@ impl Gate {
         request: AuthRequest,
     ) -> Result<AuthResponse, Refusal> {
         let principal_uid = self.serving()?;
-        let AuthRequest { method, credentials: _, mode, version, agent_namespace, capabilities } =
-            request;
-        let claimed: Mode =
-            mode.parse().map_err(|_unknown| Refusal::UnknownMode(shortened(&mode)))?;
+        let AuthRequest {
+            method,
+            credentials: _,
+            mode,
+            version,
+            agent_namespace,
+            capabilities,
+        } = request;
+        let claimed: Mode = mode
+            .parse()
+            .map_err(|_unknown| Refusal::UnknownMode(shortened(&mode)))?;
         if method != "mtls" {
             return Err(Refusal::AuthenticationFailed);
         }
@@ -77,11 +84,19 @@ impl Gate {
         }
         let theirs = Capabilities::read(&capabilities);
         let both = Capabilities::ours().negotiate(&theirs);
-        self.registry.report_authenticated(&cluster, claimed, &version);
+        self.registry
+            .report_authenticated(&cluster, claimed, &version);
         let answer = version::answer_to(&version, &theirs).to_owned();
-        let announced =
-            Announced { version, namespace: agent_namespace, capabilities: both.to_words() };
-        let holder = Holder { cluster, mode: claimed, announced };
+        let announced = Announced {
+            version,
+            namespace: agent_namespace,
+            capabilities: both.to_words(),
+        };
+        let holder = Holder {
+            cluster,
+            mode: claimed,
+            announced,
+        };
         Ok(AuthResponse {
             access_token: self.issue(Purpose::Access, &holder, peer)?,
             refresh_token: self.issue(Purpose::Refresh, &holder, peer)?,
@@ -147,10 +162,12 @@ impl Gate {
     }
 
     fn identify(&self, peer: &Peer) -> Result<ClusterName, Refusal> {
-        self.identity.cluster_of(peer.certificate.leaf()).map_err(|why| {
-            tracing::info!(address = %peer.address, reason = %why, "a certificate was refused");
-            Refusal::AuthenticationFailed
-        })
+        self.identity
+            .cluster_of(peer.certificate.leaf())
+            .map_err(|why| {
+                tracing::info!(address = %peer.address, reason = %why, "a certificate was refused");
+                Refusal::AuthenticationFailed
+            })
     }
 
     fn enrolled(&self, cluster: &ClusterName, claimed: Mode) -> Result<Enrolment, Refusal> {
@@ -161,12 +178,16 @@ impl Gate {
             return Err(Refusal::NotEnrolled);
         };
         if enrolment.mode != claimed {
-            let why = format!("the agent says mode {claimed}, recorded is {}", enrolment.mode);
+            let why = format!(
+                "the agent says mode {claimed}, recorded is {}",
+                enrolment.mode
+            );
             self.registry.report_refused(cluster, &why);
             return Err(Refusal::NotEnrolled);
         }
         if claimed == Mode::Autonomous {
-            self.registry.report_refused(cluster, "mode autonomous is not supported yet");
+            self.registry
+                .report_refused(cluster, "mode autonomous is not supported yet");
             return Err(Refusal::UnknownMode(claimed.to_string()));
         }
         Ok(enrolment)
@@ -181,13 +202,25 @@ impl Gate {
                 Refusal::InvalidToken
             })?;
         // The same certificate may have meant another cluster under another method.
-        let cluster = self.identify(peer).map_err(|_nobody| Refusal::InvalidToken)?;
-        if cluster == verified.holder.cluster { Ok(verified) } else { Err(Refusal::InvalidToken) }
+        let cluster = self
+            .identify(peer)
+            .map_err(|_nobody| Refusal::InvalidToken)?;
+        if cluster == verified.holder.cluster {
+            Ok(verified)
+        } else {
+            Err(Refusal::InvalidToken)
+        }
     }
 
     fn issue(&self, purpose: Purpose, holder: &Holder, peer: &Peer) -> Result<String, Refusal> {
         let key = Arc::clone(&self.jwt_key.borrow());
-        key.issue(purpose, holder, peer.certificate.thumbprint(), self.clock.now()).map_err(|why| {
+        key.issue(
+            purpose,
+            holder,
+            peer.certificate.thumbprint(),
+            self.clock.now(),
+        )
+        .map_err(|why| {
             tracing::error!(error = %Chain(&why), "cannot issue tokens");
             Refusal::Internal
         })

@@ -15,7 +15,11 @@ use protocol::ObjectKey;
 use runtime::clock::Clock;
 use tokio::sync::Semaphore;
 
-use crate::{fleet::{ClusterName, Fleet}, metrics::Metrics, settings::Settings};
+use crate::{
+    fleet::{ClusterName, Fleet},
+    metrics::Metrics,
+    settings::Settings,
+};
 
 mod apply;
 mod conditions;
@@ -61,7 +65,9 @@ struct State {
 
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub").field("store", &self.store).finish_non_exhaustive()
+        f.debug_struct("Hub")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
     }
 }
 
@@ -127,12 +133,16 @@ impl Hub {
                 let name = Application::of(&object).name().to_owned();
                 state.index.set_project(&name, Some(object))
             }
-            Report::Deleted { kind: Watched::Application, key, uid } => {
-                state.index.remove_application(&key, &uid)
-            }
-            Report::Deleted { kind: Watched::AppProject, key, uid: _ } => {
-                state.index.set_project(&key.name, None)
-            }
+            Report::Deleted {
+                kind: Watched::Application,
+                key,
+                uid,
+            } => state.index.remove_application(&key, &uid),
+            Report::Deleted {
+                kind: Watched::AppProject,
+                key,
+                uid: _,
+            } => state.index.set_project(&key.name, None),
             Report::Synced(Watched::Application) => {
                 state.applications_synced = true;
                 Vec::new()
@@ -159,7 +169,9 @@ impl Hub {
         let id = state.next;
         state.next = state.next.wrapping_add(1);
         let mailbox = Mailbox::default();
-        state.sessions.insert(cluster.to_string(), (id, mailbox.clone()));
+        state
+            .sessions
+            .insert(cluster.to_string(), (id, mailbox.clone()));
         let delivered = state.index.delivered_to(cluster.as_str());
         for (key, entry) in state.index.routed_to(cluster.as_str()) {
             if entry.has_command() {
@@ -168,12 +180,20 @@ impl Hub {
             self.dirty.mark(key.clone());
         }
         drop(state);
-        Subscription { hub: Arc::clone(self), cluster: cluster.clone(), id, mailbox, delivered }
+        Subscription {
+            hub: Arc::clone(self),
+            cluster: cluster.clone(),
+            id,
+            mailbox,
+            delivered,
+        }
     }
 
     /// What a cluster refused, for a condition on the Application.
     pub(crate) fn refused_by(&self, cluster: &ClusterName, key: &ObjectKey, reason: &str) {
-        let Some(key) = Key::from_object(key) else { return };
+        let Some(key) = Key::from_object(key) else {
+            return;
+        };
         let mut state = self.lock();
         let theirs = state
             .index
@@ -189,7 +209,9 @@ impl Hub {
     fn post(&self, state: &State, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::State { cluster, key } => state.tell(&cluster, |mailbox| mailbox.state(key)),
+                Effect::State { cluster, key } => {
+                    state.tell(&cluster, |mailbox| mailbox.state(key));
+                }
                 Effect::Command { cluster, key } => {
                     state.tell(&cluster, |mailbox| mailbox.command(key));
                 }
@@ -221,7 +243,11 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let mut state = self.hub.lock();
         let cluster = self.cluster.as_str();
-        if state.sessions.get(cluster).is_some_and(|(id, _)| *id == self.id) {
+        if state
+            .sessions
+            .get(cluster)
+            .is_some_and(|(id, _)| *id == self.id)
+        {
             state.sessions.remove(cluster);
             for (key, _) in state.index.routed_to(cluster) {
                 self.hub.dirty.mark(key.clone());

@@ -57,7 +57,9 @@ pub enum NotIdentified {
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidMethod {
     /// Not one of the known methods.
-    #[error("unknown authentication method {0:?}, want mtls:subject:<pattern> or mtls:uri:<pattern>")]
+    #[error(
+        "unknown authentication method {0:?}, want mtls:subject:<pattern> or mtls:uri:<pattern>"
+    )]
     Unknown(String),
     /// The pattern is not a regular expression.
     #[error("read the pattern of the authentication method")]
@@ -74,7 +76,10 @@ impl Method {
     pub fn ocm() -> Self {
         Self::Ocm {
             addon: "argocd-agent-addon".to_owned(),
-            agents: vec!["argocd-agent-addon".to_owned(), "argocd-agent-addon-agent".to_owned()],
+            agents: vec![
+                "argocd-agent-addon".to_owned(),
+                "argocd-agent-addon-agent".to_owned(),
+            ],
         }
     }
 
@@ -117,12 +122,19 @@ impl Method {
 
 fn pattern_with_group(pattern: &str) -> Result<Regex, InvalidMethod> {
     let regex = Regex::new(pattern).map_err(|e| InvalidMethod::Pattern(Box::new(e)))?;
-    if regex.captures_len() < 2 { Err(InvalidMethod::NoGroup) } else { Ok(regex) }
+    if regex.captures_len() < 2 {
+        Err(InvalidMethod::NoGroup)
+    } else {
+        Ok(regex)
+    }
 }
 
 fn first_group(pattern: &Regex, text: &str) -> Result<String, NotIdentified> {
     let captures = pattern.captures(text).ok_or(NotIdentified::Form)?;
-    captures.get(1).map(|group| group.as_str().to_owned()).ok_or(NotIdentified::Form)
+    captures
+        .get(1)
+        .map(|group| group.as_str().to_owned())
+        .ok_or(NotIdentified::Form)
 }
 
 fn common_name<'a>(certificate: &'a X509Certificate<'_>) -> Result<&'a str, NotIdentified> {
@@ -147,7 +159,11 @@ fn only_uri<'a>(certificate: &'a X509Certificate<'_>) -> Result<&'a str, NotIden
         .map_err(|_unreadable| NotIdentified::Unreadable)?
         .ok_or(NotIdentified::Uri)?;
     let mut uris = names.value.general_names.iter().filter_map(|name| {
-        if let GeneralName::URI(uri) = name { Some(*uri) } else { None }
+        if let GeneralName::URI(uri) = name {
+            Some(*uri)
+        } else {
+            None
+        }
     });
     match (uris.next(), uris.next()) {
         (Some(only), None) => Ok(only),
@@ -162,7 +178,11 @@ fn go_subject(subject: &X509Name<'_>) -> String {
         .map(|rdn| {
             let attributes = rdn.iter().map(|attribute| {
                 let value = attribute.as_str().unwrap_or_default();
-                format!("{}={}", go_attribute(attribute.attr_type()), go_escaped(value))
+                format!(
+                    "{}={}",
+                    go_attribute(attribute.attr_type()),
+                    go_escaped(value)
+                )
             });
             attributes.collect::<Vec<_>>().join("+")
         })

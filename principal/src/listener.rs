@@ -14,11 +14,7 @@ use std::{
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use runtime::{
-    credentials::ServerTls,
-    error::Chain,
-    parts::Spawner,
-};
+use runtime::{credentials::ServerTls, error::Chain, parts::Spawner};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -87,7 +83,10 @@ impl Listener {
             by_certificate: Slots::new(limits.connections_per_certificate),
             limits: limits.clone(),
         };
-        Ok(Self { tcp, shared: Arc::new(shared) })
+        Ok(Self {
+            tcp,
+            shared: Arc::new(shared),
+        })
     }
 
     /// Where it listens.
@@ -155,7 +154,10 @@ async fn serve(
     };
     shared.metrics.handshake("ok");
     let _open = shared.metrics.connection();
-    let peer = Peer { address, certificate: Arc::new(certificate) };
+    let peer = Peer {
+        address,
+        certificate: Arc::new(certificate),
+    };
     if let Err(error) = connection::drive(&shared, stream, peer).await {
         tracing::debug!(%address, error = %Chain(&*error), "connection failed");
     }

@@ -70,7 +70,9 @@ impl Metrics {
     }
 
     pub(crate) fn handshake(&self, outcome: &'static str) {
-        self.handshakes.get_or_create_owned(&Outcome { outcome }).inc();
+        self.handshakes
+            .get_or_create_owned(&Outcome { outcome })
+            .inc();
     }
 
     pub(crate) fn refused(&self, reason: &'static str) {
@@ -78,23 +80,35 @@ impl Metrics {
     }
 
     pub(crate) fn session_ended(&self, reason: &'static str) {
-        self.session_ends.get_or_create_owned(&Reason { reason }).inc();
+        self.session_ends
+            .get_or_create_owned(&Reason { reason })
+            .inc();
     }
 
     pub(crate) fn event_received(&self) {
-        self.events.get_or_create_owned(&Direction { direction: "received" }).inc();
+        self.events
+            .get_or_create_owned(&Direction {
+                direction: "received",
+            })
+            .inc();
     }
 
     pub(crate) fn event_sent(&self) {
-        self.events.get_or_create_owned(&Direction { direction: "sent" }).inc();
+        self.events
+            .get_or_create_owned(&Direction { direction: "sent" })
+            .inc();
     }
 
     pub(crate) fn event_refused(&self, reason: &'static str) {
-        self.events_refused.get_or_create_owned(&Reason { reason }).inc();
+        self.events_refused
+            .get_or_create_owned(&Reason { reason })
+            .inc();
     }
 
     pub(crate) fn hub_write(&self, outcome: &'static str) {
-        self.hub_writes.get_or_create_owned(&Outcome { outcome }).inc();
+        self.hub_writes
+            .get_or_create_owned(&Outcome { outcome })
+            .inc();
     }
 
     /// Counts an open connection for as long as the guard lives.

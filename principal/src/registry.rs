@@ -100,8 +100,17 @@ pub(crate) struct Seat {
 impl Registry {
     pub(crate) fn new(clock: Clock) -> (Self, watch::Receiver<Sessions>) {
         let (reports, receiver) = watch::channel(Sessions::default());
-        let shared = Shared { clock, state: Mutex::default(), reports };
-        (Self { shared: Arc::new(shared) }, receiver)
+        let shared = Shared {
+            clock,
+            state: Mutex::default(),
+            reports,
+        };
+        (
+            Self {
+                shared: Arc::new(shared),
+            },
+            receiver,
+        )
     }
 
     /// Takes the seat of `cluster`, ending whoever sits there, and waits for that end.
@@ -115,7 +124,9 @@ impl Registry {
     ) -> Seat {
         let (seat, predecessor) = self.sit_down(cluster, mode, certificate);
         if let Some(predecessor) = predecessor
-            && tokio::time::timeout(PREDECESSOR, predecessor.cancelled()).await.is_err()
+            && tokio::time::timeout(PREDECESSOR, predecessor.cancelled())
+                .await
+                .is_err()
         {
             tracing::warn!(%cluster, "the older session does not end; going on without it");
         }
@@ -134,8 +145,13 @@ impl Registry {
         state.next = state.next.wrapping_add(1);
         let (end, ended) = watch::channel(None);
         let gone = CancellationToken::new();
-        let live =
-            Live { id, mode, certificate: Arc::clone(certificate), end, gone: gone.clone() };
+        let live = Live {
+            id,
+            mode,
+            certificate: Arc::clone(certificate),
+            end,
+            gone: gone.clone(),
+        };
         let predecessor = state.live.insert(cluster.clone(), live).map(|older| {
             older.end.send_replace(Some(End::Superseded));
             older.gone
@@ -217,7 +233,10 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -255,12 +274,19 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut state = self.registry.lock();
-        let mine = state.live.get(&self.cluster).is_some_and(|live| live.id == self.id);
+        let mine = state
+            .live
+            .get(&self.cluster)
+            .is_some_and(|live| live.id == self.id);
         if mine {
             state.live.remove(&self.cluster);
         }
         drop(state);
-        if mine {
+        if mine && *self.end.borrow() == Some(End::LeftFleet) {
+            // Whoever is not enrolled has no report; this one would be the last to forget it.
+            self.registry
+                .keep_reports(|cluster| cluster != self.cluster.as_str());
+        } else if mine {
             let why = self.why.take();
             self.registry.report(&self.cluster, |report, now| {
                 report.connected = false;

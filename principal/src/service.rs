@@ -19,11 +19,18 @@ mod events;
 mod version;
 
 /// All services of the main port.
-pub(crate) fn routes(settings: &Settings, gate: &Arc<Gate>, sessions: Arc<Sessions>) -> Routes {
+pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
+    let gate = &sessions.gate;
     let largest = settings.limits.message_bytes;
-    let auth = auth::Service { gate: Arc::clone(gate) };
-    let version = version::Service { version: settings.version.clone() };
-    let events = events::Service { gate: Arc::clone(gate), sessions };
+    let auth = auth::Service {
+        gate: Arc::clone(gate),
+    };
+    let version = version::Service {
+        version: settings.version.clone(),
+    };
+    let events = events::Service {
+        sessions: Arc::clone(sessions),
+    };
     Routes::default()
         // Credentials and versions are small: nobody needs more before being known.
         .add_service(AuthenticationServer::new(auth).max_decoding_message_size(64 << 10))
@@ -39,7 +46,11 @@ pub(crate) fn routes(settings: &Settings, gate: &Arc<Gate>, sessions: Arc<Sessio
 
 /// Who sends this request. The listener puts it there; without it nobody comes in.
 fn peer<T>(request: &Request<T>) -> Result<Peer, Refusal> {
-    request.extensions().get::<Peer>().cloned().ok_or(Refusal::AuthenticationFailed)
+    request
+        .extensions()
+        .get::<Peer>()
+        .cloned()
+        .ok_or(Refusal::AuthenticationFailed)
 }
 
 /// Counts a refusal and says it to the peer.

@@ -62,7 +62,8 @@ impl Sessions {
         let (outbound, events) = mpsc::channel(OUTBOUND);
         let span = tracing::info_span!("session", cluster = %admitted.holder.cluster);
         let session = Arc::clone(self).run(peer, admitted, inbound, outbound);
-        self.spawner.spawn_short("session", session.instrument(span));
+        self.spawner
+            .spawn_short("session", session.instrument(span));
         events
     }
 
@@ -74,7 +75,11 @@ impl Sessions {
         outbound: mpsc::Sender<Result<Event, Status>>,
     ) {
         let (cluster, mode) = (admitted.holder.cluster.clone(), admitted.holder.mode);
-        let seat = self.gate.registry.take_seat(&cluster, mode, &peer.certificate).await;
+        let seat = self
+            .gate
+            .registry
+            .take_seat(&cluster, mode, &peer.certificate)
+            .await;
         // Asked again now that the seat is visible to those who end sessions: no change falls in between.
         if let Some(end) = self.gate.verdict(&cluster, mode) {
             return driver::close(seat, &outbound, driver::Over::Hub(end)).await;
@@ -105,8 +110,10 @@ pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, roots: crate::trust::R
             gate.verdict(cluster, mode)
                 .or_else(|| (!trust.vouches_for(certificate, now)).then_some(End::Certificate))
         });
-        gate.registry.keep_reports(|cluster| fleet_now.clusters.contains_key(cluster));
-        gate.budget.keep(|cluster| fleet_now.clusters.contains_key(cluster));
+        gate.registry
+            .keep_reports(|cluster| fleet_now.clusters.contains_key(cluster));
+        gate.budget
+            .keep(|cluster| fleet_now.clusters.contains_key(cluster));
         let changed = tokio::select! {
             biased;
             () = stop.cancelled() => break,

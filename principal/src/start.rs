@@ -97,10 +97,26 @@ pub enum StartError {
 /// Agents are refused with `Unavailable` until the hub's objects are read ([`Handle::ready`]), and by TLS until
 /// there is a serving certificate.
 pub async fn start(settings: Settings, inputs: Inputs) -> Result<Handle, StartError> {
-    let Inputs { client, fleet, server_tls, jwt_key, active, metrics, spawner } = inputs;
+    let Inputs {
+        client,
+        fleet,
+        server_tls,
+        jwt_key,
+        active,
+        metrics,
+        spawner,
+    } = inputs;
     let store = Kubernetes::new(client, settings.argocd_namespace.clone());
     let clock = Clock::system();
-    let feeds = Feeds { fleet, server_tls, jwt_key, active, metrics, spawner, clock };
+    let feeds = Feeds {
+        fleet,
+        server_tls,
+        jwt_key,
+        active,
+        metrics,
+        spawner,
+        clock,
+    };
     start_on(Arc::new(store), settings, feeds).await
 }
 
@@ -110,46 +126,88 @@ pub async fn start_on(
     settings: Settings,
     feeds: Feeds,
 ) -> Result<Handle, StartError> {
-    let Feeds { fleet, server_tls, jwt_key, active, metrics, spawner, clock } = feeds;
-    let metrics = Metrics::register(&metrics);
-    let (registry, reports) = Registry::new(clock.clone());
-    let hub = Arc::new(Hub::new(&settings, store, clock.clone(), metrics.clone()));
+    let metrics = Metrics::register(&feeds.metrics);
+    let (registry, reports) = Registry::new(feeds.clock.clone());
+    let hub = Arc::new(Hub::new(
+        &settings,
+        store,
+        feeds.clock.clone(),
+        metrics.clone(),
+    ));
     let (uid, principal_uid) = watch::channel(None);
-    let gate = Arc::new(Gate {
+    let sessions = Arc::new(Sessions {
+        gate: Arc::new(gate(&settings, &feeds, registry, principal_uid, &metrics)),
+        hub: Arc::clone(&hub),
+        limits: settings.limits.clone(),
+        metrics,
+        clock: feeds.clock.clone(),
+        spawner: feeds.spawner.clone(),
+    });
+    let refused = |source| StartError::Listen {
+        address: settings.listen,
+        source,
+    };
+    let listener = listen(&settings, &feeds, &sessions)
+        .await
+        .map_err(refused)?;
+    let address = listener.address().map_err(refused)?;
+    let (is_ready, ready) = watch::channel(false);
+    let Feeds {
+        server_tls,
+        active,
+        spawner,
+        ..
+    } = feeds;
+    let stop = spawner.token().clone();
+    let roots = Roots::new(server_tls);
+    spawner.spawn("principal: fleet", session::keep_in_line(sessions, roots));
+    let followed = follow(Arc::clone(&hub), uid, is_ready, stop.clone());
+    spawner.spawn("principal: hub", followed);
+    let conditions = hub::keep_conditions(hub, active, ready.clone(), stop);
+    spawner.spawn("principal: conditions", conditions);
+    spawner.spawn("principal: listener", listener.run());
+    Ok(Handle {
+        address,
+        sessions: reports,
+        ready,
+    })
+}
+
+fn gate(
+    settings: &Settings,
+    feeds: &Feeds,
+    registry: Registry,
+    principal_uid: watch::Receiver<Option<Arc<str>>>,
+    metrics: &Metrics,
+) -> Gate {
+    Gate {
         identity: settings.identity.clone(),
         argocd_namespace: settings.argocd_namespace.clone(),
-        fleet,
-        jwt_key,
-        active: active.clone(),
+        fleet: feeds.fleet.clone(),
+        jwt_key: feeds.jwt_key.clone(),
+        active: feeds.active.clone(),
         principal_uid,
         registry,
         metrics: metrics.clone(),
-        clock: clock.clone(),
+        clock: feeds.clock.clone(),
         budget: Budget::default(),
-    });
-    let sessions = Arc::new(Sessions {
-        gate: Arc::clone(&gate),
-        hub: Arc::clone(&hub),
-        limits: settings.limits.clone(),
-        metrics: metrics.clone(),
-        clock,
-        spawner: spawner.clone(),
-    });
-    let routes = service::routes(&settings, &gate, Arc::clone(&sessions));
-    let tls = ServerTls::follow(server_tls.clone(), ClientAuth::Required, &spawner);
-    let listen = |source| StartError::Listen { address: settings.listen, source };
-    let listener =
-        Listener::bind(settings.listen, tls, routes, &settings.limits, metrics, &spawner)
-            .await
-            .map_err(listen)?;
-    let address = listener.address().map_err(listen)?;
-    let (is_ready, ready) = watch::channel(false);
-    let stop = spawner.token().clone();
-    spawner.spawn("principal: fleet", session::keep_in_line(sessions, Roots::new(server_tls)));
-    spawner.spawn("principal: hub", follow(Arc::clone(&hub), uid, is_ready, stop.clone()));
-    spawner.spawn("principal: conditions", hub::keep_conditions(hub, active, ready.clone(), stop));
-    spawner.spawn("principal: listener", listener.run());
-    Ok(Handle { address, sessions: reports, ready })
+    }
+}
+
+async fn listen(
+    settings: &Settings,
+    feeds: &Feeds,
+    sessions: &Arc<Sessions>,
+) -> std::io::Result<Listener> {
+    let routes = service::routes(settings, sessions);
+    let tls = ServerTls::follow(
+        feeds.server_tls.clone(),
+        ClientAuth::Required,
+        &feeds.spawner,
+    );
+    let metrics = sessions.metrics.clone();
+    let (address, limits) = (settings.listen, &settings.limits);
+    Listener::bind(address, tls, routes, limits, metrics, &feeds.spawner).await
 }
 
 /// Learns who we are and follows the hub's objects; ready when both are known.

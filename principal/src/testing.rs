@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::{Value, json};
 
 use crate::{
@@ -23,17 +24,26 @@ pub(crate) fn name(raw: &str) -> ClusterName {
 }
 
 pub(crate) fn enrolment(mode: Mode) -> Enrolment {
-    Enrolment { mode, server: None, fresh: false }
+    Enrolment {
+        mode,
+        server: None,
+        fresh: false,
+    }
 }
 
 pub(crate) fn fleet(clusters: &[&str]) -> Fleet {
-    let clusters = clusters.iter().map(|name| ((*name).to_owned(), enrolment(Mode::Managed)));
-    Fleet { clusters: clusters.collect() }
+    let clusters = clusters
+        .iter()
+        .map(|name| ((*name).to_owned(), enrolment(Mode::Managed)));
+    Fleet {
+        clusters: clusters.collect(),
+    }
 }
 
 impl Leaf {
     pub(crate) fn peer_certificate(&self) -> PeerCertificate {
-        PeerCertificate::from_chain(std::slice::from_ref(&self.der)).unwrap()
+        let der = CertificateDer::from_pem_slice(self.chain.as_bytes()).unwrap();
+        PeerCertificate::from_chain(&[der]).unwrap()
     }
 }
 

@@ -85,7 +85,9 @@ impl JwtKey {
 
 impl fmt::Debug for JwtKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JwtKey").field("accepted", &self.accepted.len()).finish_non_exhaustive()
+        f.debug_struct("JwtKey")
+            .field("accepted", &self.accepted.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -181,9 +183,15 @@ impl JwtKey {
         now: Timestamp,
     ) -> Result<String, SignToken> {
         let failed = |e| SignToken(Box::new(e));
-        let Holder { cluster, mode, announced } = holder;
-        let subject =
-            Subject { client_id: cluster.to_string(), mode: mode.as_str().to_owned() };
+        let Holder {
+            cluster,
+            mode,
+            announced,
+        } = holder;
+        let subject = Subject {
+            client_id: cluster.to_string(),
+            mode: mode.as_str().to_owned(),
+        };
         let issued = now.as_second();
         let life = i64::try_from(purpose.life().as_secs()).unwrap_or(i64::MAX);
         let claims = Claims {
@@ -194,7 +202,9 @@ impl JwtKey {
             nbf: issued,
             iat: issued,
             jti: uuid::Uuid::new_v4().to_string(),
-            cnf: Confirmation { certificate: confirmation(bound_to) },
+            cnf: Confirmation {
+                certificate: confirmation(bound_to),
+            },
             agent: announced.clone(),
         };
         encode(&Header::new(ALGORITHM), &claims, &self.signing).map_err(failed)
@@ -222,7 +232,10 @@ impl JwtKey {
         let holder = Holder {
             cluster: cluster.map_err(|_invalid| Worthless::Subject)?,
             announced: claims.agent,
-            mode: subject.mode.parse().map_err(|_unknown| Worthless::Subject)?,
+            mode: subject
+                .mode
+                .parse()
+                .map_err(|_unknown| Worthless::Subject)?,
         };
         Ok(Verified { holder, expires })
     }

@@ -45,7 +45,9 @@ impl Roots {
 
 impl Trust {
     fn new(material: &Material) -> Self {
-        let Some(roots) = &material.roots else { return Self(None) };
+        let Some(roots) = &material.roots else {
+            return Self(None);
+        };
         let mut store = RootCertStore::empty();
         for certificate in &roots.certificates {
             if let Err(error) = store.add(certificate.clone()) {
@@ -66,10 +68,14 @@ impl Trust {
     /// that is a fault of ours and not a decision about a peer.
     pub(crate) fn vouches_for(&self, certificate: &PeerCertificate, now: Timestamp) -> bool {
         let Some(verifier) = &self.0 else { return true };
-        let [leaf, intermediates @ ..] = certificate.chain() else { return false };
+        let [leaf, intermediates @ ..] = certificate.chain() else {
+            return false;
+        };
         let seconds = u64::try_from(now.as_second()).unwrap_or_default();
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
-        verifier.verify_client_cert(leaf, intermediates, now).is_ok()
+        verifier
+            .verify_client_cert(leaf, intermediates, now)
+            .is_ok()
     }
 }
 

@@ -35,7 +35,10 @@ impl Budget {
     pub(crate) fn spend(&self, cluster: &ClusterName) -> bool {
         let now = Instant::now();
         let mut all = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = all.entry(cluster.clone()).or_insert(Left { tokens: BURST, since: now });
+        let left = all.entry(cluster.clone()).or_insert(Left {
+            tokens: BURST,
+            since: now,
+        });
         let refills = now.duration_since(left.since).as_millis() / REFILL.as_millis();
         if refills > 0 {
             let refills = u32::try_from(refills).unwrap_or(u32::MAX);

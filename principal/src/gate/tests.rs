@@ -13,8 +13,12 @@ struct Setup {
 }
 
 fn setup(clusters: &[(&str, Mode)]) -> Setup {
-    let clusters = clusters.iter().map(|(name, mode)| ((*name).to_owned(), enrolment(*mode)));
-    let (fleet, fleet_now) = watch::channel(Arc::new(Fleet { clusters: clusters.collect() }));
+    let clusters = clusters
+        .iter()
+        .map(|(name, mode)| ((*name).to_owned(), enrolment(*mode)));
+    let (fleet, fleet_now) = watch::channel(Arc::new(Fleet {
+        clusters: clusters.collect(),
+    }));
     let (active, active_now) = watch::channel(true);
     let (uid, uid_now) = watch::channel(Some(Arc::from("principal-uid")));
     let clock = Clock::standing_at(jiff::Timestamp::now());
@@ -31,7 +35,15 @@ fn setup(clusters: &[(&str, Mode)]) -> Setup {
         clock: clock.clone(),
         budget: Budget::default(),
     };
-    Setup { gate, fleet, active, uid, reports, authority: Authority::new(), clock }
+    Setup {
+        gate,
+        fleet,
+        active,
+        uid,
+        reports,
+        authority: Authority::new(),
+        clock,
+    }
 }
 
 impl Setup {
@@ -58,22 +70,34 @@ async fn an_enrolled_cluster_gets_tokens_and_a_stream() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
     let peer = setup.peer("spoke1");
     let answer = setup.gate.authenticate(&peer, request("managed")).unwrap();
-    assert_eq!(answer.version, "0.5.0", "a Go agent is told its own version");
+    assert_eq!(
+        answer.version, "0.5.0",
+        "a Go agent is told its own version"
+    );
     assert_eq!(answer.principal_namespace, "hub-argocd");
     assert_eq!(answer.principal_uid, "principal-uid");
     assert_eq!(answer.agent_name, "spoke1");
     let admitted = setup.gate.admit(&peer, &answer.access_token).unwrap();
     assert_eq!(admitted.holder.cluster, name("spoke1"));
     assert_eq!(admitted.holder.announced.namespace, "argocd");
-    assert_eq!(setup.reports.borrow()["spoke1"].agent_version.as_deref(), Some("0.5.0"));
+    assert_eq!(
+        setup.reports.borrow()["spoke1"].agent_version.as_deref(),
+        Some("0.5.0")
+    );
 }
 
 #[tokio::test]
 async fn our_own_agent_learns_our_version_and_what_both_can_do() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
     let words = ["digest-resync".to_owned(), "from-the-future".to_owned()];
-    let ours = AuthRequest { capabilities: words.to_vec(), ..request("managed") };
-    let answer = setup.gate.authenticate(&setup.peer("spoke1"), ours).unwrap();
+    let ours = AuthRequest {
+        capabilities: words.to_vec(),
+        ..request("managed")
+    };
+    let answer = setup
+        .gate
+        .authenticate(&setup.peer("spoke1"), ours)
+        .unwrap();
     assert_eq!(answer.version, version::VERSION);
     assert_eq!(answer.capabilities, ["digest-resync"]);
 }
@@ -82,25 +106,56 @@ async fn our_own_agent_learns_our_version_and_what_both_can_do() {
 async fn refusals_come_in_upstreams_order() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
     let refused = |cluster: &str, request: AuthRequest| {
-        setup.gate.authenticate(&setup.peer(cluster), request).unwrap_err()
+        setup
+            .gate
+            .authenticate(&setup.peer(cluster), request)
+            .unwrap_err()
     };
-    let unknown = AuthRequest { version: String::new(), ..request("both") };
-    assert_eq!(refused("spoke1", unknown), Refusal::UnknownMode("both".to_owned()));
-    let userpass = AuthRequest { method: "userpass".to_owned(), ..request("managed") };
+    let unknown = AuthRequest {
+        version: String::new(),
+        ..request("both")
+    };
+    assert_eq!(
+        refused("spoke1", unknown),
+        Refusal::UnknownMode("both".to_owned())
+    );
+    let userpass = AuthRequest {
+        method: "userpass".to_owned(),
+        ..request("managed")
+    };
     assert_eq!(refused("spoke1", userpass), Refusal::AuthenticationFailed);
-    let stranger = AuthRequest { version: String::new(), ..request("managed") };
+    let stranger = AuthRequest {
+        version: String::new(),
+        ..request("managed")
+    };
     assert_eq!(refused("spoke2", stranger.clone()), Refusal::NotEnrolled);
     assert_eq!(refused("spoke1", stranger), Refusal::VersionRequired);
-    let absurd = AuthRequest { version: "x".repeat(1000), ..request("managed") };
+    let absurd = AuthRequest {
+        version: "x".repeat(1000),
+        ..request("managed")
+    };
     assert_eq!(refused("spoke1", absurd), Refusal::VersionMismatch);
-    assert_eq!(refused("spoke1", request("autonomous")), Refusal::NotEnrolled);
+    assert_eq!(
+        refused("spoke1", request("autonomous")),
+        Refusal::NotEnrolled
+    );
 }
 
 #[tokio::test]
 async fn a_cluster_in_the_wrong_mode_is_told_about_and_a_stranger_is_not_remembered() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
-    assert!(setup.gate.authenticate(&setup.peer("spoke1"), request("autonomous")).is_err());
-    assert!(setup.gate.authenticate(&setup.peer("spoke2"), request("managed")).is_err());
+    assert!(
+        setup
+            .gate
+            .authenticate(&setup.peer("spoke1"), request("autonomous"))
+            .is_err()
+    );
+    assert!(
+        setup
+            .gate
+            .authenticate(&setup.peer("spoke2"), request("managed"))
+            .is_err()
+    );
     let reports = setup.reports.borrow();
     assert_eq!(
         reports["spoke1"].last_error.as_deref(),
@@ -112,9 +167,14 @@ async fn a_cluster_in_the_wrong_mode_is_told_about_and_a_stranger_is_not_remembe
 #[tokio::test]
 async fn a_name_that_begins_like_anothers_opens_nothing() {
     let setup = setup(&[("a", Mode::Managed)]);
-    let refused = setup.gate.authenticate(&setup.peer("ab"), request("managed"));
+    let refused = setup
+        .gate
+        .authenticate(&setup.peer("ab"), request("managed"));
     assert_eq!(refused.unwrap_err(), Refusal::NotEnrolled);
-    let tokens = setup.gate.authenticate(&setup.peer("a"), request("managed")).unwrap();
+    let tokens = setup
+        .gate
+        .authenticate(&setup.peer("a"), request("managed"))
+        .unwrap();
     for token in [&tokens.access_token, &tokens.refresh_token] {
         let stolen = setup.gate.admit(&setup.peer("ab"), token);
         assert_eq!(stolen.unwrap_err(), Refusal::InvalidToken);
@@ -151,7 +211,10 @@ async fn a_refresh_token_near_its_end_is_replaced() {
     setup.clock.set(setup.clock.now() + nearly);
     let fresh = setup.gate.refresh(&peer, &tokens.refresh_token).unwrap();
     assert_ne!(fresh.refresh_token, "");
-    assert_eq!(setup.gate.admit(&peer, &tokens.access_token).unwrap_err(), Refusal::InvalidToken);
+    assert_eq!(
+        setup.gate.admit(&peer, &tokens.access_token).unwrap_err(),
+        Refusal::InvalidToken
+    );
 }
 
 #[tokio::test]
@@ -165,7 +228,10 @@ async fn who_left_the_fleet_gets_nothing_for_a_good_token() {
     assert_eq!(refresh.unwrap_err(), Refusal::NotEnrolled);
     let stream = setup.gate.admit(&peer, &tokens.access_token);
     assert_eq!(stream.unwrap_err(), Refusal::NotEnrolled);
-    assert_eq!(setup.gate.verdict(&name("spoke1"), Mode::Managed), Some(End::LeftFleet));
+    assert_eq!(
+        setup.gate.verdict(&name("spoke1"), Mode::Managed),
+        Some(End::LeftFleet)
+    );
 }
 
 #[tokio::test]
@@ -181,11 +247,20 @@ async fn a_replica_that_does_not_serve_refuses_everybody() {
     let peer = setup.peer("spoke1");
     setup.uid.send_replace(None);
     let starting = setup.gate.authenticate(&peer, request("managed"));
-    assert_eq!(starting.unwrap_err(), Refusal::NotActive("starting".to_owned()));
+    assert_eq!(
+        starting.unwrap_err(),
+        Refusal::NotActive("starting".to_owned())
+    );
     setup.active.send_replace(false);
     let standby = setup.gate.authenticate(&peer, request("managed"));
-    assert_eq!(standby.unwrap_err(), Refusal::NotActive("standby".to_owned()));
-    assert_eq!(setup.gate.verdict(&name("spoke1"), Mode::Managed), Some(End::Inactive));
+    assert_eq!(
+        standby.unwrap_err(),
+        Refusal::NotActive("standby".to_owned())
+    );
+    assert_eq!(
+        setup.gate.verdict(&name("spoke1"), Mode::Managed),
+        Some(End::Inactive)
+    );
 }
 
 #[tokio::test(start_paused = true)]

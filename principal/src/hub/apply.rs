@@ -76,8 +76,12 @@ impl Hub {
     /// A report also shows which commands have not arrived, and that the object works again.
     fn follow_up(&self, from: &Sender, key: &Key, report: &Value) {
         let mut state = self.lock();
-        let Some(entry) = state.index.application(key) else { return };
-        let Some(judgement) = judged(from, key, entry, report) else { return };
+        let Some(entry) = state.index.application(key) else {
+            return;
+        };
+        let Some(judgement) = judged(from, key, entry, report) else {
+            return;
+        };
         let held = matches!(judgement.operation, Operation::Hold);
         if held {
             state.index.name_operation(key);
@@ -85,7 +89,8 @@ impl Hub {
         let effects = state.index.set_report(key, None);
         self.post(&state, effects);
         if held || judgement.terminate {
-            state.tell(from.cluster.as_str(), |mailbox| mailbox.command(key.object()));
+            let object = key.object();
+            state.tell(from.cluster.as_str(), |mailbox| mailbox.command(object));
         }
     }
 
@@ -95,18 +100,24 @@ impl Hub {
             Ok(copy) => copy,
             Err(error) => return refused("malformed", Chain(&error).to_string()),
         };
-        let key = self.theirs(from, &copy).or_else(|| self.theirs_by_name(from, event));
+        let key = self
+            .theirs(from, &copy)
+            .or_else(|| self.theirs_by_name(from, event));
         let Some(key) = key else {
             // Deleted here already, which is how most deletions end.
             return done();
         };
         let wanted = {
             let state = self.lock();
-            state.index.application(&key).is_some_and(|entry| entry.application().is_deleting())
+            state
+                .index
+                .application(&key)
+                .is_some_and(|entry| entry.application().is_deleting())
         };
         if !wanted {
             // Somebody took the copy away over there; the hub still wants it.
-            self.lock().tell(from.cluster.as_str(), |mailbox| mailbox.state(key.object()));
+            self.lock()
+                .tell(from.cluster.as_str(), |mailbox| mailbox.state(key.object()));
             return refused("not_deleting", "the hub has not deleted it");
         }
         let written = self
@@ -125,15 +136,18 @@ impl Hub {
             Err(error) => return refused("malformed", Chain(&error).to_string()),
         };
         let mut state = self.lock();
-        let claimed =
-            Key { namespace: report.resource_namespace, name: report.resource_name };
+        let claimed = Key {
+            namespace: report.resource_namespace,
+            name: report.resource_name,
+        };
         let Some(key) = named(&state.index, from.cluster.as_str(), &claimed) else {
             return refused("not_theirs", "no Application of this cluster has this name");
         };
         let message: String = report.message.chars().take(LONGEST_REPORT).collect();
-        let effects = state
-            .index
-            .set_report(&key, Some(format!("cluster {} reports: {message}", from.cluster)));
+        let effects = state.index.set_report(
+            &key,
+            Some(format!("cluster {} reports: {message}", from.cluster)),
+        );
         self.post(&state, effects);
         done()
     }
@@ -141,7 +155,9 @@ impl Hub {
     /// The Application that this is a copy of, if it goes to the cluster that says so.
     fn theirs(&self, from: &Sender, copy: &Value) -> Option<Key> {
         let meta = Meta::of(copy);
-        let uid = Application::of(copy).source_uid().unwrap_or_else(|| meta.uid());
+        let uid = Application::of(copy)
+            .source_uid()
+            .unwrap_or_else(|| meta.uid());
         let state = self.lock();
         let (key, entry) = state.index.by_uid(uid)?;
         (entry.cluster() == Some(from.cluster.as_str())).then(|| key.clone())
@@ -149,7 +165,10 @@ impl Hub {
 
     fn theirs_by_name(&self, from: &Sender, event: &Event) -> Option<Key> {
         let object = event.object()?;
-        let claimed = Key { namespace: object.namespace, name: object.name };
+        let claimed = Key {
+            namespace: object.namespace,
+            name: object.name,
+        };
         named(&self.lock().index, from.cluster.as_str(), &claimed)
     }
 }
@@ -180,7 +199,8 @@ fn named(index: &Index, cluster: &str, claimed: &Key) -> Option<Key> {
         name: claimed.name.clone(),
     };
     let same = index.keeper(&place(SpokeNamespace::Same(claimed.namespace.clone())));
-    same.or_else(|| index.keeper(&place(SpokeNamespace::ArgoCd))).map(|(key, _)| key.clone())
+    same.or_else(|| index.keeper(&place(SpokeNamespace::ArgoCd)))
+        .map(|(key, _)| key.clone())
 }
 
 /// A verdict, and why it is a refusal as a word for the metrics.

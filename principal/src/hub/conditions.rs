@@ -52,7 +52,10 @@ pub(super) struct Dirty {
 
 impl Dirty {
     pub(super) fn mark(&self, key: Key) {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        self.keys
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key);
         self.changed.notify_one();
     }
 
@@ -85,7 +88,11 @@ pub(crate) async fn keep(
         // An error means that the program stops, and then the token is cancelled too.
         let serving = ready.wait_for(|ready| *ready).await.is_ok()
             && active.wait_for(|active| *active).await.is_ok();
-        if serving { hub.dirty.next().await } else { std::future::pending().await }
+        if serving {
+            hub.dirty.next().await
+        } else {
+            std::future::pending().await
+        }
     };
     while let Some(key) = token.run_until_cancelled(next()).await {
         match hub.write_conditions(&key).await {
@@ -108,7 +115,9 @@ impl Hub {
     async fn write_conditions(&self, key: &Key) -> Result<(), WriteError> {
         let now = self.clock.now();
         let written = self.write(key, |entry| {
-            let connected = entry.cluster().is_some_and(|cluster| self.has_session(cluster));
+            let connected = entry
+                .cluster()
+                .is_some_and(|cluster| self.has_session(cluster));
             if self.is_releasable(entry) {
                 return Some(release_patch_for_hub(entry.object()));
             }
@@ -129,9 +138,9 @@ impl Hub {
         }
         match &entry.placement {
             Placement::Conflict(_) => self.lock().index.is_cluster(application.namespace()),
-            Placement::Routed(_, held) => {
-                held.as_ref().is_some_and(|held| held.condition == keys::CONDITION_NAME_CONFLICT)
-            }
+            Placement::Routed(_, held) => held
+                .as_ref()
+                .is_some_and(|held| held.condition == keys::CONDITION_NAME_CONFLICT),
             Placement::Local | Placement::Ignored => false,
         }
     }
@@ -144,7 +153,10 @@ fn plan(entry: &Entry, connected: bool, now: Timestamp) -> Option<Patch> {
     let mut shown = entry.object().as_ref().clone();
     let mut changed = false;
     for kind in KINDS {
-        let message = wanted.iter().find(|(wanted, _)| *wanted == kind).map(|(_, text)| text.as_str());
+        let message = wanted
+            .iter()
+            .find(|(wanted, _)| *wanted == kind)
+            .map(|(_, text)| text.as_str());
         if let Some(patch) = condition_patch_for_hub(&shown, kind, message, &now) {
             shown = patch.applied_to(&shown);
             changed = true;
@@ -181,7 +193,9 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
 
 /// Kubernetes writes times in whole seconds.
 fn rfc3339(now: Timestamp) -> String {
-    Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
+    Timestamp::from_second(now.as_second())
+        .unwrap_or(now)
+        .to_string()
 }
 
 #[cfg(test)]

@@ -7,10 +7,7 @@ use bytes::Bytes;
 use protocol::{Event, Facet, Kind, ObjectKey, Source, Verb};
 use serde_json::{Value, json};
 
-use super::{
-    Hub, Key,
-    index::Entry,
-};
+use super::{Hub, Key, index::Entry};
 use crate::fleet::ClusterName;
 
 /// The hub as one cluster hears it.
@@ -28,7 +25,11 @@ impl Source for Voice<'_> {
             }
             (Kind::Application, Facet::Command) => command(key, &self.delivered(key)?)?,
             (Kind::AppProject, Facet::State) => {
-                let project = self.hub.lock().index.project_for(&key.name, self.cluster.as_str())?;
+                let project = self
+                    .hub
+                    .lock()
+                    .index
+                    .project_for(&key.name, self.cluster.as_str())?;
                 about(key, state(said_before), &project, &project)
             }
             (Kind::Application | Kind::AppProject, Facet::Status | Facet::Command)
@@ -79,23 +80,43 @@ fn application(key: &ObjectKey, entry: &Entry, said_before: bool) -> Event {
 fn command(key: &ObjectKey, entry: &Entry) -> Option<Event> {
     let hub = entry.object();
     if entry.is_terminating() {
-        return Some(about(key, Verb::TerminateOperation, hub, &projection::wire_termination(hub)));
+        return Some(about(
+            key,
+            Verb::TerminateOperation,
+            hub,
+            &projection::wire_termination(hub),
+        ));
     }
     let version = entry.operation_version()?;
     let wire = projection::wire_operation(hub);
-    Some(Event::about(key, Verb::SetOperation, entry.uid(), version, body(&wire)))
+    Some(Event::about(
+        key,
+        Verb::SetOperation,
+        entry.uid(),
+        version,
+        body(&wire),
+    ))
 }
 
 /// The event id under which an operation that this version introduced is said.
 pub(super) fn operation_id(key: &Key, entry: &Entry) -> Option<String> {
     let version = entry.operation_version()?;
-    let event =
-        Event::about(&key.object(), Verb::SetOperation, entry.uid(), version, Bytes::new());
+    let event = Event::about(
+        &key.object(),
+        Verb::SetOperation,
+        entry.uid(),
+        version,
+        Bytes::new(),
+    );
     Some(event.event_id)
 }
 
 const fn state(said_before: bool) -> Verb {
-    if said_before { Verb::SpecUpdate } else { Verb::Create }
+    if said_before {
+        Verb::SpecUpdate
+    } else {
+        Verb::Create
+    }
 }
 
 fn about(key: &ObjectKey, verb: Verb, object: &Value, wire: &Value) -> Event {
@@ -105,5 +126,7 @@ fn about(key: &ObjectKey, verb: Verb, object: &Value, wire: &Value) -> Event {
 
 fn body(value: &Value) -> Bytes {
     // A Value has string keys only: it cannot fail.
-    serde_json::to_vec(value).map(Bytes::from).unwrap_or_default()
+    serde_json::to_vec(value)
+        .map(Bytes::from)
+        .unwrap_or_default()
 }

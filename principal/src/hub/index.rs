@@ -35,7 +35,11 @@ pub(crate) enum Effect {
     /// A command on the object has to be said to this cluster.
     Command { cluster: String, key: ObjectKey },
     /// This cluster's copy has to go.
-    Gone { cluster: String, key: ObjectKey, uid: String },
+    Gone {
+        cluster: String,
+        key: ObjectKey,
+        uid: String,
+    },
     /// The Application's conditions may have to change.
     Conditions(Key),
 }
@@ -75,8 +79,10 @@ impl Index {
         }
         self.clusters = clusters;
         let keys: Vec<Key> = self.applications.keys().cloned().collect();
-        let mut effects: Vec<Effect> =
-            keys.iter().flat_map(|key| self.place(key, Introduced::default())).collect();
+        let mut effects: Vec<Effect> = keys
+            .iter()
+            .flat_map(|key| self.place(key, Introduced::default()))
+            .collect();
         effects.extend(keys.into_iter().map(Effect::Conditions));
         effects.retain(|effect| !matches!(effect, Effect::Gone { .. }));
         effects
@@ -88,9 +94,14 @@ impl Index {
     pub(crate) fn set_application(&mut self, object: Value, new: bool) -> Vec<Effect> {
         let key = Key::of(Meta::of(&object));
         let uid = Meta::of(&object).uid().to_owned();
-        let known = self.applications.get_mut(&key).filter(|known| known.uid() == uid);
+        let known = self
+            .applications
+            .get_mut(&key)
+            .filter(|known| known.uid() == uid);
         let introduced = if let Some(known) = known {
-            let Some(introduced) = known.replace(object) else { return Vec::new() };
+            let Some(introduced) = known.replace(object) else {
+                return Vec::new();
+            };
             introduced
         } else {
             // One of the same name before it: the copy stays and is adopted, a new UID alone deletes nothing.
@@ -108,13 +119,23 @@ impl Index {
 
     /// The hub deleted an Application.
     pub(crate) fn remove_application(&mut self, key: &Key, uid: &str) -> Vec<Effect> {
-        if self.applications.get(key).is_none_or(|entry| entry.uid() != uid) {
+        if self
+            .applications
+            .get(key)
+            .is_none_or(|entry| entry.uid() != uid)
+        {
             return Vec::new();
         }
-        let Some(entry) = self.forget(key) else { return Vec::new() };
+        let Some(entry) = self.forget(key) else {
+            return Vec::new();
+        };
         let mut effects = Vec::new();
         if let Some(cluster) = entry.holder.clone() {
-            effects.push(Effect::Gone { cluster, key: key.object(), uid: uid.to_owned() });
+            effects.push(Effect::Gone {
+                cluster,
+                key: key.object(),
+                uid: uid.to_owned(),
+            });
         }
         if let Some(place) = entry.placement.place() {
             effects.extend(self.settle_claimants(&place.clone()));
@@ -151,13 +172,18 @@ impl Index {
         after: Option<&Value>,
     ) -> Vec<Effect> {
         let key = ObjectKey::new(Kind::AppProject, &self.settings.argocd_namespace, name);
-        let uid = before.or(after).map(|project| Meta::of(project).uid()).unwrap_or_default();
+        let uid = before
+            .or(after)
+            .map(|project| Meta::of(project).uid())
+            .unwrap_or_default();
         let compiled = |project: Option<&Value>, cluster: &str| {
             project.and_then(|project| judge::project_for(project, self.cluster(cluster)))
         };
         let effect = |cluster: &str| match (compiled(before, cluster), compiled(after, cluster)) {
-            (before, Some(after)) => (before.as_ref() != Some(&after))
-                .then(|| Effect::State { cluster: cluster.to_owned(), key: key.clone() }),
+            (before, Some(after)) => (before.as_ref() != Some(&after)).then(|| Effect::State {
+                cluster: cluster.to_owned(),
+                key: key.clone(),
+            }),
             (Some(_), None) => Some(Effect::Gone {
                 cluster: cluster.to_owned(),
                 key: key.clone(),
@@ -170,7 +196,9 @@ impl Index {
 
     /// Routes an Application anew and settles everybody who is concerned.
     fn place(&mut self, key: &Key, introduced: Introduced) -> Vec<Effect> {
-        let Some(entry) = self.applications.get_mut(key) else { return Vec::new() };
+        let Some(entry) = self.applications.get_mut(key) else {
+            return Vec::new();
+        };
         let application = entry.application();
         let placement = if application.is_ignored() {
             Placement::Ignored
@@ -186,7 +214,10 @@ impl Index {
         }
         let mut effects = Vec::new();
         if let Some(after) = &after {
-            self.claims.entry(after.clone()).or_default().insert(claim.clone());
+            self.claims
+                .entry(after.clone())
+                .or_default()
+                .insert(claim.clone());
         }
         if let Some(before) = &before {
             self.release(before, &claim);
@@ -216,9 +247,13 @@ impl Index {
 
     /// Judges one Application and finds what has to be said about it now.
     fn settle(&mut self, key: &Key, introduced: Introduced) -> Vec<Effect> {
-        let Some(entry) = self.applications.get(key) else { return Vec::new() };
+        let Some(entry) = self.applications.get(key) else {
+            return Vec::new();
+        };
         let held = self.judge(entry);
-        let Some(entry) = self.applications.get_mut(key) else { return Vec::new() };
+        let Some(entry) = self.applications.get_mut(key) else {
+            return Vec::new();
+        };
         entry.settle(key, held, introduced)
     }
 
@@ -234,13 +269,23 @@ impl Index {
         let application = entry.application();
         let project = self.projects.get(application.project());
         let Cluster { name, server } = self.cluster(&place.cluster);
-        let target =
-            Target { argocd_namespace: &self.settings.argocd_namespace, cluster: name, server };
-        judge::admission(application, project.map(|project| AppProject::of(project)), target)
+        let target = Target {
+            argocd_namespace: &self.settings.argocd_namespace,
+            cluster: name,
+            server,
+        };
+        judge::admission(
+            application,
+            project.map(|project| AppProject::of(project)),
+            target,
+        )
     }
 
     fn cluster<'a>(&'a self, name: &'a str) -> Cluster<'a> {
-        Cluster { name, server: self.clusters.server_of(name) }
+        Cluster {
+            name,
+            server: self.clusters.server_of(name),
+        }
     }
 
     fn forget(&mut self, key: &Key) -> Option<Entry> {
@@ -303,7 +348,10 @@ impl Index {
     /// Applications that go to this cluster, delivered or held.
     pub(crate) fn routed_to(&self, cluster: &str) -> impl Iterator<Item = (&Key, &Entry)> {
         self.applications.iter().filter(move |(_, entry)| {
-            entry.placement.place().is_some_and(|place| place.cluster == cluster)
+            entry
+                .placement
+                .place()
+                .is_some_and(|place| place.cluster == cluster)
         })
     }
 

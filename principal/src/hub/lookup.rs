@@ -33,7 +33,8 @@ impl Hub {
         let state = self.lock();
         match claim.kind.parse() {
             Ok(Kind::Application) => {
-                let spoke_namespace = self.spoke_namespace(cluster, agent_namespace, &claim.namespace);
+                let spoke_namespace =
+                    self.spoke_namespace(cluster, agent_namespace, &claim.namespace);
                 application(&state.index, cluster.as_str(), spoke_namespace, claim)
             }
             Ok(Kind::AppProject) => {
@@ -55,7 +56,12 @@ impl Hub {
         agent_namespace: &str,
         reported: &str,
     ) -> SpokeNamespace {
-        let argocd = ["", agent_namespace, &self.argocd_namespace, cluster.as_str()];
+        let argocd = [
+            "",
+            agent_namespace,
+            &self.argocd_namespace,
+            cluster.as_str(),
+        ];
         if argocd.contains(&reported) {
             SpokeNamespace::ArgoCd
         } else {
@@ -70,11 +76,19 @@ fn application(
     spoke_namespace: SpokeNamespace,
     claim: &RequestUpdate,
 ) -> Lookup {
-    let known = if claim.uid.is_empty() { None } else { index.by_uid(&claim.uid) };
+    let known = if claim.uid.is_empty() {
+        None
+    } else {
+        index.by_uid(&claim.uid)
+    };
     if let Some((key, entry)) = known {
         return judge(cluster, key, entry);
     }
-    let place = Place { cluster: cluster.to_owned(), spoke_namespace, name: claim.name.clone() };
+    let place = Place {
+        cluster: cluster.to_owned(),
+        spoke_namespace,
+        name: claim.name.clone(),
+    };
     match index.keeper(&place) {
         // Another object of the same name: the copy is adopted in place, not deleted.
         Some((key, entry)) => judge(cluster, key, entry),
@@ -87,7 +101,10 @@ fn application(
 fn judge(cluster: &str, key: &Key, entry: &Entry) -> Lookup {
     match &entry.placement {
         Placement::Routed(place, held) if place.cluster == cluster => match held {
-            None => Lookup::Wanted { key: key.object(), digest: entry.digest() },
+            None => Lookup::Wanted {
+                key: key.object(),
+                digest: entry.digest(),
+            },
             Some(_) => Lookup::LeaveAlone,
         },
         Placement::Routed(..) => Lookup::Unknown,

@@ -47,7 +47,13 @@ impl Mailbox {
 
     /// The copy has to go; nothing else is worth saying about it.
     pub(crate) fn gone(&self, key: ObjectKey, uid: String) {
-        self.note(key, |note| *note = Note { gone: Some(uid), state: false, command: false });
+        self.note(key, |note| {
+            *note = Note {
+                gone: Some(uid),
+                state: false,
+                command: false,
+            }
+        });
     }
 
     /// Takes everything.
@@ -89,7 +95,14 @@ mod tests {
         mailbox.changed().await;
         let notes = mailbox.take();
         assert_eq!(notes.len(), 1);
-        assert_eq!(notes[&key("app")], Note { gone: None, state: true, command: true });
+        assert_eq!(
+            notes[&key("app")],
+            Note {
+                gone: None,
+                state: true,
+                command: true
+            }
+        );
         assert!(mailbox.take().is_empty());
     }
 
@@ -98,11 +111,19 @@ mod tests {
         let mailbox = Mailbox::default();
         mailbox.state(key("app"));
         mailbox.gone(key("app"), "uid".to_owned());
-        let gone = Note { gone: Some("uid".to_owned()), state: false, command: false };
+        let gone = Note {
+            gone: Some("uid".to_owned()),
+            state: false,
+            command: false,
+        };
         assert_eq!(mailbox.take()[&key("app")], gone);
         mailbox.gone(key("app"), "uid".to_owned());
         mailbox.state(key("app"));
-        let back = Note { gone: None, state: true, command: false };
+        let back = Note {
+            gone: None,
+            state: true,
+            command: false,
+        };
         assert_eq!(mailbox.take()[&key("app")], back);
     }
 }

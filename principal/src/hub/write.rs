@@ -33,12 +33,17 @@ impl Hub {
         plan: impl Fn(&Entry) -> Option<Option<Patch>>,
     ) -> Result<Written, WriteError> {
         for _ in 0..ATTEMPTS {
-            let Some((version, planned)) = self.plan(key, &plan) else { return Ok(Written::Gone) };
-            let Some(patch) = planned else { return Ok(Written::Unchanged) };
+            let Some((version, planned)) = self.plan(key, &plan) else {
+                return Ok(Written::Gone);
+            };
+            let Some(patch) = planned else {
+                return Ok(Written::Unchanged);
+            };
             // Fair: whoever waits longest is next, whichever cluster it writes for.
             let _permit = self.writes.acquire().await;
             let written = self.store.patch(key, &version, patch).await;
-            self.metrics.hub_write(written.as_ref().map_or_else(WriteError::reason, |_| "ok"));
+            self.metrics
+                .hub_write(written.as_ref().map_or_else(WriteError::reason, |_| "ok"));
             match written {
                 Ok(object) => {
                     self.observe(object);

@@ -7,8 +7,10 @@ fn certificate(subject: &[(DnType, &str)], uris: &[&str]) -> Vec<u8> {
     for (kind, value) in subject {
         params.distinguished_name.push(kind.clone(), *value);
     }
-    params.subject_alt_names =
-        uris.iter().map(|uri| SanType::URI((*uri).try_into().unwrap())).collect();
+    params.subject_alt_names = uris
+        .iter()
+        .map(|uri| SanType::URI((*uri).try_into().unwrap()))
+        .collect();
     let key = KeyPair::generate().unwrap();
     params.self_signed(&key).unwrap().der().to_vec()
 }
@@ -18,7 +20,9 @@ fn ocm_cn(cluster: &str, addon: &str, agent: &str) -> String {
 }
 
 fn who(method: &Method, cn: &str) -> Result<String, NotIdentified> {
-    method.cluster_of(&certificate(&[(DnType::CommonName, cn)], &[])).map(|name| name.to_string())
+    method
+        .cluster_of(&certificate(&[(DnType::CommonName, cn)], &[]))
+        .map(|name| name.to_string())
 }
 
 #[test]
@@ -38,13 +42,22 @@ fn a_common_name_of_another_form_is_nobody() {
         (format!(" {good}"), NotIdentified::Form),
         (format!("{good}x"), NotIdentified::Form),
         (format!("{good},CN=spoke2"), NotIdentified::Form),
-        (ocm_cn("spoke1", "another-addon", addon), NotIdentified::Form),
-        (ocm_cn("spoke1", addon, "another-agent"), NotIdentified::Form),
+        (
+            ocm_cn("spoke1", "another-addon", addon),
+            NotIdentified::Form,
+        ),
+        (
+            ocm_cn("spoke1", addon, "another-agent"),
+            NotIdentified::Form,
+        ),
         (ocm_cn("", addon, addon), NotIdentified::Name),
         (ocm_cn("Spoke1", addon, addon), NotIdentified::Name),
         (ocm_cn("spoke1:addon:x", addon, addon), NotIdentified::Name),
         (ocm_cn("spoke1.example", addon, addon), NotIdentified::Name),
-        ("system:open-cluster-management:spoke1:agent".to_owned(), NotIdentified::Form),
+        (
+            "system:open-cluster-management:spoke1:agent".to_owned(),
+            NotIdentified::Form,
+        ),
     ];
     for (cn, why) in cases {
         assert_eq!(who(&Method::ocm(), &cn), Err(why), "{cn}");
@@ -62,17 +75,26 @@ fn a_prefix_of_a_name_is_another_name() {
 fn without_a_common_name_there_is_no_cluster() {
     let none = certificate(&[(DnType::OrganizationName, "CN=spoke1")], &[]);
     assert_eq!(Method::Cn.cluster_of(&none), Err(NotIdentified::CommonName));
-    assert_eq!(Method::ocm().cluster_of(&none), Err(NotIdentified::CommonName));
+    assert_eq!(
+        Method::ocm().cluster_of(&none),
+        Err(NotIdentified::CommonName)
+    );
 }
 
 #[test]
 fn upstreams_default_pattern_means_the_common_name_only() {
     let method = Method::from_flag("mtls:CN=([^,]+)").unwrap();
     let posing = certificate(
-        &[(DnType::CommonName, "spoke1"), (DnType::OrganizationName, "x,CN=spoke2")],
+        &[
+            (DnType::CommonName, "spoke1"),
+            (DnType::OrganizationName, "x,CN=spoke2"),
+        ],
         &[],
     );
-    assert_eq!(method.cluster_of(&posing).map(|n| n.to_string()), Ok("spoke1".to_owned()));
+    assert_eq!(
+        method.cluster_of(&posing).map(|n| n.to_string()),
+        Ok("spoke1".to_owned())
+    );
 }
 
 #[test]
@@ -92,16 +114,32 @@ fn a_subject_pattern_sees_what_go_prints() {
 fn one_uri_name_tells_the_cluster_and_two_tell_none() {
     let method = Method::from_flag("mtls:uri:^spiffe://hub/agent/([^/]+)$").unwrap();
     let one = certificate(&[], &["spiffe://hub/agent/spoke1"]);
-    let two = certificate(&[], &["spiffe://hub/agent/spoke1", "spiffe://hub/agent/spoke2"]);
-    assert_eq!(method.cluster_of(&one).map(|n| n.to_string()), Ok("spoke1".to_owned()));
+    let two = certificate(
+        &[],
+        &["spiffe://hub/agent/spoke1", "spiffe://hub/agent/spoke2"],
+    );
+    assert_eq!(
+        method.cluster_of(&one).map(|n| n.to_string()),
+        Ok("spoke1".to_owned())
+    );
     assert_eq!(method.cluster_of(&two), Err(NotIdentified::Uri));
-    assert_eq!(method.cluster_of(&certificate(&[], &[])), Err(NotIdentified::Uri));
+    assert_eq!(
+        method.cluster_of(&certificate(&[], &[])),
+        Err(NotIdentified::Uri)
+    );
 }
 
 #[test]
 fn a_method_that_cannot_work_is_refused_at_the_start() {
-    for bad in ["", "userpass:/x", "mtls:", "mtls:subject:", "mtls:subject:CN=x", "mtls:uri:(", "header:x"]
-    {
+    for bad in [
+        "",
+        "userpass:/x",
+        "mtls:",
+        "mtls:subject:",
+        "mtls:subject:CN=x",
+        "mtls:uri:(",
+        "header:x",
+    ] {
         assert!(Method::from_flag(bad).is_err(), "{bad}");
     }
 }
@@ -110,7 +148,10 @@ fn a_method_that_cannot_work_is_refused_at_the_start() {
 fn bytes_that_are_no_certificate_are_nobody() {
     let good = certificate(&[(DnType::CommonName, "spoke1")], &[]);
     for cut in 0..good.len() {
-        assert_eq!(Method::Cn.cluster_of(&good[..cut]), Err(NotIdentified::Unreadable));
+        assert_eq!(
+            Method::Cn.cluster_of(&good[..cut]),
+            Err(NotIdentified::Unreadable)
+        );
     }
 }
 
@@ -121,7 +162,10 @@ fn a_certificate_has_a_thumbprint_and_an_end() {
     let peer = PeerCertificate::from_chain(std::slice::from_ref(&der)).unwrap();
     let again = PeerCertificate::from_chain(std::slice::from_ref(&der)).unwrap();
     assert_eq!(peer.thumbprint(), again.thumbprint());
-    assert_ne!(peer.thumbprint(), PeerCertificate::from_chain(&[other]).unwrap().thumbprint());
+    assert_ne!(
+        peer.thumbprint(),
+        PeerCertificate::from_chain(&[other]).unwrap().thumbprint()
+    );
     assert_eq!(peer.leaf(), der.as_ref());
     assert!(PeerCertificate::from_chain(&[]).is_none());
 }

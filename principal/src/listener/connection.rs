@@ -34,7 +34,12 @@ pub(super) async fn drive(
         let (shared, running) = (Arc::clone(shared), running.clone());
         service_fn(move |request: http::Request<Incoming>| {
             let (shared, peer, one) = (Arc::clone(&shared), peer.clone(), running.begin());
-            async move { shared.answer(peer, request).await.map(|response| keep(response, one)) }
+            async move {
+                shared
+                    .answer(peer, request)
+                    .await
+                    .map(|response| keep(response, one))
+            }
         })
     };
     let mut builder = auto::Builder::new(Tasks(shared.spawner.clone())).http2_only();
@@ -55,7 +60,9 @@ pub(super) async fn drive(
         () = running.idle(shared.limits.idle) => {}
     }
     connection.as_mut().graceful_shutdown();
-    tokio::time::timeout(shared.limits.drain, connection).await.unwrap_or(Ok(()))
+    tokio::time::timeout(shared.limits.drain, connection)
+        .await
+        .unwrap_or(Ok(()))
 }
 
 /// Counts a request as running until its answer is read to the end or dropped.
@@ -105,7 +112,9 @@ struct Request(Running);
 
 impl Drop for Request {
     fn drop(&mut self) {
-        (self.0).0.send_modify(|count| *count = count.saturating_sub(1));
+        (self.0)
+            .0
+            .send_modify(|count| *count = count.saturating_sub(1));
     }
 }
 
@@ -118,7 +127,8 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        self.0.spawn_short("request", async move { drop(future.await) });
+        self.0
+            .spawn_short("request", async move { drop(future.await) });
     }
 }
 
@@ -132,7 +142,11 @@ mod tests {
         let one = running.begin();
         let idle = running.idle(Duration::from_secs(10));
         tokio::pin!(idle);
-        assert!(tokio::time::timeout(Duration::from_mins(1), idle.as_mut()).await.is_err());
+        assert!(
+            tokio::time::timeout(Duration::from_mins(1), idle.as_mut())
+                .await
+                .is_err()
+        );
         drop(one);
         let ended = tokio::time::Instant::now();
         idle.await;

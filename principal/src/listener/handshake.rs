@@ -6,7 +6,10 @@ use rustls::{CertificateError, Error as Tls};
 
 /// Sorts the error of a failed handshake. Bytes that are no TLS at all are `garbage`.
 pub(super) fn outcome(error: &io::Error) -> &'static str {
-    let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<Tls>()) else {
+    let Some(tls) = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Tls>())
+    else {
         return "closed";
     };
     if matches!(tls, Tls::NoCertificatesPresented) {
@@ -59,10 +62,19 @@ mod tests {
     fn each_failure_has_its_word() {
         let word = |tls: Tls| outcome(&io::Error::new(io::ErrorKind::InvalidData, tls));
         assert_eq!(word(Tls::NoCertificatesPresented), "no_certificate");
-        assert_eq!(word(Tls::InvalidCertificate(CertificateError::Expired)), "expired");
-        assert_eq!(word(Tls::InvalidCertificate(CertificateError::UnknownIssuer)), "untrusted");
+        assert_eq!(
+            word(Tls::InvalidCertificate(CertificateError::Expired)),
+            "expired"
+        );
+        assert_eq!(
+            word(Tls::InvalidCertificate(CertificateError::UnknownIssuer)),
+            "untrusted"
+        );
         assert_eq!(word(Tls::PeerSentOversizedRecord), "garbage");
         assert_eq!(word(Tls::DecryptError), "garbage");
-        assert_eq!(outcome(&io::Error::from(io::ErrorKind::UnexpectedEof)), "closed");
+        assert_eq!(
+            outcome(&io::Error::from(io::ErrorKind::UnexpectedEof)),
+            "closed"
+        );
     }
 }

@@ -26,7 +26,10 @@ pub(super) struct Slot<K: Hash + Eq> {
 
 impl<K: Hash + Eq + Copy> Slots<K> {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, taken: Arc::default() }
+        Self {
+            most,
+            taken: Arc::default(),
+        }
     }
 
     /// Takes one slot of `key`, unless all are taken.
@@ -40,7 +43,10 @@ impl<K: Hash + Eq + Copy> Slots<K> {
             return None;
         }
         *count += 1;
-        Some(Slot { key, taken: Arc::clone(&self.taken) })
+        Some(Slot {
+            key,
+            taken: Arc::clone(&self.taken),
+        })
     }
 }
 

@@ -3,7 +3,11 @@ use rustls_pki_types::CertificateDer;
 
 fn certificate() -> Arc<PeerCertificate> {
     let key = rcgen::KeyPair::generate().unwrap();
-    let der = rcgen::CertificateParams::default().self_signed(&key).unwrap().der().to_vec();
+    let der = rcgen::CertificateParams::default()
+        .self_signed(&key)
+        .unwrap()
+        .der()
+        .to_vec();
     Arc::new(PeerCertificate::from_chain(&[CertificateDer::from(der)]).unwrap())
 }
 
@@ -28,7 +32,10 @@ async fn a_newer_session_waits_for_the_older_to_go() {
     assert_eq!(older.ended().await, End::Superseded);
     drop(older);
     let newer = newer.await;
-    assert!(reports.borrow()["a"].connected, "the older's end is not the cluster's");
+    assert!(
+        reports.borrow()["a"].connected,
+        "the older's end is not the cluster's"
+    );
     drop(newer);
     assert!(!reports.borrow()["a"].connected);
 }
@@ -77,6 +84,17 @@ async fn a_report_tells_when_and_why_a_session_ended() {
         mode: Some(Mode::Managed),
     };
     assert_eq!(reports.borrow()["a"], expected);
+}
+
+#[tokio::test]
+async fn who_left_the_fleet_is_forgotten_when_its_session_has_ended() {
+    let (registry, reports, _) = setup();
+    let seat = registry
+        .take_seat(&name("a"), Mode::Managed, &certificate())
+        .await;
+    registry.end_where(|_, _, _| Some(End::LeftFleet));
+    drop(seat);
+    assert!(reports.borrow().is_empty());
 }
 
 #[tokio::test]

@@ -32,7 +32,10 @@ impl Authentication for Service {
         request: Request<RefreshTokenRequest>,
     ) -> Result<Response<AuthResponse>, Status> {
         peer(&request)
-            .and_then(|peer| self.gate.refresh(&peer, &request.into_inner().refresh_token))
+            .and_then(|peer| {
+                self.gate
+                    .refresh(&peer, &request.into_inner().refresh_token)
+            })
             .map(Response::new)
             .map_err(|refusal| refuse(&self.gate, &refusal))
     }

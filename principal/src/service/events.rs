@@ -12,27 +12,26 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{peer, refuse};
-use crate::{
-    gate::{Admitted, Gate},
-    listener::Peer,
-    session::Sessions,
-};
+use crate::{gate::Admitted, listener::Peer, session::Sessions};
 
 #[derive(Debug)]
 pub(super) struct Service {
-    pub(super) gate: Arc<Gate>,
     pub(super) sessions: Arc<Sessions>,
 }
 
 impl Service {
     /// The metadata `authorization` holds the bare token, without a scheme; of several the first counts.
     fn admit<T>(&self, request: &Request<T>) -> Result<(Peer, Admitted), Status> {
-        let token = request.metadata().get("authorization").and_then(|raw| raw.to_str().ok());
+        let token = request
+            .metadata()
+            .get("authorization")
+            .and_then(|raw| raw.to_str().ok());
         let admitted = peer(request).and_then(|peer| {
-            let admitted = self.gate.admit(&peer, token.ok_or(Refusal::InvalidToken)?)?;
+            let gate = &self.sessions.gate;
+            let admitted = gate.admit(&peer, token.ok_or(Refusal::InvalidToken)?)?;
             Ok((peer, admitted))
         });
-        admitted.map_err(|refusal| refuse(&self.gate, &refusal))
+        admitted.map_err(|refusal| refuse(&self.sessions.gate, &refusal))
     }
 }
 

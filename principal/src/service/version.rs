@@ -17,6 +17,8 @@ impl Version for Service {
         &self,
         _request: Request<VersionRequest>,
     ) -> Result<Response<VersionResponse>, Status> {
-        Ok(Response::new(VersionResponse { version: qualified(&self.version) }))
+        Ok(Response::new(VersionResponse {
+            version: qualified(&self.version),
+        }))
     }
 }

@@ -59,9 +59,9 @@ impl Over {
             Self::Hub(End::Inactive) => Some(Refusal::NotActive("standby".to_owned())),
             Self::Hub(End::Life | End::Stopping) => Some(Refusal::Draining),
             Self::Peer(_) => None,
-            Self::Violation(Violation::TooMuchWork) => {
-                Some(Refusal::Violation("more unfinished work than the session holds"))
-            }
+            Self::Violation(Violation::TooMuchWork) => Some(Refusal::Violation(
+                "more unfinished work than the session holds",
+            )),
             Self::Violation(Violation::AcksNotRead) => {
                 Some(Refusal::Violation("acknowledgements are not read"))
             }
@@ -143,13 +143,21 @@ impl Driver {
             cluster: holder.cluster.clone(),
             names_commands: capabilities.has(Capability::CommandIdentity),
         };
-        let machine_peer = MachinePeer { mode: holder.mode, capabilities };
+        let machine_peer = MachinePeer {
+            mode: holder.mode,
+            capabilities,
+        };
         let mut machine = Session::new(Role::Principal, machine_peer, limits);
         let mut subscription = sessions.hub.subscribe(&holder.cluster);
         let delivered = std::mem::take(&mut subscription.delivered);
         let namespace = &holder.announced.namespace;
-        let resync =
-            Resync::begin(&mut machine, &holder.cluster, namespace, enrolment.fresh, delivered);
+        let resync = Resync::begin(
+            &mut machine,
+            &holder.cluster,
+            namespace,
+            enrolment.fresh,
+            delivered,
+        );
         Self {
             hub: Arc::clone(&sessions.hub),
             machine,
@@ -185,7 +193,13 @@ impl Driver {
         }
         let reason = over.reason();
         // Work that is under way is dropped before the seat: the next session must not find us writing.
-        let Self { seat, outbound, working, subscription, .. } = self;
+        let Self {
+            seat,
+            outbound,
+            working,
+            subscription,
+            ..
+        } = self;
         drop(working);
         drop(subscription);
         close(seat, &outbound, over).await;
@@ -196,10 +210,12 @@ impl Driver {
         self.take_notes();
         let now = self.started.elapsed();
         self.resync.end_when_due(&mut self.machine, now);
-        let full = self.write(now);
+        // Work first: a resync answers at once, and what it marks has to be written before we wait.
         self.start_work(now);
+        let full = self.write(now);
         for refusal in self.machine.take_refusals() {
-            self.hub.refused_by(&self.from.cluster, &refusal.key, &refusal.reason);
+            self.hub
+                .refused_by(&self.from.cluster, &refusal.key, &refusal.reason);
         }
         match self.next(full).await {
             Next::Over(over) => Err(over),
@@ -230,10 +246,17 @@ impl Driver {
 
     /// Writes what the stream takes without waiting; true when it takes no more.
     fn write(&mut self, now: Duration) -> bool {
-        let voice = Voice { hub: &self.hub, cluster: &self.from.cluster };
+        let voice = Voice {
+            hub: &self.hub,
+            cluster: &self.from.cluster,
+        };
         loop {
-            let Ok(permit) = self.outbound.try_reserve() else { return true };
-            let Some(event) = self.machine.next_outgoing(&voice, now) else { return false };
+            let Ok(permit) = self.outbound.try_reserve() else {
+                return true;
+            };
+            let Some(event) = self.machine.next_outgoing(&voice, now) else {
+                return false;
+            };
             self.sessions.metrics.event_sent();
             permit.send(Ok(Frame { event: Some(event) }));
         }
@@ -241,7 +264,9 @@ impl Driver {
 
     fn start_work(&mut self, now: Duration) {
         while self.working.len() < self.sessions.limits.writes_per_session {
-            let Some(Work { id, event }) = self.machine.next_work(now) else { return };
+            let Some(Work { id, event }) = self.machine.next_work(now) else {
+                return;
+            };
             if event.target == Target::Resync {
                 let verdict = self.resync.take(&mut self.machine, &self.hub, &event, now);
                 self.machine.finished(id, verdict, now);
@@ -281,9 +306,9 @@ impl Driver {
         let now = self.started.elapsed();
         let silent = now.saturating_sub(self.machine.stats(now).last_heard);
         match self.pulse.silence(self.sessions.limits.silence) {
-            Some(limit) if silent >= limit => {
-                Err(Over::Peer("nothing was heard from the agent for too long".to_owned()))
-            }
+            Some(limit) if silent >= limit => Err(Over::Peer(
+                "nothing was heard from the agent for too long".to_owned(),
+            )),
             Some(_) | None => Ok(()),
         }
     }
@@ -312,15 +337,22 @@ impl Driver {
 
     /// How long there is nothing to do without any input.
     fn pause(&self, now: Duration) -> Duration {
-        let silence = self.pulse.silence(self.sessions.limits.silence).map(|limit| {
-            let heard = self.machine.stats(now).last_heard;
-            heard.saturating_add(limit).saturating_sub(now)
-        });
-        [self.machine.next_timeout(now), self.resync.patience(now), silence]
-            .into_iter()
-            .flatten()
-            .min()
-            .unwrap_or(self.sessions.limits.session_life)
+        let silence = self
+            .pulse
+            .silence(self.sessions.limits.silence)
+            .map(|limit| {
+                let heard = self.machine.stats(now).last_heard;
+                heard.saturating_add(limit).saturating_sub(now)
+            });
+        [
+            self.machine.next_timeout(now),
+            self.resync.patience(now),
+            silence,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(self.sessions.limits.session_life)
     }
 
     /// What was begun is ended, so that the peer need not say it again to the next replica.
@@ -331,7 +363,10 @@ impl Driver {
                 self.machine.finished(id, verdict, self.started.elapsed());
             }
         };
-        if tokio::time::timeout(self.sessions.limits.drain, drained).await.is_err() {
+        if tokio::time::timeout(self.sessions.limits.drain, drained)
+            .await
+            .is_err()
+        {
             tracing::debug!("some work did not end in time");
         }
         self.write(self.started.elapsed());
@@ -342,7 +377,10 @@ impl Driver {
 fn ends(sessions: &Sessions, peer: &Peer) -> (Instant, End) {
     let now = Instant::now();
     let life = (now + sessions.limits.session_life, End::Life);
-    let left = peer.certificate.not_after().duration_since(sessions.clock.now());
+    let left = peer
+        .certificate
+        .not_after()
+        .duration_since(sessions.clock.now());
     let left = Duration::try_from(left).unwrap_or_default();
     let certificate = now.checked_add(left).map(|at| (at, End::Certificate));
     certificate.filter(|(at, _)| *at < life.0).unwrap_or(life)

@@ -103,7 +103,9 @@ impl Resync {
                 tracing::info!(kind = %claim.kind, name = %claim.name, "left alone in the first session");
             }
             Lookup::Unknown => {
-                let Ok(kind) = claim.kind.parse::<Kind>() else { return };
+                let Ok(kind) = claim.kind.parse::<Kind>() else {
+                    return;
+                };
                 tracing::info!(kind = %claim.kind, name = %claim.name, "the hub does not have this any more");
                 let key = ObjectKey::new(kind, &claim.namespace, &claim.name);
                 session.say(hub.delete(&key, &claim.uid));

@@ -10,7 +10,9 @@ use time::{Duration, OffsetDateTime};
 /// An RSA private key in PEM.
 pub(crate) fn rsa_key() -> String {
     let (kind, size) = (&rcgen::PKCS_RSA_SHA512, rcgen::RsaKeySize::_2048);
-    KeyPair::generate_rsa_for(kind, size).unwrap().serialize_pem()
+    KeyPair::generate_rsa_for(kind, size)
+        .unwrap()
+        .serialize_pem()
 }
 
 /// A certificate authority.
@@ -20,7 +22,6 @@ pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 pub(crate) struct Leaf {
     pub(crate) chain: String,
     pub(crate) key: String,
-    pub(crate) der: rustls_pki_types::CertificateDer<'static>,
 }
 
 impl Authority {
@@ -53,11 +54,19 @@ impl Authority {
         let addon = "argocd-agent-addon";
         let cn =
             format!("system:open-cluster-management:cluster:{cluster}:addon:{addon}:agent:{addon}");
-        self.leaf(&cn, ExtendedKeyUsagePurpose::ClientAuth, -Duration::hours(1))
+        self.leaf(
+            &cn,
+            ExtendedKeyUsagePurpose::ClientAuth,
+            -Duration::hours(1),
+        )
     }
 
     pub(crate) fn server(&self) -> Leaf {
-        self.leaf("localhost", ExtendedKeyUsagePurpose::ServerAuth, Duration::hours(1))
+        self.leaf(
+            "localhost",
+            ExtendedKeyUsagePurpose::ServerAuth,
+            Duration::hours(1),
+        )
     }
 
     fn leaf(&self, cn: &str, usage: ExtendedKeyUsagePurpose, life: Duration) -> Leaf {
@@ -71,7 +80,6 @@ impl Authority {
         Leaf {
             chain: certificate.pem(),
             key: key.serialize_pem(),
-            der: certificate.der().clone(),
         }
     }
 }

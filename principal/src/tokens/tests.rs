@@ -21,7 +21,11 @@ fn holder() -> Holder {
         namespace: "argocd".to_owned(),
         capabilities: vec!["digest-resync".to_owned()],
     };
-    Holder { cluster: ClusterName::try_from("spoke1").unwrap(), mode: Mode::Managed, announced }
+    Holder {
+        cluster: ClusterName::try_from("spoke1").unwrap(),
+        mode: Mode::Managed,
+        announced,
+    }
 }
 
 fn at(second: i64) -> Timestamp {
@@ -40,7 +44,10 @@ fn a_token_has_upstreams_form() {
     assert_eq!(header.alg, Algorithm::RS512);
     let mut claims = payload(&token);
     assert!(uuid::Uuid::parse_str(claims["jti"].as_str().unwrap()).is_ok());
-    claims.as_object_mut().unwrap().retain(|key, _| !["jti", "cnf", "agent"].contains(&key.as_str()));
+    claims
+        .as_object_mut()
+        .unwrap()
+        .retain(|key, _| !["jti", "cnf", "agent"].contains(&key.as_str()));
     assert_eq!(
         claims,
         json!({
@@ -88,7 +95,9 @@ fn a_token_is_good_in_its_time_only() {
 #[test]
 fn another_key_or_algorithm_is_not_ours() {
     let other = JwtKey::from_pem(rsa_key().as_bytes()).unwrap();
-    let token = other.issue(Purpose::Access, &holder(), *ONE, at(0)).unwrap();
+    let token = other
+        .issue(Purpose::Access, &holder(), *ONE, at(0))
+        .unwrap();
     let foreign = KEY.verify(&token, Purpose::Access, *ONE, at(1));
     assert!(matches!(foreign, Err(Worthless::NotOurs(_))));
 
@@ -99,8 +108,12 @@ fn another_key_or_algorithm_is_not_ours() {
         URL_SAFE_NO_PAD.encode(claims.to_string())
     );
     let rs256 = encode(&Header::new(Algorithm::RS256), &claims, &KEY.signing).unwrap();
-    let hs512 =
-        encode(&Header::new(Algorithm::HS512), &claims, &EncodingKey::from_secret(b"x")).unwrap();
+    let hs512 = encode(
+        &Header::new(Algorithm::HS512),
+        &claims,
+        &EncodingKey::from_secret(b"x"),
+    )
+    .unwrap();
     for forged in [unsigned, rs256, hs512, String::new(), "a.b.c".to_owned()] {
         let verdict = KEY.verify(&forged, Purpose::Access, *ONE, at(1));
         assert!(matches!(verdict, Err(Worthless::NotOurs(_))), "{forged}");
@@ -109,10 +122,14 @@ fn another_key_or_algorithm_is_not_ours() {
 
 #[test]
 fn a_new_key_goes_on_accepting_the_older_one() {
-    let newer = JwtKey::from_pem(rsa_key().as_bytes()).unwrap().accepting(&KEY);
+    let newer = JwtKey::from_pem(rsa_key().as_bytes())
+        .unwrap()
+        .accepting(&KEY);
     let token = KEY.issue(Purpose::Refresh, &holder(), *ONE, at(0)).unwrap();
     assert!(newer.verify(&token, Purpose::Refresh, *ONE, at(1)).is_ok());
-    let fresh = newer.issue(Purpose::Refresh, &holder(), *ONE, at(0)).unwrap();
+    let fresh = newer
+        .issue(Purpose::Refresh, &holder(), *ONE, at(0))
+        .unwrap();
     assert!(newer.verify(&fresh, Purpose::Refresh, *ONE, at(1)).is_ok());
     assert!(KEY.verify(&fresh, Purpose::Refresh, *ONE, at(1)).is_err());
 }

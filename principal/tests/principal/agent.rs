@@ -26,7 +26,7 @@ use tonic::{
 
 use crate::{
     authority::Leaf,
-    world::{World, bounded},
+    world::{BOUND, World, bounded},
 };
 
 /// A connection with a certificate.
@@ -59,24 +59,33 @@ impl Caller {
         let stream = bounded("handshake", world.tls(leaf)).await.unwrap();
         let mut stream = Some(TokioIo::new(stream));
         let connector = tower::service_fn(move |_: http::Uri| {
-            let once = stream.take().ok_or_else(|| std::io::Error::other("connected before"));
+            let once = stream
+                .take()
+                .ok_or_else(|| std::io::Error::other("connected before"));
             async move { once }
         });
         let endpoint = Endpoint::from_static("http://localhost");
-        let channel =
-            bounded("connect", endpoint.connect_with_connector(connector)).await.unwrap();
+        let channel = bounded("connect", endpoint.connect_with_connector(connector))
+            .await
+            .unwrap();
         Self { channel }
     }
 
     pub(crate) async fn authenticate(&self, request: AuthRequest) -> Result<AuthResponse, Status> {
         let mut client = AuthenticationClient::new(self.channel.clone());
-        bounded("authenticate", client.authenticate(request)).await.map(tonic::Response::into_inner)
+        bounded("authenticate", client.authenticate(request))
+            .await
+            .map(tonic::Response::into_inner)
     }
 
     pub(crate) async fn refresh(&self, token: &str) -> Result<AuthResponse, Status> {
         let mut client = AuthenticationClient::new(self.channel.clone());
-        let request = RefreshTokenRequest { refresh_token: token.to_owned() };
-        bounded("refresh", client.refresh_token(request)).await.map(tonic::Response::into_inner)
+        let request = RefreshTokenRequest {
+            refresh_token: token.to_owned(),
+        };
+        bounded("refresh", client.refresh_token(request))
+            .await
+            .map(tonic::Response::into_inner)
     }
 
     /// Opens a stream with a token, or with none.
@@ -84,11 +93,20 @@ impl Caller {
         let (send, frames) = mpsc::channel(64);
         let mut request = Request::new(ReceiverStream::new(frames));
         if let Some(token) = token {
-            request.metadata_mut().insert("authorization", token.parse().unwrap());
+            request
+                .metadata_mut()
+                .insert("authorization", token.parse().unwrap());
         }
         let mut client = EventStreamClient::new(self.channel.clone());
-        let events = bounded("subscribe", client.subscribe(request)).await?.into_inner();
-        Ok(Agent { events, send, waiting: VecDeque::new(), acked: Vec::new() })
+        let events = bounded("subscribe", client.subscribe(request))
+            .await?
+            .into_inner();
+        Ok(Agent {
+            events,
+            send,
+            waiting: VecDeque::new(),
+            acked: Vec::new(),
+        })
     }
 }
 
@@ -113,15 +131,20 @@ impl Agent {
 
     /// Answers the principal's question: these, and that was all.
     pub(crate) async fn holds(&mut self, objects: &[RequestUpdate]) {
-        self.event(Target::Resync, Verb::RequestResourceResync).await;
+        self.event(Target::Resync, Verb::RequestResourceResync)
+            .await;
         for object in objects {
             self.say(Event::request_update(object)).await;
         }
-        self.say(Event::request_synced_resource_list(&SyncedResourceList::default())).await;
+        self.say(Event::request_synced_resource_list(
+            &SyncedResourceList::default(),
+        ))
+        .await;
     }
 
     pub(crate) async fn say(&self, event: Event) {
-        self.say_raw(event.into_cloud_event("agent://agent-managed")).await;
+        self.say_raw(event.into_cloud_event("agent://agent-managed"))
+            .await;
     }
 
     pub(crate) async fn say_raw(&self, event: CloudEvent) {
@@ -150,38 +173,44 @@ impl Agent {
 
     /// The next event of this kind; others wait. Everything is acknowledged.
     pub(crate) async fn event(&mut self, target: Target, verb: Verb) -> Event {
-        let fits = |event: &Event| event.target == target && event.verb == verb;
         let what = format!("{verb} of {target}");
-        bounded(&what, async {
-            loop {
-                if let Some(at) = self.waiting.iter().position(fits) {
-                    return self.waiting.remove(at).unwrap();
-                }
-                let event = self.read().await.unwrap();
-                self.waiting.extend(event);
-            }
+        self.first(&what, |event| event.target == target && event.verb == verb)
+            .await
+    }
+
+    /// The next event about an object of this name, whatever it says.
+    pub(crate) async fn about(&mut self, name: &str) -> Event {
+        self.first(name, |event| {
+            event.object().is_some_and(|key| key.name == name)
         })
         .await
     }
 
-    /// The next event about an Application, whatever it says.
-    pub(crate) async fn about(&mut self, name: &str) -> Event {
-        let fits = |event: &Event| event.object().is_some_and(|key| key.name == name);
-        bounded(name, async {
+    async fn first(&mut self, what: &str, fits: impl Fn(&Event) -> bool) -> Event {
+        let finding = async {
             loop {
-                if let Some(at) = self.waiting.iter().position(fits) {
+                if let Some(at) = self.waiting.iter().position(&fits) {
                     return self.waiting.remove(at).unwrap();
                 }
                 let event = self.read().await.unwrap();
                 self.waiting.extend(event);
             }
-        })
-        .await
+        };
+        match tokio::time::timeout(BOUND, finding).await {
+            Ok(event) => event,
+            Err(_elapsed) => panic!(
+                "{what}: not within {BOUND:?}; what came: {:#?}",
+                self.waiting
+            ),
+        }
     }
 
     /// What came and was not asked for.
-    pub(crate) fn unread(&self) -> Vec<&Event> {
-        self.waiting.iter().filter(|event| event.object().is_some()).collect()
+    pub(crate) fn unread(&self, kind: Kind) -> Vec<&Event> {
+        self.waiting
+            .iter()
+            .filter(|event| event.target == Target::Object(kind))
+            .collect()
     }
 
     /// The status with which the stream ends.

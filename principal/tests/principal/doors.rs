@@ -85,7 +85,10 @@ async fn a_certificate_of_another_form_is_nobody() {
         assert_eq!(refused.message(), "authentication failed");
     }
     world.counted(&refusals("AuthenticationFailed", 3)).await;
-    assert!(world.handle.sessions.borrow().is_empty(), "nothing is remembered about nobody");
+    assert!(
+        world.handle.sessions.borrow().is_empty(),
+        "nothing is remembered about nobody"
+    );
 }
 
 #[tokio::test]
@@ -93,7 +96,10 @@ async fn a_cluster_that_is_not_enrolled_is_refused() {
     let world = World::with(&["a"]).await;
     let caller = Caller::new(&world, &world.certificate("ab")).await;
     let refused = caller.authenticate(request()).await.unwrap_err();
-    assert_eq!((refused.code(), refused.message()), (Code::Unauthenticated, "cluster is not enrolled"));
+    assert_eq!(
+        (refused.code(), refused.message()),
+        (Code::Unauthenticated, "cluster is not enrolled")
+    );
     world.counted(&refusals("NotEnrolled", 1)).await;
     assert!(world.handle.sessions.borrow().is_empty());
 }
@@ -102,13 +108,19 @@ async fn a_cluster_that_is_not_enrolled_is_refused() {
 async fn a_cluster_that_claims_another_mode_is_refused_and_the_reason_is_told() {
     let world = World::with(&["a"]).await;
     let caller = Caller::new(&world, &world.certificate("a")).await;
-    let claim = protocol::wire::authapi::AuthRequest { mode: "autonomous".to_owned(), ..request() };
+    let claim = protocol::wire::authapi::AuthRequest {
+        mode: "autonomous".to_owned(),
+        ..request()
+    };
     let refused = caller.authenticate(claim).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);
     let told = |why: &str| why.contains("autonomous") && why.contains("managed");
     world
         .reported("why", |reports| {
-            reports.get("a").and_then(|report| report.last_error.as_deref()).is_some_and(told)
+            reports
+                .get("a")
+                .and_then(|report| report.last_error.as_deref())
+                .is_some_and(told)
         })
         .await;
 }
@@ -155,7 +167,12 @@ async fn a_refresh_is_good_on_the_certificate_of_its_token_only() {
 async fn garbage_on_the_port_disturbs_nobody() {
     let world = World::with(&["a"]).await;
     let mut open = Agent::empty(&world, "a").await;
-    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 4096], &[0xff; 100], b"\x16\x03\x01\xff\xff"] {
+    for garbage in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        &[0; 4096],
+        &[0xff; 100],
+        b"\x16\x03\x01\xff\xff",
+    ] {
         let mut socket = world.tcp().await;
         // The other end may have closed already; that is what it should do.
         drop(socket.write_all(garbage).await);
@@ -163,15 +180,19 @@ async fn garbage_on_the_port_disturbs_nobody() {
         let mut rest = Vec::new();
         drop(bounded("closed", socket.read_to_end(&mut rest)).await);
     }
-    world.counted(&handshakes("garbage", 3)).await;
+    world.counted(&handshakes("garbage", 4)).await;
 
     let mut inside = world.tls(&world.certificate("a")).await.unwrap();
-    inside.write_all(b"this is not HTTP/2 at all, not even nearly").await.unwrap();
+    inside
+        .write_all(b"this is not HTTP/2 at all, not even nearly")
+        .await
+        .unwrap();
     let mut rest = Vec::new();
     drop(bounded("closed", inside.read_to_end(&mut rest)).await);
 
     world.create(application("a", "app"));
-    open.event(Target::Object(Kind::Application), Verb::Create).await;
+    open.event(Target::Object(Kind::Application), Verb::Create)
+        .await;
 }
 
 #[tokio::test]
@@ -181,7 +202,15 @@ async fn an_oversized_message_ends_its_own_session_only() {
     let mut other = Agent::empty(&world, "ab").await;
     let key = ObjectKey::new(Kind::Application, "argocd", "app");
     let body = vec![b' '; 1 << 20];
-    large.say(Event::about(&key, Verb::StatusUpdate, "uid", "1", body.into())).await;
+    large
+        .say(Event::about(
+            &key,
+            Verb::StatusUpdate,
+            "uid",
+            "1",
+            body.into(),
+        ))
+        .await;
     large.end().await;
     world
         .reported("why", |reports| {
@@ -190,7 +219,9 @@ async fn an_oversized_message_ends_its_own_session_only() {
         })
         .await;
     world.create(application("ab", "app"));
-    other.event(Target::Object(Kind::Application), Verb::Create).await;
+    other
+        .event(Target::Object(Kind::Application), Verb::Create)
+        .await;
     assert!(world.handle.sessions.borrow()["ab"].connected);
 }
 
@@ -199,19 +230,33 @@ async fn malformed_events_are_counted_and_the_session_goes_on() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
     agent.say_frame(Frame { event: None }).await;
-    agent.say_raw(protocol::wire::cloudevents::CloudEvent::default()).await;
+    agent
+        .say_raw(protocol::wire::cloudevents::CloudEvent::default())
+        .await;
     let key = ObjectKey::new(Kind::Application, "argocd", "app");
     let unreadable = Event::about(&key, Verb::StatusUpdate, "uid", "1", "no json".into());
     let answered = agent.tell(unreadable).await;
-    assert!(answered.extensions.values().any(|why| why.contains("decode")), "{answered:?}");
-    world.counted(&format!("{REFUSED_EVENTS}{{reason=\"malformed\"}} 3")).await;
+    assert!(
+        answered
+            .extensions
+            .values()
+            .any(|why| why.contains("decode")),
+        "{answered:?}"
+    );
+    world
+        .counted(&format!("{REFUSED_EVENTS}{{reason=\"malformed\"}} 3"))
+        .await;
 
     let forbidden = Event::about(&key, Verb::SpecUpdate, "uid", "1", "{}".into());
     agent.tell(forbidden).await;
-    world.counted(&format!("{REFUSED_EVENTS}{{reason=\"not_allowed\"}} 1")).await;
+    world
+        .counted(&format!("{REFUSED_EVENTS}{{reason=\"not_allowed\"}} 1"))
+        .await;
 
     world.create(application("a", "app"));
-    agent.event(Target::Object(Kind::Application), Verb::Create).await;
+    agent
+        .event(Target::Object(Kind::Application), Verb::Create)
+        .await;
 }
 
 #[tokio::test]

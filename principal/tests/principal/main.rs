@@ -1,9 +1,15 @@
 //! The principal over real TLS on loopback, with a hub in memory and agents that speak the wire by hand.
 
+#[cfg(test)]
 mod agent;
+#[cfg(test)]
 #[path = "../../src/testing/authority.rs"]
 mod authority;
+#[cfg(test)]
 mod doors;
+#[cfg(test)]
 mod sessions;
+#[cfg(test)]
 mod sync;
+#[cfg(test)]
 mod world;

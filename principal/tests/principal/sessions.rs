@@ -19,11 +19,18 @@ async fn a_newer_session_takes_over_and_the_older_is_told() {
     let mut older = Agent::empty(&world, "a").await;
     let mut newer = Agent::empty(&world, "a").await;
     let told = older.end().await;
-    assert_eq!((told.code(), told.message()), (Code::Unavailable, "superseded by a newer session"));
+    assert_eq!(
+        (told.code(), told.message()),
+        (Code::Unavailable, "superseded by a newer session")
+    );
     world.create(application("a", "app"));
-    newer.event(Target::Object(Kind::Application), Verb::Create).await;
+    newer
+        .event(Target::Object(Kind::Application), Verb::Create)
+        .await;
     assert!(world.handle.sessions.borrow()["a"].connected);
-    world.counted("argocd_principal_session_ends_total{reason=\"superseded\"} 1").await;
+    world
+        .counted("argocd_principal_session_ends_total{reason=\"superseded\"} 1")
+        .await;
     world.counted("argocd_principal_connected_agents 1").await;
 }
 
@@ -33,16 +40,30 @@ async fn leaving_the_fleet_ends_the_session_at_once_and_touches_nothing() {
     world.create(application("a", "app"));
     let mut leaving = Agent::empty(&world, "a").await;
     let mut staying = Agent::empty(&world, "ab").await;
-    leaving.event(Target::Object(Kind::Application), Verb::Create).await;
+    leaving
+        .event(Target::Object(Kind::Application), Verb::Create)
+        .await;
     world.fleet.send_replace(enrolled(&["ab"]));
     assert_eq!(leaving.end().await.code(), Code::Unauthenticated);
-    assert!(leaving.unread().iter().all(|event| event.verb != Verb::Delete));
-    world.reported("forgotten", |reports| !reports.contains_key("a")).await;
+    assert!(
+        leaving
+            .unread(Kind::Application)
+            .iter()
+            .all(|event| event.verb != Verb::Delete)
+    );
+    world
+        .reported("forgotten", |reports| !reports.contains_key("a"))
+        .await;
     let caller = Caller::new(&world, &world.certificate("a")).await;
-    assert_eq!(caller.authenticate(request()).await.unwrap_err().code(), Code::Unauthenticated);
+    assert_eq!(
+        caller.authenticate(request()).await.unwrap_err().code(),
+        Code::Unauthenticated
+    );
 
     world.create(application("ab", "app"));
-    staying.event(Target::Object(Kind::Application), Verb::Create).await;
+    staying
+        .event(Target::Object(Kind::Application), Verb::Create)
+        .await;
 }
 
 #[tokio::test]
@@ -54,7 +75,9 @@ async fn an_authority_that_is_not_trusted_any_more_takes_its_sessions_along() {
     let renewed = world.authority.server().material(&world.authority);
     world.material.send_replace(Arc::new(renewed));
     world.create(application("a", "app"));
-    agent.event(Target::Object(Kind::Application), Verb::Create).await;
+    agent
+        .event(Target::Object(Kind::Application), Verb::Create)
+        .await;
 
     let mut distrusting = world.authority.server().material(&world.authority);
     let other = Authority::new();
@@ -70,27 +93,39 @@ async fn a_name_that_begins_like_anothers_gains_nothing() {
     let theirs = world.hub.application("ab", "app").unwrap();
     let uid = theirs["metadata"]["uid"].as_str().unwrap().to_owned();
     let mut owner = Agent::empty(&world, "ab").await;
-    owner.event(Target::Object(Kind::Application), Verb::Create).await;
+    owner
+        .event(Target::Object(Kind::Application), Verb::Create)
+        .await;
 
     let mut a = Agent::of(&world, "a").await;
     a.holds(&[held(Kind::Application, "app", &uid, None)]).await;
     let stub = a.about("app").await;
     assert_eq!(stub.verb, Verb::Delete, "it should not have it");
-    assert!(body(&stub).get("spec").is_none(), "and learns nothing about it");
+    assert!(
+        body(&stub).get("spec").is_none(),
+        "and learns nothing about it"
+    );
 
-    let forged = json!({ "status": { "sync": { "status": "Forged" } }, "operation": { "sync": {} } });
-    a.tell(report(Verb::StatusUpdate, &replica(&theirs, &forged))).await;
-    a.tell(report(Verb::Delete, &replica(&theirs, &json!({})))).await;
+    let forged =
+        json!({ "status": { "sync": { "status": "Forged" } }, "operation": { "sync": {} } });
+    a.tell(report(Verb::StatusUpdate, &replica(&theirs, &forged)))
+        .await;
+    a.tell(report(Verb::Delete, &replica(&theirs, &json!({}))))
+        .await;
     assert_eq!(world.hub.application("ab", "app").unwrap(), theirs);
     assert_eq!(world.hub.writes(), 0);
-    world.counted("argocd_principal_events_refused_total{reason=\"not_theirs\"} 1").await;
+    world
+        .counted("argocd_principal_events_refused_total{reason=\"not_theirs\"} 1")
+        .await;
 }
 
 #[tokio::test]
 async fn a_report_tells_that_the_connection_was_lost() {
     let world = World::with(&["a"]).await;
     let agent = Agent::empty(&world, "a").await;
-    world.reported("connected", |reports| reports["a"].connected).await;
+    world
+        .reported("connected", |reports| reports["a"].connected)
+        .await;
     drop(agent);
     world
         .reported("lost", |reports| {
@@ -98,7 +133,10 @@ async fn a_report_tells_that_the_connection_was_lost() {
             !report.connected && report.last_error.is_some() && report.last_seen.is_some()
         })
         .await;
-    assert_eq!(world.handle.sessions.borrow()["a"].agent_version.as_deref(), Some("0.5.0"));
+    assert_eq!(
+        world.handle.sessions.borrow()["a"].agent_version.as_deref(),
+        Some("0.5.0")
+    );
 }
 
 #[tokio::test]
@@ -115,7 +153,12 @@ async fn in_the_first_session_after_an_enrolment_nothing_is_taken_away() {
     first.holds(&held).await;
     world.create(application("a", "app"));
     first.about("app").await;
-    assert!(first.unread().iter().all(|event| event.verb != Verb::Delete));
+    assert!(
+        first
+            .unread(Kind::Application)
+            .iter()
+            .all(|event| event.verb != Verb::Delete)
+    );
 
     world.fleet.send_replace(fresh(false));
     let mut second = Agent::of(&world, "a").await;

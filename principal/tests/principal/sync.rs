@@ -17,7 +17,9 @@ fn synced(revision: &str) -> Value {
 }
 
 fn revision(application: &Value) -> Option<&str> {
-    application.pointer("/status/sync/revision").and_then(Value::as_str)
+    application
+        .pointer("/status/sync/revision")
+        .and_then(Value::as_str)
 }
 
 #[tokio::test]
@@ -31,18 +33,29 @@ async fn an_application_goes_out_and_its_status_comes_back() {
     assert_eq!(body(&came)["spec"], hub["spec"]);
     assert!(body(&came).get("status").is_none());
 
-    agent.tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one")))).await;
+    agent
+        .tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
+        .await;
     let shown = world.hub.application("a", "app").unwrap();
     assert_eq!(shown["status"]["sync"]["revision"], "one");
     assert_eq!(shown["spec"], hub["spec"]);
 
-    agent.tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one")))).await;
+    agent
+        .tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
+        .await;
     assert_eq!(world.hub.writes(), 1, "the same again costs no write");
 
-    world.edit("a", "app", &json!({ "spec": { "source": { "targetRevision": "v2" } } }));
+    world.edit(
+        "a",
+        "app",
+        &json!({ "spec": { "source": { "targetRevision": "v2" } } }),
+    );
     let edited = agent.event(APPLICATION, Verb::SpecUpdate).await;
     assert_eq!(body(&edited)["spec"]["source"]["targetRevision"], "v2");
-    assert!(agent.unread().is_empty(), "our own writes are not said back");
+    assert!(
+        agent.unread(Kind::Application).is_empty(),
+        "our own writes are not said back"
+    );
 }
 
 #[tokio::test]
@@ -55,7 +68,11 @@ async fn by_destination_name_it_goes_to_that_cluster_only() {
     world.create(named);
     let came = ab.event(APPLICATION, Verb::Create).await;
     assert_eq!(came.subject.as_deref(), Some("argocd/app"));
-    world.edit("argocd", "app", &json!({ "spec": { "destination": { "name": "a" } } }));
+    world.edit(
+        "argocd",
+        "app",
+        &json!({ "spec": { "destination": { "name": "a" } } }),
+    );
     assert_eq!(ab.about("app").await.verb, Verb::Delete);
     assert_eq!(a.about("app").await.verb, Verb::Create);
 }
@@ -74,14 +91,19 @@ async fn a_project_comes_before_its_applications_and_only_with_what_concerns_the
     let mut agent = Agent::empty(&world, "a").await;
     agent.event(APPLICATION, Verb::Create).await;
     let before: Vec<String> = agent
-        .unread()
-        .iter()
-        .filter(|event| event.target == Target::Object(Kind::AppProject))
+        .unread(Kind::AppProject)
+        .into_iter()
         .filter_map(|event| event.object().map(|key| key.name))
         .collect();
     assert_eq!(before, ["default", "team"]);
     let team = agent.about("team").await;
-    assert_eq!(body(&team)["spec"]["destinations"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        body(&team)["spec"]["destinations"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -97,17 +119,27 @@ async fn a_deletion_waits_for_the_spoke_and_then_ends() {
     let copy = replica(&hub, &json!({}));
     agent.tell(report(Verb::Delete, &copy)).await;
     let kept = world.hub.application("a", "app").unwrap();
-    assert_eq!(kept["metadata"]["finalizers"], hub["metadata"]["finalizers"]);
+    assert_eq!(
+        kept["metadata"]["finalizers"],
+        hub["metadata"]["finalizers"]
+    );
     agent.event(APPLICATION, Verb::SpecUpdate).await;
 
     world.hub.delete(Watched::Application, "a", "app");
     let deleting = agent.event(APPLICATION, Verb::SpecUpdate).await;
-    assert!(body(&deleting)["metadata"].get("deletionTimestamp").is_some());
+    assert!(
+        body(&deleting)["metadata"]
+            .get("deletionTimestamp")
+            .is_some()
+    );
     let mut gone = report(Verb::Delete, &copy);
     gone.event_id.push('2');
     agent.tell(gone).await;
     let released = world.hub.application("a", "app").unwrap();
-    assert_eq!(released["metadata"]["finalizers"], json!(["other.example/hold"]));
+    assert_eq!(
+        released["metadata"]["finalizers"],
+        json!(["other.example/hold"])
+    );
 }
 
 #[tokio::test]
@@ -135,15 +167,26 @@ async fn a_resync_confirms_what_is_right_and_sends_only_what_is_not() {
         digests.insert(name, argocd::digest::agreed(&body(&came)));
     }
     drop(first);
-    world.reported("lost", |reports| !reports["a"].connected).await;
-    world.edit("a", "stale", &json!({ "spec": { "source": { "path": "new" } } }));
+    world
+        .reported("lost", |reports| !reports["a"].connected)
+        .await;
+    world.edit(
+        "a",
+        "stale",
+        &json!({ "spec": { "source": { "path": "new" } } }),
+    );
 
     let uid = |name: &str| {
         let app = world.hub.application("a", name).unwrap();
         app["metadata"]["uid"].as_str().unwrap().to_owned()
     };
     let holding = |name: &str| {
-        held(Kind::Application, name, &uid(name), digests.get(name).cloned())
+        held(
+            Kind::Application,
+            name,
+            &uid(name),
+            digests.get(name).cloned(),
+        )
     };
     let project = digests.get("default").cloned();
     let holds = [
@@ -155,12 +198,19 @@ async fn a_resync_confirms_what_is_right_and_sends_only_what_is_not() {
     let mut second = Agent::of(&world, "a").await;
     second.holds(&holds).await;
     assert_eq!(second.about("unknown").await.verb, Verb::Delete);
-    assert_eq!(body(&second.about("stale").await)["spec"]["source"]["path"], "new");
+    assert_eq!(
+        body(&second.about("stale").await)["spec"]["source"]["path"],
+        "new"
+    );
     assert_eq!(second.about("missing").await.verb, Verb::Create);
     // What comes after everything of the resync shows that there was no more.
     world.create(application("a", "later"));
     second.about("later").await;
-    assert!(second.unread().is_empty(), "{:?}", second.unread());
+    assert!(
+        second.unread(Kind::Application).is_empty(),
+        "{:?}",
+        second.unread(Kind::Application)
+    );
 }
 
 #[tokio::test]
@@ -199,8 +249,16 @@ async fn a_sync_is_said_once_and_the_hub_shows_it_until_it_has_ended() {
     assert_eq!(body(&command)["operation"], operation);
 
     // A status from before the command arrived neither clears nor changes it.
-    agent.tell(report(Verb::StatusUpdate, &replica(&hub, &synced("before")))).await;
-    assert_eq!(world.hub.application("a", "app").unwrap()["operation"], operation);
+    agent
+        .tell(report(
+            Verb::StatusUpdate,
+            &replica(&hub, &synced("before")),
+        ))
+        .await;
+    assert_eq!(
+        world.hub.application("a", "app").unwrap()["operation"],
+        operation
+    );
     let again = agent.event(APPLICATION, Verb::SetOperation).await;
     assert_eq!(again.event_id, command.event_id, "it is the same command");
 
@@ -212,13 +270,19 @@ async fn a_sync_is_said_once_and_the_hub_shows_it_until_it_has_ended() {
             "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:01Z",
         } },
     });
-    agent.tell(report(Verb::StatusUpdate, &replica(&hub, &ended))).await;
+    agent
+        .tell(report(Verb::StatusUpdate, &replica(&hub, &ended)))
+        .await;
     let shown = world.hub.application("a", "app").unwrap();
     assert!(shown.get("operation").is_none());
     assert_eq!(shown["status"]["operationState"]["phase"], "Succeeded");
     world.create(application("a", "later"));
     agent.about("later").await;
-    assert!(agent.unread().is_empty(), "{:?}", agent.unread());
+    assert!(
+        agent.unread(Kind::Application).is_empty(),
+        "{:?}",
+        agent.unread(Kind::Application)
+    );
 }
 
 #[tokio::test]
@@ -236,11 +300,22 @@ async fn what_the_spoke_cannot_do_is_a_condition_until_it_can() {
     agent.tell(Event::error(Kind::Application, &failure)).await;
     let condition = |memory: &principal::store::Memory| {
         let app = memory.application("a", "app").unwrap();
-        let message = app.pointer("/status/conditions/0/message").and_then(Value::as_str);
+        let message = app
+            .pointer("/status/conditions/0/message")
+            .and_then(Value::as_str);
         message.map(str::to_owned)
     };
-    world.until("told", |m| condition(m).as_deref() == Some("cluster a reports: no room")).await;
-    agent.tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one")))).await;
+    world
+        .until("told", |m| {
+            condition(m).as_deref() == Some("cluster a reports: no room")
+        })
+        .await;
+    agent
+        .tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
+        .await;
     world.until("untold", |m| condition(m).is_none()).await;
-    assert_eq!(revision(&world.hub.application("a", "app").unwrap()), Some("one"));
+    assert_eq!(
+        revision(&world.hub.application("a", "app").unwrap()),
+        Some("one")
+    );
 }

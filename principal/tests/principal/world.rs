@@ -41,9 +41,17 @@ pub(crate) struct World {
 }
 
 pub(crate) fn enrolled(clusters: &[&str]) -> Arc<Fleet> {
-    let enrolment = Enrolment { mode: Mode::Managed, server: None, fresh: false };
-    let clusters = clusters.iter().map(|name| ((*name).to_owned(), enrolment.clone()));
-    Arc::new(Fleet { clusters: clusters.collect() })
+    let enrolment = Enrolment {
+        mode: Mode::Managed,
+        server: None,
+        fresh: false,
+    };
+    let clusters = clusters
+        .iter()
+        .map(|name| ((*name).to_owned(), enrolment.clone()));
+    Arc::new(Fleet {
+        clusters: clusters.collect(),
+    })
 }
 
 impl World {
@@ -59,8 +67,14 @@ impl World {
         let (material, server_tls) = watch::channel(material);
         let (metrics, token) = (Registry::new(), CancellationToken::new());
         let parts = Parts::new(token.clone());
-        let limits = Limits { message_bytes: 64 << 10, ..Limits::default() };
-        let settings = Settings { limits, ..Settings::usual(([127, 0, 0, 1], 0).into()) };
+        let limits = Limits {
+            message_bytes: 64 << 10,
+            ..Limits::default()
+        };
+        let settings = Settings {
+            limits,
+            ..Settings::usual(([127, 0, 0, 1], 0).into())
+        };
         let feeds = Feeds {
             fleet: fleet_now,
             server_tls,
@@ -70,10 +84,23 @@ impl World {
             spawner: parts.spawner(),
             clock: Clock::system(),
         };
-        let handle = start_on(Arc::new(hub.clone()), settings, feeds).await.unwrap();
+        let handle = start_on(Arc::new(hub.clone()), settings, feeds)
+            .await
+            .unwrap();
         let mut ready = handle.ready.clone();
-        bounded("ready", ready.wait_for(|ready| *ready)).await.unwrap();
-        Self { authority, hub, fleet, active, material, handle, metrics, token }
+        bounded("ready", ready.wait_for(|ready| *ready))
+            .await
+            .unwrap();
+        Self {
+            authority,
+            hub,
+            fleet,
+            active,
+            material,
+            handle,
+            metrics,
+            token,
+        }
     }
 
     /// What OCM would issue for the agent of this cluster.
@@ -92,7 +119,9 @@ impl World {
     pub(crate) async fn tls_with(&self, ours: &Material) -> std::io::Result<TlsStream<TcpStream>> {
         let config = client_config(ours).unwrap();
         let name = "localhost".try_into().unwrap();
-        TlsConnector::from(config).connect(name, self.tcp().await).await
+        TlsConnector::from(config)
+            .connect(name, self.tcp().await)
+            .await
     }
 
     /// Waits until the metrics have this line.
@@ -102,9 +131,12 @@ impl World {
                 tokio::task::yield_now().await;
             }
         };
-        if tokio::time::timeout(BOUND, looking).await.is_err() {
-            panic!("no line {line:?} in\n{}", self.metrics.encode().unwrap());
-        }
+        let found = tokio::time::timeout(BOUND, looking).await;
+        assert!(
+            found.is_ok(),
+            "no line {line:?} in\n{}",
+            self.metrics.encode().unwrap()
+        );
     }
 
     /// Waits until the reports are so.
@@ -114,7 +146,9 @@ impl World {
         fits: impl Fn(&BTreeMap<String, SessionReport>) -> bool,
     ) {
         let mut sessions = self.handle.sessions.clone();
-        bounded(what, sessions.wait_for(|reports| fits(reports))).await.unwrap();
+        bounded(what, sessions.wait_for(|reports| fits(reports)))
+            .await
+            .unwrap();
     }
 
     /// Waits until the hub is so.
@@ -144,7 +178,7 @@ impl Drop for World {
 pub(crate) async fn bounded<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(BOUND, future).await {
         Ok(value) => value,
-        Err(_elapsed) => panic!("{what}: not within {BOUND:?}"),
+        Err(_) => panic!("{what}: not within {BOUND:?}"),
     }
 }
 

@@ -27,7 +27,12 @@ fn setup(objects: Vec<Value>) -> Setup {
     let clock = Clock::standing_at("2026-01-01T12:00:00Z".parse().unwrap());
     let settings = Settings::usual(([127, 0, 0, 1], 0).into());
     let store = Arc::new(memory.clone());
-    let hub = Arc::new(Hub::new(&settings, store, clock.clone(), Metrics::default()));
+    let hub = Arc::new(Hub::new(
+        &settings,
+        store,
+        clock.clone(),
+        Metrics::default(),
+    ));
     hub.set_fleet(&fleet(&["a"]));
     let token = CancellationToken::new();
     let (active, active_now) = watch::channel(true);
@@ -43,28 +48,53 @@ fn setup(objects: Vec<Value>) -> Setup {
     let both = async move {
         futures::join!(watching, keeping);
     };
-    #[expect(clippy::disallowed_methods, reason = "the test holds the handle and waits for its end")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test holds the handle and waits for its end"
+    )]
     let keeping = tokio::spawn(both);
-    Setup { memory, hub, clock, token, _active: active, keeping }
+    Setup {
+        memory,
+        hub,
+        clock,
+        token,
+        _active: active,
+        keeping,
+    }
 }
 
 fn conditions(memory: &Memory, namespace: &str, name: &str) -> Vec<(String, String)> {
     let application = memory.application(namespace, name).unwrap_or_default();
-    let list = application.pointer("/status/conditions").and_then(Value::as_array);
+    let list = application
+        .pointer("/status/conditions")
+        .and_then(Value::as_array);
     list.into_iter()
         .flatten()
-        .map(|c| (c["type"].as_str().unwrap().to_owned(), c["message"].as_str().unwrap().to_owned()))
+        .map(|c| {
+            (
+                c["type"].as_str().unwrap().to_owned(),
+                c["message"].as_str().unwrap().to_owned(),
+            )
+        })
         .collect()
 }
 
 fn kinds(memory: &Memory, namespace: &str, name: &str) -> Vec<String> {
-    conditions(memory, namespace, name).into_iter().map(|(kind, _)| kind).collect()
+    conditions(memory, namespace, name)
+        .into_iter()
+        .map(|(kind, _)| kind)
+        .collect()
 }
 
 impl Setup {
     async fn until(&self, what: &str, fits: impl Fn(&Memory) -> bool) {
         let waiting = self.memory.wait_for(fits);
-        assert!(tokio::time::timeout(Duration::from_secs(10), waiting).await.is_ok(), "{what}");
+        assert!(
+            tokio::time::timeout(Duration::from_secs(10), waiting)
+                .await
+                .is_ok(),
+            "{what}"
+        );
     }
 
     async fn stop(self) {
@@ -88,10 +118,17 @@ async fn a_conflict_is_told_and_untold_beside_what_the_spoke_says() {
         })
         .await;
     let told = setup.memory.application("a", "app").unwrap();
-    assert_eq!(told["status"]["conditions"][1]["lastTransitionTime"], "2026-01-01T12:00:00Z");
+    assert_eq!(
+        told["status"]["conditions"][1]["lastTransitionTime"],
+        "2026-01-01T12:00:00Z"
+    );
     let mended = with(told, json!({ "spec": { "destination": { "name": "a" } } }));
     setup.memory.put(Watched::Application, mended);
-    setup.until("untold", |memory| kinds(memory, "a", "app") == ["SyncError"]).await;
+    setup
+        .until("untold", |memory| {
+            kinds(memory, "a", "app") == ["SyncError"]
+        })
+        .await;
     setup.stop().await;
 }
 
@@ -100,7 +137,11 @@ async fn nothing_to_tell_is_no_write_and_the_same_again_is_none_either() {
     let elsewhere = json!({ "spec": { "destination": { "name": "b" } } });
     let bad = with(application("a", "bad", "2", 1), elsewhere);
     let setup = setup(vec![application("a", "good", "1", 1), bad]);
-    setup.until("told", |memory| kinds(memory, "a", "bad") == [keys::CONDITION_CONFLICT]).await;
+    setup
+        .until("told", |memory| {
+            kinds(memory, "a", "bad") == [keys::CONDITION_CONFLICT]
+        })
+        .await;
     setup.clock.set("2026-01-01T13:00:00Z".parse().unwrap());
     let touched = with(
         setup.memory.application("a", "bad").unwrap(),
@@ -108,10 +149,15 @@ async fn nothing_to_tell_is_no_write_and_the_same_again_is_none_either() {
     );
     setup.memory.put(Watched::Application, touched);
     // Another one after it, which shows that the first was looked at.
-    let third = with(application("a", "third", "3", 1), json!({ "spec": { "project": "none" } }));
+    let third = with(
+        application("a", "third", "3", 1),
+        json!({ "spec": { "project": "none" } }),
+    );
     setup.memory.put(Watched::Application, third);
     setup
-        .until("told", |memory| kinds(memory, "a", "third") == [keys::CONDITION_NOT_ADMITTED])
+        .until("told", |memory| {
+            kinds(memory, "a", "third") == [keys::CONDITION_NOT_ADMITTED]
+        })
         .await;
     assert_eq!(setup.memory.writes(), 2);
     setup.stop().await;
@@ -124,11 +170,19 @@ async fn a_deletion_that_waits_for_a_cluster_says_so_until_it_is_there() {
         "deletionTimestamp": "2026-01-01T00:00:00Z",
     } });
     let setup = setup(vec![with(application("a", "app", "1", 1), deleting)]);
-    setup.until("told", |memory| kinds(memory, "a", "app") == [DISCONNECTED]).await;
+    setup
+        .until("told", |memory| kinds(memory, "a", "app") == [DISCONNECTED])
+        .await;
     let there = setup.hub.subscribe(&crate::testing::name("a"));
-    setup.until("untold", |memory| kinds(memory, "a", "app").is_empty()).await;
+    setup
+        .until("untold", |memory| kinds(memory, "a", "app").is_empty())
+        .await;
     drop(there);
-    setup.until("told again", |memory| kinds(memory, "a", "app") == [DISCONNECTED]).await;
+    setup
+        .until("told again", |memory| {
+            kinds(memory, "a", "app") == [DISCONNECTED]
+        })
+        .await;
     setup.stop().await;
 }
 
@@ -142,7 +196,9 @@ async fn a_deletion_that_no_cluster_can_end_is_ended_here() {
         "spec": { "destination": { "name": "b" } },
     });
     let setup = setup(vec![with(application("a", "app", "1", 1), deleting)]);
-    setup.until("gone", |memory| memory.application("a", "app").is_none()).await;
+    setup
+        .until("gone", |memory| memory.application("a", "app").is_none())
+        .await;
     setup.stop().await;
 }
 
@@ -151,9 +207,16 @@ async fn an_outage_of_the_hub_delays_conditions_and_loses_none() {
     let elsewhere = json!({ "spec": { "destination": { "name": "b" } } });
     let setup = setup(vec![]);
     setup.memory.set_outage(true);
-    setup.memory.put(Watched::Application, with(application("a", "app", "1", 1), elsewhere));
+    setup.memory.put(
+        Watched::Application,
+        with(application("a", "app", "1", 1), elsewhere),
+    );
     tokio::task::yield_now().await;
     setup.memory.set_outage(false);
-    setup.until("told", |memory| kinds(memory, "a", "app") == [keys::CONDITION_CONFLICT]).await;
+    setup
+        .until("told", |memory| {
+            kinds(memory, "a", "app") == [keys::CONDITION_CONFLICT]
+        })
+        .await;
     setup.stop().await;
 }

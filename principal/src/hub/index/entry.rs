@@ -23,7 +23,10 @@ pub struct Key {
 
 impl Key {
     pub(crate) fn of(meta: Meta<'_>) -> Self {
-        Self { namespace: meta.namespace().to_owned(), name: meta.name().to_owned() }
+        Self {
+            namespace: meta.namespace().to_owned(),
+            name: meta.name().to_owned(),
+        }
     }
 
     /// As the sessions call it.
@@ -33,8 +36,10 @@ impl Key {
 
     /// Of an Application that the sessions call so.
     pub(crate) fn from_object(key: &ObjectKey) -> Option<Self> {
-        (key.kind == Kind::Application)
-            .then(|| Self { namespace: key.namespace.clone(), name: key.name.clone() })
+        (key.kind == Kind::Application).then(|| Self {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        })
     }
 }
 
@@ -77,9 +82,17 @@ impl Placement {
         match route {
             Route::Local => Self::Local,
             Route::Conflict(reason) => Self::Conflict(reason),
-            Route::ToCluster { cluster, spoke_namespace } => {
-                Self::Routed(Place { cluster, spoke_namespace, name: name.to_owned() }, None)
-            }
+            Route::ToCluster {
+                cluster,
+                spoke_namespace,
+            } => Self::Routed(
+                Place {
+                    cluster,
+                    spoke_namespace,
+                    name: name.to_owned(),
+                },
+                None,
+            ),
         }
     }
 
@@ -147,7 +160,10 @@ impl Entry {
 
     fn take_in(&mut self, object: Value) -> Introduced {
         let introduced = command::introduced(&self.object, &object);
-        let (before, after) = (self.application().operation(), Application::of(&object).operation());
+        let (before, after) = (
+            self.application().operation(),
+            Application::of(&object).operation(),
+        );
         if introduced.operation {
             self.commands.operation = Some(Meta::of(&object).resource_version().to_owned());
         } else if before != after {
@@ -180,7 +196,9 @@ impl Entry {
 
     /// How it stands in line for a name.
     pub(super) fn claim(&self) -> (String, String) {
-        let created = Meta::of(&self.object).creation_timestamp().unwrap_or_default();
+        let created = Meta::of(&self.object)
+            .creation_timestamp()
+            .unwrap_or_default();
         (created.to_owned(), self.uid().to_owned())
     }
 
@@ -207,7 +225,9 @@ impl Entry {
 
     /// The version that introduced the operation which is set, if it is known.
     pub(crate) fn operation_version(&self) -> Option<&str> {
-        self.application().operation().and(self.commands.operation.as_deref())
+        self.application()
+            .operation()
+            .and(self.commands.operation.as_deref())
     }
 
     /// The identity of the refresh that is asked for.
@@ -224,7 +244,9 @@ impl Entry {
 
     /// Whether the hub wants the running operation to end.
     pub(crate) fn is_terminating(&self) -> bool {
-        self.application().operation_state().is_some_and(|state| state.phase() == "Terminating")
+        self.application()
+            .operation_state()
+            .is_some_and(|state| state.phase() == "Terminating")
     }
 
     /// Whether there is something to be done once.
@@ -255,14 +277,23 @@ impl Entry {
             self.said = None;
             return effects;
         };
-        let now = Said { cluster: cluster.clone(), digest: self.digest() };
+        let now = Said {
+            cluster: cluster.clone(),
+            digest: self.digest(),
+        };
         let before = self.said.as_ref().filter(|said| said.cluster == cluster);
         if before != Some(&now) || introduced.refresh {
-            effects.push(Effect::State { cluster: cluster.clone(), key: key.object() });
+            effects.push(Effect::State {
+                cluster: cluster.clone(),
+                key: key.object(),
+            });
         }
         let begins = before.is_none() && self.has_command();
         if begins || introduced.operation || introduced.termination {
-            effects.push(Effect::Command { cluster: cluster.clone(), key: key.object() });
+            effects.push(Effect::Command {
+                cluster: cluster.clone(),
+                key: key.object(),
+            });
         }
         self.holder = Some(cluster);
         self.said = Some(now);
@@ -275,7 +306,11 @@ impl Entry {
         let moved = self.cluster().is_some_and(|cluster| cluster != holder);
         if moved || self.is_moved_away() {
             let (key, uid) = (key.object(), self.uid().to_owned());
-            return Some(Effect::Gone { cluster: holder, key, uid });
+            return Some(Effect::Gone {
+                cluster: holder,
+                key,
+                uid,
+            });
         }
         self.holder = Some(holder);
         None

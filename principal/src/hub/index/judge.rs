@@ -13,7 +13,11 @@ use super::{Held, Key, Place};
 
 /// The project as this cluster may see it; none if it is none of its business.
 pub(super) fn project_for(project: &Value, cluster: Cluster<'_>) -> Option<Value> {
-    if AppProject::of(project).is_ignored() { None } else { project::compile(project, cluster) }
+    if AppProject::of(project).is_ignored() {
+        None
+    } else {
+        project::compile(project, cluster)
+    }
 }
 
 /// The digest of what a cluster should have of this Application.
@@ -34,12 +38,19 @@ pub(super) fn admission(
         return None;
     }
     let refused = admit(application, project, target).err()?;
-    Some(Held { condition: keys::CONDITION_NOT_ADMITTED, message: refused.to_string() })
+    Some(Held {
+        condition: keys::CONDITION_NOT_ADMITTED,
+        message: refused.to_string(),
+    })
 }
 
 /// An older Application keeps the name.
 pub(super) fn name_conflict(place: &Place, keeper: &Key) -> Held {
-    let Place { cluster, spoke_namespace: _, name } = place;
+    let Place {
+        cluster,
+        spoke_namespace: _,
+        name,
+    } = place;
     Held {
         condition: keys::CONDITION_NAME_CONFLICT,
         message: format!(

@@ -15,25 +15,41 @@ fn index(clusters: &[&str]) -> Index {
 }
 
 fn key(namespace: &str, name: &str) -> Key {
-    Key { namespace: namespace.to_owned(), name: name.to_owned() }
+    Key {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
 }
 
 fn state(cluster: &str, namespace: &str, name: &str) -> Effect {
-    Effect::State { cluster: cluster.to_owned(), key: key(namespace, name).object() }
+    Effect::State {
+        cluster: cluster.to_owned(),
+        key: key(namespace, name).object(),
+    }
 }
 
 fn command(cluster: &str, namespace: &str, name: &str) -> Effect {
-    Effect::Command { cluster: cluster.to_owned(), key: key(namespace, name).object() }
+    Effect::Command {
+        cluster: cluster.to_owned(),
+        key: key(namespace, name).object(),
+    }
 }
 
 fn gone(cluster: &str, namespace: &str, name: &str, uid: &str) -> Effect {
     let key = key(namespace, name).object();
-    Effect::Gone { cluster: cluster.to_owned(), key, uid: uid.to_owned() }
+    Effect::Gone {
+        cluster: cluster.to_owned(),
+        key,
+        uid: uid.to_owned(),
+    }
 }
 
 /// What is said to clusters.
 fn said(effects: Vec<Effect>) -> Vec<Effect> {
-    effects.into_iter().filter(|effect| !matches!(effect, Effect::Conditions(_))).collect()
+    effects
+        .into_iter()
+        .filter(|effect| !matches!(effect, Effect::Conditions(_)))
+        .collect()
 }
 
 fn set(index: &mut Index, object: Value) -> Vec<Effect> {
@@ -60,16 +76,23 @@ fn a_change_of_what_the_hub_owns_is_said_and_a_status_is_not() {
     let status = json!({ "metadata": { "resourceVersion": "2" }, "status": { "sync": {} } });
     let shown = with(app, status);
     assert_eq!(set(&mut index, shown.clone()), []);
-    let edit = json!({ "metadata": { "resourceVersion": "3" }, "spec": { "source": { "path": "x" } } });
+    let edit =
+        json!({ "metadata": { "resourceVersion": "3" }, "spec": { "source": { "path": "x" } } });
     assert_eq!(set(&mut index, with(shown, edit)), [state("a", "a", "app")]);
 }
 
 #[test]
 fn an_older_version_changes_nothing() {
     let mut index = index(&["a"]);
-    let newer = with(application("a", "app", "1", 9), json!({ "spec": { "project": "x" } }));
+    let newer = with(
+        application("a", "app", "1", 9),
+        json!({ "spec": { "project": "x" } }),
+    );
     set(&mut index, newer);
-    assert_eq!(index.set_application(application("a", "app", "1", 8), true), []);
+    assert_eq!(
+        index.set_application(application("a", "app", "1", 8), true),
+        []
+    );
     assert_eq!(index.application(&key("a", "app")).unwrap().version(), "9");
 }
 
@@ -87,7 +110,10 @@ fn a_deletion_is_said_to_whoever_holds_a_copy() {
 fn a_new_uid_under_the_same_name_deletes_nothing() {
     let mut index = index(&["a"]);
     set(&mut index, application("a", "app", "1", 1));
-    assert_eq!(set(&mut index, application("a", "app", "2", 2)), [state("a", "a", "app")]);
+    assert_eq!(
+        set(&mut index, application("a", "app", "2", 2)),
+        [state("a", "a", "app")]
+    );
     assert!(index.by_uid("1").is_none());
     assert!(index.by_uid("2").is_some());
 }
@@ -95,7 +121,10 @@ fn a_new_uid_under_the_same_name_deletes_nothing() {
 #[test]
 fn who_moves_to_another_cluster_leaves_the_first() {
     let mut index = index(&["a", "b"]);
-    set(&mut index, with(application("argocd", "app", "1", 1), to("a")));
+    set(
+        &mut index,
+        with(application("argocd", "app", "1", 1), to("a")),
+    );
     let moved = with(application("argocd", "app", "1", 2), to("b"));
     let expected = [gone("a", "argocd", "app", "1"), state("b", "argocd", "app")];
     assert_eq!(set(&mut index, moved), expected);
@@ -107,10 +136,16 @@ fn who_moves_to_another_cluster_leaves_the_first() {
 fn leaving_the_fleet_and_coming_back_deletes_nothing() {
     let mut index = index(&["a"]);
     set(&mut index, application("a", "app", "1", 1));
-    set(&mut index, with(application("argocd", "other", "2", 2), to("a")));
+    set(
+        &mut index,
+        with(application("argocd", "other", "2", 2), to("a")),
+    );
     assert_eq!(said(index.set_fleet(&fleet(&[]))), []);
     let back = said(index.set_fleet(&fleet(&["a"])));
-    assert_eq!(back, [state("a", "a", "app"), state("a", "argocd", "other")]);
+    assert_eq!(
+        back,
+        [state("a", "a", "app"), state("a", "argocd", "other")]
+    );
 }
 
 #[test]
@@ -137,25 +172,45 @@ fn an_ignored_application_is_left_alone() {
         "resourceVersion": "2", "labels": { keys::IGNORE_SYNC: "true" },
     } });
     assert_eq!(set(&mut index, with(app, ignored)), []);
-    assert_eq!(index.application(&key("a", "app")).unwrap().placement, Placement::Ignored);
+    assert_eq!(
+        index.application(&key("a", "app")).unwrap().placement,
+        Placement::Ignored
+    );
 }
 
 #[test]
 fn what_the_project_does_not_admit_is_held_until_it_does() {
     let mut index = index(&["a"]);
-    let app = with(application("a", "app", "1", 1), json!({ "spec": { "project": "team" } }));
+    let app = with(
+        application("a", "app", "1", 1),
+        json!({ "spec": { "project": "team" } }),
+    );
     assert_eq!(set(&mut index, app), []);
-    assert_eq!(condition(&index, "a", "app"), Some(keys::CONDITION_NOT_ADMITTED));
+    assert_eq!(
+        condition(&index, "a", "app"),
+        Some(keys::CONDITION_NOT_ADMITTED)
+    );
     let effects = said(index.set_project("team", Some(open_project("team"))));
     let project = ObjectKey::new(Kind::AppProject, "argocd", "team");
-    let project = Effect::State { cluster: "a".to_owned(), key: project };
+    let project = Effect::State {
+        cluster: "a".to_owned(),
+        key: project,
+    };
     assert_eq!(effects, [project, state("a", "a", "app")]);
     assert_eq!(condition(&index, "a", "app"), None);
 
-    let closed = with(open_project("team"), json!({ "spec": { "destinations": [] } }));
+    let closed = with(
+        open_project("team"),
+        json!({ "spec": { "destinations": [] } }),
+    );
     let effects = said(index.set_project("team", Some(closed)));
-    assert!(effects.iter().all(|effect| !matches!(effect, Effect::Gone { key, .. } if key.kind == Kind::Application)));
-    assert_eq!(condition(&index, "a", "app"), Some(keys::CONDITION_NOT_ADMITTED));
+    assert!(effects.iter().all(
+        |effect| !matches!(effect, Effect::Gone { key, .. } if key.kind == Kind::Application)
+    ));
+    assert_eq!(
+        condition(&index, "a", "app"),
+        Some(keys::CONDITION_NOT_ADMITTED)
+    );
 }
 
 #[test]
@@ -164,11 +219,17 @@ fn a_deletion_goes_through_although_the_project_is_gone() {
     let app = application("a", "app", "1", 1);
     set(&mut index, app.clone());
     index.set_project("default", None);
-    assert_eq!(condition(&index, "a", "app"), Some(keys::CONDITION_NOT_ADMITTED));
+    assert_eq!(
+        condition(&index, "a", "app"),
+        Some(keys::CONDITION_NOT_ADMITTED)
+    );
     let deleting = json!({ "metadata": {
         "resourceVersion": "2", "deletionTimestamp": "2026-01-02T00:00:00Z",
     } });
-    assert_eq!(set(&mut index, with(app, deleting)), [state("a", "a", "app")]);
+    assert_eq!(
+        set(&mut index, with(app, deleting)),
+        [state("a", "a", "app")]
+    );
 }
 
 #[test]
@@ -179,7 +240,10 @@ fn a_project_is_said_to_those_whom_it_concerns() {
         Some(with(open_project("team"), change))
     };
     let key = ObjectKey::new(Kind::AppProject, "argocd", "team");
-    let state = |cluster: &str| Effect::State { cluster: cluster.to_owned(), key: key.clone() };
+    let state = |cluster: &str| Effect::State {
+        cluster: cluster.to_owned(),
+        key: key.clone(),
+    };
     assert_eq!(said(index.set_project("team", project("a"))), [state("a")]);
     assert_eq!(said(index.set_project("team", project("a"))), []);
     let gone = |cluster: &str| Effect::Gone {
@@ -187,7 +251,10 @@ fn a_project_is_said_to_those_whom_it_concerns() {
         key: key.clone(),
         uid: "project-team".to_owned(),
     };
-    assert_eq!(said(index.set_project("team", project("ab"))), [gone("a"), state("ab")]);
+    assert_eq!(
+        said(index.set_project("team", project("ab"))),
+        [gone("a"), state("ab")]
+    );
     assert_eq!(said(index.set_project("team", None)), [gone("ab")]);
 }
 
@@ -199,10 +266,16 @@ fn the_older_keeps_a_name_and_the_other_gets_it_when_it_goes() {
     let younger = with(application("a", "app", "1", 2), later);
     assert_eq!(set(&mut index, younger.clone()), [state("a", "a", "app")]);
     assert_eq!(set(&mut index, older), [state("a", "argocd", "app")]);
-    assert_eq!(condition(&index, "a", "app"), Some(keys::CONDITION_NAME_CONFLICT));
+    assert_eq!(
+        condition(&index, "a", "app"),
+        Some(keys::CONDITION_NAME_CONFLICT)
+    );
     assert_eq!(condition(&index, "argocd", "app"), None);
     let effects = said(index.remove_application(&key("argocd", "app"), "2"));
-    assert_eq!(effects, [gone("a", "argocd", "app", "2"), state("a", "a", "app")]);
+    assert_eq!(
+        effects,
+        [gone("a", "argocd", "app", "2"), state("a", "a", "app")]
+    );
     assert_eq!(condition(&index, "a", "app"), None);
 }
 
@@ -226,12 +299,22 @@ fn an_operation_that_is_introduced_is_a_command_once() {
     let entry = index.application(&key("a", "app")).unwrap();
     assert_eq!(entry.operation_version(), Some("2"));
 
-    let shown = with(asked, json!({ "metadata": { "resourceVersion": "3" }, "status": { "sync": {} } }));
+    let shown = with(
+        asked,
+        json!({ "metadata": { "resourceVersion": "3" }, "status": { "sync": {} } }),
+    );
     assert_eq!(set(&mut index, shown.clone()), []);
     let entry = index.application(&key("a", "app")).unwrap();
-    assert_eq!(entry.operation_version(), Some("2"), "what introduced it stays its name");
+    assert_eq!(
+        entry.operation_version(),
+        Some("2"),
+        "what introduced it stays its name"
+    );
 
-    let ended = with(shown, json!({ "metadata": { "resourceVersion": "4" }, "operation": null }));
+    let ended = with(
+        shown,
+        json!({ "metadata": { "resourceVersion": "4" }, "operation": null }),
+    );
     assert_eq!(set(&mut index, ended), []);
     assert!(!index.application(&key("a", "app")).unwrap().has_command());
 }
@@ -241,7 +324,10 @@ fn an_operation_that_is_found_at_the_start_has_no_name_until_it_is_given_one() {
     let mut index = index(&["a"]);
     let operation = json!({ "operation": { "sync": {} } });
     let found = with(application("a", "app", "1", 7), operation);
-    assert_eq!(said(index.set_application(found, false)), [state("a", "a", "app")]);
+    assert_eq!(
+        said(index.set_application(found, false)),
+        [state("a", "a", "app")]
+    );
     let entry = index.application(&key("a", "app")).unwrap();
     assert_eq!(entry.operation_version(), None);
     index.name_operation(&key("a", "app"));
@@ -257,8 +343,14 @@ fn a_refresh_is_said_with_the_state() {
     let refresh = json!({ "metadata": {
         "resourceVersion": "2", "annotations": { keys::REFRESH: "hard" },
     } });
-    assert_eq!(set(&mut index, with(app, refresh)), [state("a", "a", "app")]);
-    assert_eq!(index.application(&key("a", "app")).unwrap().refresh(), Some("1_2"));
+    assert_eq!(
+        set(&mut index, with(app, refresh)),
+        [state("a", "a", "app")]
+    );
+    assert_eq!(
+        index.application(&key("a", "app")).unwrap().refresh(),
+        Some("1_2")
+    );
 }
 
 #[test]
@@ -266,7 +358,10 @@ fn a_cluster_should_have_what_is_delivered_to_it_and_nothing_of_others() {
     let mut index = index(&["a", "ab"]);
     set(&mut index, application("a", "app", "1", 1));
     set(&mut index, application("ab", "app", "2", 2));
-    set(&mut index, with(application("argocd", "other", "3", 3), to("ab")));
+    set(
+        &mut index,
+        with(application("argocd", "other", "3", 3), to("ab")),
+    );
     let delivered = index.delivered_to("a");
     let project = ObjectKey::new(Kind::AppProject, "argocd", "default");
     assert_eq!(delivered, [project, key("a", "app").object()]);

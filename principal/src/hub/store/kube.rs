@@ -32,14 +32,19 @@ pub struct Kubernetes {
 
 impl std::fmt::Debug for Kubernetes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kubernetes").field("argocd_namespace", &self.argocd_namespace).finish_non_exhaustive()
+        f.debug_struct("Kubernetes")
+            .field("argocd_namespace", &self.argocd_namespace)
+            .finish_non_exhaustive()
     }
 }
 
 impl Kubernetes {
     /// The API behind `client`; projects and our identity are in Argo CD's namespace.
     pub const fn new(client: Client, argocd_namespace: String) -> Self {
-        Self { client, argocd_namespace }
+        Self {
+            client,
+            argocd_namespace,
+        }
     }
 
     fn applications(&self, namespace: &str) -> Api<DynamicObject> {
@@ -60,8 +65,10 @@ fn resource(kind: &str, plural: &str) -> ApiResource {
 
 impl Store for Kubernetes {
     fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()> {
-        let applications =
-            Api::all_with(self.client.clone(), &resource("Application", "applications"));
+        let applications = Api::all_with(
+            self.client.clone(),
+            &resource("Application", "applications"),
+        );
         let projects = Api::namespaced_with(
             self.client.clone(),
             &self.argocd_namespace,
@@ -79,8 +86,11 @@ impl Store for Kubernetes {
             token.clone(),
             tell(Watched::Application, Reporter::clone(&report)),
         );
-        let projects =
-            watch_trimmed(Watch::new(projects), token, tell(Watched::AppProject, report));
+        let projects = watch_trimmed(
+            Watch::new(projects),
+            token,
+            tell(Watched::AppProject, report),
+        );
         async move {
             futures::join!(applications, projects);
         }
@@ -95,14 +105,23 @@ impl Store for Kubernetes {
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
         async move {
             let api = self.applications(&application.namespace);
-            let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            let params = PatchParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
             let written = match guarded(patch, version) {
                 Change::Merge(body) => {
-                    api.patch(&application.name, &params, &Patch::Merge(body)).await
+                    api.patch(&application.name, &params, &Patch::Merge(body))
+                        .await
                 }
                 Change::Json(body) => {
                     let operations = serde_json::from_value(body).map_err(ours)?;
-                    api.patch(&application.name, &params, &Patch::<Value>::Json(operations)).await
+                    api.patch(
+                        &application.name,
+                        &params,
+                        &Patch::<Value>::Json(operations),
+                    )
+                    .await
                 }
             };
             value(written.map_err(sorted)?)
@@ -126,7 +145,10 @@ impl Store for Kubernetes {
             }
             let uid = uuid::Uuid::new_v4().to_string();
             let fresh = ConfigMap {
-                metadata: ObjectMeta { name: Some(IDENTITY.to_owned()), ..ObjectMeta::default() },
+                metadata: ObjectMeta {
+                    name: Some(IDENTITY.to_owned()),
+                    ..ObjectMeta::default()
+                },
                 data: Some([(IDENTITY_KEY.to_owned(), uid)].into()),
                 ..ConfigMap::default()
             };
@@ -146,7 +168,9 @@ impl Store for Kubernetes {
 fn identity(config: &ConfigMap) -> Result<String, WriteError> {
     let uid = config.data.as_ref().and_then(|data| data.get(IDENTITY_KEY));
     uid.filter(|uid| !uid.is_empty()).cloned().ok_or_else(|| {
-        WriteError::Refused(format!("ConfigMap {IDENTITY} has no {IDENTITY_KEY}; delete it to get a new one"))
+        WriteError::Refused(format!(
+            "ConfigMap {IDENTITY} has no {IDENTITY_KEY}; delete it to get a new one"
+        ))
     })
 }
 
@@ -160,8 +184,15 @@ fn told(kind: Watched, event: Event<DynamicObject>) -> Option<Report> {
             }
         },
         Event::Deleted(gone) => {
-            let key = Key { namespace: gone.namespace.unwrap_or_default(), name: gone.name };
-            Some(Report::Deleted { kind, key, uid: gone.uid })
+            let key = Key {
+                namespace: gone.namespace.unwrap_or_default(),
+                name: gone.name,
+            };
+            Some(Report::Deleted {
+                kind,
+                key,
+                uid: gone.uid,
+            })
         }
         Event::Synced => Some(Report::Synced(kind)),
     }
@@ -171,12 +202,16 @@ fn told(kind: Watched, event: Event<DynamicObject>) -> Option<Report> {
 fn guarded(patch: Change, version: &str) -> Change {
     match patch {
         Change::Merge(mut body) => {
-            argocd::patch::merge(&mut body, &json!({ "metadata": { "resourceVersion": version } }));
+            argocd::patch::merge(
+                &mut body,
+                &json!({ "metadata": { "resourceVersion": version } }),
+            );
             Change::Merge(body)
         }
         Change::Json(mut operations) => {
             // A `test` would be answered with Invalid, which cannot be told from a bad patch.
-            let guard = json!({ "op": "replace", "path": "/metadata/resourceVersion", "value": version });
+            let guard =
+                json!({ "op": "replace", "path": "/metadata/resourceVersion", "value": version });
             if let Some(list) = operations.as_array_mut() {
                 list.insert(0, guard);
             }

@@ -75,7 +75,10 @@ impl Memory {
             });
             for field in ["uid", "creationTimestamp"] {
                 let given = object.pointer(&format!("/metadata/{field}")).is_some();
-                if let Some(value) = known.pointer(&format!("/metadata/{field}")).filter(|_| !given) {
+                if let Some(value) = known
+                    .pointer(&format!("/metadata/{field}"))
+                    .filter(|_| !given)
+                {
                     argocd::patch::merge(&mut object, &json!({ "metadata": { field: value } }));
                 }
             }
@@ -86,9 +89,14 @@ impl Memory {
 
     /// What a user does: deletes an object. With finalizers it stays until they are gone.
     pub fn delete(&self, kind: Watched, namespace: &str, name: &str) {
-        let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
+        let key = Key {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
         self.change(|state| {
-            let Some(mut object) = state.objects(kind).remove(&key) else { return };
+            let Some(mut object) = state.objects(kind).remove(&key) else {
+                return;
+            };
             if Meta::of(&object).finalizers().is_empty() {
                 return;
             }
@@ -101,7 +109,10 @@ impl Memory {
 
     /// What the hub has now.
     pub fn application(&self, namespace: &str, name: &str) -> Option<Value> {
-        let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
+        let key = Key {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
         self.lock().applications.get(&key).cloned()
     }
 
@@ -136,7 +147,10 @@ impl Memory {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn news(&self, kind: Watched, seen: &mut BTreeMap<Key, (String, String)>, report: &Reporter) {
@@ -181,7 +195,10 @@ impl Store for Memory {
                     }
                 }
                 synced = true;
-                if !matches!(token.run_until_cancelled(changed.changed()).await, Some(Ok(()))) {
+                if !matches!(
+                    token.run_until_cancelled(changed.changed()).await,
+                    Some(Ok(()))
+                ) {
                     return;
                 }
             }
@@ -202,7 +219,10 @@ impl Store for Memory {
                 if state.outage {
                     return Err(WriteError::Unavailable("outage".into()));
                 }
-                let known = state.applications.get(application).ok_or(WriteError::NotFound)?;
+                let known = state
+                    .applications
+                    .get(application)
+                    .ok_or(WriteError::NotFound)?;
                 if Meta::of(known).resource_version() != version {
                     return Err(WriteError::Conflict);
                 }
@@ -230,7 +250,11 @@ impl Store for Memory {
             if state.outage {
                 return Err(WriteError::Unavailable("outage".into()));
             }
-            state.applications.get(application).cloned().ok_or(WriteError::NotFound)
+            state
+                .applications
+                .get(application)
+                .cloned()
+                .ok_or(WriteError::NotFound)
         }
         .boxed()
     }

@@ -16,13 +16,25 @@ fn hub(script: Vec<(u16, Value)>) -> (Kubernetes, Seen) {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await.unwrap();
             let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-            record.lock().unwrap().push((parts.method, parts.uri.path().to_owned(), body));
-            let (code, answer) = script.lock().unwrap().next().expect("the script covers all calls");
+            record
+                .lock()
+                .unwrap()
+                .push((parts.method, parts.uri.path().to_owned(), body));
+            let (code, answer) = script
+                .lock()
+                .unwrap()
+                .next()
+                .expect("the script covers all calls");
             let answer = Body::from(serde_json::to_vec(&answer).unwrap());
-            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(answer).unwrap())
+            Ok::<_, std::convert::Infallible>(
+                Response::builder().status(code).body(answer).unwrap(),
+            )
         }
     });
-    (Kubernetes::new(Client::new(service, "default"), "argocd".to_owned()), seen)
+    (
+        Kubernetes::new(Client::new(service, "default"), "argocd".to_owned()),
+        seen,
+    )
 }
 
 fn status(code: u16, reason: &str) -> (u16, Value) {
@@ -46,11 +58,16 @@ fn application() -> Value {
 }
 
 fn key() -> Key {
-    Key { namespace: "spoke1".to_owned(), name: "app".to_owned() }
+    Key {
+        namespace: "spoke1".to_owned(),
+        name: "app".to_owned(),
+    }
 }
 
 fn patch() -> Change {
-    Change::Merge(json!({ "status": { "sync": null }, "metadata": { "annotations": { "a": null } } }))
+    Change::Merge(
+        json!({ "status": { "sync": null }, "metadata": { "annotations": { "a": null } } }),
+    )
 }
 
 #[tokio::test]
@@ -62,7 +79,10 @@ async fn a_patch_is_made_against_the_version_that_it_was_computed_from() {
     let seen = seen.lock().unwrap();
     let (method, path, body) = &seen[0];
     assert_eq!(*method, Method::PATCH);
-    assert_eq!(path, "/apis/argoproj.io/v1alpha1/namespaces/spoke1/applications/app");
+    assert_eq!(
+        path,
+        "/apis/argoproj.io/v1alpha1/namespaces/spoke1/applications/app"
+    );
     let expected = json!({
         "status": { "sync": null },
         "metadata": { "annotations": { "a": null }, "resourceVersion": "7" },
