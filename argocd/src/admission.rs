@@ -5,6 +5,9 @@
 use crate::glob::{is_deny, matches_entry, matches_or_denies};
 use crate::object::{AppProject, Application};
 
+#[cfg(test)]
+mod tests;
+
 /// Where the Application would go.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {

@@ -8,6 +8,9 @@ use serde_json::{Map, Value, json};
 
 use crate::keys;
 
+#[cfg(test)]
+mod tests;
+
 /// Prefix of the annotations that carry the cluster's claims.
 const CLAIM_PREFIX: &str = "claim.argocd-agent.open-cluster-management.io/";
 

@@ -19,12 +19,12 @@
 //! cannot tell a command that was taken from an equal one asked for again while the principal was away, it
 //! takes it for done: at most once, and the user sees the old result and may ask again.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::digest;
 use crate::keys;
 use crate::object::{Application, Meta};
-use crate::patch::{self, Patch};
+use crate::patch::{self, Patch, merge};
 
 #[cfg(test)]
 mod tests;
@@ -46,26 +46,30 @@ pub fn take(live: &Value, event_id: &str, operation: &Value) -> Take {
     if last_command(live).is_some_and(|(id, _)| id == event_id) {
         return Take::AlreadyTaken;
     }
-    let mut to = marked(live, keys::LAST_COMMAND, &record(event_id, operation));
+    let from = touched(live);
+    let mut to = from.clone();
+    merge(
+        &mut to,
+        &json!({ "metadata": { "annotations": { keys::LAST_COMMAND: record(event_id, operation) } } }),
+    );
     match app.operation() {
         // somebody took it before us, without leaving its name: a Go agent, or a person
         Some(running) if running == operation => {}
         Some(_) => return Take::Busy,
         None if app.operation_state().is_some_and(|state| state.is_active()) => return Take::Busy,
         None => {
-            to.insert("operation".to_owned(), operation.clone());
-            // the result of an older operation must not pass for that of this one
-            if app.operation_state().is_some() {
-                to.insert("status".to_owned(), json!({}));
+            if let Some(fields) = to.as_object_mut() {
+                fields.insert("operation".to_owned(), operation.clone());
             }
+            // the result of an older operation must not pass for that of this one
+            merge(&mut to, &json!({ "status": { "operationState": null } }));
         }
     }
-    let from = if to.contains_key("status") {
-        json!({ "status": { "operationState": app.operation_state().map(|state| state.value()) } })
-    } else {
-        json!({})
-    };
-    patch::between(&from, &Value::Object(to)).map_or(Take::AlreadyTaken, Take::Set)
+    match patch::between(&from, &to) {
+        // a stale cache must not do it twice
+        Some(patch) => Take::Set(patch.under(Meta::of(live).resource_version())),
+        None => Take::AlreadyTaken,
+    }
 }
 
 /// The patch that terminates the running operation, if it is the one that `incoming` means.
@@ -82,10 +86,8 @@ pub fn take_termination(live: &Value, incoming: &Value) -> Option<Patch> {
     if meant.is_some() && meant != running.started_at() {
         return None;
     }
-    Some(Patch::Merge(json!({
-        "metadata": { "resourceVersion": Meta::of(live).resource_version() },
-        "status": { "operationState": { "phase": "Terminating" } },
-    })))
+    let patch = Patch::Merge(json!({ "status": { "operationState": { "phase": "Terminating" } } }));
+    Some(patch.under(Meta::of(live).resource_version()))
 }
 
 /// The patch that asks the spoke's Argo CD for the refresh that `incoming` asks for; none if that was done before.
@@ -321,15 +323,26 @@ fn record(event_id: &str, operation: &Value) -> String {
     format!("{event_id} {}", digest::short(operation))
 }
 
-/// A patch under the resourceVersion that was seen, so that a stale cache cannot do something twice.
-fn marked(live: &Value, key: &str, value: &str) -> Map<String, Value> {
-    let mut to = Map::new();
-    to.insert(
-        "metadata".to_owned(),
-        json!({
-            "resourceVersion": Meta::of(live).resource_version(),
-            "annotations": { key: value },
-        }),
-    );
-    to
+/// The parts of an Application that taking a command touches.
+fn touched(live: &Value) -> Value {
+    let app = Application::of(live);
+    let annotations = app.annotations();
+    let metadata = if annotations.is_empty() {
+        json!({})
+    } else {
+        json!({ "annotations": annotations })
+    };
+    let mut touched = json!({ "metadata": metadata, "status": {} });
+    if let Some(fields) = touched.as_object_mut() {
+        if let Some(operation) = app.operation() {
+            fields.insert("operation".to_owned(), operation.clone());
+        }
+        if let Some(state) = app.operation_state() {
+            fields.insert(
+                "status".to_owned(),
+                json!({ "operationState": state.value() }),
+            );
+        }
+    }
+    touched
 }

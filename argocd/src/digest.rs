@@ -8,6 +8,9 @@ use sha2::{Digest as _, Sha256};
 use crate::keys;
 use crate::object::Meta;
 
+#[cfg(test)]
+mod tests;
+
 /// `value` as Go's `encoding/json` writes a generic map: keys sorted, no white space, HTML escaped.
 pub fn canonical(value: &Value) -> String {
     let mut out = String::new();

@@ -2,6 +2,9 @@
 
 use regex::Regex;
 
+#[cfg(test)]
+mod tests;
+
 /// Whether `text` matches one entry of a list: a glob, or a regular expression between slashes.
 pub fn matches_entry(entry: &str, text: &str) -> bool {
     match entry

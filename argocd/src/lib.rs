@@ -35,5 +35,8 @@ pub mod project;
 pub mod projection;
 pub mod routing;
 
+#[cfg(test)]
+mod testing;
+
 pub use object::{AppProject, Application, Meta};
 pub use patch::Patch;

@@ -1,6 +1,9 @@
 //! What to send so that one value becomes another.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+#[cfg(test)]
+mod tests;
 
 /// A patch for the API server. Both kinds bring the target about exactly; a merge patch is preferred.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +16,30 @@ pub enum Patch {
 }
 
 impl Patch {
+    /// The same patch, refused with a conflict unless the object still has this resourceVersion.
+    #[must_use]
+    pub fn under(mut self, resource_version: &str) -> Self {
+        match &mut self {
+            Self::Merge(patch) => {
+                merge(
+                    patch,
+                    &json!({ "metadata": { "resourceVersion": resource_version } }),
+                );
+            }
+            Self::Json(operations) => {
+                if let Some(operations) = operations.as_array_mut() {
+                    // not a `test`: the API server answers that with an error of its own, not a conflict
+                    operations.push(json!({
+                        "op": "replace",
+                        "path": "/metadata/resourceVersion",
+                        "value": resource_version,
+                    }));
+                }
+            }
+        }
+        self
+    }
+
     /// What it would make of `value`. For tests and simulations.
     #[must_use]
     pub fn applied_to(&self, value: &Value) -> Value {

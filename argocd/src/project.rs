@@ -7,6 +7,9 @@ use crate::keys::{IN_CLUSTER, IN_CLUSTER_SERVER};
 use crate::object::AppProject;
 use crate::projection::wire_metadata;
 
+#[cfg(test)]
+mod tests;
+
 /// The cluster that a project is compiled for.
 #[derive(Clone, Copy, Debug)]
 pub struct Cluster<'a> {

@@ -6,6 +6,9 @@ use crate::glob;
 use crate::keys::{IN_CLUSTER, IN_CLUSTER_SERVER};
 use crate::object::{Application, Destination};
 
+#[cfg(test)]
+mod tests;
+
 /// The clusters that are enrolled now, by name and by the server URL of their cluster Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clusters {

@@ -1,1 +1,373 @@
+use proptest::prelude::*;
 
+use super::*;
+use crate::projection::status_patch_for_hub;
+
+const ID: &str = "guestbook_u_7_operation";
+
+fn sync(revision: &str) -> Value {
+    json!({ "sync": { "revision": revision }, "initiatedBy": { "username": "ann" } })
+}
+
+fn app(operation: Option<Value>, state: Option<Value>) -> Value {
+    let mut app =
+        json!({ "metadata": { "name": "guestbook", "uid": "u", "resourceVersion": "9" } });
+    if let Some(operation) = operation {
+        app["operation"] = operation;
+    }
+    if let Some(state) = state {
+        app["status"] = json!({ "operationState": state });
+    }
+    app
+}
+
+fn state(phase: &str, operation: &Value, started: &str) -> Value {
+    let mut state = json!({ "phase": phase, "operation": operation, "startedAt": started });
+    if !matches!(phase, "Running" | "Terminating") {
+        state["finishedAt"] = json!(format!("{started}+1"));
+    }
+    state
+}
+
+fn named(mut app: Value, id: &str, operation: &Value) -> Value {
+    app["metadata"]["annotations"] = json!({ keys::LAST_COMMAND: record(id, operation) });
+    app
+}
+
+fn set(take: Take) -> Patch {
+    match take {
+        Take::Set(patch) => patch,
+        other @ (Take::AlreadyTaken | Take::Busy) => panic!("{other:?}"),
+    }
+}
+
+const OURS: Known<'_> = Known {
+    operation: Some(ID),
+    refresh: None,
+    names_commands: true,
+};
+const RESTARTED: Known<'_> = Known {
+    operation: None,
+    refresh: None,
+    names_commands: true,
+};
+const GO: Known<'_> = Known {
+    operation: Some(ID),
+    refresh: None,
+    names_commands: false,
+};
+
+fn follows(hub: &Value, report: &Value, known: Known<'_>) -> Option<Option<Value>> {
+    match judge(hub, report, known).operation {
+        Operation::Hold => None,
+        Operation::Follow(operation) => Some(operation),
+    }
+}
+
+#[test]
+fn a_command_is_taken_once() {
+    let live = app(None, Some(state("Succeeded", &sync("1"), "t1")));
+    let patch = set(take(&live, ID, &sync("2")));
+    assert_eq!(
+        patch,
+        Patch::Merge(json!({
+            "metadata": {
+                "resourceVersion": "9",
+                "annotations": { keys::LAST_COMMAND: record(ID, &sync("2")) },
+            },
+            "operation": sync("2"),
+            "status": { "operationState": null },
+        }))
+    );
+    let taken = patch.applied_to(&live);
+    assert_eq!(take(&taken, ID, &sync("2")), Take::AlreadyTaken);
+    // and not again when it has ended
+    let ended = named(
+        app(None, Some(state("Succeeded", &sync("2"), "t2"))),
+        ID,
+        &sync("2"),
+    );
+    assert_eq!(take(&ended, ID, &sync("2")), Take::AlreadyTaken);
+    // asked for once more, it is another command
+    assert!(matches!(
+        take(&ended, "guestbook_u_8_operation", &sync("2")),
+        Take::Set(_)
+    ));
+}
+
+#[test]
+fn a_command_waits_while_another_operation_runs() {
+    let automated = json!({ "sync": {}, "initiatedBy": { "automated": true } });
+    assert_eq!(
+        take(&app(Some(automated.clone()), None), ID, &sync("2")),
+        Take::Busy
+    );
+    let running = app(None, Some(state("Running", &automated, "t1")));
+    assert_eq!(take(&running, ID, &sync("2")), Take::Busy);
+}
+
+#[test]
+fn an_operation_that_a_go_agent_has_set_already_is_only_given_its_name() {
+    let live = app(Some(sync("2")), Some(state("Running", &sync("2"), "t1")));
+    let taken = set(take(&live, ID, &sync("2"))).applied_to(&live);
+    assert_eq!(taken["status"], live["status"]);
+    assert_eq!(take(&taken, ID, &sync("2")), Take::AlreadyTaken);
+}
+
+#[test]
+fn a_termination_hits_only_the_operation_it_means() {
+    let live = app(Some(sync("2")), Some(state("Running", &sync("2"), "t2")));
+    let meant = app(None, Some(state("Terminating", &sync("2"), "t2")));
+    let terminated = take_termination(&live, &meant).unwrap().applied_to(&live);
+    assert_eq!(
+        terminated["status"]["operationState"]["phase"],
+        "Terminating"
+    );
+    assert_eq!(take_termination(&terminated, &meant), None);
+    let older = app(None, Some(state("Terminating", &sync("1"), "t1")));
+    assert_eq!(take_termination(&live, &older), None);
+    assert_eq!(take_termination(&app(None, None), &meant), None);
+}
+
+#[test]
+fn a_refresh_is_done_once_for_each_time_it_is_asked_for() {
+    let mut hub = app(None, None);
+    hub["metadata"]["annotations"] = json!({ keys::REFRESH: "hard" });
+    let incoming = with_refresh_id(hub.clone(), &refresh_id(&hub));
+    let live = json!({ "metadata": {} });
+    let asked = take_refresh(&live, &incoming).unwrap().applied_to(&live);
+    assert_eq!(Meta::of(&asked).annotation(keys::REFRESH), Some("hard"));
+    // Argo CD has done it and taken its annotation away
+    let mut done = asked;
+    done["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove(keys::REFRESH);
+    assert_eq!(take_refresh(&done, &incoming), None);
+    // the hub takes its own away only for that very refresh
+    let id = refresh_id(&hub);
+    let known = Known {
+        refresh: Some(&id),
+        ..OURS
+    };
+    assert!(judge(&hub, &done, known).refresh_done);
+    assert!(!judge(&hub, &live, known).refresh_done);
+    assert!(
+        !judge(
+            &hub,
+            &done,
+            Known {
+                refresh: Some("u_10"),
+                ..OURS
+            }
+        )
+        .refresh_done
+    );
+}
+
+#[test]
+fn a_status_from_before_the_command_holds_it() {
+    let hub = app(Some(sync("2")), None);
+    let report = app(None, Some(state("Succeeded", &sync("1"), "t1")));
+    assert_eq!(follows(&hub, &report, OURS), None);
+    let shown = status_patch_for_hub(&hub, &report, &judge(&hub, &report, OURS));
+    assert_eq!(shown, None);
+}
+
+#[test]
+fn the_hubs_operation_stays_until_the_spokes_has_ended() {
+    let hub = app(Some(sync("2")), None);
+    let taken = named(app(Some(sync("2")), None), ID, &sync("2"));
+    assert_eq!(follows(&hub, &taken, OURS), Some(Some(sync("2"))));
+    let running = named(
+        app(Some(sync("2")), Some(state("Running", &sync("2"), "t2"))),
+        ID,
+        &sync("2"),
+    );
+    assert_eq!(follows(&hub, &running, OURS), Some(Some(sync("2"))));
+    let ended = named(
+        app(None, Some(state("Succeeded", &sync("2"), "t2"))),
+        ID,
+        &sync("2"),
+    );
+    assert_eq!(follows(&hub, &ended, OURS), Some(None));
+}
+
+#[test]
+fn an_operation_of_the_spoke_itself_is_shown_while_it_runs_and_is_no_command() {
+    let automated = json!({ "sync": {}, "initiatedBy": { "automated": true } });
+    let hub = app(None, None);
+    let asked = app(Some(automated.clone()), None);
+    assert_eq!(follows(&hub, &asked, RESTARTED), Some(None));
+    let running = app(
+        Some(automated.clone()),
+        Some(state("Running", &automated, "t1")),
+    );
+    assert_eq!(
+        follows(&hub, &running, RESTARTED),
+        Some(Some(automated.clone()))
+    );
+    let shown = status_patch_for_hub(&hub, &running, &judge(&hub, &running, RESTARTED))
+        .unwrap()
+        .applied_to(&hub);
+    assert_eq!(introduced(&hub, &shown), Introduced::default());
+    // and after its end it goes, also when the principal was restarted in between
+    let ended = app(None, Some(state("Succeeded", &automated, "t1")));
+    assert_eq!(follows(&shown, &ended, RESTARTED), Some(None));
+}
+
+#[test]
+fn after_a_restart_a_command_that_runs_or_ran_is_not_sent_again() {
+    let hub = app(Some(sync("2")), None);
+    for report in [
+        named(app(Some(sync("2")), None), ID, &sync("2")),
+        named(
+            app(None, Some(state("Succeeded", &sync("2"), "t2"))),
+            ID,
+            &sync("2"),
+        ),
+        // it ended, and the spoke has synced by itself since
+        named(
+            app(None, Some(state("Succeeded", &json!({}), "t3"))),
+            ID,
+            &sync("2"),
+        ),
+    ] {
+        assert!(follows(&hub, &report, RESTARTED).is_some(), "{report}");
+    }
+}
+
+#[test]
+fn after_a_restart_a_command_that_was_never_taken_is_sent() {
+    let hub = app(Some(sync("2")), None);
+    for report in [
+        app(None, None),
+        app(None, Some(state("Succeeded", &sync("1"), "t1"))),
+        named(
+            app(None, Some(state("Succeeded", &sync("1"), "t1"))),
+            "older",
+            &sync("1"),
+        ),
+    ] {
+        assert_eq!(follows(&hub, &report, RESTARTED), None, "{report}");
+    }
+}
+
+#[test]
+fn after_a_restart_a_command_equal_to_one_whose_end_was_shown_is_a_new_one() {
+    let ended = named(
+        app(None, Some(state("Succeeded", &sync("2"), "t2"))),
+        "older",
+        &sync("2"),
+    );
+    // kubectl leaves the old result in place
+    let by_kubectl = app(Some(sync("2")), Some(state("Succeeded", &sync("2"), "t2")));
+    assert_eq!(follows(&by_kubectl, &ended, RESTARTED), None);
+    // argocd-server takes it away, but not the rest
+    let mut by_server = app(Some(sync("2")), None);
+    by_server["status"] = json!({ "reconciledAt": "t2+2" });
+    assert_eq!(follows(&by_server, &ended, RESTARTED), None);
+    by_server["status"] = json!({ "history": [{ "deployStartedAt": "t2" }] });
+    assert_eq!(follows(&by_server, &ended, RESTARTED), None);
+    // nothing of its end was shown: it is that one
+    by_server["status"] = json!({ "reconciledAt": "t1" });
+    assert_eq!(follows(&by_server, &ended, RESTARTED), Some(None));
+}
+
+#[test]
+fn a_go_agent_names_no_commands_so_their_content_decides() {
+    let hub = app(Some(sync("2")), None);
+    assert_eq!(
+        follows(
+            &hub,
+            &app(None, Some(state("Succeeded", &sync("1"), "t1"))),
+            GO
+        ),
+        None
+    );
+    assert!(follows(&hub, &app(Some(sync("2")), None), GO).is_some());
+    assert_eq!(
+        follows(
+            &hub,
+            &app(None, Some(state("Failed", &sync("2"), "t2"))),
+            GO
+        ),
+        Some(None)
+    );
+}
+
+#[test]
+fn a_termination_is_repeated_until_the_spoke_knows() {
+    let hub = app(
+        Some(sync("2")),
+        Some(state("Terminating", &sync("2"), "t2")),
+    );
+    let running = named(
+        app(Some(sync("2")), Some(state("Running", &sync("2"), "t2"))),
+        ID,
+        &sync("2"),
+    );
+    let judgement = judge(&hub, &running, OURS);
+    assert!(judgement.terminate);
+    // the hub goes on showing that it is to end
+    assert_eq!(status_patch_for_hub(&hub, &running, &judgement), None);
+    let ended = named(
+        app(None, Some(state("Failed", &sync("2"), "t2"))),
+        ID,
+        &sync("2"),
+    );
+    assert!(!judge(&hub, &ended, OURS).terminate);
+    let next = named(
+        app(Some(sync("2")), Some(state("Running", &sync("2"), "t3"))),
+        ID,
+        &sync("2"),
+    );
+    assert!(!judge(&hub, &next, OURS).terminate);
+}
+
+#[test]
+fn what_a_change_on_the_hub_introduces() {
+    let idle = app(None, None);
+    let asked = app(Some(sync("2")), None);
+    assert!(introduced(&idle, &asked).operation);
+    assert!(!introduced(&asked, &asked).operation);
+    assert!(introduced(&asked, &app(Some(sync("3")), None)).operation);
+    let running = app(Some(sync("2")), Some(state("Running", &sync("2"), "t2")));
+    let terminating = app(
+        Some(sync("2")),
+        Some(state("Terminating", &sync("2"), "t2")),
+    );
+    assert!(introduced(&running, &terminating).termination);
+    assert!(!introduced(&terminating, &terminating).termination);
+    let mut refresh = idle.clone();
+    refresh["metadata"]["annotations"] = json!({ keys::REFRESH: "normal" });
+    assert!(introduced(&idle, &refresh).refresh);
+    assert!(!introduced(&refresh, &refresh).refresh);
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_arrives_is_too_odd(
+        hub in crate::testing::json(),
+        report in crate::testing::json(),
+        operation in crate::testing::json(),
+    ) {
+        let _ = judge(&hub, &report, RESTARTED);
+        let _ = (introduced(&hub, &report), take_termination(&hub, &report), take_refresh(&hub, &report));
+        let _ = take(&hub, ID, &operation);
+    }
+
+    #[test]
+    fn what_is_taken_is_taken_once_and_touches_nothing_else(
+        live in crate::testing::application(),
+        operation in crate::testing::json(),
+    ) {
+        let patch = set(take(&live, ID, &operation));
+        let taken = patch.applied_to(&live);
+        prop_assert_eq!(take(&taken, ID, &operation), Take::AlreadyTaken);
+        prop_assert_eq!(Application::of(&taken).operation(), Some(&operation).filter(|o| !o.is_null()));
+        prop_assert_eq!(&taken["spec"], &live["spec"]);
+        prop_assert_eq!(&taken["metadata"]["labels"], &live["metadata"]["labels"]);
+        prop_assert_eq!(&taken["metadata"]["uid"], &live["metadata"]["uid"]);
+    }
+}

@@ -8,6 +8,9 @@ use crate::keys::{self, HUB_CONDITION_PREFIX};
 use crate::object::{Application, Meta};
 use crate::patch::{self, Patch};
 
+#[cfg(test)]
+mod tests;
+
 pub(super) fn patch(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Patch> {
     let operation = match &judgement.operation {
         Operation::Hold => Application::of(hub).operation().cloned(),
@@ -56,20 +59,17 @@ pub(super) fn condition_patch(
 }
 
 fn part(status: Option<Value>, operation: Option<Value>, refresh: Option<&str>) -> Value {
-    let mut part = Map::new();
-    if let Some(status) = status {
-        part.insert("status".to_owned(), status);
-    }
-    if let Some(operation) = operation {
-        part.insert("operation".to_owned(), operation);
-    }
+    let mut annotations = Map::new();
     if let Some(refresh) = refresh {
-        part.insert(
-            "metadata".to_owned(),
-            json!({ "annotations": { keys::REFRESH: refresh } }),
-        );
+        annotations.insert(keys::REFRESH.to_owned(), refresh.into());
     }
-    Value::Object(part)
+    // there on both sides, so that the patch goes into it and never replaces it
+    let mut part = json!({ "metadata": { "annotations": annotations } });
+    if let Some(fields) = part.as_object_mut() {
+        fields.extend(status.map(|status| ("status".to_owned(), status)));
+        fields.extend(operation.map(|operation| ("operation".to_owned(), operation)));
+    }
+    part
 }
 
 fn shown_status(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Value> {

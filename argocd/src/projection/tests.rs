@@ -1,1 +1,292 @@
+use proptest::prelude::*;
+use serde_json::json;
 
+use super::*;
+
+const CONTEXT: SpokeContext<'_> = SpokeContext {
+    argocd_namespace: "spoke-argocd",
+    principal_namespace: "argocd",
+    principal_uid: Some("p-1"),
+    cluster: "spoke1",
+};
+
+fn hub() -> Value {
+    json!({
+        "apiVersion": keys::API_VERSION,
+        "kind": "Application",
+        "metadata": {
+            "name": "guestbook",
+            "namespace": "spoke1",
+            "uid": "u-1",
+            "resourceVersion": "7",
+            "labels": { "team": "a" },
+            "annotations": { "note": "x", keys::LAST_APPLIED: "{}", keys::REFRESH: "normal" },
+            "finalizers": [keys::RESOURCES_FINALIZER, "example.com/hub-only"],
+            "ownerReferences": [{ "kind": "ApplicationSet" }],
+            "managedFields": [{}],
+        },
+        "spec": {
+            "project": "default",
+            "source": { "repoURL": "https://git/x", "helm": { "valuesObject": { "a": null } } },
+            "destination": { "name": "spoke1", "namespace": "web" },
+            "futureField": [1, 2],
+        },
+        "status": { "sync": { "status": "Synced" } },
+        "operation": { "sync": {} },
+    })
+}
+
+fn desired() -> Value {
+    desired_on_spoke(&wire_application(&hub()), &CONTEXT).unwrap()
+}
+
+/// What an API server makes of a new object.
+fn stored(mut object: Value) -> Value {
+    object["metadata"]["uid"] = json!("spoke-uid");
+    object["metadata"]["resourceVersion"] = json!("100");
+    object
+}
+
+#[test]
+fn what_travels_is_what_the_hub_owns() {
+    let wire = wire_application(&hub());
+    assert_eq!(wire.get("status"), None);
+    assert_eq!(wire.get("operation"), None);
+    assert_eq!(wire["metadata"].get("managedFields"), None);
+    assert_eq!(wire["metadata"].get("ownerReferences"), None);
+    assert_eq!(
+        wire["metadata"]["annotations"],
+        json!({ "note": "x", keys::REFRESH: "normal" })
+    );
+    assert_eq!(wire["spec"], hub()["spec"]);
+}
+
+#[test]
+fn the_replica_is_stamped_and_its_destination_is_the_cluster_itself() {
+    let desired = desired();
+    assert_eq!(desired["metadata"]["namespace"], "spoke-argocd");
+    assert_eq!(
+        desired["metadata"]["annotations"],
+        json!({
+            "note": "x",
+            keys::SOURCE_UID: "u-1",
+            keys::PRINCIPAL_UID: "p-1",
+            keys::APPLIED_ANNOTATIONS: "note",
+        })
+    );
+    assert_eq!(
+        desired["metadata"]["finalizers"],
+        json!([keys::RESOURCES_FINALIZER])
+    );
+    assert_eq!(
+        desired["spec"]["destination"],
+        json!({ "name": "in-cluster", "namespace": "web" })
+    );
+    assert_eq!(desired["spec"]["futureField"], json!([1, 2]));
+    assert_eq!(
+        desired["spec"]["source"]["helm"]["valuesObject"],
+        json!({ "a": null })
+    );
+}
+
+#[test]
+fn namespaces_are_those_of_the_routing_table() {
+    for (on_hub, on_spoke, remapped) in [
+        ("spoke1", "spoke-argocd", false),
+        ("argocd", "spoke-argocd", true),
+        ("team-a", "team-a", false),
+    ] {
+        let mut incoming = wire_application(&hub());
+        incoming["metadata"]["namespace"] = json!(on_hub);
+        let desired = desired_on_spoke(&incoming, &CONTEXT).unwrap();
+        assert_eq!(desired["metadata"]["namespace"], on_spoke);
+        let mark = Meta::of(&desired).annotation(keys::NAMESPACE_REMAPPED);
+        assert_eq!(mark, remapped.then_some("true"));
+    }
+}
+
+#[test]
+fn an_object_that_cannot_be_used_says_why() {
+    let fits = |pointer: &str, value: Value| {
+        let mut incoming = wire_application(&hub());
+        *incoming.pointer_mut(pointer).unwrap() = value;
+        desired_on_spoke(&incoming, &CONTEXT).map(drop)
+    };
+    assert_eq!(fits("/metadata/name", json!(5)), Err(Unusable::NoName));
+    assert_eq!(fits("/metadata/uid", json!("")), Err(Unusable::NoUid));
+    assert_eq!(fits("/spec", json!("x")), Err(Unusable::NoSpec));
+    assert_eq!(
+        desired_on_spoke(&json!([]), &CONTEXT),
+        Err(Unusable::NoName)
+    );
+}
+
+#[test]
+fn the_hubs_labels_replace_and_local_annotations_stay() {
+    let mut live = stored(desired());
+    live["metadata"]["labels"] = json!({ "team": "b", "local": "x" });
+    live["metadata"]["annotations"][keys::REFRESH] = json!("hard");
+    live["metadata"]["annotations"]["local"] = json!("x");
+    live["metadata"]["annotations"]["note"] = json!("edited");
+    let patched = patch_for_spoke(&live, &desired())
+        .unwrap()
+        .applied_to(&live);
+    assert_eq!(patched["metadata"]["labels"], json!({ "team": "a" }));
+    let annotations = Meta::of(&patched).annotations();
+    assert_eq!(annotations.get(keys::REFRESH), Some(&"hard"));
+    assert_eq!(annotations.get("local"), Some(&"x"));
+    assert_eq!(annotations.get("note"), Some(&"x"));
+}
+
+#[test]
+fn an_annotation_taken_away_on_the_hub_goes_on_the_spoke() {
+    let live = stored(desired());
+    let mut changed = hub();
+    changed["metadata"]["annotations"] = json!({});
+    let desired = desired_on_spoke(&wire_application(&changed), &CONTEXT).unwrap();
+    let Some(Patch::Merge(patch)) = patch_for_spoke(&live, &desired) else {
+        panic!("expected a merge patch")
+    };
+    assert_eq!(
+        patch,
+        json!({ "metadata": { "annotations": { "note": null, keys::APPLIED_ANNOTATIONS: null } } })
+    );
+}
+
+#[test]
+fn finalizers_that_argo_cd_sets_on_the_spoke_are_left_to_it() {
+    let mut live = stored(desired());
+    live["metadata"]["finalizers"] = json!([
+        "post-delete-finalizer.argocd.argoproj.io",
+        keys::RESOURCES_FINALIZER
+    ]);
+    assert_eq!(patch_for_spoke(&live, &desired()), None);
+    let mut without = desired();
+    without["metadata"]["finalizers"] = json!([]);
+    let patched = patch_for_spoke(&live, &without).unwrap().applied_to(&live);
+    assert_eq!(
+        patched["metadata"]["finalizers"],
+        json!(["post-delete-finalizer.argocd.argoproj.io"])
+    );
+}
+
+#[test]
+fn a_replica_that_is_being_deleted_is_left_alone() {
+    let mut live = stored(desired());
+    live["metadata"]["deletionTimestamp"] = json!("2026-11-20T20:00:00Z");
+    live["spec"] = json!({});
+    assert_eq!(patch_for_spoke(&live, &desired()), None);
+}
+
+#[test]
+fn what_argo_cd_normalises_is_not_written_again() {
+    let mut incoming = wire_application(&hub());
+    incoming["spec"]["syncPolicy"] = json!({ "syncOptions": [] });
+    incoming["spec"]["source"]["directory"] = json!({ "recurse": false, "jsonnet": {} });
+    incoming["spec"]["source"]["kustomize"] = json!({ "images": [] });
+    incoming["spec"]["project"] = json!("");
+    let desired = desired_on_spoke(&incoming, &CONTEXT).unwrap();
+    assert_eq!(desired["spec"].get("syncPolicy"), None);
+    assert_eq!(desired["spec"]["source"].get("directory"), None);
+    assert_eq!(desired["spec"]["project"], "default");
+    let mut live = stored(desired.clone());
+    live["spec"]["syncPolicy"] = json!({});
+    live["spec"]["source"]["directory"] = json!({});
+    assert_eq!(patch_for_spoke(&live, &desired), None);
+}
+
+#[test]
+fn settings_that_say_something_are_not_normalised_away() {
+    for spec in [
+        json!({ "project": "x", "syncPolicy": { "automated": {} } }),
+        json!({ "project": "x", "syncPolicy": { "newField": null } }),
+        json!({ "project": "x", "source": { "helm": { "valuesObject": {} } } }),
+        json!({ "project": "x", "source": { "helm": { "releaseName": "r" } } }),
+        json!({ "project": "x", "source": { "directory": { "exclude": "*" } } }),
+        json!({ "project": "x", "syncPolicy": "odd", "source": ["odd"] }),
+    ] {
+        assert_eq!(normal_spec(&spec), spec);
+    }
+}
+
+#[test]
+fn what_the_api_server_pruned_is_its_normal_form() {
+    let desired = desired();
+    let mut answer = stored(desired.clone());
+    answer["spec"]
+        .as_object_mut()
+        .unwrap()
+        .remove("futureField");
+    let written = Written::new(&desired, &answer);
+    assert!(patch_for_spoke(&answer, &desired).is_some());
+    assert!(written.is_normal_form(&answer, &desired));
+    let mut drifted = answer.clone();
+    drifted["spec"]["project"] = json!("other");
+    assert!(!written.is_normal_form(&drifted, &desired));
+    let mut newer = desired;
+    newer["spec"]["project"] = json!("other");
+    assert!(!written.is_normal_form(&answer, &newer));
+}
+
+#[test]
+fn a_project_keeps_its_spec_and_gets_our_stamps() {
+    let incoming = json!({
+        "metadata": { "name": "team", "namespace": "argocd", "uid": "u-2", "resourceVersion": "1" },
+        "spec": { "sourceRepos": ["*"] },
+    });
+    let desired = desired_project_on_spoke(&incoming, &CONTEXT).unwrap();
+    assert_eq!(desired["metadata"]["namespace"], "spoke-argocd");
+    assert_eq!(Meta::of(&desired).source_uid(), Some("u-2"));
+    assert_eq!(desired["spec"], incoming["spec"]);
+    assert_eq!(patch_for_spoke(&stored(desired.clone()), &desired), None);
+}
+
+#[test]
+fn only_argo_cds_finalizers_are_released() {
+    let released = release_patch_for_hub(&hub()).unwrap().applied_to(&hub());
+    assert_eq!(
+        released["metadata"]["finalizers"],
+        json!(["example.com/hub-only"])
+    );
+    assert_eq!(release_patch_for_hub(&released), None);
+    let spoke = stored(desired());
+    assert!(release_patch_for_spoke(&spoke).is_some());
+    let mut deleting = spoke;
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-11-20T20:00:00Z");
+    assert_eq!(release_patch_for_spoke(&deleting), None);
+}
+
+proptest! {
+    #[test]
+    fn a_second_patch_finds_nothing_to_do(
+        hub in crate::testing::application(),
+        live in crate::testing::application(),
+    ) {
+        let desired = desired_on_spoke(&wire_application(&hub), &CONTEXT).unwrap();
+        let live_uid = live["metadata"]["uid"].clone();
+        let reached = match patch_for_spoke(&live, &desired) {
+            Some(patch) => patch.applied_to(&live),
+            None => live,
+        };
+        prop_assert_eq!(patch_for_spoke(&reached, &desired), None);
+        prop_assert_eq!(&reached["metadata"]["uid"], &live_uid);
+        prop_assert_eq!(patch_for_spoke(&stored(desired.clone()), &desired), None);
+    }
+
+    #[test]
+    fn the_projection_depends_only_on_what_is_agreed(hub in crate::testing::application()) {
+        let once = wire_application(&hub);
+        prop_assert_eq!(wire_application(&once), once.clone());
+        prop_assert_eq!(crate::digest::agreed(&once), crate::digest::agreed(&hub));
+        let desired = desired_on_spoke(&once, &CONTEXT).unwrap();
+        prop_assert_eq!(normal_spec(&desired["spec"]), desired["spec"].clone());
+    }
+
+    #[test]
+    fn nothing_that_arrives_is_too_odd(object in crate::testing::json(), live in crate::testing::json()) {
+        let _ = desired_on_spoke(&object, &CONTEXT);
+        let _ = desired_project_on_spoke(&object, &CONTEXT);
+        let _ = (patch_for_spoke(&live, &object), wire_termination(&object), report_application(&object));
+        let _ = (release_patch_for_hub(&object), stub(&object));
+    }
+}

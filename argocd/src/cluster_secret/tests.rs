@@ -1,0 +1,81 @@
+use super::*;
+
+fn secret(labels: &[(&str, &str)], claims: &[(&str, &str)], access: &Access) -> Value {
+    let map = |pairs: &[(&str, &str)]| {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    };
+    build(Inputs {
+        cluster: "spoke1",
+        argocd_namespace: "argocd",
+        server: &server_url("proxy:9090", "spoke1"),
+        access,
+        labels: &map(labels),
+        claims: &map(claims),
+    })
+}
+
+fn decoded(secret: &Value, field: &str) -> String {
+    let encoded = secret["data"][field].as_str().unwrap();
+    String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap()
+}
+
+#[test]
+fn it_is_what_argo_cd_and_the_go_implementation_expect() {
+    let access = Access {
+        ca: Some("CA".to_owned()),
+        ..Access::default()
+    };
+    let secret = secret(&[("env", "prod")], &[], &access);
+    assert_eq!(secret["metadata"]["name"], "cluster-spoke1");
+    assert_eq!(
+        secret["metadata"]["labels"],
+        json!({ "env": "prod", keys::SECRET_TYPE: "cluster", keys::AGENT_NAME: "spoke1" })
+    );
+    assert_eq!(
+        secret["metadata"]["annotations"],
+        json!({ "managed-by": "argocd-agent", keys::SKIP_RECONCILE: "true" })
+    );
+    assert_eq!(decoded(&secret, "name"), "spoke1");
+    assert_eq!(
+        decoded(&secret, "server"),
+        "https://proxy:9090?agentName=spoke1"
+    );
+    let config: Value = serde_json::from_str(&decoded(&secret, "config")).unwrap();
+    assert_eq!(
+        config,
+        json!({ "tlsClientConfig": { "insecure": false, "caData": "Q0E=" } })
+    );
+}
+
+#[test]
+fn a_spoke_cannot_label_itself_as_another() {
+    let secret = secret(
+        &[
+            (keys::AGENT_NAME, "spoke2"),
+            (keys::SECRET_TYPE, "repository"),
+            ("argocd.argoproj.io/anything", "x"),
+            ("argocd-agent.open-cluster-management.io/mode", "managed"),
+        ],
+        &[("region", "eu"), ("bad key", "x"), (&"x".repeat(64), "x")],
+        &Access::default(),
+    );
+    assert_eq!(
+        secret["metadata"]["labels"],
+        json!({ keys::SECRET_TYPE: "cluster", keys::AGENT_NAME: "spoke1" })
+    );
+    let annotations = secret["metadata"]["annotations"].as_object().unwrap();
+    assert_eq!(annotations.len(), 3);
+    assert_eq!(annotations[&format!("{CLAIM_PREFIX}region")], "eu");
+}
+
+#[test]
+fn credentials_are_never_printed() {
+    let access = Access {
+        bearer_token: Some("hunter2".to_owned()),
+        ..Access::default()
+    };
+    assert!(!format!("{access:?}").contains("hunter2"));
+}

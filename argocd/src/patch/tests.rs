@@ -1,0 +1,108 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn equal_values_need_no_patch() {
+    assert_eq!(between(&json!({ "a": [1] }), &json!({ "a": [1] })), None);
+}
+
+#[test]
+fn what_is_gone_is_null_and_arrays_are_replaced_whole() {
+    let from = json!({ "keep": 1, "gone": { "x": 1 }, "list": [{ "a": 1, "b": 2 }], "deep": { "x": 1, "y": 2 } });
+    let to = json!({ "keep": 1, "list": [{ "a": 1 }], "deep": { "x": 1 } });
+    let expected = json!({ "gone": null, "list": [{ "a": 1 }], "deep": { "y": null } });
+    assert_eq!(between(&from, &to), Some(Patch::Merge(expected)));
+}
+
+#[test]
+fn a_null_inside_an_array_travels_in_a_merge_patch() {
+    let to = json!({ "list": [{ "a": null }] });
+    assert_eq!(between(&json!({}), &to), Some(Patch::Merge(to)));
+}
+
+#[test]
+fn a_null_inside_an_object_needs_a_json_patch() {
+    let from = json!({ "helm": { "valuesObject": { "a/b": 1 } } });
+    let to = json!({ "helm": { "valuesObject": { "a/b": null } } });
+    let expected = json!([{ "op": "replace", "path": "/helm/valuesObject/a~1b", "value": null }]);
+    let patch = between(&from, &to).unwrap();
+    assert_eq!(patch, Patch::Json(expected));
+    assert_eq!(patch.applied_to(&from), to);
+}
+
+/// RFC 7396, appendix A.
+#[test]
+fn merging_is_that_of_the_rfc() {
+    for (target, patch, result) in [
+        (
+            json!({ "a": "b" }),
+            json!({ "a": "c" }),
+            json!({ "a": "c" }),
+        ),
+        (
+            json!({ "a": "b" }),
+            json!({ "b": "c" }),
+            json!({ "a": "b", "b": "c" }),
+        ),
+        (json!({ "a": "b" }), json!({ "a": null }), json!({})),
+        (
+            json!({ "a": ["b"] }),
+            json!({ "a": "c" }),
+            json!({ "a": "c" }),
+        ),
+        (
+            json!({ "a": "c" }),
+            json!({ "a": ["b"] }),
+            json!({ "a": ["b"] }),
+        ),
+        (
+            json!({ "a": { "b": "c" } }),
+            json!({ "a": { "b": "d", "c": null } }),
+            json!({ "a": { "b": "d" } }),
+        ),
+        (
+            json!({ "a": [{ "b": "c" }] }),
+            json!({ "a": [1] }),
+            json!({ "a": [1] }),
+        ),
+        (json!(["a", "b"]), json!(["c", "d"]), json!(["c", "d"])),
+        (json!({ "a": "b" }), json!(["c"]), json!(["c"])),
+        (json!({ "a": "foo" }), json!(null), json!(null)),
+        (
+            json!({ "e": null }),
+            json!({ "a": 1 }),
+            json!({ "e": null, "a": 1 }),
+        ),
+        (
+            json!([1, 2]),
+            json!({ "a": "b", "c": null }),
+            json!({ "a": "b" }),
+        ),
+        (
+            json!({}),
+            json!({ "a": { "bb": { "ccc": null } } }),
+            json!({ "a": { "bb": {} } }),
+        ),
+    ] {
+        let mut merged = target;
+        merge(&mut merged, &patch);
+        assert_eq!(merged, result);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_patch_brings_its_target_about_and_then_there_is_none(
+        from in crate::testing::json(),
+        to in crate::testing::json(),
+    ) {
+        let reached = match between(&from, &to) {
+            Some(patch) => patch.applied_to(&from),
+            None => from,
+        };
+        prop_assert_eq!(&reached, &to);
+        prop_assert_eq!(between(&reached, &to), None);
+    }
+}

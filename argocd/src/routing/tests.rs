@@ -1,0 +1,192 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+const SERVER: &str = "https://proxy:9090?agentName=spoke1";
+
+fn clusters() -> Clusters {
+    Clusters::new([
+        ("spoke1".to_owned(), Some(SERVER.to_owned())),
+        ("spoke2".to_owned(), None),
+    ])
+}
+
+fn settings() -> RoutingSettings {
+    RoutingSettings {
+        argocd_namespace: "argocd".to_owned(),
+        allowed_namespaces: vec!["team-*".to_owned()],
+    }
+}
+
+fn app(namespace: &str, destination: Value) -> Value {
+    json!({
+        "metadata": { "name": "guestbook", "namespace": namespace },
+        "spec": { "destination": destination },
+    })
+}
+
+fn routed(namespace: &str, destination: Value) -> Route {
+    route(
+        Application::of(&app(namespace, destination)),
+        &clusters(),
+        &settings(),
+    )
+}
+
+fn to(cluster: &str, spoke_namespace: SpokeNamespace) -> Route {
+    Route::ToCluster {
+        cluster: cluster.to_owned(),
+        spoke_namespace,
+    }
+}
+
+#[test]
+fn an_application_in_a_clusters_namespace_goes_to_that_cluster() {
+    for destination in [
+        json!({ "name": "spoke1" }),
+        json!({ "name": "in-cluster" }),
+        json!({ "server": "https://kubernetes.default.svc" }),
+        json!({ "server": "https://kubernetes.default.svc/" }),
+        json!({ "server": SERVER }),
+        json!({ "name": "spoke1", "server": SERVER }),
+    ] {
+        assert_eq!(
+            routed("spoke1", destination),
+            to("spoke1", SpokeNamespace::ArgoCd)
+        );
+    }
+}
+
+#[test]
+fn a_destination_that_contradicts_the_namespace_is_a_conflict() {
+    for destination in [
+        json!({ "name": "spoke2" }),
+        json!({ "name": "production" }),
+        json!({ "server": "https://elsewhere" }),
+        json!({ "name": "spoke2", "server": SERVER }),
+        json!({ "name": "in-cluster", "server": SERVER }),
+        json!({ "namespace": "default" }),
+        json!("garbage"),
+    ] {
+        let route = routed("spoke1", destination.clone());
+        assert!(
+            matches!(route, Route::Conflict(_)),
+            "{destination} {route:?}"
+        );
+    }
+}
+
+#[test]
+fn an_application_beside_argo_cd_goes_where_its_destination_points() {
+    assert_eq!(
+        routed("argocd", json!({ "name": "spoke2" })),
+        to("spoke2", SpokeNamespace::ArgoCd)
+    );
+    assert_eq!(
+        routed("argocd", json!({ "server": SERVER })),
+        to("spoke1", SpokeNamespace::ArgoCd)
+    );
+}
+
+#[test]
+fn an_application_of_an_allowed_namespace_keeps_its_namespace() {
+    let same = SpokeNamespace::Same("team-a".to_owned());
+    assert_eq!(
+        routed("team-a", json!({ "name": "spoke1" })),
+        to("spoke1", same)
+    );
+}
+
+#[test]
+fn a_namespace_that_is_not_allowed_is_told_so() {
+    let Route::Conflict(message) = routed("secret", json!({ "name": "spoke1" })) else {
+        panic!("expected a conflict")
+    };
+    assert!(message.contains("allowed-namespaces"), "{message}");
+}
+
+#[test]
+fn what_points_at_no_agent_stays_on_the_hub() {
+    for namespace in ["argocd", "team-a", "secret"] {
+        for destination in [
+            json!({ "name": "in-cluster" }),
+            json!({ "server": "https://kubernetes.default.svc" }),
+            json!({ "name": "production" }),
+            json!({ "name": "a", "server": "https://b" }),
+            json!({}),
+        ] {
+            assert_eq!(routed(namespace, destination), Route::Local);
+        }
+    }
+}
+
+fn delivery(
+    namespace: &str,
+    uid: &str,
+    created: &str,
+    spoke_namespace: SpokeNamespace,
+) -> Delivery {
+    Delivery {
+        namespace: namespace.to_owned(),
+        name: "guestbook".to_owned(),
+        uid: uid.to_owned(),
+        created: created.to_owned(),
+        cluster: "spoke1".to_owned(),
+        spoke_namespace,
+    }
+}
+
+#[test]
+fn the_older_application_keeps_the_name() {
+    let deliveries = [
+        delivery(
+            "argocd",
+            "younger",
+            "2026-11-20T10:00:01Z",
+            SpokeNamespace::ArgoCd,
+        ),
+        delivery(
+            "spoke1",
+            "older",
+            "2026-11-20T10:00:00Z",
+            SpokeNamespace::ArgoCd,
+        ),
+        delivery(
+            "team-a",
+            "apart",
+            "2026-11-20T10:00:02Z",
+            SpokeNamespace::Same("team-a".to_owned()),
+        ),
+    ];
+    let losers = resolve_names(deliveries);
+    assert_eq!(
+        losers.into_iter().collect::<Vec<_>>(),
+        [("younger".to_owned(), "spoke1".to_owned())]
+    );
+}
+
+proptest! {
+    #[test]
+    fn every_application_has_a_route(app in crate::testing::json()) {
+        let _ = route(Application::of(&app), &clusters(), &settings());
+    }
+
+    #[test]
+    fn exactly_one_of_several_keeps_a_name_whatever_their_order(
+        mut created in proptest::collection::vec(0..3_u8, 1..6),
+    ) {
+        let all = |created: &[u8]| -> Vec<Delivery> {
+            created
+                .iter()
+                .enumerate()
+                .map(|(n, at)| delivery(&n.to_string(), &format!("{at}{n}"), &at.to_string(), SpokeNamespace::ArgoCd))
+                .collect()
+        };
+        let deliveries = all(&created);
+        let losers = resolve_names(deliveries.clone());
+        prop_assert_eq!(losers.len(), deliveries.len() - 1);
+        prop_assert_eq!(resolve_names(deliveries.into_iter().rev()), losers);
+        created.clear();
+    }
+}
