@@ -1,6 +1,6 @@
 //! Building Go programs from the modules in `tests/tools`, once, into `target/tools`.
 //!
-//! What was built is remembered in a stamp beside it: a changed `go.mod`, `go.sum`, flag or compiler builds anew.
+//! What was built is remembered in a stamp beside it: a changed `go.mod`, `go.sum` or flag builds anew.
 
 use std::{
     fs::{self, File},
@@ -74,11 +74,17 @@ const ARGOCD: Module = Module {
 
 /// Builds what neither the machine nor `target/tools` has. Two that call this at once build once.
 pub(super) fn ensure() -> Result<()> {
+    // Where everything is there already, nothing has to be writable, and Go need not be installed.
+    if [ETCD, KUBERNETES, ARGOCD].iter().all(|module| module.is_ready().unwrap_or(false)) {
+        return Ok(());
+    }
     fs::create_dir_all(directory()).context("make target/tools")?;
     let lock = File::create(directory().join(".lock")).context("open the lock of target/tools")?;
     lock.lock().context("lock target/tools")?;
     for module in [ETCD, KUBERNETES, ARGOCD] {
-        module.ensure()?;
+        if !module.is_ready()? {
+            module.ensure()?;
+        }
     }
     Ok(())
 }
@@ -91,24 +97,34 @@ pub(super) fn argocd_module() -> Option<PathBuf> {
 }
 
 impl Module {
+    /// Whether nothing is to be done.
+    fn is_ready(&self) -> Result<bool> {
+        let has_sources = self.name != ARGOCD.name || argocd_module().is_some();
+        Ok(has_sources && (self.is_elsewhere() || self.is_built()?))
+    }
+
+    /// Whether somebody else provides all of its programs.
+    fn is_elsewhere(&self) -> bool {
+        self.programs.iter().all(|(_, program)| self.has_elsewhere(program))
+    }
+
+    /// Whether we built it, just as it would be built now.
+    fn is_built(&self) -> Result<bool> {
+        let complete =
+            self.programs.iter().all(|(_, name)| executable(directory().join(name)).is_some());
+        let stamp = self.stamp()?;
+        Ok(complete && fs::read_to_string(self.stamp_path()).is_ok_and(|built| built == stamp))
+    }
+
     fn ensure(&self) -> Result<()> {
-        let builds_anything = self
-            .programs
-            .iter()
-            .any(|(_, program)| !self.has_elsewhere(program));
-        if builds_anything {
-            self.ensure_built()?;
+        if !self.is_elsewhere() && !self.is_built()? {
+            self.build_all()?;
         }
         // Its manifests are wanted whoever built the program.
         if self.name == ARGOCD.name && argocd_module().is_none() {
-            let dir = self.go(&["list", "-m", "-f", "{{.Dir}}", self.path]);
-            let mut dir = dir.map_or_else(|_| String::new(), |dir| dir);
-            if dir.is_empty() {
-                self.go(&["mod", "download", self.path])?;
-                dir = self.go(&["list", "-m", "-f", "{{.Dir}}", self.path])?;
-            }
-            fs::write(directory().join("argocd.module"), dir)
-                .context("note Argo CD's directory")?;
+            self.go(&["mod", "download", self.path])?;
+            let dir = self.go(&["list", "-m", "-f", "{{.Dir}}", self.path])?;
+            fs::write(directory().join("argocd.module"), dir).context("note Argo CD's directory")?;
         }
         Ok(())
     }
@@ -122,32 +138,16 @@ impl Module {
         }
     }
 
-    fn ensure_built(&self) -> Result<()> {
-        let stamp_path = directory().join(format!("{}.stamp", self.name));
-        let version = self.version()?;
-        let flags = format!("-s -w {}", (self.version_flags)(&version));
-        let stamp = self.stamp(&flags)?;
-        let complete = self
-            .programs
-            .iter()
-            .all(|(_, name)| executable(directory().join(name)).is_some());
-        if complete && fs::read_to_string(&stamp_path).is_ok_and(|built| built == stamp) {
-            return Ok(());
-        }
-        say(format_args!(
-            "building {} {version} into target/tools, once",
-            self.name
-        ));
+    fn build_all(&self) -> Result<()> {
+        let (version, flags) = (self.version()?, self.flags()?);
+        say(format_args!("building {} {version} into target/tools, once", self.name));
         let began = Instant::now();
         for (package, program) in self.programs {
             self.build(package, program, &flags)?;
         }
-        fs::write(&stamp_path, stamp).with_context(|| format!("write {}", stamp_path.display()))?;
-        say(format_args!(
-            "built {} in {:.0?}",
-            self.name,
-            began.elapsed()
-        ));
+        let path = self.stamp_path();
+        fs::write(&path, self.stamp()?).with_context(|| format!("write {}", path.display()))?;
+        say(format_args!("built {} in {:.0?}", self.name, began.elapsed()));
         Ok(())
     }
 
@@ -185,22 +185,34 @@ impl Module {
         Ok(())
     }
 
-    fn stamp(&self, flags: &str) -> Result<String> {
-        let read = |name: &str| {
-            let path = self.dir().join(name);
-            fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
-        };
-        let compiler = self.go(&["version"])?;
-        Ok(format!(
-            "{compiler}\n{flags}\n{}\n{}",
-            read("go.mod")?,
-            read("go.sum")?
-        ))
+    fn stamp_path(&self) -> PathBuf {
+        directory().join(format!("{}.stamp", self.name))
+    }
+
+    /// What decides how the programs come out.
+    fn stamp(&self) -> Result<String> {
+        Ok(format!("{}\n{}\n{}", self.flags()?, self.read("go.mod")?, self.read("go.sum")?))
+    }
+
+    fn flags(&self) -> Result<String> {
+        let version_flags = (self.version_flags)(&self.version()?);
+        Ok(format!("-s -w {version_flags}").trim_end().to_owned())
     }
 
     /// The version that `go.mod` requires.
     fn version(&self) -> Result<String> {
-        self.go(&["list", "-m", "-f", "{{.Version}}", self.path])
+        let text = self.read("go.mod")?;
+        let requires = |line: &str| {
+            let mut words = line.trim_start().trim_start_matches("require ").split_whitespace();
+            (words.next() == Some(self.path)).then(|| words.next().map(str::to_owned)).flatten()
+        };
+        let found = text.lines().find_map(requires);
+        found.with_context(|| format!("go.mod of {} requires no {}", self.name, self.path))
+    }
+
+    fn read(&self, name: &str) -> Result<String> {
+        let path = self.dir().join(name);
+        fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
     }
 
     fn go(&self, arguments: &[&str]) -> Result<String> {
