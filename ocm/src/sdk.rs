@@ -357,6 +357,7 @@ pub enum Removal {
 }
 
 mod cache;
+mod configs;
 mod csr;
 mod drive;
 mod error;

@@ -1,36 +1,24 @@
-//! Starts the watches and works off the queue.
+//! Starts the watches and works off what they say has to be looked at.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream, stream::BoxStream};
-use jiff::Timestamp;
-use kube::{
-    Api, Client,
-    api::{DynamicObject, Patch, PatchParams},
-};
+use kube::Client;
 use tokio::{
-    sync::{Notify, watch},
-    task::{Id, JoinSet},
-    time::{Instant, sleep_until, timeout},
+    task::JoinSet,
+    time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, debug, error, info, info_span, warn};
+use tracing::info;
 
+use self::crew::{Agenda, Crew};
 use super::{
-    Addon, Error, Metrics, View,
-    event::Events,
-    hash,
-    metrics::{Controller, Written},
-    queue::{Outcome, Queue},
-    reconcile, registration, request,
-    watches::Watches,
-    world::World,
+    Addon, Error, Metrics, View, event::Events, metrics::Controller, queue::Outcome, registration,
+    watches::Watches, world::World,
 };
 use crate::{api::addon::Version, name::ClusterName};
+
+mod crew;
 
 /// What [`run`] needs beside the add-on.
 pub struct Setup {
@@ -105,9 +93,6 @@ pub(crate) struct Hub<A> {
     pub(crate) metrics: Metrics,
 }
 
-/// How long reconciles may go on after the token is cancelled.
-const DRAIN: Duration = Duration::from_secs(5);
-
 /// Finds out which version of the add-on API the hub serves.
 ///
 /// A version counts only if both kinds are in it: configurations are served as v1beta1 by hubs
@@ -165,14 +150,7 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         events,
         metrics,
     });
-    let revision = hub.world.revision();
-    let mut crew = Crew {
-        hub,
-        agenda,
-        revision,
-        tasks: JoinSet::new(),
-        keys: HashMap::new(),
-    };
+    let mut crew = Crew::new(hub, agenda);
     let mut wake = wake.chain(stream::pending());
     loop {
         let next_due = crew.dispatch(concurrency.max(1));
@@ -207,7 +185,7 @@ async fn next<A: Addon>(
 ) -> Next {
     let agenda = Arc::clone(&crew.agenda);
     let mut revision = crew.revision.clone();
-    let listing = !crew.hub.world.look().is_synced();
+    let listing = crew.is_listing();
     let far = Instant::now() + Duration::from_hours(1);
     tokio::select! {
         biased;
@@ -249,155 +227,4 @@ fn watch_all<A: Addon>(
         tasks.spawn(watches.clone().configs(kind.0, wake()));
     }
     tasks
-}
-
-/// The queue, shared with the watches. The lock guards it and is never held over an await.
-#[derive(Debug)]
-struct Agenda {
-    queue: Mutex<Queue<Key>>,
-    changed: Notify,
-}
-
-impl Default for Agenda {
-    fn default() -> Self {
-        Self {
-            queue: Mutex::new(Queue::new()),
-            changed: Notify::new(),
-        }
-    }
-}
-
-impl Agenda {
-    fn add(&self, key: Key) {
-        self.with(|queue| queue.add(key, Instant::now()));
-        self.changed.notify_one();
-    }
-
-    fn with<T>(&self, act: impl FnOnce(&mut Queue<Key>) -> T) -> T {
-        act(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// The reconciles that run.
-struct Crew<A> {
-    hub: Arc<Hub<A>>,
-    agenda: Arc<Agenda>,
-    /// Marked as seen before each look, so that a change during the look is noticed.
-    revision: watch::Receiver<u64>,
-    tasks: JoinSet<Outcome>,
-    keys: HashMap<Id, Key>,
-}
-
-impl<A: Addon> Crew<A> {
-    /// Starts what is due, and says when to look again.
-    fn dispatch(&mut self, concurrency: usize) -> Option<Instant> {
-        self.revision.mark_unchanged();
-        if !self.hub.world.look().is_synced() {
-            // Before everything is listed an absent object means nothing.
-            return None;
-        }
-        let now = Instant::now();
-        self.hub
-            .metrics
-            .waiting(self.agenda.with(|queue| queue.waiting(now)));
-        while self.tasks.len() < concurrency {
-            let Some(key) = self.agenda.with(|queue| queue.take(now)) else {
-                return self.agenda.with(|queue| queue.next_due());
-            };
-            let task = self
-                .tasks
-                .spawn(look_at(Arc::clone(&self.hub), key.clone()));
-            self.keys.insert(task.id(), key);
-        }
-        None
-    }
-
-    /// The next reconcile that ends; one that panicked has failed.
-    async fn join_next(&mut self) -> Option<(Key, Outcome)> {
-        let (id, outcome) = match self.tasks.join_next_with_id().await? {
-            Ok((id, outcome)) => (id, outcome),
-            Err(panic) => {
-                error!(%panic, "reconcile panicked");
-                (panic.id(), Outcome::Failed)
-            }
-        };
-        Some((self.keys.remove(&id)?, outcome))
-    }
-
-    fn finish(&self, key: Key, outcome: Outcome) {
-        let jitter = rand::random();
-        self.agenda
-            .with(|queue| queue.finish(key, outcome, Instant::now(), jitter));
-    }
-
-    async fn drain(&mut self) {
-        let rest = async { while self.tasks.join_next().await.is_some() {} };
-        if timeout(DRAIN, rest).await.is_err() {
-            warn!("reconciles cut off at the end");
-        }
-    }
-}
-
-async fn look_at<A: Addon>(hub: Arc<Hub<A>>, key: Key) -> Outcome {
-    let controller = key.controller();
-    let span = info_span!("reconcile", ?controller, object = key.object());
-    let begin = Instant::now();
-    let outcome = async {
-        match reconcile_key(&hub, &key).await {
-            Ok(outcome) => outcome,
-            Err(error) if error.is_conflict() => {
-                debug!(error = %error.chain(), "somebody else was quicker");
-                Outcome::Soon
-            }
-            Err(error) => {
-                warn!(reason = error.reason(), error = %error.chain(), "reconcile failed");
-                Outcome::Failed
-            }
-        }
-    };
-    let outcome = outcome.instrument(span).await;
-    hub.metrics
-        .reconciled(controller, outcome, begin.elapsed().as_secs_f64());
-    outcome
-}
-
-async fn reconcile_key<A: Addon>(hub: &Hub<A>, key: &Key) -> Result<Outcome, Error> {
-    let now = Timestamp::now();
-    match key {
-        Key::Cluster(cluster) if hub.world.is_behind(cluster, Instant::now()) => Ok(Outcome::Soon),
-        Key::Cluster(cluster) => reconcile::reconcile(hub, cluster, now).await,
-        Key::Request(name) => request::reconcile(hub, name, now).await,
-        Key::Configs => hash_configs(hub).await,
-    }
-}
-
-/// Writes missing and old hashes into the `ClusterManagementAddOn`; OCM rolls them out from there.
-async fn hash_configs<A: Addon>(hub: &Hub<A>) -> Result<Outcome, Error> {
-    let patch = {
-        let state = hub.world.look();
-        let offer = state.offer.live().get(&());
-        let supported = registration::supported(&hub.addon.supported_configs());
-        let live = |named: &_| state.config(named).map(|config| config.live.clone());
-        offer.and_then(|offer| hash::offer_patch(hub.version, &offer.raw, &supported, live))
-    };
-    let Some(patch) = patch else {
-        return Ok(Outcome::Settled(None));
-    };
-    let name = hub.addon.name().as_str();
-    let resource = hub.version.cluster_management_addons();
-    let api = Api::<DynamicObject>::all_with(hub.client.clone(), &resource);
-    let manager = Some(format!("{name}-configs"));
-    let params = PatchParams {
-        field_manager: manager,
-        ..PatchParams::default()
-    };
-    let result = api.patch_status(name, &params, &Patch::Merge(&patch)).await;
-    result.map_err(|source| Error::Write {
-        action: "patch the configuration hashes of",
-        object: format!("ClusterManagementAddOn {name}"),
-        source: Box::new(source),
-    })?;
-    info!("configuration hashes written");
-    hub.metrics.wrote(Written::Hashes);
-    Ok(Outcome::Settled(None))
 }

@@ -83,13 +83,10 @@ impl Said {
 }
 
 impl Events {
-    /// The object is gone.
-    pub(crate) fn forget(&self, object: &str) {
-        self.said
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .by_object
-            .remove(object);
+    /// The object is gone, or all is well with it: what was said may be said again.
+    pub(crate) fn forget(&self, regarding: &ObjectReference) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.by_object.remove(&key(regarding));
     }
 
     /// Says something, unless it was said, and tells whether it was new. An Event that cannot be
@@ -102,7 +99,7 @@ impl Events {
         now: Timestamp,
         metrics: &Metrics,
     ) -> bool {
-        let object = saying.regarding.name.clone().unwrap_or_default();
+        let object = key(&saying.regarding);
         let new = {
             let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
             said.take(&object, saying.reason, now)
@@ -119,6 +116,16 @@ impl Events {
         }
         true
     }
+}
+
+fn key(object: &ObjectReference) -> String {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    format!(
+        "{} {}/{}",
+        text(&object.kind),
+        text(&object.namespace),
+        text(&object.name)
+    )
 }
 
 fn event(reporter: &str, saying: Saying<'_>, now: Timestamp) -> Event {

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use tracing::{debug, info};
 
 use self::{
@@ -10,8 +11,8 @@ use self::{
     report::Facts,
 };
 use super::{
-    Addon, Error, HealthInput, Leaving, LeavingPhase, Removal, Target, drive::Hub, queue::Outcome,
-    world::Observed,
+    Addon, Error, HealthInput, Leaving, LeavingPhase, Removal, Target, drive::Hub, event::Saying,
+    queue::Outcome, settled::Waiting, world::Observed,
 };
 use crate::{condition::Verdict, name::ClusterName};
 
@@ -122,7 +123,7 @@ async fn serve<A: Addon>(
     let enrolled = hub.addon.enrolled(target).await;
     let mut facts = Facts::of(observed, hub.addon.name());
     let worked = match enrolled {
-        Ok(()) => see_to_works(hub, target, works, &mut facts).await,
+        Ok(()) => see_to_works(hub, target, works, &mut facts, now).await,
         Err(source) => Err(hook("enrolled", target.name, source)),
     };
     // A conflict is no news for people, and the next look comes at once.
@@ -138,15 +139,18 @@ async fn see_to_works<A: Addon>(
     target: Target<'_>,
     works: Works,
     facts: &mut Facts,
+    now: Timestamp,
 ) -> Result<(), Error> {
     match works {
         Works::Change(steps) => {
             facts.settled = true;
+            hub.events.forget(&regarding(hub, target));
             let changed = apply::works(hub, target, steps, facts).await;
             changed.inspect_err(|error| facts.problem = Some(error.chain()))
         }
         Works::Keep(waiting) => {
             debug!(cluster = %target.name, %waiting, "works kept");
+            explain(hub, target, &waiting, now).await;
             Ok(())
         }
         Works::Refused(error) => {
@@ -154,6 +158,35 @@ async fn see_to_works<A: Addon>(
             facts.render_error = Some(error);
             Ok(())
         }
+    }
+}
+
+/// Says in an Event what a person has to do before works can be made.
+async fn explain<A: Addon>(hub: &Hub<A>, target: Target<'_>, waiting: &Waiting, now: Timestamp) {
+    let Some(reason) = waiting.needs_a_person() else {
+        return;
+    };
+    let note = format!("the add-on waits: {waiting}");
+    let saying = Saying {
+        regarding: regarding(hub, target),
+        warning: true,
+        reason,
+        note: &note,
+    };
+    let reporter = hub.addon.name().as_str();
+    hub.events
+        .say(&hub.client, reporter, saying, now, &hub.metrics)
+        .await;
+}
+
+fn regarding<A: Addon>(hub: &Hub<A>, target: Target<'_>) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(hub.version.api_version()),
+        kind: Some("ManagedClusterAddOn".to_owned()),
+        namespace: Some(target.name.to_string()),
+        name: target.addon.metadata.name.clone(),
+        uid: target.addon.metadata.uid.clone(),
+        ..ObjectReference::default()
     }
 }
 

@@ -18,11 +18,12 @@ use tracing::{info, warn};
 use super::{
     Addon, Error, Refusal, SigningCa, Target,
     csr::{self, Granted, Progress, Situation},
-    drive::Hub,
+    drive::{Hub, Key},
     event::Saying,
     metrics::Written,
     queue::Outcome,
     reconcile,
+    world::Expected,
 };
 
 /// How soon to ask again for a CA that is not there.
@@ -39,24 +40,39 @@ pub(crate) async fn reconcile<A: Addon>(
 ) -> Result<Outcome, Error> {
     let request = hub.world.look().requests.live().get(name).map(Arc::clone);
     let Some(request) = request else {
-        hub.events.forget(name);
+        hub.events.forget(&regarding(name, None));
         return Ok(Outcome::Settled(None));
     };
-    let progress = csr::progress(&request);
+    match bring_on(hub, &request, now).await {
+        Err(Error::Write { source, .. }) if is_not_found(&source) => Ok(Outcome::Settled(None)),
+        outcome => outcome,
+    }
+}
+
+fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_not_found())
+}
+
+async fn bring_on<A: Addon>(
+    hub: &Hub<A>,
+    request: &CertificateSigningRequest,
+    now: Timestamp,
+) -> Result<Outcome, Error> {
+    let progress = csr::progress(request);
     if matches!(progress, Progress::Denied | Progress::Issued) {
         return Ok(Outcome::Settled(None));
     }
-    let granted = match judge(hub, &request) {
+    let granted = match judge(hub, request) {
         Ok(granted) => granted,
         Err(refusal) => {
-            refuse(hub, &request, &refusal, now).await;
+            refuse(hub, request, &refusal, now).await;
             return Ok(Outcome::Settled(None));
         }
     };
     let approved = match progress {
-        Progress::Pending => approve(hub, &request, now).await?,
+        Progress::Pending => approve(hub, request, now).await?,
         // Somebody else's approval counts, but only for what we would have approved ourselves.
-        Progress::Approved | Progress::Denied | Progress::Issued => request.as_ref().clone(),
+        Progress::Approved | Progress::Denied | Progress::Issued => request.clone(),
     };
     if !granted.custom {
         return Ok(Outcome::Settled(None));
@@ -124,28 +140,28 @@ async fn say<A: Addon>(
     note: &str,
     now: Timestamp,
 ) -> bool {
-    let regarding = ObjectReference {
-        api_version: Some("certificates.k8s.io/v1".to_owned()),
-        kind: Some("CertificateSigningRequest".to_owned()),
-        name: request.metadata.name.clone(),
-        uid: request.metadata.uid.clone(),
-        ..ObjectReference::default()
-    };
+    let name = request.metadata.name.as_deref().unwrap_or_default();
+    let regarding = regarding(name, request.metadata.uid.clone());
     let saying = Saying {
         regarding,
         warning,
         reason,
         note,
     };
+    let reporter = hub.addon.name().as_str();
     hub.events
-        .say(
-            &hub.client,
-            hub.addon.name().as_ref(),
-            saying,
-            now,
-            &hub.metrics,
-        )
+        .say(&hub.client, reporter, saying, now, &hub.metrics)
         .await
+}
+
+fn regarding(name: &str, uid: Option<String>) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("certificates.k8s.io/v1".to_owned()),
+        kind: Some("CertificateSigningRequest".to_owned()),
+        name: Some(name.to_owned()),
+        uid,
+        ..ObjectReference::default()
+    }
 }
 
 /// Approves through the subresource, under the version that was checked: a request cannot change,
@@ -232,9 +248,17 @@ async fn replace<A: Addon>(
     let result = api
         .replace_subresource(subresource, name, &params, request)
         .await;
-    result.map_err(|source| Error::Write {
+    let replaced = result.map_err(|source| Error::Write {
         action,
         object: format!("certificate request {name}"),
         source: Box::new(source),
-    })
+    })?;
+    let version = replaced
+        .metadata
+        .resource_version
+        .clone()
+        .unwrap_or_default();
+    hub.world
+        .expect(&Key::Request(name.to_owned()), Expected::Version(version));
+    Ok(replaced)
 }

@@ -36,6 +36,17 @@ pub(crate) enum Waiting {
     NotOffered(String),
 }
 
+impl Waiting {
+    /// A word for an Event, if it takes a person to go on.
+    pub(crate) const fn needs_a_person(&self) -> Option<&'static str> {
+        match self {
+            Self::Absent(_) => Some("ConfigurationAbsent"),
+            Self::NotOffered(_) => Some("ConfigurationNotOffered"),
+            Self::NotConfigured | Self::NoHash(_) | Self::NotRolledOut(_) => None,
+        }
+    }
+}
+
 /// A settled configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settled {
@@ -73,10 +84,10 @@ pub(crate) fn settle(
         if !is_offered(&named, addon, offer) {
             return Err(Waiting::NotOffered(label(&named)));
         }
+        let object = object(&named).ok_or_else(|| Waiting::Absent(label(&named)))?;
         if hash.is_empty() {
             return Err(Waiting::NoHash(label(&named)));
         }
-        let object = object(&named).ok_or_else(|| Waiting::Absent(label(&named)))?;
         if spec_hash(&object) != hash {
             return Err(Waiting::NotRolledOut(label(&named)));
         }

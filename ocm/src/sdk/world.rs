@@ -12,6 +12,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     cache::{Cache, Change},
+    drive::Key,
     hash::Live,
 };
 use crate::{
@@ -57,7 +58,7 @@ pub(crate) struct State {
     pub(crate) requests: Cache<String, Arc<CertificateSigningRequest>>,
     pub(crate) offer: Cache<(), Arc<Offer>>,
     pub(crate) configs: BTreeMap<ConfigGroupResource, Cache<AddOnConfig, Arc<ConfigObject>>>,
-    expected: BTreeMap<ClusterName, Vec<Expected>>,
+    expected: BTreeMap<Key, Vec<(Expected, Instant)>>,
 }
 
 impl State {
@@ -144,32 +145,29 @@ impl World {
         }
     }
 
-    /// Notes that an own write has to be seen before the cluster is looked at again: acting on what
+    /// Notes that an own write has to be seen before the key is looked at again: acting on what
     /// was before would write the same a second time.
-    pub(crate) fn expect(&self, cluster: &ClusterName, expected: Expected) {
-        self.look()
+    pub(crate) fn expect(&self, key: &Key, expected: Expected) {
+        let until = Instant::now() + PATIENCE;
+        let mut state = self.look();
+        state
             .expected
-            .entry(cluster.clone())
+            .entry(key.clone())
             .or_default()
-            .push(expected);
+            .push((expected, until));
     }
 
-    /// Whether an own write on the cluster is not to be seen yet.
-    pub(crate) fn is_behind(&self, cluster: &ClusterName, now: Instant) -> bool {
+    /// Whether an own write is not to be seen yet.
+    pub(crate) fn is_behind(&self, key: &Key, now: Instant) -> bool {
         let mut state = self.look();
-        let Some(mut expected) = state.expected.remove(cluster) else {
+        let Some(mut expected) = state.expected.remove(key) else {
             return false;
         };
-        expected.retain(|expected| !expected.is_seen(&state, cluster, now));
+        expected.retain(|(expected, until)| now < *until && !expected.is_seen(&state, key));
         let behind = !expected.is_empty();
         if behind {
-            state.expected.insert(cluster.clone(), expected);
+            state.expected.insert(key.clone(), expected);
         }
         behind
-    }
-
-    /// When patience with a write that is made now ends.
-    pub(crate) fn deadline(now: Instant) -> Instant {
-        now + PATIENCE
     }
 }

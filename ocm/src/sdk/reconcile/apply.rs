@@ -7,8 +7,7 @@ use kube::{
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::time::Instant;
-use tracing::info;
+use tracing::{debug, info};
 
 use super::{plan::Step, report::Facts};
 use crate::{
@@ -16,11 +15,11 @@ use crate::{
     name::ClusterName,
     sdk::{
         Addon, Error, Target,
-        drive::Hub,
+        drive::{Hub, Key},
         hash,
         metrics::Written,
         registration,
-        world::{Expected, World},
+        world::Expected,
     },
 };
 
@@ -91,26 +90,29 @@ async fn status_part<A: Addon>(
     let result = api
         .patch_status(name.as_str(), &params, &Patch::Apply(&body))
         .await;
-    let object = result.map_err(|source| Error::Write {
-        action: "apply the status of",
-        object: format!("ManagedClusterAddOn {}/{name}", target.name),
-        source: Box::new(source),
-    })?;
+    let object = match result {
+        Ok(object) => object,
+        Err(kube::Error::Api(status)) if status.is_not_found() => {
+            debug!(cluster = %target.name, part, "gone while its status was to be written");
+            return Ok(());
+        }
+        Err(source) => {
+            return Err(Error::Write {
+                action: "apply the status of",
+                object: format!("ManagedClusterAddOn {}/{name}", target.name),
+                source: Box::new(source),
+            });
+        }
+    };
     hub.metrics.wrote(written);
     expect_addon(hub, target.name, object);
     Ok(())
 }
 
 fn expect_addon<A: Addon>(hub: &Hub<A>, cluster: &ClusterName, object: DynamicObject) {
-    let resource_version = object.metadata.resource_version.unwrap_or_default();
-    let until = World::deadline(Instant::now());
-    hub.world.expect(
-        cluster,
-        Expected::Addon {
-            resource_version,
-            until,
-        },
-    );
+    let version = object.metadata.resource_version.unwrap_or_default();
+    hub.world
+        .expect(&Key::Cluster(cluster.clone()), Expected::Version(version));
 }
 
 /// Writes hashes of the cluster's own configurations into its references.
@@ -190,17 +192,12 @@ async fn apply_work<A: Addon>(
     })?;
     info!(%cluster, work = name, generation = work.metadata.generation, "work applied");
     hub.metrics.wrote(Written::WorkApplied);
-    let resource_version = work.metadata.resource_version.clone().unwrap_or_default();
-    let until = World::deadline(Instant::now());
-    let name = name.to_owned();
-    hub.world.expect(
-        cluster,
-        Expected::Work {
-            name,
-            resource_version,
-            until,
-        },
-    );
+    let version = work.metadata.resource_version.clone().unwrap_or_default();
+    let expected = Expected::Work {
+        name: name.to_owned(),
+        version,
+    };
+    hub.world.expect(&Key::Cluster(cluster.clone()), expected);
     Ok(work)
 }
 
@@ -227,13 +224,9 @@ pub(super) async fn delete_work<A: Addon>(
     }
     info!(%cluster, work = name, "work deleted");
     hub.metrics.wrote(Written::WorkDeleted);
-    let until = World::deadline(Instant::now());
     hub.world.expect(
-        cluster,
-        Expected::NoWork {
-            name: name.to_owned(),
-            until,
-        },
+        &Key::Cluster(cluster.clone()),
+        Expected::NoWork(name.to_owned()),
     );
     Ok(())
 }

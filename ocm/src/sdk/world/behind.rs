@@ -1,98 +1,136 @@
 //! Own writes that the watches have not shown yet.
 
-use tokio::time::Instant;
-
 use super::State;
-use crate::name::ClusterName;
+use crate::{name::ClusterName, sdk::drive::Key};
 
 /// An own write that has to be seen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// The add-on in this version.
-    Addon {
-        /// As the hub answered.
-        resource_version: String,
-        /// Afterwards it does not matter any more.
-        until: Instant,
-    },
-    /// A work in this version.
+    /// The object of the key itself, in this version as the hub answered.
+    Version(String),
+    /// A work of the cluster.
     Work {
         /// Its name.
         name: String,
         /// As the hub answered.
-        resource_version: String,
-        /// Afterwards it does not matter any more.
-        until: Instant,
+        version: String,
     },
-    /// A work that is deleting, or gone.
-    NoWork {
-        /// Its name.
-        name: String,
-        /// Afterwards it does not matter any more.
-        until: Instant,
-    },
+    /// A work of the cluster that is deleting, or gone.
+    NoWork(String),
 }
 
 impl Expected {
-    pub(super) fn is_seen(&self, state: &State, cluster: &ClusterName, now: Instant) -> bool {
-        match self {
-            Self::Addon {
-                resource_version,
-                until,
-            } => {
-                let addon = state.addons.live().get(cluster);
-                let seen = addon.and_then(|addon| addon.metadata.resource_version.as_deref());
-                *until <= now || reaches(seen, resource_version)
+    pub(super) fn is_seen(&self, state: &State, key: &Key) -> bool {
+        match (self, key) {
+            (Self::Version(version), key) => own_version(state, key)
+                // The object was there when it was written: now it is gone.
+                .is_none_or(|seen| reaches(&seen, version)),
+            (Self::Work { name, version }, Key::Cluster(cluster)) => {
+                let work = work(state, cluster, name);
+                let gone = state.addons.live().get(cluster).is_none();
+                gone || work.is_some_and(|work| reaches(&work.resource_version, version))
             }
-            Self::Work {
-                name,
-                resource_version,
-                until,
-            } => {
-                let work = state.works.live().get(&(cluster.clone(), name.clone()));
-                let seen = work.map(|work| work.resource_version.as_str());
-                *until <= now || reaches(seen, resource_version)
+            (Self::NoWork(name), Key::Cluster(cluster)) => {
+                work(state, cluster, name).is_none_or(|work| work.deleting)
             }
-            Self::NoWork { name, until } => {
-                let work = state.works.live().get(&(cluster.clone(), name.clone()));
-                *until <= now || work.is_none_or(|work| work.deleting)
-            }
+            (Self::Work { .. } | Self::NoWork(_), Key::Request(_) | Key::Configs) => true,
         }
     }
 }
 
-/// Versions of one resource are numbers that grow. One that is not a number cannot be waited for.
-fn reaches(seen: Option<&str>, wanted: &str) -> bool {
+fn own_version(state: &State, key: &Key) -> Option<String> {
+    match key {
+        Key::Cluster(cluster) => {
+            let addon = state.addons.live().get(cluster)?;
+            addon.metadata.resource_version.clone()
+        }
+        Key::Request(name) => {
+            let request = state.requests.live().get(name)?;
+            request.metadata.resource_version.clone()
+        }
+        Key::Configs => {
+            let offer = state.offer.live().get(&())?;
+            offer.model.metadata.resource_version.clone()
+        }
+    }
+}
+
+fn work<'a>(state: &'a State, cluster: &ClusterName, name: &str) -> Option<&'a super::Work> {
+    let key = (cluster.clone(), name.to_owned());
+    state.works.live().get(&key).map(AsRef::as_ref)
+}
+
+/// Versions of one resource are numbers that grow. What is not a number cannot be waited for.
+fn reaches(seen: &str, wanted: &str) -> bool {
     let number = |text: &str| text.parse::<u64>().ok();
-    let Some(wanted) = number(wanted) else {
-        return true;
-    };
-    seen.is_some_and(|seen| number(seen).is_none_or(|seen| seen >= wanted))
+    number(seen)
+        .zip(number(wanted))
+        .is_none_or(|(seen, wanted)| seen >= wanted)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
 
-    #[test]
-    fn a_later_version_is_good_enough_and_an_earlier_one_is_not() {
-        assert!(reaches(Some("10"), "9"));
-        assert!(reaches(Some("10"), "10"));
-        assert!(!reaches(Some("9"), "10"));
-        assert!(!reaches(None, "10"));
-        assert!(reaches(None, "opaque"));
+    use super::*;
+    use crate::{
+        api::addon::ManagedClusterAddOn,
+        sdk::{cache::Change, world::Work},
+    };
+
+    fn cluster() -> ClusterName {
+        ClusterName::new("c").unwrap()
+    }
+
+    fn seeing(version: &str) -> State {
+        let mut state = State::default();
+        let mut addon = ManagedClusterAddOn::default();
+        addon.metadata.resource_version = Some(version.to_owned());
+        state
+            .addons
+            .absorb(Change::Applied(cluster(), Arc::new(addon)));
+        let work = Work {
+            resource_version: version.to_owned(),
+            ..Work::default()
+        };
+        let key = (cluster(), "w".to_owned());
+        state.works.absorb(Change::Applied(key, Arc::new(work)));
+        state
+    }
+
+    fn is_seen(expected: &Expected, state: &State) -> bool {
+        expected.is_seen(state, &Key::Cluster(cluster()))
     }
 
     #[test]
-    fn patience_ends() {
-        let now = Instant::now();
-        let cluster = ClusterName::new("c").unwrap();
-        let addon = Expected::Addon {
-            resource_version: "1".to_owned(),
-            until: now,
+    fn a_later_version_is_good_enough_and_an_earlier_one_is_not() {
+        let name = || "w".to_owned();
+        for (seen, wanted, enough) in [("10", "9", true), ("10", "10", true), ("9", "10", false)] {
+            let version = || wanted.to_owned();
+            let state = seeing(seen);
+            assert_eq!(is_seen(&Expected::Version(version()), &state), enough);
+            let work = Expected::Work {
+                name: name(),
+                version: version(),
+            };
+            assert_eq!(is_seen(&work, &state), enough);
+        }
+        assert!(is_seen(
+            &Expected::Version("opaque".to_owned()),
+            &seeing("1")
+        ));
+    }
+
+    #[test]
+    fn nothing_is_waited_for_when_the_add_on_is_gone() {
+        let state = State::default();
+        assert!(is_seen(&Expected::Version("9".to_owned()), &state));
+        let work = Expected::Work {
+            name: "w".to_owned(),
+            version: "9".to_owned(),
         };
-        assert!(addon.is_seen(&State::default(), &cluster, now));
-        let later = now - std::time::Duration::from_secs(1);
-        assert!(!addon.is_seen(&State::default(), &cluster, later));
+        assert!(is_seen(&work, &state));
+        assert!(!is_seen(&Expected::NoWork("w".to_owned()), &seeing("1")));
+        assert!(is_seen(&Expected::NoWork("x".to_owned()), &seeing("1")));
     }
 }

@@ -1,0 +1,50 @@
+//! The hashes of configurations in the `ClusterManagementAddOn`.
+
+use kube::{
+    Api,
+    api::{DynamicObject, Patch, PatchParams},
+};
+use tracing::info;
+
+use super::{
+    Addon, Error,
+    drive::{Hub, Key},
+    hash,
+    metrics::Written,
+    queue::Outcome,
+    registration,
+    world::Expected,
+};
+
+/// Writes missing and old hashes into the `ClusterManagementAddOn`; OCM rolls them out from there.
+pub(crate) async fn reconcile<A: Addon>(hub: &Hub<A>) -> Result<Outcome, Error> {
+    let patch = {
+        let state = hub.world.look();
+        let offer = state.offer.live().get(&());
+        let supported = registration::supported(&hub.addon.supported_configs());
+        let live = |named: &_| state.config(named).map(|config| config.live.clone());
+        offer.and_then(|offer| hash::offer_patch(hub.version, &offer.raw, &supported, live))
+    };
+    let Some(patch) = patch else {
+        return Ok(Outcome::Settled(None));
+    };
+    let name = hub.addon.name().as_str();
+    let resource = hub.version.cluster_management_addons();
+    let api = Api::<DynamicObject>::all_with(hub.client.clone(), &resource);
+    let manager = Some(format!("{name}-configs"));
+    let params = PatchParams {
+        field_manager: manager,
+        ..PatchParams::default()
+    };
+    let result = api.patch_status(name, &params, &Patch::Merge(&patch)).await;
+    let offer = result.map_err(|source| Error::Write {
+        action: "patch the configuration hashes of",
+        object: format!("ClusterManagementAddOn {name}"),
+        source: Box::new(source),
+    })?;
+    info!("configuration hashes written");
+    hub.metrics.wrote(Written::Hashes);
+    let version = offer.metadata.resource_version.unwrap_or_default();
+    hub.world.expect(&Key::Configs, Expected::Version(version));
+    Ok(Outcome::Settled(None))
+}

@@ -1,0 +1,165 @@
+//! The queue and the reconciles that run.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::{
+    sync::{Notify, watch},
+    task::{Id, JoinSet},
+    time::{Instant, timeout},
+};
+use tracing::{Instrument as _, debug, error, info_span, warn};
+
+use super::{Hub, Key};
+use crate::sdk::{
+    Addon, Error, configs,
+    queue::{Outcome, Queue},
+    reconcile, request,
+};
+
+/// How long reconciles may go on after the token is cancelled.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// The queue, shared with the watches. The lock guards it and is never held over an await.
+#[derive(Debug)]
+pub(super) struct Agenda {
+    queue: Mutex<Queue<Key>>,
+    /// Something was added.
+    pub(super) changed: Notify,
+}
+
+impl Default for Agenda {
+    fn default() -> Self {
+        Self {
+            queue: Mutex::new(Queue::new()),
+            changed: Notify::new(),
+        }
+    }
+}
+
+impl Agenda {
+    pub(super) fn add(&self, key: Key) {
+        self.with(|queue| queue.add(key, Instant::now()));
+        self.changed.notify_one();
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Queue<Key>) -> T) -> T {
+        act(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The reconciles that run.
+pub(super) struct Crew<A> {
+    hub: Arc<Hub<A>>,
+    pub(super) agenda: Arc<Agenda>,
+    /// Marked as seen before each look, so that a change during the look is noticed.
+    pub(super) revision: watch::Receiver<u64>,
+    tasks: JoinSet<Outcome>,
+    keys: HashMap<Id, Key>,
+}
+
+impl<A: Addon> Crew<A> {
+    /// Nobody works yet.
+    pub(super) fn new(hub: Arc<Hub<A>>, agenda: Arc<Agenda>) -> Self {
+        let revision = hub.world.revision();
+        Self {
+            hub,
+            agenda,
+            revision,
+            tasks: JoinSet::new(),
+            keys: HashMap::new(),
+        }
+    }
+
+    /// Whether not everything has been listed yet.
+    pub(super) fn is_listing(&self) -> bool {
+        !self.hub.world.look().is_synced()
+    }
+
+    /// Starts what is due, and says when to look again.
+    pub(super) fn dispatch(&mut self, concurrency: usize) -> Option<Instant> {
+        self.revision.mark_unchanged();
+        if !self.hub.world.look().is_synced() {
+            // Before everything is listed an absent object means nothing.
+            return None;
+        }
+        let now = Instant::now();
+        self.hub
+            .metrics
+            .waiting(self.agenda.with(|queue| queue.waiting(now)));
+        while self.tasks.len() < concurrency {
+            let Some(key) = self.agenda.with(|queue| queue.take(now)) else {
+                return self.agenda.with(|queue| queue.next_due());
+            };
+            let task = self
+                .tasks
+                .spawn(look_at(Arc::clone(&self.hub), key.clone()));
+            self.keys.insert(task.id(), key);
+        }
+        None
+    }
+
+    /// The next reconcile that ends; one that panicked has failed.
+    pub(super) async fn join_next(&mut self) -> Option<(Key, Outcome)> {
+        let (id, outcome) = match self.tasks.join_next_with_id().await? {
+            Ok((id, outcome)) => (id, outcome),
+            Err(panic) => {
+                error!(%panic, "reconcile panicked");
+                (panic.id(), Outcome::Failed)
+            }
+        };
+        Some((self.keys.remove(&id)?, outcome))
+    }
+
+    pub(super) fn finish(&self, key: Key, outcome: Outcome) {
+        let jitter = rand::random();
+        self.agenda
+            .with(|queue| queue.finish(key, outcome, Instant::now(), jitter));
+    }
+
+    pub(super) async fn drain(&mut self) {
+        let rest = async { while self.tasks.join_next().await.is_some() {} };
+        if timeout(DRAIN, rest).await.is_err() {
+            warn!("reconciles cut off at the end");
+        }
+    }
+}
+
+async fn look_at<A: Addon>(hub: Arc<Hub<A>>, key: Key) -> Outcome {
+    let controller = key.controller();
+    let span = info_span!("reconcile", ?controller, object = key.object());
+    let begin = Instant::now();
+    let outcome = async {
+        match reconcile_key(&hub, &key).await {
+            Ok(outcome) => outcome,
+            Err(error) if error.is_conflict() => {
+                debug!(error = %error.chain(), "somebody else was quicker");
+                Outcome::Soon
+            }
+            Err(error) => {
+                warn!(reason = error.reason(), error = %error.chain(), "reconcile failed");
+                Outcome::Failed
+            }
+        }
+    };
+    let outcome = outcome.instrument(span).await;
+    hub.metrics
+        .reconciled(controller, outcome, begin.elapsed().as_secs_f64());
+    outcome
+}
+
+async fn reconcile_key<A: Addon>(hub: &Hub<A>, key: &Key) -> Result<Outcome, Error> {
+    if hub.world.is_behind(key, Instant::now()) {
+        return Ok(Outcome::Soon);
+    }
+    let now = Timestamp::now();
+    match key {
+        Key::Cluster(cluster) => reconcile::reconcile(hub, cluster, now).await,
+        Key::Request(name) => request::reconcile(hub, name, now).await,
+        Key::Configs => configs::reconcile(hub).await,
+    }
+}
