@@ -2,15 +2,18 @@
 //!
 //! `cargo test -p tests --test stories -- --list` lists them, `... -- FILTER` tells some. See docs/testing.md.
 
+mod argocd;
 mod base;
 mod command;
 mod delivery;
 mod enrolment;
 mod faults;
 mod intruders;
+mod pods;
 mod removal;
 mod rights;
 mod stage;
+mod traces;
 
 use std::process::ExitCode;
 
@@ -30,7 +33,7 @@ macro_rules! staged {
 }
 
 fn main() -> ExitCode {
-    tell(vec![control_planes(), product()])
+    tell(vec![control_planes(), pods(), product()])
 }
 
 fn control_planes() -> Chapter {
@@ -45,6 +48,25 @@ fn control_planes() -> Chapter {
             story!(command::a_lab_is_reached_from_outside_and_goes_when_told),
             story!(command::a_killed_lab_leaves_nothing),
             story!(command::an_interrupted_start_leaves_nothing),
+        ],
+    )
+}
+
+fn pods() -> Chapter {
+    Chapter::shared(
+        Options { pods: true, ..Options::control_planes(1) },
+        vec![
+            story!(pods::a_service_is_reached_under_every_name),
+            story!(pods::a_load_balancer_leads_to_pods),
+            story!(pods::a_service_of_another_cluster_is_out_of_reach),
+            story!(pods::a_container_has_what_its_pod_says),
+            story!(pods::a_volume_follows_its_secret),
+            story!(pods::a_crashed_container_is_begun_again_and_the_crash_is_told),
+            story!(pods::a_container_that_fails_its_liveness_probe_is_replaced),
+            story!(pods::a_pod_of_an_unknown_image_says_so_and_starts_when_it_comes),
+            story!(pods::a_pod_lives_on_while_the_api_is_away),
+            story!(pods::a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing),
+            story!(argocd::an_application_from_git_is_synced_and_removal_leaves_nothing),
         ],
     )
 }
