@@ -23,14 +23,14 @@ use serde_json::{Value, json};
 
 use crate::digest;
 use crate::keys;
-use crate::object::{Application, Meta};
+use crate::object::{Application, Meta, OperationState};
 use crate::patch::{self, Patch, merge};
 
 #[cfg(test)]
 mod tests;
 
 /// What to do with a sync command that arrived at the agent.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take {
     /// Apply this; a conflict means that the cache was stale: look again, then decide again.
     Set(Patch),
@@ -56,7 +56,7 @@ pub fn take(live: &Value, event_id: &str, operation: &Value) -> Take {
         // somebody took it before us, without leaving its name: a Go agent, or a person
         Some(running) if running == operation => {}
         Some(_) => return Take::Busy,
-        None if app.operation_state().is_some_and(|state| state.is_active()) => return Take::Busy,
+        None if app.operation_state().is_some_and(OperationState::is_active) => return Take::Busy,
         None => {
             if let Some(fields) = to.as_object_mut() {
                 fields.insert("operation".to_owned(), operation.clone());
@@ -82,7 +82,7 @@ pub fn take_termination(live: &Value, incoming: &Value) -> Option<Patch> {
     }
     let meant = Application::of(incoming)
         .operation_state()
-        .and_then(|state| state.started_at());
+        .and_then(OperationState::started_at);
     if meant.is_some() && meant != running.started_at() {
         return None;
     }
@@ -178,7 +178,7 @@ pub struct Known<'a> {
 }
 
 /// What a report means for the commands on the hub object.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// `.operation` and `operationState`.
     pub operation: Operation,
@@ -189,7 +189,7 @@ pub struct Judgement {
 }
 
 /// What becomes of the hub's `.operation`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A command is not taken yet. It and `operationState` stay; mark the command. Without a known event
     /// id, the current resourceVersion names it from now on.
@@ -259,7 +259,7 @@ fn was_taken(hub: &Value, report: &Value, operation: &Value, known: Known<'_>) -
         None => {
             on_spoke
                 .operation_state()
-                .and_then(|state| state.operation())
+                .and_then(OperationState::operation)
                 == Some(operation)
         }
     };

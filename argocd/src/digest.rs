@@ -1,7 +1,5 @@
 //! Go's checksums, byte for byte, and the digest of an agreed value between our own ends.
 
-use std::fmt::Write as _;
-
 use serde_json::{Map, Number, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -132,8 +130,7 @@ fn write_object(out: &mut String, fields: &Map<String, Value>) {
 /// Integers as integers; floats as Go does, which is JavaScript's way.
 fn write_number(out: &mut String, number: &Number) {
     if let Some(integer) = number.as_i64() {
-        // writing to a String cannot fail
-        let _ = write!(out, "{integer}").is_ok();
+        out.push_str(&integer.to_string());
         return;
     }
     let float = number.as_f64().unwrap_or_default();
@@ -142,12 +139,14 @@ fn write_number(out: &mut String, number: &Number) {
         let text = format!("{float:e}");
         match text.split_once('e') {
             Some((digits, exponent)) if !exponent.starts_with('-') => {
-                let _ = write!(out, "{digits}e+{exponent}").is_ok();
+                out.push_str(digits);
+                out.push_str("e+");
+                out.push_str(exponent);
             }
             Some(_) | None => out.push_str(&text),
         }
     } else {
-        let _ = write!(out, "{float}").is_ok();
+        out.push_str(&float.to_string());
     }
 }
 
@@ -163,7 +162,12 @@ fn write_string(out: &mut String, text: &str) {
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c)).is_ok();
+                out.push_str("\\u");
+                out.push_str(&hex::encode(
+                    u16::try_from(u32::from(c))
+                        .unwrap_or_default()
+                        .to_be_bytes(),
+                ));
             }
             other => out.push(other),
         }

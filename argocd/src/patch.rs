@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 mod tests;
 
 /// A patch for the API server. Both kinds bring the target about exactly; a merge patch is preferred.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Patch {
     /// RFC 7396, `application/merge-patch+json`.
     Merge(Value),

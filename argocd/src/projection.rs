@@ -311,7 +311,7 @@ pub(crate) fn wire_metadata(object: &Value) -> Map<String, Value> {
     metadata
 }
 
-fn checked_spec<'a>(meta: Meta<'a>) -> Result<&'a Map<String, Value>, Unusable> {
+fn checked_spec(meta: Meta<'_>) -> Result<&Map<String, Value>, Unusable> {
     if meta.name().is_empty() {
         return Err(Unusable::NoName);
     }

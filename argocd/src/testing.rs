@@ -31,9 +31,8 @@ fn texts(keys: &'static [&'static str]) -> impl Strategy<Value = Map<String, Val
     })
 }
 
-/// An Application as an API server might hold it, with annotations and finalizers that matter to us.
-pub(crate) fn application() -> impl Strategy<Value = Value> {
-    let annotations = texts(&[
+fn annotations() -> impl Strategy<Value = Map<String, Value>> {
+    texts(&[
         "a",
         "b",
         "notes.example.com/x",
@@ -45,18 +44,21 @@ pub(crate) fn application() -> impl Strategy<Value = Value> {
         keys::LAST_APPLIED,
         keys::LAST_COMMAND,
         keys::NOTIFIED,
-    ]);
-    let finalizers = proptest::sample::subsequence(
-        vec![
-            keys::RESOURCES_FINALIZER,
-            "resources-finalizer.argocd.argoproj.io/background",
-            "post-delete-finalizer.argocd.argoproj.io/cleanup",
-            "example.com/other",
-        ],
-        0..4,
-    );
-    let namespace = proptest::sample::select(vec!["spoke1", "argocd", "team-a"]);
-    let spec = (json(), json(), proptest::option::of(json())).prop_map(|(helm, other, policy)| {
+    ])
+}
+
+fn finalizers() -> impl Strategy<Value = Vec<&'static str>> {
+    let all = vec![
+        keys::RESOURCES_FINALIZER,
+        "resources-finalizer.argocd.argoproj.io/background",
+        "post-delete-finalizer.argocd.argoproj.io/cleanup",
+        "example.com/other",
+    ];
+    proptest::sample::subsequence(all, 0..4)
+}
+
+fn spec() -> impl Strategy<Value = Value> {
+    (json(), json(), proptest::option::of(json())).prop_map(|(helm, other, policy)| {
         let mut spec = json!({
             "project": "",
             "source": { "repoURL": "x", "helm": helm },
@@ -67,13 +69,19 @@ pub(crate) fn application() -> impl Strategy<Value = Value> {
             spec["syncPolicy"] = policy;
         }
         spec
-    });
+    })
+}
+
+/// An Application as an API server might hold it, with annotations and finalizers that matter to us.
+pub(crate) fn application() -> impl Strategy<Value = Value> {
+    let namespace = proptest::sample::select(vec!["spoke1", "argocd", "team-a"]);
+    let labels = texts(&["a", "b", "team"]);
     (
-        texts(&["a", "b", "team"]),
-        annotations,
-        finalizers,
+        labels,
+        annotations(),
+        finalizers(),
         namespace,
-        spec,
+        spec(),
         "[1-3]",
     )
         .prop_map(|(labels, annotations, finalizers, namespace, spec, uid)| {

@@ -15,11 +15,11 @@ fn app(namespace: &str, to: &str) -> Value {
     })
 }
 
-fn project(destinations: Value) -> Value {
+fn project(destinations: &Value) -> Value {
     json!({ "spec": { "sourceNamespaces": ["spoke1", "/^team-/"], "destinations": destinations } })
 }
 
-fn admitted(namespace: &str, to: &str, destinations: Value) -> Result<(), &'static str> {
+fn admitted(namespace: &str, to: &str, destinations: &Value) -> Result<(), &'static str> {
     let (app, project) = (app(namespace, to), project(destinations));
     admit(
         Application::of(&app),
@@ -41,10 +41,10 @@ fn a_project_that_does_not_exist_admits_nothing() {
 fn the_namespace_of_the_application_must_be_a_source_namespace() {
     let any = || json!([{ "name": "*", "server": "*", "namespace": "*" }]);
     for namespace in ["argocd", "spoke1", "team-x"] {
-        assert_eq!(admitted(namespace, "web", any()), Ok(()), "{namespace}");
+        assert_eq!(admitted(namespace, "web", &any()), Ok(()), "{namespace}");
     }
     assert_eq!(
-        admitted("spoke2", "web", any()),
+        admitted("spoke2", "web", &any()),
         Err("spec.sourceNamespaces")
     );
 }
@@ -78,7 +78,7 @@ fn the_destination_is_the_cluster_it_is_delivered_to_whatever_the_application_ca
         (json!({}), Err("spec.destinations")),
     ] {
         assert_eq!(
-            admitted("argocd", "web", destinations.clone()),
+            admitted("argocd", "web", &destinations),
             expected,
             "{destinations}"
         );

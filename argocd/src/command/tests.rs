@@ -57,11 +57,14 @@ const GO: Known<'_> = Known {
     names_commands: false,
 };
 
-fn follows(hub: &Value, report: &Value, known: Known<'_>) -> Option<Option<Value>> {
-    match judge(hub, report, known).operation {
-        Operation::Hold => None,
-        Operation::Follow(operation) => Some(operation),
-    }
+fn operation(hub: &Value, report: &Value, known: Known<'_>) -> Operation {
+    judge(hub, report, known).operation
+}
+
+const CLEAR: Operation = Operation::Follow(None);
+
+fn show(operation: &Value) -> Operation {
+    Operation::Follow(Some(operation.clone()))
 }
 
 #[test]
@@ -169,7 +172,7 @@ fn a_refresh_is_done_once_for_each_time_it_is_asked_for() {
 fn a_status_from_before_the_command_holds_it() {
     let hub = app(Some(sync("2")), None);
     let report = app(None, Some(state("Succeeded", &sync("1"), "t1")));
-    assert_eq!(follows(&hub, &report, OURS), None);
+    assert_eq!(operation(&hub, &report, OURS), Operation::Hold);
     let shown = status_patch_for_hub(&hub, &report, &judge(&hub, &report, OURS));
     assert_eq!(shown, None);
 }
@@ -178,19 +181,19 @@ fn a_status_from_before_the_command_holds_it() {
 fn the_hubs_operation_stays_until_the_spokes_has_ended() {
     let hub = app(Some(sync("2")), None);
     let taken = named(app(Some(sync("2")), None), ID, &sync("2"));
-    assert_eq!(follows(&hub, &taken, OURS), Some(Some(sync("2"))));
+    assert_eq!(operation(&hub, &taken, OURS), show(&sync("2")));
     let running = named(
         app(Some(sync("2")), Some(state("Running", &sync("2"), "t2"))),
         ID,
         &sync("2"),
     );
-    assert_eq!(follows(&hub, &running, OURS), Some(Some(sync("2"))));
+    assert_eq!(operation(&hub, &running, OURS), show(&sync("2")));
     let ended = named(
         app(None, Some(state("Succeeded", &sync("2"), "t2"))),
         ID,
         &sync("2"),
     );
-    assert_eq!(follows(&hub, &ended, OURS), Some(None));
+    assert_eq!(operation(&hub, &ended, OURS), CLEAR);
 }
 
 #[test]
@@ -198,22 +201,19 @@ fn an_operation_of_the_spoke_itself_is_shown_while_it_runs_and_is_no_command() {
     let automated = json!({ "sync": {}, "initiatedBy": { "automated": true } });
     let hub = app(None, None);
     let asked = app(Some(automated.clone()), None);
-    assert_eq!(follows(&hub, &asked, RESTARTED), Some(None));
+    assert_eq!(operation(&hub, &asked, RESTARTED), CLEAR);
     let running = app(
         Some(automated.clone()),
         Some(state("Running", &automated, "t1")),
     );
-    assert_eq!(
-        follows(&hub, &running, RESTARTED),
-        Some(Some(automated.clone()))
-    );
+    assert_eq!(operation(&hub, &running, RESTARTED), show(&automated));
     let shown = status_patch_for_hub(&hub, &running, &judge(&hub, &running, RESTARTED))
         .unwrap()
         .applied_to(&hub);
     assert_eq!(introduced(&hub, &shown), Introduced::default());
     // and after its end it goes, also when the principal was restarted in between
     let ended = app(None, Some(state("Succeeded", &automated, "t1")));
-    assert_eq!(follows(&shown, &ended, RESTARTED), Some(None));
+    assert_eq!(operation(&shown, &ended, RESTARTED), CLEAR);
 }
 
 #[test]
@@ -233,7 +233,10 @@ fn after_a_restart_a_command_that_runs_or_ran_is_not_sent_again() {
             &sync("2"),
         ),
     ] {
-        assert!(follows(&hub, &report, RESTARTED).is_some(), "{report}");
+        assert!(
+            operation(&hub, &report, RESTARTED) != Operation::Hold,
+            "{report}"
+        );
     }
 }
 
@@ -249,7 +252,11 @@ fn after_a_restart_a_command_that_was_never_taken_is_sent() {
             &sync("1"),
         ),
     ] {
-        assert_eq!(follows(&hub, &report, RESTARTED), None, "{report}");
+        assert_eq!(
+            operation(&hub, &report, RESTARTED),
+            Operation::Hold,
+            "{report}"
+        );
     }
 }
 
@@ -262,37 +269,37 @@ fn after_a_restart_a_command_equal_to_one_whose_end_was_shown_is_a_new_one() {
     );
     // kubectl leaves the old result in place
     let by_kubectl = app(Some(sync("2")), Some(state("Succeeded", &sync("2"), "t2")));
-    assert_eq!(follows(&by_kubectl, &ended, RESTARTED), None);
+    assert_eq!(operation(&by_kubectl, &ended, RESTARTED), Operation::Hold);
     // argocd-server takes it away, but not the rest
     let mut by_server = app(Some(sync("2")), None);
     by_server["status"] = json!({ "reconciledAt": "t2+2" });
-    assert_eq!(follows(&by_server, &ended, RESTARTED), None);
+    assert_eq!(operation(&by_server, &ended, RESTARTED), Operation::Hold);
     by_server["status"] = json!({ "history": [{ "deployStartedAt": "t2" }] });
-    assert_eq!(follows(&by_server, &ended, RESTARTED), None);
+    assert_eq!(operation(&by_server, &ended, RESTARTED), Operation::Hold);
     // nothing of its end was shown: it is that one
     by_server["status"] = json!({ "reconciledAt": "t1" });
-    assert_eq!(follows(&by_server, &ended, RESTARTED), Some(None));
+    assert_eq!(operation(&by_server, &ended, RESTARTED), CLEAR);
 }
 
 #[test]
 fn a_go_agent_names_no_commands_so_their_content_decides() {
     let hub = app(Some(sync("2")), None);
     assert_eq!(
-        follows(
+        operation(
             &hub,
             &app(None, Some(state("Succeeded", &sync("1"), "t1"))),
             GO
         ),
-        None
+        Operation::Hold
     );
-    assert!(follows(&hub, &app(Some(sync("2")), None), GO).is_some());
+    assert!(operation(&hub, &app(Some(sync("2")), None), GO) != Operation::Hold);
     assert_eq!(
-        follows(
+        operation(
             &hub,
             &app(None, Some(state("Failed", &sync("2"), "t2"))),
             GO
         ),
-        Some(None)
+        CLEAR
     );
 }
 

@@ -8,7 +8,7 @@ const SPOKE: Cluster<'_> = Cluster {
     server: Some("https://proxy:9090?agentName=spoke1"),
 };
 
-fn project(destinations: Value) -> Value {
+fn project(destinations: &Value) -> Value {
     json!({
         "metadata": {
             "name": "team",
@@ -28,7 +28,7 @@ fn project(destinations: Value) -> Value {
     })
 }
 
-fn compiled(destinations: Value) -> Option<Value> {
+fn compiled(destinations: &Value) -> Option<Value> {
     compile(&project(destinations), SPOKE).map(|project| project["spec"]["destinations"].clone())
 }
 
@@ -44,19 +44,19 @@ fn only_the_clusters_own_destinations_remain_as_it_calls_itself() {
     ]);
     let own = |namespace: &str| json!({ "name": "in-cluster", "server": "https://kubernetes.default.svc", "namespace": namespace });
     let expected = json!([own("web"), own("any"), own("by-server"), own("by-pattern")]);
-    assert_eq!(compiled(destinations), Some(expected));
+    assert_eq!(compiled(&destinations), Some(expected));
 }
 
 #[test]
 fn a_project_of_other_clusters_does_not_travel() {
     assert_eq!(
-        compiled(json!([{ "name": "other", "namespace": "*" }])),
+        compiled(&json!([{ "name": "other", "namespace": "*" }])),
         None
     );
-    assert_eq!(compiled(json!([])), None);
-    assert_eq!(compiled(json!("*")), None);
+    assert_eq!(compiled(&json!([])), None);
+    assert_eq!(compiled(&json!("*")), None);
     assert_eq!(
-        compiled(json!([{ "name": "in-cluster", "namespace": "*" }])),
+        compiled(&json!([{ "name": "in-cluster", "namespace": "*" }])),
         None
     );
 }
@@ -65,16 +65,16 @@ fn a_project_of_other_clusters_does_not_travel() {
 fn a_denied_cluster_gets_nothing_of_the_project() {
     let denied =
         json!([{ "name": "*", "namespace": "*" }, { "name": "!spoke1", "namespace": "x" }]);
-    assert_eq!(compiled(denied), None);
+    assert_eq!(compiled(&denied), None);
     let by_server = json!([{ "name": "*", "namespace": "*" }, { "server": "!https://proxy*", "namespace": "x" }]);
-    assert_eq!(compiled(by_server), None);
+    assert_eq!(compiled(&by_server), None);
     let another = json!([{ "name": "!other", "namespace": "*" }]);
-    assert_eq!(compiled(another).unwrap().as_array().unwrap().len(), 1);
+    assert_eq!(compiled(&another).unwrap().as_array().unwrap().len(), 1);
 }
 
 #[test]
 fn roles_status_and_finalizers_stay_on_the_hub_and_unknown_fields_do_not() {
-    let compiled = compile(&project(json!([{ "name": "*", "namespace": "*" }])), SPOKE).unwrap();
+    let compiled = compile(&project(&json!([{ "name": "*", "namespace": "*" }])), SPOKE).unwrap();
     assert_eq!(compiled["spec"].get("roles"), None);
     assert_eq!(compiled.get("status"), None);
     assert_eq!(compiled["metadata"].get("finalizers"), None);
@@ -86,7 +86,7 @@ fn roles_status_and_finalizers_stay_on_the_hub_and_unknown_fields_do_not() {
 
 #[test]
 fn service_accounts_of_other_clusters_stay_on_the_hub() {
-    let mut project = project(json!([{ "name": "*", "namespace": "*" }]));
+    let mut project = project(&json!([{ "name": "*", "namespace": "*" }]));
     project["spec"]["destinationServiceAccounts"] = json!([
         { "server": "https://proxy:9090?agentName=spoke1", "namespace": "a", "defaultServiceAccount": "x" },
         { "server": "https://elsewhere", "namespace": "a", "defaultServiceAccount": "y" },
@@ -102,6 +102,6 @@ proptest! {
     #[test]
     fn no_project_is_too_odd(spec in crate::testing::json(), destinations in crate::testing::json()) {
         let _ = compile(&json!({ "spec": spec }), SPOKE);
-        let _ = compile(&project(destinations), SPOKE);
+        let _ = compile(&project(&destinations), SPOKE);
     }
 }

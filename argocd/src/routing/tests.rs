@@ -19,14 +19,14 @@ fn settings() -> RoutingSettings {
     }
 }
 
-fn app(namespace: &str, destination: Value) -> Value {
+fn app(namespace: &str, destination: &Value) -> Value {
     json!({
         "metadata": { "name": "guestbook", "namespace": namespace },
         "spec": { "destination": destination },
     })
 }
 
-fn routed(namespace: &str, destination: Value) -> Route {
+fn routed(namespace: &str, destination: &Value) -> Route {
     route(
         Application::of(&app(namespace, destination)),
         &clusters(),
@@ -52,7 +52,7 @@ fn an_application_in_a_clusters_namespace_goes_to_that_cluster() {
         json!({ "name": "spoke1", "server": SERVER }),
     ] {
         assert_eq!(
-            routed("spoke1", destination),
+            routed("spoke1", &destination),
             to("spoke1", SpokeNamespace::ArgoCd)
         );
     }
@@ -69,7 +69,7 @@ fn a_destination_that_contradicts_the_namespace_is_a_conflict() {
         json!({ "namespace": "default" }),
         json!("garbage"),
     ] {
-        let route = routed("spoke1", destination.clone());
+        let route = routed("spoke1", &destination);
         assert!(
             matches!(route, Route::Conflict(_)),
             "{destination} {route:?}"
@@ -80,11 +80,11 @@ fn a_destination_that_contradicts_the_namespace_is_a_conflict() {
 #[test]
 fn an_application_beside_argo_cd_goes_where_its_destination_points() {
     assert_eq!(
-        routed("argocd", json!({ "name": "spoke2" })),
+        routed("argocd", &json!({ "name": "spoke2" })),
         to("spoke2", SpokeNamespace::ArgoCd)
     );
     assert_eq!(
-        routed("argocd", json!({ "server": SERVER })),
+        routed("argocd", &json!({ "server": SERVER })),
         to("spoke1", SpokeNamespace::ArgoCd)
     );
 }
@@ -93,14 +93,14 @@ fn an_application_beside_argo_cd_goes_where_its_destination_points() {
 fn an_application_of_an_allowed_namespace_keeps_its_namespace() {
     let same = SpokeNamespace::Same("team-a".to_owned());
     assert_eq!(
-        routed("team-a", json!({ "name": "spoke1" })),
+        routed("team-a", &json!({ "name": "spoke1" })),
         to("spoke1", same)
     );
 }
 
 #[test]
 fn a_namespace_that_is_not_allowed_is_told_so() {
-    let Route::Conflict(message) = routed("secret", json!({ "name": "spoke1" })) else {
+    let Route::Conflict(message) = routed("secret", &json!({ "name": "spoke1" })) else {
         panic!("expected a conflict")
     };
     assert!(message.contains("allowed-namespaces"), "{message}");
@@ -116,7 +116,7 @@ fn what_points_at_no_agent_stays_on_the_hub() {
             json!({ "name": "a", "server": "https://b" }),
             json!({}),
         ] {
-            assert_eq!(routed(namespace, destination), Route::Local);
+            assert_eq!(routed(namespace, &destination), Route::Local);
         }
     }
 }
