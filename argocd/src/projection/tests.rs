@@ -284,7 +284,7 @@ proptest! {
 
     #[test]
     fn nothing_that_arrives_is_too_odd(object in crate::testing::json(), live in crate::testing::json()) {
-        let _ = (desired_on_spoke(&object, &CONTEXT), desired_project_on_spoke(&object, &CONTEXT));
+        drop((desired_on_spoke(&object, &CONTEXT), desired_project_on_spoke(&object, &CONTEXT)));
         let _ = (patch_for_spoke(&live, &object), wire_termination(&object), report_application(&object));
         let _ = (release_patch_for_hub(&object), stub(&object));
     }
