@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use crate::{kinds::Kind, tasks::Tasks};
 
 /// First lists of a control plane that has only just come up.
-const FILLED_WITHIN: Duration = Duration::from_secs(60);
+const FILLED_WITHIN: Duration = Duration::from_mins(1);
 
 /// What to copy: a kind, and where and which of it.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ impl Cache {
                 while let Some(event) = events.next().await {
                     match event {
                         Ok(_) => changes.send_modify(|count| *count += 1),
-                        Err(error) => tracing::debug!(kind = kind.kind, %error, "watch again"),
+                        Err(error) => tracing::debug!(kind = kind.name, %error, "watch again"),
                     }
                 }
             });

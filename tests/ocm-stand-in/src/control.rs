@@ -63,11 +63,11 @@ where
 /// Returns at the next change, or when the time has come; both may have.
 async fn wait(changes: &mut tokio::sync::watch::Receiver<u64>, again: Again) {
     // A far day instead of never: the sender lives as long as the cache, so this arm only bounds a pass.
-    let at = Instant::now() + again.unwrap_or(Duration::from_secs(3600));
+    let at = Instant::now() + again.unwrap_or(Duration::from_hours(1));
     tokio::select! {
         biased;
-        changed = changes.changed() => {
-            if changed.is_err() {
+        news = changes.changed() => {
+            if news.is_err() {
                 // The cache is gone, and with it the owner of this task, which is about to end it.
                 std::future::pending::<()>().await;
             }

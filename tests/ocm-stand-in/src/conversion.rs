@@ -3,6 +3,8 @@
 //! Pure. What a reader of one version wrote must survive a reader of the other, apart from the fields
 //! that OCM gave up (`addOnConfiguration`). Fields that neither version renames pass through untouched.
 
+mod fill;
+
 use serde_json::{Map, Value, json};
 
 use crate::kinds::words::{INSTALL_NAMESPACE, KUBE_SIGNER, NO_DEFAULT};
@@ -28,6 +30,7 @@ pub(crate) fn convert(mut object: Value, wanted: &str) -> Result<Value, String> 
         _ => return Err(format!("no conversion for kind {kind:?}")),
     }
     object["apiVersion"] = json!(wanted);
+    fill::fill(&mut object, forward);
     Ok(object)
 }
 
@@ -54,7 +57,7 @@ fn add_on_to_v1beta1(object: &mut Value) {
     let driver = take(object, "/status", "kubeClientDriver").filter(|driver| *driver != json!(""));
     take(object, "/status", "addOnConfiguration");
     each(object, "/status/registrations", |old| {
-        registration_to_v1beta1(old, driver.as_ref())
+        registration_to_v1beta1(old, driver.as_ref());
     });
     each(object, "/status/configReferences", |reference| {
         take(reference, "", "name");

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{condition, kinds::CUSTOM_RESOURCE_DEFINITION};
 
 /// An API server on a busy machine needs a few seconds to serve a new kind.
-const SERVED_WITHIN: Duration = Duration::from_secs(60);
+const SERVED_WITHIN: Duration = Duration::from_mins(1);
 
 /// The CRDs that need OCM's conversion webhook.
 const CONVERTED: [&str; 2] = [

@@ -13,14 +13,14 @@ use kube::{
 pub(crate) struct Kind {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
-    pub(crate) kind: &'static str,
+    pub(crate) name: &'static str,
     pub(crate) plural: &'static str,
 }
 
 impl Kind {
     /// The description that `kube` wants.
     pub(crate) fn resource(self) -> ApiResource {
-        let gvk = GroupVersionKind::gvk(self.group, self.version, self.kind);
+        let gvk = GroupVersionKind::gvk(self.group, self.version, self.name);
         ApiResource::from_gvk_with_plural(&gvk, self.plural)
     }
 
@@ -47,7 +47,7 @@ impl Kind {
 macro_rules! kinds {
     ($($name:ident = $group:literal $version:literal $kind:literal $plural:literal;)*) => {
         $(pub(crate) const $name: Kind =
-            Kind { group: $group, version: $version, kind: $kind, plural: $plural };)*
+            Kind { group: $group, version: $version, name: $kind, plural: $plural };)*
     };
 }
 

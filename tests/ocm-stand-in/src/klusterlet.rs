@@ -3,6 +3,8 @@
 //! The same for the stand-in and for the real processes, so that both work under the klusterlet's rights
 //! and not under cluster admin, which hides what an add-on forgot to ask for.
 
+mod rights;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -20,14 +22,14 @@ use crate::{
     condition,
     kinds::{
         CERTIFICATE_SIGNING_REQUEST, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, MANAGED_CLUSTER,
-        NAMESPACE, ROLE, ROLE_BINDING, SERVICE_ACCOUNT,
+        NAMESPACE, SERVICE_ACCOUNT,
         words::{ADD_ON_NAME, ADD_ON_NAMESPACE, AGENT_NAMESPACE, CLUSTER_NAME},
     },
     spoke::SpokeConfig,
 };
 
 /// Joining is a few seconds of waiting for certificates and leases, more on a busy machine.
-const JOINED_WITHIN: Duration = Duration::from_secs(120);
+const JOINED_WITHIN: Duration = Duration::from_mins(2);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Longer than any lab runs.
 const TOKEN_SECONDS: i64 = 7 * 24 * 3600;
@@ -40,10 +42,6 @@ pub(crate) const WORK: &str = "klusterlet-work-sa";
 const HUB_NAMESPACE: &str = "open-cluster-management";
 const BOOTSTRAP: &str = "agent-registration-bootstrap";
 
-const ALL: &[&str] = &[
-    "get", "list", "watch", "create", "update", "patch", "delete",
-];
-
 /// An object to apply: its kind, and its namespace if it has one.
 pub(crate) type Manifest = (Kind, Option<String>, Value);
 
@@ -52,7 +50,7 @@ pub(crate) async fn apply(client: &Client, manifests: Vec<Manifest>) -> Result<(
     let how = PatchParams::apply("lab-ocm").force();
     for (kind, namespace, mut object) in manifests {
         object["apiVersion"] = json!(kind.api_version());
-        object["kind"] = json!(kind.kind);
+        object["kind"] = json!(kind.name);
         let name = object["metadata"]["name"]
             .as_str()
             .unwrap_or_default()
@@ -63,7 +61,7 @@ pub(crate) async fn apply(client: &Client, manifests: Vec<Manifest>) -> Result<(
         };
         api.patch(&name, &how, &Patch::Apply(&object))
             .await
-            .with_context(|| format!("apply {} {name}", kind.kind))?;
+            .with_context(|| format!("apply {} {name}", kind.name))?;
     }
     Ok(())
 }
@@ -84,15 +82,7 @@ pub(crate) async fn install(spoke: &Client) -> Result<()> {
             named(WORK),
         ),
     ];
-    for account in [REGISTRATION, WORK] {
-        // Their own little servers for metrics want to know how the API server authenticates.
-        let reader = "extension-apiserver-authentication-reader";
-        let name = format!("open-cluster-management:{account}:{reader}");
-        let bound = binding(&name, "Role", reader, account);
-        manifests.push((ROLE_BINDING, Some("kube-system".to_owned()), bound));
-    }
-    manifests.extend(registration_rights());
-    manifests.extend(work_rights());
+    manifests.extend(rights::of_agents());
     apply(spoke, manifests).await
 }
 
@@ -103,189 +93,6 @@ fn named(name: &str) -> Value {
 /// One rule of a role.
 pub(crate) fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
     json!({ "apiGroups": groups, "resources": resources, "verbs": verbs })
-}
-
-fn role(name: &str, rules: &[Value]) -> Value {
-    json!({ "metadata": { "name": name }, "rules": rules })
-}
-
-fn binding(name: &str, role_kind: &str, role: &str, account: &str) -> Value {
-    json!({
-        "metadata": { "name": name },
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role,
-        },
-        "subjects": [{ "kind": "ServiceAccount", "namespace": AGENT_NAMESPACE, "name": account }],
-    })
-}
-
-fn registration_rights() -> Vec<Manifest> {
-    let agent = "open-cluster-management:klusterlet-registration:agent";
-    let add_ons = "open-cluster-management:klusterlet-registration:addon-management";
-    let own = "open-cluster-management:management:klusterlet-registration:agent";
-    let cluster = [
-        rule(&[""], &["nodes"], &["get", "list", "watch"]),
-        rule(
-            &[""],
-            &["namespaces"],
-            &["create", "get", "list", "update", "watch", "patch"],
-        ),
-        rule(
-            &["cluster.open-cluster-management.io"],
-            &["clusterclaims"],
-            &["get", "list", "watch"],
-        ),
-        rule(
-            &["about.k8s.io"],
-            &["clusterproperties"],
-            &["get", "list", "watch"],
-        ),
-    ];
-    let leases = ["create", "get", "list", "update", "watch", "patch"];
-    // The real agent may write secrets everywhere: an add-on's install namespace is anybody's choice.
-    let anywhere = [
-        rule(&[""], &["secrets"], ALL),
-        rule(&["coordination.k8s.io"], &["leases"], &leases),
-    ];
-    let here = [
-        rule(&[""], &["configmaps", "secrets"], ALL),
-        rule(&[""], &["pods"], &["get"]),
-        rule(&["apps"], &["replicasets"], &["get"]),
-        rule(&["coordination.k8s.io"], &["leases"], &leases),
-        rule(
-            &["", "events.k8s.io"],
-            &["events"],
-            &["create", "patch", "update"],
-        ),
-    ];
-    vec![
-        (CLUSTER_ROLE, None, role(agent, &cluster)),
-        (
-            CLUSTER_ROLE_BINDING,
-            None,
-            binding(agent, "ClusterRole", agent, REGISTRATION),
-        ),
-        (CLUSTER_ROLE, None, role(add_ons, &anywhere)),
-        (
-            CLUSTER_ROLE_BINDING,
-            None,
-            binding(add_ons, "ClusterRole", add_ons, REGISTRATION),
-        ),
-        (ROLE, Some(AGENT_NAMESPACE.to_owned()), role(own, &here)),
-        (
-            ROLE_BINDING,
-            Some(AGENT_NAMESPACE.to_owned()),
-            binding(own, "Role", own, REGISTRATION),
-        ),
-    ]
-}
-
-fn work_rights() -> Vec<Manifest> {
-    let agent = "open-cluster-management:klusterlet-work:agent";
-    let execution = "open-cluster-management:klusterlet-work:execution";
-    let aggregate = "open-cluster-management:klusterlet-work:aggregate";
-    let admin = "open-cluster-management:klusterlet-work:execution-admin";
-    let own = "open-cluster-management:management:klusterlet-work:agent";
-    let works = "work.open-cluster-management.io";
-    let of_agent = [
-        rule(&[works], &["appliedmanifestworks"], ALL),
-        rule(
-            &[works],
-            &["appliedmanifestworks/status"],
-            &["patch", "update"],
-        ),
-        rule(&[works], &["appliedmanifestworks/finalizers"], &["update"]),
-        rule(
-            &["authorization.k8s.io"],
-            &["subjectaccessreviews"],
-            &["create"],
-        ),
-        rule(&[""], &["serviceaccounts"], &["impersonate"]),
-    ];
-    let here = [
-        rule(&[""], &["configmaps"], ALL),
-        rule(
-            &["coordination.k8s.io"],
-            &["leases"],
-            &["create", "get", "list", "update", "watch", "patch"],
-        ),
-        rule(
-            &["", "events.k8s.io"],
-            &["events"],
-            &["create", "patch", "update"],
-        ),
-        rule(&[""], &["pods"], &["get"]),
-        rule(&["apps"], &["replicasets"], &["get"]),
-    ];
-    let mut executing = role(execution, &execution_rules());
-    executing["metadata"]["labels"] =
-        json!({ "open-cluster-management.io/aggregate-to-work": "true" });
-    let aggregating = json!({
-        "metadata": { "name": aggregate },
-        "aggregationRule": { "clusterRoleSelectors": [
-            { "matchLabels": { "open-cluster-management.io/aggregate-to-work": "true" } },
-        ]},
-    });
-    vec![
-        (CLUSTER_ROLE, None, role(agent, &of_agent)),
-        (
-            CLUSTER_ROLE_BINDING,
-            None,
-            binding(agent, "ClusterRole", agent, WORK),
-        ),
-        (CLUSTER_ROLE, None, executing),
-        (CLUSTER_ROLE, None, aggregating),
-        (
-            CLUSTER_ROLE_BINDING,
-            None,
-            binding(aggregate, "ClusterRole", aggregate, WORK),
-        ),
-        (
-            CLUSTER_ROLE_BINDING,
-            None,
-            binding(admin, "ClusterRole", "admin", WORK),
-        ),
-        (ROLE, Some(AGENT_NAMESPACE.to_owned()), role(own, &here)),
-        (
-            ROLE_BINDING,
-            Some(AGENT_NAMESPACE.to_owned()),
-            binding(own, "Role", own, WORK),
-        ),
-    ]
-}
-
-/// What the work agent may do beyond `admin`: the gaps are as the klusterlet has them.
-fn execution_rules() -> Vec<Value> {
-    let rbac = "rbac.authorization.k8s.io";
-    vec![
-        rule(
-            &["apiextensions.k8s.io"],
-            &["customresourcedefinitions"],
-            &["get", "list", "watch", "create", "delete", "update"],
-        ),
-        rule(
-            &[""],
-            &["namespaces"],
-            &["create", "update", "patch", "delete"],
-        ),
-        rule(&[rbac], &["clusterrolebindings", "rolebindings"], ALL),
-        rule(
-            &[rbac],
-            &["clusterroles", "roles"],
-            &[ALL, &["escalate", "bind"]].concat(),
-        ),
-        rule(&["monitoring.coreos.com"], &["servicemonitors"], ALL),
-        rule(&["oauth.openshift.io"], &["oauthclients"], ALL),
-        rule(&["scheduling.k8s.io"], &["priorityclasses"], ALL),
-        rule(
-            &["admissionregistration.k8s.io"],
-            &[
-                "mutatingwebhookconfigurations",
-                "validatingwebhookconfigurations",
-            ],
-            &["get", "list", "watch", "create", "update", "patch"],
-        ),
-    ]
 }
 
 /// A token of a service account, as a pod would have it mounted.
@@ -340,7 +147,11 @@ pub(crate) async fn bootstrap_token(hub: &Client) -> Result<String> {
                 Some(HUB_NAMESPACE.to_owned()),
                 named(BOOTSTRAP),
             ),
-            (CLUSTER_ROLE, None, role(name, &rules)),
+            (
+                CLUSTER_ROLE,
+                None,
+                json!({ "metadata": { "name": name }, "rules": rules }),
+            ),
             (CLUSTER_ROLE_BINDING, None, subject),
         ],
     )

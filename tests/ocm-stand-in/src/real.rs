@@ -130,8 +130,8 @@ pub(crate) async fn start_hub(binaries: &Path, config: &HubConfig) -> Result<Pro
     let certificate = stand_in::serving()?;
     let certificates = dir.join("webhook");
     tokio::fs::create_dir_all(&certificates).await?;
-    tokio::fs::write(certificates.join("tls.crt"), &certificate.cert_pem).await?;
-    tokio::fs::write(certificates.join("tls.key"), &certificate.key_pem).await?;
+    tokio::fs::write(certificates.join("tls.crt"), &certificate.certificate).await?;
+    tokio::fs::write(certificates.join("tls.key"), &certificate.key).await?;
     let port = free_port()?;
     let webhook = Program::new(binaries, dir, "addon-webhook", &["addon", "webhook-server"])?
         .with(format!("--kubeconfig={}", kubeconfig.display()))
@@ -144,7 +144,7 @@ pub(crate) async fn start_hub(binaries: &Path, config: &HubConfig) -> Result<Pro
     crds::convert_through(
         &admin,
         &format!("https://127.0.0.1:{port}/convert"),
-        &certificate.ca_pem,
+        &certificate.ca,
     )
     .await?;
 

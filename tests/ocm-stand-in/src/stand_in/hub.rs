@@ -51,7 +51,7 @@ impl Controllers {
         let certificate = pki::serving().context("make the webhook's certificate")?;
         let address = webhook::serve(&certificate, &mut tasks).await?;
         let url = format!("https://{address}/convert");
-        crds::convert_through(&client, &url, &certificate.ca_pem).await?;
+        crds::convert_through(&client, &url, &certificate.ca).await?;
 
         let cache = Cache::fill(&client, watched(), &mut tasks).await?;
         let hub = Hub { client, cache };

@@ -13,12 +13,12 @@ use rcgen::{
 };
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509Name};
 
-/// A certificate for the loopback, and the CA that vouches for it.
-#[derive(Clone, Debug)]
+/// A certificate for the loopback, and the CA that vouches for it, all as PEM.
+#[derive(Clone)]
 pub(crate) struct Serving {
-    pub(crate) ca_pem: String,
-    pub(crate) cert_pem: String,
-    pub(crate) key_pem: String,
+    pub(crate) ca: String,
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 /// Makes a CA and one certificate for servers on the loopback.
@@ -39,9 +39,9 @@ pub(crate) fn serving() -> Result<Serving> {
         .push(rcgen::ExtendedKeyUsagePurpose::ServerAuth);
     let cert = leaf.signed_by(&key, &issuer)?;
     Ok(Serving {
-        ca_pem: ca_cert.pem(),
-        cert_pem: cert.pem(),
-        key_pem: key.serialize_pem(),
+        ca: ca_cert.pem(),
+        certificate: cert.pem(),
+        key: key.serialize_pem(),
     })
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Request {
 /// into one RDN of several values, and an approver must cope with that form.
 pub(crate) fn request(subject: &Subject, dns_name: Option<&str>) -> Result<Request> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let extensions = dns_name.map_or_else(Vec::new, |name| der::extension_request(name));
+    let extensions = dns_name.map_or_else(Vec::new, der::extension_request);
     let info = der::tagged(
         0x30,
         &[
@@ -82,9 +82,33 @@ pub(crate) fn request(subject: &Subject, dns_name: Option<&str>) -> Result<Reque
     let bits = der::tagged(0x03, &[vec![0], signature]);
     let csr = der::tagged(0x30, &[info, algorithm, bits]);
     Ok(Request {
-        key_pem: key.serialize_pem(),
+        key_pem: sec1(&key)?,
         csr_pem: der::pem("CERTIFICATE REQUEST", &csr),
     })
+}
+
+/// The key as `EC PRIVATE KEY`, which is the form that Go's agents write and a reader must expect.
+fn sec1(key: &KeyPair) -> Result<String> {
+    // In the PKCS#8 form the scalar follows the version of the inner ECPrivateKey.
+    const BEFORE_SCALAR: &[u8] = &[0x02, 0x01, 0x01, 0x04, 0x20];
+    let pkcs8 = key.serialize_der();
+    let at = pkcs8
+        .windows(BEFORE_SCALAR.len())
+        .position(|window| window == BEFORE_SCALAR);
+    let scalar = at
+        .and_then(|at| pkcs8.get(at + BEFORE_SCALAR.len()..)?.get(..32))
+        .context("a P-256 key of an unknown form")?;
+    let public = der::tagged(0x03, &[vec![0], key.der_bytes().to_vec()]);
+    let sec1 = der::tagged(
+        0x30,
+        &[
+            der::tagged(0x02, &[vec![1]]),
+            der::tagged(0x04, &[scalar.to_vec()]),
+            der::tagged(0xa0, &[der::oid(der::PRIME256V1)]),
+            der::tagged(0xa1, &[public]),
+        ],
+    );
+    Ok(der::pem("EC PRIVATE KEY", &sec1))
 }
 
 /// The few lines of DER that a certificate request needs.
@@ -94,6 +118,7 @@ mod der {
     use super::Subject;
 
     pub(super) const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
+    pub(super) const PRIME256V1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
     const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
     const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
     const UNIT: &[u8] = &[0x55, 0x04, 0x0b];
@@ -106,13 +131,12 @@ mod der {
         let length = body.len().to_be_bytes();
         let significant: Vec<u8> = length.into_iter().skip_while(|byte| *byte == 0).collect();
         let mut out = vec![tag];
-        match u8::try_from(body.len()) {
-            Ok(short @ 0..=127) => out.push(short),
-            Ok(_) | Err(_) => {
-                // At most eight bytes of length, so the count fits.
-                out.push(0x80 | u8::try_from(significant.len()).unwrap_or(8));
-                out.extend(significant);
-            }
+        if let Ok(short @ 0..=127) = u8::try_from(body.len()) {
+            out.push(short);
+        } else {
+            // At most eight bytes of length, so the count fits.
+            out.push(0x80 | u8::try_from(significant.len()).unwrap_or(8));
+            out.extend(significant);
         }
         out.extend(body);
         out
@@ -169,14 +193,14 @@ mod der {
     pub(super) fn pem(label: &str, der: &[u8]) -> String {
         let text = base64::engine::general_purpose::STANDARD.encode(der);
         let mut out = format!("-----BEGIN {label}-----\n");
+        let end = format!("\n-----END {label}-----\n");
         for (index, character) in text.chars().enumerate() {
             if index > 0 && index % 64 == 0 {
                 out.push('\n');
             }
             out.push(character);
         }
-        out.push_str(&format!("\n-----END {label}-----\n"));
-        out
+        out + &end
     }
 }
 
@@ -266,13 +290,31 @@ mod tests {
             .map(|rdn| rdn.iter().count())
             .collect();
         assert_eq!(rdns, [2, 1, 1]);
-        KeyPair::from_pem(&made.key_pem).unwrap();
+    }
+
+    #[test]
+    fn a_key_has_the_form_of_go_and_is_the_one_of_the_request() {
+        use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
+
+        let made = request(&Subject::default(), None).unwrap();
+        assert!(made.key_pem.starts_with("-----BEGIN EC PRIVATE KEY-----"));
+        let der = PrivateKeyDer::from_pem_slice(made.key_pem.as_bytes()).unwrap();
+        let key = rustls::crypto::aws_lc_rs::sign::any_ecdsa_type(&der).unwrap();
+        let public = key.public_key().unwrap();
+        let (_, block) = x509_parser::pem::parse_x509_pem(made.csr_pem.as_bytes()).unwrap();
+        let (_, csr) =
+            x509_parser::certification_request::X509CertificationRequest::from_der(&block.contents)
+                .unwrap();
+        assert_eq!(
+            csr.certification_request_info.subject_pki.raw,
+            public.as_ref()
+        );
     }
 
     #[test]
     fn a_serving_certificate_is_for_the_loopback() {
         let made = serving().unwrap();
-        assert!(Certificate::read(made.cert_pem.as_bytes()).is_ok());
-        assert!(made.ca_pem.contains("CERTIFICATE"));
+        assert!(Certificate::read(made.certificate.as_bytes()).is_ok());
+        assert!(made.ca.contains("CERTIFICATE"));
     }
 }

@@ -35,9 +35,9 @@ pub(super) async fn serve(certificate: &Serving, tasks: &mut Tasks) -> Result<So
 
 fn acceptor(certificate: &Serving) -> Result<TlsAcceptor> {
     let chain: Vec<CertificateDer<'static>> =
-        CertificateDer::pem_slice_iter(certificate.cert_pem.as_bytes())
+        CertificateDer::pem_slice_iter(certificate.certificate.as_bytes())
             .collect::<Result<_, _>>()?;
-    let key = PrivateKeyDer::from_pem_slice(certificate.key_pem.as_bytes())?;
+    let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes())?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?

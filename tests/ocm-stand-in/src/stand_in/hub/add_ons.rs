@@ -78,7 +78,7 @@ pub(super) async fn pass(hub: Hub) -> Result<Again> {
 fn owner(management: &DynamicObject) -> Value {
     json!({
         "apiVersion": CLUSTER_MANAGEMENT_ADD_ON.api_version(),
-        "kind": CLUSTER_MANAGEMENT_ADD_ON.kind,
+        "kind": CLUSTER_MANAGEMENT_ADD_ON.name,
         "name": management.name_any(),
         "uid": management.uid(),
         "controller": true,
@@ -101,7 +101,7 @@ async fn own(hub: &Hub, management: &DynamicObject) -> Result<()> {
         let mut owners: Vec<Value> = add_on
             .owner_references()
             .iter()
-            .filter(|owner| owner.kind != CLUSTER_MANAGEMENT_ADD_ON.kind)
+            .filter(|owner| owner.kind != CLUSTER_MANAGEMENT_ADD_ON.name)
             .map(serde_json::to_value)
             .collect::<Result<_, _>>()?;
         owners.push(owner(management));
@@ -166,7 +166,7 @@ fn family(hub: &Hub, cluster: &str) -> BTreeMap<String, String> {
 async fn create(hub: &Hub, management: &DynamicObject, cluster: &str) -> Result<()> {
     let add_on: DynamicObject = serde_json::from_value(json!({
         "apiVersion": MANAGED_CLUSTER_ADD_ON.api_version(),
-        "kind": MANAGED_CLUSTER_ADD_ON.kind,
+        "kind": MANAGED_CLUSTER_ADD_ON.name,
         "metadata": {
             "name": management.name_any(),
             "namespace": cluster,

@@ -52,6 +52,8 @@ async fn watch_lease(hub: &Hub, cluster: &DynamicObject) -> Result<Again> {
     let left = left(cluster, &lease, Timestamp::now());
     if left.is_none() {
         mark_unknown(hub, cluster).await?;
+    } else {
+        mark_clock(hub, cluster).await?;
     }
     // Unknown already: the renewed lease wakes us.
     Ok(left)
@@ -73,7 +75,7 @@ fn left(cluster: &DynamicObject, lease: &DynamicObject, now: Timestamp) -> Optio
 async fn create_lease(hub: &Hub, cluster: &str) -> Result<()> {
     let lease: DynamicObject = serde_json::from_value(json!({
         "apiVersion": LEASE.api_version(),
-        "kind": LEASE.kind,
+        "kind": LEASE.name,
         "metadata": { "name": CLUSTER_LEASE, "labels": { CLUSTER_NAME: cluster } },
         "spec": {
             "holderIdentity": CLUSTER_LEASE,
@@ -82,6 +84,20 @@ async fn create_lease(hub: &Hub, cluster: &str) -> Result<()> {
     }))?;
     let api = LEASE.within(&hub.client, cluster);
     condition::tolerate_staleness(api.create(&PostParams::default(), &lease).await)
+}
+
+/// A lease that is neither old nor from the future shows that the clocks agree.
+async fn mark_clock(hub: &Hub, cluster: &DynamicObject) -> Result<()> {
+    condition::write_status(&MANAGED_CLUSTER.all(&hub.client), cluster, |status| {
+        let wanted = Condition::of(
+            "ManagedClusterConditionClockSynced",
+            true,
+            "ManagedClusterClockSynced",
+            "The clock of the managed cluster is synced with the hub.",
+        );
+        condition::set(condition::list(status), &wanted);
+    })
+    .await
 }
 
 async fn mark_unknown(hub: &Hub, cluster: &DynamicObject) -> Result<()> {
@@ -136,10 +152,7 @@ fn tainted(before: &[Value], available: Option<&str>) -> Option<Vec<Value>> {
         .filter(|taint| !is_ours(taint))
         .cloned()
         .collect();
-    after.extend(wanted.map(|key| {
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        json!({ "key": key, "effect": "NoSelect", "timeAdded": now })
-    }));
+    after.extend(wanted.map(|key| json!({ "key": key, "effect": "NoSelect" })));
     Some(after)
 }
 

@@ -189,10 +189,8 @@ async fn write_decisions(
     let namespace = one.namespace().unwrap_or_default();
     let api = PLACEMENT_DECISION.within(&hub.client, &namespace);
     let mut wanted = BTreeSet::new();
-    // A placement that selects nothing has one empty decision.
-    let chunks = selected.len().div_ceil(PER_DECISION).max(1);
-    for index in 0..chunks {
-        let name = format!("{}-decision-{}", one.name_any(), index + 1);
+    let names = decision_names(&one.name_any(), selected.len());
+    for (index, name) in names.into_iter().enumerate() {
         wanted.insert(name.clone());
         let Some(live) = before.iter().find(|decision| decision.name_any() == name) else {
             let decision = decision(one, &name);
@@ -220,6 +218,14 @@ async fn write_decisions(
     Ok(())
 }
 
+/// The PlacementDecisions for a number of clusters; one that is empty for none.
+fn decision_names(placement: &str, clusters: usize) -> Vec<String> {
+    let count = clusters.div_ceil(PER_DECISION).max(1);
+    (1..=count)
+        .map(|number| format!("{placement}-decision-{number}"))
+        .collect()
+}
+
 fn decision(one: &DynamicObject, name: &str) -> Value {
     json!({
         "metadata": {
@@ -227,7 +233,7 @@ fn decision(one: &DynamicObject, name: &str) -> Value {
             "labels": { PLACEMENT_LABEL: one.name_any(), GROUP_INDEX: "0", GROUP_NAME: "" },
             "ownerReferences": [{
                 "apiVersion": PLACEMENT.api_version(),
-                "kind": PLACEMENT.kind,
+                "kind": PLACEMENT.name,
                 "name": one.name_any(),
                 "uid": one.uid(),
                 "controller": true,
@@ -266,6 +272,12 @@ async fn report(hub: &Hub, one: &DynamicObject, no_sets: bool, selected: &[Strin
     let api = PLACEMENT.within(&hub.client, &one.namespace().unwrap_or_default());
     condition::write_status(&api, one, |status| {
         status["numberOfSelectedClusters"] = json!(selected.len());
+        status["decisionGroups"] = json!([{
+            "decisionGroupIndex": 0,
+            "decisionGroupName": "",
+            "clusterCount": selected.len(),
+            "decisions": decision_names(&one.name_any(), selected.len()),
+        }]);
         let conditions = condition::list(status);
         condition::set(conditions, &well);
         condition::set(conditions, &satisfied);

@@ -34,6 +34,7 @@ use registration::Registration;
 
 /// No more requests than this for one add-on; beyond it the agent waits.
 const MOST_REQUESTS: usize = 10;
+const TOO_MANY: &str = "Stop creating csr since there are too many csr created already on hub";
 /// A Secret that somebody deletes is noticed after at most this long.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A namespace that an add-on's works will bring is looked for this often.
@@ -51,6 +52,8 @@ struct Memory {
 struct Pending {
     request: String,
     key_pem: String,
+    /// The certificate was there before its Secret could be written.
+    is_late: bool,
 }
 
 /// The registrations it looks after, by add-on and Secret name.
@@ -143,12 +146,11 @@ async fn ensure(
         memory.renewal = Some((good.not_after, renewal));
         if renewal > now {
             memory.pending = None;
-            report(spoke, add_on, Ok(&good)).await?;
             let left = Duration::try_from(renewal.duration_since(now)).unwrap_or_default();
             return Ok(Some(left.min(LOOK_AGAIN)));
         }
     }
-    let Some(pending) = &memory.pending else {
+    let Some(pending) = &mut memory.pending else {
         memory.pending = ask(spoke, add_on, one).await?;
         return Ok(Some(LOOK_AGAIN));
     };
@@ -159,12 +161,16 @@ async fn ensure(
             Ok(Some(LOOK_FOR_NAMESPACE))
         }
         Answer::Certificate(pem) => {
-            if save(spoke, &secrets, one, &pending.key_pem, &pem).await? {
-                memory.pending = None;
-                report(spoke, add_on, Ok(&Certificate::read(pem.as_bytes())?)).await?;
-                return Ok(Some(LOOK_AGAIN));
+            if !save(spoke, &secrets, one, &pending.key_pem, &pem).await? {
+                pending.is_late = true;
+                return Ok(Some(LOOK_FOR_NAMESPACE));
             }
-            Ok(Some(LOOK_FOR_NAMESPACE))
+            // OCM's agent forgets to say so when the Secret had to wait for its namespace.
+            if !pending.is_late {
+                report(spoke, add_on, Ok(&Certificate::read(pem.as_bytes())?)).await?;
+            }
+            memory.pending = None;
+            Ok(Some(LOOK_AGAIN))
         }
     }
 }
@@ -179,12 +185,7 @@ async fn ask(spoke: &Spoke, add_on: &DynamicObject, one: &Registration) -> Resul
         .filter(|request| request.labels().get(ADD_ON_NAME) == Some(&name))
         .count();
     if made_before >= MOST_REQUESTS {
-        report(
-            spoke,
-            add_on,
-            Err("there are too many certificate requests of this add-on"),
-        )
-        .await?;
+        report(spoke, add_on, Err(TOO_MANY)).await?;
         return Ok(None);
     }
     let dns_name = format!("{name}.addon.open-cluster-management.io");
@@ -205,6 +206,7 @@ async fn ask(spoke: &Spoke, add_on: &DynamicObject, one: &Registration) -> Resul
     Ok(Some(Pending {
         request: created.name_any(),
         key_pem: made.key_pem,
+        is_late: false,
     }))
 }
 

@@ -120,7 +120,7 @@ async fn observe(spoke: &Spoke) -> Result<Observed> {
         version,
         capacity,
         allocatable,
-        claims: claims.iter().map(|claim| claim_entry(claim)).collect(),
+        claims: claims.iter().map(claim_entry).collect(),
     })
 }
 
@@ -146,7 +146,7 @@ async fn renew(spoke: Spoke) {
         let seconds = spec.and_then(|spec| spec["leaseDurationSeconds"].as_u64());
         let pause = match (is_wanted, seconds) {
             (true, Some(seconds)) if seconds > 0 => Duration::from_secs(seconds),
-            (true, _) => Duration::from_secs(60),
+            (true, _) => Duration::from_mins(1),
             (false, _) => RENEW_AGAIN,
         };
         let renewed = if is_wanted {

@@ -90,7 +90,7 @@ pub(super) async fn renew(ground: &Ground, identity: &Identity) -> Result<()> {
 async fn announce(hub: &Client, cluster: &str) -> Result<()> {
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": MANAGED_CLUSTER.api_version(),
-        "kind": MANAGED_CLUSTER.kind,
+        "kind": MANAGED_CLUSTER.name,
         "metadata": { "name": cluster },
         "spec": { "hubAcceptsClient": false, "leaseDurationSeconds": 60 },
     }))?;
@@ -185,7 +185,8 @@ fn kept_agent(dir: &Path) -> Option<String> {
 
 fn read(dir: &Path) -> Option<Identity> {
     let both = std::fs::read_to_string(dir.join("hub-client.pem")).ok()?;
-    let (certificate_pem, key_pem) = both.split_at_checked(both.find("-----BEGIN PRIVATE KEY")?)?;
+    let (certificate_pem, key_pem) =
+        both.split_at_checked(both.find("-----BEGIN EC PRIVATE KEY")?)?;
     Some(Identity {
         agent: kept_agent(dir)?,
         certificate: Certificate::read(certificate_pem.as_bytes()).ok()?,

@@ -7,6 +7,7 @@ mod applied;
 mod apply;
 mod feedback;
 mod json_path;
+mod merge;
 mod rules;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -29,7 +30,7 @@ use apply::{Applier, Outcome};
 /// Finalizer that holds a work until its objects are gone from the spoke.
 const FINALIZER: &str = "cluster.open-cluster-management.io/manifest-work-cleanup";
 const FIRST_RETRY: Duration = Duration::from_millis(500);
-const LAST_RETRY: Duration = Duration::from_secs(60);
+const LAST_RETRY: Duration = Duration::from_mins(1);
 /// Objects that are being deleted are looked at again this often.
 const LOOK_FOR_END: Duration = Duration::from_millis(500);
 
@@ -197,7 +198,7 @@ async fn report(spoke: &Spoke, work: &DynamicObject, memory: &Memory) -> Result<
         let manifests: Vec<Value> = outcomes
             .iter()
             .zip(&memory.observed)
-            .map(|(outcome, observed)| manifest_status(outcome, observed, &before))
+            .map(|(outcome, observed)| manifest_status(outcome, observed, *generation, &before))
             .collect();
         status["resourceStatus"] = json!({ "manifests": manifests });
         let conditions = condition::list(status);
@@ -213,14 +214,19 @@ async fn report(spoke: &Spoke, work: &DynamicObject, memory: &Memory) -> Result<
     .await
 }
 
-fn manifest_status(outcome: &Outcome, observed: &feedback::Observed, before: &[Value]) -> Value {
+fn manifest_status(
+    outcome: &Outcome,
+    observed: &feedback::Observed,
+    generation: i64,
+    before: &[Value],
+) -> Value {
     let known = before
         .iter()
         .find(|one| same_object(&one["resourceMeta"], &outcome.meta));
     let mut conditions = known
         .and_then(|one| one["conditions"].as_array().cloned())
         .unwrap_or_default();
-    condition::set(&mut conditions, &outcome.condition());
+    condition::set(&mut conditions, &outcome.condition().observed(generation));
     condition::set(&mut conditions, &observed.availability());
     match observed.synced() {
         Some(synced) => condition::set(&mut conditions, &synced),

@@ -65,7 +65,7 @@ fn namespace(add_on: &DynamicObject) -> String {
         .annotations()
         .get(INSTALL_NAMESPACE)
         .map(String::as_str);
-    said.or(annotated.filter(|name| !name.is_empty()))
+    said.or_else(|| annotated.filter(|name| !name.is_empty()))
         .unwrap_or(ADD_ON_NAMESPACE)
         .to_owned()
 }

@@ -10,7 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     super::Spoke,
-    apply::{Applier, Outcome, owners},
+    apply::{Applier, Outcome},
+    merge::owners,
     rules,
 };
 use crate::{condition, kinds::APPLIED_MANIFEST_WORK};
@@ -29,7 +30,7 @@ impl Record {
     pub(super) fn owner(&self) -> Value {
         json!({
             "apiVersion": APPLIED_MANIFEST_WORK.api_version(),
-            "kind": APPLIED_MANIFEST_WORK.kind,
+            "kind": APPLIED_MANIFEST_WORK.name,
             "name": self.object.name_any(),
             "uid": self.object.uid(),
         })
@@ -58,7 +59,7 @@ pub(super) async fn ensure(spoke: &Spoke, work: &str) -> Result<Option<Record>> 
     }
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": APPLIED_MANIFEST_WORK.api_version(),
-        "kind": APPLIED_MANIFEST_WORK.kind,
+        "kind": APPLIED_MANIFEST_WORK.name,
         "metadata": { "name": name, "finalizers": [FINALIZER] },
         "spec": { "hubHash": hub_hash, "agentID": spoke.agent, "manifestWorkName": work },
     }))?;

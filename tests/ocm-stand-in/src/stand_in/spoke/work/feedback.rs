@@ -18,6 +18,8 @@ pub(super) struct Observed {
     /// Whether feedback was asked for, and what went wrong with it.
     asked: bool,
     problems: Vec<String>,
+    /// The spoke does not serve the kind.
+    is_unknown_kind: bool,
 }
 
 impl Observed {
@@ -34,6 +36,12 @@ impl Observed {
                 false,
                 "ResourceNotAvailable",
                 "Resource is not available",
+            ),
+            None if self.is_unknown_kind => Condition::new(
+                "Available",
+                "Unknown",
+                "IncompleteResourceMeta",
+                "Resource meta is incomplete",
             ),
             None => Condition::new(
                 "Available",
@@ -80,7 +88,7 @@ async fn one(applier: &mut Applier, spec: &Value, meta: &Value) -> Observed {
     let name = meta["name"].as_str().unwrap_or_default();
     let Ok(api) = applier.api_of(meta).await else {
         return Observed {
-            exists: Some(false),
+            is_unknown_kind: true,
             ..Observed::default()
         };
     };

@@ -46,14 +46,16 @@ impl Step {
                     let at = keys
                         .iter()
                         .try_fold(*element, |value, key| value.get(key.as_str()));
-                    at.is_some_and(|at| {
-                        at.as_str()
-                            .map_or_else(|| at.to_string() == *wanted, |s| s == wanted)
-                    })
+                    at.is_some_and(|at| at.as_str() == Some(wanted) || is_literal(at, wanted))
                 })
                 .collect(),
         }
     }
+}
+
+/// Whether an unquoted word in a filter is this number or truth value.
+fn is_literal(value: &Value, word: &str) -> bool {
+    !value.is_string() && serde_json::from_str::<Value>(word).is_ok_and(|literal| literal == *value)
 }
 
 fn steps(path: &str) -> Result<Vec<Step>, String> {
