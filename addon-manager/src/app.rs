@@ -11,9 +11,10 @@ use runtime::{
     admin::{Admin, AdminState},
     kube,
     metrics::Registry,
-    parts::Parts,
+    parts::{Parts, Spawner},
     ready::Readiness,
 };
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Shared};
@@ -82,7 +83,19 @@ struct Basis {
     client: ::kube::Client,
     registry: Registry,
     readiness: Readiness,
-    spawner: runtime::parts::Spawner,
+    spawner: Spawner,
+}
+
+/// True until the end. The sender is held as long: a channel that closes early would tell whoever
+/// waits on it that the process stops.
+fn always(spawner: &Spawner) -> watch::Receiver<bool> {
+    let (sender, receiver) = watch::channel(true);
+    let token = spawner.token().clone();
+    spawner.spawn("always active", async move {
+        token.cancelled().await;
+        drop(sender);
+    });
+    receiver
 }
 
 async fn serve_admin(

@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn flags_of_the_go_principal_are_understood() {
         let line = "addon-manager principal -n argocd --listen-host=127.0.0.1 --auth=mtls:CN=([^,]+) \
-                    --allowed-namespaces=a,b --healthz-port=0x1F43 --redis-server-address=r:1";
+                    --allowed-namespaces=a,b --healthz-port=0x1F43 --redis-server-address r:1 --redis-tls-enabled";
         let Parsed {
             cli,
             without_effect,
@@ -256,7 +256,10 @@ mod tests {
             principal.shared.listen().unwrap().to_string(),
             "127.0.0.1:8443"
         );
-        assert_eq!(without_effect, ["redis-server-address"]);
+        assert_eq!(
+            without_effect,
+            ["redis-tls-enabled", "redis-server-address"]
+        );
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
         follow_fleet(secrets, fleet, spawner.token().clone()),
     );
     // Alone means that there is no other.
-    let (_always, active) = watch::channel(true);
+    let active = super::always(&spawner);
     let inputs = Inputs {
         client,
         fleet: enrolled,

@@ -121,14 +121,7 @@ impl Channels {
 
 fn leading(config: &Manager, client: &Client, spawner: &Spawner) -> watch::Receiver<bool> {
     if !config.leader_election {
-        let (sender, receiver) = watch::channel(true);
-        let token = spawner.token().clone();
-        // Held until the end, so that the value stays.
-        spawner.spawn("lead without a lease", async move {
-            token.cancelled().await;
-            drop(sender);
-        });
-        return receiver;
+        return super::always(spawner);
     }
     let name = config
         .pod_name

@@ -13,23 +13,14 @@ enum Ignored {
 use Ignored::{Harmless, Misleading};
 
 /// Flag, variable, what ignoring it would mean.
-const FLAGS: [(&str, &str, Ignored); 47] = [
-    ("full-detail", "ARGOCD_PRINCIPAL_FULL_DETAIL", Harmless),
-    ("pprof-port", "ARGOCD_PRINCIPAL_PPROF_PORT", Harmless),
+type Flag = (&'static str, &'static str, Ignored);
+
+/// Flags that are on or off.
+const SWITCHES: [Flag; 15] = [
     (
         "namespace-create-enable",
         "ARGOCD_PRINCIPAL_NAMESPACE_CREATE_ENABLE",
         Misleading,
-    ),
-    (
-        "namespace-create-pattern",
-        "ARGOCD_PRINCIPAL_NAMESPACE_CREATE_PATTERN",
-        Harmless,
-    ),
-    (
-        "namespace-create-labels",
-        "ARGOCD_PRINCIPAL_NAMESPACE_CREATE_LABELS",
-        Harmless,
     ),
     (
         "insecure-tls-generate",
@@ -51,6 +42,65 @@ const FLAGS: [(&str, &str, Ignored); 47] = [
         "client-cert-subject-match",
         "ARGOCD_PRINCIPAL_TLS_CLIENT_CERT_MATCH_SUBJECT",
         Misleading,
+    ),
+    (
+        "enable-resource-proxy",
+        "ARGOCD_PRINCIPAL_ENABLE_RESOURCE_PROXY",
+        Harmless,
+    ),
+    (
+        "insecure-jwt-generate",
+        "ARGOCD_PRINCIPAL_JWT_ALLOW_GENERATE",
+        Misleading,
+    ),
+    (
+        "enable-websocket",
+        "ARGOCD_PRINCIPAL_ENABLE_WEBSOCKET",
+        Misleading,
+    ),
+    (
+        "disable-redis-proxy",
+        "ARGOCD_PRINCIPAL_DISABLE_REDIS_PROXY",
+        Harmless,
+    ),
+    (
+        "redis-tls-enabled",
+        "ARGOCD_PRINCIPAL_REDIS_TLS_ENABLED",
+        Harmless,
+    ),
+    (
+        "redis-tls-insecure",
+        "ARGOCD_PRINCIPAL_REDIS_TLS_INSECURE",
+        Harmless,
+    ),
+    // Both ways of routing are always on.
+    (
+        "destination-based-mapping",
+        "ARGOCD_PRINCIPAL_DESTINATION_BASED_MAPPING",
+        Harmless,
+    ),
+    (
+        "enable-self-cluster-registration",
+        "ARGOCD_PRINCIPAL_ENABLE_SELF_CLUSTER_REGISTRATION",
+        Misleading,
+    ),
+    ("otlp-insecure", "ARGOCD_PRINCIPAL_OTLP_INSECURE", Harmless),
+    ("ha-enabled", "ARGOCD_PRINCIPAL_HA_ENABLED", Misleading),
+];
+
+/// Flags with a value.
+const VALUES: [Flag; 32] = [
+    ("full-detail", "ARGOCD_PRINCIPAL_FULL_DETAIL", Harmless),
+    ("pprof-port", "ARGOCD_PRINCIPAL_PPROF_PORT", Harmless),
+    (
+        "namespace-create-pattern",
+        "ARGOCD_PRINCIPAL_NAMESPACE_CREATE_PATTERN",
+        Harmless,
+    ),
+    (
+        "namespace-create-labels",
+        "ARGOCD_PRINCIPAL_NAMESPACE_CREATE_LABELS",
+        Harmless,
     ),
     // TLS 1.3 always.
     (
@@ -94,21 +144,6 @@ const FLAGS: [(&str, &str, Ignored); 47] = [
         Harmless,
     ),
     (
-        "enable-resource-proxy",
-        "ARGOCD_PRINCIPAL_ENABLE_RESOURCE_PROXY",
-        Harmless,
-    ),
-    (
-        "insecure-jwt-generate",
-        "ARGOCD_PRINCIPAL_JWT_ALLOW_GENERATE",
-        Misleading,
-    ),
-    (
-        "enable-websocket",
-        "ARGOCD_PRINCIPAL_ENABLE_WEBSOCKET",
-        Misleading,
-    ),
-    (
         "keepalive-min-interval",
         "ARGOCD_PRINCIPAL_KEEP_ALIVE_MIN_INTERVAL",
         Harmless,
@@ -130,16 +165,6 @@ const FLAGS: [(&str, &str, Ignored); 47] = [
         "ARGOCD_PRINCIPAL_REDIS_COMPRESSION_TYPE",
         Harmless,
     ),
-    (
-        "disable-redis-proxy",
-        "ARGOCD_PRINCIPAL_DISABLE_REDIS_PROXY",
-        Harmless,
-    ),
-    (
-        "redis-tls-enabled",
-        "ARGOCD_PRINCIPAL_REDIS_TLS_ENABLED",
-        Harmless,
-    ),
     ("redis-ca-path", "ARGOCD_PRINCIPAL_REDIS_CA_PATH", Harmless),
     (
         "redis-ca-secret-name",
@@ -147,24 +172,8 @@ const FLAGS: [(&str, &str, Ignored); 47] = [
         Harmless,
     ),
     (
-        "redis-tls-insecure",
-        "ARGOCD_PRINCIPAL_REDIS_TLS_INSECURE",
-        Harmless,
-    ),
-    // Both ways of routing are always on.
-    (
-        "destination-based-mapping",
-        "ARGOCD_PRINCIPAL_DESTINATION_BASED_MAPPING",
-        Harmless,
-    ),
-    (
         "label-selector",
         "ARGOCD_PRINCIPAL_LABEL_SELECTOR",
-        Misleading,
-    ),
-    (
-        "enable-self-cluster-registration",
-        "ARGOCD_PRINCIPAL_ENABLE_SELF_CLUSTER_REGISTRATION",
         Misleading,
     ),
     (
@@ -209,8 +218,6 @@ const FLAGS: [(&str, &str, Ignored); 47] = [
         Harmless,
     ),
     ("otlp-address", "ARGOCD_PRINCIPAL_OTLP_ADDRESS", Harmless),
-    ("otlp-insecure", "ARGOCD_PRINCIPAL_OTLP_INSECURE", Harmless),
-    ("ha-enabled", "ARGOCD_PRINCIPAL_HA_ENABLED", Misleading),
     (
         "ha-preferred-role",
         "ARGOCD_PRINCIPAL_HA_PREFERRED_ROLE",
@@ -220,22 +227,21 @@ const FLAGS: [(&str, &str, Ignored); 47] = [
 
 /// Lets a command accept the flags, unseen in its help.
 pub(super) fn add(command: Command) -> Command {
-    FLAGS.iter().fold(command, |command, (flag, variable, _)| {
-        // Go's bools may stand alone.
-        let argument = Arg::new(*flag).long(*flag).env(*variable).hide(true);
-        command.arg(
-            argument
-                .num_args(0..=1)
-                .require_equals(true)
-                .default_missing_value("true"),
-        )
-    })
+    let hidden = |(flag, variable, _): Flag| Arg::new(flag).long(flag).env(variable).hide(true);
+    let switches = SWITCHES.into_iter().map(|flag| {
+        // Go's bools may stand alone, or have a value behind an equals sign.
+        hidden(flag)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+    });
+    command.args(switches).args(VALUES.into_iter().map(hidden))
 }
 
 /// The flags that were given and have no effect; an error names one that must not be ignored.
 pub(super) fn check(matches: &ArgMatches) -> Result<Vec<&'static str>, String> {
     let mut without_effect = Vec::new();
-    for (flag, _, ignored) in FLAGS {
+    for (flag, _, ignored) in SWITCHES.into_iter().chain(VALUES) {
         let Some(value) = matches.get_one::<String>(flag) else {
             continue;
         };
