@@ -54,6 +54,7 @@ impl Gate {
     pub(crate) fn authenticate(
         &self,
         peer: &Peer,
+        user_agent: Option<&str>,
         request: AuthRequest,
     ) -> Result<AuthResponse, Refusal> {
         let principal_uid = self.serving()?;
@@ -84,8 +85,9 @@ impl Gate {
         }
         let theirs = Capabilities::read(&capabilities);
         let both = Capabilities::ours().negotiate(&theirs);
+        let its_own = own_version(user_agent, &theirs).unwrap_or(&version);
         self.registry
-            .report_authenticated(&cluster, claimed, &version);
+            .report_authenticated(&cluster, claimed, its_own);
         let answer = version::answer_to(&version, &theirs).to_owned();
         let announced = Announced {
             version,
@@ -230,6 +232,13 @@ impl Gate {
         self.registry.report_refused(cluster, &refusal.to_string());
         refusal
     }
+}
+
+/// Our agent presents the version that it thinks we want, and its own in the user agent. For people only.
+fn own_version<'a>(user_agent: Option<&'a str>, theirs: &Capabilities) -> Option<&'a str> {
+    let product = user_agent?.split(' ').next()?;
+    let version = product.strip_prefix("argocd-agent/")?;
+    (theirs.is_ours() && version::is_presentable(version)).then_some(version)
 }
 
 /// What a peer wrote, in a length that fits a message.

@@ -10,7 +10,7 @@ use protocol::{
         versionapi::version_server::VersionServer,
     },
 };
-use tonic::{Request, Status, service::Routes};
+use tonic::{Request, Status, codec::CompressionEncoding, service::Routes};
 
 use crate::{gate::Gate, listener::Peer, session::Sessions, settings::Settings};
 
@@ -31,14 +31,22 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
     let events = events::Service {
         sessions: Arc::clone(sessions),
     };
+    // A Go agent that compresses does so in every call.
     Routes::default()
         // Credentials and versions are small: nobody needs more before being known.
-        .add_service(AuthenticationServer::new(auth).max_decoding_message_size(64 << 10))
-        .add_service(VersionServer::new(version).max_decoding_message_size(1 << 10))
+        .add_service(
+            AuthenticationServer::new(auth)
+                .accept_compressed(CompressionEncoding::Gzip)
+                .max_decoding_message_size(64 << 10),
+        )
+        .add_service(
+            VersionServer::new(version)
+                .accept_compressed(CompressionEncoding::Gzip)
+                .max_decoding_message_size(1 << 10),
+        )
         .add_service(
             EventStreamServer::new(events)
-                .accept_compressed(tonic::codec::CompressionEncoding::Gzip)
-                .send_compressed(tonic::codec::CompressionEncoding::Gzip)
+                .accept_compressed(CompressionEncoding::Gzip)
                 .max_decoding_message_size(largest)
                 .max_encoding_message_size(largest),
         )

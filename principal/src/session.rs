@@ -20,12 +20,14 @@ use tonic::{Status, Streaming};
 use tracing::Instrument as _;
 
 use crate::{
+    fleet::Fleet,
     gate::{Admitted, Gate},
     hub::Hub,
     listener::Peer,
     metrics::Metrics,
     registry::End,
     settings::Limits,
+    trust::{Roots, Trust},
 };
 
 mod driver;
@@ -95,31 +97,24 @@ impl Sessions {
 }
 
 /// Keeps the open sessions in line with what the program is told: fleet, replica state, trusted CAs, stop.
-pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, roots: crate::trust::Roots) {
+pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, mut roots: Roots) {
     let gate = &sessions.gate;
     let (mut fleet, mut active) = (gate.fleet.clone(), gate.active.clone());
-    let mut roots = roots;
     let stop = sessions.spawner.token().clone();
     loop {
-        let fleet_now = Arc::clone(&fleet.borrow_and_update());
+        sessions.follow_fleet(&Arc::clone(&fleet.borrow_and_update()));
         active.borrow_and_update();
-        let trust = roots.current();
-        let now = sessions.clock.now();
-        sessions.hub.set_fleet(&fleet_now);
-        gate.registry.end_where(|cluster, mode, certificate| {
-            gate.verdict(cluster, mode)
-                .or_else(|| (!trust.vouches_for(certificate, now)).then_some(End::Certificate))
-        });
         gate.registry
-            .keep_reports(|cluster| fleet_now.clusters.contains_key(cluster));
-        gate.budget
-            .keep(|cluster| fleet_now.clusters.contains_key(cluster));
+            .end_where(|cluster, mode, _| gate.verdict(cluster, mode));
         let changed = tokio::select! {
             biased;
             () = stop.cancelled() => break,
             changed = fleet.changed() => changed.is_ok(),
             changed = active.changed() => changed.is_ok(),
-            changed = roots.changed() => changed,
+            trust = roots.changed() => trust.is_some_and(|trust| {
+                sessions.follow_trust(&trust);
+                true
+            }),
         };
         if !changed {
             // A source ends only when the program stops; what is known stays in use.
@@ -128,4 +123,20 @@ pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, roots: crate::trust::R
         }
     }
     gate.registry.end_where(|_, _, _| Some(End::Stopping));
+}
+
+impl Sessions {
+    fn follow_fleet(&self, fleet: &Fleet) {
+        self.hub.set_fleet(fleet);
+        let is_enrolled = |cluster: &str| fleet.clusters.contains_key(cluster);
+        self.gate.registry.keep_reports(is_enrolled);
+        self.gate.budget.keep(is_enrolled);
+    }
+
+    fn follow_trust(&self, trust: &Trust) {
+        let now = self.clock.now();
+        self.gate.registry.end_where(|_, _, certificate| {
+            (!trust.vouches_for(certificate, now)).then_some(End::Certificate)
+        });
+    }
 }

@@ -32,14 +32,11 @@ impl Roots {
         Self(material)
     }
 
-    pub(crate) fn current(&mut self) -> Trust {
+    /// What is trusted after the next change; none when there never will be one. Cancel-safe.
+    pub(crate) async fn changed(&mut self) -> Option<Trust> {
+        self.0.changed().await.ok()?;
         let material = Arc::clone(&self.0.borrow_and_update());
-        Trust::new(&material)
-    }
-
-    /// Resolves with true when they changed, with false when they never will again. Cancel-safe.
-    pub(crate) async fn changed(&mut self) -> bool {
-        self.0.changed().await.is_ok()
+        Some(Trust::new(&material))
     }
 }
 

@@ -69,7 +69,10 @@ fn request(mode: &str) -> AuthRequest {
 async fn an_enrolled_cluster_gets_tokens_and_a_stream() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
     let peer = setup.peer("spoke1");
-    let answer = setup.gate.authenticate(&peer, request("managed")).unwrap();
+    let answer = setup
+        .gate
+        .authenticate(&peer, None, request("managed"))
+        .unwrap();
     assert_eq!(
         answer.version, "0.5.0",
         "a Go agent is told its own version"
@@ -96,10 +99,24 @@ async fn our_own_agent_learns_our_version_and_what_both_can_do() {
     };
     let answer = setup
         .gate
-        .authenticate(&setup.peer("spoke1"), ours)
+        .authenticate(&setup.peer("spoke1"), None, ours)
         .unwrap();
     assert_eq!(answer.version, version::VERSION);
     assert_eq!(answer.capabilities, ["digest-resync"]);
+
+    let ours = AuthRequest {
+        capabilities: words.to_vec(),
+        ..request("managed")
+    };
+    let agent = Some("argocd-agent/0.0.9 tonic/0.14");
+    setup
+        .gate
+        .authenticate(&setup.peer("spoke1"), agent, ours)
+        .unwrap();
+    assert_eq!(
+        setup.reports.borrow()["spoke1"].agent_version.as_deref(),
+        Some("0.0.9")
+    );
 }
 
 #[tokio::test]
@@ -108,7 +125,7 @@ async fn refusals_come_in_upstreams_order() {
     let refused = |cluster: &str, request: AuthRequest| {
         setup
             .gate
-            .authenticate(&setup.peer(cluster), request)
+            .authenticate(&setup.peer(cluster), None, request)
             .unwrap_err()
     };
     let unknown = AuthRequest {
@@ -147,13 +164,13 @@ async fn a_cluster_in_the_wrong_mode_is_told_about_and_a_stranger_is_not_remembe
     assert!(
         setup
             .gate
-            .authenticate(&setup.peer("spoke1"), request("autonomous"))
+            .authenticate(&setup.peer("spoke1"), None, request("autonomous"))
             .is_err()
     );
     assert!(
         setup
             .gate
-            .authenticate(&setup.peer("spoke2"), request("managed"))
+            .authenticate(&setup.peer("spoke2"), None, request("managed"))
             .is_err()
     );
     let reports = setup.reports.borrow();
@@ -169,11 +186,11 @@ async fn a_name_that_begins_like_anothers_opens_nothing() {
     let setup = setup(&[("a", Mode::Managed)]);
     let refused = setup
         .gate
-        .authenticate(&setup.peer("ab"), request("managed"));
+        .authenticate(&setup.peer("ab"), None, request("managed"));
     assert_eq!(refused.unwrap_err(), Refusal::NotEnrolled);
     let tokens = setup
         .gate
-        .authenticate(&setup.peer("a"), request("managed"))
+        .authenticate(&setup.peer("a"), None, request("managed"))
         .unwrap();
     for token in [&tokens.access_token, &tokens.refresh_token] {
         let stolen = setup.gate.admit(&setup.peer("ab"), token);
@@ -185,7 +202,10 @@ async fn a_name_that_begins_like_anothers_opens_nothing() {
 async fn a_refresh_is_good_on_its_own_certificate_only() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
     let peer = setup.peer("spoke1");
-    let tokens = setup.gate.authenticate(&peer, request("managed")).unwrap();
+    let tokens = setup
+        .gate
+        .authenticate(&peer, None, request("managed"))
+        .unwrap();
     let fresh = setup.gate.refresh(&peer, &tokens.refresh_token).unwrap();
     assert!(setup.gate.admit(&peer, &fresh.access_token).is_ok());
     assert_eq!(fresh.refresh_token, "", "it is good for long");
@@ -206,7 +226,10 @@ async fn a_refresh_is_good_on_its_own_certificate_only() {
 async fn a_refresh_token_near_its_end_is_replaced() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
     let peer = setup.peer("spoke1");
-    let tokens = setup.gate.authenticate(&peer, request("managed")).unwrap();
+    let tokens = setup
+        .gate
+        .authenticate(&peer, None, request("managed"))
+        .unwrap();
     let nearly = jiff::SignedDuration::from_mins(24 * 60 - 1);
     setup.clock.set(setup.clock.now() + nearly);
     let fresh = setup.gate.refresh(&peer, &tokens.refresh_token).unwrap();
@@ -221,7 +244,10 @@ async fn a_refresh_token_near_its_end_is_replaced() {
 async fn who_left_the_fleet_gets_nothing_for_a_good_token() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
     let peer = setup.peer("spoke1");
-    let tokens = setup.gate.authenticate(&peer, request("managed")).unwrap();
+    let tokens = setup
+        .gate
+        .authenticate(&peer, None, request("managed"))
+        .unwrap();
     assert_eq!(setup.gate.verdict(&name("spoke1"), Mode::Managed), None);
     setup.fleet.send_replace(Arc::default());
     let refresh = setup.gate.refresh(&peer, &tokens.refresh_token);
@@ -246,13 +272,13 @@ async fn a_replica_that_does_not_serve_refuses_everybody() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
     let peer = setup.peer("spoke1");
     setup.uid.send_replace(None);
-    let starting = setup.gate.authenticate(&peer, request("managed"));
+    let starting = setup.gate.authenticate(&peer, None, request("managed"));
     assert_eq!(
         starting.unwrap_err(),
         Refusal::NotActive("starting".to_owned())
     );
     setup.active.send_replace(false);
-    let standby = setup.gate.authenticate(&peer, request("managed"));
+    let standby = setup.gate.authenticate(&peer, None, request("managed"));
     assert_eq!(
         standby.unwrap_err(),
         Refusal::NotActive("standby".to_owned())
@@ -269,7 +295,7 @@ async fn a_cluster_that_asks_in_a_loop_is_slowed() {
     let peer = setup.peer("spoke1");
     let mut last = Ok(AuthResponse::default());
     for _ in 0..40 {
-        last = setup.gate.authenticate(&peer, request("managed"));
+        last = setup.gate.authenticate(&peer, None, request("managed"));
     }
     assert_eq!(last.unwrap_err(), Refusal::TooMany);
 }

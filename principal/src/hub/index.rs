@@ -380,4 +380,6 @@ impl Index {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

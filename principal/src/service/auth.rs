@@ -21,8 +21,16 @@ impl Authentication for Service {
         &self,
         request: Request<AuthRequest>,
     ) -> Result<Response<AuthResponse>, Status> {
+        let agent = request
+            .metadata()
+            .get("user-agent")
+            .and_then(|raw| raw.to_str().ok());
+        let agent = agent.map(str::to_owned);
         peer(&request)
-            .and_then(|peer| self.gate.authenticate(&peer, request.into_inner()))
+            .and_then(|peer| {
+                self.gate
+                    .authenticate(&peer, agent.as_deref(), request.into_inner())
+            })
             .map(Response::new)
             .map_err(|refusal| refuse(&self.gate, &refusal))
     }

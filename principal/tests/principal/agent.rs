@@ -196,13 +196,13 @@ impl Agent {
                 self.waiting.extend(event);
             }
         };
-        match tokio::time::timeout(BOUND, finding).await {
-            Ok(event) => event,
-            Err(_elapsed) => panic!(
-                "{what}: not within {BOUND:?}; what came: {:#?}",
-                self.waiting
-            ),
-        }
+        let found = tokio::time::timeout(BOUND, finding).await;
+        assert!(
+            found.is_ok(),
+            "{what}: not within {BOUND:?}; what came: {:#?}",
+            self.waiting
+        );
+        found.unwrap()
     }
 
     /// What came and was not asked for.

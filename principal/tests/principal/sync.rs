@@ -1,7 +1,7 @@
 //! What the hub has reaches the spoke, and what the spoke reports reaches the hub.
 
 use argocd::keys;
-use principal::store::Watched;
+use principal::store::{Memory, Watched};
 use protocol::{Event, Kind, Target, Verb};
 use serde_json::{Value, json};
 
@@ -298,7 +298,7 @@ async fn what_the_spoke_cannot_do_is_a_condition_until_it_can() {
         message: "no room".to_owned(),
     };
     agent.tell(Event::error(Kind::Application, &failure)).await;
-    let condition = |memory: &principal::store::Memory| {
+    let condition = |memory: &Memory| {
         let app = memory.application("a", "app").unwrap();
         let message = app
             .pointer("/status/conditions/0/message")
@@ -318,4 +318,63 @@ async fn what_the_spoke_cannot_do_is_a_condition_until_it_can() {
         revision(&world.hub.application("a", "app").unwrap()),
         Some("one")
     );
+}
+
+#[tokio::test]
+async fn a_sync_asked_for_while_no_principal_ran_is_said_once_the_spoke_has_reported() {
+    let hub = Memory::new();
+    let mut asked = application("a", "app");
+    asked["operation"] = json!({ "sync": { "revision": "x" } });
+    hub.put(Watched::Application, asked);
+    let world = World::on(hub, &["a"]).await;
+    let app = world.hub.application("a", "app").unwrap();
+    let mut agent = Agent::empty(&world, "a").await;
+    agent.event(APPLICATION, Verb::Create).await;
+    agent
+        .tell(report(Verb::StatusUpdate, &replica(&app, &synced("one"))))
+        .await;
+    let command = agent.event(APPLICATION, Verb::SetOperation).await;
+    assert_eq!(body(&command)["operation"], app["operation"]);
+    assert_eq!(
+        world.hub.application("a", "app").unwrap()["operation"],
+        app["operation"]
+    );
+}
+
+#[tokio::test]
+async fn a_sync_that_ended_while_no_principal_ran_is_not_done_again() {
+    let hub = Memory::new();
+    let operation = json!({ "sync": { "revision": "x" } });
+    let mut asked = application("a", "app");
+    asked["operation"] = operation.clone();
+    hub.put(Watched::Application, asked);
+    let world = World::on(hub, &["a"]).await;
+    let app = world.hub.application("a", "app").unwrap();
+    let mut agent = Agent::empty(&world, "a").await;
+    agent.event(APPLICATION, Verb::Create).await;
+    let taken = format!(
+        "named-by-the-last-principal {}",
+        argocd::digest::short(&operation)
+    );
+    let ended = json!({
+        "metadata": { "annotations": { keys::LAST_COMMAND: taken } },
+        "status": { "operationState": {
+            "phase": "Succeeded", "operation": operation,
+            "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:01Z",
+        } },
+    });
+    agent
+        .tell(report(Verb::StatusUpdate, &replica(&app, &ended)))
+        .await;
+    assert!(
+        world
+            .hub
+            .application("a", "app")
+            .unwrap()
+            .get("operation")
+            .is_none()
+    );
+    world.create(application("a", "later"));
+    agent.about("later").await;
+    assert!(agent.unread(Kind::Application).is_empty());
 }

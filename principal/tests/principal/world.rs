@@ -57,9 +57,13 @@ pub(crate) fn enrolled(clusters: &[&str]) -> Arc<Fleet> {
 impl World {
     /// A hub with an open project and these clusters.
     pub(crate) async fn with(clusters: &[&str]) -> Self {
+        Self::on(Memory::new(), clusters).await
+    }
+
+    /// The same on a hub that was there before.
+    pub(crate) async fn on(hub: Memory, clusters: &[&str]) -> Self {
         runtime::install_crypto_provider();
         let authority = Authority::new();
-        let hub = Memory::new();
         hub.put(Watched::AppProject, open_project("default"));
         let (fleet, fleet_now) = watch::channel(enrolled(clusters));
         let (active, active_now) = watch::channel(true);
@@ -176,10 +180,9 @@ impl Drop for World {
 
 /// Waits, but not for ever.
 pub(crate) async fn bounded<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(BOUND, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("{what}: not within {BOUND:?}"),
-    }
+    let ended = tokio::time::timeout(BOUND, future).await;
+    assert!(ended.is_ok(), "{what}: not within {BOUND:?}");
+    ended.unwrap()
 }
 
 pub(crate) fn application(namespace: &str, name: &str) -> Value {

@@ -1,0 +1,233 @@
+//! Whatever happens on the hub, clusters that hear of it end up with what they should have.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::testing::{application, fleet, open_project, with};
+use argocd::keys;
+use proptest::prelude::*;
+use serde_json::json;
+
+/// Something that happens on the hub.
+#[derive(Clone, Debug)]
+enum Happens {
+    /// An Application is made or changed: where it is, where it goes, its project, and a version of its spec.
+    Set {
+        app: App,
+        to: &'static str,
+        project: &'static str,
+        path: u8,
+        ignored: bool,
+    },
+    Deleted(App),
+    /// A project comes, admits nothing any more, or goes.
+    Project(&'static str, Option<bool>),
+    Fleet(Vec<&'static str>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct App {
+    namespace: &'static str,
+    name: &'static str,
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    let app = || {
+        let namespace = prop::sample::select(vec!["a", "ab", "argocd", "team-x", "elsewhere"]);
+        let name = prop::sample::select(vec!["one", "two"]);
+        (namespace, name).prop_map(|(namespace, name)| App { namespace, name })
+    };
+    let to = prop::sample::select(vec!["in-cluster", "a", "ab", "unknown"]);
+    let project = || prop::sample::select(vec!["default", "team"]);
+    let set = (app(), to, project(), 0..3_u8, prop::bool::weighted(0.1)).prop_map(
+        |(app, to, project, path, ignored)| Happens::Set {
+            app,
+            to,
+            project,
+            path,
+            ignored,
+        },
+    );
+    prop_oneof![
+        6 => set,
+        2 => app().prop_map(Happens::Deleted),
+        1 => (project(), prop::option::of(any::<bool>())).prop_map(|(p, o)| Happens::Project(p, o)),
+        1 => prop::sample::subsequence(vec!["a", "ab"], 0..=2).prop_map(Happens::Fleet),
+    ]
+}
+
+/// The hub, and for each cluster the copies that it has been told to have: digest by object.
+struct Model {
+    index: Index,
+    live: BTreeMap<Key, String>,
+    copies: BTreeMap<String, BTreeMap<ObjectKey, String>>,
+    version: u64,
+}
+
+impl Model {
+    fn new() -> Self {
+        let settings = RoutingSettings {
+            argocd_namespace: "argocd".to_owned(),
+            allowed_namespaces: vec!["team-*".to_owned()],
+        };
+        let mut index = Index::new(settings);
+        index.set_fleet(&fleet(&["a", "ab"]));
+        let mut model = Self {
+            index,
+            live: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            version: 0,
+        };
+        let effects = model
+            .index
+            .set_project("default", Some(open_project("default")));
+        model.carry_out(effects);
+        model
+    }
+
+    fn happen(&mut self, event: Happens) {
+        self.version += 1;
+        let effects = match event {
+            Happens::Set {
+                app,
+                to,
+                project,
+                path,
+                ignored,
+            } => {
+                let key = Key {
+                    namespace: app.namespace.to_owned(),
+                    name: app.name.to_owned(),
+                };
+                let fresh = format!("uid-{}", self.version);
+                let uid = self.live.entry(key).or_insert(fresh).clone();
+                let object = with(
+                    application(app.namespace, app.name, &uid, self.version),
+                    json!({
+                        "metadata": { "labels": { keys::IGNORE_SYNC: ignored.to_string() } },
+                        "spec": {
+                            "project": project,
+                            "source": { "path": path.to_string() },
+                            "destination": { "name": to },
+                        },
+                    }),
+                );
+                self.index.set_application(object, true)
+            }
+            Happens::Deleted(app) => {
+                let key = Key {
+                    namespace: app.namespace.to_owned(),
+                    name: app.name.to_owned(),
+                };
+                let uid = self.live.remove(&key).unwrap_or_default();
+                self.index.remove_application(&key, &uid)
+            }
+            Happens::Project(name, None) => self.index.set_project(name, None),
+            Happens::Project(name, Some(open)) => {
+                let mut project = open_project(name);
+                if !open {
+                    project["spec"]["destinations"] = json!([]);
+                }
+                self.index.set_project(name, Some(project))
+            }
+            Happens::Fleet(clusters) => self.join(&clusters),
+        };
+        self.carry_out(effects);
+    }
+
+    /// Who leaves hears nothing more; who comes in compares everything, as a resync does.
+    fn join(&mut self, clusters: &[&str]) -> Vec<Effect> {
+        let effects = self.index.set_fleet(&fleet(clusters));
+        for cluster in clusters {
+            for key in self.index.delivered_to(cluster) {
+                let copies = self.copies.entry((*cluster).to_owned()).or_default();
+                copies.insert(key, String::new());
+            }
+            let held = self.copies.get(*cluster).cloned().unwrap_or_default();
+            for key in held.into_keys() {
+                self.tell(cluster, &key);
+            }
+        }
+        effects
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::State { cluster, key } => self.tell(&cluster, &key),
+                Effect::Gone {
+                    cluster,
+                    key,
+                    uid: _,
+                } => {
+                    self.copies.entry(cluster).or_default().remove(&key);
+                }
+                Effect::Command { .. } | Effect::Conditions(_) => {}
+            }
+        }
+    }
+
+    /// Says what the hub wants now, if it wants anything.
+    fn tell(&mut self, cluster: &str, key: &ObjectKey) {
+        if let Some(digest) = self.wanted(cluster, key) {
+            self.copies
+                .entry(cluster.to_owned())
+                .or_default()
+                .insert(key.clone(), digest);
+        }
+    }
+
+    fn wanted(&self, cluster: &str, key: &ObjectKey) -> Option<String> {
+        match Key::from_object(key) {
+            Some(key) => {
+                let entry = self.index.application(&key)?;
+                (entry.delivered_to() == Some(cluster)).then(|| entry.digest())
+            }
+            None => {
+                let project = self.index.project_for(&key.name, cluster)?;
+                Some(argocd::digest::agreed(&project))
+            }
+        }
+    }
+
+    /// Every enrolled cluster has what it should have, as it should be.
+    fn check(&self) -> Result<(), TestCaseError> {
+        for cluster in self.index.clusters.names() {
+            for key in self.index.delivered_to(cluster) {
+                let copy = self
+                    .copies
+                    .get(cluster)
+                    .and_then(|copies| copies.get(&key))
+                    .cloned();
+                prop_assert_eq!(copy, self.wanted(cluster, &key), "{} on {}", key, cluster);
+            }
+        }
+        Ok(())
+    }
+
+    /// No two Applications are delivered to one name on a spoke, and only to where they go.
+    fn check_names(&self) -> Result<(), TestCaseError> {
+        let mut places = BTreeMap::new();
+        for (key, entry) in &self.index.applications {
+            if entry.delivered_to().is_some() {
+                let other = places.insert(entry.placement.place(), key);
+                prop_assert_eq!(other, None);
+            }
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn clusters_that_hear_of_every_change_have_what_they_should(
+        events in prop::collection::vec(happens(), 0..40),
+    ) {
+        let mut model = Model::new();
+        for event in events {
+            model.happen(event);
+            model.check()?;
+            model.check_names()?;
+        }
+    }
+}
