@@ -7,7 +7,7 @@ use std::{
     sync::PoisonError,
 };
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use lab_kubelet::{Images, Kubelet};
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
@@ -21,6 +21,10 @@ pub use layers::Ocm;
 
 /// What a lab shall have.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "layers that can each be left out"
+)]
 pub struct Options {
     /// How many spokes beside the hub.
     pub spokes: u8,
@@ -112,7 +116,10 @@ impl Lab {
         let etcd = Etcd::start(&tools.etcd, &state, dir).await?;
         let git = git::Server::start(&tools.git, &state.join("git"), dir).await?;
         let clusters = control_planes(&options, &tools, dir, &state, outside_ports).await?;
-        progress.step(format_args!("control planes: hub and spokes ({})", options.spokes));
+        progress.step(format_args!(
+            "control planes: hub and spokes ({})",
+            options.spokes
+        ));
         let mut lab = Self {
             options,
             tools,
@@ -131,7 +138,13 @@ impl Lab {
 
     /// Starts what the options say beyond control planes.
     async fn start_layers(&mut self, progress: &mut Progress) -> Result<()> {
-        let Options { spokes: _, pods, ocm, argocd, product } = self.options;
+        let Options {
+            spokes: _,
+            pods,
+            ocm,
+            argocd,
+            product,
+        } = self.options;
         if pods {
             self.kubelets = layers::kubelets(&self.clusters, &self.images, &self.faults).await?;
             progress.step("kubelets: Pods can run");
@@ -139,15 +152,24 @@ impl Lab {
         // Two layers tell of themselves; held for a line each.
         let progress = std::sync::Mutex::new(progress);
         let step = |what: String| {
-            progress.lock().unwrap_or_else(PoisonError::into_inner).step(what);
+            progress
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .step(what);
         };
         let start_ocm = async {
             if !ocm {
                 return Ok(None);
             }
             let started = layers::ocm(&self.clusters, &self.dir).await?;
-            let kind = if started.hub.is_real() { "real" } else { "stand-in" };
-            step(format!("Open Cluster Management ({kind}): every spoke joined"));
+            let kind = if started.hub.is_real() {
+                "real"
+            } else {
+                "stand-in"
+            };
+            step(format!(
+                "Open Cluster Management ({kind}): every spoke joined"
+            ));
             anyhow::Ok(Some(started))
         };
         let start_argocd = async {
@@ -189,9 +211,11 @@ impl Lab {
     }
 
     /// The hub.
-    #[expect(clippy::expect_used, reason = "start makes cluster 0 always")]
+    ///
+    /// # Panics
+    /// Never: there is no lab without.
     pub fn hub(&self) -> &Cluster {
-        self.clusters.first().expect("a lab has a hub")
+        self.clusters.first().expect("a lab starts with cluster 0")
     }
 
     /// The spokes, `spoke1` first.
@@ -200,6 +224,9 @@ impl Lab {
     }
 
     /// Spoke number `number`, counted from 1 as in its name.
+    ///
+    /// # Panics
+    /// When the lab was not asked for so many.
     #[expect(
         clippy::panic,
         reason = "a story that names a spoke it did not ask for is wrong"
@@ -229,7 +256,9 @@ impl Lab {
     /// Open Cluster Management, to end or resume parts of it; nobody else can meanwhile.
     pub async fn ocm(&self) -> Result<MappedMutexGuard<'_, Ocm>> {
         let guard = self.ocm.lock().await;
-        MutexGuard::try_map(guard, Option::as_mut).map_err(|_| anyhow!("this lab has no OCM"))
+        MutexGuard::try_map(guard, Option::as_mut)
+            .ok()
+            .context("this lab has no OCM")
     }
 
     /// Ends everything, and returns when it is gone.

@@ -284,7 +284,8 @@ impl Cluster {
 
     /// Ends both programs.
     pub(crate) async fn stop(&self) {
-        if let Some(mut manager) = self.inner.controller_manager.lock().await.take() {
+        let manager = self.inner.controller_manager.lock().await.take();
+        if let Some(mut manager) = manager {
             manager.kill().await;
         }
         self.kill_api().await;

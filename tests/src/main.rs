@@ -37,6 +37,7 @@ enum Command {
 }
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 struct Up {
     /// How many spokes beside the hub.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=100))]
@@ -92,7 +93,16 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Up(up) => {
-            let Up { spokes, place, product, argocd, ocm, pods, foreground, prepared } = up;
+            let Up {
+                spokes,
+                place,
+                product,
+                argocd,
+                ocm,
+                pods,
+                foreground,
+                prepared,
+            } = up;
             let options = Options {
                 spokes,
                 pods,
@@ -101,11 +111,23 @@ fn run(command: Command) -> Result<ExitCode> {
                 product: product && pods && ocm,
             };
             let dir = directory(place, "up")?;
-            up::up(&Request { options, dir, foreground, prepared, demo: false })
+            up::up(&Request {
+                options,
+                dir,
+                foreground,
+                prepared,
+                demo: false,
+            })
         }
         Command::Demo(place) => {
             let (options, dir) = (Options::everything(2), directory(place, "demo")?);
-            up::up(&Request { options, dir, foreground: true, prepared: false, demo: true })
+            up::up(&Request {
+                options,
+                dir,
+                foreground: true,
+                prepared: false,
+                demo: true,
+            })
         }
         Command::Status(place) => up::status(absolute(place.dir)?.as_deref()),
         Command::Down(place) => up::down(absolute(place.dir)?.as_deref()),

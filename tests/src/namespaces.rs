@@ -88,7 +88,9 @@ pub fn enter(door: Door) -> Result<Entered> {
         Ok(told) => {
             let inside = serde_json::from_str(&told).context("understand LAB_INSIDE")?;
             // Init waits for signals that it blocks, and a child begins with its parent's mask.
-            SigSet::empty().thread_set_mask().context("unblock signals")?;
+            SigSet::empty()
+                .thread_set_mask()
+                .context("unblock signals")?;
             Ok(Entered::Inside(inside))
         }
         Err(_) => outside::supervise(door).map(Entered::Ended),

@@ -97,7 +97,7 @@ impl Program {
             .args(&self.arguments)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.log.parent().unwrap_or(Path::new("/")))
+            .env("HOME", self.log.parent().unwrap_or_else(|| Path::new("/")))
             .envs(&self.environment)
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("share the log")?)
@@ -153,15 +153,12 @@ impl Process {
             // Fails only when it has ended by itself.
             let _gone = kill(Pid::from_raw(id), Signal::SIGTERM);
         }
-        let ended = match timeout(GRACE, child.wait()).await {
-            Ok(status) => status.ok(),
-            Err(_) => {
-                tracing::debug!(program = self.program.name, "did not end when asked");
-                return self.kill().await;
-            }
+        let Ok(status) = timeout(GRACE, child.wait()).await else {
+            tracing::debug!(program = self.program.name, "did not end when asked");
+            return self.kill().await;
         };
         self.child = None;
-        ended
+        status.ok()
     }
 
     /// Ends it as a crash would. Waits until it is gone.

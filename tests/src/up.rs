@@ -73,7 +73,9 @@ impl State {
             Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
         };
         let state = serde_json::from_str(&text);
-        state.map(Some).with_context(|| format!("understand {}", path.display()))
+        state
+            .map(Some)
+            .with_context(|| format!("understand {}", path.display()))
     }
 
     /// Writes it, so that readers see it whole.
@@ -99,5 +101,7 @@ fn started(pid: u32) -> Option<u64> {
     let mut fields = rest.split_whitespace();
     let state = fields.next()?;
     // The state is field 3, the start time field 22.
-    (state != "Z").then(|| fields.nth(18)?.parse().ok()).flatten()
+    (state != "Z")
+        .then(|| fields.nth(18)?.parse().ok())
+        .flatten()
 }

@@ -2,6 +2,11 @@
 //!
 //! `cargo test -p tests --test stories -- --list` lists them, `... -- FILTER` tells some. See docs/testing.md.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "of JSON, which answers null for what is not there; a story may panic"
+)]
+
 mod argocd;
 mod base;
 mod command;
@@ -54,7 +59,10 @@ fn control_planes() -> Chapter {
 
 fn pods() -> Chapter {
     Chapter::shared(
-        Options { pods: true, ..Options::control_planes(1) },
+        Options {
+            pods: true,
+            ..Options::control_planes(1)
+        },
         vec![
             story!(pods::a_service_is_reached_under_every_name),
             story!(pods::a_load_balancer_leads_to_pods),

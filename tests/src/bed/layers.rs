@@ -38,13 +38,18 @@ pub(super) async fn kubelets(
         config.network = network;
         config.images = images.clone();
         // Overlays want a file system that the machine's own root may not be; memory always is.
-        config.state = namespaces::scratch().join("state").join(cluster.name()).join("pods");
+        config.state = namespaces::scratch()
+            .join("state")
+            .join(cluster.name())
+            .join("pods");
         config.logs = cluster.dir().join("pods");
         config.load_balancers = load_balancers.clone();
         config.forward = Arc::new(faults.clone());
         async move {
             let name = cluster.name();
-            Kubelet::start(config).await.with_context(|| format!("start the kubelet of {name}"))
+            Kubelet::start(config)
+                .await
+                .with_context(|| format!("start the kubelet of {name}"))
         }
     });
     try_join_all(starting).await
@@ -54,12 +59,14 @@ pub(super) async fn kubelets(
 pub(super) async fn ocm(clusters: &[Cluster], dir: &Path) -> Result<Ocm> {
     let (hub, spokes) = clusters.split_first().context("a lab has a hub")?;
     let dir = dir.join("ocm");
-    let config = HubConfig { kubeconfig: hub.kubeconfig(), dir: dir.join("hub") };
+    let config = HubConfig {
+        kubeconfig: hub.kubeconfig(),
+        dir: dir.join("hub"),
+    };
     let hub_half = Hub::start(config).await.context("start OCM on the hub")?;
     let joining = spokes.iter().map(|spoke| {
         let name = spoke.name();
-        let config =
-            SpokeConfig::new(name, hub.kubeconfig(), spoke.kubeconfig(), dir.join(name));
+        let config = SpokeConfig::new(name, hub.kubeconfig(), spoke.kubeconfig(), dir.join(name));
         async move {
             let joined = Spoke::join(config).await;
             Ok::<_, anyhow::Error>((
@@ -69,12 +76,19 @@ pub(super) async fn ocm(clusters: &[Cluster], dir: &Path) -> Result<Ocm> {
         }
     });
     let spokes = try_join_all(joining).await?.into_iter().collect();
-    Ok(Ocm { hub: hub_half, spokes })
+    Ok(Ocm {
+        hub: hub_half,
+        spokes,
+    })
 }
 
 /// Installs Argo CD on every spoke, and prepares the hub for Applications.
 pub(super) async fn argocd(clusters: &[Cluster], images: &Images, tools: &Tools) -> Result<()> {
     let (hub, spokes) = clusters.split_first().context("a lab has a hub")?;
     argocd::provide_images(images, tools).context("find what Argo CD's images stand for")?;
-    tokio::try_join!(argocd::prepare_hub(hub, tools), argocd::install(spokes, tools)).map(drop)
+    tokio::try_join!(
+        argocd::prepare_hub(hub, tools),
+        argocd::install(spokes, tools)
+    )
+    .map(drop)
 }

@@ -53,16 +53,12 @@ fn run() -> Result<i32> {
     mounts()?;
     let program = start()?;
     loop {
-        match awaited.wait().context("wait for a signal")? {
-            Signal::SIGCHLD => {
-                if let Some(code) = collect(program)? {
-                    return Ok(code);
-                }
-            }
-            signal => {
-                // Fails only when the program has ended, and SIGCHLD says so next.
-                let _ended = kill(program, signal);
-            }
+        let signal = awaited.wait().context("wait for a signal")?;
+        if signal != Signal::SIGCHLD {
+            // Fails only when the program has ended, and SIGCHLD says so next.
+            let _ended = kill(program, signal);
+        } else if let Some(code) = collect(program)? {
+            return Ok(code);
         }
     }
 }

@@ -24,8 +24,8 @@ use super::{Door, GRACE, INIT, INSIDE, Inside, listener, relay};
 /// Between two looks at who our parent is.
 const PARENT_LOOK: Duration = Duration::from_millis(250);
 
-/// A day that does not come, for a deadline that is not set yet.
-const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+/// Until a day that does not come, for a deadline that is not set yet.
+const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
 
 /// Runs this program inside, and returns how it ended.
 pub(super) fn supervise(door: Door) -> Result<ExitCode> {

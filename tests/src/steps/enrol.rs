@@ -62,10 +62,22 @@ pub async fn until_available(hub: &Objects, cluster: &str) -> Result<Value> {
         ("Configured", "True", ""),
     ] {
         let says = |addon: &Value| has_condition(addon, kind, status, reason);
-        hub.until(&at, &format!("says {kind}={status} {reason}"), ENROLMENT, says).await?;
+        hub.until(
+            &at,
+            &format!("says {kind}={status} {reason}"),
+            ENROLMENT,
+            says,
+        )
+        .await?;
     }
     let labelled = |object: &Value| object["metadata"]["labels"][FEATURE] == "available";
-    hub.until(&At::cluster(cluster), "has the feature label", ENROLMENT, labelled).await?;
+    hub.until(
+        &At::cluster(cluster),
+        "has the feature label",
+        ENROLMENT,
+        labelled,
+    )
+    .await?;
     hub.read(&at).await
 }
 

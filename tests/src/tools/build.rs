@@ -75,7 +75,10 @@ const ARGOCD: Module = Module {
 /// Builds what neither the machine nor `target/tools` has. Two that call this at once build once.
 pub(super) fn ensure() -> Result<()> {
     // Where everything is there already, nothing has to be writable, and Go need not be installed.
-    if [ETCD, KUBERNETES, ARGOCD].iter().all(|module| module.is_ready().unwrap_or(false)) {
+    if [ETCD, KUBERNETES, ARGOCD]
+        .iter()
+        .all(|module| module.is_ready().unwrap_or(false))
+    {
         return Ok(());
     }
     fs::create_dir_all(directory()).context("make target/tools")?;
@@ -105,13 +108,17 @@ impl Module {
 
     /// Whether somebody else provides all of its programs.
     fn is_elsewhere(&self) -> bool {
-        self.programs.iter().all(|(_, program)| self.has_elsewhere(program))
+        self.programs
+            .iter()
+            .all(|(_, program)| has_elsewhere(program))
     }
 
     /// Whether we built it, just as it would be built now.
     fn is_built(&self) -> Result<bool> {
-        let complete =
-            self.programs.iter().all(|(_, name)| executable(directory().join(name)).is_some());
+        let complete = self
+            .programs
+            .iter()
+            .all(|(_, name)| executable(directory().join(name)).is_some());
         let stamp = self.stamp()?;
         Ok(complete && fs::read_to_string(self.stamp_path()).is_ok_and(|built| built == stamp))
     }
@@ -124,37 +131,44 @@ impl Module {
         if self.name == ARGOCD.name && argocd_module().is_none() {
             self.go(&["mod", "download", self.path])?;
             let dir = self.go(&["list", "-m", "-f", "{{.Dir}}", self.path])?;
-            fs::write(directory().join("argocd.module"), dir).context("note Argo CD's directory")?;
+            fs::write(directory().join("argocd.module"), dir)
+                .context("note Argo CD's directory")?;
         }
         Ok(())
     }
 
-    /// Whether somebody else provides the program. A kubectl of the machine does not count: see `Tools::find`.
-    fn has_elsewhere(&self, program: &str) -> bool {
-        match program {
-            "argocd" => std::env::var_os("ARGOCD_BIN").is_some_and(|path| !path.is_empty()),
-            "kubectl" => self.has_elsewhere("kube-apiserver") && elsewhere(program).is_some(),
-            other => elsewhere(other).is_some(),
-        }
-    }
-
     fn build_all(&self) -> Result<()> {
         let (version, flags) = (self.version()?, self.flags()?);
-        say(format_args!("building {} {version} into target/tools, once", self.name));
+        say(format_args!(
+            "building {} {version} into target/tools, once",
+            self.name
+        ));
         let began = Instant::now();
         for (package, program) in self.programs {
             self.build(package, program, &flags)?;
         }
         let path = self.stamp_path();
         fs::write(&path, self.stamp()?).with_context(|| format!("write {}", path.display()))?;
-        say(format_args!("built {} in {:.0?}", self.name, began.elapsed()));
+        say(format_args!(
+            "built {} in {:.0?}",
+            self.name,
+            began.elapsed()
+        ));
         Ok(())
     }
 
     fn build(&self, package: &str, program: &str, flags: &str) -> Result<()> {
         let mut child = self
             .command()
-            .args(["build", "-v", "-trimpath", "-ldflags", flags, "-o"])
+            .args([
+                "build",
+                "-v",
+                "-trimpath",
+                "-buildvcs=false",
+                "-ldflags",
+                flags,
+                "-o",
+            ])
             .arg(directory().join(program))
             .arg(package)
             .stderr(Stdio::piped())
@@ -191,7 +205,12 @@ impl Module {
 
     /// What decides how the programs come out.
     fn stamp(&self) -> Result<String> {
-        Ok(format!("{}\n{}\n{}", self.flags()?, self.read("go.mod")?, self.read("go.sum")?))
+        Ok(format!(
+            "{}\n{}\n{}",
+            self.flags()?,
+            self.read("go.mod")?,
+            self.read("go.sum")?
+        ))
     }
 
     fn flags(&self) -> Result<String> {
@@ -203,8 +222,13 @@ impl Module {
     fn version(&self) -> Result<String> {
         let text = self.read("go.mod")?;
         let requires = |line: &str| {
-            let mut words = line.trim_start().trim_start_matches("require ").split_whitespace();
-            (words.next() == Some(self.path)).then(|| words.next().map(str::to_owned)).flatten()
+            let mut words = line
+                .trim_start()
+                .trim_start_matches("require ")
+                .split_whitespace();
+            (words.next() == Some(self.path))
+                .then(|| words.next().map(str::to_owned))
+                .flatten()
         };
         let found = text.lines().find_map(requires);
         found.with_context(|| format!("go.mod of {} requires no {}", self.name, self.path))
@@ -228,5 +252,14 @@ impl Module {
 
     fn dir(&self) -> PathBuf {
         workspace().join("tests/tools").join(self.name)
+    }
+}
+
+/// Whether somebody else provides the program. A kubectl of the machine does not count: see `Tools::find`.
+fn has_elsewhere(program: &str) -> bool {
+    match program {
+        "argocd" => std::env::var_os("ARGOCD_BIN").is_some_and(|path| !path.is_empty()),
+        "kubectl" => has_elsewhere("kube-apiserver") && elsewhere(program).is_some(),
+        other => elsewhere(other).is_some(),
     }
 }

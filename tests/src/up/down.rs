@@ -4,6 +4,7 @@ use std::{fs, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use nix::{
+    errno::Errno,
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
@@ -25,7 +26,9 @@ pub fn down(dir: Option<&Path>) -> Result<ExitCode> {
         say(format_args!("no lab in {}", dir.display()));
         return Ok(ExitCode::SUCCESS);
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(end(&state))?;
     clear(&dir)?;
     say(format_args!("the lab in {} is gone", dir.display()));
@@ -35,16 +38,18 @@ pub fn down(dir: Option<&Path>) -> Result<ExitCode> {
 /// Asks the supervisor to end, and makes it end if it does not.
 async fn end(state: &State) -> Result<()> {
     let pid = Pid::from_raw(i32::try_from(state.pid).context("a process number")?);
-    for (signal, patience) in
-        [(Signal::SIGTERM, GRACE + Duration::from_secs(5)), (Signal::SIGKILL, GRACE)]
-    {
+    for (signal, patience) in [
+        (Signal::SIGTERM, GRACE + Duration::from_secs(5)),
+        (Signal::SIGKILL, GRACE),
+    ] {
         if !state.is_running() {
             return Ok(());
         }
-        kill(pid, signal).or_else(|error| match error {
-            nix::errno::Errno::ESRCH => Ok(()),
-            other => Err(other).with_context(|| format!("end process {pid}")),
-        })?;
+        match kill(pid, signal) {
+            Ok(()) => {}
+            Err(Errno::ESRCH) => return Ok(()),
+            Err(error) => return Err(error).with_context(|| format!("end process {pid}")),
+        }
         let end = Instant::now() + patience;
         while state.is_running() && Instant::now() < end {
             sleep(LOOK).await;
@@ -58,12 +63,20 @@ async fn end(state: &State) -> Result<()> {
 
 /// Removes what a lab wrote to its directory, and the directory if nothing else is in it.
 pub(super) fn clear(dir: &Path) -> Result<()> {
-    let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Ok(());
+    };
     for entry in entries {
         let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let is_cluster = name == "hub"
-            || name.strip_prefix("spoke").is_some_and(|number| number.parse::<u8>().is_ok());
+            || name
+                .strip_prefix("spoke")
+                .is_some_and(|number| number.parse::<u8>().is_ok());
         let removed = if (is_cluster || name == "ocm") && path.is_dir() {
             fs::remove_dir_all(&path)
         } else if OURS.contains(&name.as_str()) {

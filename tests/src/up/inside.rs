@@ -29,9 +29,9 @@ pub(super) fn run(request: &Request, inside: &Inside) -> Result<ExitCode> {
         tokio::select! {
             biased;
             // What runs ends with the namespaces.
-            _ = told.recv() => return Ok(ExitCode::from(130)),
+            _ = told.recv() => Ok(ExitCode::from(130)),
             lab = start(request, inside, &mut progress) => match lab {
-                Ok(lab) if request.demo => return demo(lab, &mut told, progress).await,
+                Ok(lab) if request.demo => demo(lab, &mut told, progress).await,
                 Ok(lab) => {
                     told.recv().await;
                     lab.stop().await;
@@ -47,10 +47,18 @@ pub(super) fn run(request: &Request, inside: &Inside) -> Result<ExitCode> {
 }
 
 async fn start(request: &Request, inside: &Inside, progress: &mut Progress) -> Result<Lab> {
-    let lab =
-        Lab::start(request.options.clone(), &request.dir, &inside.ports, progress).await?;
+    let lab = Lab::start(
+        request.options.clone(),
+        &request.dir,
+        &inside.ports,
+        progress,
+    )
+    .await?;
     write(request, inside, Phase::Ready)?;
-    say(format_args!("ready after {:.1} s", progress.elapsed().as_secs_f32()));
+    say(format_args!(
+        "ready after {:.1} s",
+        progress.elapsed().as_secs_f32()
+    ));
     Ok(lab)
 }
 

@@ -49,6 +49,9 @@ pub(super) fn only() -> Result<PathBuf> {
     match running.as_slice() {
         [dir] => Ok(dir.clone()),
         [] => anyhow::bail!("no lab runs; `lab up` starts one"),
-        several => anyhow::bail!("{} labs run; say which with --dir: {several:?}", several.len()),
+        several => anyhow::bail!(
+            "{} labs run; say which with --dir: {several:?}",
+            several.len()
+        ),
     }
 }

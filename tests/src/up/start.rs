@@ -47,18 +47,27 @@ pub fn up(request: &Request) -> Result<ExitCode> {
     }
     let dir = &request.dir;
     if State::read(dir)?.is_some_and(|state| state.is_running()) {
-        bail!("a lab runs in {} already: `lab status`, `lab down`", dir.display());
+        bail!(
+            "a lab runs in {} already: `lab status`, `lab down`",
+            dir.display()
+        );
     }
     Tools::ensure()?;
     clear(dir)?;
     fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
     let hidden = dir.canonicalize().context("look at the lab's directory")?;
     ensure!(
-        !["/run", "/proc"].iter().any(|mount| hidden.starts_with(mount)),
+        !["/run", "/proc"]
+            .iter()
+            .any(|mount| hidden.starts_with(mount)),
         "{} cannot be seen from inside the lab, which has a /run and /proc of its own",
         dir.display()
     );
-    if request.foreground { attached(request) } else { detached(dir) }
+    if request.foreground {
+        attached(request)
+    } else {
+        detached(dir)
+    }
 }
 
 /// Becomes the supervisor; and inside, the lab.
@@ -67,15 +76,25 @@ fn attached(request: &Request) -> Result<ExitCode> {
     if !namespaces::are_ours() {
         let pid = std::process::id();
         let started = started(pid).context("this process's own start")?;
-        State { pid, started, phase: Phase::Starting, clusters: Vec::new() }.write(dir)?;
+        State {
+            pid,
+            started,
+            phase: Phase::Starting,
+            clusters: Vec::new(),
+        }
+        .write(dir)?;
         list::add(dir)?;
     }
-    let door = Door { ports: request.options.spokes + 1, follow_parent: request.demo };
+    let door = Door {
+        ports: request.options.spokes + 1,
+        follow_parent: request.demo,
+    };
     match namespaces::enter(door)? {
         Entered::Inside(seen) => inside::run(request, &seen),
         Entered::Ended(code) => {
             // A lab that could not be started leaves its logs, and says why in its state.
-            let failed = State::read(dir)?.is_some_and(|state| matches!(state.phase, Phase::Failed(_)));
+            let failed =
+                State::read(dir)?.is_some_and(|state| matches!(state.phase, Phase::Failed(_)));
             if !failed {
                 clear(dir)?;
             }
@@ -98,7 +117,9 @@ fn detached(dir: &Path) -> Result<ExitCode> {
         .process_group(0)
         .spawn()
         .context("start the lab in the background")?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(follow(child, dir, &log))
 }
 
@@ -111,12 +132,23 @@ async fn follow(mut child: Child, dir: &Path, log: &Path) -> Result<ExitCode> {
         let state = State::read(dir)?.filter(|state| state.pid == pid);
         show_more(&mut log)?;
         if let Some(status) = ended {
-            let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+            let code = status
+                .code()
+                .or_else(|| status.signal().map(|signal| 128 + signal));
             return Ok(ExitCode::from(u8::try_from(code.unwrap_or(1)).unwrap_or(1)));
         }
-        if let Some(State { phase: Phase::Ready, clusters, .. }) = state {
+        if let Some(State {
+            phase: Phase::Ready,
+            clusters,
+            ..
+        }) = state
+        {
             for cluster in clusters {
-                say(format_args!("export KUBECONFIG={}   # {}", cluster.kubeconfig.display(), cluster.name));
+                say(format_args!(
+                    "export KUBECONFIG={}   # {}",
+                    cluster.kubeconfig.display(),
+                    cluster.name
+                ));
             }
             return Ok(ExitCode::SUCCESS);
         }

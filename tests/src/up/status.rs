@@ -28,12 +28,18 @@ pub fn status(dir: Option<&Path>) -> Result<ExitCode> {
     }
     // Fails only when somebody chose one before; there is but one in this program.
     let _chosen = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let mut all_ready = true;
     for dir in dirs {
         all_ready &= runtime.block_on(show(&dir))?;
     }
-    Ok(if all_ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if all_ready {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 async fn show(dir: &Path) -> Result<bool> {
@@ -48,7 +54,11 @@ async fn show(dir: &Path) -> Result<bool> {
         (Phase::Starting, true) => "starting".to_owned(),
         (Phase::Ready, true) => "ready".to_owned(),
     };
-    say(format_args!("{}: {phase} (process {})", dir.display(), state.pid));
+    say(format_args!(
+        "{}: {phase} (process {})",
+        dir.display(),
+        state.pid
+    ));
     if !running {
         return Ok(false);
     }
