@@ -1,1 +1,153 @@
+use super::*;
+use crate::{
+    hub::store::Memory,
+    testing::{application, fleet, name, open_project, with},
+};
+use protocol::{Facet, Source as _, Verb};
+use serde_json::json;
 
+fn hub() -> Arc<Hub> {
+    let settings = Settings::usual(([127, 0, 0, 1], 0).into());
+    let store = Arc::new(Memory::new());
+    let hub = Arc::new(Hub::new(
+        &settings,
+        store,
+        Clock::system(),
+        Metrics::default(),
+    ));
+    hub.set_fleet(&fleet(&["a", "ab"]));
+    hub.report(Report::Applied(
+        Watched::AppProject,
+        open_project("default"),
+    ));
+    hub.set_principal_uid("us".into());
+    hub
+}
+
+fn key(namespace: &str) -> ObjectKey {
+    Key {
+        namespace: namespace.to_owned(),
+        name: "app".to_owned(),
+    }
+    .object()
+}
+
+#[test]
+fn a_session_is_told_what_there_is_and_hears_of_what_changes() {
+    let hub = hub();
+    hub.report(Report::Applied(
+        Watched::Application,
+        application("a", "app", "1", 1),
+    ));
+    let ear = hub.subscribe(&name("a"));
+    assert!(ear.delivered.contains(&key("a")));
+    assert!(ear.mailbox.take().is_empty());
+    let edited = with(
+        application("a", "app", "1", 2),
+        json!({ "spec": { "project": "other" } }),
+    );
+    hub.report(Report::Applied(Watched::AppProject, open_project("other")));
+    hub.report(Report::Applied(Watched::Application, edited));
+    hub.report(Report::Applied(
+        Watched::Application,
+        application("ab", "app", "2", 3),
+    ));
+    let heard = ear.mailbox.take();
+    assert!(heard[&key("a")].state);
+    assert!(
+        !heard.contains_key(&key("ab")),
+        "nothing of another cluster"
+    );
+}
+
+#[test]
+fn an_older_ear_that_is_dropped_does_not_take_the_newer_along() {
+    let hub = hub();
+    let older = hub.subscribe(&name("a"));
+    let newer = hub.subscribe(&name("a"));
+    drop(older);
+    hub.report(Report::Applied(
+        Watched::Application,
+        application("a", "app", "1", 1),
+    ));
+    assert!(newer.mailbox.take()[&key("a")].state);
+}
+
+#[test]
+fn ready_is_only_who_has_read_both_kinds() {
+    let hub = hub();
+    assert!(!hub.report(Report::Synced(Watched::AppProject)));
+    assert!(hub.report(Report::Synced(Watched::Application)));
+}
+
+#[test]
+fn a_cluster_gets_the_body_of_its_own_objects_only() {
+    let hub = hub();
+    hub.report(Report::Applied(
+        Watched::Application,
+        application("a", "app", "1", 7),
+    ));
+    let (a, ab) = (name("a"), name("ab"));
+    let said = Voice {
+        hub: &hub,
+        cluster: &a,
+    }
+    .encode(&key("a"), Facet::State, false)
+    .unwrap();
+    assert_eq!(
+        (said.verb, said.event_id.as_str()),
+        (Verb::Create, "app_1_7")
+    );
+    assert_eq!(said.principal_uid.as_deref(), Some("us"));
+    let update = Voice {
+        hub: &hub,
+        cluster: &a,
+    }
+    .encode(&key("a"), Facet::State, true)
+    .unwrap();
+    assert_eq!(update.verb, Verb::SpecUpdate);
+    let other = Voice {
+        hub: &hub,
+        cluster: &ab,
+    };
+    for facet in [Facet::State, Facet::Status, Facet::Command] {
+        assert_eq!(other.encode(&key("a"), facet, false), None);
+    }
+}
+
+#[test]
+fn a_command_is_named_by_the_version_that_introduced_it() {
+    let hub = hub();
+    hub.report(Report::Synced(Watched::Application));
+    let app = application("a", "app", "1", 1);
+    hub.report(Report::Applied(Watched::Application, app.clone()));
+    let ear = hub.subscribe(&name("a"));
+    let asked = json!({ "metadata": { "resourceVersion": "2" }, "operation": { "sync": {} } });
+    hub.report(Report::Applied(
+        Watched::Application,
+        with(app.clone(), asked.clone()),
+    ));
+    assert!(ear.mailbox.take()[&key("a")].command);
+    let touched = json!({ "metadata": { "resourceVersion": "3", "labels": { "x": "y" } } });
+    hub.report(Report::Applied(
+        Watched::Application,
+        with(with(app, asked), touched),
+    ));
+    let a = name("a");
+    let said = Voice {
+        hub: &hub,
+        cluster: &a,
+    }
+    .encode(&key("a"), Facet::Command, true)
+    .unwrap();
+    assert_eq!(
+        (said.verb, said.event_id.as_str()),
+        (Verb::SetOperation, "app_1_2_operation")
+    );
+    drop(ear);
+    let again = hub.subscribe(&name("a"));
+    assert!(
+        again.mailbox.take()[&key("a")].command,
+        "it is said in the next session too"
+    );
+}

@@ -1,1 +1,195 @@
+use std::sync::Arc;
 
+use super::*;
+use crate::{
+    hub::{
+        Subscription,
+        store::{Memory, Report, Watched},
+    },
+    metrics::Metrics,
+    settings::Settings,
+    testing::{application, fleet, name, open_project, with},
+};
+use argocd::keys;
+use protocol::{ObjectKey, payload::ErrorReport};
+use runtime::clock::Clock;
+use serde_json::json;
+
+struct Setup {
+    memory: Memory,
+    hub: Arc<Hub>,
+    ear: Subscription,
+}
+
+/// A hub in memory, as it was read once; its changes are not watched.
+fn setup(app: &Value) -> Setup {
+    let memory = Memory::new();
+    memory.put(Watched::Application, app.clone());
+    let settings = Settings::usual(([127, 0, 0, 1], 0).into());
+    let store = Arc::new(memory.clone());
+    let hub = Arc::new(Hub::new(
+        &settings,
+        store,
+        Clock::system(),
+        Metrics::default(),
+    ));
+    hub.set_fleet(&fleet(&["a", "ab"]));
+    hub.report(Report::Applied(
+        Watched::AppProject,
+        open_project("default"),
+    ));
+    let known = memory.application("a", "app").unwrap();
+    hub.report(Report::Applied(Watched::Application, known));
+    let ear = hub.subscribe(&name("a"));
+    Setup { memory, hub, ear }
+}
+
+fn sender(cluster: &str) -> Sender {
+    Sender {
+        cluster: name(cluster),
+        names_commands: true,
+    }
+}
+
+fn event(verb: Verb, change: Value) -> Event {
+    let copy = with(
+        json!({ "metadata": {
+            "namespace": "argocd", "name": "app", "uid": "local",
+            "annotations": { keys::SOURCE_UID: "1" },
+        } }),
+        change,
+    );
+    let key = ObjectKey::new(Kind::Application, "argocd", "app");
+    Event::about(
+        &key,
+        verb,
+        "local",
+        "1",
+        serde_json::to_vec(&copy).unwrap().into(),
+    )
+}
+
+fn healthy() -> Event {
+    event(
+        Verb::StatusUpdate,
+        json!({ "status": { "health": { "status": "Healthy" } } }),
+    )
+}
+
+fn hub_key() -> ObjectKey {
+    ObjectKey::new(Kind::Application, "a", "app")
+}
+
+#[tokio::test]
+async fn a_write_that_somebody_overtook_is_made_again_on_what_they_left() {
+    let setup = setup(&application("a", "app", "1", 1));
+    let edited = with(
+        setup.memory.application("a", "app").unwrap(),
+        json!({ "spec": { "source": { "path": "edited" } } }),
+    );
+    setup.memory.put(Watched::Application, edited);
+    let verdict = setup.hub.apply(&sender("a"), &healthy()).await;
+    assert_eq!(verdict, Verdict::Done);
+    let now = setup.memory.application("a", "app").unwrap();
+    assert_eq!(now["spec"]["source"]["path"], "edited");
+    assert_eq!(now["status"]["health"]["status"], "Healthy");
+    let notes = setup.ear.mailbox.take();
+    assert!(
+        notes[&hub_key()].state,
+        "the edit is said without waiting for the watch"
+    );
+}
+
+#[tokio::test]
+async fn during_an_outage_it_is_tried_again_later() {
+    let setup = setup(&application("a", "app", "1", 1));
+    setup.memory.set_outage(true);
+    let verdict = setup.hub.apply(&sender("a"), &healthy()).await;
+    assert_eq!(verdict, Verdict::Retry { after: RETRY });
+}
+
+#[tokio::test]
+async fn what_is_gone_takes_no_status_and_that_is_fine() {
+    let setup = setup(&application("a", "app", "1", 1));
+    setup.memory.delete(Watched::Application, "a", "app");
+    assert_eq!(
+        setup.hub.apply(&sender("a"), &healthy()).await,
+        Verdict::Done
+    );
+    assert_eq!(setup.memory.writes(), 0);
+}
+
+#[tokio::test]
+async fn only_the_cluster_that_it_goes_to_may_speak_of_it() {
+    let deleting = json!({ "metadata": {
+        "finalizers": [keys::RESOURCES_FINALIZER],
+        "deletionTimestamp": "2026-01-02T00:00:00Z",
+    } });
+    let setup = setup(&with(application("a", "app", "1", 1), deleting));
+    let other = sender("ab");
+    let report = ErrorReport {
+        resource_name: "app".to_owned(),
+        resource_namespace: "a".to_owned(),
+        message: "forged".to_owned(),
+    };
+    assert!(matches!(
+        setup.hub.apply(&other, &healthy()).await,
+        Verdict::Refused(_)
+    ));
+    let error = Event::error(Kind::Application, &report);
+    assert!(matches!(
+        setup.hub.apply(&other, &error).await,
+        Verdict::Refused(_)
+    ));
+    setup
+        .hub
+        .apply(&other, &event(Verb::Delete, json!({})))
+        .await;
+    setup.hub.refused_by(&other.cluster, &hub_key(), "forged");
+    assert_eq!(setup.memory.writes(), 0);
+    let entry = setup.hub.lock().index.by_uid("1").unwrap().1.clone();
+    assert_eq!(entry.report, None);
+}
+
+#[tokio::test]
+async fn a_copy_without_our_stamp_is_known_by_its_name() {
+    let deleting = json!({ "metadata": {
+        "finalizers": [keys::RESOURCES_FINALIZER],
+        "deletionTimestamp": "2026-01-02T00:00:00Z",
+    } });
+    let setup = setup(&with(application("a", "app", "1", 1), deleting));
+    let unstamped = event(Verb::Delete, json!({ "metadata": { "annotations": null } }));
+    assert_eq!(
+        setup.hub.apply(&sender("a"), &unstamped).await,
+        Verdict::Done
+    );
+    assert_eq!(setup.memory.application("a", "app"), None);
+}
+
+#[tokio::test]
+async fn a_copy_that_went_by_itself_is_asked_for_again() {
+    let setup = setup(&application("a", "app", "1", 1));
+    let verdict = setup
+        .hub
+        .apply(&sender("a"), &event(Verb::Delete, json!({})))
+        .await;
+    assert!(matches!(verdict, Verdict::Refused(_)));
+    assert!(setup.ear.mailbox.take()[&hub_key()].state);
+    assert_eq!(setup.memory.writes(), 0);
+}
+
+#[tokio::test]
+async fn a_report_that_is_too_long_is_cut_and_goes_with_the_next_status() {
+    let setup = setup(&application("a", "app", "1", 1));
+    let report = ErrorReport {
+        resource_name: "app".to_owned(),
+        resource_namespace: "argocd".to_owned(),
+        message: "x".repeat(1 << 20),
+    };
+    let error = Event::error(Kind::Application, &report);
+    assert_eq!(setup.hub.apply(&sender("a"), &error).await, Verdict::Done);
+    let told = || setup.hub.lock().index.by_uid("1").unwrap().1.report.clone();
+    assert!(told().is_some_and(|report| report.len() < 2 * LONGEST_REPORT));
+    setup.hub.apply(&sender("a"), &healthy()).await;
+    assert_eq!(told(), None);
+}

@@ -178,16 +178,12 @@ impl Model {
     }
 
     fn wanted(&self, cluster: &str, key: &ObjectKey) -> Option<String> {
-        match Key::from_object(key) {
-            Some(key) => {
-                let entry = self.index.application(&key)?;
-                (entry.delivered_to() == Some(cluster)).then(|| entry.digest())
-            }
-            None => {
-                let project = self.index.project_for(&key.name, cluster)?;
-                Some(argocd::digest::agreed(&project))
-            }
+        if let Some(key) = Key::from_object(key) {
+            let entry = self.index.application(&key)?;
+            return (entry.delivered_to() == Some(cluster)).then(|| entry.digest());
         }
+        let project = self.index.project_for(&key.name, cluster)?;
+        Some(argocd::digest::agreed(&project))
     }
 
     /// Every enrolled cluster has what it should have, as it should be.
