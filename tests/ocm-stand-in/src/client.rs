@@ -39,18 +39,14 @@ pub(crate) fn as_identity(config: &Config, identity: AuthInfo) -> Result<Client>
 
 /// What went wrong in one line: of an API server's answer only its message.
 pub(crate) fn say(error: &anyhow::Error) -> String {
-    let parts = error
-        .chain()
-        .map(|cause| match cause.downcast_ref::<kube::Error>() {
-            Some(kube::Error::Api(status)) => status.message.clone(),
-            Some(_) | None => cause.to_string(),
-        });
-    let mut said: Vec<String> = Vec::new();
-    for part in parts {
-        // A cause that its effect has quoted already adds nothing.
-        if !said.iter().any(|earlier| earlier.contains(&part)) {
-            said.push(part);
+    let mut said = Vec::new();
+    for cause in error.chain() {
+        if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
+            // What follows in the chain is the same answer once more.
+            said.push(status.message.clone());
+            break;
         }
+        said.push(cause.to_string());
     }
     said.join(": ")
 }

@@ -171,7 +171,7 @@ async fn remove_one(
         Ok(Some(live)) if live.uid().as_deref() == resource["uid"].as_str() => live,
         Ok(_) => return Ok(true),
         // The kind itself is gone, and with it the object.
-        Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(true),
         Err(error) => return Err(error.into()),
     };
     let value = serde_json::to_value(&live)?;
