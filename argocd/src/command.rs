@@ -184,6 +184,8 @@ pub struct Judgement {
     pub operation: Operation,
     /// The running operation is to be terminated and the spoke does not know yet: mark the command.
     pub terminate: bool,
+    /// A refresh is asked for and the spoke has not taken it: mark the state, which carries it.
+    pub refresh: bool,
     /// The refresh was done: the annotation goes.
     pub refresh_done: bool,
 }
@@ -227,6 +229,7 @@ pub fn judge(hub: &Value, report: &Value, known: Known<'_>) -> Judgement {
             Operation::Follow(shown_operation(on_hub, on_spoke))
         },
         terminate,
+        refresh: refresh_is_due(on_hub, on_spoke, known),
         refresh_done: refresh_done(on_hub, on_spoke, known),
     }
 }
@@ -300,6 +303,14 @@ fn was_shown_the_end(hub: &Value, on_spoke: Application<'_>) -> bool {
                 .any(|entry| text(entry, "deployStartedAt") == started)
         });
     shown || reconciled_since || in_history
+}
+
+/// Only where the spoke says which refresh it took last; a Go agent would be asked for ever.
+fn refresh_is_due(on_hub: Application<'_>, on_spoke: Application<'_>, known: Known<'_>) -> bool {
+    known.names_commands
+        && on_hub.annotation(keys::REFRESH).is_some()
+        && known.refresh.is_some()
+        && on_spoke.annotation(keys::LAST_REFRESH) != known.refresh
 }
 
 fn refresh_done(on_hub: Application<'_>, on_spoke: Application<'_>, known: Known<'_>) -> bool {

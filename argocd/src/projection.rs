@@ -213,15 +213,11 @@ pub fn patch_for_spoke(live: &Value, desired: &Value) -> Option<Patch> {
     patch::between(&from, &to)
 }
 
-/// Digest of what [`patch_for_spoke`] looks at. See [`Written`].
-fn managed_digest(object: &Value) -> String {
-    crate::digest::short(&managed_part(object))
-}
-
 /// What remained of a desired value when it was last written.
 ///
 /// The API server prunes what it does not know. If what remains now equals what remained right after the
-/// last write of the same value, that is its normal form and writing again would change nothing.
+/// last write of the same value, that is its normal form and writing again would change nothing. What the
+/// spoke adds of its own, such as a refresh, does not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     desired: String,
@@ -232,15 +228,35 @@ impl Written {
     /// From the API server's answer to the write of `desired`.
     pub fn new(desired: &Value, answer: &Value) -> Self {
         Self {
-            desired: managed_digest(desired),
-            remained: managed_digest(answer),
+            desired: remains(desired, desired),
+            remained: remains(desired, answer),
         }
     }
 
     /// Whether `live` is what becomes of `desired` here.
     pub fn is_normal_form(&self, live: &Value, desired: &Value) -> bool {
-        self.remained == managed_digest(live) && self.desired == managed_digest(desired)
+        self.remained == remains(desired, live) && self.desired == remains(desired, desired)
     }
+}
+
+/// Digest of the parts of `object` that `desired` speaks about.
+fn remains(desired: &Value, object: &Value) -> String {
+    let (desired, meta) = (Meta::of(desired), Meta::of(object));
+    let wanted = desired.annotations();
+    let annotations = meta
+        .annotations()
+        .into_iter()
+        .filter(|(key, _)| wanted.contains_key(key));
+    let finalizers = meta
+        .finalizers()
+        .into_iter()
+        .filter(|name| is_resources_finalizer(name));
+    crate::digest::short(&part(
+        to_map(meta.labels()),
+        to_map(annotations),
+        finalizers.map(str::to_owned).collect(),
+        &meta.field("spec").cloned().unwrap_or_default(),
+    ))
 }
 
 /// The patch for the hub Application that makes it show what the spoke reports; none if it does.

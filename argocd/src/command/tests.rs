@@ -154,7 +154,9 @@ fn a_refresh_is_done_once_for_each_time_it_is_asked_for() {
         ..OURS
     };
     assert!(judge(&hub, &done, known).refresh_done);
-    assert!(!judge(&hub, &live, known).refresh_done);
+    assert!(!judge(&hub, &done, known).refresh);
+    let not_taken = judge(&hub, &live, known);
+    assert!(!not_taken.refresh_done && not_taken.refresh);
     assert!(
         !judge(
             &hub,

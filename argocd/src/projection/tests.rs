@@ -220,6 +220,14 @@ fn what_the_api_server_pruned_is_its_normal_form() {
     let written = Written::new(&desired, &answer);
     assert!(patch_for_spoke(&answer, &desired).is_some());
     assert!(written.is_normal_form(&answer, &desired));
+    // what happens on the spoke by itself makes no difference
+    let mut refreshed = answer.clone();
+    refreshed["metadata"]["annotations"][keys::REFRESH] = json!("normal");
+    refreshed["metadata"]["finalizers"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!("post-delete-finalizer.argocd.argoproj.io"));
+    assert!(written.is_normal_form(&refreshed, &desired));
     let mut drifted = answer.clone();
     drifted["spec"]["project"] = json!("other");
     assert!(!written.is_normal_form(&drifted, &desired));

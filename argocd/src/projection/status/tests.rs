@@ -6,6 +6,7 @@ use crate::command::{Known, judge};
 const FOLLOW: Judgement = Judgement {
     operation: Operation::Follow(None),
     terminate: false,
+    refresh: false,
     refresh_done: false,
 };
 
