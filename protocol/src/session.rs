@@ -11,6 +11,23 @@
 //!    ended piece of work ([`Session::finished`]), a local change ([`Session::mark`], [`Session::say`]),
 //!    the time of [`Session::next_timeout`].
 //!
+//! # What the receiver may rely on
+//!
+//! Between our own ends, events about one [`ObjectKey`] arrive in the order of their meaning: one state or
+//! status is in flight at a time, a delete overtakes what was said before it, and a state is never said
+//! before an older delete has landed. So a delete is its owner's last word about the *hub name* it carries,
+//! even if the UID in it is that of an object whose state never came through; for another hub name that
+//! has the same name on the spoke the UID decides. A Go principal keeps this order only by UID.
+//!
+//! Commands are said after the state that was marked with them, hold up nothing, and may come before a state
+//! that was marked later: a command for an object that is not here (yet) is tried again, not refused.
+//!
+//! # What the driver has to mind
+//!
+//! [`Session::next_timeout`] is zero while something is due that the driver does not take: a resend while
+//! the stream is full, a retry while it has no hand free. It must not turn in circles then, but wait for
+//! the stream or the hand.
+//!
 //! Writing never waits for the peer to read: while the stream is full the driver stops taking from the
 //! outbox, which goes on coalescing, and keeps reading. So two busy ends cannot block each other.
 
