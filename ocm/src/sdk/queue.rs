@@ -139,7 +139,7 @@ impl<K: Clone + Ord> Queue<K> {
 }
 
 /// From three quarters to five quarters of the pause.
-fn spread(pause: Duration, jitter: f64) -> Duration {
+pub(crate) fn spread(pause: Duration, jitter: f64) -> Duration {
     pause.mul_f64(0.75 + jitter.clamp(0.0, 1.0) / 2.0)
 }
 

@@ -123,7 +123,7 @@ fn deploy<'a>(
     live: &[Condition],
     now: Timestamp,
 ) -> Option<Vec<Condition>> {
-    let mut conditions = Vec::new();
+    let mut conditions: Vec<Condition> = Vec::new();
     let mut news = false;
     let before = condition::find(live, addon::MANIFEST_APPLIED);
     let applied = manifest_applied
@@ -137,11 +137,9 @@ fn deploy<'a>(
     conditions.extend(applied);
     for verdict in others {
         let condition = verdict.onto(live, now);
-        news |= !is_said(&condition, live) && !may_wait(verdict, live);
-        if conditions
-            .iter()
-            .all(|other: &Condition| other.type_ != condition.type_)
-        {
+        // Of two words on one thing the first counts; the second would be news for ever.
+        if condition::find(&conditions, &condition.type_).is_none() {
+            news |= !is_said(&condition, live) && !may_wait(verdict, live);
             conditions.push(condition);
         }
     }

@@ -1,4 +1,5 @@
 use jiff::Timestamp;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -146,4 +147,49 @@ fn the_configuration_beats_the_annotation_beats_the_default() {
     assert_eq!(install_namespace(&addon, Some(&config)), "noted");
     config.agent_install_namespace = "configured".to_owned();
     assert_eq!(install_namespace(&addon, Some(&config)), "configured");
+}
+
+prop_compose! {
+    /// What a cluster may have written.
+    fn poison()(
+        namespace in "[a-z]{0,4}",
+        mode in prop::option::of("Lease|Customized|Other"),
+        users in prop::collection::vec("[a-z:]{0,8}", 0..3),
+        driver in "csr|token|",
+        said in any::<bool>(),
+    ) -> ManagedClusterAddOnStatus {
+        let registration = |user: String| RegistrationConfig {
+            kind: KUBE_CLIENT.to_owned(),
+            kube_client: Some(KubeClientConfig {
+                driver: driver.clone(),
+                subject: Some(Subject { user, ..Subject::default() }),
+            }),
+            custom_signer: None,
+        };
+        let verdict = Verdict::new("RegistrationApplied", said, "SetPermissionApplied", "");
+        ManagedClusterAddOnStatus {
+            conditions: vec![verdict.onto(&[], now())],
+            namespace,
+            health_check: mode.map(|mode| HealthCheck { mode }),
+            registrations: users.into_iter().map(registration).collect(),
+            ..ManagedClusterAddOnStatus::default()
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_was_written_one_write_puts_it_right(poison in poison(), settled in any::<bool>()) {
+        let wanted = [custom(), Registration::KubeClient];
+        let namespace = settled.then_some("there");
+        let Some(said) = decide(&wanted, &with_status(poison), namespace) else { return Ok(()) };
+        for registration in &said.registrations {
+            let client = registration.kube_client.as_ref();
+            let user = client.and_then(|client| client.subject.as_ref()).map(|s| s.user.as_str());
+            let own = "system:open-cluster-management:cluster:c:addon:a";
+            let is_own = user.is_none_or(|user| user.starts_with(own));
+            prop_assert!(is_own);
+        }
+        prop_assert_eq!(decide(&wanted, &with_status(said), namespace), None);
+    }
 }

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::{
     api::{
@@ -192,6 +194,16 @@ fn an_author_cannot_speak_for_ocm() {
 }
 
 #[test]
+fn of_two_words_on_one_thing_the_first_counts() {
+    let verdicts = ["First", "Second"].map(|reason| Verdict::new("Own", true, reason, ""));
+    let facts = settled(Vec::new());
+    let said = decide(&[], &facts, &verdicts, false);
+    assert_eq!(kinds(said.deploy.as_ref()), ["ManifestApplied", "Own"]);
+    let live = carry_out(&[], &said);
+    assert_eq!(decide(&live, &facts, &verdicts, false), Report::default());
+}
+
+#[test]
 fn bad_news_is_said_at_once() {
     let verdicts = [Verdict::new("Degraded", true, "R", "m")];
     let said = decide(&[], &settled(vec![WorkReport::default()]), &verdicts, false);
@@ -222,4 +234,38 @@ fn a_hold_says_why_and_keeps_what_was_said() {
         },
     );
     assert_eq!(held(&verdict, &live, at(10)), None);
+}
+
+prop_compose! {
+    fn some_verdicts()(
+        verdicts in prop::collection::vec(
+            ("Available|Degraded|Own|Progressing", 0u8..3, "[A-Z]{1,2}", any::<bool>()), 0..5)
+    ) -> Vec<Verdict> {
+        let status = |number| match number {
+            0 => Status::True,
+            1 => Status::False,
+            _ => Status::Unknown,
+        };
+        let verdict = |(kind, number, reason, calm): (String, u8, String, bool)| {
+            let verdict = Verdict::new(kind, status(number), reason, "");
+            if calm { verdict.calm() } else { verdict }
+        };
+        verdicts.into_iter().map(verdict).collect()
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_was_said_is_not_said_again(
+        before in some_verdicts(), verdicts in some_verdicts(), works in 0usize..3,
+        answered in any::<bool>(), lost in any::<bool>()
+    ) {
+        let live: Vec<_> = before.iter().map(|verdict| verdict.onto(&[], at(1))).collect();
+        let work = if answered { applied(true) } else { WorkReport::default() };
+        let facts = settled(vec![work; works]);
+        let first = decide(&live, &facts, &verdicts, lost);
+        prop_assert!(!lost || first.available.is_none());
+        let live = carry_out(&live, &first);
+        prop_assert_eq!(decide(&live, &facts, &verdicts, lost), Report::default());
+    }
 }
