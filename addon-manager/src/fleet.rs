@@ -82,6 +82,8 @@ pub struct Publisher {
     pub own: Own,
     /// Where Argo CD reaches the resource proxy (host and port).
     pub resource_proxy: String,
+    /// Becomes true with the first fleet: before that nobody could be let in.
+    pub serving: watch::Sender<bool>,
     /// Where the fleet goes.
     pub fleet: watch::Sender<Arc<Fleet>>,
 }
@@ -124,6 +126,8 @@ impl Publisher {
             }
             changed
         });
+        self.serving
+            .send_if_modified(|serving| !std::mem::replace(serving, true));
     }
 }
 

@@ -6,8 +6,8 @@
 //! never replaced, and a CA that cannot be read is reported, not remade: a new authority would cut
 //! off the fleet.
 //!
-//! [`plan`] decides, [`make`] creates keys and certificates, [`secrets`] reads and writes; [`run`]
-//! goes round.
+//! [`plan`] decides, [`make`] creates keys and certificates, [`secrets`] reads and writes;
+//! [`Issuer`] goes round.
 
 pub mod authority;
 pub mod facts;
@@ -25,9 +25,12 @@ use tracing::{info, warn};
 pub use authority::Authority;
 pub use secrets::Secrets;
 
-use crate::issuer::{
-    facts::{ReadAuthority, ReadLeaf},
-    plan::{Plan, Step, Wanted, plan},
+use crate::{
+    issuer::{
+        facts::{ReadAuthority, ReadLeaf},
+        plan::{Plan, Step, Wanted, plan},
+    },
+    metrics::Metrics,
 };
 
 /// The CA: signs the agents' certificates and ours, and is what both ends trust.
@@ -71,120 +74,136 @@ pub enum Error {
         what: &'static str,
         source: rcgen::Error,
     },
+    /// A mistake of ours while making a key.
+    #[error("making a key panicked")]
+    Panicked,
     /// The clock or a certificate shows a time that cannot be expressed.
     #[error("a time out of range")]
     Time,
 }
 
-/// Keeps the four Secrets right until the process stops; never returns an error, it goes on trying.
-///
-/// `names` are the addresses at which agents dial the principal. The authority is published when it
-/// is known for the first time and whenever it changes.
-pub async fn run(
-    secrets: Secrets,
-    clock: Clock,
-    mut names: watch::Receiver<BTreeSet<String>>,
-    authority: watch::Sender<Option<Arc<Authority>>>,
-) {
-    let mut healthy = true;
-    loop {
-        let addresses = names.borrow_and_update().clone();
-        let pause = match round(&secrets, addresses, &authority, clock.now()).await {
-            Ok(()) => {
-                if !healthy {
+/// Keeps the four Secrets right.
+#[derive(Clone, Debug)]
+pub struct Issuer {
+    /// Where they are.
+    pub secrets: Secrets,
+    /// The time.
+    pub clock: Clock,
+    /// The addresses at which agents dial the principal.
+    pub names: watch::Receiver<BTreeSet<String>>,
+    /// Where the CA is published when it is known for the first time and whenever it changes.
+    pub authority: watch::Sender<Option<Arc<Authority>>>,
+    /// Shows when certificates end.
+    pub metrics: Metrics,
+}
+
+impl Issuer {
+    /// Goes round for ever; what fails is tried again. Cancel safe: a round that is dropped half-way
+    /// is made up for by the next.
+    pub async fn run(mut self) {
+        // What was said already, so that a trouble is told once, and its end too.
+        let mut trouble: Option<String> = None;
+        loop {
+            let addresses = self.names.borrow_and_update().clone();
+            let (now_trouble, pause) = match self.round(addresses, self.clock.now()).await {
+                Ok(complaints) => (complaints, LOOK),
+                Err(error) => (Some(runtime::error::Chain(&error).to_string()), RETRY),
+            };
+            if now_trouble != trouble {
+                if let Some(trouble) = &now_trouble {
+                    warn!(error = trouble, "certificates are not in order");
+                } else {
                     info!("certificates are in order again");
                 }
-                healthy = true;
-                LOOK
+                trouble = now_trouble;
             }
-            Err(error) => {
-                if healthy {
-                    warn!(error = %runtime::error::Chain(&error), "certificates are not in order");
-                }
-                healthy = false;
-                RETRY
+            tokio::select! {
+                () = sleep(pause) => {}
+                changed = self.names.changed() => if changed.is_err() { sleep(pause).await },
             }
+        }
+    }
+
+    /// One pass: read, decide, write. Says what a person has to look at.
+    async fn round(
+        &self,
+        addresses: BTreeSet<String>,
+        now: Timestamp,
+    ) -> Result<Option<String>, Error> {
+        let observed = self.secrets.observe().await?;
+        let wanted = Wanted::at(self.secrets.namespace(), addresses);
+        let ca = match &observed.ca {
+            ReadAuthority::Missing => self.secrets.create_authority(now).await?,
+            ReadAuthority::Unusable(reason) => {
+                return Err(Error::Unusable {
+                    name: CA_SECRET,
+                    reason: reason.clone(),
+                });
+            }
+            ReadAuthority::Held(held) => Authority::clone(held),
         };
-        tokio::select! {
-            () = sleep(pause) => {}
-            changed = names.changed() => if changed.is_err() { sleep(pause).await },
+        self.show(&observed, &ca);
+        self.publish(&ca);
+        let Plan { steps } = plan(&observed, &wanted, now);
+        let mut complaints = None;
+        for step in steps {
+            if let Step::Complain { secret, reason } = step {
+                complaints = Some(format!("Secret {secret} is not ours to renew: {reason}"));
+            } else {
+                self.carry_out(&ca, step, now).await?;
+            }
         }
+        Ok(complaints)
     }
-}
 
-/// One pass: read, decide, write, until nothing is left to do.
-async fn round(
-    secrets: &Secrets,
-    addresses: BTreeSet<String>,
-    authority: &watch::Sender<Option<Arc<Authority>>>,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let observed = secrets.observe().await?;
-    let wanted = Wanted::at(secrets.namespace(), addresses);
-    let ca = match &observed.ca {
-        ReadAuthority::Missing => secrets.create_authority(now).await?,
-        ReadAuthority::Unusable(reason) => {
-            return Err(Error::Unusable {
-                name: CA_SECRET,
-                reason: reason.clone(),
-            });
-        }
-        ReadAuthority::Held(held) => Authority::clone(held),
-    };
-    publish(authority, &ca);
-    let Plan { steps } = plan(&observed, &wanted, now);
-    for step in steps {
-        carry_out(secrets, &ca, step, now).await?;
-    }
-    Ok(())
-}
-
-async fn carry_out(
-    secrets: &Secrets,
-    ca: &Authority,
-    step: Step,
-    now: Timestamp,
-) -> Result<(), Error> {
-    match step {
-        Step::Issue {
-            secret,
-            names,
-            why,
-            replaces,
-        } => {
-            let leaf = make::serving(ca, &names, now)?;
-            secrets.write_leaf(secret, ca, &leaf, replaces).await?;
-            info!(secret, reason = why, "issued a serving certificate");
-        }
-        Step::MakeTokenKey => {
-            // Finding two primes takes a moment of one core.
-            let key = tokio::task::spawn_blocking(make::token_key)
-                .await
-                .unwrap_or(Err(Error::Make {
-                    what: "token key",
-                    source: rcgen::Error::RingUnspecified,
-                }))?;
-            secrets.create_token_key(&key).await?;
-            info!(secret = JWT_SECRET, "made the token key");
-        }
-        Step::Complain { secret, reason } => {
-            warn!(
+    async fn carry_out(&self, ca: &Authority, step: Step, now: Timestamp) -> Result<(), Error> {
+        match step {
+            Step::Issue {
                 secret,
-                reason, "a certificate that is not ours needs a person"
-            );
+                names,
+                why,
+                replaces,
+            } => {
+                let leaf = make::serving(ca, &names, now)?;
+                self.secrets.write_leaf(secret, ca, &leaf, replaces).await?;
+                info!(secret, reason = why, "issued a serving certificate");
+            }
+            Step::MakeTokenKey => {
+                // Finding two primes takes a moment of one core.
+                let made = tokio::task::spawn_blocking(make::token_key).await;
+                self.secrets
+                    .create_token_key(&made.map_err(|_panicked| Error::Panicked)??)
+                    .await?;
+                info!(secret = JWT_SECRET, "made the token key");
+            }
+            Step::Complain { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn show(&self, observed: &Observed, ca: &Authority) {
+        self.metrics.expires(CA_SECRET, ca.not_after());
+        for (secret, leaf) in [
+            (PRINCIPAL_SECRET, &observed.principal),
+            (RESOURCE_PROXY_SECRET, &observed.resource_proxy),
+        ] {
+            if let ReadLeaf::Held(held) = leaf
+                && let Ok(facts) = &held.facts
+            {
+                self.metrics.expires(secret, facts.not_after);
+            }
         }
     }
-    Ok(())
-}
 
-fn publish(sender: &watch::Sender<Option<Arc<Authority>>>, ca: &Authority) {
-    sender.send_if_modified(|held| {
-        let changed = held.as_deref() != Some(ca);
-        if changed {
-            *held = Some(Arc::new(ca.clone()));
-        }
-        changed
-    });
+    fn publish(&self, ca: &Authority) {
+        self.authority.send_if_modified(|held| {
+            let changed = held.as_deref() != Some(ca);
+            if changed {
+                *held = Some(Arc::new(ca.clone()));
+            }
+            changed
+        });
+    }
 }
 
 /// What [`Secrets::observe`] found.

@@ -23,7 +23,7 @@
 //! | [`optin`] | opting in by label, and the mode of each cluster |
 //! | [`fleet`] | who may connect, cluster Secrets, removal |
 //! | [`issuer`] | CA, serving certificates, token key |
-//! | [`active`], [`load_balancer`], [`token_key`], [`wake`] | small parts of their own |
+//! | [`active`], [`load_balancer`], [`token_key`], [`wake`], [`metrics`] | small parts of their own |
 
 pub mod active;
 pub mod addon;
@@ -36,6 +36,7 @@ pub mod hub;
 pub mod issuer;
 pub mod keys;
 pub mod load_balancer;
+pub mod metrics;
 pub mod optin;
 pub mod token_key;
 pub mod wake;

@@ -1,6 +1,10 @@
 //! The whole hub program.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Namespace;
@@ -8,9 +12,13 @@ use kube::{Api, Client};
 use principal::{Fleet, Inputs, Sessions};
 use runtime::{
     clock::Clock,
-    credentials::{self, secrets::Take},
+    credentials::{
+        self, Material,
+        secrets::{self, Take},
+    },
     error::Chain,
     lease::{self, Candidate},
+    metrics::Registry,
     parts::Spawner,
 };
 use tokio::{sync::watch, time::sleep};
@@ -21,17 +29,20 @@ use super::{
     term::{self, Term},
 };
 use crate::{
-    active, address,
+    active,
+    address::{self, Address},
     config::Manager,
     hub::Own,
-    issuer::{self, CA_SECRET, JWT_SECRET, PRINCIPAL_SECRET},
-    keys, load_balancer, token_key,
+    issuer::{self, CA_SECRET, Issuer, JWT_SECRET, PRINCIPAL_SECRET},
+    keys, load_balancer,
+    metrics::Metrics,
+    token_key,
 };
 
 /// The pause before the hub is asked again at the start.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Starts everything and returns when the principal serves.
+/// Starts everything and returns when the principal listens.
 pub(super) async fn start(config: Manager, basis: Basis) -> anyhow::Result<()> {
     let Basis {
         client,
@@ -40,58 +51,62 @@ pub(super) async fn start(config: Manager, basis: Basis) -> anyhow::Result<()> {
         spawner,
     } = basis;
     let ready = readiness.register("principal");
-    let leading = leading(&config, &client, &spawner);
+    let metrics = Metrics::register(&registry);
     let channels = Channels::new(&config);
-    spawn_certificates(&config, &client, &channels, leading.clone(), &spawner);
-    if config.principal_address.is_none() {
-        let following = load_balancer::follow(
-            client.clone(),
-            config.own_namespace.clone(),
-            channels.address.clone(),
-            channels.looked.clone(),
-            spawner.token().clone(),
-        );
-        spawner.spawn("load balancer", following);
-    }
-    let token = spawner.token().clone();
-    let own = own(&config, &client, &token)
-        .await
-        .context("stopped at the start")?;
-    let namespace = &config.own_namespace;
-    let inputs = Inputs {
-        client: client.clone(),
-        fleet: channels.fleet.subscribe(),
-        server_tls: server_tls(&client, namespace, &spawner),
-        jwt_key: token_key::from_secret(client.clone(), namespace, JWT_SECRET, &spawner).await?,
-        active: leading.clone(),
-        metrics: registry.clone(),
-        spawner: spawner.clone(),
+    let ground = Ground {
+        config,
+        client,
+        spawner,
+        channels,
+        metrics,
     };
-    let handle = principal::start(config.shared.principal.clone(), inputs).await?;
+    let leading = ground.leading();
+    ground.spawn_active_label();
+    ground.spawn_issuer(leading.clone());
+    ground.spawn_load_balancer();
+    let own = ground.own().await.context("stopped at the start")?;
+    let inputs = ground.inputs(registry.clone()).await?;
+    let handle = principal::start(ground.config.shared.principal.clone(), inputs).await?;
     tracing::info!(address = %handle.address, "the principal listens");
+    let (spawner, token) = (ground.spawner.clone(), ground.spawner.token().clone());
     spawner.spawn(
         "readiness",
         super::alone::tell_ready(handle.ready, ready, token.clone()),
     );
-    let sessions = channels.sessions.clone();
+    let sessions = ground.channels.sessions.clone();
     spawner.spawn(
         "sessions",
         forward(handle.sessions, sessions, token.clone()),
     );
-    let metrics = registry.with(ocm::sdk::Metrics::register);
-    let term = Term {
-        config,
-        client,
-        own,
-        channels,
-        metrics,
-    };
-    spawner.spawn("lead", term::run(term, leading, token));
+    let counters = registry.with(ocm::sdk::Metrics::register);
+    spawner.spawn(
+        "lead",
+        term::run(
+            Term {
+                ground,
+                own,
+                counters,
+            },
+            leading,
+            token,
+        ),
+    );
     Ok(())
+}
+
+/// What every part of the hub program stands on.
+pub(super) struct Ground {
+    pub(super) config: Manager,
+    pub(super) client: Client,
+    pub(super) spawner: Spawner,
+    pub(super) channels: Channels,
+    pub(super) metrics: Metrics,
 }
 
 /// Values that parts hand to each other; only the newest counts.
 pub(super) struct Channels {
+    /// Whether agents are served here: we lead, and know who may connect.
+    pub(super) serving: watch::Sender<bool>,
     /// Who may connect: from the fleet to the principal.
     pub(super) fleet: watch::Sender<Arc<Fleet>>,
     /// From the principal to the conditions.
@@ -99,16 +114,17 @@ pub(super) struct Channels {
     /// From the issuer to the signer and the manifests.
     pub(super) authority: watch::Sender<Option<Arc<issuer::Authority>>>,
     /// Where agents dial by default.
-    pub(super) address: watch::Sender<Option<address::Address>>,
+    pub(super) address: watch::Sender<Option<Address>>,
     /// Whether that is all that can be known of it now.
     pub(super) looked: watch::Sender<bool>,
     /// Where agents of single clusters dial.
-    pub(super) addresses: watch::Sender<BTreeMap<String, address::Address>>,
+    pub(super) addresses: watch::Sender<BTreeMap<String, Address>>,
 }
 
 impl Channels {
     fn new(config: &Manager) -> Self {
         Self {
+            serving: watch::Sender::new(false),
             fleet: watch::Sender::default(),
             sessions: watch::Sender::default(),
             authority: watch::Sender::new(None),
@@ -119,132 +135,162 @@ impl Channels {
     }
 }
 
-fn leading(config: &Manager, client: &Client, spawner: &Spawner) -> watch::Receiver<bool> {
-    if !config.leader_election {
-        return super::always(spawner);
-    }
-    let name = config
-        .pod_name
-        .clone()
-        .unwrap_or_else(|| "addon-manager".to_owned());
-    let candidate = Candidate {
-        namespace: config.own_namespace.clone(),
-        name: keys::LEASE.to_owned(),
-        // The process, not the pod: a restarted container is another life.
-        identity: format!(
-            "{name}_{}_{}",
-            std::process::id(),
-            Clock::system().now().as_millisecond()
-        ),
-    };
-    let leading = lease::campaign(client.clone(), candidate, Clock::system(), spawner);
-    if let Some(pod) = config.pod_name.clone() {
-        let (client, namespace) = (client.clone(), config.own_namespace.clone());
-        let moving = active::run(
-            client,
-            namespace,
-            pod,
-            leading.clone(),
-            spawner.token().clone(),
-        );
-        spawner.spawn("active label", moving);
-    }
-    leading
-}
-
-/// Only the leader writes certificates; every replica reads them.
-fn spawn_certificates(
-    config: &Manager,
-    client: &Client,
-    channels: &Channels,
-    leading: watch::Receiver<bool>,
-    spawner: &Spawner,
-) {
-    let secrets = issuer::Secrets::new(client.clone(), &config.own_namespace);
-    let (names, wanted) = watch::channel(std::collections::BTreeSet::new());
-    let mut address = channels.address.subscribe();
-    let mut addresses = channels.addresses.subscribe();
-    let token = spawner.token().clone();
-    spawner.spawn("names in certificates", async move {
-        loop {
-            let hosts = {
-                let (default, single) =
-                    (address.borrow_and_update(), addresses.borrow_and_update());
-                address::hosts(default.iter().chain(single.values()))
-            };
-            names.send_if_modified(|known| {
-                let changed = *known != hosts;
-                *known = hosts;
-                changed
-            });
-            let next = async {
-                tokio::select! {
-                    changed = address.changed() => changed.is_ok(),
-                    changed = addresses.changed() => changed.is_ok(),
-                }
-            };
-            if token.run_until_cancelled(next).await != Some(true) {
-                return token.cancelled().await;
-            }
+impl Ground {
+    fn leading(&self) -> watch::Receiver<bool> {
+        if !self.config.leader_election {
+            return super::always(&self.spawner);
         }
-    });
-    let authority = channels.authority.clone();
-    let token = spawner.token().clone();
-    let issuing = term::while_leading(leading, token, move |term| {
-        let issuing = issuer::run(
-            secrets.clone(),
+        let name = self.config.pod_name.as_deref().unwrap_or("addon-manager");
+        let (life, process) = (Clock::system().now().as_millisecond(), std::process::id());
+        let candidate = Candidate {
+            namespace: self.config.own_namespace.clone(),
+            name: keys::LEASE.to_owned(),
+            // The process, not the pod: a restarted container is another life.
+            identity: format!("{name}_{process}_{life}"),
+        };
+        lease::campaign(
+            self.client.clone(),
+            candidate,
             Clock::system(),
-            wanted.clone(),
-            authority.clone(),
-        );
-        async move {
-            term.run_until_cancelled_owned(issuing).await;
-        }
-    });
-    spawner.spawn("issuer", issuing);
-}
-
-fn server_tls(
-    client: &Client,
-    namespace: &str,
-    spawner: &Spawner,
-) -> watch::Receiver<Arc<credentials::Material>> {
-    let watch = |name, take| {
-        credentials::secrets::watch(
-            client.clone(),
-            namespace,
-            name,
-            take,
-            Clock::system(),
-            spawner,
+            &self.spawner,
         )
-    };
-    let roots = watch(CA_SECRET, Take::Roots(&["ca.crt", "tls.crt"]));
-    credentials::combine(watch(PRINCIPAL_SECRET, Take::Identity), roots, spawner)
+    }
+
+    /// The Service sends agents to the pod that serves them.
+    fn spawn_active_label(&self) {
+        let Some(pod) = self.config.pod_name.clone() else {
+            return;
+        };
+        let (client, namespace) = (self.client.clone(), self.config.own_namespace.clone());
+        let serving = self.channels.serving.subscribe();
+        let token = self.spawner.token().clone();
+        self.spawner.spawn(
+            "active label",
+            active::run(client, namespace, pod, serving, token),
+        );
+    }
+
+    fn spawn_load_balancer(&self) {
+        if self.config.principal_address.is_some() {
+            return;
+        }
+        let following = load_balancer::follow(
+            self.client.clone(),
+            self.config.own_namespace.clone(),
+            self.channels.address.clone(),
+            self.channels.looked.clone(),
+            self.spawner.token().clone(),
+        );
+        self.spawner.spawn("load balancer", following);
+    }
+
+    /// Only the leader writes certificates; every replica reads them.
+    fn spawn_issuer(&self, leading: watch::Receiver<bool>) {
+        let (names, wanted) = watch::channel(BTreeSet::new());
+        let (address, addresses) = (
+            self.channels.address.subscribe(),
+            self.channels.addresses.subscribe(),
+        );
+        let naming = name_hosts(address, addresses, names, self.spawner.token().clone());
+        self.spawner.spawn("names in certificates", naming);
+        let issuer = Issuer {
+            secrets: issuer::Secrets::new(self.client.clone(), &self.config.own_namespace),
+            clock: Clock::system(),
+            names: wanted,
+            authority: self.channels.authority.clone(),
+            metrics: self.metrics.clone(),
+        };
+        let issuing = term::while_leading(leading, self.spawner.token().clone(), move |term| {
+            let issuing = issuer.clone().run();
+            async move {
+                term.run_until_cancelled_owned(issuing).await;
+            }
+        });
+        self.spawner.spawn("issuer", issuing);
+    }
+
+    /// What the principal works with; waits for the token key.
+    async fn inputs(&self, metrics: Registry) -> Result<Inputs, token_key::Error> {
+        let (client, namespace) = (self.client.clone(), &self.config.own_namespace);
+        let jwt_key = token_key::from_secret(client, namespace, JWT_SECRET, &self.spawner).await?;
+        Ok(Inputs {
+            client: self.client.clone(),
+            fleet: self.channels.fleet.subscribe(),
+            server_tls: self.server_tls(),
+            jwt_key,
+            active: self.channels.serving.subscribe(),
+            metrics,
+            spawner: self.spawner.clone(),
+        })
+    }
+
+    fn server_tls(&self) -> watch::Receiver<Arc<Material>> {
+        let (client, namespace) = (&self.client, &self.config.own_namespace);
+        let watch = |name, take| {
+            let clock = Clock::system();
+            secrets::watch(client.clone(), namespace, name, take, clock, &self.spawner)
+        };
+        let roots = watch(CA_SECRET, Take::Roots(&["ca.crt", "tls.crt"]));
+        credentials::combine(
+            watch(PRINCIPAL_SECRET, Take::Identity),
+            roots,
+            &self.spawner,
+        )
+    }
+
+    /// What this hub is. Waits for the hub; none when the process is to stop before it answers.
+    async fn own(&self) -> Option<Own> {
+        let token = self.spawner.token();
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        let cluster_uid = loop {
+            match token
+                .run_until_cancelled(namespaces.get("kube-system"))
+                .await?
+            {
+                Ok(namespace) => break namespace.metadata.uid,
+                Err(error) => {
+                    tracing::warn!(error = %Chain(&error), "cannot read the hub's identity yet");
+                    token.run_until_cancelled(sleep(RETRY)).await?;
+                }
+            }
+        };
+        let settings = &self.config.shared.principal;
+        Some(Own {
+            argocd_namespace: settings.argocd_namespace.clone(),
+            own_namespace: self.config.own_namespace.clone(),
+            other_namespaces: settings.other_namespaces.clone(),
+            cluster_uid,
+        })
+    }
 }
 
-/// What this hub is. Waits for the hub; none when the process is to stop before it answers.
-async fn own(config: &Manager, client: &Client, token: &CancellationToken) -> Option<Own> {
-    let namespaces = Api::<Namespace>::all(client.clone());
-    let cluster_uid = loop {
-        match token
-            .run_until_cancelled(namespaces.get("kube-system"))
-            .await?
-        {
-            Ok(namespace) => break namespace.metadata.uid,
-            Err(error) => {
-                tracing::warn!(error = %Chain(&error), "cannot read the hub's own identity yet");
-                token.run_until_cancelled(sleep(RETRY)).await?;
+/// Keeps the names for the principal's certificate: every host that some agent dials.
+async fn name_hosts(
+    mut address: watch::Receiver<Option<Address>>,
+    mut addresses: watch::Receiver<BTreeMap<String, Address>>,
+    names: watch::Sender<BTreeSet<String>>,
+    token: CancellationToken,
+) {
+    loop {
+        let hosts = {
+            let (default, single) = (address.borrow_and_update(), addresses.borrow_and_update());
+            address::hosts(default.iter().chain(single.values()))
+        };
+        names.send_if_modified(|known| {
+            let changed = *known != hosts;
+            *known = hosts;
+            changed
+        });
+        let next = async {
+            tokio::select! {
+                changed = address.changed() => changed.is_ok(),
+                changed = addresses.changed() => changed.is_ok(),
             }
+        };
+        if token.run_until_cancelled(next).await != Some(true) {
+            return token.cancelled().await;
         }
-    };
-    let settings = &config.shared.principal;
-    Some(Own {
-        argocd_namespace: settings.argocd_namespace.clone(),
-        own_namespace: config.own_namespace.clone(),
-        other_namespaces: settings.other_namespaces.clone(),
-        cluster_uid,
-    })
+    }
 }
 
 async fn forward(

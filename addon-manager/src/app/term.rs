@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kube::{
-    Client,
-    runtime::events::{Recorder, Reporter},
-};
+use kube::runtime::events::{Recorder, Reporter};
 use ocm::{
     api::addon::Version,
     name::{AddonName, ClusterName},
@@ -18,10 +15,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::manager::Channels;
+use super::manager::{Channels, Ground};
 use crate::{
     addon::{self, ArgocdAgent},
-    config::Manager,
     fleet::{self, secrets::ClusterSecrets},
     hub::Own,
     keys, optin,
@@ -37,11 +33,9 @@ const CONCURRENCY: usize = 16;
 
 /// What a term needs.
 pub(super) struct Term {
-    pub(super) config: Manager,
-    pub(super) client: Client,
+    pub(super) ground: Ground,
     pub(super) own: Own,
-    pub(super) channels: Channels,
-    pub(super) metrics: sdk::Metrics,
+    pub(super) counters: sdk::Metrics,
 }
 
 /// Runs `work` while leading, with a token that is cancelled at the end of each term; the next term
@@ -81,12 +75,15 @@ pub(super) async fn run(term: Term, leading: watch::Receiver<bool>, token: Cance
     while_leading(leading, token, move |token| {
         let term = Arc::clone(&term);
         async move {
+            term.ground.metrics.leads(true);
             while !token.is_cancelled() {
                 if let Err(error) = Box::pin(lead(&term, token.child_token())).await {
                     tracing::warn!(error = %Chain(&*error), "leading failed; trying again");
                     token.run_until_cancelled(sleep(RETRY)).await;
                 }
             }
+            term.ground.channels.serving.send_replace(false);
+            term.ground.metrics.leads(false);
         }
     })
     .await;
@@ -96,12 +93,13 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Leads until the token is cancelled.
 async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
-    let Term {
+    let Term { ground, own, .. } = term;
+    let Ground {
+        config,
         client,
-        own,
         channels,
         ..
-    } = term;
+    } = ground;
     let Some(version) = token.run_until_cancelled(sdk::discover(client)).await else {
         return Ok(());
     };
@@ -110,20 +108,13 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
     let (view, wakes) = (View::new(), Wakes::default());
     let secrets = ClusterSecrets::new(client.clone(), &own.argocd_namespace);
     let addon = Arc::new(ArgocdAgent::new(addon_parts(term, &view, &secrets))?);
-    let setup = sdk::Setup {
-        client: client.clone(),
-        version,
-        view: view.clone(),
-        wake: wakes.stream(),
-        token: token.clone(),
-        metrics: term.metrics.clone(),
-        concurrency: CONCURRENCY,
-    };
+    let setup = setup(term, version, &view, &wakes, &token);
     let publisher = fleet::Publisher {
         view: view.clone(),
         addon: name.clone(),
         own: own.clone(),
-        resource_proxy: term.config.shared.resource_proxy.clone(),
+        resource_proxy: config.shared.resource_proxy.clone(),
+        serving: channels.serving.clone(),
         fleet: channels.fleet.clone(),
     };
     let changed = wakes.clone();
@@ -133,7 +124,7 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
         view.clone(),
         name,
         own.clone(),
-        writer(term, version),
+        writer(ground, version),
         token.clone(),
     );
     let waking = wake_all(view, wakes, channels, token.clone());
@@ -170,14 +161,36 @@ async fn known(channels: &Channels, secrets: &ClusterSecrets) {
     secrets.listed().await;
 }
 
+fn setup(
+    term: &Term,
+    version: Version,
+    view: &View,
+    wakes: &Wakes,
+    token: &CancellationToken,
+) -> sdk::Setup {
+    sdk::Setup {
+        client: term.ground.client.clone(),
+        version,
+        view: view.clone(),
+        wake: wakes.stream(),
+        token: token.clone(),
+        metrics: term.counters.clone(),
+        concurrency: CONCURRENCY,
+    }
+}
+
 fn addon_parts(term: &Term, view: &View, secrets: &ClusterSecrets) -> addon::Parts {
     let Term {
+        ground,
+        own,
+        counters: _,
+    } = term;
+    let Ground {
         config,
         client,
-        own,
         channels,
-        metrics: _,
-    } = term;
+        ..
+    } = ground;
     addon::Parts {
         client: client.clone(),
         view: view.clone(),
@@ -194,16 +207,13 @@ fn addon_parts(term: &Term, view: &View, secrets: &ClusterSecrets) -> addon::Par
     }
 }
 
-fn writer(term: &Term, version: Version) -> optin::Writer {
+fn writer(ground: &Ground, version: Version) -> optin::Writer {
     let reporter = Reporter {
         controller: keys::FIELD_MANAGER.to_owned(),
-        instance: term.config.pod_name.clone(),
+        instance: ground.config.pod_name.clone(),
     };
-    optin::Writer::new(
-        term.client.clone(),
-        version,
-        Recorder::new(term.client.clone(), reporter),
-    )
+    let recorder = Recorder::new(ground.client.clone(), reporter);
+    optin::Writer::new(ground.client.clone(), version, recorder)
 }
 
 /// Wakes those whose session changed, and everybody when what all depend on changed.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
 use x509_parser::prelude::FromDer as _;
 
 /// The certificate authority, read and checked: the key belongs to the certificate.
@@ -11,6 +12,7 @@ pub struct Authority {
     key: String,
     bundle: String,
     der: Vec<u8>,
+    not_after: Timestamp,
 }
 
 impl Authority {
@@ -30,6 +32,8 @@ impl Authority {
         if !parsed.is_ca() {
             return Err("tls.crt is not a certificate authority".to_owned());
         }
+        let not_after = Timestamp::from_second(parsed.validity().not_after.timestamp())
+            .map_err(|error| format!("tls.crt: {error}"))?;
         let pair = rcgen::KeyPair::from_pem(&key).map_err(|error| format!("tls.key: {error}"))?;
         if *rcgen::PublicKeyData::subject_public_key_info(&pair) != *parsed.public_key().raw {
             return Err("tls.key does not belong to tls.crt".to_owned());
@@ -37,6 +41,7 @@ impl Authority {
         let bundle = bundle.filter(|text| !text.trim().is_empty());
         Ok(Self {
             bundle: bundle.unwrap_or_else(|| certificate.clone()),
+            not_after,
             der: pem.contents,
             certificate,
             key,
@@ -51,6 +56,11 @@ impl Authority {
     /// The same certificate, as DER.
     pub fn der(&self) -> &[u8] {
         &self.der
+    }
+
+    /// When it ends.
+    pub const fn not_after(&self) -> Timestamp {
+        self.not_after
     }
 
     /// Its private key, as PEM. For the Secret and for signing, never for anything that is shown.
@@ -77,7 +87,7 @@ mod tests {
     use super::*;
     use crate::issuer::make;
 
-    fn now() -> jiff::Timestamp {
+    fn now() -> Timestamp {
         "2026-11-20T12:00:00Z".parse().unwrap()
     }
 

@@ -113,10 +113,17 @@ fn leaf_step(
         Err(reason) => Some(("unusable", reason.clone())),
         Ok(facts) => flaw(facts, names, now),
     };
+    // Names that it covers stay: an address that is only not known again yet (after a restart) would
+    // otherwise be lost at a renewal.
+    let covered = held
+        .facts
+        .as_ref()
+        .map(|facts| facts.names.clone())
+        .unwrap_or_default();
     match flaw {
         Some((why, _)) if held.ours => Some(Step::Issue {
             secret,
-            names: names.clone(),
+            names: names.union(&covered).cloned().collect(),
             why,
             replaces: Some(held.version.clone()),
         }),
@@ -257,6 +264,16 @@ mod tests {
             leaf.names.insert("10.240.0.9".to_owned());
         });
         assert_eq!(why(&more), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_that_is_covered_is_kept_when_another_comes() {
+        let other = with_principal(|_, leaf| leaf.names = ["10.240.0.9".to_owned()].into());
+        let steps = steps(&other);
+        let [Step::Issue { names, .. }] = &steps[..] else {
+            panic!("{steps:?}")
+        };
+        assert!(names.contains("10.240.0.9") && names.contains("hub.example.org"));
     }
 
     #[test]

@@ -1,0 +1,68 @@
+//! What the manager itself shows; the principal and the SDK register their own.
+
+use jiff::Timestamp;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, gauge::Gauge},
+};
+use runtime::metrics::Registry;
+
+/// The manager's metrics; clones share their values.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    leader: Gauge,
+    expiry: Family<Use, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Use {
+    r#use: &'static str,
+}
+
+impl Metrics {
+    /// Makes and registers them.
+    pub fn register(registry: &Registry) -> Self {
+        let metrics = Self::default();
+        let Self { leader, expiry } = metrics.clone();
+        registry.with(|all| {
+            let all = all.sub_registry_with_prefix("argocd_agent_addon_manager");
+            let help = "Whether this replica leads; the sum over all replicas should be one";
+            all.register("leader", help, leader);
+            let help = "When a certificate ends; less than a month ahead means that renewal fails";
+            all.register("certificate_expiry_timestamp_seconds", help, expiry);
+        });
+        metrics
+    }
+
+    /// Says whether this replica leads.
+    pub fn leads(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
+    }
+
+    /// Says when the certificate in a Secret ends.
+    pub fn expires(&self, secret: &'static str, at: Timestamp) {
+        self.expiry
+            .get_or_create(&Use { r#use: secret })
+            .set(at.as_second());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expiry_is_told_for_each_use() {
+        let registry = Registry::new();
+        let metrics = Metrics::register(&registry);
+        metrics.leads(true);
+        metrics.expires("argocd-agent-ca", Timestamp::UNIX_EPOCH);
+        let text = registry.encode().unwrap();
+        assert!(
+            text.contains("argocd_agent_addon_manager_leader 1"),
+            "{text}"
+        );
+        let line = "certificate_expiry_timestamp_seconds{use=\"argocd-agent-ca\"} 0";
+        assert!(text.contains(line), "{text}");
+    }
+}
