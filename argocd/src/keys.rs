@@ -7,7 +7,7 @@ pub const API_VERSION: &str = "argoproj.io/v1alpha1";
 pub const SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
 /// Annotation: the principal that last wrote a replica.
 pub const PRINCIPAL_UID: &str = "argocd.argoproj.io/principal-uid";
-/// Annotation: `true` on a replica that moved from the hub's to the spoke's Argo CD namespace.
+/// Annotation: `true` on a replica whose original is in the hub's Argo CD namespace, however that is called.
 pub const NAMESPACE_REMAPPED: &str = "argocd.argoproj.io/namespace-remapped";
 /// Annotation of the user: `recreate` or `upsert` when the source UID changes.
 pub const SOURCE_UID_MISMATCH_POLICY: &str = "argocd.argoproj.io/source-uid-mismatch-policy";

@@ -59,6 +59,21 @@ impl<'a> SpokeContext<'a> {
             hub_namespace
         }
     }
+
+    /// The namespace on the hub that a replica came from.
+    ///
+    /// A delete of another hub object that has this name on the spoke does not concern the replica; one of an
+    /// object of this namespace does, whatever its UID: see `protocol::session`.
+    pub fn hub_namespace(&self, replica: &'a Value) -> &'a str {
+        let meta = Meta::of(replica);
+        if meta.annotation(keys::NAMESPACE_REMAPPED) == Some("true") {
+            self.principal_namespace
+        } else if meta.namespace() == self.argocd_namespace {
+            self.cluster
+        } else {
+            meta.namespace()
+        }
+    }
 }
 
 /// Why an incoming object cannot become one on the spoke.
@@ -145,7 +160,7 @@ pub fn desired_on_spoke(incoming: &Value, context: &SpokeContext<'_>) -> Result<
     }
     let mut annotations = stamped(meta, context);
     if meta.namespace() == context.principal_namespace
-        && context.principal_namespace != context.argocd_namespace
+        && context.principal_namespace != context.cluster
     {
         annotations.insert(keys::NAMESPACE_REMAPPED.to_owned(), "true".into());
     }

@@ -102,6 +102,18 @@ fn namespaces_are_those_of_the_routing_table() {
         assert_eq!(desired["metadata"]["namespace"], on_spoke);
         let mark = Meta::of(&desired).annotation(keys::NAMESPACE_REMAPPED);
         assert_eq!(mark, remapped.then_some("true"));
+        assert_eq!(CONTEXT.hub_namespace(&desired), on_hub);
+    }
+    // also where hub and spoke call it the same
+    let same = SpokeContext {
+        argocd_namespace: "argocd",
+        ..CONTEXT
+    };
+    for on_hub in ["spoke1", "argocd", "team-a"] {
+        let mut incoming = wire_application(&hub());
+        incoming["metadata"]["namespace"] = json!(on_hub);
+        let desired = desired_on_spoke(&incoming, &same).unwrap();
+        assert_eq!(same.hub_namespace(&desired), on_hub);
     }
 }
 

@@ -80,7 +80,7 @@ pub struct WorkId(pub(crate) u64);
 /// Something received that has to be done.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// To be handed back to [`Session::finished`].
+    /// To be handed back to [`Session::finished`](super::Session::finished).
     pub id: WorkId,
     /// What to do.
     pub event: Event,
