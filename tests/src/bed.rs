@@ -7,14 +7,14 @@ use std::{
     sync::PoisonError,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use futures::future::try_join_all;
 use lab_kubelet::{Images, Kubelet};
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::{
     Cluster, Tools, cluster::Place, control_plane::Etcd, faults::Faults, git, namespaces, network,
-    product, progress::Progress,
+    product, progress::Progress, world,
 };
 
 pub use layers::Ocm;
@@ -132,8 +132,19 @@ impl Lab {
             kubelets: Vec::new(),
             ocm: Mutex::new(None),
         };
-        lab.start_layers(progress).await?;
-        Ok(lab)
+        match lab.start_layers(progress).await {
+            Ok(()) => Ok(lab),
+            Err(error) => Err(lab.explain(error).await),
+        }
+    }
+
+    /// Ends a lab that did not start, and says what there is to see.
+    async fn explain(self, error: anyhow::Error) -> anyhow::Error {
+        let kept = world::directory("start");
+        let seen = world::keep(&self, &kept).await;
+        self.stop().await;
+        let seen = seen.unwrap_or_else(|error| format!("it could not be kept: {error:#}"));
+        anyhow!("{error:#}\n\nthe world ({}):\n{seen}", kept.display())
     }
 
     /// Starts what the options say beyond control planes.

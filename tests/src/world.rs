@@ -3,7 +3,7 @@
 use std::{
     fmt::Write,
     fs::{self, File},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -17,13 +17,18 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tracing_subscriber::EnvFilter;
 
-use crate::{Cluster, Lab, namespaces};
+use crate::{Cluster, Lab, namespaces, tools::workspace};
 
 /// How long one cluster may take to tell its state; its API may be what is broken.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How many events of a cluster the short account has.
 const EVENTS: usize = 15;
+
+/// Where the world of something that failed is kept.
+pub fn directory(name: &str) -> PathBuf {
+    workspace().join("target/lab/worlds").join(name)
+}
 
 /// Sends what this process logs to a file, by `LAB_LOG` (default: `info` of everybody, `debug` of the lab).
 pub fn log_to(path: &Path) -> Result<()> {

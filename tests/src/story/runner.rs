@@ -1,7 +1,6 @@
 //! Tells stories: which, in what order, on which lab, and what happens when one fails.
 
 use std::{
-    path::PathBuf,
     process::ExitCode,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -21,7 +20,6 @@ use crate::{
     Lab, Options, Tools,
     namespaces::{self, Door, Entered},
     progress::Progress,
-    tools::workspace,
     world,
 };
 
@@ -127,7 +125,7 @@ impl Teller {
             }
             return Ok(());
         };
-        let kept = worlds().join(story.title().replace("::", "."));
+        let kept = world::directory(&story.title().replace("::", "."));
         let seen = self.runtime.block_on(world::keep(&lab, &kept));
         self.end(lab);
         let seen = seen.unwrap_or_else(|error| format!("it could not be kept: {error:#}"));
@@ -183,11 +181,6 @@ impl Teller {
             self.runtime.block_on(lab.stop());
         }
     }
-}
-
-/// Where the worlds of failed stories are kept.
-fn worlds() -> PathBuf {
-    workspace().join("target/lab/worlds")
 }
 
 fn complain(text: impl std::fmt::Display) {

@@ -15,7 +15,6 @@ use crate::{
     demo::Demo,
     namespaces::{self, Inside},
     progress::{Progress, say},
-    tools::workspace,
     world,
 };
 
@@ -100,7 +99,7 @@ async fn demo(
             ExitCode::SUCCESS
         }
         Some(Err(error)) => {
-            let kept = workspace().join("target/lab/worlds/demo");
+            let kept = world::directory("demo");
             let seen = world::keep(&lab, &kept).await;
             say(format_args!("the demo failed: {error:#}"));
             say(format_args!("the world ({}):", kept.display()));
