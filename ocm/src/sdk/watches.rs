@@ -324,7 +324,7 @@ struct Pauses(Duration);
 /// The first pause.
 const FIRST: Duration = Duration::from_millis(400);
 /// The longest pause.
-const LONGEST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(2);
 /// How long a watch must be well until its failures are forgotten.
 const HEALTHY: Duration = Duration::from_mins(1);
 
