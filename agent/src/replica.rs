@@ -7,18 +7,13 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use argocd::projection::{
-    SpokeContext, Unusable, Written, desired_on_spoke, desired_project_on_spoke,
-};
-use argocd::{Meta, digest, glob};
+use argocd::projection::Written;
+use argocd::{Meta, digest};
 use kube::Client;
-use protocol::{Event, Kind, ObjectKey, Target, Verb, Verdict};
+use protocol::{Event, ObjectKey, Verdict};
 use runtime::error::{Blame, Chain};
 use runtime::parts::Spawner;
-use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, watch};
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::config::{Policy, Scope};
 use crate::link::Welcome;
@@ -29,12 +24,15 @@ use crate::store::{Store, Wanted};
 mod apply;
 mod drift;
 mod held;
+mod hold;
+mod message;
 mod observe;
 mod plan;
 
 use apply::Writer;
-use drift::{Contests, Drift};
+use drift::Drift;
 pub use held::Held;
+use message::{Message, Order, Reader};
 use observe::Observer;
 use plan::{Incoming, Memory, No, Plan};
 
@@ -61,68 +59,6 @@ pub struct Replica {
     policy: Policy,
     // One object always has the same lock; others may share it.
     locks: Vec<Mutex<()>>,
-}
-
-/// Something that cannot be done with a message, now or later.
-#[derive(Debug, thiserror::Error)]
-enum Unfit {
-    #[error("{0} is not supported yet")]
-    Unsupported(Target),
-    #[error("{verb} means nothing for {target}")]
-    NoMeaning { target: Target, verb: Verb },
-    #[error("the message names no object")]
-    NoObject,
-    #[error("the message is not an object")]
-    NotAnObject(#[source] serde_json::Error),
-    #[error("the message is about another object than it says")]
-    OtherObject,
-    #[error("{0:?} is not a name")]
-    BadName(String),
-    #[error("namespace {0:?} is not admitted on this cluster")]
-    Namespace(String),
-    #[error("the object cannot be used")]
-    Unusable(#[source] Unusable),
-}
-
-/// What the hub wants done about an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    State,
-    Delete,
-    Sync,
-    Terminate,
-}
-
-impl Order {
-    fn of(kind: Kind, verb: Verb) -> Option<Self> {
-        let of_any = [
-            (Verb::Create, Self::State),
-            (Verb::SpecUpdate, Self::State),
-            (Verb::Delete, Self::Delete),
-        ];
-        let of_applications = [
-            (Verb::SetOperation, Self::Sync),
-            (Verb::TerminateOperation, Self::Terminate),
-        ];
-        let of_applications = of_applications
-            .into_iter()
-            .filter(|_| kind == Kind::Application);
-        of_any
-            .into_iter()
-            .chain(of_applications)
-            .find(|(v, _)| *v == verb)
-            .map(|(_, order)| order)
-    }
-}
-
-/// A message about an object, understood.
-struct Message {
-    order: Order,
-    /// What it is called on the hub.
-    hub: ObjectKey,
-    /// What it is called here.
-    key: ObjectKey,
-    body: Value,
 }
 
 impl Replica {
@@ -177,14 +113,18 @@ impl Replica {
 
     /// Does what an event says. Never fails: what cannot be done is a verdict.
     pub async fn carry_out(&self, event: &Event, welcome: &Welcome) -> Verdict {
-        let message = match self.understand(event, welcome) {
+        let reader = Reader {
+            scope: &self.scope,
+            welcome,
+        };
+        let message = match reader.understand(event) {
             Ok(message) => message,
             Err(unfit) => {
                 tracing::info!(?event, error = %Chain(&unfit), "refused a message");
                 return Verdict::Refused(Chain(&unfit).to_string());
             }
         };
-        let verdict = self.obey(event, &message, welcome).await;
+        let verdict = self.obey(reader, event, &message).await;
         if let Verdict::Refused(reason) = &verdict {
             tracing::warn!(object = %message.key, reason, "refused what the hub asked for");
             // Ours is told by the acknowledgement.
@@ -196,9 +136,9 @@ impl Replica {
         verdict
     }
 
-    async fn obey(&self, event: &Event, message: &Message, welcome: &Welcome) -> Verdict {
+    async fn obey(&self, reader: Reader<'_>, event: &Event, message: &Message) -> Verdict {
         let Message {
-            order: _,
+            order,
             hub: _,
             key,
             body,
@@ -206,26 +146,35 @@ impl Replica {
         let _only_writer = self.lock(key).await;
         let entry = self.store.get(key);
         let live = entry.live.as_deref();
-        let principal = principal_uid(event, welcome);
-        let (planned, desired) = match message.order {
-            Order::Delete => (
-                Ok(plan::delete(Meta::of(body).uid(), principal, live)),
-                None,
-            ),
-            Order::Sync => (plan::sync(&event.event_id, body, live), None),
-            Order::Terminate => (plan::terminate(body, live), None),
-            Order::State => match self.desired(key.kind, body, welcome, principal) {
-                Err(unfit) => (Err(No::Refused(Chain(&unfit).to_string())), None),
+        let written = entry
+            .wanted
+            .as_ref()
+            .and_then(|wanted| wanted.written.clone());
+        let mut wanted = None;
+        let planned = match order {
+            Order::Delete => Ok(plan::delete(
+                Meta::of(body).uid(),
+                reader.principal_uid(event),
+                live,
+            )),
+            Order::Sync => plan::sync(&event.event_id, body, live),
+            Order::Terminate => plan::terminate(body, live),
+            Order::State => match reader.desired(event, message) {
+                Err(unfit) => Err(No::Refused(Chain(&unfit).to_string())),
                 Ok(desired) => {
                     let incoming = Incoming {
                         message: body,
                         desired: &desired,
                     };
-                    let written = entry.wanted.as_ref().and_then(|w| w.written.as_ref());
-                    (
-                        plan::state(incoming, live, written, self.policy),
-                        Some(desired),
-                    )
+                    let plan = plan::state(incoming, live, written.as_ref(), self.policy);
+                    let digest = digest::agreed(body);
+                    wanted = Some(Wanted {
+                        desired,
+                        digest,
+                        written,
+                        leaving: false,
+                    });
+                    plan
                 }
             },
         };
@@ -235,18 +184,7 @@ impl Replica {
                 tracing::debug!(object = %key, why, "cannot do it yet");
                 Verdict::Retry { after: BUSY_PAUSE }
             }
-            Ok(plan) => {
-                let remembered = desired.map(|desired| Wanted {
-                    desired,
-                    digest: digest::agreed(body),
-                    written: entry
-                        .wanted
-                        .as_ref()
-                        .and_then(|wanted| wanted.written.clone()),
-                    leaving: false,
-                });
-                self.apply(key, plan, remembered).await
-            }
+            Ok(plan) => self.apply(key, plan, wanted).await,
         }
     }
 
@@ -260,6 +198,9 @@ impl Replica {
         let mut wanted = wanted;
         if !steps.is_empty() {
             tracing::debug!(object = %key, steps = steps.len(), ?memory, "applying");
+        }
+        if memory == Memory::Leaving {
+            self.expect_departure(key, wanted.as_ref());
         }
         for step in steps {
             let desired = wanted.as_ref().map(|wanted| &wanted.desired);
@@ -278,96 +219,48 @@ impl Replica {
         Verdict::Done
     }
 
+    /// From here on it may go at any moment, and that is not to be undone.
+    ///
+    /// Without a digest: until the deletion was really asked for, the hub must say it again after a
+    /// lost connection.
+    fn expect_departure(&self, key: &ObjectKey, wanted: Option<&Wanted>) {
+        let known = self.store.get(key).wanted;
+        if let Some(wanted) = wanted.or(known.as_deref()) {
+            let leaving = Wanted {
+                leaving: true,
+                digest: String::new(),
+                ..wanted.clone()
+            };
+            self.store.remember(key.clone(), leaving);
+        }
+    }
+
     fn memorise(&self, key: &ObjectKey, memory: Memory, wanted: Option<Wanted>) {
-        match memory {
-            Memory::Keep => {}
-            Memory::Forget => self.store.forget(key),
-            Memory::Want => {
-                if let Some(wanted) = wanted {
-                    self.store.remember(key.clone(), wanted);
-                    // What changed here while we wrote, or was deleted, is looked at again.
+        match (memory, wanted) {
+            (Memory::Forget, _) => self.store.forget(key),
+            (Memory::Want, Some(wanted)) => {
+                self.store.remember(key.clone(), wanted);
+                // What changed here while we wrote is looked at again. What we just made, a watch
+                // may not have seen yet.
+                if self.store.live(key).is_some() {
                     self.drift.check(key.clone());
+                } else {
+                    self.drift.check_later(key.clone());
                 }
             }
-            Memory::Leaving => {
-                let known = self.store.get(key).wanted.map(|wanted| (*wanted).clone());
-                if let Some(wanted) = wanted.or(known) {
-                    self.store.remember(
-                        key.clone(),
-                        Wanted {
-                            leaving: true,
-                            ..wanted
-                        },
-                    );
-                }
+            (Memory::Leaving, Some(wanted)) => {
+                let leaving = Wanted {
+                    leaving: true,
+                    ..wanted
+                };
+                self.store.remember(key.clone(), leaving);
                 if self.store.live(key).is_none() {
+                    // It is gone already, and that was said when it went.
                     self.store.forget(key);
                 }
             }
+            (Memory::Keep, _) | (Memory::Want | Memory::Leaving, None) => {}
         }
-    }
-
-    /// Holds what the hub wants against local changes, connected or not.
-    async fn hold(&self, token: CancellationToken) {
-        let mut contests = Contests::default();
-        loop {
-            for key in contests.due(&self.drift, Instant::now()) {
-                if token.is_cancelled() {
-                    return;
-                }
-                self.revert(key, &mut contests).await;
-            }
-            let next = contests.next();
-            let pause = async {
-                match next {
-                    Some(next) => tokio::time::sleep_until(next).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = token.cancelled() => return,
-                () = self.drift.changed() => {}
-                () = pause => {}
-            }
-        }
-    }
-
-    async fn revert(&self, key: ObjectKey, contests: &mut Contests) {
-        let _only_writer = self.lock(&key).await;
-        let entry = self.store.get(&key);
-        let Some(wanted) = entry.wanted.filter(|wanted| !wanted.leaving) else {
-            return;
-        };
-        let live = entry.live.as_deref();
-        let plan = plan::drift(&wanted.desired, live, wanted.written.as_ref(), self.policy);
-        if plan.steps.is_empty() {
-            return;
-        }
-        tracing::info!(object = %key, deleted = live.is_none(), "reverting a local change");
-        self.metrics.reverts.inc();
-        let mut known = Some((*wanted).clone());
-        let mut failed = false;
-        for step in plan.steps {
-            match self
-                .writer
-                .carry_out(&key, step, Some(&wanted.desired))
-                .await
-            {
-                Ok(Some(written)) => note(&mut known, written),
-                Ok(None) => {}
-                Err(error) => {
-                    failed = true;
-                    drop(verdict_on(&key, &error));
-                    break;
-                }
-            }
-        }
-        if !failed && let Some(known) = known {
-            self.store.remember(key.clone(), known);
-            self.reports.status(key.clone());
-        }
-        contests.wrote(key, failed, Instant::now());
     }
 
     async fn lock(&self, key: &ObjectKey) -> Option<MutexGuard<'_, ()>> {
@@ -379,108 +272,6 @@ impl Replica {
             None => None,
         }
     }
-
-    /// Checks a message and finds out what its object is called here.
-    fn understand(&self, event: &Event, welcome: &Welcome) -> Result<Message, Unfit> {
-        let Target::Object(kind) = event.target else {
-            return Err(Unfit::Unsupported(event.target));
-        };
-        if !matches!(kind, Kind::Application | Kind::AppProject) {
-            return Err(Unfit::Unsupported(event.target));
-        }
-        let order = Order::of(kind, event.verb).ok_or(Unfit::NoMeaning {
-            target: event.target,
-            verb: event.verb,
-        })?;
-        let hub = event.object().ok_or(Unfit::NoObject)?;
-        let body: Value = serde_json::from_slice(&event.payload).map_err(Unfit::NotAnObject)?;
-        let meta = Meta::of(&body);
-        if meta.name() != hub.name || meta.namespace() != hub.namespace {
-            return Err(Unfit::OtherObject);
-        }
-        // A name goes into the path of a request.
-        for name in [&hub.name, &hub.namespace] {
-            if !is_name(name) {
-                return Err(Unfit::BadName(name.chars().take(64).collect()));
-            }
-        }
-        let namespace = self.namespace_here(&hub, welcome);
-        if !self.is_admitted(&namespace) {
-            return Err(Unfit::Namespace(namespace));
-        }
-        let key = ObjectKey::new(kind, namespace, hub.name.clone());
-        Ok(Message {
-            order,
-            hub,
-            key,
-            body,
-        })
-    }
-
-    fn namespace_here(&self, hub: &ObjectKey, welcome: &Welcome) -> String {
-        let context = self.context(&hub.namespace, welcome, None);
-        match hub.kind {
-            Kind::Application => context.spoke_namespace(&hub.namespace).to_owned(),
-            Kind::AppProject | Kind::Repository | Kind::GpgKey => {
-                self.scope.argocd_namespace.clone()
-            }
-        }
-    }
-
-    fn is_admitted(&self, namespace: &str) -> bool {
-        namespace == self.scope.argocd_namespace
-            || self
-                .scope
-                .further_namespaces
-                .iter()
-                .any(|entry| glob::matches_entry(entry, namespace))
-    }
-
-    fn desired(
-        &self,
-        kind: Kind,
-        body: &Value,
-        welcome: &Welcome,
-        principal_uid: Option<&str>,
-    ) -> Result<Value, Unfit> {
-        let context = self.context(Meta::of(body).namespace(), welcome, principal_uid);
-        match kind {
-            Kind::AppProject => desired_project_on_spoke(body, &context),
-            Kind::Application | Kind::Repository | Kind::GpgKey => desired_on_spoke(body, &context),
-        }
-        .map_err(Unfit::Unusable)
-    }
-
-    /// Where we are, as seen from an object in `hub_namespace`.
-    fn context<'a>(
-        &'a self,
-        hub_namespace: &'a str,
-        welcome: &'a Welcome,
-        principal_uid: Option<&'a str>,
-    ) -> SpokeContext<'a> {
-        // A Go principal that maps by namespace says neither our name nor that it does: then every
-        // namespace is ours.
-        let every = !welcome.capabilities.is_ours() && !self.scope.keep_namespaces;
-        let cluster = if every {
-            hub_namespace
-        } else {
-            welcome.agent_name.as_deref().unwrap_or_default()
-        };
-        SpokeContext {
-            argocd_namespace: &self.scope.argocd_namespace,
-            principal_namespace: &welcome.principal_namespace,
-            principal_uid,
-            cluster,
-        }
-    }
-}
-
-/// Ours says it once, a Go principal with each object.
-fn principal_uid<'a>(event: &'a Event, welcome: &'a Welcome) -> Option<&'a str> {
-    event
-        .principal_uid
-        .as_deref()
-        .or(welcome.principal_uid.as_deref())
 }
 
 fn note(wanted: &mut Option<Wanted>, written: Written) {
@@ -504,43 +295,4 @@ fn verdict_on(key: &ObjectKey, error: &apply::Error) -> Verdict {
         Blame::User | Blame::Us => PERSON_PAUSE,
     };
     Verdict::Retry { after }
-}
-
-/// A DNS subdomain, as names of objects and namespaces are.
-fn is_name(text: &str) -> bool {
-    let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
-    let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    text.len() <= 253
-        && text.bytes().all(good)
-        && !text.contains("..")
-        && edge(text.as_bytes().first())
-        && edge(text.as_bytes().last())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_no_name_never_gets_into_a_path() {
-        for good in ["a", "guestbook-1", "my.app"] {
-            assert!(is_name(good), "{good}");
-        }
-        let long = "a".repeat(254);
-        for bad in [
-            "",
-            "..",
-            "a/b",
-            "a..b",
-            "../secrets/x",
-            "A",
-            "-a",
-            "a.",
-            "a%2fb",
-            "ä",
-            &long,
-        ] {
-            assert!(!is_name(bad), "{bad}");
-        }
-    }
 }

@@ -288,11 +288,18 @@ impl<'a> Moving<'a> {
             .draining
             .as_ref()
             .map(|(since, _)| DRAIN.saturating_sub(since.elapsed()));
-        [self.session.next_timeout(now), silence, drain]
+        let due = [self.session.next_timeout(now), silence, drain]
             .into_iter()
             .flatten()
-            .min()
-            .unwrap_or(Duration::from_mins(1))
+            .min();
+        // What is due and cannot be done now must not keep the loop turning.
+        let cannot = self.full || self.draining.is_some() || self.working.len() >= HANDS;
+        let least = if cannot {
+            Duration::from_millis(50)
+        } else {
+            Duration::from_millis(1)
+        };
+        due.unwrap_or(Duration::from_mins(1)).max(least)
     }
 
     fn is_silent(&self, heartbeat: Option<Duration>) -> bool {

@@ -4,7 +4,7 @@
 //! controllers that disagree do not keep the API server busy.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::ObjectKey;
@@ -21,22 +21,35 @@ const PEACE: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct Drift {
     // Bounded by the number of objects; held for an insert, never over an await.
-    dirty: Mutex<BTreeSet<ObjectKey>>,
+    dirty: Mutex<Dirty>,
     wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Dirty {
+    now: BTreeSet<ObjectKey>,
+    later: BTreeSet<ObjectKey>,
 }
 
 impl Drift {
     /// This one has to be looked at.
     pub(super) fn check(&self, key: ObjectKey) {
-        self.dirty
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key);
+        self.lock().now.insert(key);
         self.wake.notify_one();
     }
 
-    fn take(&self) -> BTreeSet<ObjectKey> {
-        std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner))
+    /// This one has to be looked at when the watches have caught up.
+    pub(super) fn check_later(&self, key: ObjectKey) {
+        self.lock().later.insert(key);
+        self.wake.notify_one();
+    }
+
+    fn take(&self) -> Dirty {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Dirty> {
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for something to look at.
@@ -64,7 +77,14 @@ impl Contests {
     /// Takes what came together and returns what is due, in order.
     pub(super) fn due(&mut self, drift: &Drift, now: Instant) -> Vec<ObjectKey> {
         let mut due = vec![];
-        for key in drift.take() {
+        let Dirty {
+            now: touched,
+            later,
+        } = drift.take();
+        for key in later {
+            self.wrote(key, true, now);
+        }
+        for key in touched {
             match self.waiting.get_mut(&key) {
                 Some(contest) if contest.next > now => contest.dirty = true,
                 Some(_) | None => due.push(key),

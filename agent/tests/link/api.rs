@@ -1,0 +1,315 @@
+//! A spoke's API server in memory: lists, watches, creates, patches and deletes two kinds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use argocd::Patch;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, patch};
+use axum::{Json, Router};
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{oneshot, watch};
+
+use super::wait::{SOON, soon};
+
+const ROOT: &str = "/apis/argoproj.io/v1alpha1/namespaces/{namespace}/{plural}";
+
+/// The server, and what it holds; the latter outlives a restart.
+pub(super) struct Api {
+    pub(super) address: SocketAddr,
+    pub(super) world: Arc<World>,
+    // Its own, so that it dies with all its connections, as a killed server does.
+    runtime: Option<Runtime>,
+}
+
+/// What the server holds.
+#[derive(Default)]
+pub(super) struct World {
+    inner: Mutex<Inner>,
+    version: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Inner {
+    version: u64,
+    objects: BTreeMap<(String, String), Value>,
+    /// Every change, so that a watch can begin anywhere.
+    history: Vec<(u64, String, &'static str, Value)>,
+    /// Every write by a client.
+    writes: Vec<String>,
+}
+
+impl Api {
+    pub(super) async fn start(world: Arc<World>) -> Self {
+        Self::start_at(world, "127.0.0.1:0".parse().unwrap()).await
+    }
+
+    pub(super) async fn start_at(world: Arc<World>, address: SocketAddr) -> Self {
+        let router = Router::new()
+            .route(ROOT, get(list_or_watch).post(create))
+            .route(&format!("{ROOT}/{{name}}"), patch(patch_one).delete(delete))
+            .with_state(Arc::clone(&world));
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (told, address_bound) = oneshot::channel();
+        runtime.spawn(async move {
+            let listener = TcpListener::bind(address).await.unwrap();
+            told.send(listener.local_addr().unwrap()).unwrap();
+            axum::serve(listener, router).await.unwrap();
+        });
+        let address = soon("the API server's address", address_bound)
+            .await
+            .unwrap();
+        Self {
+            address,
+            world,
+            runtime: Some(runtime),
+        }
+    }
+
+    pub(super) fn client(&self) -> kube::Client {
+        let url = format!("http://{}", self.address).parse().unwrap();
+        kube::Client::try_from(kube::Config::new(url)).unwrap()
+    }
+
+    /// Ends it with all its connections.
+    pub(super) async fn stop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            let down = move || runtime.shutdown_timeout(SOON);
+            tokio::task::spawn_blocking(down).await.unwrap();
+        }
+    }
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl World {
+    /// Changes an object as somebody on the spoke would.
+    pub(super) fn edit(&self, plural: &str, name: &str, change: impl FnOnce(&mut Value)) {
+        let mut inner = self.inner.lock().unwrap();
+        let key = (plural.to_owned(), name.to_owned());
+        let mut object = inner.objects.get(&key).unwrap().clone();
+        change(&mut object);
+        inner.put(key, object);
+        self.tell(&inner);
+    }
+
+    /// Takes an object away as somebody on the spoke would.
+    pub(super) fn remove(&self, plural: &str, name: &str) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.remove(&(plural.to_owned(), name.to_owned()));
+        self.tell(&inner);
+    }
+
+    pub(super) fn object(&self, plural: &str, name: &str) -> Option<Value> {
+        let inner = self.inner.lock().unwrap();
+        inner
+            .objects
+            .get(&(plural.to_owned(), name.to_owned()))
+            .cloned()
+    }
+
+    /// What clients wrote, in order: `create name`, `patch name`, `delete name`.
+    pub(super) fn writes(&self) -> Vec<String> {
+        self.inner.lock().unwrap().writes.clone()
+    }
+
+    /// Waits until an object fits.
+    pub(super) async fn until(
+        &self,
+        what: &str,
+        plural: &str,
+        name: &str,
+        fits: impl Fn(Option<&Value>) -> bool,
+    ) {
+        let mut version = self.version.subscribe();
+        let waited = async {
+            while !fits(self.object(plural, name).as_ref()) {
+                version.changed().await.unwrap();
+            }
+        };
+        soon(what, waited).await;
+    }
+
+    fn tell(&self, inner: &Inner) {
+        self.version.send_replace(inner.version);
+    }
+}
+
+impl Inner {
+    fn put(&mut self, key: (String, String), mut object: Value) -> Value {
+        let change = if self.objects.contains_key(&key) {
+            "MODIFIED"
+        } else {
+            "ADDED"
+        };
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        if object["metadata"]["uid"].is_null() {
+            object["metadata"]["uid"] = format!("local-{}", self.version).into();
+        }
+        let going = object["metadata"]["deletionTimestamp"].is_string();
+        let held = object["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|f| !f.is_empty());
+        self.objects.insert(key.clone(), object.clone());
+        if going && !held {
+            self.remove(&key);
+        } else {
+            self.history
+                .push((self.version, key.0, change, object.clone()));
+        }
+        object
+    }
+
+    fn remove(&mut self, key: &(String, String)) {
+        if let Some(mut object) = self.objects.remove(key) {
+            self.version += 1;
+            object["metadata"]["resourceVersion"] = self.version.to_string().into();
+            self.history
+                .push((self.version, key.0.clone(), "DELETED", object));
+        }
+    }
+}
+
+async fn list_or_watch(
+    State(world): State<Arc<World>>,
+    Path((_, plural)): Path<(String, String)>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Response {
+    if query.get("watch").is_none_or(|watch| watch != "true") {
+        let inner = world.inner.lock().unwrap();
+        let items: Vec<&Value> = inner
+            .objects
+            .iter()
+            .filter(|(key, _)| key.0 == plural)
+            .map(|(_, o)| o)
+            .collect();
+        let version = inner.version.to_string();
+        return Json(json!({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "List",
+            "metadata": { "resourceVersion": version }, "items": items,
+        }))
+        .into_response();
+    }
+    let from: u64 = query
+        .get("resourceVersion")
+        .and_then(|v| v.parse().ok())
+        .unwrap_or_default();
+    let version = world.version.subscribe();
+    let lines =
+        futures::stream::unfold((world, version, from), move |(world, mut version, from)| {
+            let plural = plural.clone();
+            async move {
+                loop {
+                    version.borrow_and_update();
+                    let next = {
+                        let inner = world.inner.lock().unwrap();
+                        let mut later = inner
+                            .history
+                            .iter()
+                            .filter(|(v, p, ..)| *v > from && *p == plural);
+                        later.next().map(|(v, _, change, object)| {
+                            (
+                                *v,
+                                json!({ "type": change, "object": object }).to_string() + "\n",
+                            )
+                        })
+                    };
+                    if let Some((at, line)) = next {
+                        return Some((Bytes::from(line), (world, version, at)));
+                    }
+                    version.changed().await.ok()?;
+                }
+            }
+        });
+    Body::from_stream(lines.map(Ok::<_, std::io::Error>)).into_response()
+}
+
+async fn create(
+    State(world): State<Arc<World>>,
+    Path((_, plural)): Path<(String, String)>,
+    Json(object): Json<Value>,
+) -> Response {
+    let mut inner = world.inner.lock().unwrap();
+    let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+    inner.writes.push(format!("create {name}"));
+    let key = (plural, name);
+    if inner.objects.contains_key(&key) {
+        return failure(StatusCode::CONFLICT, "AlreadyExists");
+    }
+    let answer = inner.put(key, object);
+    world.tell(&inner);
+    (StatusCode::CREATED, Json(answer)).into_response()
+}
+
+async fn patch_one(
+    State(world): State<Arc<World>>,
+    Path((_, plural, name)): Path<(String, String, String)>,
+    headers: HeaderMap,
+    Json(patch): Json<Value>,
+) -> Response {
+    let mut inner = world.inner.lock().unwrap();
+    inner.writes.push(format!("patch {name}"));
+    let key = (plural, name);
+    let Some(object) = inner.objects.get(&key) else {
+        return failure(StatusCode::NOT_FOUND, "NotFound");
+    };
+    for field in ["/metadata/uid", "/metadata/resourceVersion"] {
+        if patch
+            .pointer(field)
+            .is_some_and(|wanted| Some(wanted) != object.pointer(field))
+        {
+            return failure(StatusCode::CONFLICT, "Conflict");
+        }
+    }
+    let patch = match headers["content-type"].to_str().unwrap() {
+        "application/merge-patch+json" => Patch::Merge(patch),
+        "application/json-patch+json" => Patch::Json(patch),
+        other => panic!("{other} is not served"),
+    };
+    let patched = patch.applied_to(object);
+    let answer = inner.put(key, patched);
+    world.tell(&inner);
+    Json(answer).into_response()
+}
+
+async fn delete(
+    State(world): State<Arc<World>>,
+    Path((_, plural, name)): Path<(String, String, String)>,
+) -> Response {
+    let mut inner = world.inner.lock().unwrap();
+    inner.writes.push(format!("delete {name}"));
+    let key = (plural, name);
+    let Some(mut object) = inner.objects.get(&key).cloned() else {
+        return failure(StatusCode::NOT_FOUND, "NotFound");
+    };
+    object["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
+    let answer = inner.put(key, object);
+    world.tell(&inner);
+    Json(answer).into_response()
+}
+
+fn failure(code: StatusCode, reason: &str) -> Response {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "message": reason, "reason": reason, "code": code.as_u16(),
+    });
+    (code, Json(body)).into_response()
+}

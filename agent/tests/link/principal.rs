@@ -1,0 +1,270 @@
+//! A principal that does as it is told, with real TLS and gRPC.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use protocol::version::Capabilities;
+use protocol::wire::authapi::authentication_server::{Authentication, AuthenticationServer};
+use protocol::wire::authapi::{AuthRequest, AuthResponse, RefreshTokenRequest};
+use protocol::wire::cloudevents::CloudEvent;
+use protocol::wire::eventstreamapi::event_stream_server::{EventStream, EventStreamServer};
+use protocol::wire::eventstreamapi::{Event as Frame, PingRequest, PongReply, PushSummary};
+use protocol::wire::versionapi::version_server::{Version, VersionServer};
+use protocol::wire::versionapi::{VersionRequest, VersionResponse};
+use protocol::{Event, Target, Verb};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::trust::{Authority, Leaf};
+use super::wait::soon;
+
+pub(super) const PRINCIPAL_UID: &str = "principal-1";
+
+/// Ours, or one that says no more than the Go principal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    Ours,
+    Go,
+}
+
+pub(super) struct Principal {
+    pub(super) address: SocketAddr,
+    pub(super) authenticated: Arc<Mutex<Vec<AuthRequest>>>,
+    conversations: mpsc::Receiver<Conversation>,
+    token: CancellationToken,
+}
+
+/// One session.
+pub(super) struct Conversation {
+    pub(super) authorization: String,
+    from: Streaming<Frame>,
+    to: Option<mpsc::Sender<Result<Frame, Status>>>,
+}
+
+#[derive(Clone)]
+struct Services {
+    manner: Manner,
+    authenticated: Arc<Mutex<Vec<AuthRequest>>>,
+    conversations: mpsc::Sender<Conversation>,
+}
+
+impl Principal {
+    pub(super) async fn start(authority: &Authority, manner: Manner) -> Self {
+        Self::start_at(authority, manner, "127.0.0.1:0".parse().unwrap()).await
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "ends with the token of the test")]
+    pub(super) async fn start_at(
+        authority: &Authority,
+        manner: Manner,
+        address: SocketAddr,
+    ) -> Self {
+        let Leaf { chain, key } = authority.leaf("localhost");
+        let tls = ServerTlsConfig::new()
+            .identity(Identity::from_pem(chain, key))
+            .client_ca_root(Certificate::from_pem(authority.pem()));
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (send, conversations) = mpsc::channel(8);
+        let authenticated: Arc<Mutex<Vec<AuthRequest>>> = Arc::default();
+        let services = Services {
+            manner,
+            authenticated: Arc::clone(&authenticated),
+            conversations: send,
+        };
+        let token = CancellationToken::new();
+        let served = Server::builder()
+            .tls_config(tls)
+            .unwrap()
+            .add_service(VersionServer::new(services.clone()))
+            .add_service(AuthenticationServer::new(services.clone()))
+            .add_service(EventStreamServer::new(services))
+            .serve_with_incoming(TcpListenerStream::new(listener));
+        let stop = token.clone();
+        tokio::spawn(async move { stop.run_until_cancelled(served).await.map(Result::ok) });
+        Self {
+            address,
+            authenticated,
+            conversations,
+            token,
+        }
+    }
+
+    /// The next session that an agent opens.
+    pub(super) async fn conversation(&mut self) -> Conversation {
+        soon("a session", self.conversations.recv()).await.unwrap()
+    }
+
+    pub(super) fn stop(&self) {
+        self.token.cancel();
+    }
+}
+
+impl Drop for Principal {
+    fn drop(&mut self) {
+        self.token.cancel();
+    }
+}
+
+impl Conversation {
+    /// Says an event.
+    pub(super) async fn say(&self, event: Event) {
+        self.say_raw(Some(event.into_cloud_event(""))).await;
+    }
+
+    /// Says whatever it is.
+    pub(super) async fn say_raw(&self, event: Option<CloudEvent>) {
+        let sent = self.to.as_ref().unwrap().send(Ok(Frame { event })).await;
+        assert!(sent.is_ok(), "the session is over");
+    }
+
+    /// The next event of the agent, whatever it is.
+    pub(super) async fn next(&mut self) -> Event {
+        let frame = soon("a frame of the agent", self.from.message())
+            .await
+            .unwrap();
+        let event = frame.expect("the agent closed the stream").event;
+        Event::try_from(event.expect("an agent must not send empty frames")).unwrap()
+    }
+
+    /// Reads on, acknowledging everything, until an event has this verb.
+    pub(super) async fn until(&mut self, verb: Verb) -> Event {
+        self.until_fits(verb, |_| true).await
+    }
+
+    /// Reads on, acknowledging everything, until an event has this verb and fits.
+    pub(super) async fn until_fits(&mut self, verb: Verb, fits: impl Fn(&Event) -> bool) -> Event {
+        self.until_event(|event| event.verb == verb && fits(event))
+            .await
+    }
+
+    /// Reads on, acknowledging everything, until an event has one of these verbs.
+    pub(super) async fn until_any(&mut self, verbs: &[Verb]) -> Event {
+        self.until_event(|event| verbs.contains(&event.verb)).await
+    }
+
+    async fn until_event(&mut self, fits: impl Fn(&Event) -> bool) -> Event {
+        // Heartbeats come for ever, so the whole wait is bounded and not only each step.
+        let found = async {
+            loop {
+                let event = self.next().await;
+                if event.target != Target::Ack {
+                    self.say(event.ack()).await;
+                }
+                if fits(&event) {
+                    return event;
+                }
+            }
+        };
+        soon("an event of the agent", found).await
+    }
+
+    /// Reads on until this event is acknowledged.
+    pub(super) async fn acknowledged(&mut self, event_id: &str) -> Event {
+        self.until_fits(Verb::Processed, |ack| ack.event_id == event_id)
+            .await
+    }
+
+    /// Waits until the agent closes the stream.
+    pub(super) async fn closed(&mut self) {
+        soon("the agent's end", async {
+            while let Ok(Some(_)) = self.from.message().await {}
+        })
+        .await;
+    }
+
+    /// Ends the session with a status.
+    pub(super) async fn end(&self, status: Status) {
+        drop(self.to.as_ref().unwrap().send(Err(status)).await);
+    }
+}
+
+#[tonic::async_trait]
+impl Version for Services {
+    async fn version(
+        &self,
+        _request: Request<VersionRequest>,
+    ) -> Result<Response<VersionResponse>, Status> {
+        Ok(Response::new(VersionResponse {
+            version: "argocd-agent-9.8.7".to_owned(),
+        }))
+    }
+}
+
+#[tonic::async_trait]
+impl Authentication for Services {
+    async fn authenticate(
+        &self,
+        request: Request<AuthRequest>,
+    ) -> Result<Response<AuthResponse>, Status> {
+        self.authenticated
+            .lock()
+            .unwrap()
+            .push(request.into_inner());
+        let mut answer = AuthResponse {
+            access_token: "header.payload.signature".to_owned(),
+            refresh_token: "header.payload.signature".to_owned(),
+            version: "9.8.7".to_owned(),
+            principal_namespace: "argocd".to_owned(),
+            ..AuthResponse::default()
+        };
+        if self.manner == Manner::Ours {
+            PRINCIPAL_UID.clone_into(&mut answer.principal_uid);
+            "spoke1".clone_into(&mut answer.agent_name);
+            answer.capabilities = Capabilities::ours().to_words();
+            // A word of the future.
+            answer.capabilities.push("telepathy".to_owned());
+        }
+        Ok(Response::new(answer))
+    }
+
+    async fn refresh_token(
+        &self,
+        _request: Request<RefreshTokenRequest>,
+    ) -> Result<Response<AuthResponse>, Status> {
+        Err(Status::unimplemented("no"))
+    }
+}
+
+#[tonic::async_trait]
+impl EventStream for Services {
+    type SubscribeStream = ReceiverStream<Result<Frame, Status>>;
+
+    async fn subscribe(
+        &self,
+        request: Request<Streaming<Frame>>,
+    ) -> Result<Response<Self::SubscribeStream>, Status> {
+        let authorization = request.metadata().get("authorization");
+        let authorization = authorization.map(|v| v.to_str().unwrap().to_owned());
+        let mut from = request.into_inner();
+        if self.manner == Manner::Go {
+            // Its headers come with its first message, and it has nothing to say before the agent has.
+            let first = from.message().await?;
+            assert!(first.is_some(), "an agent speaks first to a Go principal");
+        }
+        let (to, events) = mpsc::channel(64);
+        let authorization = authorization.unwrap_or_default();
+        let conversation = Conversation {
+            authorization,
+            from,
+            to: Some(to),
+        };
+        drop(self.conversations.send(conversation).await);
+        Ok(Response::new(ReceiverStream::new(events)))
+    }
+
+    async fn push(
+        &self,
+        _request: Request<Streaming<Frame>>,
+    ) -> Result<Response<PushSummary>, Status> {
+        Err(Status::unimplemented("no"))
+    }
+
+    async fn ping(&self, _request: Request<PingRequest>) -> Result<Response<PongReply>, Status> {
+        Err(Status::unimplemented("no"))
+    }
+}

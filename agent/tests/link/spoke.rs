@@ -1,0 +1,105 @@
+//! An agent between the two.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::config::{Adoption, Hub, Method, Mismatch, Policy, Recreated, Scope};
+use agent::link::{Link, LinkState};
+use agent::metrics::Metrics;
+use agent::replica::Replica;
+use agent::report::Reports;
+use agent::store::Store;
+use runtime::credentials::{ClientTls, Material};
+use runtime::parts::Parts;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::api::Api;
+use super::principal::Principal;
+use super::wait::soon;
+
+pub(super) struct Spoke {
+    pub(super) state: watch::Receiver<LinkState>,
+    pub(super) material: watch::Sender<Arc<Material>>,
+    pub(super) metrics: Metrics,
+    token: CancellationToken,
+    // Kept: parts end with their supervisor.
+    _parts: Parts,
+}
+
+impl Spoke {
+    pub(super) fn start(api: &Api, principal: &Principal, material: Arc<Material>) -> Self {
+        let token = CancellationToken::new();
+        let parts = Parts::new(token.clone());
+        let spawner = parts.spawner();
+        let metrics = Metrics::default();
+        let scope = Scope {
+            argocd_namespace: "argocd".to_owned(),
+            further_namespaces: vec![],
+            keep_namespaces: false,
+            label_selector: String::new(),
+        };
+        let policy = Policy {
+            mismatch: Mismatch::Upsert,
+            adoption: Adoption::Always,
+            recreated: Recreated::Ignore,
+        };
+        let store = Arc::new(Store::default());
+        let reports = Arc::new(Reports::new(Arc::clone(&store)));
+        let replica = Arc::new(Replica::new(
+            api.client(),
+            scope,
+            policy,
+            store,
+            Arc::clone(&reports),
+            metrics.clone(),
+        ));
+        let synced = replica.start(&spawner);
+        let material = watch::Sender::new(material);
+        let (state_sender, state) = watch::channel(LinkState::Down);
+        let link = Link {
+            hub: Hub {
+                host: "localhost".to_owned(),
+                port: principal.address.port(),
+                method: Method::Mtls,
+                heartbeat: Some(Duration::from_millis(500)),
+                keep_alive: None,
+                max_message: 4 << 20,
+            },
+            argocd_namespace: "argocd".to_owned(),
+            tls: ClientTls::follow(material.subscribe(), &spawner),
+            material: material.subscribe(),
+            replica,
+            reports,
+            metrics: metrics.clone(),
+            state: state_sender,
+        };
+        spawner.spawn("link", link.run(synced, token.clone()));
+        Self {
+            state,
+            material,
+            metrics,
+            token,
+            _parts: parts,
+        }
+    }
+
+    pub(super) async fn is(&mut self, wanted: LinkState) {
+        soon(
+            "the link's state",
+            self.state.wait_for(|state| *state == wanted),
+        )
+        .await
+        .unwrap();
+    }
+
+    pub(super) fn stop(&self) {
+        self.token.cancel();
+    }
+}
+
+impl Drop for Spoke {
+    fn drop(&mut self) {
+        self.token.cancel();
+    }
+}

@@ -1,0 +1,12 @@
+//! Waiting, with a bound.
+
+use std::time::Duration;
+
+/// Nothing here takes longer unless it is broken.
+pub(super) const SOON: Duration = Duration::from_secs(20);
+
+/// Waits for a future, and says what it was that did not come.
+pub(super) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let waited = tokio::time::timeout(SOON, future).await;
+    waited.unwrap_or_else(|_elapsed| panic!("{what}: not within {SOON:?}"))
+}
