@@ -15,8 +15,8 @@
 //! metadata and status, and the feedback in works are claims of the cluster; everything that
 //! grants something is computed from the author's answers and the cluster's name.
 //!
-//! Pure parts: [`hash`], [`settled`], [`registration`], [`render`], [`pack`], [`health`],
-//! [`csr`], [`sign`], [`queue`] and [`reconcile`]'s plan and report. The rest moves bytes.
+//! Pure parts: `hash`, `settled`, `registration`, `render`, `pack`, `health`,
+//! `csr`, `sign`, `queue` and `reconcile`'s plan and report. The rest moves bytes.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
