@@ -6,7 +6,7 @@
 //! never replaced, and a CA that cannot be read is reported, not remade: a new authority would cut
 //! off the fleet.
 //!
-//! [`plan`] decides, [`make`] creates keys and certificates, [`secrets`] reads and writes;
+//! [`mod@plan`] decides, [`make`] creates keys and certificates, [`secrets`] reads and writes;
 //! [`Issuer`] goes round.
 
 pub mod authority;

@@ -1,6 +1,6 @@
 //! Opting in by label, and the mode of every cluster.
 //!
-//! [`plan`] decides from the [`World`](crate::hub::World), [`apply`] writes. The controller looks at
+//! [`mod@plan`] decides from the [`World`](crate::hub::World), [`apply`] writes. The controller looks at
 //! everything whenever something changed; changes that come together are looked at once.
 
 pub mod apply;
