@@ -129,7 +129,8 @@ pub struct PrincipalArgs {
     /// File with the key under the tokens, instead of the Secret.
     #[arg(long)]
     pub jwt_key: Option<PathBuf>,
-    /// How an agent proves who it is: mtls:ocm, mtls:<pattern over the subject>, mtls:uri:<pattern>.
+    /// How an agent proves who it is: `mtls:ocm`, `mtls:<pattern over the subject>` or
+    /// `mtls:uri:<pattern>`.
     #[arg(long, default_value = "")]
     pub auth: String,
 }
