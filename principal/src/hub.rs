@@ -13,7 +13,7 @@ use std::{
 use argocd::{Application, routing::RoutingSettings};
 use protocol::ObjectKey;
 use runtime::clock::Clock;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::{
     fleet::{ClusterName, Fleet},
@@ -49,6 +49,8 @@ pub(crate) struct Hub {
     principal_uid: OnceLock<Arc<str>>,
     writes: Semaphore,
     dirty: Dirty,
+    /// Bumped whenever an Application is reported; the value says nothing.
+    news: watch::Sender<()>,
     argocd_namespace: String,
     clock: Clock,
     metrics: Metrics,
@@ -104,6 +106,7 @@ impl Hub {
             principal_uid: OnceLock::new(),
             writes: Semaphore::new(settings.limits.writes),
             dirty: Dirty::default(),
+            news: watch::Sender::new(()),
             argocd_namespace: settings.argocd_namespace.clone(),
             clock,
             metrics,
@@ -153,6 +156,7 @@ impl Hub {
             }
         };
         self.post(&state, effects);
+        self.news.send_replace(());
         state.applications_synced && state.projects_synced
     }
 

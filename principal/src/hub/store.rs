@@ -32,9 +32,6 @@ pub trait Store: Debug + Send + Sync + 'static {
         patch: Patch,
     ) -> BoxFuture<'a, Result<Value, WriteError>>;
 
-    /// Reads an Application.
-    fn get<'a>(&'a self, application: &'a Key) -> BoxFuture<'a, Result<Value, WriteError>>;
-
     /// The identity of this principal, made where it is missing.
     fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>>;
 }

@@ -1,16 +1,21 @@
 //! One write to the hub: only if something differs, only against the version it was computed from.
 
+use std::time::Duration;
+
 use argocd::Patch;
 use serde_json::Value;
 
 use super::{
-    Hub,
+    Hub, State,
     index::{Entry, Key},
     store::WriteError,
 };
 
 /// A write that loses this often loses to somebody who writes all the time; it waits for its next turn.
 const ATTEMPTS: usize = 4;
+
+/// A watch that is alive is far quicker; one that is not is waited for elsewhere.
+const NEWS: Duration = Duration::from_secs(1);
 
 /// What a write came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +44,11 @@ impl Hub {
             let Some(patch) = planned else {
                 return Ok(Written::Unchanged);
             };
-            // Fair: whoever waits longest is next, whichever cluster it writes for.
-            let _permit = self.writes.acquire().await;
-            let written = self.store.patch(key, &version, patch).await;
+            let written = {
+                // Fair: whoever waits longest is next, whichever cluster it writes for.
+                let _permit = self.writes.acquire().await;
+                self.store.patch(key, &version, patch).await
+            };
             self.metrics
                 .hub_write(written.as_ref().map_or_else(WriteError::reason, |_| "ok"));
             match written {
@@ -49,11 +56,7 @@ impl Hub {
                     self.observe(object);
                     return Ok(Written::Changed);
                 }
-                Err(WriteError::Conflict) => match self.store.get(key).await {
-                    Ok(object) => self.observe(object),
-                    Err(WriteError::NotFound) => return Ok(Written::Gone),
-                    Err(error) => return Err(error),
-                },
+                Err(WriteError::Conflict) => self.wait_for_news(key, &version).await?,
                 Err(WriteError::NotFound) => return Ok(Written::Gone),
                 Err(error) => return Err(error),
             }
@@ -71,7 +74,28 @@ impl Hub {
         Some((entry.version().to_owned(), plan(&entry)?))
     }
 
-    /// What we wrote or read counts at once, without waiting for the watch to tell it.
+    /// Waits until the watch has told what somebody else wrote. Reading it ourselves would take a right more.
+    async fn wait_for_news(&self, key: &Key, version: &str) -> Result<(), WriteError> {
+        let mut news = self.news.subscribe();
+        let is_old = |state: &State| {
+            state
+                .index
+                .application(key)
+                .is_some_and(|entry| entry.version() == version)
+        };
+        let waiting = async {
+            while is_old(&self.lock()) {
+                if news.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(NEWS, waiting)
+            .await
+            .map_err(|_late| WriteError::Conflict)
+    }
+
+    /// What we wrote counts at once, without waiting for the watch to tell it.
     fn observe(&self, object: Value) {
         // An object that went with this write must not come back: only its deletion is left to be reported.
         let meta = argocd::Meta::of(&object);

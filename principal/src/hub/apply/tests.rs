@@ -88,7 +88,14 @@ async fn a_write_that_somebody_overtook_is_made_again_on_what_they_left() {
         json!({ "spec": { "source": { "path": "edited" } } }),
     );
     setup.memory.put(Watched::Application, edited);
-    let verdict = setup.hub.apply(&sender("a"), &healthy()).await;
+    let theirs = setup.memory.application("a", "app").unwrap();
+    let (from, event) = (sender("a"), healthy());
+    let watching = async {
+        setup
+            .hub
+            .report(Report::Applied(Watched::Application, theirs))
+    };
+    let (verdict, _) = futures::join!(setup.hub.apply(&from, &event), watching);
     assert_eq!(verdict, Verdict::Done);
     let now = setup.memory.application("a", "app").unwrap();
     assert_eq!(now["spec"]["source"]["path"], "edited");
@@ -98,6 +105,18 @@ async fn a_write_that_somebody_overtook_is_made_again_on_what_they_left() {
         notes[&hub_key()].state,
         "the edit is said without waiting for the watch"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_overtaken_while_the_watch_is_down_is_tried_again_later() {
+    let setup = setup(&application("a", "app", "1", 1));
+    setup.memory.put(
+        Watched::Application,
+        setup.memory.application("a", "app").unwrap(),
+    );
+    let verdict = setup.hub.apply(&sender("a"), &healthy()).await;
+    assert_eq!(verdict, Verdict::Retry { after: RETRY });
+    assert_eq!(setup.memory.writes(), 0);
 }
 
 #[tokio::test]

@@ -129,14 +129,6 @@ impl Store for Kubernetes {
         .boxed()
     }
 
-    fn get<'a>(&'a self, application: &'a Key) -> BoxFuture<'a, Result<Value, WriteError>> {
-        async move {
-            let api = self.applications(&application.namespace);
-            value(api.get(&application.name).await.map_err(sorted)?)
-        }
-        .boxed()
-    }
-
     fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>> {
         async move {
             let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.argocd_namespace);

@@ -244,21 +244,6 @@ impl Store for Memory {
         .boxed()
     }
 
-    fn get<'a>(&'a self, application: &'a Key) -> BoxFuture<'a, Result<Value, WriteError>> {
-        async move {
-            let state = self.lock();
-            if state.outage {
-                return Err(WriteError::Unavailable("outage".into()));
-            }
-            state
-                .applications
-                .get(application)
-                .cloned()
-                .ok_or(WriteError::NotFound)
-        }
-        .boxed()
-    }
-
     fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>> {
         async { Ok("principal-uid".to_owned()) }.boxed()
     }
