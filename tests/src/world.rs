@@ -33,7 +33,7 @@ pub fn directory(name: &str) -> PathBuf {
 /// Sends what this process logs to a file, by `LAB_LOG` (default: `info` of everybody, `debug` of the lab).
 pub fn log_to(path: &Path) -> Result<()> {
     let filter = EnvFilter::try_from_env("LAB_LOG").unwrap_or_else(|_| {
-        EnvFilter::new("info,lab=debug,lab_kubelet=debug,lab_ocm_stand_in=debug")
+        EnvFilter::new("info,kube_client::client::builder=off,lab=debug,lab_kubelet=debug,lab_ocm_stand_in=debug")
     });
     let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
     let subscriber = tracing_subscriber::fmt()
@@ -107,6 +107,10 @@ async fn keep_objects(cluster: &Cluster, dir: &Path) -> Result<String> {
             };
             let text = match objects {
                 Ok(objects) if objects.is_empty() => continue,
+                Ok(objects) if resource.group == "events.k8s.io" => {
+                    // The same as in the core group, in other words.
+                    serde_saphyr::to_string(&objects)?
+                }
                 Ok(objects) => {
                     stands_out(&resource.kind, namespaced, &objects, &mut account)?;
                     serde_saphyr::to_string(&objects)?
