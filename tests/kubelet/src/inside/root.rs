@@ -6,22 +6,18 @@
 //! What is written goes to memory and is gone with the container. Everything is mounted in a mount
 //! namespace of the container's own.
 
-use std::{
-    fs,
-    io::ErrorKind,
-    os::unix::fs::{PermissionsExt, symlink},
-    path::Path,
-};
+mod files;
+
+use std::{fs, os::unix::fs::symlink, path::Path};
 
 use anyhow::Context;
 use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
-    sys::statvfs::{FsFlags, statvfs},
     unistd::pivot_root,
 };
 
 use super::{Mount, Process, Root, first::maps};
-use crate::images::{File, Source};
+use files::Files;
 
 /// Where the machine's root is seen while the container's is built.
 const OLD: &str = "/.old";
@@ -71,38 +67,44 @@ pub(super) fn build(scratch: &Path, root: &Root, process: &Process) -> anyhow::R
     pivot_root(scratch, &old).context("change the root")?;
     std::env::set_current_dir("/")?;
 
-    let overlaid = lay_machine().context("lay the machine's programs")?;
+    let mut files = Files::default();
+    lay_machine(&mut files).context("lay the machine's programs")?;
     for (path, mode) in FRESH {
-        make_dir(path, mode)?;
+        files.make_dir(path, mode)?;
     }
-    relink("/run", "/var/run")?;
-    mount_kernel().context("mount /proc and /dev")?;
+    files.link("/run", "/var/run")?;
+    mount_kernel(&mut files).context("mount /proc and /dev")?;
     for file in &root.files {
-        lay_file(file).with_context(|| format!("lay {} of the image", file.path))?;
+        files
+            .lay(file)
+            .with_context(|| format!("lay {} of the image", file.path))?;
     }
     for text in &root.texts {
-        replace(&text.path, &text.content).with_context(|| format!("write {}", text.path))?;
+        files
+            .write(&text.path, &text.content, 0o644)
+            .with_context(|| format!("write {}", text.path))?;
     }
-    name_user(process)?;
-    make_dir(&process.working_dir, 0o755)?;
+    name_user(process, &mut files).context("name the user")?;
+    files.make_dir(&process.working_dir, 0o755)?;
     for volume in &root.mounts {
-        bind(volume).with_context(|| format!("mount {}", volume.target))?;
+        files
+            .bind(volume)
+            .with_context(|| format!("mount {}", volume.target))?;
     }
     for place in [LAYERS, OLD] {
         umount2(place, MntFlags::MNT_DETACH).with_context(|| format!("let go of {place}"))?;
         fs::remove_dir(place)?;
     }
     if root.read_only {
-        for place in overlaid.iter().map(String::as_str).chain(["/"]) {
-            close(place).with_context(|| format!("close {place} for writing"))?;
-        }
+        files.close()
+    } else {
+        Ok(())
     }
-    Ok(())
 }
 
-/// Lays an overlay over each directory of the machine, and says which.
-fn lay_machine() -> anyhow::Result<Vec<String>> {
-    make_dir(LAYERS, 0o700)?;
+/// Shows the directories of the machine, to be written over by whoever may write there.
+fn lay_machine(files: &mut Files) -> anyhow::Result<()> {
+    files.make_dir(LAYERS, 0o755)?;
     mount(
         Some("tmpfs"),
         LAYERS,
@@ -110,10 +112,9 @@ fn lay_machine() -> anyhow::Result<Vec<String>> {
         MsFlags::empty(),
         Some("mode=755"),
     )?;
-    // Where root is not root of the machine, an overlay may keep its marks in `user.` attributes
-    // only.
-    let attributes = if maps(u32::MAX - 1) { "" } else { ",userxattr" };
-    let mut overlaid = Vec::new();
+    // In a user namespace the machine's files belong to somebody who is not there; nobody could
+    // write over them, so there is no overlay, and `Files` lays its own directories where needed.
+    let alone = !maps(u32::MAX - 1);
     for name in MACHINE {
         let (place, lower) = (format!("/{name}"), format!("{OLD}/{name}"));
         let Ok(kind) = fs::symlink_metadata(&lower) else {
@@ -123,14 +124,19 @@ fn lay_machine() -> anyhow::Result<Vec<String>> {
             symlink(fs::read_link(&lower)?, &place)?;
             continue;
         }
-        make_dir(&place, 0o755)?;
+        files.make_dir(&place, 0o755)?;
+        if alone {
+            let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+            mount(Some(&*lower), &*place, NOTHING, flags, NOTHING).context(place)?;
+            continue;
+        }
         let (upper, work) = (
             format!("{LAYERS}/{name}/upper"),
             format!("{LAYERS}/{name}/work"),
         );
         fs::create_dir_all(&upper)?;
         fs::create_dir_all(&work)?;
-        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}{attributes}");
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
         mount(
             Some("overlay"),
             &*place,
@@ -139,12 +145,12 @@ fn lay_machine() -> anyhow::Result<Vec<String>> {
             Some(&*options),
         )
         .with_context(|| format!("overlay {place} ({options})"))?;
-        overlaid.push(place);
+        files.laid(place);
     }
-    Ok(overlaid)
+    Ok(())
 }
 
-fn mount_kernel() -> anyhow::Result<()> {
+fn mount_kernel(files: &mut Files) -> anyhow::Result<()> {
     let safe = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC | MsFlags::MS_NODEV;
     mount(Some("proc"), "/proc", Some("proc"), safe, NOTHING).context("/proc")?;
     // Good to have (huge pages, CPU counts), not always allowed, and missed by nobody.
@@ -155,7 +161,7 @@ fn mount_kernel() -> anyhow::Result<()> {
         safe | MsFlags::MS_RDONLY,
         NOTHING,
     );
-    make_dir("/dev", 0o755)?;
+    files.make_dir("/dev", 0o755)?;
     mount(
         Some("tmpfs"),
         "/dev",
@@ -178,7 +184,7 @@ fn mount_kernel() -> anyhow::Result<()> {
     ] {
         symlink(target, place)?;
     }
-    make_dir("/dev/shm", 0o1777)?;
+    files.make_dir("/dev/shm", 0o1777)?;
     let shared = safe - MsFlags::MS_NOEXEC;
     mount(
         Some("tmpfs"),
@@ -190,74 +196,9 @@ fn mount_kernel() -> anyhow::Result<()> {
     .context("/dev/shm")
 }
 
-fn lay_file(file: &File) -> anyhow::Result<()> {
-    match &file.source {
-        Source::Machine(source) => bind(&Mount {
-            source: source.clone(),
-            target: file.path.clone(),
-            read_only: true,
-        }),
-        Source::Link(target) => relink(target, &file.path),
-        Source::Script(text) => {
-            replace(&file.path, text)?;
-            Ok(fs::set_permissions(
-                &file.path,
-                fs::Permissions::from_mode(0o755),
-            )?)
-        }
-        Source::Directory => make_dir(&file.path, 0o777),
-    }
-}
-
-/// Shows a file or directory of the machine at its place inside.
-fn bind(volume: &Mount) -> anyhow::Result<()> {
-    let source = Path::new(OLD).join(volume.source.strip_prefix("/").unwrap_or(&volume.source));
-    let kind =
-        fs::metadata(&source).with_context(|| format!("look at {}", volume.source.display()))?;
-    let target = Path::new(&volume.target);
-    if kind.is_dir() {
-        make_dir(target, 0o755)?;
-    } else if !target.exists() {
-        make_parent(target)?;
-        fs::File::create(target)?;
-    }
-    mount(
-        Some(&source),
-        target,
-        NOTHING,
-        MsFlags::MS_BIND | MsFlags::MS_REC,
-        NOTHING,
-    )?;
-    if volume.read_only {
-        close(target)?;
-    }
-    Ok(())
-}
-
-/// Makes a mount read-only, keeping its other flags: in a user namespace some of them cannot be
-/// taken off.
-fn close<P: AsRef<Path> + ?Sized>(place: &P) -> anyhow::Result<()> {
-    let place = place.as_ref();
-    let flags = statvfs(place)?.flags();
-    let mut keep = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-    for (set, flag) in [
-        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
-        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
-        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
-        (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
-        (FsFlags::ST_NODIRATIME, MsFlags::MS_NODIRATIME),
-        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
-    ] {
-        if flags.contains(set) {
-            keep |= flag;
-        }
-    }
-    Ok(mount(NOTHING, place, NOTHING, keep, NOTHING)?)
-}
-
 /// Gives the user a line in the password file if it has none: git, ssh and others look themselves
 /// up.
-fn name_user(process: &Process) -> anyhow::Result<()> {
+fn name_user(process: &Process, files: &mut Files) -> anyhow::Result<()> {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let id = process.user.to_string();
     if users
@@ -268,45 +209,5 @@ fn name_user(process: &Process) -> anyhow::Result<()> {
     }
     let home = process.env.get("HOME").map_or("/", String::as_str);
     let line = format!("app:x:{id}:{}::{home}:/usr/sbin/nologin\n", process.group);
-    replace("/etc/passwd", &(users + &line))
-}
-
-/// Makes a directory and what leads to it, with this mode if it was not there.
-fn make_dir<P: AsRef<Path> + ?Sized>(path: &P, mode: u32) -> anyhow::Result<()> {
-    let path = path.as_ref();
-    if path.is_dir() {
-        return Ok(());
-    }
-    fs::create_dir_all(path).with_context(|| format!("make {}", path.display()))?;
-    Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
-}
-
-fn make_parent(path: &Path) -> anyhow::Result<()> {
-    path.parent()
-        .map_or(Ok(()), |parent| make_dir(parent, 0o755))
-}
-
-/// Puts a file of our own in the place of whatever is there, a link included.
-fn replace(path: &str, content: &str) -> anyhow::Result<()> {
-    make_parent(Path::new(path))?;
-    remove(path)?;
-    fs::write(path, content)?;
-    Ok(fs::set_permissions(
-        path,
-        fs::Permissions::from_mode(0o644),
-    )?)
-}
-
-fn relink(target: &str, path: &str) -> anyhow::Result<()> {
-    make_parent(Path::new(path))?;
-    remove(path)?;
-    symlink(target, path).with_context(|| format!("link {path}"))
-}
-
-fn remove(path: &str) -> anyhow::Result<()> {
-    match fs::remove_file(path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error).with_context(|| format!("remove {path}")),
-    }
+    files.write("/etc/passwd", &(users + &line), 0o644)
 }
