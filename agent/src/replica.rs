@@ -7,8 +7,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use argocd::digest;
 use argocd::projection::Written;
-use argocd::{Meta, digest};
 use kube::Client;
 use protocol::{Event, ObjectKey, Verdict};
 use runtime::error::{Blame, Chain};
@@ -103,12 +103,25 @@ impl Replica {
 
     /// What is here from this principal, for a resync.
     pub fn held(&self, welcome: &Welcome) -> Held {
-        held::held(&self.store, welcome)
+        held::held(
+            &self.store,
+            Reader {
+                scope: &self.scope,
+                welcome,
+            },
+        )
     }
 
     /// Whether we hold this object, as an answer to the hub's list.
     pub fn holds(&self, asked: &protocol::payload::SyncedResource, welcome: &Welcome) -> Held {
-        held::one(&self.store, &self.scope.argocd_namespace, asked, welcome)
+        held::one(
+            &self.store,
+            Reader {
+                scope: &self.scope,
+                welcome,
+            },
+            asked,
+        )
     }
 
     /// Does what an event says. Never fails: what cannot be done is a verdict.
@@ -153,7 +166,7 @@ impl Replica {
         let mut wanted = None;
         let planned = match order {
             Order::Delete => Ok(plan::delete(
-                Meta::of(body).uid(),
+                reader.uid_to_delete(message, live),
                 reader.principal_uid(event),
                 live,
             )),

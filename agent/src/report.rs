@@ -69,9 +69,9 @@ impl Reports {
             resource_namespace: hub.namespace.clone(),
             message,
         };
-        self.lock()
-            .events
-            .insert(key.clone(), Event::error(key.kind, &body));
+        // That it is gone counts more.
+        let event = Event::error(key.kind, &body);
+        self.lock().events.entry(key.clone()).or_insert(event);
         self.wake.notify_one();
     }
 

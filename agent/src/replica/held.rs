@@ -1,11 +1,10 @@
 //! What is here, as the hub's resync asks for it.
 
-use argocd::{Meta, digest, keys};
+use argocd::{Meta, digest};
 use protocol::payload::{RequestUpdate, SyncedResource};
 use protocol::{Kind, ObjectKey};
-use serde_json::Value;
 
-use crate::link::Welcome;
+use super::message::Reader;
 use crate::store::{Entry, Store};
 
 /// What we hold.
@@ -18,11 +17,11 @@ pub struct Held {
 }
 
 /// Everything that came from this principal.
-pub(super) fn held(store: &Store, welcome: &Welcome) -> Held {
+pub(super) fn held(store: &Store, reader: Reader<'_>) -> Held {
     let updates: Vec<RequestUpdate> = store
         .all()
         .into_iter()
-        .filter_map(|(key, entry)| update(&key, &entry, welcome))
+        .filter_map(|(key, entry)| update(&key, &entry, reader))
         .collect();
     let entries = updates
         .iter()
@@ -32,18 +31,14 @@ pub(super) fn held(store: &Store, welcome: &Welcome) -> Held {
 }
 
 /// One object that the principal asks about; without a UID it is not here.
-pub(super) fn one(
-    store: &Store,
-    argocd_namespace: &str,
-    asked: &SyncedResource,
-    welcome: &Welcome,
-) -> Held {
+pub(super) fn one(store: &Store, reader: Reader<'_>, asked: &SyncedResource) -> Held {
     let Ok(kind) = asked.kind.parse::<Kind>() else {
         return Held::default();
     };
+    let argocd_namespace = &reader.scope.argocd_namespace;
     let moved = kind != Kind::Application
         || asked.namespace.is_empty()
-        || asked.namespace == welcome.principal_namespace;
+        || asked.namespace == reader.welcome.principal_namespace;
     let namespace = if moved {
         argocd_namespace
     } else {
@@ -53,7 +48,7 @@ pub(super) fn one(
     let in_argocd = ObjectKey::new(kind, argocd_namespace, &asked.name);
     let found = [here, in_argocd]
         .into_iter()
-        .find_map(|key| update(&key, &store.get(&key), welcome));
+        .find_map(|key| update(&key, &store.get(&key), reader));
     let update = found.unwrap_or_else(|| RequestUpdate {
         name: asked.name.clone(),
         namespace: asked.namespace.clone(),
@@ -66,10 +61,13 @@ pub(super) fn one(
     }
 }
 
-fn update(key: &ObjectKey, entry: &Entry, welcome: &Welcome) -> Option<RequestUpdate> {
+fn update(key: &ObjectKey, entry: &Entry, reader: Reader<'_>) -> Option<RequestUpdate> {
     let live = entry.live.as_deref()?;
     let meta = Meta::of(live);
-    let other_principal = match (meta.principal_uid(), welcome.principal_uid.as_deref()) {
+    let other_principal = match (
+        meta.principal_uid(),
+        reader.welcome.principal_uid.as_deref(),
+    ) {
         (Some(theirs), Some(ours)) => theirs != ours,
         (None, _) | (_, None) => false,
     };
@@ -78,21 +76,12 @@ fn update(key: &ObjectKey, entry: &Entry, welcome: &Welcome) -> Option<RequestUp
     }
     Some(RequestUpdate {
         name: key.name.clone(),
-        namespace: hub_namespace(key, live, welcome),
+        namespace: reader.hub_namespace(key, live),
         uid: meta.source_uid()?.to_owned(),
         kind: key.kind.as_str().to_owned(),
         checksum: digest::spec_checksum(live),
         digest: entry.wanted.as_ref().map(|wanted| wanted.digest.clone()),
     })
-}
-
-/// A Go principal that keeps namespaces looks there.
-fn hub_namespace(key: &ObjectKey, live: &Value, welcome: &Welcome) -> String {
-    if Meta::of(live).annotation(keys::NAMESPACE_REMAPPED) == Some("true") {
-        welcome.principal_namespace.clone()
-    } else {
-        key.namespace.clone()
-    }
 }
 
 #[cfg(test)]
@@ -102,7 +91,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::config::Scope;
+    use crate::link::Welcome;
     use crate::store::Wanted;
+    use argocd::keys;
+    use protocol::version::Capabilities;
 
     fn store() -> Store {
         let store = Store::default();
@@ -137,9 +130,47 @@ mod tests {
         }
     }
 
+    fn scope() -> Scope {
+        Scope {
+            argocd_namespace: "argocd".to_owned(),
+            further_namespaces: vec![],
+            keep_namespaces: false,
+            label_selector: String::new(),
+        }
+    }
+
+    #[test]
+    fn ours_is_told_the_names_of_the_hub_and_a_go_principal_those_of_the_spoke() {
+        let ours = Welcome {
+            agent_name: Some("spoke1".to_owned()),
+            principal_namespace: "hub-argocd".to_owned(),
+            capabilities: Capabilities::ours(),
+            ..welcome()
+        };
+        for (welcome, namespace) in [(ours, "spoke1"), (welcome(), "argocd")] {
+            let held = held(
+                &store(),
+                Reader {
+                    scope: &scope(),
+                    welcome: &welcome,
+                },
+            );
+            assert_eq!(
+                held.updates.first().map(|u| u.namespace.as_str()),
+                Some(namespace)
+            );
+        }
+    }
+
     #[test]
     fn only_what_came_from_this_principal_or_from_no_one_named_is_told() {
-        let held = held(&store(), &welcome());
+        let held = held(
+            &store(),
+            Reader {
+                scope: &scope(),
+                welcome: &welcome(),
+            },
+        );
         let names: Vec<&str> = held
             .updates
             .iter()
@@ -159,7 +190,13 @@ mod tests {
             leaving: false,
         };
         store.remember(ObjectKey::new(Kind::Application, "argocd", "ours"), wanted);
-        let held = held(&store, &welcome());
+        let held = held(
+            &store,
+            Reader {
+                scope: &scope(),
+                welcome: &welcome(),
+            },
+        );
         let digests: Vec<_> = held
             .updates
             .iter()
@@ -175,7 +212,14 @@ mod tests {
             kind: "Application".to_owned(),
             ..SyncedResource::default()
         };
-        let held = one(&store(), "argocd", &asked, &welcome());
+        let held = one(
+            &store(),
+            Reader {
+                scope: &scope(),
+                welcome: &welcome(),
+            },
+            &asked,
+        );
         assert_eq!(
             held.updates.first().map(|update| update.uid.as_str()),
             Some("")

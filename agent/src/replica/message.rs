@@ -2,7 +2,7 @@
 //! called here.
 
 use argocd::projection::{SpokeContext, Unusable, desired_on_spoke, desired_project_on_spoke};
-use argocd::{Meta, glob};
+use argocd::{Meta, glob, keys};
 use protocol::{Event, Kind, ObjectKey, Target, Verb};
 use serde_json::Value;
 
@@ -152,6 +152,44 @@ impl Reader<'_> {
             .principal_uid
             .as_deref()
             .or(self.welcome.principal_uid.as_deref())
+    }
+
+    /// What the hub calls a replica's namespace.
+    pub(super) fn hub_namespace(&self, key: &ObjectKey, live: &Value) -> String {
+        let remapped = Meta::of(live).annotation(keys::NAMESPACE_REMAPPED) == Some("true");
+        if !self.welcome.capabilities.is_ours() {
+            // A Go principal that keeps namespaces looks there; one that does not looks nowhere else.
+            let moved = remapped && self.scope.keep_namespaces;
+            let namespace = if moved {
+                &self.welcome.principal_namespace
+            } else {
+                &key.namespace
+            };
+            return namespace.clone();
+        }
+        match key.kind {
+            Kind::Application => self.context("", None).hub_namespace(live).to_owned(),
+            Kind::AppProject | Kind::Repository | Kind::GpgKey => {
+                self.welcome.principal_namespace.clone()
+            }
+        }
+    }
+
+    /// The UID that a replica must come from to be meant by a delete; empty: whichever.
+    ///
+    /// Ours deletes by the hub's name: what has it now is what is meant, even if the object with the
+    /// UID in the message never came through. Of another hub object of the same name here, and
+    /// from a Go principal, the UID decides.
+    pub(super) fn uid_to_delete<'b>(&self, message: &'b Message, live: Option<&Value>) -> &'b str {
+        let by_name = self.welcome.capabilities.is_ours()
+            && live.is_some_and(|live| {
+                self.hub_namespace(&message.key, live) == message.hub.namespace
+            });
+        if by_name {
+            ""
+        } else {
+            Meta::of(&message.body).uid()
+        }
     }
 
     /// Where we are, as seen from an object in `hub_namespace`.

@@ -380,3 +380,23 @@ async fn an_agent_that_is_asked_to_stop_says_goodbye() {
     scene.spoke.stop();
     talk.closed().await;
 }
+
+#[tokio::test]
+async fn a_delete_by_the_hub_means_what_has_the_name_now() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    // Deleted, made again and deleted again, before any of it was said.
+    let mut successor = app("one", "9", "main");
+    successor["metadata"]["uid"] = "hub-two".into();
+    let delete = about(Verb::Delete, &successor);
+    talk.say(delete.clone()).await;
+    talk.acknowledged(&delete.event_id).await;
+    let world = &scene.api.world;
+    world
+        .until("the end", APPS, "one", |app| app.is_none())
+        .await;
+    // The finalizer went first: nobody asked for the workload to go.
+    assert_eq!(world.writes(), ["create one", "patch one", "delete one"]);
+}
