@@ -28,6 +28,9 @@ const USER_AGENT: &str = "lab-ocm-stand-in-agent";
 /// The pause after a life of the agents that ended in an error.
 const START_AGAIN: Duration = Duration::from_secs(1);
 
+/// A hub that signs for less than this must not make the agents ask without a pause.
+const SHORTEST_LIFE: Duration = Duration::from_secs(5);
+
 /// The running agents. Dropped, they end at once.
 #[derive(Debug)]
 pub(crate) struct Agents {
@@ -127,7 +130,7 @@ async fn live(ground: &Ground) -> Result<()> {
     add_ons::start(&spoke, &mut tasks);
     work::start(&spoke, &mut tasks);
     // The tasks end with this life; the next one begins with a renewed certificate.
-    tokio::time::sleep(identity.renew_in()).await;
+    tokio::time::sleep(identity.renew_in().max(SHORTEST_LIFE)).await;
     enrolment::renew(ground, &identity).await
 }
 

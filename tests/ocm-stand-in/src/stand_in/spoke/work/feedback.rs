@@ -7,7 +7,7 @@ use super::{
     apply::{Applier, Outcome},
     json_path, rules,
 };
-use crate::condition::Condition;
+use crate::{client, condition::Condition};
 
 /// What was seen of one manifest's object.
 #[derive(Clone, Debug, Default)]
@@ -18,8 +18,17 @@ pub(super) struct Observed {
     /// Whether feedback was asked for, and what went wrong with it.
     asked: bool,
     problems: Vec<String>,
+    /// Why it is not known whether the object exists.
+    unknown: Option<Unknown>,
+}
+
+/// Why it could not be found out whether an object exists.
+#[derive(Clone, Debug)]
+enum Unknown {
     /// The spoke does not serve the kind.
-    is_unknown_kind: bool,
+    Kind,
+    /// The API server said something else than yes or no.
+    Refused(String),
 }
 
 impl Observed {
@@ -37,18 +46,23 @@ impl Observed {
                 "ResourceNotAvailable",
                 "Resource is not available",
             ),
-            None if self.is_unknown_kind => Condition::new(
-                "Available",
-                "Unknown",
-                "IncompleteResourceMeta",
-                "Resource meta is incomplete",
-            ),
-            None => Condition::new(
-                "Available",
-                "Unknown",
-                "FetchingResourceFailed",
-                "Failed to fetch resource",
-            ),
+            None => {
+                let (reason, message) = match &self.unknown {
+                    Some(Unknown::Kind) => (
+                        "IncompleteResourceMeta",
+                        "Resource meta is incomplete".to_owned(),
+                    ),
+                    Some(Unknown::Refused(why)) => (
+                        "FetchingResourceFailed",
+                        format!("Failed to fetch resource: {why}"),
+                    ),
+                    None => (
+                        "FetchingResourceFailed",
+                        "Failed to fetch resource".to_owned(),
+                    ),
+                };
+                Condition::new("Available", "Unknown", reason, message)
+            }
         }
     }
 
@@ -88,7 +102,7 @@ async fn one(applier: &mut Applier, spec: &Value, meta: &Value) -> Observed {
     let name = meta["name"].as_str().unwrap_or_default();
     let Ok(api) = applier.api_of(meta).await else {
         return Observed {
-            is_unknown_kind: true,
+            unknown: Some(Unknown::Kind),
             ..Observed::default()
         };
     };
@@ -98,7 +112,10 @@ async fn one(applier: &mut Applier, spec: &Value, meta: &Value) -> Observed {
             exists: Some(false),
             ..Observed::default()
         },
-        Err(_) => Observed::default(),
+        Err(error) => Observed {
+            unknown: Some(Unknown::Refused(client::say(&error.into()))),
+            ..Observed::default()
+        },
     }
 }
 
