@@ -26,7 +26,7 @@ use manifests::Manifests;
 
 /// Where Argo CD is, on hub and spokes.
 pub const NAMESPACE: &str = "argocd";
-/// Its application controller, a StatefulSet.
+/// Its application controller, a `StatefulSet`.
 pub const CONTROLLER: &str = "argocd-application-controller";
 /// Its other programs, Deployments.
 pub const DEPLOYMENTS: [&str; 2] = ["argocd-redis", "argocd-repo-server"];

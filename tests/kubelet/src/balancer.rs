@@ -90,6 +90,8 @@ impl Forward for Direct {
         Box::pin(async move {
             match TcpStream::connect(target.endpoint).await {
                 Ok(mut outbound) => {
+                    // As the lab's other forwarders: small messages do not wait for each other.
+                    let _best_effort = (inbound.set_nodelay(true), outbound.set_nodelay(true));
                     // How it ends is the two ends' business.
                     let _ended = tokio::io::copy_bidirectional(&mut inbound, &mut outbound).await;
                 }

@@ -1,10 +1,11 @@
 //! The kubelet as a whole: its tasks, their start and their end.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::Api;
+use tokio::time::timeout;
 
 use crate::{
     Config, Network,
@@ -31,6 +32,9 @@ pub struct Kubelet {
     network: Network,
     tasks: Tasks,
 }
+
+/// How long the processes of a whole cluster may take to go when they are killed.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Kubelet {
     /// Starts everything, and returns when the bridge is up and the node registered.
@@ -103,7 +107,10 @@ impl Kubelet {
     /// In the API the Pods stay as they are: the machine is switched off, so to speak. Another
     /// kubelet that is started later begins their containers again.
     pub async fn stop(self) {
-        self.tasks.finish().await;
+        if timeout(PATIENCE, self.tasks.finish()).await.is_err() {
+            // What is left goes with the namespaces this process is in.
+            tracing::error!(cluster = self.cluster, "containers do not end");
+        }
         if let Err(error) = net::lower(&self.network).await {
             tracing::warn!(cluster = self.cluster, %error, "the bridge is left behind");
         }

@@ -96,6 +96,13 @@ impl Sandbox {
         })
     }
 
+    /// Whether it is still there; somebody may have ended its process.
+    pub(crate) fn is_there(&mut self) -> bool {
+        self.own
+            .as_mut()
+            .is_none_or(|own| matches!(own.child.try_wait(), Ok(None)))
+    }
+
     /// The process that holds the namespaces.
     pub(crate) fn process(&self) -> Option<u32> {
         self.own.as_ref().map(|own| own.process)

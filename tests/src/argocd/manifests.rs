@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::NAMESPACE;
 use crate::Tools;
 
-/// What Argo CD's `core-install.yaml` has for applications; its ApplicationSet controller is left
+/// What Argo CD's `core-install.yaml` has for applications; its `ApplicationSet` controller is left
 /// out.
 #[derive(Debug)]
 pub(super) struct Manifests {
@@ -37,7 +37,7 @@ impl Manifests {
         })
     }
 
-    /// The CRDs, with that of ApplicationSets.
+    /// The CRDs, with that of `ApplicationSets`.
     pub(super) fn crds(&self) -> String {
         self.crds.join("\n---\n")
     }

@@ -357,8 +357,8 @@ impl Worker {
         }
     }
 
-    /// Gives the address back; for a Pod that is over but not deleted.
-    async fn leave_network(&mut self) {
+    /// Gives the address back, if there is one.
+    pub(super) async fn leave_network(&mut self) {
         if let Some(sandbox) = self.sandbox.take() {
             sandbox.close().await;
         }

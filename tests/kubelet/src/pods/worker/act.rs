@@ -16,7 +16,7 @@ use crate::{
     pods::{launch::Launch, record::Ending},
     probes::{self, Check, Patient},
     sandbox::Sandbox,
-    volumes::Addresses,
+    volumes::{Addresses, Missing},
 };
 
 /// How long to wait before what could not be done is tried again without anything having changed.
@@ -176,7 +176,9 @@ impl Worker {
             return true;
         };
         let why = format!("{error:#}");
-        if self.trouble.as_ref().is_none_or(|(known, _)| *known != why) {
+        // Every Pod waits a moment for its token.
+        let usual = matches!(error.downcast_ref(), Some(Missing::Token(_)));
+        if !usual && self.trouble.as_ref().is_none_or(|(known, _)| *known != why) {
             self.shared.events.warn(&self.pod, reason, why.clone());
         }
         self.trouble = Some((why, now + AGAIN));
@@ -184,9 +186,10 @@ impl Worker {
     }
 
     async fn open_sandbox(&mut self) -> anyhow::Result<()> {
-        if self.sandbox.is_some() {
+        if self.sandbox.as_mut().is_some_and(Sandbox::is_there) {
             return Ok(());
         }
+        self.leave_network().await;
         let network = &self.shared.network;
         let on_machine = self.pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
         let sandbox = if on_machine {
