@@ -30,12 +30,23 @@ fn every_proof_of_a_feature_exists() {
 /// A feature list that nobody could parse would prove nothing.
 #[test]
 fn the_feature_list_is_read() {
-    assert!(features().len() > 70, "only {} rows were read", features().len());
-    assert!(test_names().len() > 50, "only {} tests were found", test_names().len());
+    assert!(
+        features().len() > 70,
+        "only {} rows were read",
+        features().len()
+    );
+    assert!(
+        test_names().len() > 50,
+        "only {} tests were found",
+        test_names().len()
+    );
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace").into()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ lies in the workspace")
+        .into()
 }
 
 /// (row, state, proofs) of every line of the table.
@@ -60,13 +71,20 @@ fn test_names() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut folders = vec![root()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder of the tree").flatten() {
+        for entry in fs::read_dir(&folder)
+            .expect("a folder of the tree")
+            .flatten()
+        {
             let path = entry.path();
             let hidden = entry.file_name().to_string_lossy().starts_with('.');
             if path.is_dir() && !hidden && entry.file_name() != "target" {
                 folders.push(path);
             } else if path.extension().is_some_and(|e| e == "rs") {
-                collect(&fs::read_to_string(&path).expect("a source file"), &path, &mut names);
+                collect(
+                    &fs::read_to_string(&path).expect("a source file"),
+                    &path,
+                    &mut names,
+                );
             }
         }
     }

@@ -11,7 +11,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("ocm", &[]),
     ("principal", &["argocd", "protocol", "runtime"]),
-    ("addon-manager", &["argocd", "ocm", "principal", "protocol", "runtime"]),
+    (
+        "addon-manager",
+        &["argocd", "ocm", "principal", "protocol", "runtime"],
+    ),
     ("agent", &["argocd", "protocol", "runtime"]),
     ("lab-kubelet", &[]),
     ("lab-ocm-stand-in", &[]),
@@ -22,21 +25,31 @@ const TEST_BED: &str = "tests";
 
 #[test]
 fn crates_use_only_what_the_table_allows() {
-    let metadata = MetadataCommand::new().no_deps().exec().expect("cargo describes the workspace");
+    let metadata = MetadataCommand::new()
+        .no_deps()
+        .exec()
+        .expect("cargo describes the workspace");
     let members: BTreeSet<&str> = metadata.packages.iter().map(|p| p.name.as_str()).collect();
-    let allowed: BTreeMap<&str, BTreeSet<&str>> =
-        ARROWS.iter().map(|(from, to)| (*from, to.iter().copied().collect())).collect();
+    let allowed: BTreeMap<&str, BTreeSet<&str>> = ARROWS
+        .iter()
+        .map(|(from, to)| (*from, to.iter().copied().collect()))
+        .collect();
 
     let mut wrong = Vec::new();
-    for package in metadata.packages.iter().filter(|p| p.name.as_str() != TEST_BED) {
+    for package in metadata
+        .packages
+        .iter()
+        .filter(|p| p.name.as_str() != TEST_BED)
+    {
         let name = package.name.as_str();
         let Some(allowed) = allowed.get(name) else {
             wrong.push(format!("{name} is not in the table of arrows"));
             continue;
         };
-        let ours = package.dependencies.iter().filter(|d| {
-            d.kind != DependencyKind::Development && members.contains(d.name.as_str())
-        });
+        let ours = package
+            .dependencies
+            .iter()
+            .filter(|d| d.kind != DependencyKind::Development && members.contains(d.name.as_str()));
         for dependency in ours.filter(|d| !allowed.contains(d.name.as_str())) {
             wrong.push(format!("{name} must not use {}", dependency.name));
         }
@@ -46,8 +59,18 @@ fn crates_use_only_what_the_table_allows() {
 
 #[test]
 fn every_crate_of_the_table_exists() {
-    let metadata = MetadataCommand::new().no_deps().exec().expect("cargo describes the workspace");
+    let metadata = MetadataCommand::new()
+        .no_deps()
+        .exec()
+        .expect("cargo describes the workspace");
     let members: BTreeSet<&str> = metadata.packages.iter().map(|p| p.name.as_str()).collect();
-    let missing: Vec<_> = ARROWS.iter().map(|(n, _)| *n).filter(|n| !members.contains(n)).collect();
-    assert!(missing.is_empty(), "in the table but not in the workspace: {missing:?}");
+    let missing: Vec<_> = ARROWS
+        .iter()
+        .map(|(n, _)| *n)
+        .filter(|n| !members.contains(n))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "in the table but not in the workspace: {missing:?}"
+    );
 }
