@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use argocd::digest;
+use argocd::{Meta, digest};
 use argocd::projection::Written;
 use kube::Client;
 use protocol::{Event, ObjectKey, Verdict};
@@ -159,6 +159,7 @@ impl Replica {
         let _only_writer = self.lock(key).await;
         let entry = self.store.get(key);
         let live = entry.live.as_deref();
+        let same_name = live.is_some_and(|live| reader.is_same_name(message, live));
         let written = entry
             .wanted
             .as_ref()
@@ -166,7 +167,8 @@ impl Replica {
         let mut wanted = None;
         let planned = match order {
             Order::Delete => Ok(plan::delete(
-                reader.uid_to_delete(message, live),
+                Meta::of(body).uid(),
+                same_name,
                 reader.principal_uid(event),
                 live,
             )),

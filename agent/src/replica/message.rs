@@ -175,21 +175,14 @@ impl Reader<'_> {
         }
     }
 
-    /// The UID that a replica must come from to be meant by a delete; empty: whichever.
+    /// Whether a replica came from an object that has, or had, the name that this message is about.
     ///
-    /// Ours deletes by the hub's name: what has it now is what is meant, even if the object with the
-    /// UID in the message never came through. Of another hub object of the same name here, and
-    /// from a Go principal, the UID decides.
-    pub(super) fn uid_to_delete<'b>(&self, message: &'b Message, live: Option<&Value>) -> &'b str {
-        let by_name = self.welcome.capabilities.is_ours()
-            && live.is_some_and(|live| {
-                self.hub_namespace(&message.key, live) == message.hub.namespace
-            });
-        if by_name {
-            ""
-        } else {
-            Meta::of(&message.body).uid()
-        }
+    /// Ours speaks in order about a name on the hub: its last word is meant for what came from that
+    /// name, even if the object with the UID in the message never came through. A Go principal keeps
+    /// order only by UID, so with it the UID decides.
+    pub(super) fn is_same_name(&self, message: &Message, live: &Value) -> bool {
+        self.welcome.capabilities.is_ours()
+            && self.hub_namespace(&message.key, live) == message.hub.namespace
     }
 
     /// Where we are, as seen from an object in `hub_namespace`.

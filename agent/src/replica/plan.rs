@@ -156,16 +156,26 @@ fn deletion(desired: &Value, live: Option<&Value>) -> Plan {
     Plan::steps(steps, Memory::Leaving)
 }
 
-/// The hub's object with this UID is gone for good. An empty UID means whichever had this name.
-pub(super) fn delete(source_uid: &str, principal_uid: Option<&str>, live: Option<&Value>) -> Plan {
+/// The hub's object is gone for good.
+///
+/// `same_name`: the live one came from an object that had the same name on the hub. Then it goes even
+/// if its source was a predecessor of the one that is named here, but only with the stamp of this very
+/// principal.
+pub(super) fn delete(
+    source_uid: &str,
+    same_name: bool,
+    principal_uid: Option<&str>,
+    live: Option<&Value>,
+) -> Plan {
     let Some(live) = live else {
         return Plan::steps(vec![], Memory::Forget);
     };
     let meta = Meta::of(live);
-    let ours = meta
-        .source_uid()
-        .is_some_and(|uid| source_uid.is_empty() || uid == source_uid);
-    if meta.is_ignored() || !ours || is_of_other_principal(meta, principal_uid) {
+    let is_meant = meta.source_uid().is_some_and(|uid| {
+        let same_object = uid == source_uid && !is_of_other_principal(meta, principal_uid);
+        same_object || (same_name && has_stamp(meta, principal_uid))
+    });
+    if meta.is_ignored() || !is_meant {
         return Plan::NOTHING;
     }
     let uid = meta.uid().to_owned();
@@ -256,6 +266,11 @@ fn relation(desired: &Value, live: &Value) -> Relation {
         Some(uid) if want.source_uid() == Some(uid) => Relation::Same,
         Some(_) => Relation::OtherSource,
     }
+}
+
+/// Whether it says that it came from this principal; saying nothing is not enough.
+fn has_stamp(live: Meta<'_>, principal_uid: Option<&str>) -> bool {
+    principal_uid.is_some() && live.principal_uid() == principal_uid
 }
 
 fn is_of_other_principal(live: Meta<'_>, principal_uid: Option<&str>) -> bool {

@@ -159,26 +159,50 @@ fn finalizers_that_the_hub_took_away_are_taken_away_before_the_deletion() {
 fn a_delete_of_something_else_deletes_nothing() {
     let (world, _) = obeyed(None, &hub_app("u1", "main"));
     let live = world.as_ref();
-    for (source, principal) in [
-        ("u2", PRINCIPAL),
-        ("u1", "principal-2"),
-        ("", "principal-2"),
+    for (source, same_name, principal) in [
+        ("u2", false, PRINCIPAL),
+        ("", false, PRINCIPAL),
+        ("u1", true, "principal-2"),
+        ("u2", true, "principal-2"),
     ] {
         assert_eq!(
-            delete(source, Some(principal), live),
+            delete(source, same_name, Some(principal), live),
             Plan::NOTHING,
             "{source} {principal}"
         );
     }
     let unmanaged = json!({ "metadata": { "name": "app", "uid": "l" } });
-    assert_eq!(delete("", Some(PRINCIPAL), Some(&unmanaged)), Plan::NOTHING);
-    assert_eq!(delete("u1", Some(PRINCIPAL), None).steps, []);
+    assert_eq!(
+        delete("u1", true, Some(PRINCIPAL), Some(&unmanaged)),
+        Plan::NOTHING
+    );
+    assert_eq!(delete("u1", true, Some(PRINCIPAL), None).steps, []);
+}
+
+#[test]
+fn a_delete_of_a_successor_means_its_predecessor_only_with_our_stamp() {
+    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let plan = delete("u2", true, Some(PRINCIPAL), world.as_ref());
+    assert_eq!(plan.memory, Memory::Leaving);
+    assert!(matches!(plan.steps.last(), Some(Step::Delete { .. })));
+
+    let mut nameless = world.unwrap();
+    nameless["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove(keys::PRINCIPAL_UID);
+    for principal in [Some(PRINCIPAL), None] {
+        assert_eq!(
+            delete("u2", true, principal, Some(&nameless)),
+            Plan::NOTHING
+        );
+    }
 }
 
 #[test]
 fn a_delete_leaves_the_workload_because_the_hub_asked_for_no_cascade() {
     let (world, _) = obeyed(None, &hub_app("u1", "main"));
-    let plan = delete("u1", Some(PRINCIPAL), world.as_ref());
+    let plan = delete("u1", true, Some(PRINCIPAL), world.as_ref());
     let after = plan
         .steps
         .iter()
@@ -194,7 +218,10 @@ fn what_a_user_wants_left_alone_is_left_alone() {
     for message in [hub_app("u1", "other"), deleting(hub_app("u1", "main"))] {
         assert_eq!(obeyed(Some(live.clone()), &message).1, Plan::NOTHING);
     }
-    assert_eq!(delete("u1", Some(PRINCIPAL), Some(&live)), Plan::NOTHING);
+    assert_eq!(
+        delete("u1", true, Some(PRINCIPAL), Some(&live)),
+        Plan::NOTHING
+    );
 }
 
 #[test]
@@ -316,14 +343,17 @@ proptest! {
 
     #[test]
     fn nothing_is_deleted_that_lacks_the_stamp_of_what_is_deleted(
-        live in any_live(), uid in "u[1-2]?",
+        live in any_live(), uid in "u[1-2]?", same_name: bool,
     ) {
         let stamped = live.as_ref().is_some_and(|live| {
             let meta = Meta::of(live);
-            let ours = meta.principal_uid().is_none_or(|principal| principal == PRINCIPAL);
-            meta.source_uid().is_some_and(|source| uid.is_empty() || source == uid) && ours
+            let ours = meta.principal_uid() == Some(PRINCIPAL);
+            let nobodys = meta.principal_uid().is_none();
+            meta.source_uid().is_some_and(|source| {
+                (source == uid && (ours || nobodys)) || (same_name && ours)
+            })
         });
-        let plan = delete(&uid, Some(PRINCIPAL), live.as_ref());
+        let plan = delete(&uid, same_name, Some(PRINCIPAL), live.as_ref());
         let deletes = plan.steps.iter().any(|step| matches!(step, Step::Delete { .. }));
         prop_assert!(!deletes || stamped);
     }
