@@ -52,7 +52,11 @@ fn destinations(raw: Option<&Value>, cluster: Cluster<'_>) -> Option<Vec<Value>>
             return None;
         }
         if concerns(name, server, cluster) {
-            kept.push(Value::Object(as_in_cluster(item)));
+            let own = Value::Object(as_in_cluster(item));
+            // Several names of one cluster are one name there.
+            if !kept.contains(&own) {
+                kept.push(own);
+            }
         }
     }
     (!kept.is_empty()).then_some(kept)

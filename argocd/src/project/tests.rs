@@ -48,6 +48,19 @@ fn only_the_clusters_own_destinations_remain_as_it_calls_itself() {
 }
 
 #[test]
+fn several_names_of_the_cluster_are_one_destination_there() {
+    let destinations = json!([
+        { "name": "spoke1", "namespace": "web" },
+        { "name": "spoke1", "namespace": "shop" },
+        { "server": "*", "namespace": "web" },
+        { "server": "https://proxy:9090?agentName=spoke1", "namespace": "shop" },
+    ]);
+    let own = |namespace: &str| json!({ "name": "in-cluster", "server": "https://kubernetes.default.svc", "namespace": namespace });
+    let expected = json!([own("web"), own("shop")]);
+    assert_eq!(compiled(&destinations), Some(expected));
+}
+
+#[test]
 fn a_project_of_other_clusters_does_not_travel() {
     assert_eq!(
         compiled(&json!([{ "name": "other", "namespace": "*" }])),
