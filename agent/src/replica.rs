@@ -7,8 +7,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use argocd::{Meta, digest};
 use argocd::projection::Written;
+use argocd::{Meta, digest};
 use kube::Client;
 use protocol::{Event, ObjectKey, Verdict};
 use runtime::error::{Blame, Chain};
@@ -172,8 +172,8 @@ impl Replica {
                 reader.principal_uid(event),
                 live,
             )),
-            Order::Sync => plan::sync(&event.event_id, body, live),
-            Order::Terminate => plan::terminate(body, live),
+            Order::Sync => plan::sync(&event.event_id, body, live, self.policy),
+            Order::Terminate => plan::terminate(body, live, self.policy),
             Order::State => match reader.desired(event, message) {
                 Err(unfit) => Err(No::Refused(Chain(&unfit).to_string())),
                 Ok(desired) => {

@@ -209,8 +209,13 @@ pub(super) fn drift(
 }
 
 /// The hub asks for a sync. `event_id` is the identity of the request.
-pub(super) fn sync(event_id: &str, message: &Value, live: Option<&Value>) -> Result<Plan, No> {
-    let live = replica_for_command(message, live)?;
+pub(super) fn sync(
+    event_id: &str,
+    message: &Value,
+    live: Option<&Value>,
+    policy: Policy,
+) -> Result<Plan, No> {
+    let live = replica_for_command(message, live, policy)?;
     let operation = Application::of(message)
         .operation()
         .ok_or_else(|| No::Refused("the message has no operation".to_owned()))?;
@@ -222,8 +227,8 @@ pub(super) fn sync(event_id: &str, message: &Value, live: Option<&Value>) -> Res
 }
 
 /// The hub asks for the end of the running operation.
-pub(super) fn terminate(message: &Value, live: Option<&Value>) -> Result<Plan, No> {
-    let live = replica_for_command(message, live)?;
+pub(super) fn terminate(message: &Value, live: Option<&Value>, policy: Policy) -> Result<Plan, No> {
+    let live = replica_for_command(message, live, policy)?;
     let patch = command::take_termination(live, message);
     Ok(patch.map_or(Plan::NOTHING, |patch| one_patch(live, patch)))
 }
@@ -234,14 +239,29 @@ fn one_patch(live: &Value, patch: Patch) -> Plan {
 }
 
 /// Commands go only to the replica of the object that they are about.
-fn replica_for_command<'a>(message: &Value, live: Option<&'a Value>) -> Result<&'a Value, No> {
+///
+/// Whatever else has the name now may become it: the state that says so can come after the command.
+fn replica_for_command<'a>(
+    message: &Value,
+    live: Option<&'a Value>,
+    policy: Policy,
+) -> Result<&'a Value, No> {
     let live = live.ok_or(No::NotYet("the Application is not here yet"))?;
-    if Meta::of(live).source_uid() == Some(Meta::of(message).uid()) {
-        Ok(live)
-    } else {
-        Err(No::Refused(
-            "the Application here is not a replica of this one".to_owned(),
-        ))
+    let meta = Meta::of(live);
+    if meta.is_ignored() {
+        let label = keys::IGNORE_SYNC;
+        return Err(No::Refused(format!(
+            "the Application here has the label {label}"
+        )));
+    }
+    match meta.source_uid() {
+        Some(uid) if uid == Meta::of(message).uid() => Ok(live),
+        None if adoption(live, policy) == Adoption::Never => {
+            Err(No::Refused(NOT_ADOPTED.to_owned()))
+        }
+        Some(_) | None => Err(No::NotYet(
+            "the Application here is not yet a replica of this one",
+        )),
     }
 }
 

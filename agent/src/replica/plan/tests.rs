@@ -272,24 +272,44 @@ fn a_sync_is_taken_once_and_only_by_the_replica_of_its_object() {
     let (world, _) = obeyed(None, &hub_app("u1", "main"));
     let mut message = hub_app("u1", "main");
     message["operation"] = json!({ "sync": { "revision": "main" } });
-    let plan = sync("app_u1_5_operation", &message, world.as_ref()).unwrap();
+    let plan = sync("app_u1_5_operation", &message, world.as_ref(), POLICY).unwrap();
     let live = plan
         .steps
         .iter()
         .fold(world, |live, step| carried_out(live, step, &Value::Null));
     assert_eq!(live.as_ref().unwrap()["operation"], message["operation"]);
-    let again = sync("app_u1_5_operation", &message, live.as_ref()).unwrap();
+    let again = sync("app_u1_5_operation", &message, live.as_ref(), POLICY).unwrap();
     assert_eq!(again.steps, []);
+}
 
-    message["metadata"]["uid"] = "u2".into();
-    assert!(matches!(
-        sync("app_u2_5_operation", &message, live.as_ref()),
-        Err(No::Refused(_))
-    ));
-    assert!(matches!(
-        sync("app_u2_5_operation", &message, None),
-        Err(No::NotYet(_))
-    ));
+#[test]
+fn a_command_waits_until_the_application_here_is_the_one_that_it_is_about() {
+    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let mut message = hub_app("u2", "main");
+    message["operation"] = json!({ "sync": {} });
+    let asked = |live: Option<&Value>| sync("app_u2_5_operation", &message, live, POLICY);
+    let unmanaged = json!({ "metadata": { "name": "app", "uid": "l" } });
+    for live in [None, world.as_ref(), Some(&unmanaged)] {
+        assert!(matches!(asked(live), Err(No::NotYet(_))), "{live:?}");
+        let terminated = terminate(&message, live, POLICY);
+        assert!(matches!(terminated, Err(No::NotYet(_))), "{live:?}");
+    }
+    let (world, _) = obeyed(world, &hub_app("u2", "main"));
+    assert_eq!(asked(world.as_ref()).unwrap().steps.len(), 1);
+}
+
+#[test]
+fn a_command_for_what_never_becomes_a_replica_is_refused() {
+    let mut message = hub_app("u1", "main");
+    message["operation"] = json!({ "sync": {} });
+    for metadata in [
+        json!({ "annotations": { keys::ADOPTION_POLICY: "never" } }),
+        json!({ "labels": { keys::IGNORE_SYNC: "true" } }),
+    ] {
+        let live = json!({ "metadata": metadata });
+        let asked = sync("app_u1_5_operation", &message, Some(&live), POLICY);
+        assert!(matches!(asked, Err(No::Refused(_))), "{live}");
+    }
 }
 
 fn any_live() -> impl Strategy<Value = Option<Value>> {
