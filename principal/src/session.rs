@@ -31,6 +31,7 @@ use crate::{
 };
 
 mod driver;
+mod over;
 mod pulse;
 mod resync;
 
@@ -84,7 +85,7 @@ impl Sessions {
             .await;
         // Asked again now that the seat is visible to those who end sessions: no change falls in between.
         if let Some(end) = self.gate.verdict(&cluster, mode) {
-            return driver::close(seat, &outbound, driver::Over::Hub(end)).await;
+            return over::close(seat, &outbound, over::Over::Hub(end)).await;
         }
         let _open = self.metrics.session();
         let driver = driver::Driver::new(&self, seat, &peer, &admitted, inbound, outbound);

@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::{
-    Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Violation, Work, WorkId,
-    refusal::Refusal,
+    Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Work, WorkId,
     session::Limits as MachineLimits,
     version::{Capabilities, Capability},
     wire::eventstreamapi::Event as Frame,
@@ -17,7 +16,12 @@ use tokio::{
 };
 use tonic::{Status, Streaming};
 
-use super::{Sessions, pulse::Pulse, resync::Resync};
+use super::{
+    Sessions,
+    over::{Over, close},
+    pulse::Pulse,
+    resync::Resync,
+};
 use crate::{
     gate::Admitted,
     hub::{Hub, Sender, Subscription, Voice},
@@ -27,72 +31,11 @@ use crate::{
 
 /// The type of a heartbeat on the wire; the machine answers it by itself.
 const PING: &str = "io.argoproj.argocd-agent.event.ping";
-/// What a peer that does not read any more gets to take in the reason of its end.
-const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// How a session ended.
-#[derive(Debug)]
-pub(super) enum Over {
-    /// The hub ended it.
-    Hub(End),
-    /// The peer went away; the text is for people.
-    Peer(String),
-    /// The peer broke a rule.
-    Violation(Violation),
-}
-
-impl Over {
-    const fn reason(&self) -> &'static str {
-        match self {
-            Self::Hub(end) => end.reason(),
-            Self::Peer(_) => "peer",
-            Self::Violation(_) => "violation",
-        }
-    }
-
-    /// What the peer is told, if it is still there.
-    fn last_word(&self) -> Option<Refusal> {
-        match self {
-            Self::Hub(End::Superseded) => Some(Refusal::Superseded),
-            Self::Hub(End::LeftFleet | End::ModeChanged) => Some(Refusal::NotEnrolled),
-            Self::Hub(End::Certificate) => Some(Refusal::AuthenticationFailed),
-            Self::Hub(End::Inactive) => Some(Refusal::NotActive("standby".to_owned())),
-            Self::Hub(End::Life | End::Stopping) => Some(Refusal::Draining),
-            Self::Peer(_) => None,
-            Self::Violation(Violation::TooMuchWork) => Some(Refusal::Violation(
-                "more unfinished work than the session holds",
-            )),
-            Self::Violation(Violation::AcksNotRead) => {
-                Some(Refusal::Violation("acknowledgements are not read"))
-            }
-        }
-    }
-
-    fn for_people(&self) -> String {
-        match self {
-            Self::Hub(end) => format!("ended by the hub: {}", end.reason()),
-            Self::Peer(why) => why.clone(),
-            Self::Violation(violation) => violation.to_string(),
-        }
-    }
-}
-
-/// Ends a session: the reason goes into the report, and to the peer if it still listens.
-pub(super) async fn close(
-    mut seat: Seat,
-    outbound: &mpsc::Sender<Result<Frame, Status>>,
-    over: Over,
-) {
-    seat.ends_because(over.for_people());
-    // The seat first: whoever waits for it must not wait for a slow peer.
-    drop(seat);
-    if let Some(refusal) = over.last_word() {
-        let told = outbound.send(Err(refusal.to_status()));
-        if tokio::time::timeout(LAST_WORD, told).await.is_err() {
-            tracing::debug!("the peer did not take in why its session ended");
-        }
-    }
-}
+/// The shortest pause, whatever is due: what is due and not begun after a turn will not be begun by the next one.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// The shortest pause while something is due that has to wait for room or for a hand.
+const BLOCKED: Duration = Duration::from_millis(500);
 
 /// What came first.
 enum Next {
@@ -316,7 +259,7 @@ impl Driver {
     /// Waits for whatever comes first; every arm is cancel-safe, so losing the race loses nothing.
     async fn next(&mut self, full: bool) -> Next {
         let now = self.started.elapsed();
-        let pause = self.pause(now);
+        let pause = self.pause(now, full);
         let room = self.machine.has_room();
         tokio::select! {
             biased;
@@ -336,7 +279,12 @@ impl Driver {
     }
 
     /// How long there is nothing to do without any input.
-    fn pause(&self, now: Duration) -> Duration {
+    ///
+    /// What is due and cannot be begun, because the stream is full or all hands are busy, stays due: what ends that
+    /// wakes us by itself, so the clock may be slow.
+    fn pause(&self, now: Duration, full: bool) -> Duration {
+        let busy = self.working.len() >= self.sessions.limits.writes_per_session;
+        let least = if full || busy { BLOCKED } else { SHORTEST };
         let silence = self
             .pulse
             .silence(self.sessions.limits.silence)
@@ -353,6 +301,7 @@ impl Driver {
         .flatten()
         .min()
         .unwrap_or(self.sessions.limits.session_life)
+        .max(least)
     }
 
     /// What was begun is ended, so that the peer need not say it again to the next replica.
@@ -392,3 +341,6 @@ fn lost(status: &Status) -> String {
     tracing::debug!(error = %Chain(status), "the stream failed");
     format!("the stream failed: {:?}: {message}", status.code())
 }
+
+#[cfg(test)]
+mod tests;

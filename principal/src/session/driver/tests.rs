@@ -1,0 +1,185 @@
+use std::convert::Infallible;
+
+use argocd::keys;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use futures::{future, stream};
+use http_body_util::StreamBody;
+use hyper::body::Frame as Chunk;
+use prost::Message as _;
+use protocol::{Event, Kind, ObjectKey, Verb};
+use runtime::{clock::Clock, parts::Parts};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::codec::Codec as _;
+
+use super::*;
+use crate::{
+    gate::{Budget, Gate},
+    hub::{
+        Key,
+        store::{Report, Reporter, Store, Watched, WriteError},
+    },
+    identity::Method,
+    metrics::Metrics,
+    registry::Registry,
+    settings::{Limits, Settings},
+    testing::{Authority, SIGNING_KEY, application, enrolment, fleet, name, open_project},
+    tokens::{Announced, Holder},
+};
+
+/// More turns than any state needs in a minute without news.
+const TOO_MANY: usize = 1000;
+
+/// A hub that never ends a write to `stuck`, and is too busy for every other.
+#[derive(Debug)]
+struct Slow;
+
+impl Store for Slow {
+    fn watch(&self, _: Reporter, _: CancellationToken) -> BoxFuture<'static, ()> {
+        future::pending().boxed()
+    }
+
+    fn patch<'a>(
+        &'a self,
+        application: &'a Key,
+        _: &'a str,
+        _: argocd::Patch,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        if application.name == "stuck" {
+            future::pending().boxed()
+        } else {
+            future::ready(Err(WriteError::Unavailable("busy".into()))).boxed()
+        }
+    }
+
+    fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>> {
+        future::ready(Ok("us".to_owned())).boxed()
+    }
+}
+
+/// A status of the copy of this Application, as it comes on the wire.
+fn status(application: &str) -> Bytes {
+    let key = ObjectKey::new(Kind::Application, "argocd", application);
+    let copy = json!({
+        "metadata": {
+            "namespace": "argocd", "name": application, "uid": "local",
+            "annotations": { keys::SOURCE_UID: format!("uid-{application}") },
+        },
+        "status": { "health": { "status": "Healthy" } },
+    });
+    let body = serde_json::to_vec(&copy).unwrap().into();
+    let event = Event::about(&key, Verb::StatusUpdate, "local", "1", body);
+    let frame = Frame {
+        event: Some(event.into_cloud_event("agent://agent-managed")),
+    };
+    let mut bytes = BytesMut::new();
+    bytes.put_u8(0);
+    bytes.put_u32(u32::try_from(frame.encoded_len()).unwrap());
+    frame.encode(&mut bytes).unwrap();
+    bytes.freeze()
+}
+
+/// A stream that says this and then neither ends nor says more.
+fn saying(statuses: &[&str]) -> Streaming<Frame> {
+    let chunks: Vec<_> = statuses
+        .iter()
+        .map(|name| Ok::<_, Infallible>(Chunk::data(status(name))))
+        .collect();
+    let body = StreamBody::new(stream::iter(chunks).chain(stream::pending()));
+    let decoder = tonic_prost::ProstCodec::<Frame, Frame>::default().decoder();
+    Streaming::new_request(decoder, body, None, None)
+}
+
+fn sessions(applications: &[String], limits: Limits) -> Arc<Sessions> {
+    let (clock, metrics) = (Clock::system(), Metrics::default());
+    let settings = Settings::usual(([127, 0, 0, 1], 0).into());
+    let hub = Hub::new(&settings, Arc::new(Slow), clock.clone(), metrics.clone());
+    let enrolled = fleet(&["a"]);
+    hub.set_fleet(&enrolled);
+    hub.report(Report::Applied(
+        Watched::AppProject,
+        open_project("default"),
+    ));
+    for name in applications {
+        let object = application("a", name, &format!("uid-{name}"), 1);
+        hub.report(Report::Applied(Watched::Application, object));
+    }
+    let (registry, _) = Registry::new(clock.clone());
+    let gate = Gate {
+        identity: Method::ocm(),
+        argocd_namespace: settings.argocd_namespace,
+        fleet: watch::channel(Arc::new(enrolled)).1,
+        jwt_key: watch::channel(Arc::new(SIGNING_KEY.clone())).1,
+        active: watch::channel(true).1,
+        principal_uid: watch::channel(Some(Arc::from("us"))).1,
+        registry,
+        metrics: metrics.clone(),
+        clock: clock.clone(),
+        budget: Budget::default(),
+    };
+    Arc::new(Sessions {
+        gate: Arc::new(gate),
+        hub: Arc::new(hub),
+        limits,
+        metrics,
+        clock,
+        spawner: Parts::new(CancellationToken::new()).spawner(),
+    })
+}
+
+/// How many turns a session takes in a minute in which the peer says no more than `statuses` and reads nothing.
+async fn turns_in_a_minute(applications: &[String], statuses: &[&str], hands: usize) -> usize {
+    let limits = Limits {
+        writes_per_session: hands,
+        ..Limits::default()
+    };
+    let sessions = sessions(applications, limits);
+    let peer = Peer {
+        address: ([127, 0, 0, 1], 1).into(),
+        certificate: Arc::new(Authority::new().agent("a").peer_certificate()),
+    };
+    let admitted = Admitted {
+        holder: Holder {
+            cluster: name("a"),
+            mode: protocol::object::Mode::Managed,
+            announced: Announced {
+                version: "1".to_owned(),
+                namespace: "argocd".to_owned(),
+                capabilities: Capabilities::ours().to_words(),
+            },
+        },
+        enrolment: enrolment(protocol::object::Mode::Managed),
+    };
+    let registry = &sessions.gate.registry;
+    let mode = admitted.holder.mode;
+    let seat = registry
+        .take_seat(&name("a"), mode, &peer.certificate)
+        .await;
+    let (outbound, _unread) = mpsc::channel(4);
+    let inbound = saying(statuses);
+    let mut driver = Driver::new(&sessions, seat, &peer, &admitted, inbound, outbound);
+    let mut turns = 0;
+    let turning = async {
+        while turns < TOO_MANY {
+            driver.turn().await.unwrap();
+            turns += 1;
+        }
+    };
+    drop(tokio::time::timeout(Duration::from_mins(1), turning).await);
+    turns
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_peer_does_not_read_waits_for_room() {
+    let many: Vec<String> = (0..20).map(|number| format!("app-{number}")).collect();
+    let turns = turns_in_a_minute(&many, &[], 8).await;
+    assert!((2..200).contains(&turns), "{turns} turns");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_hands_are_busy_waits_for_one_of_them() {
+    let both = ["busy".to_owned(), "stuck".to_owned()];
+    let turns = turns_in_a_minute(&both, &["busy", "stuck"], 1).await;
+    assert!((2..200).contains(&turns), "{turns} turns");
+}
