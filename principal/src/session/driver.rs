@@ -173,7 +173,10 @@ impl Driver {
 
     fn take_notes(&mut self) {
         for (key, note) in self.subscription.mailbox.take() {
-            self.resync.forget(&key);
+            // A command alone does not bring the object to an agent that lacks it.
+            if note.state || note.gone.is_some() {
+                self.resync.forget(&key);
+            }
             if let Some(uid) = note.gone {
                 let event = self.hub.delete(&key, &uid);
                 self.machine.say(event);

@@ -378,3 +378,14 @@ async fn a_sync_that_ended_while_no_principal_ran_is_not_done_again() {
     agent.about("later").await;
     assert!(agent.unread(Kind::Application).is_empty());
 }
+
+#[tokio::test]
+async fn a_sync_asked_for_while_the_cluster_was_away_does_not_keep_the_application_from_it() {
+    let world = World::with(&["a"]).await;
+    world.create(application("a", "app"));
+    let operation = json!({ "sync": { "revision": "x" } });
+    world.edit("a", "app", &json!({ "operation": operation }));
+    let mut agent = Agent::empty(&world, "a").await;
+    agent.event(APPLICATION, Verb::Create).await;
+    agent.event(APPLICATION, Verb::SetOperation).await;
+}
