@@ -73,7 +73,7 @@ impl Hub {
         verdict(&key, written)
     }
 
-    /// A report also shows which commands have not arrived, and that the object works again.
+    /// A report also shows which commands and refreshes have not arrived, and that the object works again.
     fn follow_up(&self, from: &Sender, key: &Key, report: &Value) {
         let mut state = self.lock();
         let Some(entry) = state.index.application(key) else {
@@ -88,9 +88,9 @@ impl Hub {
         }
         let effects = state.index.set_report(key, None);
         self.post(&state, effects);
+        let cluster = from.cluster.as_str();
         if held || judgement.terminate {
-            let object = key.object();
-            state.tell(from.cluster.as_str(), |mailbox| mailbox.command(object));
+            state.tell(cluster, |mailbox| mailbox.command(key.object()));
         }
     }
 
@@ -230,7 +230,12 @@ fn verdict(key: &Key, written: Result<Written, WriteError>) -> Refusable {
             tracing::warn!(object = %key, reason, "the hub refuses what a cluster reports");
             refused("hub", reason)
         }
-        Err(error @ (WriteError::Conflict | WriteError::NotFound | WriteError::Unavailable(_))) => {
+        Err(
+            error @ (WriteError::Conflict
+            | WriteError::NotFound
+            | WriteError::Unfit(_)
+            | WriteError::Unavailable(_)),
+        ) => {
             tracing::debug!(object = %key, error = %Chain(&error), "cannot write yet");
             Refusable(Verdict::Retry { after: RETRY }, None)
         }

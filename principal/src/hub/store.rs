@@ -75,6 +75,9 @@ pub enum WriteError {
     /// There is no such object.
     #[error("there is no such object")]
     NotFound,
+    /// The operations do not fit what the hub has. That may only mean that it has changed since it was read.
+    #[error("the patch does not fit: {0}")]
+    Unfit(String),
     /// The hub does not take it, now or later.
     #[error("the hub refuses it: {0}")]
     Refused(String),
@@ -89,6 +92,7 @@ impl WriteError {
         match self {
             Self::Conflict => "conflict",
             Self::NotFound => "not_found",
+            Self::Unfit(_) => "unfit",
             Self::Refused(_) => "refused",
             Self::Unavailable(_) => "unavailable",
         }
@@ -97,7 +101,9 @@ impl WriteError {
     /// Whose move it is.
     pub const fn blame(&self) -> Blame {
         match self {
-            Self::Conflict | Self::NotFound | Self::Unavailable(_) => Blame::Weather,
+            Self::Conflict | Self::NotFound | Self::Unfit(_) | Self::Unavailable(_) => {
+                Blame::Weather
+            }
             Self::Refused(_) => Blame::User,
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use argocd::Patch;
 use serde_json::Value;
+use tokio::time::error::Elapsed;
 
 use super::{
     Hub, State,
@@ -56,7 +57,15 @@ impl Hub {
                     self.observe(object);
                     return Ok(Written::Changed);
                 }
-                Err(WriteError::Conflict) => self.wait_for_news(key, &version).await?,
+                Err(WriteError::Conflict) => self
+                    .wait_for_news(key, &version)
+                    .await
+                    .map_err(|_late| WriteError::Conflict)?,
+                // Against what the watch has told since, it may fit; if there is no news, it never will.
+                Err(WriteError::Unfit(reason)) => self
+                    .wait_for_news(key, &version)
+                    .await
+                    .map_err(|_late| WriteError::Refused(reason))?,
                 Err(WriteError::NotFound) => return Ok(Written::Gone),
                 Err(error) => return Err(error),
             }
@@ -75,7 +84,7 @@ impl Hub {
     }
 
     /// Waits until the watch has told what somebody else wrote. Reading it ourselves would take a right more.
-    async fn wait_for_news(&self, key: &Key, version: &str) -> Result<(), WriteError> {
+    async fn wait_for_news(&self, key: &Key, version: &str) -> Result<(), Elapsed> {
         let mut news = self.news.subscribe();
         let is_old = |state: &State| {
             state
@@ -90,9 +99,7 @@ impl Hub {
                 }
             }
         };
-        tokio::time::timeout(NEWS, waiting)
-            .await
-            .map_err(|_late| WriteError::Conflict)
+        tokio::time::timeout(NEWS, waiting).await
     }
 
     /// What we wrote counts at once, without waiting for the watch to tell it.

@@ -107,6 +107,50 @@ async fn a_write_that_somebody_overtook_is_made_again_on_what_they_left() {
     );
 }
 
+/// A report of which only operations can make the hub's status: a merge patch cannot say null.
+fn with_a_null() -> Event {
+    let mut event = event(Verb::StatusUpdate, json!({}));
+    let mut copy: Value = serde_json::from_slice(&event.payload).unwrap();
+    copy["status"] = json!({ "future": { "unset": null } });
+    event.payload = serde_json::to_vec(&copy).unwrap().into();
+    event
+}
+
+#[tokio::test]
+async fn operations_that_do_not_fit_what_somebody_left_are_made_again() {
+    let old = json!({ "status": { "old": "x" } });
+    let setup = setup(&with(application("a", "app", "1", 1), old));
+    let edited = with(
+        setup.memory.application("a", "app").unwrap(),
+        json!({ "status": { "old": null } }),
+    );
+    setup.memory.put(Watched::Application, edited);
+    let theirs = setup.memory.application("a", "app").unwrap();
+    let (from, event) = (sender("a"), with_a_null());
+    let watching = async {
+        setup
+            .hub
+            .report(Report::Applied(Watched::Application, theirs))
+    };
+    let (verdict, _) = futures::join!(setup.hub.apply(&from, &event), watching);
+    assert_eq!(verdict, Verdict::Done);
+    let now = setup.memory.application("a", "app").unwrap();
+    assert_eq!(now["status"], json!({ "future": { "unset": null } }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn operations_that_will_never_fit_are_refused() {
+    let old = json!({ "status": { "old": "x" } });
+    let setup = setup(&with(application("a", "app", "1", 1), old));
+    let edited = with(
+        setup.memory.application("a", "app").unwrap(),
+        json!({ "status": { "old": null } }),
+    );
+    setup.memory.put(Watched::Application, edited);
+    let verdict = setup.hub.apply(&sender("a"), &with_a_null()).await;
+    assert!(matches!(verdict, Verdict::Refused(_)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_write_that_is_overtaken_while_the_watch_is_down_is_tried_again_later() {
     let setup = setup(&application("a", "app", "1", 1));

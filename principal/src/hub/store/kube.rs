@@ -109,22 +109,20 @@ impl Store for Kubernetes {
                 field_manager: Some(FIELD_MANAGER.to_owned()),
                 ..PatchParams::default()
             };
+            let name = &application.name;
             let written = match guarded(patch, version) {
                 Change::Merge(body) => {
-                    api.patch(&application.name, &params, &Patch::Merge(body))
-                        .await
+                    let written = api.patch(name, &params, &Patch::Merge(body)).await;
+                    written.map_err(sorted)
                 }
                 Change::Json(body) => {
                     let operations = serde_json::from_value(body).map_err(ours)?;
-                    api.patch(
-                        &application.name,
-                        &params,
-                        &Patch::<Value>::Json(operations),
-                    )
-                    .await
+                    let patch = Patch::<Value>::Json(operations);
+                    let written = api.patch(name, &params, &patch).await;
+                    written.map_err(sorted_operations)
                 }
             };
-            value(written.map_err(sorted)?)
+            value(written?)
         }
         .boxed()
     }
@@ -224,6 +222,14 @@ fn ours(error: serde_json::Error) -> WriteError {
 
 fn is_status(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
+}
+
+/// Operations are carried out before the guard is looked at: on another version they may not fit.
+fn sorted_operations(error: kube::Error) -> WriteError {
+    if is_status(&error, 422) {
+        return WriteError::Unfit(error.to_string());
+    }
+    sorted(error)
 }
 
 fn sorted(error: kube::Error) -> WriteError {

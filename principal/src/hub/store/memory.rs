@@ -223,6 +223,11 @@ impl Store for Memory {
                     .applications
                     .get(application)
                     .ok_or(WriteError::NotFound)?;
+                if let Patch::Json(operations) = &patch
+                    && !fit(operations, known)
+                {
+                    return Err(WriteError::Unfit("no such path".to_owned()));
+                }
                 if Meta::of(known).resource_version() != version {
                     return Err(WriteError::Conflict);
                 }
@@ -247,4 +252,19 @@ impl Store for Memory {
     fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>> {
         async { Ok("principal-uid".to_owned()) }.boxed()
     }
+}
+
+/// Whether everything that the operations take away or replace is there.
+fn fit(operations: &Value, object: &Value) -> bool {
+    let text = |operation: &Value, field: &str| {
+        let text = operation.get(field).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    operations
+        .as_array()
+        .into_iter()
+        .flatten()
+        .all(|operation| {
+            text(operation, "op") == "add" || object.pointer(&text(operation, "path")).is_some()
+        })
 }

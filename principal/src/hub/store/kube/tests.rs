@@ -117,6 +117,16 @@ async fn failures_are_sorted_by_whose_move_it_is() {
 }
 
 #[tokio::test]
+async fn operations_that_do_not_fit_may_be_meant_for_an_older_version() {
+    let (hub, _) = hub(vec![status(422, "Invalid"), status(403, "Forbidden")]);
+    let patch = Change::Json(json!([{ "op": "remove", "path": "/status" }]));
+    let error = hub.patch(&key(), "7", patch.clone()).await.unwrap_err();
+    assert_eq!(error.reason(), "unfit");
+    let error = hub.patch(&key(), "7", patch).await.unwrap_err();
+    assert_eq!(error.reason(), "refused");
+}
+
+#[tokio::test]
 async fn the_identity_is_made_once_and_kept() {
     let identity = |uid: &str| {
         json!({
