@@ -178,6 +178,9 @@ impl Hub {
             .insert(cluster.to_string(), (id, mailbox.clone()));
         let delivered = state.index.delivered_to(cluster.as_str());
         for (key, entry) in state.index.routed_to(cluster.as_str()) {
+            if entry.refresh().is_some() {
+                mailbox.state(key.object());
+            }
             if entry.has_command() {
                 mailbox.command(key.object());
             }

@@ -92,6 +92,9 @@ impl Hub {
         if held || judgement.terminate {
             state.tell(cluster, |mailbox| mailbox.command(key.object()));
         }
+        if judgement.refresh {
+            state.tell(cluster, |mailbox| mailbox.state(key.object()));
+        }
     }
 
     /// The copy is gone. That ends a deletion that the hub has asked for, and nothing else.

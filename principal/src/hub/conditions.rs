@@ -9,13 +9,15 @@ use std::{
 };
 
 use argocd::{
-    Patch, keys,
+    Patch,
+    command::wants_refresh,
+    keys,
     projection::{condition_patch_for_hub, release_patch_for_hub},
 };
 use indexmap::IndexSet;
 use jiff::Timestamp;
 use runtime::{backoff::Backoff, error::Chain};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::{
     sync::{Notify, watch},
     time::Instant,
@@ -28,7 +30,7 @@ use super::{
     store::WriteError,
 };
 
-/// Condition: a deletion waits for a cluster that is not connected.
+/// Condition: a deletion waits for a cluster that is not connected, or a refresh was not done because of that.
 pub(crate) const DISCONNECTED: &str = "ArgoCDAgentDisconnected";
 /// Condition: the cluster reports or refuses something.
 pub(crate) const ERROR: &str = "ArgoCDAgentError";
@@ -162,9 +164,24 @@ fn plan(entry: &Entry, connected: bool, now: Timestamp) -> Option<Patch> {
             changed = true;
         }
     }
-    // As a whole: a list has no smaller patch.
-    let conditions = shown.pointer("/status/conditions");
-    changed.then(|| Patch::Merge(json!({ "status": { "conditions": conditions } })))
+    let mut patch = Map::new();
+    if changed {
+        // As a whole: a list has no smaller patch.
+        let conditions = shown.pointer("/status/conditions");
+        patch.insert("status".to_owned(), json!({ "conditions": conditions }));
+    }
+    if refresh_is_in_vain(entry, connected) {
+        // Whoever asked waits for the annotation to go.
+        let answer = json!({ "annotations": { keys::REFRESH: null } });
+        patch.insert("metadata".to_owned(), answer);
+    }
+    (!patch.is_empty()).then(|| Patch::Merge(patch.into()))
+}
+
+/// Whether a refresh is asked for that nobody will do: an answer at once is better than waiting.
+fn refresh_is_in_vain(entry: &Entry, connected: bool) -> bool {
+    let delivered = matches!(entry.placement, Placement::Routed(_, None));
+    wants_refresh(entry.object()) && entry.cluster().is_some() && !(delivered && connected)
 }
 
 /// What should be said about it.
@@ -173,22 +190,36 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
     match &entry.placement {
         Placement::Conflict(reason) => wanted.push((keys::CONDITION_CONFLICT, reason.clone())),
         Placement::Routed(_, Some(held)) => wanted.push((held.condition, held.message.clone())),
-        Placement::Routed(place, None) => {
-            let application = entry.application();
-            if application.is_deleting() && !application.finalizers().is_empty() && !connected {
-                let cluster = &place.cluster;
-                wanted.push((
-                    DISCONNECTED,
-                    format!("the deletion waits for cluster {cluster}, which is not connected"),
-                ));
-            }
+        Placement::Routed(place, None) if !connected => {
+            let waits = waiting(entry, &place.cluster);
+            wanted.extend(waits.map(|message| (DISCONNECTED, message)));
         }
+        Placement::Routed(_, None) => {}
         Placement::Local | Placement::Ignored => {}
     }
     if let Some(report) = &entry.report {
         wanted.push((ERROR, report.clone()));
     }
     wanted
+}
+
+/// What cannot be done while the cluster is not connected.
+fn waiting(entry: &Entry, cluster: &str) -> Option<String> {
+    let application = entry.application();
+    if application.is_deleting() && !application.finalizers().is_empty() {
+        return Some(format!(
+            "the deletion waits for cluster {cluster}, which is not connected"
+        ));
+    }
+    let refused = format!("not refreshed: cluster {cluster} is not connected");
+    // Once answered, the condition itself remembers, until the cluster is back.
+    let shown = entry.object().pointer("/status/conditions");
+    let told = shown
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .any(|it| it["type"] == DISCONNECTED && it["message"] == refused);
+    (told || wants_refresh(entry.object())).then_some(refused)
 }
 
 /// Kubernetes writes times in whole seconds.

@@ -151,6 +151,23 @@ async fn operations_that_will_never_fit_are_refused() {
     assert!(matches!(verdict, Verdict::Refused(_)));
 }
 
+#[tokio::test]
+async fn a_refresh_that_a_report_does_not_know_is_said_again() {
+    let asked = json!({ "metadata": { "annotations": { keys::REFRESH: "hard" } } });
+    let setup = setup(&with(application("a", "app", "1", 1), asked));
+    setup.ear.mailbox.take();
+    assert_eq!(
+        setup.hub.apply(&sender("a"), &healthy()).await,
+        Verdict::Done
+    );
+    assert!(setup.ear.mailbox.take()[&hub_key()].state);
+    let again = setup.hub.subscribe(&name("a"));
+    assert!(
+        again.mailbox.take()[&hub_key()].state,
+        "a new session is told too"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_write_that_is_overtaken_while_the_watch_is_down_is_tried_again_later() {
     let setup = setup(&application("a", "app", "1", 1));

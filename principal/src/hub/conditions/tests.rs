@@ -6,7 +6,6 @@ use crate::{
     testing::{application, fleet, open_project, with},
 };
 use runtime::clock::Clock;
-use serde_json::Value;
 
 struct Setup {
     memory: Memory,
@@ -217,6 +216,52 @@ async fn an_outage_of_the_hub_delays_conditions_and_loses_none() {
         .until("told", |memory| {
             kinds(memory, "a", "app") == [keys::CONDITION_CONFLICT]
         })
+        .await;
+    setup.stop().await;
+}
+
+fn asks_for_refresh(memory: &Memory) -> bool {
+    let application = memory.application("a", "app").unwrap_or_default();
+    wants_refresh(&application)
+}
+
+#[tokio::test]
+async fn a_refresh_that_no_cluster_will_do_is_answered_at_once() {
+    let asked = json!({ "metadata": { "annotations": { keys::REFRESH: "normal" } } });
+    let setup = setup(vec![with(application("a", "app", "1", 1), asked.clone())]);
+    setup
+        .until("answered", |memory| {
+            !asks_for_refresh(memory) && kinds(memory, "a", "app") == [DISCONNECTED]
+        })
+        .await;
+    assert_eq!(setup.memory.writes(), 1);
+    let there = setup.hub.subscribe(&crate::testing::name("a"));
+    setup
+        .until("untold", |memory| kinds(memory, "a", "app").is_empty())
+        .await;
+    let again = with(setup.memory.application("a", "app").unwrap(), asked.clone());
+    setup.memory.put(Watched::Application, again);
+    // Another one after it, which shows that the first was looked at.
+    let held = json!({ "spec": { "project": "none" } });
+    let held = with(with(application("a", "held", "2", 1), held), asked);
+    setup.memory.put(Watched::Application, held);
+    setup
+        .until("told", |memory| {
+            kinds(memory, "a", "held") == [keys::CONDITION_NOT_ADMITTED]
+        })
+        .await;
+    let held = setup.memory.application("a", "held").unwrap();
+    assert!(
+        !wants_refresh(&held),
+        "nobody will refresh what is not delivered"
+    );
+    assert!(
+        asks_for_refresh(&setup.memory),
+        "the cluster is there to do it"
+    );
+    drop(there);
+    setup
+        .until("answered again", |memory| !asks_for_refresh(memory))
         .await;
     setup.stop().await;
 }
