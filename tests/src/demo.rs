@@ -153,15 +153,19 @@ impl<'a> Demo<'a> {
             .await?;
         progress.step("an edit on spoke1 is reverted");
 
-        let before = deliver::until_healthy(&self.hub, &app.at, "").await?;
-        deliver::ask_for_sync(&self.hub, &app.at, "v2").await?;
-        let (entries, began) = (history(&before), started(&before));
-        let ran = |app: &Value| {
-            app["operation"].is_null()
-                && app["status"]["operationState"]["phase"] == "Succeeded"
-                && started(app) != began
-                && history(app) == entries + 1
+        let ended = |app: &Value| {
+            app["operation"].is_null() && app["status"]["operationState"]["phase"] == "Succeeded"
         };
+        // The syncs of both revisions, before one more can be counted. Times will not do: they have
+        // seconds only, and syncs are quicker.
+        let both = |app: &Value| ended(app) && history(app) >= 2;
+        let before = self
+            .hub
+            .until(&app.at, "shows both syncs", wait::BOUND, both)
+            .await?;
+        deliver::ask_for_sync(&self.hub, &app.at, "v2").await?;
+        let entries = history(&before);
+        let ran = |app: &Value| ended(app) && history(app) == entries + 1;
         self.hub
             .until(&app.at, "shows one more sync", wait::BOUND, ran)
             .await?;
@@ -295,8 +299,4 @@ fn commit(repository: &Repository, greeting: &str, tag: &str) -> Result<()> {
 
 fn history(app: &Value) -> usize {
     app["status"]["history"].as_array().map_or(0, Vec::len)
-}
-
-fn started(app: &Value) -> Value {
-    app["status"]["operationState"]["startedAt"].clone()
 }

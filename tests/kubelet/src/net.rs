@@ -33,7 +33,14 @@ pub(crate) async fn raise(network: &Network, balancers: [u8; 3]) -> anyhow::Resu
     {
         tracing::debug!(bridge, "is there already");
     } else {
-        ip(&format!("link add {bridge} type bridge\n")).await?;
+        // An address of its own. Otherwise a bridge takes the lowest of its ports', and a new Pod can
+        // change it: then the others, who still know the old one, are cut off until they ask again.
+        let [a, b, c, d] = network.gateway().octets();
+        let address = format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}");
+        ip(&format!(
+            "link add {bridge} address {address} type bridge\n"
+        ))
+        .await?;
     }
     ip(&format!(
         "addr replace {}/24 dev {bridge}\nlink set {bridge} up\nlink set lo up\n\
