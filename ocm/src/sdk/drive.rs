@@ -24,7 +24,7 @@ mod crew;
 pub struct Setup {
     /// A client of the hub.
     pub client: Client,
-    /// The version of the add-on API, from [`discover`].
+    /// The version of the add-on API, from [`super::discover`].
     pub version: Version,
     /// Filled while running.
     pub view: View,
@@ -91,28 +91,6 @@ pub(crate) struct Hub<A> {
     pub(crate) world: Arc<World>,
     pub(crate) events: Events,
     pub(crate) metrics: Metrics,
-}
-
-/// Finds out which version of the add-on API the hub serves.
-///
-/// A version counts only if both kinds are in it: configurations are served as v1beta1 by hubs
-/// whose add-ons are not.
-pub async fn discover(client: &Client) -> Result<Version, Error> {
-    for version in [Version::V1Beta1, Version::V1Alpha1] {
-        let served = match client
-            .list_api_group_resources(&version.api_version())
-            .await
-        {
-            Ok(served) => served.resources,
-            Err(kube::Error::Api(status)) if status.is_not_found() => continue,
-            Err(source) => return Err(Error::Discover(Box::new(source))),
-        };
-        let has = |plural: &str| served.iter().any(|resource| resource.name == plural);
-        if has("managedclusteraddons") && has("clustermanagementaddons") {
-            return Ok(version);
-        }
-    }
-    Err(Error::NoAddonApi)
 }
 
 /// Runs the add-on until the token is cancelled. Only one process may do so at a time (hold a lease).

@@ -83,10 +83,33 @@ impl Error {
         }
     }
 
+    /// Whether the hub did not answer, or could not: nobody's fault here, and over some time.
+    pub fn is_weather(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            if let Some(error) = error.downcast_ref::<kube::Error>() {
+                return is_silence(error);
+            }
+            // Boxed: the box is the cause as far as the chain is concerned.
+            if let Some(error) = error.downcast_ref::<Box<kube::Error>>() {
+                return is_silence(error);
+            }
+            cause = error.source();
+        }
+        false
+    }
+
     /// The error and its causes in one line.
     pub fn chain(&self) -> String {
         chain(self)
     }
+}
+
+fn is_silence(error: &kube::Error) -> bool {
+    if let kube::Error::Api(status) = error {
+        return status.code >= 500 || status.code == 429;
+    }
+    matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_))
 }
 
 /// An error and its causes in one line. A cause that has been quoted already is not repeated.
@@ -102,4 +125,40 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn write(source: kube::Error) -> Error {
+        Error::Write {
+            action: "apply",
+            object: "x".to_owned(),
+            source: Box::new(source),
+        }
+    }
+
+    fn answer(code: u16) -> kube::Error {
+        kube::Error::Api(Status::failure("m", "R").with_code(code).boxed())
+    }
+
+    #[test]
+    fn a_hub_that_does_not_answer_is_weather_and_a_refusal_is_not() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let silent = || kube::Error::Service(Box::new(std::io::Error::other("refused")));
+        assert!(write(kube::Error::Service(Box::new(refused))).is_weather());
+        assert!(write(answer(503)).is_weather());
+        assert!(!write(answer(403)).is_weather());
+        let hook = |source| Error::Hook {
+            hook: "left",
+            cluster: "c".to_owned(),
+            source,
+        };
+        assert!(hook(Box::new(write(silent()))).is_weather());
+        assert!(hook(Box::new(silent())).is_weather());
+        assert!(!hook("own".into()).is_weather());
+    }
 }

@@ -14,7 +14,7 @@ use kube::{
     },
 };
 use serde_json::{Value, json};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     Error,
@@ -309,7 +309,10 @@ async fn follow<K, V>(
             }
         };
         // An attempt to list is no success yet.
-        healthy |= !matches!(event, Event::Init);
+        if !healthy && !matches!(event, Event::Init) {
+            info!(watch = what, "watch well again");
+            healthy = true;
+        }
         if let Some(change) = change(what, event, &source) {
             absorb(change);
         }

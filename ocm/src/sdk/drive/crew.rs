@@ -12,13 +12,14 @@ use tokio::{
     task::{Id, JoinSet},
     time::{Instant, timeout},
 };
-use tracing::{Instrument as _, debug, error, info_span, warn};
+use tracing::{Instrument as _, debug, error, info, info_span, warn};
 
 use super::{Hub, Key};
 use crate::sdk::{
     Addon, Error, configs,
     queue::{Outcome, Queue},
     reconcile, request,
+    trouble::{News, Troubles},
 };
 
 /// How long reconciles may go on after the token is cancelled.
@@ -60,6 +61,8 @@ pub(super) struct Crew<A> {
     pub(super) revision: watch::Receiver<u64>,
     tasks: JoinSet<Outcome>,
     keys: HashMap<Id, Key>,
+    /// What fails, so that it is told once. The lock guards it and is never held over an await.
+    troubles: Arc<Mutex<Troubles<Key>>>,
 }
 
 impl<A: Addon> Crew<A> {
@@ -72,6 +75,7 @@ impl<A: Addon> Crew<A> {
             revision,
             tasks: JoinSet::new(),
             keys: HashMap::new(),
+            troubles: Arc::default(),
         }
     }
 
@@ -95,9 +99,8 @@ impl<A: Addon> Crew<A> {
             let Some(key) = self.agenda.with(|queue| queue.take(now)) else {
                 return self.agenda.with(|queue| queue.next_due());
             };
-            let task = self
-                .tasks
-                .spawn(look_at(Arc::clone(&self.hub), key.clone()));
+            let (hub, troubles) = (Arc::clone(&self.hub), Arc::clone(&self.troubles));
+            let task = self.tasks.spawn(look_at(hub, key.clone(), troubles));
             self.keys.insert(task.id(), key);
         }
         None
@@ -129,19 +132,30 @@ impl<A: Addon> Crew<A> {
     }
 }
 
-async fn look_at<A: Addon>(hub: Arc<Hub<A>>, key: Key) -> Outcome {
+async fn look_at<A: Addon>(
+    hub: Arc<Hub<A>>,
+    key: Key,
+    troubles: Arc<Mutex<Troubles<Key>>>,
+) -> Outcome {
     let controller = key.controller();
     let span = info_span!("reconcile", ?controller, object = key.object());
     let begin = Instant::now();
     let outcome = async {
+        let troubles = || troubles.lock().unwrap_or_else(PoisonError::into_inner);
         match reconcile_key(&hub, &key).await {
-            Ok(outcome) => outcome,
+            Ok(outcome) => {
+                if matches!(outcome, Outcome::Settled(_)) {
+                    tell_end(troubles().succeeded(&key));
+                }
+                outcome
+            }
             Err(error) if error.is_conflict() => {
                 debug!(error = %error.chain(), "somebody else was quicker");
                 Outcome::Soon
             }
             Err(error) => {
-                warn!(reason = error.reason(), error = %error.chain(), "reconcile failed");
+                let news = troubles().failed(&key, error.reason(), error.is_weather());
+                tell(&error, news);
                 Outcome::Failed
             }
         }
@@ -150,6 +164,25 @@ async fn look_at<A: Addon>(hub: Arc<Hub<A>>, key: Key) -> Outcome {
     hub.metrics
         .reconciled(controller, outcome, begin.elapsed().as_secs_f64());
     outcome
+}
+
+fn tell(error: &Error, news: Option<News>) {
+    let (reason, chain) = (error.reason(), error.chain());
+    match news {
+        Some(News::Hub) => {
+            warn!(reason, error = %chain, "the hub does not answer; reconciles wait for it");
+        }
+        Some(News::Own) => warn!(reason, error = %chain, "reconcile failed"),
+        None => debug!(reason, error = %chain, "reconcile failed again"),
+    }
+}
+
+fn tell_end(news: Option<News>) {
+    match news {
+        Some(News::Hub) => info!("the hub answers again"),
+        Some(News::Own) => info!("reconcile works again"),
+        None => {}
+    }
 }
 
 async fn reconcile_key<A: Addon>(hub: &Hub<A>, key: &Key) -> Result<Outcome, Error> {

@@ -1,0 +1,96 @@
+//! A cluster with the add-on, and what an author settles for it.
+
+use kube::api::ApiResource;
+
+use super::registration;
+use crate::{
+    api::{
+        addon::{ManagedClusterAddOn, Subject},
+        cluster::ManagedCluster,
+    },
+    name::{AddonName, ClusterName},
+};
+
+/// A cluster with the add-on switched on.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The cluster's name, which is also its namespace on the hub.
+    pub name: &'a ClusterName,
+    /// The cluster.
+    pub cluster: &'a ManagedCluster,
+    /// The add-on there, in the v1beta1 model.
+    pub addon: &'a ManagedClusterAddOn,
+}
+
+/// Whether a cluster is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Yes.
+    Serve,
+    /// No: nothing is changed there, and `Degraded` says why.
+    Hold {
+        /// A word in camel case.
+        reason: String,
+        /// For people, with the next step.
+        message: String,
+    },
+}
+
+/// A kind of configuration: where its objects are on the hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigKind(pub ApiResource);
+
+impl ConfigKind {
+    /// The configuration that every add-on may take.
+    pub fn addon_deployment_config() -> Self {
+        Self(ApiResource::erase::<crate::api::addon::AddOnDeploymentConfig>(&()))
+    }
+}
+
+/// Who finds out whether the agent is healthy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HealthMode {
+    /// OCM's registration agent, by a lease that the agent renews on its cluster.
+    Lease,
+    /// The author, in [`Addon::conditions`].
+    Customized,
+}
+
+impl HealthMode {
+    /// The text in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Lease => "Lease",
+            Self::Customized => "Customized",
+        }
+    }
+}
+
+/// An identity that an agent gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// A client of the hub's API server with OCM's default user and groups.
+    KubeClient,
+    /// A certificate of a signer of the author's own.
+    CustomSigner {
+        /// The signer's name, `domain/path`.
+        signer_name: String,
+        /// The certificate's subject: at most two groups and two units.
+        subject: Subject,
+    },
+}
+
+impl Registration {
+    /// A custom signer with OCM's default user and groups of one cluster.
+    pub fn custom_signer(
+        signer_name: impl Into<String>,
+        addon: &AddonName,
+        cluster: &ClusterName,
+    ) -> Self {
+        let subject = registration::default_subject(addon, cluster);
+        Self::CustomSigner {
+            signer_name: signer_name.into(),
+            subject,
+        }
+    }
+}
