@@ -27,7 +27,12 @@
 //! own (the lab does, for all clusters together): bridges and addresses are made there and go with
 //! it.
 //!
-//! It must never know what the Pods are for: no product, no Argo CD, no OCM in this crate.
+//! What it does not do, and says so where a Pod asks for it: gRPC probes, persistent volume claims and
+//! other volumes of drivers. What it passes over in silence: resource limits, capabilities, affinity
+//! and taints, `hostPort`, Services by UDP, ephemeral containers. `kubectl logs` and `kubectl exec` are
+//! not served; logs are files.
+//!
+//! //! It must never know what the Pods are for: no product, no Argo CD, no OCM in this crate.
 
 mod balancer;
 mod config;

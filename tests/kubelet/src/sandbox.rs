@@ -74,7 +74,7 @@ impl Sandbox {
         device: String,
         hostname: String,
     ) -> anyhow::Result<Self> {
-        let (mut child, mut stdin, mut said) = start(Part::Sandbox, Stdio::null())?;
+        let (child, mut stdin, mut said) = start(Part::Sandbox, Stdio::null())?;
         tell(&mut stdin, &SandboxSpec { hostname }).await?;
         expect(&mut said, &SandboxSaid::Made).await?;
         let process = child.id().context("the sandbox ended")?;
@@ -82,8 +82,6 @@ impl Sandbox {
         tell(&mut stdin, &net::inside_commands(network, address.ip)).await?;
         expect(&mut said, &SandboxSaid::Up).await?;
         let ip = address.ip;
-        // Whatever it may print from here on is of no interest.
-        child.stdout = None;
         Ok(Self {
             own: Some(Own {
                 process,
