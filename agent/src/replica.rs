@@ -180,6 +180,7 @@ impl Replica {
                     let incoming = Incoming {
                         message: body,
                         desired: &desired,
+                        same_name,
                     };
                     let plan = plan::state(incoming, live, written.as_ref(), self.policy);
                     let digest = digest::agreed(body);

@@ -20,6 +20,8 @@ pub(super) struct Incoming<'a> {
     pub(super) message: &'a Value,
     /// As it should be here.
     pub(super) desired: &'a Value,
+    /// The object here came from one that had the same name on the hub.
+    pub(super) same_name: bool,
 }
 
 /// One write.
@@ -91,12 +93,14 @@ pub(super) fn state(
     written: Option<&Written>,
     policy: Policy,
 ) -> Result<Plan, No> {
-    let Incoming { message, desired } = incoming;
+    let Incoming {
+        message, desired, ..
+    } = incoming;
     if live.is_some_and(|live| Meta::of(live).is_ignored()) {
         return Ok(Plan::NOTHING);
     }
     if Meta::of(message).is_deleting() {
-        return Ok(deletion(desired, live));
+        return Ok(deletion(incoming, live));
     }
     let Some(live) = live else {
         return Ok(Plan::steps(
@@ -130,19 +134,27 @@ pub(super) fn state(
 const NOT_ADOPTED: &str = "Adoption policy for application is set to never. Either change the policy and recreate the app on the principal or delete the existing app on the agent.";
 
 /// The hub's object is being deleted and waits for ours to go.
-fn deletion(desired: &Value, live: Option<&Value>) -> Plan {
-    let nothing_here = || Plan {
+///
+/// A replica of its predecessor is taken over first, as it would have been a moment earlier: saying
+/// that nothing is here would end the wait while the copy and its resources stay.
+fn deletion(incoming: Incoming<'_>, live: Option<&Value>) -> Plan {
+    let Incoming {
+        desired, same_name, ..
+    } = incoming;
+    let nothing_here = |memory| Plan {
         steps: vec![],
-        memory: Memory::Forget,
+        memory,
         gone: Meta::of(desired).source_uid().map(str::to_owned),
     };
     let Some(live) = live else {
-        return nothing_here();
+        return nothing_here(Memory::Forget);
     };
     match relation(desired, live) {
         Relation::Same => {}
+        Relation::OtherSource
+            if same_name && has_stamp(Meta::of(live), Meta::of(desired).principal_uid()) => {}
         Relation::Unmanaged | Relation::OtherSource | Relation::OtherPrincipal => {
-            return nothing_here();
+            return nothing_here(Memory::Keep);
         }
     }
     if Meta::of(live).is_deleting() {

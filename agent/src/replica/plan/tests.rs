@@ -66,6 +66,7 @@ fn obeyed(live: Option<Value>, message: &Value) -> (Option<Value>, Plan) {
     let incoming = Incoming {
         message,
         desired: &desired,
+        same_name: true,
     };
     let plan = state(incoming, live.as_ref(), None, POLICY).unwrap();
     let world = plan
@@ -117,6 +118,7 @@ fn an_unmanaged_application_is_adopted_or_left_alone_as_the_policy_says() {
     let incoming = Incoming {
         message: &message,
         desired: &desired,
+        same_name: true,
     };
     let refused = state(incoming, Some(&local), None, POLICY);
     assert!(matches!(refused, Err(No::Refused(why)) if why.contains("set to never")));
@@ -130,9 +132,39 @@ fn a_deleting_hub_object_takes_its_replica_with_it_and_nothing_else() {
     assert!(Meta::of(&after.clone().unwrap()).is_deleting());
     let (_, again) = obeyed(after, &deleting(hub_app("u1", "main")));
     assert_eq!(again.steps, []);
+}
 
-    let (_, other) = obeyed(world, &deleting(hub_app("u2", "main")));
-    assert_eq!((other.steps, other.gone.as_deref()), (vec![], Some("u2")));
+#[test]
+fn a_deletion_of_a_successor_takes_over_the_copy_of_its_predecessor_and_deletes_it() {
+    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let (after, plan) = obeyed(world, &deleting(hub_app("u2", "main")));
+    assert_eq!((plan.memory, plan.gone), (Memory::Leaving, None));
+    let after = after.unwrap();
+    assert!(Meta::of(&after).is_deleting());
+    // Its end will be told as that of the object that waits for it.
+    assert_eq!(Meta::of(&after).source_uid(), Some("u2"));
+}
+
+#[test]
+fn a_deletion_of_something_else_leaves_what_is_here_alone_and_waits_for_nothing() {
+    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let mut nameless = world.clone().unwrap();
+    nameless["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove(keys::PRINCIPAL_UID);
+    let message = deleting(hub_app("u2", "main"));
+    for (live, same_name) in [(world, false), (Some(nameless), true)] {
+        let incoming = Incoming {
+            message: &message,
+            desired: &desired(&message),
+            same_name,
+        };
+        let plan = state(incoming, live.as_ref(), None, POLICY).unwrap();
+        assert_eq!((plan.steps, plan.gone.as_deref()), (vec![], Some("u2")));
+        // What the hub wants of the other one is not forgotten.
+        assert_eq!(plan.memory, Memory::Keep);
+    }
 }
 
 #[test]
