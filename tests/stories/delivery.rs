@@ -72,6 +72,31 @@ pub(crate) async fn a_new_revision_goes_through(stage: &Stage) -> Result<()> {
     stage.clear(&app).await
 }
 
+/// A project that changes on the hub changes on the spokes that it concerns; one edited there is put right.
+pub(crate) async fn a_changed_project_goes_through(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let app = stage.greeter("project-changes", 1).await?;
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let project = At::project(ARGOCD, "project-changes");
+    let described = json!({"spec": {"description": "for the story"}});
+    stage.hub.merge(&project, described).await?;
+    let told = |project: &Value| project["spec"]["description"] == "for the story";
+    stage
+        .spoke(1)
+        .until(&project, "has the description", SOON, told)
+        .await?;
+    stage
+        .spoke(1)
+        .merge(&project, json!({"spec": {"description": "edited here"}}))
+        .await?;
+    stage
+        .spoke(1)
+        .until(&project, "has the hub's description again", SOON, told)
+        .await?;
+    stage.clear(&app).await
+}
+
 /// What somebody changes or deletes on the spoke is as the hub wants it again.
 pub(crate) async fn an_edit_on_the_spoke_is_reverted(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;

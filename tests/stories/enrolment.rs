@@ -96,3 +96,46 @@ pub(crate) async fn a_bad_label_value_is_told(stage: &Stage) -> Result<()> {
     );
     enrol::take_label_away(&stage.hub, "spoke2").await
 }
+
+/// A configuration that a cluster's add-on names itself reaches its agent, and goes again.
+pub(crate) async fn a_configuration_of_its_own_reaches_the_agent(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let own = At::addon_config("spoke1", "own");
+    let variables = json!([{"name": "LOG_LEVEL", "value": "debug"}]);
+    stage
+        .hub
+        .apply(&own, json!({"spec": {"customizedVariables": variables}}))
+        .await?;
+    let named = json!({"spec": {"configs": [{
+        "group": "addon.open-cluster-management.io",
+        "resource": "addondeploymentconfigs",
+        "namespace": "spoke1",
+        "name": "own",
+    }]}});
+    stage.hub.merge(&At::addon("spoke1"), named).await?;
+    until_log_level(stage, "debug").await?;
+    enrol::until_available(&stage.hub, "spoke1").await?;
+    stage
+        .hub
+        .merge(&At::addon("spoke1"), json!({"spec": {"configs": null}}))
+        .await?;
+    until_log_level(stage, "info").await?;
+    stage.hub.delete(&own).await?;
+    enrol::until_available(&stage.hub, "spoke1").await.map(drop)
+}
+
+async fn until_log_level(stage: &Stage, level: &str) -> Result<()> {
+    let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let logs = |agent: &Value| {
+        let env = &agent["spec"]["template"]["spec"]["containers"][0]["env"];
+        env.as_array().into_iter().flatten().any(|variable| {
+            variable["name"] == "ARGOCD_AGENT_LOG_LEVEL" && variable["value"] == level
+        })
+    };
+    let what = format!("logs at level {level}");
+    stage
+        .spoke(1)
+        .until(&agent, &what, lab::wait::BOUND, logs)
+        .await
+        .map(drop)
+}

@@ -105,6 +105,17 @@ impl At {
         Self::new(api, None, ADDON)
     }
 
+    /// An AddOnDeploymentConfig.
+    pub fn addon_config(namespace: &str, name: &str) -> Self {
+        let api = (
+            "addon.open-cluster-management.io",
+            "v1alpha1",
+            "AddOnDeploymentConfig",
+            "addondeploymentconfigs",
+        );
+        Self::new(api, Some(namespace), name)
+    }
+
     /// A ManifestWork; with an empty name good for lists only.
     pub fn work(cluster: &str, name: &str) -> Self {
         let api = (
