@@ -27,6 +27,7 @@ mod held;
 mod hold;
 mod message;
 mod observe;
+mod patience;
 mod plan;
 
 use apply::Writer;
@@ -34,12 +35,11 @@ use drift::Drift;
 pub use held::Held;
 use message::{Message, Order, Reader};
 use observe::Observer;
+use patience::{Look, Patience};
 use plan::{Incoming, Memory, No, Plan};
 
 /// Tasks that may write at once without waiting for each other by chance.
 const LOCKS: usize = 64;
-/// The cache catches up within milliseconds.
-const STALE_PAUSE: Duration = Duration::from_millis(100);
 /// The API server is away or busy.
 const WEATHER_PAUSE: Duration = Duration::from_secs(2);
 /// A person has to do something first, such as grant a right or install Argo CD.
@@ -54,6 +54,7 @@ pub struct Replica {
     store: Arc<Store>,
     reports: Arc<Reports>,
     drift: Arc<Drift>,
+    patience: Patience,
     metrics: Metrics,
     scope: Scope,
     policy: Policy,
@@ -81,6 +82,7 @@ impl Replica {
             store,
             reports,
             drift: Arc::default(),
+            patience: Patience::default(),
             metrics,
             scope,
             policy,
@@ -223,11 +225,12 @@ impl Replica {
             match self.writer.carry_out(key, step, desired).await {
                 Ok(Some(written)) => note(&mut wanted, written),
                 Ok(None) => {}
-                Err(error) => return verdict_on(key, &error),
+                Err(error) => return self.judge(key, &error),
             }
             // The status in the answer may be newer than what a watch will tell us about.
             self.reports.status(key.clone());
         }
+        self.patience.end(key);
         self.memorise(key, memory, wanted);
         if let Some(source_uid) = gone {
             self.reports.gone(key, &source_uid, None);
@@ -279,6 +282,41 @@ impl Replica {
         }
     }
 
+    /// What a failed write means for the message that asked for it.
+    fn judge(&self, key: &ObjectKey, error: &apply::Error) -> Verdict {
+        if error.is_final() {
+            self.patience.end(key);
+            return Verdict::Refused(Chain(error).to_string());
+        }
+        if error.is_stale() {
+            return self.look_again(key, error);
+        }
+        tracing::warn!(object = %key, error = %Chain(error), "cannot write; trying again");
+        let after = match error.blame() {
+            Blame::Weather => WEATHER_PAUSE,
+            Blame::User | Blame::Us => PERSON_PAUSE,
+        };
+        Verdict::Retry { after }
+    }
+
+    fn look_again(&self, key: &ObjectKey, error: &apply::Error) -> Verdict {
+        let Look {
+            pause,
+            is_strange,
+            is_over,
+        } = self.patience.look(key);
+        if is_over && error.is_unclear() {
+            self.patience.end(key);
+            return Verdict::Refused(Chain(error).to_string());
+        }
+        if is_strange {
+            tracing::warn!(object = %key, error = %Chain(error), "not as our watch tells it; looking on");
+        } else {
+            tracing::debug!(object = %key, error = %Chain(error), "looking again");
+        }
+        Verdict::Retry { after: pause }
+    }
+
     async fn lock(&self, key: &ObjectKey) -> Option<MutexGuard<'_, ()>> {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
@@ -294,21 +332,4 @@ fn note(wanted: &mut Option<Wanted>, written: Written) {
     if let Some(wanted) = wanted {
         wanted.written = Some(written);
     }
-}
-
-/// What a failed write means for the message that asked for it.
-fn verdict_on(key: &ObjectKey, error: &apply::Error) -> Verdict {
-    if error.is_final() {
-        return Verdict::Refused(Chain(error).to_string());
-    }
-    if error.is_stale() {
-        tracing::debug!(object = %key, error = %Chain(error), "looking again");
-        return Verdict::Retry { after: STALE_PAUSE };
-    }
-    tracing::warn!(object = %key, error = %Chain(error), "cannot write; trying again");
-    let after = match error.blame() {
-        Blame::Weather => WEATHER_PAUSE,
-        Blame::User | Blame::Us => PERSON_PAUSE,
-    };
-    Verdict::Retry { after }
 }

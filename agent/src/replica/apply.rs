@@ -12,72 +12,22 @@ use kube::api::{
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use protocol::{Kind, ObjectKey};
-use runtime::error::{Blame, blame_kube};
 use serde_json::{Value, json};
 
 use super::plan::Step;
 use crate::metrics::{Metrics, WriteKind, WriteLabels};
 use crate::store::Store;
 
+mod error;
+
+pub(super) use error::Error;
+use error::is_stale;
+
 /// One write; the API server answers in milliseconds or not at all.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// A value that is not reached by this many patches is what the API server makes of it.
 const PATCHES: usize = 2;
 const FIELD_MANAGER: &str = "argocd-agent";
-
-/// A write that failed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    #[error("{write} {object}")]
-    Write {
-        write: &'static str,
-        object: ObjectKey,
-        source: Box<kube::Error>,
-    },
-    #[error("{write} {object}: no answer in {WRITE_TIMEOUT:?}")]
-    Timeout {
-        write: &'static str,
-        object: ObjectKey,
-    },
-    #[error("{write} {object}: the cached object is not the newest")]
-    Stale {
-        write: &'static str,
-        object: ObjectKey,
-    },
-    #[error("{write} {object}: the object or the patch is malformed")]
-    Malformed {
-        write: &'static str,
-        object: ObjectKey,
-        source: serde_json::Error,
-    },
-}
-
-impl Error {
-    /// Whose move it is.
-    pub(super) fn blame(&self) -> Blame {
-        match self {
-            Self::Write { source, .. } => blame_kube(source),
-            Self::Timeout { .. } | Self::Stale { .. } => Blame::Weather,
-            Self::Malformed { .. } => Blame::Us,
-        }
-    }
-
-    /// The API server will never take this value.
-    pub(super) fn is_final(&self) -> bool {
-        match self {
-            Self::Write { source, .. } => {
-                matches!(&**source, kube::Error::Api(status) if [400, 413, 422].contains(&status.code))
-            }
-            Self::Malformed { .. } => true,
-            Self::Timeout { .. } | Self::Stale { .. } => false,
-        }
-    }
-
-    /// The cache was behind; the next look will see more.
-    pub(super) const fn is_stale(&self) -> bool {
-        matches!(self, Self::Stale { .. })
-    }
-}
 
 /// Carries out steps.
 #[derive(Clone)]
@@ -142,7 +92,13 @@ impl Writer {
             let Some(patch) = patch_for_spoke(&live, desired) else {
                 break;
             };
-            let uid = Meta::of(&live).uid().to_owned();
+            let meta = Meta::of(&live);
+            let patch = match patch {
+                // Its paths are those of this very version.
+                Patch::Json(_) => patch.under(meta.resource_version()),
+                Patch::Merge(_) => patch,
+            };
+            let uid = meta.uid().to_owned();
             live = self.patch(key, &uid, patch).await?;
         }
         Ok(Written::new(desired, &live))
@@ -174,6 +130,7 @@ impl Writer {
             object: key.clone(),
             source,
         };
+        let is_json = matches!(patch, Patch::Json(_));
         let body = only_for(uid, patch).map_err(malformed)?;
         let api = self.api(key);
         let params = PatchParams {
@@ -187,7 +144,14 @@ impl Writer {
                 key,
                 api.patch(&key.name, &params, &body),
             )
-            .await?;
+            .await
+            .map_err(|error| {
+                if is_json {
+                    error.of_json_patch()
+                } else {
+                    error
+                }
+            })?;
         let answer = Arc::new(serde_json::to_value(trimmed(answer)).map_err(malformed)?);
         self.store.written(key, &answer);
         Ok(answer)
@@ -233,7 +197,7 @@ impl Writer {
             }),
             Ok(Ok(answer)) => Ok(answer),
             // Gone, changed or there already: the cache did not know.
-            Ok(Err(kube::Error::Api(status))) if is_stale(kind, status.code) => Err(Error::Stale {
+            Ok(Err(kube::Error::Api(status))) if is_stale(kind, &status) => Err(Error::Stale {
                 write,
                 object: object(),
             }),
@@ -251,14 +215,6 @@ impl Writer {
 
     fn api(&self, key: &ObjectKey) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &key.namespace, &resource(key.kind))
-    }
-}
-
-/// A missing namespace is a 404 too, but only for a create.
-const fn is_stale(write: WriteKind, code: u16) -> bool {
-    match write {
-        WriteKind::Create => code == 409,
-        WriteKind::Patch | WriteKind::Delete => code == 404 || code == 409,
     }
 }
 
@@ -314,12 +270,5 @@ mod tests {
             first,
             json!({ "op": "test", "path": "/metadata/uid", "value": "u1" })
         );
-    }
-
-    #[test]
-    fn a_missing_namespace_is_no_stale_cache() {
-        assert!(!is_stale(WriteKind::Create, 404));
-        assert!(is_stale(WriteKind::Create, 409));
-        assert!(is_stale(WriteKind::Patch, 404));
     }
 }

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::drift::Contests;
-use super::{Replica, note, plan, verdict_on};
+use super::{Replica, note, plan};
 
 impl Replica {
     /// Holds what the hub wants against local changes, connected or not.
@@ -59,12 +59,13 @@ impl Replica {
                 Ok(None) => {}
                 Err(error) => {
                     failed = true;
-                    drop(verdict_on(&key, &error));
+                    drop(self.judge(&key, &error));
                     break;
                 }
             }
         }
         if !failed && let Some(known) = known {
+            self.patience.end(&key);
             self.store.remember(key.clone(), known);
             self.reports.status(key.clone());
         }

@@ -15,7 +15,7 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::wait::{SOON, soon};
 
@@ -34,6 +34,10 @@ pub(super) struct Api {
 pub(super) struct World {
     inner: Mutex<Inner>,
     version: watch::Sender<u64>,
+    /// Watches tell nothing.
+    silent: watch::Sender<bool>,
+    /// A client wrote, whatever came of it.
+    written: Notify,
 }
 
 #[derive(Default)]
@@ -117,6 +121,31 @@ impl World {
         self.tell(&inner);
     }
 
+    /// Takes an object away and makes an equal one of the same name.
+    pub(super) fn replace(&self, plural: &str, name: &str) {
+        let mut inner = self.inner.lock().unwrap();
+        let key = (plural.to_owned(), name.to_owned());
+        let mut object = inner.objects.get(&key).unwrap().clone();
+        inner.remove(&key);
+        object["metadata"]["uid"] = Value::Null;
+        inner.put(key, object);
+        self.tell(&inner);
+    }
+
+    /// Waits until clients have written this at least so often.
+    pub(super) async fn until_written(&self, write: &str, times: usize) {
+        let waited = async {
+            loop {
+                let told = self.written.notified();
+                if self.writes().iter().filter(|done| *done == write).count() >= times {
+                    return;
+                }
+                told.await;
+            }
+        };
+        soon(write, waited).await;
+    }
+
     pub(super) fn object(&self, plural: &str, name: &str) -> Option<Value> {
         let inner = self.inner.lock().unwrap();
         inner
@@ -145,6 +174,11 @@ impl World {
             }
         };
         soon(what, waited).await;
+    }
+
+    /// Keeps watches from telling what happens, or lets them catch up.
+    pub(super) fn hold_watches(&self, hold: bool) {
+        self.silent.send_replace(hold);
     }
 
     fn tell(&self, inner: &Inner) {
@@ -218,6 +252,8 @@ async fn list_or_watch(
             let plural = plural.clone();
             async move {
                 loop {
+                    let mut silent = world.silent.subscribe();
+                    silent.wait_for(|silent| !*silent).await.ok()?;
                     version.borrow_and_update();
                     let next = {
                         let inner = world.inner.lock().unwrap();
@@ -250,6 +286,7 @@ async fn create(
     let mut inner = world.inner.lock().unwrap();
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
     inner.writes.push(format!("create {name}"));
+    world.written.notify_waiters();
     let key = (plural, name);
     if inner.objects.contains_key(&key) {
         return failure(StatusCode::CONFLICT, "AlreadyExists");
@@ -267,24 +304,27 @@ async fn patch_one(
 ) -> Response {
     let mut inner = world.inner.lock().unwrap();
     inner.writes.push(format!("patch {name}"));
+    world.written.notify_waiters();
     let key = (plural, name);
     let Some(object) = inner.objects.get(&key) else {
         return failure(StatusCode::NOT_FOUND, "NotFound");
     };
-    for field in ["/metadata/uid", "/metadata/resourceVersion"] {
-        if patch
-            .pointer(field)
-            .is_some_and(|wanted| Some(wanted) != object.pointer(field))
-        {
-            return failure(StatusCode::CONFLICT, "Conflict");
-        }
-    }
     let patch = match headers["content-type"].to_str().unwrap() {
         "application/merge-patch+json" => Patch::Merge(patch),
-        "application/json-patch+json" => Patch::Json(patch),
+        "application/json-patch+json" if fails(&patch, object) => {
+            return failure(StatusCode::UNPROCESSABLE_ENTITY, "Invalid");
+        }
+        "application/json-patch+json" => Patch::Json(without_tests(patch)),
         other => panic!("{other} is not served"),
     };
     let patched = patch.applied_to(object);
+    let keeps = |field| patched.pointer(field) == object.pointer(field);
+    if !keeps("/metadata/resourceVersion") {
+        return failure(StatusCode::CONFLICT, "Conflict");
+    }
+    if !keeps("/metadata/uid") {
+        return immutable("metadata.uid");
+    }
     let answer = inner.put(key, patched);
     world.tell(&inner);
     Json(answer).into_response()
@@ -296,6 +336,7 @@ async fn delete(
 ) -> Response {
     let mut inner = world.inner.lock().unwrap();
     inner.writes.push(format!("delete {name}"));
+    world.written.notify_waiters();
     let key = (plural, name);
     let Some(mut object) = inner.objects.get(&key).cloned() else {
         return failure(StatusCode::NOT_FOUND, "NotFound");
@@ -304,6 +345,37 @@ async fn delete(
     let answer = inner.put(key, object);
     world.tell(&inner);
     Json(answer).into_response()
+}
+
+/// Whether a test is not met, or something to be replaced or removed is not there.
+fn fails(operations: &Value, object: &Value) -> bool {
+    let operations = operations.as_array().unwrap();
+    operations.iter().any(|operation| {
+        let found = object.pointer(operation["path"].as_str().unwrap());
+        match operation["op"].as_str().unwrap() {
+            "test" => found != Some(&operation["value"]),
+            "add" => false,
+            _ => found.is_none(),
+        }
+    })
+}
+
+fn without_tests(mut operations: Value) -> Value {
+    operations
+        .as_array_mut()
+        .unwrap()
+        .retain(|operation| operation["op"] != "test");
+    operations
+}
+
+/// As the API server answers when a validation fails.
+fn immutable(field: &str) -> Response {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "message": "field is immutable", "reason": "Invalid", "code": 422,
+        "details": { "causes": [{ "reason": "FieldValueInvalid", "field": field }] },
+    });
+    (StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response()
 }
 
 fn failure(code: StatusCode, reason: &str) -> Response {

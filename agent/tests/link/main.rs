@@ -382,6 +382,40 @@ async fn an_agent_that_is_asked_to_stop_says_goodbye() {
 }
 
 #[tokio::test]
+async fn what_was_decided_about_an_object_is_not_done_to_one_that_replaced_it() {
+    for values in [json!({}), json!({ "key": null })] {
+        let (scene, mut talk) = connected(Manner::Ours).await;
+        talk.say(about(Verb::Create, &app("one", "5", "main")))
+            .await;
+        talk.acknowledged("one_hub-one_5").await;
+        let world = &scene.api.world;
+        world
+            .until("the watch", APPS, "one", |app| app.is_some())
+            .await;
+        talk.until(Verb::StatusUpdate).await;
+
+        world.hold_watches(true);
+        world.replace(APPS, "one");
+        let mut next = app("one", "6", "next");
+        next["spec"]["source"]["helm"] = json!({ "valuesObject": values });
+        talk.say(about(Verb::SpecUpdate, &next)).await;
+        world.until_written("patch one", 2).await;
+        let here = world.object(APPS, "one");
+        assert_eq!(
+            revision(here.as_ref()),
+            Some("main"),
+            "a stale patch counts"
+        );
+
+        world.hold_watches(false);
+        let answer = talk.acknowledged("one_hub-one_6").await;
+        assert_eq!(answer.extensions.get("refused"), None);
+        let here = world.object(APPS, "one");
+        assert_eq!(revision(here.as_ref()), Some("next"));
+    }
+}
+
+#[tokio::test]
 async fn a_delete_by_the_hub_means_what_has_the_name_now() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     talk.say(about(Verb::Create, &app("one", "5", "main")))
