@@ -38,10 +38,11 @@ pub(crate) async fn an_application_in_a_clusters_namespace_is_synced(stage: &Sta
         kinds.len() >= 2,
         "the hub sees what was deployed: {kinds:?}"
     );
-    ensure!(
-        seen["status"]["operationState"]["phase"] == "Succeeded",
-        "and how it ended"
-    );
+    let ended = |app: &Value| app["status"]["operationState"]["phase"] == "Succeeded";
+    stage
+        .hub
+        .until(&app.at, "shows how the sync ended", SOON, ended)
+        .await?;
     stage.clear(&app).await
 }
 

@@ -66,7 +66,7 @@ pub(crate) async fn every_right_of_ours_was_used(stage: &Stage) -> Result<()> {
         .collect();
     ensure!(
         unused.is_empty(),
-        "shipped and never used: {unused:#?}\nused: {used:#?}"
+        "shipped and never used (by the stories before on this lab): {unused:#?}\nused: {used:#?}"
     );
     Ok(())
 }
