@@ -31,6 +31,7 @@ pub(crate) use budget::Budget;
 pub(crate) struct Gate {
     pub(crate) identity: Method,
     pub(crate) argocd_namespace: String,
+    /// Who may come in; the hub's index knows of them before.
     pub(crate) fleet: watch::Receiver<Arc<Fleet>>,
     pub(crate) jwt_key: watch::Receiver<Arc<JwtKey>>,
     pub(crate) active: watch::Receiver<bool>,

@@ -15,12 +15,12 @@ use std::{fmt, sync::Arc};
 
 use protocol::wire::eventstreamapi::Event;
 use runtime::{clock::Clock, parts::Spawner};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tonic::{Status, Streaming};
 use tracing::Instrument as _;
 
 use crate::{
-    fleet::Fleet,
+    fleet::{ClusterName, Fleet},
     gate::{Admitted, Gate},
     hub::Hub,
     listener::Peer,
@@ -97,38 +97,63 @@ impl Sessions {
     }
 }
 
-/// Keeps the open sessions in line with what the program is told: fleet, replica state, trusted CAs, stop.
-pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, mut roots: Roots) {
+/// What the program is told, as it changes, and where who may come in is told on.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(crate) roots: Roots,
+    pub(crate) gate: watch::Sender<Arc<Fleet>>,
+}
+
+/// Keeps the sessions in line with what the program is told: fleet, replica state, trusted CAs, stop.
+///
+/// A source that has ended tells nothing new; what it told last stays in use.
+pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, told: Told) {
+    let Told {
+        mut fleet,
+        mut roots,
+        gate: door,
+    } = told;
     let gate = &sessions.gate;
-    let (mut fleet, mut active) = (gate.fleet.clone(), gate.active.clone());
+    let mut active = gate.active.clone();
     let stop = sessions.spawner.token().clone();
     loop {
-        sessions.follow_fleet(&Arc::clone(&fleet.borrow_and_update()));
+        sessions.follow_fleet(&door, &Arc::clone(&fleet.borrow_and_update()));
         active.borrow_and_update();
         gate.registry
             .end_where(|cluster, mode, _| gate.verdict(cluster, mode));
-        let changed = tokio::select! {
+        tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            changed = fleet.changed() => changed.is_ok(),
-            changed = active.changed() => changed.is_ok(),
-            trust = roots.changed() => trust.is_some_and(|trust| {
-                sessions.follow_trust(&trust);
-                true
-            }),
-        };
-        if !changed {
-            // A source ends only when the program stops; what is known stays in use.
-            stop.cancelled().await;
-            break;
+            () = news(&mut fleet) => {}
+            () = news(&mut active) => {}
+            Some(trust) = roots.changed() => sessions.follow_trust(&trust),
         }
     }
     gate.registry.end_where(|_, _, _| Some(End::Stopping));
 }
 
+/// Resolves at the next change; never when there will be none. Cancel-safe.
+async fn news<T>(source: &mut watch::Receiver<T>) {
+    if source.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
 impl Sessions {
-    fn follow_fleet(&self, fleet: &Fleet) {
+    /// The hub's index first: whoever is let in must find its objects there.
+    fn follow_fleet(&self, gate: &watch::Sender<Arc<Fleet>>, fleet: &Arc<Fleet>) {
         self.hub.set_fleet(fleet);
+        let before = Arc::clone(&gate.borrow());
+        let begins_anew = |cluster: &ClusterName| {
+            let fresh = |fleet: &Fleet| fleet.clusters.get(cluster.as_str()).map(|it| it.fresh);
+            (fresh(&before), fresh(fleet)) == (Some(false), Some(true))
+        };
+        // The session of an enrolment that ended unseen is not the first one of the next.
+        self.gate
+            .registry
+            .end_where(|cluster, _, _| begins_anew(cluster).then_some(End::LeftFleet));
+        gate.send_replace(Arc::clone(fleet));
         let is_enrolled = |cluster: &str| fleet.clusters.contains_key(cluster);
         self.gate.registry.keep_reports(is_enrolled);
         self.gate.budget.keep(is_enrolled);

@@ -25,7 +25,7 @@ use crate::{
     registry::Registry,
     report::Sessions as Reports,
     service,
-    session::{self, Sessions},
+    session::{self, Sessions, Told},
     settings::Settings,
     tokens::JwtKey,
     trust::Roots,
@@ -135,8 +135,17 @@ pub async fn start_on(
         metrics.clone(),
     ));
     let (uid, principal_uid) = watch::channel(None);
+    let enrolled = Arc::clone(&feeds.fleet.borrow());
+    hub.set_fleet(&enrolled);
+    let (door, fleet) = watch::channel(enrolled);
     let sessions = Arc::new(Sessions {
-        gate: Arc::new(gate(&settings, &feeds, registry, principal_uid, &metrics)),
+        gate: Arc::new(gate(
+            &settings,
+            &feeds,
+            (fleet, principal_uid),
+            registry,
+            &metrics,
+        )),
         hub: Arc::clone(&hub),
         limits: settings.limits.clone(),
         metrics,
@@ -153,14 +162,19 @@ pub async fn start_on(
     let address = listener.address().map_err(refused)?;
     let (is_ready, ready) = watch::channel(false);
     let Feeds {
+        fleet,
         server_tls,
         active,
         spawner,
         ..
     } = feeds;
     let stop = spawner.token().clone();
-    let roots = Roots::new(server_tls);
-    spawner.spawn("principal: fleet", session::keep_in_line(sessions, roots));
+    let told = Told {
+        fleet,
+        roots: Roots::new(server_tls),
+        gate: door,
+    };
+    spawner.spawn("principal: fleet", session::keep_in_line(sessions, told));
     let followed = follow(Arc::clone(&hub), uid, is_ready, stop.clone());
     spawner.spawn("principal: hub", followed);
     let conditions = hub::keep_conditions(hub, active, ready.clone(), stop);
@@ -176,14 +190,17 @@ pub async fn start_on(
 fn gate(
     settings: &Settings,
     feeds: &Feeds,
+    (fleet, principal_uid): (
+        watch::Receiver<Arc<Fleet>>,
+        watch::Receiver<Option<Arc<str>>>,
+    ),
     registry: Registry,
-    principal_uid: watch::Receiver<Option<Arc<str>>>,
     metrics: &Metrics,
 ) -> Gate {
     Gate {
         identity: settings.identity.clone(),
         argocd_namespace: settings.argocd_namespace.clone(),
-        fleet: feeds.fleet.clone(),
+        fleet,
         jwt_key: feeds.jwt_key.clone(),
         active: feeds.active.clone(),
         principal_uid,

@@ -31,6 +31,10 @@ impl Hub {
         claim: &RequestUpdate,
     ) -> Lookup {
         let state = self.lock();
+        if !state.index.is_cluster(cluster.as_str()) {
+            // Nothing goes to a cluster that is not enrolled, which says nothing about what it holds.
+            return Lookup::LeaveAlone;
+        }
         match claim.kind.parse() {
             Ok(Kind::Application) => {
                 let spoke_namespace =

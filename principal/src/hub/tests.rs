@@ -151,3 +151,17 @@ fn a_command_is_named_by_the_version_that_introduced_it() {
         "it is said in the next session too"
     );
 }
+
+#[test]
+fn of_a_cluster_that_is_not_enrolled_nothing_is_unknown() {
+    let hub = hub();
+    let claim = protocol::payload::RequestUpdate {
+        kind: "Application".to_owned(),
+        name: "app".to_owned(),
+        uid: "uid-of-nobody".to_owned(),
+        ..Default::default()
+    };
+    let look = |cluster: &str| hub.lookup(&name(cluster), "argocd", &claim);
+    assert_eq!(look("a"), Lookup::Unknown);
+    assert_eq!(look("c"), Lookup::LeaveAlone);
+}
