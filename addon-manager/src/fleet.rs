@@ -11,6 +11,7 @@ pub mod secrets;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::Timestamp;
 use ocm::{name::AddonName, sdk::View};
 use principal::{Enrolment, Fleet, Sessions};
 use tokio::sync::watch;
@@ -21,7 +22,19 @@ use crate::hub::{self, Own, World};
 /// Which enrolments are still in their first session.
 #[derive(Debug, Default)]
 pub struct Freshness {
-    known: BTreeMap<String, (String, bool)>,
+    known: BTreeMap<String, Known>,
+}
+
+/// One enrolment.
+#[derive(Debug)]
+struct Known {
+    /// Of its `ManagedClusterAddOn`.
+    uid: String,
+    fresh: bool,
+    /// The session that was open when it began: that of an enrolment before it.
+    before: Option<Timestamp>,
+    /// Whether a session of its own was open.
+    connected: bool,
 }
 
 impl Freshness {
@@ -30,16 +43,23 @@ impl Freshness {
         let Some(addon) = world.addons.get(cluster) else {
             return true;
         };
-        let before = self.known.get(cluster).filter(|(uid, _)| *uid == addon.uid);
-        // After a restart of ours our own condition remembers.
-        let mut fresh = before.map_or(!addon.was_connected, |(_, fresh)| *fresh);
-        let ended = |it: &principal::SessionReport| !it.connected && it.last_seen.is_some();
-        if sessions.get(cluster).is_some_and(ended) {
-            fresh = false;
+        let open = sessions.get(cluster).filter(|it| it.connected);
+        let open = open.map(|it| it.since);
+        let begin = || Known {
+            uid: addon.uid.clone(),
+            // After a restart of ours our own condition remembers.
+            fresh: !addon.was_connected,
+            before: open,
+            connected: false,
+        };
+        let known = self.known.entry(cluster.to_owned()).or_insert_with(begin);
+        if known.uid != addon.uid {
+            *known = begin();
         }
-        self.known
-            .insert(cluster.to_owned(), (addon.uid.clone(), fresh));
-        fresh
+        // A refused attempt leaves a report, too; only a session that was seen can have ended.
+        known.connected |= open.is_some() && open != known.before;
+        known.fresh &= !(known.connected && open.is_none());
+        known.fresh
     }
 }
 
@@ -133,7 +153,6 @@ impl Publisher {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use principal::{Mode, SessionReport};
 
     use super::*;
@@ -193,6 +212,23 @@ mod tests {
             look(&world("2", false), &Sessions::default(), &mut freshness),
             Some(true)
         );
+    }
+
+    #[test]
+    fn a_refused_attempt_or_the_session_of_an_enrolment_before_is_no_first_session() {
+        let mut freshness = Freshness::default();
+        let refused = sessions(false);
+        assert_eq!(
+            look(&world("1", false), &refused, &mut freshness),
+            Some(true)
+        );
+        let before = sessions(true);
+        assert_eq!(
+            look(&world("2", false), &before, &mut freshness),
+            Some(true)
+        );
+        let ended = sessions(false);
+        assert_eq!(look(&world("2", false), &ended, &mut freshness), Some(true));
     }
 
     #[test]
