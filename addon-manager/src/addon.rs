@@ -288,7 +288,8 @@ impl sdk::Addon for ArgocdAgent {
         let cluster = hub::cluster(target.cluster);
         let addon = hub::addon(target.addon, &self.name);
         let held = addon.mode().zip(held_change(Some(&cluster), &addon));
-        let degraded = conditions::degraded(held, render_error);
+        let deletion = facts.session.and_then(|session| session.held.as_ref());
+        let degraded = conditions::degraded(held, deletion, render_error);
         Health {
             verdicts: said.verdict.into_iter().chain([degraded]).collect(),
             recheck: said.recheck,

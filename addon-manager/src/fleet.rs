@@ -81,6 +81,10 @@ pub fn fleet(
                     mode,
                     server: Some(server(name)),
                     fresh,
+                    confirm_delete: world
+                        .addons
+                        .get(name)
+                        .and_then(|it| it.confirm_delete.clone()),
                 },
             );
         }
@@ -185,6 +189,7 @@ mod tests {
             last_error: None,
             agent_version: None,
             mode: Some(Mode::Managed),
+            held: None,
         };
         Arc::new([("c".to_owned(), report)].into())
     }
@@ -229,6 +234,27 @@ mod tests {
         );
         let ended = sessions(false);
         assert_eq!(look(&world("2", false), &ended, &mut freshness), Some(true));
+    }
+
+    #[test]
+    fn what_a_person_has_confirmed_is_handed_on() {
+        let mut world = world("1", true);
+        for addon in world.addons.values_mut() {
+            addon.confirm_delete = Some("digest".to_owned());
+        }
+        let mut freshness = Freshness::default();
+        let server = |_: &str| String::new();
+        let fleet = fleet(
+            &world,
+            &Own::default(),
+            &Sessions::default(),
+            &mut freshness,
+            server,
+        );
+        assert_eq!(
+            fleet.clusters["c"].confirm_delete.as_deref(),
+            Some("digest")
+        );
     }
 
     #[test]

@@ -67,6 +67,7 @@ pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
         recalled: None,
         made_for_label: object.annotation(keys::MADE_FOR_LABEL).is_some(),
         confirmed: object.annotation(keys::CONFIRM_MODE).map(str::to_owned),
+        confirm_delete: object.annotation(keys::CONFIRM_DELETE).map(str::to_owned),
         config: references
             .iter()
             .find(|it| it.resource == DEPLOYMENT_CONFIGS)

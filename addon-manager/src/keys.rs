@@ -12,6 +12,9 @@ pub const MADE_FOR_LABEL: &str = "argocd-agent.open-cluster-management.io/made-f
 /// Annotation on a `ManagedClusterAddOn` by which a person allows a change of mode; its value is the
 /// mode to change to.
 pub const CONFIRM_MODE: &str = "argocd-agent.open-cluster-management.io/confirm-mode";
+/// Annotation on a `ManagedClusterAddOn` by which a person allows a large deletion that was held; its value is
+/// the digest that the condition names.
+pub const CONFIRM_DELETE: &str = "argocd-agent.open-cluster-management.io/confirm-delete";
 /// Label on the pod that leads: the Service of the principal selects it.
 pub const ACTIVE: &str = "argocd-agent.open-cluster-management.io/active";
 /// Who we are to server-side apply and in Events.

@@ -73,7 +73,14 @@ fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
                 before.since,
                 &before.last_error,
                 before.mode,
-            ) == (now.connected, now.since, &now.last_error, now.mode)
+                &before.held,
+            ) == (
+                now.connected,
+                now.since,
+                &now.last_error,
+                now.mode,
+                &now.held,
+            )
         }
         (None, None) => true,
         (None, Some(_)) | (Some(_), None) => false,
@@ -94,6 +101,7 @@ mod tests {
             last_error: None,
             agent_version: None,
             mode: None,
+            held: None,
         };
         Arc::new([("c".to_owned(), report)].into())
     }

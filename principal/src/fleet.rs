@@ -23,6 +23,8 @@ pub struct Enrolment {
     pub server: Option<String>,
     /// Its first session after an enrolment has not ended yet: nothing is deleted there for being unknown here.
     pub fresh: bool,
+    /// The digest of a [`HeldDeletion`](crate::HeldDeletion) that a person has confirmed.
+    pub confirm_delete: Option<String>,
 }
 
 /// The name of a cluster, which is also its namespace on the hub.

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     fleet::{ClusterName, Mode},
     identity::PeerCertificate,
-    report::{SessionReport, Sessions},
+    report::{HeldDeletion, SessionReport, Sessions},
 };
 
 /// A driver ends within one turn of its loop; one that does not is left behind rather than waited for.
@@ -222,6 +222,7 @@ impl Registry {
                 last_error: None,
                 agent_version: None,
                 mode: None,
+                held: None,
             });
             change(&mut after, now);
             if before.as_ref() == Some(&after) {
@@ -258,6 +259,13 @@ impl Seat {
     /// Says why the session ends, for the report.
     pub(crate) fn ends_because(&mut self, why: impl Into<String>) {
         self.why = Some(why.into());
+    }
+
+    /// Records what is held back on this cluster now.
+    pub(crate) fn report_held(&self, held: Option<HeldDeletion>) {
+        self.registry.report(&self.cluster, |report, _now| {
+            report.held = held;
+        });
     }
 
     fn report_connected(&self, mode: Mode) {

@@ -22,6 +22,19 @@ pub struct SessionReport {
     pub agent_version: Option<String>,
     /// The mode of its enrolment when it last authenticated.
     pub mode: Option<Mode>,
+    /// What is not taken away from the cluster before a person has confirmed it.
+    pub held: Option<HeldDeletion>,
+}
+
+/// Objects that a cluster holds and the hub does not know, too many to take them away unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldDeletion {
+    /// The first of them, as the cluster calls them: kind, namespace and name. A claim.
+    pub names: Vec<String>,
+    /// How many there are.
+    pub count: usize,
+    /// Names exactly this list; confirmed with [`Enrolment::confirm_delete`](crate::Enrolment).
+    pub digest: String,
 }
 
 /// All reports, by the cluster's name. A cluster that never came has none; one that left the fleet loses its own.

@@ -30,7 +30,9 @@ use crate::{
     trust::{Roots, Trust},
 };
 
+mod brake;
 mod driver;
+mod inventory;
 mod over;
 mod pulse;
 mod resync;

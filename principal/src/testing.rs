@@ -28,6 +28,7 @@ pub(crate) fn enrolment(mode: Mode) -> Enrolment {
         mode,
         server: None,
         fresh: false,
+        confirm_delete: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use ocm::condition::{Status, Verdict, addon::AVAILABLE, addon::DEGRADED};
-use principal::{Mode, SessionReport};
+use principal::{HeldDeletion, Mode, SessionReport};
 
 /// Connected, and its Deployment is available.
 pub const AGENT_CONNECTED: &str = "AgentConnected";
@@ -17,6 +17,9 @@ pub const AGENT_UNAVAILABLE: &str = "AgentUnavailable";
 pub const AGENT_NEVER_CONNECTED: &str = "AgentNeverConnected";
 /// It has been here and is away.
 pub const AGENT_DISCONNECTED: &str = "AgentDisconnected";
+
+/// More would be deleted on the cluster than may be without a person's word.
+pub const MASS_DELETE_HELD: &str = "MassDeleteHeld";
 
 /// A gap that is shorter is not worth telling: a restart of the pod, of the principal, of a proxy.
 /// It is also how long a new agent has before anything is said of it.
@@ -203,7 +206,11 @@ fn unavailable(reason: &'static str, message: &str) -> Verdict {
 }
 
 /// Whether something needs a person.
-pub fn degraded(held_mode: Option<(Mode, Mode)>, render_error: Option<&str>) -> Verdict {
+pub fn degraded(
+    held_mode: Option<(Mode, Mode)>,
+    held_deletion: Option<&HeldDeletion>,
+    render_error: Option<&str>,
+) -> Verdict {
     if let Some(message) = render_error {
         return Verdict::new(DEGRADED, true, "ConfigurationInvalid", message);
     }
@@ -216,7 +223,31 @@ pub fn degraded(held_mode: Option<(Mode, Mode)>, render_error: Option<&str>) -> 
         );
         return Verdict::new(DEGRADED, true, "ModeChangeHeld", message);
     }
+    if let Some(held) = held_deletion {
+        return Verdict::new(DEGRADED, true, MASS_DELETE_HELD, mass_delete(held));
+    }
     Verdict::new(DEGRADED, false, "AsExpected", "nothing needs a person").calm()
+}
+
+fn mass_delete(held: &HeldDeletion) -> String {
+    let HeldDeletion {
+        names,
+        count,
+        digest,
+    } = held;
+    let more = count.saturating_sub(names.len());
+    let names = names.join(", ");
+    let names = if more == 0 {
+        names
+    } else {
+        format!("{names}, and {more} more")
+    };
+    format!(
+        "the cluster holds {count} objects that this hub has delivered and does not know any more, \
+         too many to delete them unasked: {names}; make them again on the hub, or confirm that they \
+         go with the annotation {}={digest} on this ManagedClusterAddOn",
+        crate::keys::CONFIRM_DELETE
+    )
 }
 
 #[cfg(test)]

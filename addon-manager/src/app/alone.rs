@@ -188,19 +188,16 @@ fn enrolment(secret: &Secret) -> Option<(String, Enrolment)> {
         .filter(|name| !name.is_empty())?
         .clone();
     let text = |key: &str| String::from_utf8(secret.data.as_ref()?.get(key)?.0.clone()).ok();
-    let mode = secret
-        .metadata
-        .annotations
-        .as_ref()
-        .and_then(|it| it.get(keys::MODE));
-    let mode = mode.and_then(|word| mode_of(word)).unwrap_or(Mode::Managed);
+    let annotation = |key: &str| secret.metadata.annotations.as_ref()?.get(key).cloned();
+    let mode = annotation(keys::MODE).and_then(|word| mode_of(&word));
     // What was there before this process is not a first enrolment, for all that is known.
     Some((
         agent,
         Enrolment {
-            mode,
+            mode: mode.unwrap_or(Mode::Managed),
             server: text("server"),
             fresh: false,
+            confirm_delete: annotation(keys::CONFIRM_DELETE),
         },
     ))
 }

@@ -55,6 +55,8 @@ pub struct Addon {
     pub made_for_label: bool,
     /// The mode that a person allows to change to.
     pub confirmed: Option<String>,
+    /// The list of deletions that a person has confirmed.
+    pub confirm_delete: Option<String>,
     /// The configuration to be used (namespace, name), once OCM has said so.
     pub config: Option<(String, String)>,
     /// Whether OCM has worked out the configuration.

@@ -53,6 +53,15 @@ impl Hub {
         }
     }
 
+    /// Whether what is not known here may be taken for not wanted on this cluster.
+    pub(crate) fn is_authority_for(&self, cluster: &ClusterName) -> bool {
+        let state = self.lock();
+        state.applications_synced
+            && state.projects_synced
+            && self.principal_uid.get().is_some()
+            && state.index.is_cluster(cluster.as_str())
+    }
+
     /// Go's agent reports its own namespace, or the hub's for what was moved; ours the hub's.
     fn spoke_namespace(
         &self,

@@ -164,4 +164,10 @@ fn of_a_cluster_that_is_not_enrolled_nothing_is_unknown() {
     let look = |cluster: &str| hub.lookup(&name(cluster), "argocd", &claim);
     assert_eq!(look("a"), Lookup::Unknown);
     assert_eq!(look("c"), Lookup::LeaveAlone);
+    let synced = || hub.is_authority_for(&name("a"));
+    assert!(!synced());
+    hub.report(Report::Synced(Watched::AppProject));
+    assert!(!synced(), "the Applications are not read");
+    hub.report(Report::Synced(Watched::Application));
+    assert!(synced() && !hub.is_authority_for(&name("c")));
 }

@@ -11,7 +11,7 @@ use protocol::{
 };
 use runtime::error::Chain;
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     time::{Instant, sleep},
 };
 use tonic::{Status, Streaming};
@@ -23,6 +23,7 @@ use super::{
     resync::Resync,
 };
 use crate::{
+    fleet::Fleet,
     gate::Admitted,
     hub::{Hub, Sender, Subscription, Voice},
     listener::Peer,
@@ -42,6 +43,8 @@ enum Next {
     Over(Over),
     Frame(Frame),
     Worked(WorkId, Verdict),
+    /// Who is enrolled, and what a person has confirmed.
+    Fleet,
     /// Marks, room on the stream, or time: the turn of the loop looks at all of them.
     Look,
 }
@@ -57,6 +60,7 @@ pub(super) struct Driver {
     resync: Resync,
     subscription: Subscription,
     from: Sender,
+    fleet: watch::Receiver<Arc<Fleet>>,
     inbound: Streaming<Frame>,
     outbound: mpsc::Sender<Result<Frame, Status>>,
     working: Working,
@@ -107,6 +111,7 @@ impl Driver {
             resync,
             subscription,
             from,
+            fleet: sessions.gate.fleet.clone(),
             inbound,
             outbound,
             working: FuturesUnordered::new(),
@@ -152,9 +157,10 @@ impl Driver {
     async fn turn(&mut self) -> Result<(), Over> {
         self.take_notes();
         let now = self.started.elapsed();
-        self.resync.end_when_due(&mut self.machine, now);
+        self.resync.end_when_due(&mut self.machine, &self.hub, now);
         // Work first: a resync answers at once, and what it marks has to be written before we wait.
         self.start_work(now);
+        self.take_away(now);
         let full = self.write(now);
         for refusal in self.machine.take_refusals() {
             self.hub
@@ -165,6 +171,10 @@ impl Driver {
             Next::Frame(frame) => self.read(frame),
             Next::Worked(id, verdict) => {
                 self.machine.finished(id, verdict, self.started.elapsed());
+                Ok(())
+            }
+            Next::Fleet => {
+                self.resync.look_again(self.started.elapsed());
                 Ok(())
             }
             Next::Look => self.listen(),
@@ -187,6 +197,18 @@ impl Driver {
             if note.command {
                 self.machine.mark(key, Facet::Command);
             }
+        }
+    }
+
+    /// Lets go what the hub does not know any more, as far as it may go now.
+    fn take_away(&mut self, now: Duration) {
+        let (fleet, cluster) = (&self.fleet, &self.from.cluster);
+        let enrolment = || fleet.borrow().clusters.get(cluster.as_str()).cloned();
+        let decided = self
+            .resync
+            .decide(&mut self.machine, &self.hub, enrolment, now);
+        if let Some(held) = decided {
+            self.seat.report_held(held);
         }
     }
 
@@ -275,6 +297,7 @@ impl Driver {
                 Ok(None) => Next::Over(Over::Peer("the agent closed the stream".to_owned())),
                 Err(status) => Next::Over(Over::Peer(lost(&status))),
             },
+            Ok(()) = self.fleet.changed(), if self.resync.is_holding() => Next::Fleet,
             () = self.subscription.mailbox.changed() => Next::Look,
             _room = self.outbound.reserve(), if full => Next::Look,
             () = sleep(pause) => Next::Look,
@@ -297,7 +320,7 @@ impl Driver {
             });
         [
             self.machine.next_timeout(now),
-            self.resync.patience(now),
+            self.resync.next_timeout(now),
             silence,
         ]
         .into_iter()

@@ -1,21 +1,30 @@
 //! What a session does after its connect until both ends agree.
 //!
-//! The agent is asked what it holds. What it holds as it should is confirmed; what it should not hold goes, unless
-//! this is its first session after an enrolment; and once it has said its last word, everything else is sent.
+//! The agent is asked what it holds. What it holds as it should is confirmed; once it has said its last word,
+//! everything else is sent. What it should not hold goes then too, all at once or not at all: only if the agent's
+//! inventory is complete, the hub's is, this is not the first session after an enrolment, and it is not too much.
 
 use std::time::Duration;
 
 use protocol::{
     Event, Facet, Kind, ObjectKey, Session, Verb, Verdict,
-    payload::{self, RequestUpdate},
+    payload::{self, RequestUpdate, SyncedResourceList, Undecodable},
     resync::{PATIENCE, Unconfirmed},
 };
 use runtime::error::Chain;
 
-use crate::{
-    fleet::ClusterName,
-    hub::{Hub, Lookup},
+use super::{
+    brake::{Decision, Doomed},
+    inventory::{Inventory, Named},
 };
+use crate::{
+    fleet::{ClusterName, Enrolment},
+    hub::{Hub, Lookup},
+    report::HeldDeletion,
+};
+
+/// What is held is looked at again so often: the hub may know it again by then.
+const REVIEW: Duration = Duration::from_mins(1);
 
 /// The resync of one session.
 #[derive(Debug)]
@@ -25,8 +34,12 @@ pub(super) struct Resync {
     agent_namespace: String,
     /// Nothing goes for being unknown here.
     fresh: bool,
-    /// When a peer that names no end has had its time.
+    /// Until when more is expected of the agent.
     patience: Option<Duration>,
+    inventory: Inventory,
+    doomed: Option<Doomed>,
+    /// When it is to be decided what goes.
+    decision: Option<Duration>,
 }
 
 impl Resync {
@@ -45,6 +58,9 @@ impl Resync {
             agent_namespace: agent_namespace.to_owned(),
             fresh,
             patience: Some(PATIENCE),
+            inventory: Inventory::default(),
+            doomed: None,
+            decision: None,
         }
     }
 
@@ -56,32 +72,40 @@ impl Resync {
         event: &Event,
         now: Duration,
     ) -> Verdict {
-        if event.verb == Verb::RequestSyncedResourceList {
-            self.finish(session);
-            return Verdict::Done;
-        }
-        if event.verb != Verb::RequestUpdate {
-            return Verdict::Refused("a managed cluster may not say this".to_owned());
-        }
-        match payload::decode("request-update", &event.payload) {
-            Ok(claim) => {
-                self.compare(session, hub, &claim);
-                self.patience = self.patience.map(|_renewed| now.saturating_add(PATIENCE));
-                Verdict::Done
+        let taken = match event.verb {
+            Verb::RequestSyncedResourceList => {
+                let list = payload::decode("end of a resync", &event.payload);
+                list.map(|list| self.last_word(session, hub, list, now))
             }
-            Err(error) => Verdict::Refused(Chain(&error).to_string()),
-        }
+            Verb::RequestUpdate => {
+                let claim = payload::decode("request-update", &event.payload);
+                return self.claim(session, hub, claim, now);
+            }
+            _ => return refused("a managed cluster may not say this"),
+        };
+        taken.map_or_else(
+            |error| refused(Chain(&error).to_string()),
+            |()| Verdict::Done,
+        )
     }
 
-    /// How long a peer that names no end still has; none when the resync is over.
-    pub(super) fn patience(&self, now: Duration) -> Option<Duration> {
-        self.patience.map(|until| until.saturating_sub(now))
+    /// When something is to be done without any message.
+    pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
+        let next = [self.patience, self.decision].into_iter().flatten().min();
+        next.map(|until| until.saturating_sub(now))
     }
 
     /// Ends the resync when the peer has had its time.
-    pub(super) fn end_when_due(&mut self, session: &mut Session, now: Duration) {
+    pub(super) fn end_when_due(&mut self, session: &mut Session, hub: &Hub, now: Duration) {
         if self.patience.is_some_and(|until| until <= now) {
-            self.finish(session);
+            self.send_the_rest(session);
+            if self.inventory.is_complete() {
+                self.condemn(hub, now);
+            } else {
+                tracing::debug!("the inventory is not complete; nothing is taken away");
+                self.inventory = Inventory::default();
+            }
+            self.patience = None;
         }
     }
 
@@ -90,33 +114,134 @@ impl Resync {
         self.unconfirmed.forget(key);
     }
 
-    fn compare(&mut self, session: &mut Session, hub: &Hub, claim: &RequestUpdate) {
-        match hub.lookup(&self.cluster, &self.agent_namespace, claim) {
-            Lookup::Wanted { key, digest } => {
-                self.unconfirmed.confirm(&key);
-                if claim.digest.as_ref() != Some(&digest) {
-                    session.mark(key, Facet::State);
-                }
-            }
-            Lookup::LeaveAlone => {}
-            Lookup::Unknown if self.fresh => {
-                tracing::info!(kind = %claim.kind, name = %claim.name, "left alone in the first session");
-            }
-            Lookup::Unknown => {
-                let Ok(kind) = claim.kind.parse::<Kind>() else {
-                    return;
-                };
-                tracing::info!(kind = %claim.kind, name = %claim.name, "the hub does not have this any more");
-                let key = ObjectKey::new(kind, &claim.namespace, &claim.name);
-                session.say(hub.delete(&key, &claim.uid));
-            }
+    /// Whether something waits for a person's word.
+    pub(super) const fn is_holding(&self) -> bool {
+        self.doomed.is_some()
+    }
+
+    /// Who is enrolled has changed, and with it perhaps what a person has confirmed.
+    pub(super) const fn look_again(&mut self, now: Duration) {
+        if self.is_holding() {
+            self.decision = Some(now);
         }
     }
 
-    fn finish(&mut self, session: &mut Session) {
-        self.patience = None;
+    /// Takes away what is to go, if that is to be decided now. Tells then what is held.
+    ///
+    /// `enrolment`: as it is now, and not as it was when the session began.
+    pub(super) fn decide(
+        &mut self,
+        session: &mut Session,
+        hub: &Hub,
+        enrolment: impl FnOnce() -> Option<Enrolment>,
+        now: Duration,
+    ) -> Option<Option<HeldDeletion>> {
+        self.decision.filter(|at| *at <= now)?;
+        self.decision = None;
+        let mut doomed = self.doomed.take()?;
+        let enrolment = enrolment()?;
+        if self.fresh || enrolment.fresh || !hub.is_authority_for(&self.cluster) {
+            tracing::info!("what the hub does not know is left alone in this session");
+            return Some(None);
+        }
+        let confirmed = enrolment.confirm_delete.as_deref();
+        let held = match doomed.decide(confirmed, |named| self.is_unknown(hub, named)) {
+            Decision::Go(list) => {
+                for named in &list {
+                    take_away(session, hub, named);
+                }
+                None
+            }
+            Decision::Hold(held) => {
+                tracing::warn!(count = held.count, digest = %held.digest, "too much would be taken away; held");
+                self.doomed = Some(doomed);
+                self.decision = Some(now.saturating_add(REVIEW));
+                Some(held)
+            }
+        };
+        Some(held)
+    }
+
+    fn claim(
+        &mut self,
+        session: &mut Session,
+        hub: &Hub,
+        claim: Result<RequestUpdate, Undecodable>,
+        now: Duration,
+    ) -> Verdict {
+        let claim = match claim {
+            Ok(claim) => claim,
+            Err(error) => return refused(Chain(&error).to_string()),
+        };
+        let Some(named) = Named::read(&claim) else {
+            return refused("that cannot be a name");
+        };
+        if let Lookup::Wanted { key, digest } = self.lookup(hub, &claim) {
+            self.unconfirmed.confirm(&key);
+            if claim.digest.as_ref() != Some(&digest) {
+                session.mark(key, Facet::State);
+            }
+        }
+        self.inventory.add(named);
+        self.patience = Some(now.saturating_add(PATIENCE));
+        Verdict::Done
+    }
+
+    fn last_word(
+        &mut self,
+        session: &mut Session,
+        hub: &Hub,
+        list: SyncedResourceList,
+        now: Duration,
+    ) {
+        self.inventory.end(list);
+        self.send_the_rest(session);
+        if self.inventory.is_complete() {
+            self.patience = None;
+            self.condemn(hub, now);
+        } else {
+            // A Go agent may say its last word before the others.
+            self.patience = Some(now.saturating_add(PATIENCE));
+        }
+    }
+
+    fn send_the_rest(&mut self, session: &mut Session) {
         for key in self.unconfirmed.finish() {
             session.mark(key, Facet::State);
         }
     }
+
+    fn condemn(&mut self, hub: &Hub, now: Duration) {
+        let inventory = std::mem::take(&mut self.inventory);
+        self.doomed = Some(Doomed::of(inventory, |named| self.is_unknown(hub, named)));
+        self.decision = Some(now);
+    }
+
+    fn is_unknown(&self, hub: &Hub, named: &Named) -> bool {
+        let claim = RequestUpdate {
+            name: named.name.clone(),
+            namespace: named.namespace.clone(),
+            uid: named.uid.clone(),
+            kind: named.kind.clone(),
+            ..RequestUpdate::default()
+        };
+        self.lookup(hub, &claim) == Lookup::Unknown
+    }
+
+    fn lookup(&self, hub: &Hub, claim: &RequestUpdate) -> Lookup {
+        hub.lookup(&self.cluster, &self.agent_namespace, claim)
+    }
+}
+
+fn take_away(session: &mut Session, hub: &Hub, named: &Named) {
+    let Ok(kind) = named.kind.parse::<Kind>() else {
+        return;
+    };
+    tracing::info!(kind = %named.kind, name = %named.name, "the hub does not have this any more");
+    let key = ObjectKey::new(kind, &named.namespace, &named.name);
+    session.say(hub.delete(&key, &named.uid));
+}
+
+fn refused(why: impl Into<String>) -> Verdict {
+    Verdict::Refused(why.into())
 }

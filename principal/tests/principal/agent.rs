@@ -136,10 +136,18 @@ impl Agent {
         for object in objects {
             self.say(Event::request_update(object)).await;
         }
-        self.say(Event::request_synced_resource_list(
-            &SyncedResourceList::default(),
-        ))
-        .await;
+        self.ends(objects).await;
+    }
+
+    /// Says that these were all.
+    pub(crate) async fn ends(&self, objects: &[RequestUpdate]) {
+        let entries = objects
+            .iter()
+            .map(|it| (it.kind.as_str(), it.name.as_str(), it.uid.as_str()));
+        let list = SyncedResourceList {
+            checksum: argocd::digest::list_checksum(entries),
+        };
+        self.say(Event::request_synced_resource_list(&list)).await;
     }
 
     pub(crate) async fn say(&self, event: Event) {

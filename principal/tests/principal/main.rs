@@ -12,4 +12,6 @@ mod sessions;
 #[cfg(test)]
 mod sync;
 #[cfg(test)]
+mod takeaway;
+#[cfg(test)]
 mod world;

@@ -45,6 +45,7 @@ pub(crate) fn enrolled(clusters: &[&str]) -> Arc<Fleet> {
         mode: Mode::Managed,
         server: None,
         fresh: false,
+        confirm_delete: None,
     };
     let clusters = clusters
         .iter()

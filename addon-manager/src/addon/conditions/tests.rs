@@ -15,6 +15,7 @@ fn session(connected: bool, since: i64) -> SessionReport {
         last_error: (!connected).then(|| "connection reset".to_owned()),
         agent_version: None,
         mode: Some(Mode::Managed),
+        held: None,
     }
 }
 
@@ -159,15 +160,32 @@ fn a_pod_that_the_cluster_has_not_reported_yet_is_waited_for() {
 
 #[test]
 fn a_mode_change_is_held_and_says_how_to_go_on() {
-    let verdict = degraded(Some((Mode::Managed, Mode::Autonomous)), None);
+    let verdict = degraded(Some((Mode::Managed, Mode::Autonomous)), None, None);
     assert_eq!(verdict.reason, "ModeChangeHeld");
     let annotation = "argocd-agent.open-cluster-management.io/confirm-mode=autonomous";
     assert!(verdict.message.contains(annotation), "{}", verdict.message);
 }
 
 #[test]
+fn a_held_deletion_names_what_would_go_and_how_to_let_it_go() {
+    let held = HeldDeletion {
+        names: vec!["Application argocd/a".to_owned(), "Application argocd/b".to_owned()],
+        count: 30,
+        digest: "1234".to_owned(),
+    };
+    let verdict = degraded(None, Some(&held), None);
+    assert_eq!((verdict.status, verdict.reason.as_str()), (Status::True, MASS_DELETE_HELD));
+    for part in [
+        "Application argocd/a, Application argocd/b, and 28 more",
+        "argocd-agent.open-cluster-management.io/confirm-delete=1234",
+    ] {
+        assert!(verdict.message.contains(part), "{}", verdict.message);
+    }
+}
+
+#[test]
 fn when_all_is_well_degraded_costs_no_write_of_its_own() {
-    let verdict = degraded(None, None);
+    let verdict = degraded(None, None, None);
     assert!(verdict.calm && verdict.status == Status::False);
 }
 

@@ -1,0 +1,160 @@
+//! What would be taken away from a spoke because the hub does not know it, and the brake on that. Pure.
+//!
+//! A restored backup, a wrong filter or a mistake of ours looks like a hub that has lost most of its objects. So
+//! when a large part of what a spoke holds would go, nothing goes until a person has confirmed exactly this list.
+
+use std::collections::BTreeMap;
+
+use argocd::digest;
+use serde_json::json;
+
+use super::inventory::{Inventory, Named};
+use crate::report::HeldDeletion;
+
+/// So many of a kind may go on any spoke.
+const FEW: usize = 10;
+/// One in so many may go on a large one.
+const SHARE: usize = 5;
+/// How many are told by name; the message has to be read by a person.
+const TOLD: usize = 20;
+
+/// What would go.
+#[derive(Debug)]
+pub(super) struct Doomed {
+    list: Vec<Named>,
+    /// How many of each kind the spoke holds.
+    of: BTreeMap<String, usize>,
+    digest: String,
+}
+
+/// What is done about it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// These go; there may be none.
+    Go(Vec<Named>),
+    /// Too many: nothing goes.
+    Hold(HeldDeletion),
+}
+
+impl Doomed {
+    /// Those of a complete inventory that the hub does not know.
+    pub(super) fn of(inventory: Inventory, is_unknown: impl Fn(&Named) -> bool) -> Self {
+        let of = inventory.counts();
+        let list: Vec<Named> = inventory
+            .into_named()
+            .into_iter()
+            .filter(is_unknown)
+            .collect();
+        let digest = digest_of(&list);
+        Self { list, of, digest }
+    }
+
+    /// Decides anew; what the hub knows by now stays. `confirmed` is the digest that a person has written.
+    pub(super) fn decide(
+        &mut self,
+        confirmed: Option<&str>,
+        is_unknown: impl Fn(&Named) -> bool,
+    ) -> Decision {
+        // By the digest that was told, even if some of them have come back since.
+        let confirmed = confirmed == Some(self.digest.as_str());
+        self.list.retain(is_unknown);
+        if confirmed || !self.is_too_much() {
+            return Decision::Go(std::mem::take(&mut self.list));
+        }
+        self.digest = digest_of(&self.list);
+        let told = self.list.iter().take(TOLD);
+        Decision::Hold(HeldDeletion {
+            names: told
+                .map(|it| format!("{} {}/{}", it.kind, it.namespace, it.name))
+                .collect(),
+            count: self.list.len(),
+            digest: self.digest.clone(),
+        })
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.of.iter().any(|(kind, held)| {
+            let going = self.list.iter().filter(|it| it.kind == *kind).count();
+            going > FEW.max(held / SHARE)
+        })
+    }
+}
+
+fn digest_of(list: &[Named]) -> String {
+    let entries: Vec<_> = list
+        .iter()
+        .map(|it| json!([it.kind, it.namespace, it.name, it.uid]))
+        .collect();
+    digest::short(&entries.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(kind: &str, number: usize) -> Named {
+        Named {
+            kind: kind.to_owned(),
+            namespace: "argocd".to_owned(),
+            name: format!("name-{number:04}"),
+            uid: format!("uid-{number}"),
+        }
+    }
+
+    /// A spoke with so many Applications, of which the hub does not know the first ones.
+    fn doomed(held: usize, unknown: usize) -> Doomed {
+        let mut inventory = Inventory::default();
+        for number in 0..held {
+            inventory.add(named("Application", number));
+        }
+        inventory.add(named("AppProject", 0));
+        let first: Vec<Named> = (0..unknown).map(|n| named("Application", n)).collect();
+        Doomed::of(inventory, |it| first.contains(it))
+    }
+
+    fn held(decision: Decision) -> Option<HeldDeletion> {
+        match decision {
+            Decision::Hold(held) => Some(held),
+            Decision::Go(_) => None,
+        }
+    }
+
+    #[test]
+    fn ten_or_a_fifth_of_a_kind_may_go_and_one_more_may_not() {
+        for (of, few) in [(10, 10), (11, 10), (50, 10), (60, 12), (1000, 200)] {
+            let decision = doomed(of, few).decide(None, |_| true);
+            assert!(
+                matches!(&decision, Decision::Go(list) if list.len() == few),
+                "{few} of {of}"
+            );
+            if few < of {
+                let decision = doomed(of, few + 1).decide(None, |_| true);
+                assert!(held(decision).is_some(), "{} of {of}", few + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_held_goes_only_on_the_word_for_this_very_list() {
+        let mut doomed = doomed(30, 30);
+        let told = held(doomed.decide(Some("another"), |_| true)).unwrap();
+        assert_eq!((told.count, told.names.len()), (30, TOLD));
+        assert_eq!(told.names[0], "Application argocd/name-0000");
+        let back = named("Application", 3);
+        let Decision::Go(going) = doomed.decide(Some(&told.digest), |it| *it != back) else {
+            panic!("it was confirmed");
+        };
+        assert_eq!(going.len(), 29);
+        assert!(!going.contains(&back), "the hub has it again");
+    }
+
+    #[test]
+    fn a_list_that_changes_has_another_digest() {
+        let mut doomed = doomed(30, 30);
+        let before = held(doomed.decide(None, |_| true)).unwrap();
+        let back = named("Application", 3);
+        let after = held(doomed.decide(None, |it| *it != back)).unwrap();
+        assert_ne!(before.digest, after.digest);
+        assert_eq!(after.count, 29);
+    }
+}

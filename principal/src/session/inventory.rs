@@ -1,0 +1,155 @@
+//! What an agent says it holds, and whether that was all.
+//!
+//! An agent names its objects one by one and closes with a checksum over all of them. Only when the two agree is
+//! the inventory complete: a lost, forged or cut list must not look like a spoke that has less than it should, or
+//! more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use argocd::digest;
+use protocol::payload::{RequestUpdate, SyncedResourceList};
+
+/// A spoke has far fewer objects. Whoever names more is not believed.
+const MOST: usize = 100_000;
+/// The longest name that Kubernetes allows.
+const LONGEST: usize = 253;
+
+/// One object that an agent names. A claim.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Named {
+    pub(super) kind: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+}
+
+/// What was named since the last resync ended.
+#[derive(Debug, Default)]
+pub(super) struct Inventory {
+    named: BTreeSet<Named>,
+    too_many: bool,
+    /// The checksum of the end mark, once that came.
+    end: Option<Option<Vec<u8>>>,
+}
+
+impl Named {
+    /// None if that cannot be the name of anything.
+    pub(super) fn read(claim: &RequestUpdate) -> Option<Self> {
+        let RequestUpdate {
+            name,
+            namespace,
+            uid,
+            kind,
+            checksum: _,
+            digest: _,
+        } = claim;
+        let plausible =
+            |text: &String| text.len() <= LONGEST && text.bytes().all(|b| b.is_ascii_graphic());
+        [name, namespace, uid, kind]
+            .into_iter()
+            .all(plausible)
+            .then(|| Self {
+                kind: kind.clone(),
+                namespace: namespace.clone(),
+                name: name.clone(),
+                uid: uid.clone(),
+            })
+    }
+}
+
+impl Inventory {
+    /// The agent holds this one; without a UID it only asks for it.
+    pub(super) fn add(&mut self, named: Named) {
+        if named.uid.is_empty() {
+            return;
+        }
+        if self.named.len() < MOST {
+            self.named.insert(named);
+        } else {
+            self.too_many = true;
+        }
+    }
+
+    /// The agent has said its last word.
+    pub(super) fn end(&mut self, list: SyncedResourceList) {
+        self.end = Some(list.checksum);
+    }
+
+    /// Whether there was a last word, and everything was named that it speaks of.
+    pub(super) fn is_complete(&self) -> bool {
+        let entries = self.named.iter();
+        let entries = entries.map(|it| (it.kind.as_str(), it.name.as_str(), it.uid.as_str()));
+        !self.too_many
+            && self
+                .end
+                .as_ref()
+                .is_some_and(|end| *end == digest::list_checksum(entries))
+    }
+
+    /// How many of each kind.
+    pub(super) fn counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for named in &self.named {
+            *counts.entry(named.kind.clone()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Everything that was named.
+    pub(super) fn into_named(self) -> BTreeSet<Named> {
+        self.named
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> Named {
+        Named {
+            kind: "Application".to_owned(),
+            namespace: "argocd".to_owned(),
+            name: name.to_owned(),
+            uid: format!("uid-{name}"),
+        }
+    }
+
+    fn end(names: &[&str]) -> SyncedResourceList {
+        let uids: Vec<String> = names.iter().map(|name| format!("uid-{name}")).collect();
+        let entries = names.iter().zip(&uids);
+        SyncedResourceList {
+            checksum: digest::list_checksum(
+                entries.map(|(name, uid)| ("Application", *name, uid.as_str())),
+            ),
+        }
+    }
+
+    #[test]
+    fn an_inventory_is_complete_when_what_was_named_is_what_the_end_speaks_of() {
+        let mut inventory = Inventory::default();
+        assert!(!inventory.is_complete(), "there was no end");
+        inventory.add(named("a"));
+        inventory.end(end(&["a", "b"]));
+        assert!(!inventory.is_complete(), "one is missing");
+        inventory.add(named("b"));
+        inventory.add(named("b"));
+        assert!(inventory.is_complete(), "said twice is said");
+        inventory.add(named("c"));
+        assert!(!inventory.is_complete(), "one is too many");
+        let mut nothing = Inventory::default();
+        nothing.end(end(&[]));
+        assert!(nothing.is_complete());
+    }
+
+    #[test]
+    fn what_cannot_be_a_name_is_none() {
+        let claim = |name: &str| RequestUpdate {
+            name: name.to_owned(),
+            ..RequestUpdate::default()
+        };
+        assert!(Named::read(&claim("app")).is_some());
+        for bad in ["two\nlines", "ä", &"x".repeat(254)] {
+            assert_eq!(Named::read(&claim(bad)), None);
+        }
+    }
+}
