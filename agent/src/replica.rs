@@ -259,13 +259,8 @@ impl Replica {
             (Memory::Forget, _) => self.store.forget(key),
             (Memory::Want, Some(wanted)) => {
                 self.store.remember(key.clone(), wanted);
-                // What changed here while we wrote is looked at again. What we just made, a watch
-                // may not have seen yet.
-                if self.store.live(key).is_some() {
-                    self.drift.check(key.clone());
-                } else {
-                    self.drift.check_later(key.clone());
-                }
+                // What changed here while we wrote is looked at again.
+                self.drift.check(key.clone());
             }
             (Memory::Leaving, Some(wanted)) => {
                 let leaving = Wanted {

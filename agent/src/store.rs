@@ -4,7 +4,7 @@
 //! next decision about an object sees the last write. The remembered side is fed by what was applied.
 //! Memory is bounded by the number of objects that are watched or wanted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use argocd::Meta;
@@ -16,7 +16,21 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub struct Store {
     // Held for a lookup or an insert, never over an await.
-    entries: Mutex<BTreeMap<ObjectKey, Entry>>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    entries: BTreeMap<ObjectKey, Entry>,
+    /// UIDs that went while a create of their name was under way.
+    making: BTreeMap<ObjectKey, BTreeSet<String>>,
+}
+
+/// A create under way; its answer may come before or after what the watch tells about the object.
+#[derive(Debug)]
+pub struct Making<'a> {
+    store: &'a Store,
+    key: ObjectKey,
 }
 
 /// What is known about one object.
@@ -57,18 +71,18 @@ pub enum Change {
 impl Store {
     /// What is known about one object.
     pub fn get(&self, key: &ObjectKey) -> Entry {
-        self.lock().get(key).cloned().unwrap_or_default()
+        self.lock().entries.get(key).cloned().unwrap_or_default()
     }
 
     /// The object as it is on the spoke.
     pub fn live(&self, key: &ObjectKey) -> Option<Arc<Value>> {
-        self.lock().get(key)?.live.clone()
+        self.lock().entries.get(key)?.live.clone()
     }
 
     /// Takes in an object that a watch saw. Older versions than the known one change nothing.
     pub fn seen(&self, key: ObjectKey, object: Arc<Value>) -> Change {
-        let mut entries = self.lock();
-        let entry = entries.entry(key).or_default();
+        let mut inner = self.lock();
+        let entry = inner.entries.entry(key).or_default();
         if entry
             .live
             .as_deref()
@@ -81,10 +95,20 @@ impl Store {
         }
     }
 
+    /// Says that an object is about to be created; one create of a name at a time.
+    pub fn making(&self, key: ObjectKey) -> Making<'_> {
+        self.lock().making.insert(key.clone(), BTreeSet::new());
+        Making { store: self, key }
+    }
+
     /// Takes in the answer to one of our patches, unless the object is gone or another one by now.
     pub fn written(&self, key: &ObjectKey, object: &Arc<Value>) {
-        let mut entries = self.lock();
-        let Some(live) = entries.get_mut(key).and_then(|entry| entry.live.as_mut()) else {
+        let mut inner = self.lock();
+        let Some(live) = inner
+            .entries
+            .get_mut(key)
+            .and_then(|entry| entry.live.as_mut())
+        else {
             return;
         };
         let same = Meta::of(live).uid() == Meta::of(object).uid();
@@ -95,7 +119,11 @@ impl Store {
 
     /// Notes that an object with this UID is gone, and returns what was known.
     pub fn gone(&self, key: &ObjectKey, uid: &str) -> Option<Entry> {
-        let mut entries = self.lock();
+        let mut inner = self.lock();
+        let Inner { entries, making } = &mut *inner;
+        if let Some(lost) = making.get_mut(key) {
+            lost.insert(uid.to_owned());
+        }
         let entry = entries.get_mut(key)?;
         if entry
             .live
@@ -114,16 +142,16 @@ impl Store {
 
     /// Remembers what the hub wants, after it was applied.
     pub fn remember(&self, key: ObjectKey, wanted: Wanted) {
-        self.lock().entry(key).or_default().wanted = Some(Arc::new(wanted));
+        self.lock().entries.entry(key).or_default().wanted = Some(Arc::new(wanted));
     }
 
     /// Forgets what the hub wanted.
     pub fn forget(&self, key: &ObjectKey) {
-        let mut entries = self.lock();
-        if let Some(entry) = entries.get_mut(key) {
+        let mut inner = self.lock();
+        if let Some(entry) = inner.entries.get_mut(key) {
             entry.wanted = None;
             if entry.live.is_none() {
-                entries.remove(key);
+                inner.entries.remove(key);
             }
         }
     }
@@ -131,13 +159,35 @@ impl Store {
     /// Everything, in order, at one point in time.
     pub fn all(&self) -> Vec<(ObjectKey, Entry)> {
         self.lock()
+            .entries
             .iter()
             .map(|(key, entry)| (key.clone(), entry.clone()))
             .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Making<'_> {
+    /// Takes in the answer, so that the next decision knows the object before a watch tells of it.
+    pub fn made(self, object: &Arc<Value>) {
+        let mut inner = self.store.lock();
+        let Inner { entries, making } = &mut *inner;
+        let uid = Meta::of(object).uid();
+        if making.get(&self.key).is_some_and(|lost| lost.contains(uid)) {
+            return;
+        }
+        // What a watch told already is as new or newer.
+        let entry = entries.entry(self.key.clone()).or_default();
+        entry.live.get_or_insert_with(|| Arc::clone(object));
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.store.lock().making.remove(&self.key);
     }
 }
 
@@ -197,6 +247,24 @@ mod tests {
         store.written(&key(), &object("a", "2"));
         assert!(store.live(&key()).is_none());
         assert!(store.all().is_empty());
+    }
+
+    #[test]
+    fn what_was_made_is_known_before_a_watch_tells_of_it() {
+        let store = Store::default();
+        store.making(key()).made(&object("a", "1"));
+        assert_eq!(store.live(&key()), Some(object("a", "1")));
+        assert_eq!(store.seen(key(), object("a", "1")), Change::None);
+    }
+
+    #[test]
+    fn what_was_made_and_went_before_the_answer_came_is_not_brought_back() {
+        let store = Store::default();
+        let making = store.making(key());
+        store.seen(key(), object("a", "1"));
+        store.gone(&key(), "a");
+        making.made(&object("a", "1"));
+        assert!(store.all().is_empty() && store.lock().making.is_empty());
     }
 
     #[test]

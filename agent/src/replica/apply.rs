@@ -55,9 +55,7 @@ impl Writer {
             Step::Create(object) => {
                 let answer = self.create(key, &object).await?;
                 let desired = desired.unwrap_or(&object);
-                self.converge(key, Arc::new(answer), desired)
-                    .await
-                    .map(Some)
+                self.converge(key, answer, desired).await.map(Some)
             }
             Step::Converge { uid } => {
                 let live = self
@@ -104,7 +102,7 @@ impl Writer {
         Ok(Written::new(desired, &live))
     }
 
-    async fn create(&self, key: &ObjectKey, object: &Value) -> Result<Value, Error> {
+    async fn create(&self, key: &ObjectKey, object: &Value) -> Result<Arc<Value>, Error> {
         let write = "create";
         let malformed = |source| Error::Malformed {
             write,
@@ -117,10 +115,13 @@ impl Writer {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
+        let making = self.store.making(key.clone());
         let answer = self
             .bounded(WriteKind::Create, write, key, api.create(&params, &object))
             .await?;
-        serde_json::to_value(answer).map_err(malformed)
+        let answer = Arc::new(serde_json::to_value(trimmed(answer)).map_err(malformed)?);
+        making.made(&answer);
+        Ok(answer)
     }
 
     async fn patch(&self, key: &ObjectKey, uid: &str, patch: Patch) -> Result<Arc<Value>, Error> {

@@ -21,34 +21,22 @@ const PEACE: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct Drift {
     // Bounded by the number of objects; held for an insert, never over an await.
-    dirty: Mutex<Dirty>,
+    dirty: Mutex<BTreeSet<ObjectKey>>,
     wake: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Dirty {
-    now: BTreeSet<ObjectKey>,
-    later: BTreeSet<ObjectKey>,
 }
 
 impl Drift {
     /// This one has to be looked at.
     pub(super) fn check(&self, key: ObjectKey) {
-        self.lock().now.insert(key);
+        self.lock().insert(key);
         self.wake.notify_one();
     }
 
-    /// This one has to be looked at when the watches have caught up.
-    pub(super) fn check_later(&self, key: ObjectKey) {
-        self.lock().later.insert(key);
-        self.wake.notify_one();
-    }
-
-    fn take(&self) -> Dirty {
+    fn take(&self) -> BTreeSet<ObjectKey> {
         std::mem::take(&mut *self.lock())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Dirty> {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,14 +65,7 @@ impl Contests {
     /// Takes what came together and returns what is due, in order.
     pub(super) fn due(&mut self, drift: &Drift, now: Instant) -> Vec<ObjectKey> {
         let mut due = vec![];
-        let Dirty {
-            now: touched,
-            later,
-        } = drift.take();
-        for key in later {
-            self.wrote(key, true, now);
-        }
-        for key in touched {
+        for key in drift.take() {
             match self.waiting.get_mut(&key) {
                 Some(contest) if contest.next > now => contest.dirty = true,
                 Some(_) | None => due.push(key),

@@ -270,6 +270,25 @@ async fn a_deletion_on_the_hub_cascades_and_is_reported_when_it_is_done() {
 }
 
 #[tokio::test]
+async fn what_was_just_made_can_be_deleted_before_a_watch_has_told_of_it() {
+    for (verb, gone) in [(Verb::SpecUpdate, false), (Verb::Delete, true)] {
+        let (scene, mut talk) = connected(Manner::Ours).await;
+        let world = &scene.api.world;
+        world.hold_watches(true);
+        talk.say(about(Verb::Create, &app("one", "5", "main")))
+            .await;
+        talk.acknowledged("one_hub-one_5").await;
+        let mut going = app("one", "6", "main");
+        going["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
+        talk.say(about(verb, &going)).await;
+        talk.acknowledged("one_hub-one_6").await;
+        let here = world.object(APPS, "one");
+        assert_eq!(here.is_none(), gone);
+        assert!(here.is_none_or(|here| Meta::of(&here).is_deleting()));
+    }
+}
+
+#[tokio::test]
 async fn a_sync_that_is_sent_twice_runs_once() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     talk.say(about(Verb::Create, &app("one", "5", "main")))
