@@ -262,6 +262,15 @@ impl Event {
         )
     }
 
+    /// What there is on the spoke, for our own principal.
+    pub fn spoke_info(body: &payload::SpokeInfo) -> Self {
+        Self::control(
+            Target::ClusterInfo,
+            Verb::ClusterInfoUpdate,
+            payload::encode(body),
+        )
+    }
+
     /// A sign of life.
     pub fn ping() -> Self {
         Self::control(Target::Heartbeat, Verb::Ping, Bytes::new())

@@ -95,6 +95,28 @@ pub struct ClusterInfo {
     pub resources_count: i64,
 }
 
+/// Ours: what the agent says about its spoke, in the same message as [`ClusterInfo`]; Go does not read it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SpokeInfo {
+    /// Whether there is an Argo CD; none when the agent does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub argo_cd: Option<ArgoCd>,
+}
+
+/// Whether a spoke has an Argo CD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ArgoCd {
+    /// Its API serves Argo CD's kinds.
+    Installed,
+    /// It does not.
+    Missing,
+    /// A word of the future.
+    #[serde(other)]
+    Other,
+}
+
 /// Reads a body. An empty one is the zero value, as in Go.
 pub fn decode<T: DeserializeOwned + Default>(
     what: &'static str,

@@ -218,3 +218,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_an_agent_says_of_its_spoke_is_optional_and_has_a_future() {
+    let read = |text: &'static str| {
+        let body = Bytes::from_static(text.as_bytes());
+        payload::decode::<payload::SpokeInfo>("x", &body).map(|body| body.argo_cd)
+    };
+    // Counters only, as a Go agent sends them.
+    assert_eq!(read(r#"{"applicationsCount":3}"#).unwrap(), None);
+    assert_eq!(
+        read(r#"{"argoCd":"elsewhere"}"#).unwrap(),
+        Some(payload::ArgoCd::Other)
+    );
+    let said = payload::SpokeInfo {
+        argo_cd: Some(payload::ArgoCd::Missing),
+    };
+    let event = Event::spoke_info(&said);
+    assert_eq!(event.payload.as_ref(), br#"{"argoCd":"missing"}"#);
+    assert_eq!(event.verb, Verb::ClusterInfoUpdate);
+}
