@@ -32,6 +32,7 @@ pub mod faults;
 pub mod git;
 pub mod kubeconfig;
 pub mod namespaces;
+pub mod peers;
 pub mod process;
 pub mod product;
 pub mod progress;

@@ -49,7 +49,7 @@ pub fn provide_images(images: &Images) -> Result<()> {
 }
 
 /// The folder that `cargo build` put our programs in: `LAB_BIN_DIR`, or the one this program is from.
-fn programs() -> Result<PathBuf> {
+pub(crate) fn programs() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("LAB_BIN_DIR") {
         return Ok(folder.into());
     }

@@ -21,6 +21,8 @@ pub use runner::main;
 pub struct Story {
     /// Its name: module and function, as `stringify!` says them.
     pub name: &'static str,
+    /// The environment variable without which it cannot be told; then it is reported as ignored, by name.
+    pub needs: Option<&'static str>,
     /// Tells it.
     pub tell: fn(Arc<Lab>) -> BoxFuture<'static, Result<()>>,
 }
@@ -29,6 +31,12 @@ impl Story {
     /// Its name as tests are called: `module::function`.
     fn title(&self) -> String {
         self.name.replace(' ', "")
+    }
+
+    /// What it needs and does not have.
+    fn lacks(&self) -> Option<&'static str> {
+        self.needs
+            .filter(|variable| std::env::var_os(variable).is_none_or(|value| value.is_empty()))
     }
 }
 
@@ -77,6 +85,7 @@ macro_rules! story {
     ($($path:ident)::+) => {
         $crate::story::Story {
             name: stringify!($($path)::+),
+            needs: None,
             tell: |lab| Box::pin($($path)::+(lab)),
         }
     };

@@ -13,6 +13,7 @@ mod command;
 mod delivery;
 mod enrolment;
 mod faults;
+mod interop;
 mod intruders;
 mod pods;
 mod removal;
@@ -32,13 +33,20 @@ macro_rules! staged {
     ($($path:ident)::+) => {
         Story {
             name: stringify!($($path)::+),
+            needs: None,
             tell: |lab| Box::pin(async move { $($path)::+(&stage::Stage::of(lab)).await }),
         }
     };
 }
 
 fn main() -> ExitCode {
-    tell(vec![control_planes(), pods(), product(), restarts()])
+    tell(vec![
+        control_planes(),
+        interop::chapter(),
+        pods(),
+        product(),
+        restarts(),
+    ])
 }
 
 fn control_planes() -> Chapter {

@@ -43,11 +43,8 @@ fn run(chapters: Vec<Chapter>) -> Result<ExitCode> {
     let mut arguments = Arguments::from_args();
     // Labs use the same addresses, and two processors are busy with one.
     arguments.test_threads = Some(1);
-    let titles = chapters
-        .iter()
-        .flat_map(|chapter| &chapter.stories)
-        .map(Story::title);
-    let trials: Vec<_> = titles.map(|title| Trial::test(title, || Ok(()))).collect();
+    let stories = chapters.iter().flat_map(|chapter| &chapter.stories);
+    let trials: Vec<_> = stories.map(|story| trial(story, || Ok(()))).collect();
     let nothing_to_tell = trials.iter().all(|trial| arguments.is_filtered_out(trial));
     if arguments.list || nothing_to_tell {
         return Ok(libtest_mimic::run(&arguments, trials).exit_code());
@@ -83,9 +80,7 @@ fn tell(arguments: &Arguments, chapters: Vec<Chapter>) -> Result<ExitCode> {
     {
         for story in stories {
             let (teller, options) = (Arc::clone(&teller), options.clone());
-            trials.push(Trial::test(story.title(), move || {
-                teller.tell(story, &options, shared)
-            }));
+            trials.push(trial(&story, move || teller.tell(story, &options, shared)));
         }
     }
     let listen = runtime.block_on(async { signal(SignalKind::terminate()) });
@@ -98,6 +93,17 @@ fn tell(arguments: &Arguments, chapters: Vec<Chapter>) -> Result<ExitCode> {
     let conclusion = libtest_mimic::run(arguments, trials);
     // The last lab ends with the namespaces.
     Ok(conclusion.exit_code())
+}
+
+/// A story as the test harness knows it: one that lacks something says what, and is not told unless asked for.
+fn trial(story: &Story, tell: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
+    let trial = Trial::test(story.title(), tell);
+    match story.lacks() {
+        None => trial,
+        Some(variable) => trial
+            .with_kind(format!("needs {variable}"))
+            .with_ignored_flag(true),
+    }
 }
 
 /// Tells one story after the other.

@@ -1,0 +1,116 @@
+//! Certificates and keys of a pair, and the objects they are in.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr},
+    path::Path,
+};
+
+use anyhow::{Context as _, Result};
+use rcgen::{KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use serde_json::{Value, json};
+
+use super::Names;
+use crate::{
+    certs::{Authority, Pair},
+    steps::{At, Objects},
+};
+
+/// What a principal and an agent prove themselves with.
+#[derive(Debug)]
+pub struct Papers {
+    agent: String,
+    authority: Authority,
+    serving: Pair,
+    client: Pair,
+    token_key: String,
+}
+
+impl Papers {
+    /// Makes an authority and what it signs for a principal on the loopback and an agent of this name.
+    pub fn new(agent: &str) -> Result<Self> {
+        let authority = Authority::new("argocd-agent-ca")?;
+        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        let token_key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)
+            .context("make the key under the tokens")?;
+        Ok(Self {
+            agent: agent.to_owned(),
+            serving: authority.serving("principal", &["localhost"], &loopback)?,
+            client: authority.client(agent, None)?,
+            token_key: token_key.serialize_pem(),
+            authority,
+        })
+    }
+
+    /// Puts everything where the Go programs look for it by default: in Secrets of the Argo CD namespaces.
+    pub(super) async fn provide(
+        &self,
+        hub: &Objects,
+        spoke: &Objects,
+        names: &Names,
+    ) -> Result<()> {
+        let authority = self.authority.pair();
+        for (name, body) in [
+            ("argocd-agent-ca", pair(authority)),
+            ("argocd-agent-principal-tls", pair(&self.serving)),
+            ("argocd-agent-resource-proxy-tls", pair(&self.serving)),
+            (
+                "argocd-agent-jwt",
+                json!({"stringData": {"jwt.key": self.token_key}}),
+            ),
+            ("cluster-agent", self.cluster_secret()),
+        ] {
+            hub.apply(&At::secret(&names.hub, name), body).await?;
+        }
+        let roots = json!({"stringData": {"ca.crt": authority.cert}});
+        let secrets = [
+            ("argocd-agent-ca", roots),
+            ("argocd-agent-client-tls", pair(&self.client)),
+        ];
+        for (name, body) in secrets {
+            spoke.apply(&At::secret(&names.spoke, name), body).await?;
+        }
+        Ok(())
+    }
+
+    /// The Argo CD cluster Secret that makes an agent of this name known.
+    fn cluster_secret(&self) -> Value {
+        json!({
+            "metadata": {
+                "labels": {
+                    "argocd.argoproj.io/secret-type": "cluster",
+                    "argocd-agent.argoproj-labs.io/agent-name": self.agent,
+                },
+                "annotations": {
+                    "managed-by": "argocd-agent",
+                    "argocd.argoproj.io/skip-reconcile": "true",
+                },
+            },
+            "stringData": {
+                "name": self.agent,
+                "server": format!("https://localhost:9090?agentName={}", self.agent),
+                "config": r#"{"tlsClientConfig":{"insecure":true}}"#,
+            },
+        })
+    }
+
+    /// Writes everything as files: `ca.crt`, `server.crt`, `server.key`, `client.crt`, `client.key` and `jwt.key`.
+    pub fn write(&self, directory: &Path) -> Result<()> {
+        fs::create_dir_all(directory).context("make the directory of the papers")?;
+        for (name, text) in [
+            ("ca.crt", &self.authority.pair().cert),
+            ("server.crt", &self.serving.cert),
+            ("server.key", &self.serving.key),
+            ("client.crt", &self.client.cert),
+            ("client.key", &self.client.key),
+            ("jwt.key", &self.token_key),
+        ] {
+            fs::write(directory.join(name), text).with_context(|| format!("write {name}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn pair(pair: &Pair) -> Value {
+    json!({"type": "kubernetes.io/tls", "stringData": {"tls.crt": pair.cert, "tls.key": pair.key}})
+}

@@ -1,0 +1,118 @@
+//! The programs of a pair and their flags, which are those of the Go argocd-agent for both makes.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+
+use super::{Make, Mapping, Names, Papers};
+use crate::{Cluster, process::Program, product};
+
+/// The environment variable with the path of the Go program.
+pub const GO: &str = "ARGOCD_AGENT_BIN";
+/// The port of the principal's health.
+pub const PRINCIPAL_HEALTH: u16 = 8003;
+/// The port of the agent's health.
+pub const AGENT_HEALTH: u16 = 8002;
+
+/// What the two programs are started with.
+#[derive(Debug)]
+pub struct Setting {
+    /// Agent and namespaces.
+    pub names: Names,
+    /// How Applications find their way.
+    pub mapping: Mapping,
+    /// Where the principal is.
+    pub hub: Cluster,
+    /// Where the agent is.
+    pub spoke: Cluster,
+    /// For the logs.
+    pub directory: PathBuf,
+    /// What they prove themselves with.
+    pub papers: Papers,
+}
+
+/// The principal of this make.
+pub(super) fn principal(make: Make, setting: &Setting) -> Result<Program> {
+    let Setting {
+        names,
+        mapping,
+        hub,
+        directory,
+        ..
+    } = setting;
+    // Go admits by this list alone; ours takes an agent's own namespace anyway, and routes the others by destination.
+    let namespaces = match mapping {
+        Mapping::Namespace => names.agent.clone(),
+        Mapping::Destination => format!("{},{}", names.hub, further_namespace(&names.agent)),
+    };
+    let program = Program::new("principal", binary(make, "addon-manager")?, directory)
+        .arg("principal")
+        .flag("kubeconfig", hub.kubeconfig())
+        .flag("kubecontext", hub.name())
+        .flag("namespace", &names.hub)
+        .flag("allowed-namespaces", namespaces)
+        .flag("auth", "mtls:CN=([^,]+)")
+        .flag("destination-based-mapping", mapping_flag(*mapping))
+        .flag("log-format", "text")
+        .flag("healthz-port", PRINCIPAL_HEALTH.to_string());
+    Ok(match make {
+        Make::Ours => program.flag("log-level", "debug"),
+        // There is no redis here, and nobody who would use it.
+        Make::Go => program
+            .arg("--disable-redis-proxy")
+            .flag("redis-server-address", "127.0.0.1:6379")
+            .flag("log-level", "debug"),
+    })
+}
+
+/// The agent of this make.
+pub(super) fn agent(make: Make, setting: &Setting) -> Result<Program> {
+    let Setting {
+        names,
+        mapping,
+        spoke,
+        directory,
+        ..
+    } = setting;
+    let program = Program::new("agent", binary(make, "agent")?, directory);
+    let program = match make {
+        Make::Ours => program,
+        Make::Go => program.arg("agent"),
+    };
+    Ok(program
+        .flag("kubeconfig", spoke.kubeconfig())
+        .flag("kubecontext", spoke.name())
+        .flag("namespace", &names.spoke)
+        .flag("agent-mode", "managed")
+        .flag("creds", "mtls:any")
+        .flag("server-address", "127.0.0.1")
+        .flag("server-port", "8443")
+        .flag("allowed-namespaces", further_namespace(&names.agent))
+        .flag("destination-based-mapping", mapping_flag(*mapping))
+        .flag("redis-addr", "127.0.0.1:6379")
+        .flag("log-format", "text")
+        .flag("log-level", "debug")
+        .flag("healthz-port", AGENT_HEALTH.to_string()))
+}
+
+/// A namespace, besides those of Argo CD, whose Applications both ends admit under destination mapping.
+pub fn further_namespace(agent: &str) -> String {
+    format!("{agent}-apps")
+}
+
+const fn mapping_flag(mapping: Mapping) -> &'static str {
+    match mapping {
+        Mapping::Namespace => "false",
+        Mapping::Destination => "true",
+    }
+}
+
+fn binary(make: Make, ours: &str) -> Result<PathBuf> {
+    match make {
+        Make::Ours => Ok(product::programs()?.join(ours)),
+        Make::Go => {
+            let path = std::env::var_os(GO).with_context(|| format!("{GO} is not set"))?;
+            Ok(path.into())
+        }
+    }
+}
