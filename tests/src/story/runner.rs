@@ -176,9 +176,14 @@ impl Teller {
         }
         let mut progress = Progress::silent();
         let start = Lab::start(options.clone(), &dir, &[], &mut progress);
-        Ok(Arc::new(
-            self.runtime.block_on(start).context("start a lab")?,
-        ))
+        let started = self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => Err(anyhow!("interrupted")),
+                started = start => started,
+            }
+        });
+        Ok(Arc::new(started.context("start a lab")?))
     }
 
     fn end(&self, lab: Arc<Lab>) {
