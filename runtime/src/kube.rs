@@ -11,7 +11,7 @@ use crate::args::KubeArgs;
 
 mod watch;
 
-pub use watch::{Event, Gone, Watch, watch_trimmed};
+pub use watch::{Event, Gone, Sighting, Watch, watch_if_served, watch_trimmed};
 
 /// A TCP and TLS connect that takes longer than this will not succeed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

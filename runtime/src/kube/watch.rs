@@ -86,6 +86,15 @@ impl<K> Watch<K> {
     }
 }
 
+/// What a watch of a kind that may not exist has seen.
+#[derive(Debug, Clone)]
+pub enum Sighting<K> {
+    /// The API does not serve this kind, so there is nothing of it. Told once, until it does.
+    NotServed,
+    /// Anything else.
+    Seen(Event<K>),
+}
+
 /// Watches until `token` is cancelled and tells `handle` what is seen.
 ///
 /// Failures are waited out with back-off and logged on the transition. An object that cannot be
@@ -99,40 +108,105 @@ pub async fn watch_trimmed<K>(
 ) where
     K: Resource<DynamicType: Clone> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    watch_if_served(watch, token, |sighting| match sighting {
+        Sighting::NotServed => {}
+        Sighting::Seen(event) => handle(event),
+    })
+    .await;
+}
+
+/// Like [`watch_trimmed`], for a kind of which the definition may be missing, go and come.
+///
+/// When it goes, all its objects are told as deleted.
+pub async fn watch_if_served<K>(
+    watch: Watch<K>,
+    token: CancellationToken,
+    mut handle: impl FnMut(Sighting<K>) + Send,
+) where
+    K: Resource<DynamicType: Clone> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
     let Watch { api, config } = watch;
     let kind = api.resource_url().to_owned();
-    let mut events = watcher(api, config).boxed();
+    let mut events = watcher(api.clone(), config.clone()).boxed();
     let mut seen = Seen::default();
-    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, HEALTHY_AFTER);
-    let mut failing = false;
+    let mut health = Health::new(kind);
     while let Some(next) = token.run_until_cancelled(events.next()).await.flatten() {
-        match next {
+        let error = match next {
             Ok(event) => {
-                backoff.succeeded(Instant::now());
-                if failing && !matches!(event, watcher::Event::Init) {
-                    tracing::info!(%kind, "watch works again");
-                    failing = false;
-                }
-                seen.take(event, &mut handle);
+                health.works(&event);
+                seen.take(event, &mut |event| handle(Sighting::Seen(event)));
+                continue;
             }
-            Err(error) => {
-                if failing {
-                    tracing::debug!(%kind, error = %Chain(&error), "watch still fails");
-                } else {
-                    tracing::warn!(%kind, error = %Chain(&error), "watch failed; trying again");
-                    failing = true;
-                }
-                let pause = backoff.failed(Instant::now());
-                if token
-                    .run_until_cancelled(tokio::time::sleep(pause))
-                    .await
-                    .is_none()
-                {
-                    return;
-                }
+            Err(error) => error,
+        };
+        if is_not_served(&error) {
+            if health.is_served {
+                seen.forget_all(&mut |event| handle(Sighting::Seen(event)));
+                handle(Sighting::NotServed);
             }
+            // Versions of the former definition mean nothing for the next one: list anew.
+            events = watcher(api.clone(), config.clone()).boxed();
+        }
+        let pause = health.fails(&error);
+        let waited = token.run_until_cancelled(tokio::time::sleep(pause));
+        if waited.await.is_none() {
+            return;
         }
     }
+}
+
+/// How a watch fares, for its log and its pauses.
+#[derive(Debug)]
+struct Health {
+    kind: String,
+    backoff: Backoff,
+    failing: bool,
+    is_served: bool,
+}
+
+impl Health {
+    fn new(kind: String) -> Self {
+        Self {
+            kind,
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, HEALTHY_AFTER),
+            failing: false,
+            is_served: true,
+        }
+    }
+
+    fn works<K>(&mut self, event: &watcher::Event<K>) {
+        self.backoff.succeeded(Instant::now());
+        // Said before the list was tried.
+        if matches!(event, watcher::Event::Init) {
+            return;
+        }
+        self.is_served = true;
+        if std::mem::take(&mut self.failing) {
+            tracing::info!(kind = self.kind, "watch works again");
+        }
+    }
+
+    /// How long to wait.
+    fn fails(&mut self, error: &watcher::Error) -> Duration {
+        let kind = &self.kind;
+        self.is_served &= !is_not_served(error);
+        if std::mem::replace(&mut self.failing, true) {
+            tracing::debug!(kind, error = %Chain(error), "watch still fails");
+        } else {
+            tracing::warn!(kind, error = %Chain(error), "watch failed; trying again");
+        }
+        self.backoff.failed(Instant::now())
+    }
+}
+
+/// A namespace that is missing has no objects; only a kind that is missing is answered so.
+fn is_not_served(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source)) =
+        error
+    else {
+        return false;
+    };
+    matches!(source, ::kube::Error::Api(status) if status.code == 404)
 }
 
 /// Namespace and name.
@@ -176,6 +250,13 @@ impl Seen {
                 }
                 handle(Event::Synced);
             }
+        }
+    }
+
+    fn forget_all<K>(&mut self, handle: &mut impl FnMut(Event<K>)) {
+        let all: Vec<Key> = self.live.keys().cloned().collect();
+        for key in all {
+            self.forget(&key, None, handle);
         }
     }
 
