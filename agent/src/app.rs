@@ -17,7 +17,7 @@ use crate::args::Args;
 use crate::config::{self, Config, IdentitySource, RootsSource, Tls};
 use crate::link::{Link, LinkState};
 use crate::metrics::Metrics;
-use crate::replica::Replica;
+use crate::replica::{Replica, Sight};
 use crate::report::Reports;
 use crate::store::Store;
 
@@ -85,9 +85,9 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
         Arc::clone(&reports),
         metrics.clone(),
     ));
-    let synced = replica.start(&spawner);
+    replica.start(&spawner);
     watch_expiry(material.clone(), metrics.clone(), &spawner);
-    say_when_ready(synced.clone(), &readiness, &spawner);
+    say_when_ready(replica.sight(), &readiness, &spawner);
     let link = Link {
         hub,
         argocd_namespace,
@@ -98,7 +98,7 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
         metrics,
         state,
     };
-    parts.spawn("link", link.run(synced, token));
+    parts.spawn("link", link.run(token));
     Ok(parts.run_until_stopped(DRAIN).await?)
 }
 
@@ -175,11 +175,11 @@ fn watch_expiry(mut material: watch::Receiver<Arc<Material>>, metrics: Metrics, 
 }
 
 /// Ready means that the spoke is known; a lost hub does not make the pod unready.
-fn say_when_ready(mut synced: watch::Receiver<bool>, readiness: &Readiness, spawner: &Spawner) {
+fn say_when_ready(mut sight: watch::Receiver<Sight>, readiness: &Readiness, spawner: &Spawner) {
     let (caches, token) = (readiness.register("caches"), spawner.token().clone());
     spawner.spawn("readiness", async move {
         if let Some(Ok(_)) = token
-            .run_until_cancelled(synced.wait_for(|synced| *synced))
+            .run_until_cancelled(sight.wait_for(Sight::is_complete))
             .await
         {
             caches.set(true);

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Hub;
 use crate::metrics::{EndLabels, Metrics};
-use crate::replica::Replica;
+use crate::replica::{Replica, Sight};
 use crate::report::Reports;
 
 mod credentials;
@@ -58,12 +58,13 @@ pub struct Link {
 }
 
 impl Link {
-    /// Runs until `token` is cancelled: connects as soon as `synced` is true and there are
+    /// Runs until `token` is cancelled: connects as soon as the spoke is known and there are
     /// certificates, and again whenever a session ends.
-    pub async fn run(mut self, mut synced: watch::Receiver<bool>, token: CancellationToken) {
+    pub async fn run(mut self, token: CancellationToken) {
+        let mut sight = self.replica.sight();
         // An incomplete picture of the spoke would tell the hub that objects are missing.
         let ready = async {
-            let caches = synced.wait_for(|synced| *synced).await.is_ok();
+            let caches = sight.wait_for(Sight::is_complete).await.is_ok();
             caches && credentials::wait(&self.tls, &mut self.material).await
         };
         if token.run_until_cancelled(ready).await != Some(true) {
@@ -104,6 +105,7 @@ impl Link {
             replica: &self.replica,
             reports: &self.reports,
             metrics: &self.metrics,
+            sight: self.replica.sight(),
             renewal: credentials::Renewal::new(used, self.material.clone()),
             on_heard: &mut || {
                 heard = true;

@@ -29,6 +29,7 @@ mod message;
 mod observe;
 mod patience;
 mod plan;
+mod sight;
 
 use apply::Writer;
 use drift::Drift;
@@ -37,6 +38,7 @@ use message::{Message, Order, Reader};
 use observe::Observer;
 use patience::{Look, Patience};
 use plan::{Incoming, Memory, No, Plan};
+pub use sight::Sight;
 
 /// Tasks that may write at once without waiting for each other by chance.
 const LOCKS: usize = 64;
@@ -55,6 +57,8 @@ pub struct Replica {
     reports: Arc<Reports>,
     drift: Arc<Drift>,
     patience: Patience,
+    // Shared with the watches.
+    sight: Arc<watch::Sender<Sight>>,
     metrics: Metrics,
     scope: Scope,
     policy: Policy,
@@ -77,12 +81,14 @@ impl Replica {
             store: Arc::clone(&store),
             metrics: metrics.clone(),
         };
+        let sight = Sight::none_of(observe::targets(&scope));
         Self {
             writer,
             store,
             reports,
             drift: Arc::default(),
             patience: Patience::default(),
+            sight: Arc::new(watch::Sender::new(sight)),
             metrics,
             scope,
             policy,
@@ -90,17 +96,22 @@ impl Replica {
         }
     }
 
-    /// Starts the watches and the drift loop; the value is true once everything was listed.
-    pub fn start(self: &Arc<Self>, spawner: &Spawner) -> watch::Receiver<bool> {
+    /// Starts the watches and the drift loop.
+    pub fn start(self: &Arc<Self>, spawner: &Spawner) {
         let observer = Observer {
             store: Arc::clone(&self.store),
             reports: Arc::clone(&self.reports),
             drift: Arc::clone(&self.drift),
         };
-        let synced = observe::start(&self.writer.client, &self.scope, &observer, spawner);
+        let client = &self.writer.client;
+        observe::start(client, &self.scope, &observer, &self.sight, spawner);
         let (replica, token) = (Arc::clone(self), spawner.token().clone());
         spawner.spawn("drift", async move { replica.hold(token).await });
-        synced
+    }
+
+    /// What the watches see of the spoke.
+    pub fn sight(&self) -> watch::Receiver<Sight> {
+        self.sight.subscribe()
     }
 
     /// What is here from this principal, for a resync.
@@ -201,6 +212,12 @@ impl Replica {
             Err(No::NotYet(why)) => {
                 tracing::debug!(object = %key, why, "cannot do it yet");
                 Verdict::Retry { after: BUSY_PAUSE }
+            }
+            Ok(plan) if !plan.steps.is_empty() && !self.sight.borrow().serves(key.kind) => {
+                tracing::debug!(object = %key, "waits for Argo CD");
+                Verdict::Retry {
+                    after: WEATHER_PAUSE,
+                }
             }
             Ok(plan) => self.apply(key, plan, wanted).await,
         }

@@ -9,13 +9,13 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _};
-use protocol::payload::{self, SyncedResource, SyncedResourceList};
+use protocol::payload::{self, SpokeInfo, SyncedResource, SyncedResourceList};
 use protocol::wire::eventstreamapi::Event as Frame;
 use protocol::wire::eventstreamapi::event_stream_client::EventStreamClient;
 use protocol::{
     Event, Facet, Limits, Mode, Peer, Role, Session, Target, Verb, Verdict, Violation, WorkId,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ use super::credentials::Renewal;
 use super::dial::{Opened, Welcome};
 use super::recover::End;
 use crate::metrics::Metrics;
-use crate::replica::Replica;
+use crate::replica::{Replica, Sight};
 use crate::report::Reports;
 
 /// Frames between the session and the socket; the session coalesces what does not fit.
@@ -45,6 +45,7 @@ pub(super) struct Drive<'a> {
     pub(super) replica: &'a Replica,
     pub(super) reports: &'a Reports,
     pub(super) metrics: &'a Metrics,
+    pub(super) sight: watch::Receiver<Sight>,
     pub(super) renewal: Renewal,
     /// Called once, when the principal is heard for the first time.
     pub(super) on_heard: &'a mut (dyn FnMut() + Send),
@@ -55,6 +56,7 @@ enum Happened {
     Frame(Option<Result<Frame, Status>>),
     Done(WorkId, Verdict),
     Changed,
+    Sight,
     RoomToSend,
     Due,
     Renewal,
@@ -130,7 +132,7 @@ impl Drive<'_> {
     }
 
     /// What is said on every connect: all statuses, and to a Go principal what we hold. Ours asks.
-    fn greet(&self, moving: &mut Moving<'_>) {
+    fn greet(&mut self, moving: &mut Moving<'_>) {
         // Statuses that were to be said are among all statuses.
         let pending = self.reports.take();
         for (key, _) in self.reports.replicas() {
@@ -143,6 +145,17 @@ impl Drive<'_> {
         }
         if !moving.welcome.capabilities.is_ours() {
             self.tell_all(moving);
+        }
+        self.tell_sight(moving);
+    }
+
+    /// Whether there is an Argo CD here; a Go principal has no ear for that.
+    fn tell_sight(&mut self, moving: &mut Moving<'_>) {
+        let argo_cd = Some(self.sight.borrow_and_update().argocd());
+        if moving.welcome.capabilities.is_ours() {
+            moving
+                .session
+                .say(Event::spoke_info(&SpokeInfo { argo_cd }));
         }
     }
 
@@ -207,6 +220,7 @@ impl Drive<'_> {
             Some((id, verdict)) = working.next() => Happened::Done(id, verdict),
             frame = incoming.next(), if has_room => Happened::Frame(frame),
             () = self.reports.changed(), if !draining => Happened::Changed,
+            Ok(()) = self.sight.changed(), if !draining => Happened::Sight,
             _ = outgoing.reserve(), if *full => Happened::RoomToSend,
             () = self.renewal.due(), if !draining => Happened::Renewal,
             () = tokio::time::sleep(wait) => Happened::Due,
@@ -222,6 +236,7 @@ impl Drive<'_> {
             Happened::Frame(Some(Ok(frame))) => return self.receive(moving, frame, now),
             Happened::Done(id, verdict) => moving.session.finished(id, verdict, now),
             Happened::Changed => self.take_reports(moving),
+            Happened::Sight => self.tell_sight(moving),
             Happened::Stop => moving.drain(End::Stopped),
             Happened::Renewal => moving.drain(End::Renewed),
             Happened::Due if moving.is_silent(self.heartbeat) => return Some(End::Silent),

@@ -42,7 +42,8 @@ impl Replica {
         };
         let live = entry.live.as_deref();
         let plan = plan::drift(&wanted.desired, live, wanted.written.as_ref(), self.policy);
-        if plan.steps.is_empty() {
+        // What waits for Argo CD is looked at again when that comes.
+        if plan.steps.is_empty() || !self.sight.borrow().serves(key.kind) {
             return;
         }
         tracing::info!(object = %key, deleted = live.is_none(), "reverting a local change");

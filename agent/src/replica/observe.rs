@@ -5,14 +5,16 @@ use std::sync::Arc;
 use argocd::Meta;
 use kube::api::DynamicObject;
 use kube::{Api, Client};
+use protocol::payload::ArgoCd;
 use protocol::{Kind, ObjectKey};
-use runtime::kube::{Event, Gone, Watch, watch_trimmed};
+use runtime::kube::{Event, Gone, Sighting, Watch, watch_if_served};
 use runtime::parts::Spawner;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::apply::resource;
 use super::drift::Drift;
+use super::sight::{Sight, Target};
 use crate::config::Scope;
 use crate::report::Reports;
 use crate::store::{Change, Entry, Store};
@@ -25,69 +27,88 @@ pub(super) struct Observer {
     pub(super) drift: Arc<Drift>,
 }
 
-/// Starts one watch per kind and namespace; true once all have listed everything.
+/// Starts one watch per kind and namespace.
 pub(super) fn start(
     client: &Client,
     scope: &Scope,
     observer: &Observer,
+    sight: &Arc<watch::Sender<Sight>>,
     spawner: &Spawner,
-) -> watch::Receiver<bool> {
-    let targets = targets(scope);
-    let (synced, all_synced) = watch::channel(false);
-    let missing = Arc::new(std::sync::Mutex::new(targets.clone()));
-    let synced = Arc::new(synced);
-    for target in targets {
-        let (kind, namespace) = target.clone();
+) {
+    for target in targets(scope) {
+        let Target { kind, namespace } = &target;
         let api = namespace.as_ref().map_or_else(
-            || Api::all_with(client.clone(), &resource(kind)),
-            |namespace| Api::namespaced_with(client.clone(), namespace, &resource(kind)),
+            || Api::all_with(client.clone(), &resource(*kind)),
+            |namespace| Api::namespaced_with(client.clone(), namespace, &resource(*kind)),
         );
         let watch = Watch::<DynamicObject>::new(api).labels(&scope.label_selector);
         let (observer, token) = (observer.clone(), spawner.token().clone());
-        let (missing, synced) = (Arc::clone(&missing), Arc::clone(&synced));
+        let (sight, kind) = (Arc::clone(sight), *kind);
         let name = format!(
             "watch {kind}s in {}",
             namespace.as_deref().unwrap_or("all namespaces")
         );
         spawner.spawn(name, async move {
-            watch_trimmed(watch, token, |event| match event {
-                Event::Applied { object, .. } => observer.applied(kind, *object),
-                Event::Deleted(gone) => observer.gone(kind, gone),
-                Event::Synced => {
-                    let mut missing = missing
-                        .lock()
-                        .unwrap_or_else(std::sync::PoisonError::into_inner);
-                    missing.retain(|other| *other != target);
-                    if missing.is_empty() {
-                        synced.send_if_modified(|known| !std::mem::replace(known, true));
-                    }
-                }
+            watch_if_served(watch, token, |sighting| match sighting {
+                Sighting::Seen(Event::Applied { object, .. }) => observer.applied(kind, *object),
+                Sighting::Seen(Event::Deleted(gone)) => observer.gone(kind, gone),
+                Sighting::Seen(Event::Synced) => observer.sees(&sight, &target, true),
+                Sighting::NotServed => observer.sees(&sight, &target, false),
             })
             .await;
         });
     }
-    all_synced
 }
 
 /// Only the namespaces that are needed: a pattern needs all, a name needs itself.
-fn targets(scope: &Scope) -> Vec<(Kind, Option<String>)> {
+pub(super) fn targets(scope: &Scope) -> Vec<Target> {
     let is_name = |pattern: &String| {
         pattern
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
     };
-    let mut targets = vec![(Kind::AppProject, Some(scope.argocd_namespace.clone()))];
+    let target = |kind, namespace| Target { kind, namespace };
+    let mut targets = vec![target(
+        Kind::AppProject,
+        Some(scope.argocd_namespace.clone()),
+    )];
     if scope.further_namespaces.iter().all(is_name) {
         let own = std::iter::once(&scope.argocd_namespace);
         let names = own.chain(&scope.further_namespaces).cloned();
-        targets.extend(names.map(|name| (Kind::Application, Some(name))));
+        targets.extend(names.map(|name| target(Kind::Application, Some(name))));
     } else {
-        targets.push((Kind::Application, None));
+        targets.push(target(Kind::Application, None));
     }
     targets
 }
 
 impl Observer {
+    /// All of this target is known: it was listed, or its kind does not exist.
+    fn sees(&self, sight: &watch::Sender<Sight>, target: &Target, is_served: bool) {
+        let before = sight.borrow().argocd();
+        sight.send_if_modified(|sight| sight.saw(target, is_served));
+        let now = sight.borrow().argocd();
+        if before == now {
+            return;
+        }
+        if now == ArgoCd::Missing {
+            tracing::warn!(
+                "this cluster has no Argo CD: its API does not serve Applications and AppProjects; \
+                 going on as soon as it is installed"
+            );
+            return;
+        }
+        tracing::info!("Argo CD is installed");
+        for (key, _) in self
+            .store
+            .all()
+            .into_iter()
+            .filter(|(_, e)| e.wanted.is_some())
+        {
+            self.drift.check(key);
+        }
+    }
+
     fn applied(&self, kind: Kind, object: DynamicObject) {
         let object = match serde_json::to_value(object) {
             Ok(object) => Arc::new(object),
@@ -167,7 +188,11 @@ mod tests {
 
     #[test]
     fn only_namespaces_that_are_needed_are_watched() {
-        let named = |kind, name: &str| (kind, Some(name.to_owned()));
+        let target = |kind, namespace: Option<&str>| Target {
+            kind,
+            namespace: namespace.map(ToOwned::to_owned),
+        };
+        let named = |kind, name| target(kind, Some(name));
         assert_eq!(
             targets(&scope(&["team-a"])),
             [
@@ -178,7 +203,10 @@ mod tests {
         );
         assert_eq!(
             targets(&scope(&["team-*"])),
-            [named(Kind::AppProject, "argocd"), (Kind::Application, None)]
+            [
+                named(Kind::AppProject, "argocd"),
+                target(Kind::Application, None)
+            ]
         );
     }
 }

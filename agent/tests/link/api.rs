@@ -46,6 +46,8 @@ struct Inner {
     objects: BTreeMap<(String, String), Value>,
     /// Every change, so that a watch can begin anywhere.
     history: Vec<(u64, String, &'static str, Value)>,
+    /// The definitions of all kinds are missing.
+    bare: bool,
     /// Every write by a client.
     writes: Vec<String>,
 }
@@ -176,6 +178,15 @@ impl World {
         soon(what, waited).await;
     }
 
+    /// Takes the definitions of all kinds away with all objects, or brings them.
+    pub(super) fn serve(&self, serve: bool) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.bare = !serve;
+        inner.objects.clear();
+        inner.version += 1;
+        self.tell(&inner);
+    }
+
     /// Keeps watches from telling what happens, or lets them catch up.
     pub(super) fn hold_watches(&self, hold: bool) {
         self.silent.send_replace(hold);
@@ -229,6 +240,9 @@ async fn list_or_watch(
 ) -> Response {
     if query.get("watch").is_none_or(|watch| watch != "true") {
         let inner = world.inner.lock().unwrap();
+        if inner.bare {
+            return failure(StatusCode::NOT_FOUND, "NotFound");
+        }
         let items: Vec<&Value> = inner
             .objects
             .iter()
@@ -246,6 +260,9 @@ async fn list_or_watch(
         .get("resourceVersion")
         .and_then(|v| v.parse().ok())
         .unwrap_or_default();
+    if world.inner.lock().unwrap().bare {
+        return failure(StatusCode::NOT_FOUND, "NotFound");
+    }
     let version = world.version.subscribe();
     let lines =
         futures::stream::unfold((world, version, from), move |(world, mut version, from)| {
@@ -257,6 +274,9 @@ async fn list_or_watch(
                     version.borrow_and_update();
                     let next = {
                         let inner = world.inner.lock().unwrap();
+                        if inner.bare {
+                            return None;
+                        }
                         let mut later = inner
                             .history
                             .iter()
@@ -288,6 +308,9 @@ async fn create(
     inner.writes.push(format!("create {name}"));
     world.written.notify_waiters();
     let key = (plural, name);
+    if inner.bare {
+        return failure(StatusCode::NOT_FOUND, "NotFound");
+    }
     if inner.objects.contains_key(&key) {
         return failure(StatusCode::CONFLICT, "AlreadyExists");
     }

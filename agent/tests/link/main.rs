@@ -23,10 +23,10 @@ use api::{Api, World};
 use argocd::{Meta, keys};
 use bytes::Bytes;
 use principal::{Conversation, Manner, PRINCIPAL_UID, Principal};
-use protocol::payload::{self, RequestUpdate};
+use protocol::payload::{self, ArgoCd, RequestUpdate, SpokeInfo};
 use protocol::wire::cloudevents::CloudEvent;
 use protocol::wire::cloudevents::cloud_event::Data;
-use protocol::{Event, Kind, ObjectKey, Verb};
+use protocol::{Event, Kind, ObjectKey, Target, Verb};
 use serde_json::{Value, json};
 use spoke::Spoke;
 use tonic::Status;
@@ -42,9 +42,13 @@ struct Scene {
 }
 
 async fn scene(manner: Manner) -> Scene {
+    scene_in(Arc::default(), manner).await
+}
+
+async fn scene_in(world: Arc<World>, manner: Manner) -> Scene {
     runtime::install_crypto_provider();
     let authority = Authority::new();
-    let api = Api::start(Arc::new(World::default())).await;
+    let api = Api::start(world).await;
     let principal = Principal::start(&authority, manner).await;
     let material = authority.material("spoke1", &authority.pem());
     let spoke = Spoke::start(&api, &principal, material);
@@ -286,6 +290,49 @@ async fn what_was_just_made_can_be_deleted_before_a_watch_has_told_of_it() {
         assert_eq!(here.is_none(), gone);
         assert!(here.is_none_or(|here| Meta::of(&here).is_deleting()));
     }
+}
+
+fn argocd(event: &Event) -> Option<ArgoCd> {
+    let info: SpokeInfo = payload::decode("spoke", &event.payload).unwrap();
+    info.argo_cd
+}
+
+#[tokio::test]
+async fn without_argo_cd_the_agent_connects_says_so_and_goes_on_when_it_comes() {
+    let world = Arc::new(World::default());
+    world.serve(false);
+    let mut scene = scene_in(world, Manner::Ours).await;
+    let mut talk = scene.principal.conversation().await;
+    let said = talk.until(Verb::ClusterInfoUpdate).await;
+    assert_eq!(argocd(&said), Some(ArgoCd::Missing));
+    told(&mut talk).await;
+    scene.spoke.is(LinkState::Up).await;
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+
+    let world = &scene.api.world;
+    world.serve(true);
+    let said = talk
+        .until_fits(Verb::ClusterInfoUpdate, |event| {
+            argocd(event) == Some(ArgoCd::Installed)
+        })
+        .await;
+    assert_eq!(said.target, Target::ClusterInfo);
+    talk.acknowledged("one_hub-one_5").await;
+    assert!(world.object(APPS, "one").is_some());
+
+    // It goes with all Applications, and comes back.
+    world.serve(false);
+    talk.until_fits(Verb::ClusterInfoUpdate, |event| {
+        argocd(event) == Some(ArgoCd::Missing)
+    })
+    .await;
+    world.serve(true);
+    world
+        .until("the return", APPS, "one", |app| app.is_some())
+        .await;
+    let tries = world.writes();
+    assert_eq!(tries, ["create one", "create one"], "none while it is away");
 }
 
 #[tokio::test]

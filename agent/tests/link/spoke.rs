@@ -54,7 +54,7 @@ impl Spoke {
             Arc::clone(&reports),
             metrics.clone(),
         ));
-        let synced = replica.start(&spawner);
+        replica.start(&spawner);
         let material = watch::Sender::new(material);
         let (state_sender, state) = watch::channel(LinkState::Down);
         let link = Link {
@@ -74,7 +74,7 @@ impl Spoke {
             metrics: metrics.clone(),
             state: state_sender,
         };
-        spawner.spawn("link", link.run(synced, token.clone()));
+        spawner.spawn("link", link.run(token.clone()));
         Self {
             state,
             material,
