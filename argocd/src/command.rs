@@ -54,7 +54,7 @@ pub fn take(live: &Value, event_id: &str, operation: &Value) -> Take {
     );
     match app.operation() {
         // somebody took it before us, without leaving its name: a Go agent, or a person
-        Some(running) if running == operation => {}
+        Some(running) if is_same(running, operation) => {}
         Some(_) => return Take::Busy,
         None if app.operation_state().is_some_and(OperationState::is_active) => return Take::Busy,
         None => {
@@ -148,9 +148,11 @@ pub struct Introduced {
 /// Compares two versions of a hub object. What the principal itself mirrored there is no command.
 pub fn introduced(old: &Value, new: &Value) -> Introduced {
     let (before, after) = (Application::of(old), Application::of(new));
-    let operation = after.operation().is_some()
-        && before.operation() != after.operation()
-        && !is_mirrored(after);
+    let operation = after.operation().is_some_and(|operation| {
+        !before
+            .operation()
+            .is_some_and(|old| is_same(old, operation))
+    }) && !is_mirrored(after);
     let phase = |app: Application<'_>| {
         app.operation_state()
             .map_or("", |state| state.phase())
@@ -239,13 +241,50 @@ pub fn judge(hub: &Value, report: &Value, known: Known<'_>) -> Judgement {
 /// So an operation on the hub that runs there is never a command, and one that does not run is.
 fn shown_operation(on_hub: Application<'_>, on_spoke: Application<'_>) -> Option<Value> {
     let operation = on_spoke.operation()?;
-    (is_mirrored(on_spoke) || on_hub.operation() == Some(operation)).then(|| operation.clone())
+    match on_hub.operation() {
+        // in the form that the hub has: one that was only written differently is not a new one
+        Some(shown) if is_same(shown, operation) => Some(shown.clone()),
+        Some(_) | None => is_mirrored(on_spoke).then(|| operation.clone()),
+    }
 }
 
 /// Whether the object's operation is the one that its state says is running.
 fn is_mirrored(app: Application<'_>) -> bool {
-    app.operation_state()
-        .is_some_and(|state| state.is_active() && state.operation() == app.operation())
+    let (Some(state), Some(operation)) = (app.operation_state(), app.operation()) else {
+        return false;
+    };
+    state.is_active()
+        && state
+            .operation()
+            .is_some_and(|running| is_same(running, operation))
+}
+
+/// Whether two texts mean one operation. A Go program writes some empty fields that nobody set (`retry: {}`) and
+/// leaves out others that somebody did.
+fn is_same(one: &Value, other: &Value) -> bool {
+    one == other || gist(one) == gist(other)
+}
+
+/// Without what says nothing.
+fn gist(value: &Value) -> Option<Value> {
+    match value {
+        Value::Null | Value::Bool(false) => None,
+        Value::Bool(true) => Some(value.clone()),
+        Value::Number(number) => (number.as_f64() != Some(0.0)).then(|| value.clone()),
+        Value::String(text) => (!text.is_empty()).then(|| value.clone()),
+        // the place in a list counts
+        Value::Array(list) => (!list.is_empty()).then(|| {
+            let gists = list.iter().map(|item| gist(item).unwrap_or_default());
+            Value::Array(gists.collect())
+        }),
+        Value::Object(fields) => {
+            let gists: serde_json::Map<_, _> = fields
+                .iter()
+                .filter_map(|(name, field)| Some((name.clone(), gist(field)?)))
+                .collect();
+            (!gists.is_empty()).then_some(Value::Object(gists))
+        }
+    }
 }
 
 fn was_taken(hub: &Value, report: &Value, operation: &Value, known: Known<'_>) -> bool {
@@ -254,17 +293,19 @@ fn was_taken(hub: &Value, report: &Value, operation: &Value, known: Known<'_>) -
     if let (Some(id), true) = (known.operation, known.names_commands) {
         return last.is_some_and(|(last, _)| last == id);
     }
-    if is_mirrored(Application::of(hub)) || on_spoke.operation() == Some(operation) {
+    if is_mirrored(Application::of(hub))
+        || on_spoke
+            .operation()
+            .is_some_and(|set| is_same(set, operation))
+    {
         return true;
     }
     let same = match last {
         Some((_, content)) => content == digest::short(operation),
-        None => {
-            on_spoke
-                .operation_state()
-                .and_then(OperationState::operation)
-                == Some(operation)
-        }
+        None => on_spoke
+            .operation_state()
+            .and_then(OperationState::operation)
+            .is_some_and(|last| is_same(last, operation)),
     };
     same && !was_shown_the_end(hub, on_spoke)
 }

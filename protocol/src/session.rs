@@ -20,7 +20,8 @@
 //! has the same name on the spoke the UID decides. A Go principal keeps this order only by UID.
 //!
 //! Commands are said after the state that was marked with them, hold up nothing, and may come before a state
-//! that was marked later: a command for an object that is not here (yet) is tried again, not refused.
+//! that was marked later: a command for an object that is not here (yet) is tried again, not refused. A Go agent
+//! does a command as often as it hears it, so it hears one that it has acknowledged only once in a session.
 //!
 //! # What the driver has to mind
 //!
@@ -32,7 +33,7 @@
 //! outbox, which goes on coalescing, and keeps reading. So two busy ends cannot block each other.
 
 use std::borrow::Borrow;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use crate::event::{self, Event, Target, Verb};
@@ -74,6 +75,9 @@ pub struct Session {
     acks: VecDeque<Event>,
     /// Objects whose state the peer has acknowledged in this session.
     said: HashSet<ObjectKey>,
+    /// Event ids of the last commands that a peer without [`Capability::CommandIdentity`] has acknowledged: it would
+    /// do them again.
+    done: HashMap<ObjectKey, String>,
     refusals: Vec<PeerRefusal>,
     next_ping: Option<Duration>,
     draining: bool,
@@ -99,6 +103,7 @@ impl Session {
             flights: Flights::default(),
             acks: VecDeque::new(),
             said: HashSet::new(),
+            done: HashMap::new(),
             refusals: Vec::new(),
             draining: false,
             resent: 0,
@@ -304,8 +309,14 @@ impl Session {
             }
             (Matter::Delete(_), None) => {
                 self.said.remove(key);
+                self.done.remove(key);
             }
-            (Matter::Facet(_, Facet::Status | Facet::Command) | Matter::Control, None) => {}
+            (Matter::Facet(_, Facet::Command), None) => {
+                if !self.peer.capabilities.has(Capability::CommandIdentity) {
+                    self.done.insert(key.clone(), ack.event_id.clone());
+                }
+            }
+            (Matter::Facet(_, Facet::Status) | Matter::Control, None) => {}
         }
         self.outbox.landed(key, facet);
     }
@@ -353,7 +364,9 @@ impl Session {
             let (matter, facet, event) = match saying {
                 Saying::Delete(event) => (Matter::Delete(key.clone()), Facet::State, Some(event)),
                 Saying::Facet(facet) => {
-                    let event = source.encode(&key, facet, self.said.contains(&key));
+                    let event = source
+                        .encode(&key, facet, self.said.contains(&key))
+                        .filter(|event| !self.was_done(&key, facet, event));
                     (Matter::Facet(key.clone(), facet), facet, event)
                 }
             };
@@ -371,6 +384,11 @@ impl Session {
                 None => self.outbox.landed(&key, facet),
             }
         }
+    }
+
+    /// Whether this is a command that the peer has done in this session and would do again.
+    fn was_done(&self, key: &ObjectKey, facet: Facet, event: &Event) -> bool {
+        facet == Facet::Command && self.done.get(key) == Some(&event.event_id)
     }
 
     /// Remembers a flight and gives out its event.

@@ -380,3 +380,24 @@ proptest! {
         prop_assert_eq!(&taken["metadata"]["uid"], &live["metadata"]["uid"]);
     }
 }
+
+#[test]
+fn an_operation_as_a_go_agent_writes_it_is_still_the_same() {
+    let asked =
+        json!({ "sync": { "revision": "2", "prune": false, "syncStrategy": { "hook": {} } } });
+    let written =
+        json!({ "sync": { "revision": "2", "syncStrategy": { "hook": {} } }, "retry": {} });
+    let hub = app(Some(asked.clone()), None);
+    // set over there, and running: the hub keeps its own words, which are no new command
+    let waiting = app(Some(written.clone()), None);
+    assert_eq!(operation(&hub, &waiting, GO), show(&asked));
+    let running = app(None, Some(state("Running", &written, "t1")));
+    assert_eq!(operation(&hub, &running, GO), CLEAR);
+    let mirrored = app(Some(written.clone()), Some(state("Running", &asked, "t1")));
+    assert!(!introduced(&hub, &mirrored).operation);
+    let other = json!({ "sync": { "revision": "3" } });
+    assert_eq!(
+        operation(&app(Some(other), None), &running, GO),
+        Operation::Hold
+    );
+}

@@ -608,3 +608,27 @@ fn a_body_that_no_message_can_hold_is_reported_and_not_sent() {
     assert_eq!(session.take_refusals().len(), 1);
     assert_eq!(session.stats(at(0)).outbox_objects, 0);
 }
+
+#[test]
+fn a_command_that_a_go_agent_has_done_is_not_said_again() {
+    let peer = Peer {
+        mode: Mode::Managed,
+        capabilities: Capabilities::default(),
+    };
+    let mut session = Session::new(Role::Principal, peer, Limits::default());
+    let key = app("a");
+    let mut store = Store::of([key.clone()]);
+    let said = |session: &mut Session, store: &Store, now| {
+        session.mark(&key, Facet::Command);
+        let events = sent(session, store, now);
+        for event in &events {
+            take(session, event.ack(), now);
+        }
+        verbs(&events)
+    };
+    assert_eq!(said(&mut session, &store, at(0)), [Verb::SetOperation]);
+    // a status from before it asks for it once more
+    assert_eq!(said(&mut session, &store, at(1)), []);
+    store.change(&app("a"));
+    assert_eq!(said(&mut session, &store, at(2)), [Verb::SetOperation]);
+}
