@@ -90,7 +90,7 @@ pub struct Pair {
 }
 
 /// How long the two may take to find each other: the Go agent backs off while nobody listens.
-const CONNECT: Duration = Duration::from_secs(60);
+const CONNECT: Duration = Duration::from_mins(1);
 
 impl Pair {
     /// Makes what the two need on the clusters, starts them and waits until they are connected.
@@ -109,8 +109,9 @@ impl Pair {
 
     /// Waits until the agent says that it is connected.
     pub async fn connected(&mut self) -> Result<()> {
-        let healthy = healthy(AGENT_HEALTH, CONNECT).await;
-        self.check().and(healthy.with_context(|| self.logs()))
+        let found = healthy(AGENT_HEALTH, CONNECT).await;
+        self.check()?;
+        found.with_context(|| self.logs())
     }
 
     /// Fails if one of the two has ended.
