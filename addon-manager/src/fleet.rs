@@ -190,6 +190,7 @@ mod tests {
             agent_version: None,
             mode: Some(Mode::Managed),
             held: None,
+            argocd: None,
         };
         Arc::new([("c".to_owned(), report)].into())
     }

@@ -74,12 +74,14 @@ fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
                 &before.last_error,
                 before.mode,
                 &before.held,
+                before.argocd,
             ) == (
                 now.connected,
                 now.since,
                 &now.last_error,
                 now.mode,
                 &now.held,
+                now.argocd,
             )
         }
         (None, None) => true,
@@ -102,6 +104,7 @@ mod tests {
             agent_version: None,
             mode: None,
             held: None,
+            argocd: None,
         };
         Arc::new([("c".to_owned(), report)].into())
     }

@@ -36,6 +36,7 @@ mod trust;
 
 pub use fleet::{ClusterName, Enrolment, Fleet, Mode};
 pub use hub::{Key, store};
+pub use protocol::payload::ArgoCd;
 pub use report::{HeldDeletion, SessionReport, Sessions};
 pub use settings::{Limits, Settings};
 pub use start::{Feeds, Handle, Inputs, StartError, start, start_on};

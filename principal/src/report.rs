@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
+use protocol::payload::ArgoCd;
 use tokio::sync::watch;
 
 use crate::fleet::Mode;
@@ -24,6 +25,8 @@ pub struct SessionReport {
     pub mode: Option<Mode>,
     /// What is not taken away from the cluster before a person has confirmed it.
     pub held: Option<HeldDeletion>,
+    /// Whether the cluster has an Argo CD, where its agent says so. A claim.
+    pub argocd: Option<ArgoCd>,
 }
 
 /// Objects that a cluster holds and the hub does not know, too many to take them away unasked.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use principal::Fleet;
-use protocol::{Kind, Target, Verb};
+use principal::{ArgoCd, Fleet};
+use protocol::{Event, Kind, Target, Verb, payload::SpokeInfo};
 use tonic::Code;
 
 use crate::{
@@ -164,4 +164,29 @@ async fn in_the_first_session_after_an_enrolment_nothing_is_taken_away() {
     let mut second = Agent::of(&world, "a").await;
     second.holds(&held).await;
     assert_eq!(second.about("old").await.verb, Verb::Delete);
+}
+
+#[tokio::test]
+async fn what_an_agent_says_of_argo_cd_is_reported_and_outlives_its_session() {
+    let world = World::with(&["a"]).await;
+    let mut agent = Agent::empty(&world, "a").await;
+    let said = |argo_cd| Event::spoke_info(&SpokeInfo { argo_cd });
+    for argocd in [ArgoCd::Missing, ArgoCd::Installed, ArgoCd::Missing] {
+        agent.tell(said(Some(argocd))).await;
+        assert_eq!(world.handle.sessions.borrow()["a"].argocd, Some(argocd));
+    }
+    drop(agent);
+    world
+        .reported("its end", |reports| !reports["a"].connected)
+        .await;
+    assert_eq!(
+        world.handle.sessions.borrow()["a"].argocd,
+        Some(ArgoCd::Missing)
+    );
+
+    let mut agent = Agent::empty(&world, "a").await;
+    let mut garbage = said(None);
+    garbage.payload = "[[{".into();
+    agent.tell(garbage).await;
+    assert_eq!(world.handle.sessions.borrow()["a"].argocd, None);
 }

@@ -16,6 +16,7 @@ fn session(connected: bool, since: i64) -> SessionReport {
         agent_version: None,
         mode: Some(Mode::Managed),
         held: None,
+        argocd: None,
     }
 }
 
