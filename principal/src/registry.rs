@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use protocol::payload::ArgoCd;
 use runtime::clock::Clock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -224,7 +223,6 @@ impl Registry {
                 agent_version: None,
                 mode: None,
                 held: None,
-                argocd: None,
             });
             change(&mut after, now);
             if before.as_ref() == Some(&after) {
@@ -266,14 +264,14 @@ impl Seat {
     /// Records what is held back on this cluster now.
     pub(crate) fn report_held(&self, held: Option<HeldDeletion>) {
         self.registry.report(&self.cluster, |report, _now| {
+            if let Some(held) = held
+                .as_ref()
+                .filter(|held| report.held.as_ref() != Some(held))
+            {
+                let (cluster, count, digest) = (&self.cluster, held.count, &held.digest);
+                tracing::warn!(%cluster, count, digest, "too much would be deleted; held");
+            }
             report.held = held;
-        });
-    }
-
-    /// Records what the agent says of its cluster.
-    pub(crate) fn report_argocd(&self, argocd: Option<ArgoCd>) {
-        self.registry.report(&self.cluster, |report, _now| {
-            report.argocd = argocd;
         });
     }
 

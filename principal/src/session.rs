@@ -138,7 +138,7 @@ pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, told: Told) {
 /// Resolves at the next change; never when there will be none. Cancel-safe.
 async fn news<T>(source: &mut watch::Receiver<T>) {
     if source.changed().await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -126,32 +126,12 @@ pub async fn start_on(
     settings: Settings,
     feeds: Feeds,
 ) -> Result<Handle, StartError> {
-    let metrics = Metrics::register(&feeds.metrics);
-    let (registry, reports) = Registry::new(feeds.clock.clone());
-    let hub = Arc::new(Hub::new(
-        &settings,
-        store,
-        feeds.clock.clone(),
-        metrics.clone(),
-    ));
-    let (uid, principal_uid) = watch::channel(None);
-    let enrolled = Arc::clone(&feeds.fleet.borrow());
-    hub.set_fleet(&enrolled);
-    let (door, fleet) = watch::channel(enrolled);
-    let sessions = Arc::new(Sessions {
-        gate: Arc::new(gate(
-            &settings,
-            &feeds,
-            (fleet, principal_uid),
-            registry,
-            &metrics,
-        )),
-        hub: Arc::clone(&hub),
-        limits: settings.limits.clone(),
-        metrics,
-        clock: feeds.clock.clone(),
-        spawner: feeds.spawner.clone(),
-    });
+    let Assembled {
+        sessions,
+        reports,
+        uid,
+        door,
+    } = assemble(store, &settings, &feeds);
     let refused = |source| StartError::Listen {
         address: settings.listen,
         source,
@@ -168,7 +148,7 @@ pub async fn start_on(
         spawner,
         ..
     } = feeds;
-    let stop = spawner.token().clone();
+    let (hub, stop) = (Arc::clone(&sessions.hub), spawner.token().clone());
     let told = Told {
         fleet,
         roots: Roots::new(server_tls),
@@ -187,17 +167,26 @@ pub async fn start_on(
     })
 }
 
-fn gate(
-    settings: &Settings,
-    feeds: &Feeds,
-    (fleet, principal_uid): (
-        watch::Receiver<Arc<Fleet>>,
-        watch::Receiver<Option<Arc<str>>>,
-    ),
-    registry: Registry,
-    metrics: &Metrics,
-) -> Gate {
-    Gate {
+/// What is there before anything runs.
+struct Assembled {
+    sessions: Arc<Sessions>,
+    reports: watch::Receiver<Reports>,
+    /// Where we say who we are, once that is known.
+    uid: watch::Sender<Option<Arc<str>>>,
+    /// Where the gate hears who may come in.
+    door: watch::Sender<Arc<Fleet>>,
+}
+
+fn assemble(store: Arc<dyn Store>, settings: &Settings, feeds: &Feeds) -> Assembled {
+    let metrics = Metrics::register(&feeds.metrics);
+    let clock = feeds.clock.clone();
+    let (registry, reports) = Registry::new(clock.clone());
+    let hub = Hub::new(settings, store, clock.clone(), metrics.clone());
+    let enrolled = Arc::clone(&feeds.fleet.borrow());
+    hub.set_fleet(&enrolled);
+    let (door, fleet) = watch::channel(enrolled);
+    let (uid, principal_uid) = watch::channel(None);
+    let gate = Gate {
         identity: settings.identity.clone(),
         argocd_namespace: settings.argocd_namespace.clone(),
         fleet,
@@ -206,8 +195,22 @@ fn gate(
         principal_uid,
         registry,
         metrics: metrics.clone(),
-        clock: feeds.clock.clone(),
+        clock: clock.clone(),
         budget: Budget::default(),
+    };
+    let sessions = Sessions {
+        gate: Arc::new(gate),
+        hub: Arc::new(hub),
+        limits: settings.limits.clone(),
+        metrics,
+        clock,
+        spawner: feeds.spawner.clone(),
+    };
+    Assembled {
+        sessions: Arc::new(sessions),
+        reports,
+        uid,
+        door,
     }
 }
 

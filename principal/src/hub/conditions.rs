@@ -194,8 +194,7 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
             let waits = waiting(entry, &place.cluster);
             wanted.extend(waits.map(|message| (DISCONNECTED, message)));
         }
-        Placement::Routed(_, None) => {}
-        Placement::Local | Placement::Ignored => {}
+        Placement::Routed(_, None) | Placement::Local | Placement::Ignored => {}
     }
     if let Some(report) = &entry.report {
         wanted.push((ERROR, report.clone()));

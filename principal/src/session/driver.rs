@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::{
-    Event, Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Work, WorkId,
-    payload::{self, SpokeInfo},
+    Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Work, WorkId,
     session::Limits as MachineLimits,
     version::{Capabilities, Capability},
     wire::eventstreamapi::Event as Frame,
@@ -203,14 +202,15 @@ impl Driver {
 
     /// Lets go what the hub does not know any more, as far as it may go now.
     fn take_away(&mut self, now: Duration) {
-        let (fleet, cluster) = (&self.fleet, &self.from.cluster);
-        let enrolment = || fleet.borrow().clusters.get(cluster.as_str()).cloned();
-        let decided = self
+        if !self.resync.is_due(now) {
+            return;
+        }
+        let cluster = self.from.cluster.as_str();
+        let enrolment = self.fleet.borrow().clusters.get(cluster).cloned();
+        let held = self
             .resync
             .decide(&mut self.machine, &self.hub, enrolment, now);
-        if let Some(held) = decided {
-            self.seat.report_held(held);
-        }
+        self.seat.report_held(held);
     }
 
     /// Writes what the stream takes without waiting; true when it takes no more.
@@ -241,20 +241,10 @@ impl Driver {
                 self.machine.finished(id, verdict, now);
                 continue;
             }
-            if event.target == Target::ClusterInfo {
-                self.hear_of_spoke(&event);
-            }
             let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
             let work = async move { (id, hub.apply(&from, &event).await) };
             self.working.push(work.boxed());
         }
-    }
-
-    /// Notes at once what is said of the cluster, so that the last word counts.
-    fn hear_of_spoke(&self, event: &Event) {
-        // Whoever says something else or nothing has no say in this.
-        let said = payload::decode::<SpokeInfo>("spoke", &event.payload).unwrap_or_default();
-        self.seat.report_argocd(said.argo_cd);
     }
 
     fn read(&mut self, frame: Frame) -> Result<(), Over> {

@@ -28,8 +28,8 @@ pub(super) struct Named {
 pub(super) struct Inventory {
     named: BTreeSet<Named>,
     too_many: bool,
-    /// The checksum of the end mark, once that came.
-    end: Option<Option<Vec<u8>>>,
+    /// The end mark, once that came.
+    end: Option<SyncedResourceList>,
 }
 
 impl Named {
@@ -72,7 +72,7 @@ impl Inventory {
 
     /// The agent has said its last word.
     pub(super) fn end(&mut self, list: SyncedResourceList) {
-        self.end = Some(list.checksum);
+        self.end = Some(list);
     }
 
     /// Whether there was a last word, and everything was named that it speaks of.
@@ -83,15 +83,7 @@ impl Inventory {
             && self
                 .end
                 .as_ref()
-                .is_some_and(|end| *end == digest::list_checksum(entries))
-    }
-
-    /// Whether everything was named, of an agent that has been silent for a while.
-    ///
-    /// `closes`: it closes its lists, so one without an end is cut off. A Go agent closes one only when its process
-    /// has just started, and counts objects there that it never names.
-    pub(super) fn is_whole(&self, closes: bool) -> bool {
-        self.is_complete() || (!closes && !self.too_many)
+                .is_some_and(|end| end.checksum == digest::list_checksum(entries))
     }
 
     /// How many of each kind.
@@ -144,8 +136,6 @@ mod tests {
         assert!(inventory.is_complete(), "said twice is said");
         inventory.add(named("c"));
         assert!(!inventory.is_complete(), "one is too many");
-        assert!(!inventory.is_whole(true));
-        assert!(inventory.is_whole(false), "a Go agent has said all it says");
         let mut nothing = Inventory::default();
         nothing.end(end(&[]));
         assert!(nothing.is_complete());

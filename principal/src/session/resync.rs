@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use protocol::{
     Event, Facet, Kind, ObjectKey, Session, Verb, Verdict,
-    payload::{self, RequestUpdate, SyncedResourceList, Undecodable},
+    payload::{self, RequestUpdate, SyncedResourceList},
     resync::{PATIENCE, Unconfirmed},
-    version::Capability,
 };
 use runtime::error::Chain;
 
@@ -73,21 +72,19 @@ impl Resync {
         event: &Event,
         now: Duration,
     ) -> Verdict {
-        let taken = match event.verb {
-            Verb::RequestSyncedResourceList => {
-                let list = payload::decode("end of a resync", &event.payload);
-                list.map(|list| self.last_word(session, hub, list, now))
-            }
-            Verb::RequestUpdate => {
-                let claim = payload::decode("request-update", &event.payload);
-                return self.claim(session, hub, claim, now);
-            }
-            _ => return refused("a managed cluster may not say this"),
-        };
-        taken.map_or_else(
-            |error| refused(Chain(&error).to_string()),
-            |()| Verdict::Done,
-        )
+        if event.verb == Verb::RequestSyncedResourceList {
+            return match payload::decode("end of a resync", &event.payload) {
+                Ok(list) => self.last_word(session, hub, list, now),
+                Err(error) => refused(Chain(&error).to_string()),
+            };
+        }
+        if event.verb != Verb::RequestUpdate {
+            return refused("a managed cluster may not say this");
+        }
+        match payload::decode("request-update", &event.payload) {
+            Ok(claim) => self.claim(session, hub, &claim, now),
+            Err(error) => refused(Chain(&error).to_string()),
+        }
     }
 
     /// When something is to be done without any message.
@@ -100,8 +97,7 @@ impl Resync {
     pub(super) fn end_when_due(&mut self, session: &mut Session, hub: &Hub, now: Duration) {
         if self.patience.is_some_and(|until| until <= now) {
             self.send_the_rest(session);
-            let closes = session.peer().capabilities.has(Capability::DigestResync);
-            if self.inventory.is_whole(closes) {
+            if self.inventory.is_complete() {
                 self.condemn(hub, now);
             } else {
                 tracing::debug!("the inventory is not complete; nothing is taken away");
@@ -128,26 +124,30 @@ impl Resync {
         }
     }
 
-    /// Takes away what is to go, if that is to be decided now. Tells then what is held.
+    /// Whether it is to be decided now what goes.
+    pub(super) fn is_due(&self, now: Duration) -> bool {
+        self.decision.is_some_and(|at| at <= now)
+    }
+
+    /// Takes away what is to go; says what is held instead.
     ///
     /// `enrolment`: as it is now, and not as it was when the session began.
     pub(super) fn decide(
         &mut self,
         session: &mut Session,
         hub: &Hub,
-        enrolment: impl FnOnce() -> Option<Enrolment>,
+        enrolment: Option<Enrolment>,
         now: Duration,
-    ) -> Option<Option<HeldDeletion>> {
-        self.decision.filter(|at| *at <= now)?;
+    ) -> Option<HeldDeletion> {
         self.decision = None;
         let mut doomed = self.doomed.take()?;
-        let enrolment = enrolment()?;
+        let enrolment = enrolment?;
         if self.fresh || enrolment.fresh || !hub.is_authority_for(&self.cluster) {
             tracing::info!("what the hub does not know is left alone in this session");
-            return Some(None);
+            return None;
         }
         let confirmed = enrolment.confirm_delete.as_deref();
-        let held = match doomed.decide(confirmed, |named| self.is_unknown(hub, named)) {
+        match doomed.decide(confirmed, |named| self.is_unknown(hub, named)) {
             Decision::Go(list) => {
                 for named in &list {
                     take_away(session, hub, named);
@@ -155,30 +155,24 @@ impl Resync {
                 None
             }
             Decision::Hold(held) => {
-                tracing::warn!(count = held.count, digest = %held.digest, "too much would be taken away; held");
                 self.doomed = Some(doomed);
                 self.decision = Some(now.saturating_add(REVIEW));
                 Some(held)
             }
-        };
-        Some(held)
+        }
     }
 
     fn claim(
         &mut self,
         session: &mut Session,
         hub: &Hub,
-        claim: Result<RequestUpdate, Undecodable>,
+        claim: &RequestUpdate,
         now: Duration,
     ) -> Verdict {
-        let claim = match claim {
-            Ok(claim) => claim,
-            Err(error) => return refused(Chain(&error).to_string()),
-        };
-        let Some(named) = Named::read(&claim) else {
+        let Some(named) = Named::read(claim) else {
             return refused("that cannot be a name");
         };
-        if let Lookup::Wanted { key, digest } = self.lookup(hub, &claim) {
+        if let Lookup::Wanted { key, digest } = self.lookup(hub, claim) {
             self.unconfirmed.confirm(&key);
             if claim.digest.as_ref() != Some(&digest) {
                 session.mark(key, Facet::State);
@@ -195,7 +189,7 @@ impl Resync {
         hub: &Hub,
         list: SyncedResourceList,
         now: Duration,
-    ) {
+    ) -> Verdict {
         self.inventory.end(list);
         self.send_the_rest(session);
         if self.inventory.is_complete() {
@@ -205,6 +199,7 @@ impl Resync {
             // A Go agent may say its last word before the others.
             self.patience = Some(now.saturating_add(PATIENCE));
         }
+        Verdict::Done
     }
 
     fn send_the_rest(&mut self, session: &mut Session) {

@@ -261,6 +261,7 @@ prop_compose! {
         Addon {
             uid: "uid".to_owned(), deleting, adopted, recorded, made_for_label, confirmed,
             config: None, configured, by_template, was_connected: false, recalled: None,
+            confirm_delete: None,
         }
     }
 }
