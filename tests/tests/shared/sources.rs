@@ -1,0 +1,160 @@
+//! The sources of our programs as tokens: what they say, without comments, attributes and tests.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+/// The crates that our programs are made of.
+const PROGRAMS: [&str; 7] = [
+    "addon-manager",
+    "agent",
+    "argocd",
+    "ocm",
+    "principal",
+    "protocol",
+    "runtime",
+];
+
+/// A text in the source of a program.
+#[derive(Debug, Clone)]
+pub(crate) struct Text {
+    pub(crate) text: String,
+    /// The file that it is in, from the root of the repository.
+    pub(crate) file: String,
+    pub(crate) used: Use,
+}
+
+/// What a text is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// The program says it, as far as can be seen.
+    Said,
+    /// It is compared with, or names a kind of object.
+    Read,
+}
+
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ lies in the workspace")
+        .into()
+}
+
+/// A file of the repository.
+pub(crate) fn file(path: &str) -> String {
+    fs::read_to_string(root().join(path)).expect(path)
+}
+
+/// The tokens of a source file.
+pub(crate) fn tokens(path: &str) -> TokenStream {
+    file(path).parse().expect(path)
+}
+
+/// The texts in our programs with one of these uses.
+pub(crate) fn texts(uses: &[Use]) -> Vec<Text> {
+    let mut texts = Vec::new();
+    for path in PROGRAMS.iter().flat_map(|name| files(name)) {
+        collect(tokens(&path), false, &path, &mut texts);
+    }
+    texts.retain(|text| uses.contains(&text.used));
+    texts
+}
+
+/// Source files of a crate that are part of its program.
+fn files(name: &str) -> Vec<String> {
+    let (root, mut found) = (root(), Vec::new());
+    let mut folders = vec![root.join(name).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)
+            .expect("a folder of sources")
+            .flatten()
+        {
+            let path = entry.path();
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            if ["tests", "testing", "samples"].contains(&stem.as_ref()) {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                let path = path.strip_prefix(&root).expect("below the root");
+                found.push(path.to_string_lossy().into_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn collect(stream: TokenStream, named: bool, file: &str, texts: &mut Vec<Text>) {
+    let mut before: Vec<String> = Vec::new();
+    let mut rest = stream.into_iter().peekable();
+    while let Some(token) = rest.next() {
+        if is_punct(&token, '#') {
+            let mut attribute = rest.next();
+            if attribute.as_ref().is_some_and(|token| is_punct(token, '!')) {
+                attribute = rest.next();
+            }
+            // An item for tests ends with its body, or without one at a semicolon.
+            if attribute.is_some_and(|it| it.to_string() == "[cfg (test)]") {
+                rest.find(|token| is_punct(token, ';') || is_group(token, Delimiter::Brace));
+            }
+            continue;
+        }
+        if let TokenTree::Group(group) = &token {
+            let named = before
+                .last()
+                .is_some_and(|name| NAMING.contains(&name.as_str()));
+            collect(group.stream(), named, file, texts);
+        } else if let Some(text) = text(&token) {
+            let pattern = rest.peek().is_some_and(|next| is_punct(next, '|'))
+                || matches!(before.as_slice(), [.., other, bar] if other.starts_with('"') && bar == "|")
+                || starts_an_arrow(rest.clone());
+            let read = named || pattern || is_compared_or_a_kind(&before);
+            texts.push(Text {
+                text,
+                file: file.to_owned(),
+                used: if read { Use::Read } else { Use::Said },
+            });
+        }
+        before.push(token.to_string());
+    }
+}
+
+/// Functions whose text is a name for debugging, or something to look for.
+const NAMING: [&str; 3] = ["debug_struct", "debug_tuple", "has"];
+
+fn is_compared_or_a_kind(before: &[String]) -> bool {
+    match before {
+        [.., first, second] if second == "=" && (first == "=" || first == "!") => true,
+        [.., name, sign] if sign == ":" || sign == "=" => name.trim_matches('"') == "kind",
+        _ => false,
+    }
+}
+
+fn starts_an_arrow(mut rest: impl Iterator<Item = TokenTree>) -> bool {
+    rest.next().is_some_and(|token| is_punct(&token, '='))
+        && rest.next().is_some_and(|token| is_punct(&token, '>'))
+}
+
+/// What a text literal says; its escapes stay as they are written.
+pub(crate) fn text(token: &TokenTree) -> Option<String> {
+    let TokenTree::Literal(literal) = token else {
+        return None;
+    };
+    let written = literal.to_string();
+    let said = written.strip_prefix('"')?.strip_suffix('"')?;
+    Some(said.to_owned())
+}
+
+pub(crate) fn is_punct(token: &TokenTree, wanted: char) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == wanted)
+}
+
+pub(crate) fn is_group(token: &TokenTree, wanted: Delimiter) -> bool {
+    matches!(token, TokenTree::Group(group) if group.delimiter() == wanted)
+}
