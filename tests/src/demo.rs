@@ -128,14 +128,17 @@ impl<'a> Demo<'a> {
         let mut seconds = Vec::new();
         for app in apps {
             deliver::until_healthy(&self.hub, &app.at, "").await?;
-            seconds.push((app.at.clone(), (progress.elapsed() - began).as_secs_f32()));
+            seconds.push((
+                app.at.clone(),
+                progress.elapsed().saturating_sub(began).as_secs_f32(),
+            ));
             progress.step(format_args!("{} is Synced and Healthy on the hub", app.at));
         }
         Ok(seconds)
     }
 
     async fn change(&self, mut app: Application, progress: &mut Progress) -> Result<()> {
-        app.revision = "v2".to_owned();
+        "v2".clone_into(&mut app.revision);
         app.apply(&self.hub).await?;
         let at = At::config_map(&app.namespace, workload::NAME);
         let says = |map: &Value| map["data"]["greeting"] == "welcome";

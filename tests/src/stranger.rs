@@ -127,7 +127,7 @@ impl Door {
     }
 
     /// A channel that shows these papers, if any.
-    pub async fn channel(&self, papers: Option<&Papers>) -> Result<Channel> {
+    pub fn channel(&self, papers: Option<&Papers>) -> Result<Channel> {
         let host = self
             .address
             .rsplit_once(':')
@@ -148,7 +148,7 @@ impl Door {
 
     /// The version that the principal says it has, without the product's name in front.
     pub async fn version(&self, papers: &Papers) -> Result<String> {
-        let mut client = VersionClient::new(self.channel(Some(papers)).await?);
+        let mut client = VersionClient::new(self.channel(Some(papers))?);
         let version = client
             .version(VersionRequest {})
             .await?
@@ -164,7 +164,7 @@ impl Door {
         mode: &str,
         version: &str,
     ) -> Result<Result<AuthResponse, Status>> {
-        let mut client = AuthenticationClient::new(self.channel(papers).await?);
+        let mut client = AuthenticationClient::new(self.channel(papers)?);
         let request = AuthRequest {
             method: "mtls".to_owned(),
             mode: mode.to_owned(),
@@ -180,7 +180,7 @@ impl Door {
 
     /// Opens a stream of events with this token.
     pub async fn subscribe(&self, papers: &Papers, token: &str) -> Result<Result<Stream, Status>> {
-        let mut client = EventStreamClient::new(self.channel(Some(papers)).await?)
+        let mut client = EventStreamClient::new(self.channel(Some(papers))?)
             .max_encoding_message_size(usize::MAX);
         let (say, outgoing) = mpsc::channel::<Event>(16);
         let outgoing = tokio_stream::wrappers::ReceiverStream::new(outgoing);

@@ -66,7 +66,7 @@ pub(crate) async fn a_new_revision_goes_through(stage: &Stage) -> Result<()> {
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
     let repository = stage.lab.git().repository("new-revision")?;
     let next = commit(&repository, "good-day", "v2")?;
-    app.revision = "v2".to_owned();
+    "v2".clone_into(&mut app.revision);
     app.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &app.at, &next).await?;
     stage.until_greets(1, "new-revision", "good-day").await?;
@@ -193,7 +193,7 @@ pub(crate) async fn a_deletion_on_the_hub_removes_the_workload(stage: &Stage) ->
 pub(crate) async fn a_project_that_does_not_admit_is_named(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let mut app = stage.greeter("not-admitted", 1).await?;
-    app.project = "somebody-elses".to_owned();
+    "somebody-elses".clone_into(&mut app.project);
     app.apply(&stage.hub).await?;
     let told = |app: &Value| {
         app["status"]["conditions"]
@@ -220,7 +220,7 @@ pub(crate) async fn a_project_that_does_not_admit_is_named(stage: &Stage) -> Res
         .await?;
     let replica = stage.spoke(1).get(&Stage::replica("not-admitted")).await?;
     ensure!(replica.is_none(), "it was delivered all the same");
-    app.project = "not-admitted".to_owned();
+    "not-admitted".clone_into(&mut app.project);
     app.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
     stage.clear(&app).await

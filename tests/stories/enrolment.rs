@@ -43,7 +43,7 @@ pub(crate) async fn a_label_enrols_a_cluster(stage: &Stage) -> Result<()> {
         .map(drop)
 }
 
-/// `clusteradm addon enable` writes a ManagedClusterAddOn of v1alpha1; the label plays no part.
+/// `clusteradm addon enable` writes a `ManagedClusterAddOn` of v1alpha1; the label plays no part.
 pub(crate) async fn addon_enable_enrols_a_cluster(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     enrol::by_addon(&stage.hub, "spoke2").await?;

@@ -30,7 +30,7 @@ impl<'a> Change<'a> {
     async fn change(&mut self) -> Result<String> {
         let repository = self.stage.lab.git().repository(&self.app.project)?;
         let next = commit(&repository, "after-the-fault", "v2")?;
-        self.app.revision = "v2".to_owned();
+        "v2".clone_into(&mut self.app.revision);
         self.app.apply(&self.stage.hub).await?;
         Ok(next)
     }

@@ -211,7 +211,7 @@ pub(crate) async fn garbage_disturbs_nobody(stage: &Stage) -> Result<()> {
     let version = door.version(&papers).await?;
     for bytes in [
         &b"GET / HTTP/1.0\r\n\r\n"[..],
-        &[0; 70_000][..],
+        &vec![0; 70_000],
         &[0x16, 3, 1, 0xff, 0xff, 1][..],
     ] {
         door.knock_with(bytes).await?;
@@ -236,7 +236,7 @@ pub(crate) async fn garbage_disturbs_nobody(stage: &Stage) -> Result<()> {
         Some(event(
             "application",
             "io.argoproj.argocd-agent.event.status-update",
-            &[b'['; 300_000],
+            &vec![b'['; 300_000],
         )),
         Some(event(
             "application",
@@ -250,7 +250,7 @@ pub(crate) async fn garbage_disturbs_nobody(stage: &Stage) -> Result<()> {
     let mut app = app;
     let repository = stage.lab.git().repository("undisturbed")?;
     let next = crate::stage::commit(&repository, "still-here", "v2")?;
-    app.revision = "v2".to_owned();
+    "v2".clone_into(&mut app.revision);
     app.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &app.at, &next).await?;
     ensure!(

@@ -48,7 +48,7 @@ pub(crate) async fn opting_out_touches_no_application_and_opting_in_adopts(
     let mut app = app;
     let repository = stage.lab.git().repository("stays")?;
     let next = crate::stage::commit(&repository, "welcome-back", "v2")?;
-    app.revision = "v2".to_owned();
+    "v2".clone_into(&mut app.revision);
     app.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &app.at, &next).await?;
     ensure!(

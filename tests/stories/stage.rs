@@ -17,7 +17,7 @@ use lab::{
 use serde_json::Value;
 
 /// One more round through everything on two busy cores.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 /// The lab and its clusters, as the stories see them. A story names what it makes after itself.
 #[derive(Debug)]

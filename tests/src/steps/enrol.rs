@@ -24,7 +24,7 @@ const ENROLMENT: Duration = Duration::from_secs(90);
 /// Deletions go through the work agent, the kubelet's grace period and garbage collection.
 const REMOVAL: Duration = Duration::from_secs(90);
 
-/// Opts a cluster in with the label; the manager makes the ManagedClusterAddOn.
+/// Opts a cluster in with the label; the manager makes the `ManagedClusterAddOn`.
 pub async fn by_label(hub: &Objects, cluster: &str) -> Result<()> {
     hub.merge(
         &At::cluster(cluster),

@@ -83,7 +83,7 @@ impl At {
         Self::new(api, None, name)
     }
 
-    /// A ManagedClusterAddOn, in the version that users of `clusteradm` write.
+    /// A `ManagedClusterAddOn`, in the version that users of `clusteradm` write.
     pub fn addon(cluster: &str) -> Self {
         let api = (
             "addon.open-cluster-management.io",
@@ -94,7 +94,7 @@ impl At {
         Self::new(api, Some(cluster), ADDON)
     }
 
-    /// The ClusterManagementAddOn.
+    /// The `ClusterManagementAddOn`.
     pub fn addon_definition() -> Self {
         let api = (
             "addon.open-cluster-management.io",
@@ -105,7 +105,7 @@ impl At {
         Self::new(api, None, ADDON)
     }
 
-    /// An AddOnDeploymentConfig.
+    /// An `AddOnDeploymentConfig`.
     pub fn addon_config(namespace: &str, name: &str) -> Self {
         let api = (
             "addon.open-cluster-management.io",
@@ -132,7 +132,7 @@ impl At {
         Self::new(("", "v1", "Secret", "secrets"), Some(namespace), name)
     }
 
-    /// A ConfigMap.
+    /// A `ConfigMap`.
     pub fn config_map(namespace: &str, name: &str) -> Self {
         Self::new(("", "v1", "ConfigMap", "configmaps"), Some(namespace), name)
     }
@@ -161,7 +161,7 @@ impl At {
         Self::new(("", "v1", "Namespace", "namespaces"), None, name)
     }
 
-    /// A ServiceAccount.
+    /// A `ServiceAccount`.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         Self::new(
             ("", "v1", "ServiceAccount", "serviceaccounts"),
@@ -179,7 +179,7 @@ impl At {
         )
     }
 
-    /// A CertificateSigningRequest.
+    /// A `CertificateSigningRequest`.
     pub fn csr(name: &str) -> Self {
         let api = (
             "certificates.k8s.io",

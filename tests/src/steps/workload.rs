@@ -1,10 +1,10 @@
-//! What the stories' Applications deploy: a greeting in a ConfigMap and a Deployment that shows it.
+//! What the stories' Applications deploy: a greeting in a `ConfigMap` and a Deployment that shows it.
 
 /// The image of the Deployment; the lab maps it to a program that waits.
 pub const IMAGE: &str = "lab.local/greeter:1";
 /// Folder of the repository.
 pub const PATH: &str = "greeter";
-/// The Deployment and the ConfigMap have one name.
+/// The Deployment and the `ConfigMap` have one name.
 pub const NAME: &str = "greeter";
 
 /// The files of one revision of the repository: path and content.
