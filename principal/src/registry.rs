@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use protocol::payload::ArgoCd;
 use runtime::clock::Clock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -223,6 +224,7 @@ impl Registry {
                 agent_version: None,
                 mode: None,
                 held: None,
+                argocd: None,
             });
             change(&mut after, now);
             if before.as_ref() == Some(&after) {
@@ -272,6 +274,13 @@ impl Seat {
                 tracing::warn!(%cluster, count, digest, "too much would be deleted; held");
             }
             report.held = held;
+        });
+    }
+
+    /// Records what the agent says of its cluster.
+    pub(crate) fn report_argocd(&self, argocd: Option<ArgoCd>) {
+        self.registry.report(&self.cluster, |report, _now| {
+            report.argocd = argocd;
         });
     }
 

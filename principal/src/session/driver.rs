@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::{
-    Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Work, WorkId,
+    Event, Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Work, WorkId,
+    payload::{self, SpokeInfo},
     session::Limits as MachineLimits,
     version::{Capabilities, Capability},
     wire::eventstreamapi::Event as Frame,
@@ -241,10 +242,20 @@ impl Driver {
                 self.machine.finished(id, verdict, now);
                 continue;
             }
+            if event.target == Target::ClusterInfo {
+                self.hear_of_spoke(&event);
+            }
             let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
             let work = async move { (id, hub.apply(&from, &event).await) };
             self.working.push(work.boxed());
         }
+    }
+
+    /// Notes at once what is said of the cluster, so that the last word counts.
+    fn hear_of_spoke(&self, event: &Event) {
+        // Whoever says something else or nothing has no say in this.
+        let said = payload::decode::<SpokeInfo>("spoke", &event.payload).unwrap_or_default();
+        self.seat.report_argocd(said.argo_cd);
     }
 
     fn read(&mut self, frame: Frame) -> Result<(), Over> {

@@ -86,6 +86,14 @@ impl Inventory {
                 .is_some_and(|end| end.checksum == digest::list_checksum(entries))
     }
 
+    /// Whether everything was named, of an agent that has been silent for a while.
+    ///
+    /// `closes`: it closes its lists, so one without an end is cut off. A Go agent closes one only when its process
+    /// has just started, and counts objects there that it never names.
+    pub(super) fn is_whole(&self, closes: bool) -> bool {
+        self.is_complete() || (!closes && !self.too_many)
+    }
+
     /// How many of each kind.
     pub(super) fn counts(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
@@ -136,6 +144,8 @@ mod tests {
         assert!(inventory.is_complete(), "said twice is said");
         inventory.add(named("c"));
         assert!(!inventory.is_complete(), "one is too many");
+        assert!(!inventory.is_whole(true));
+        assert!(inventory.is_whole(false), "a Go agent has said all it says");
         let mut nothing = Inventory::default();
         nothing.end(end(&[]));
         assert!(nothing.is_complete());

@@ -10,6 +10,7 @@ use protocol::{
     Event, Facet, Kind, ObjectKey, Session, Verb, Verdict,
     payload::{self, RequestUpdate, SyncedResourceList},
     resync::{PATIENCE, Unconfirmed},
+    version::Capability,
 };
 use runtime::error::Chain;
 
@@ -97,7 +98,8 @@ impl Resync {
     pub(super) fn end_when_due(&mut self, session: &mut Session, hub: &Hub, now: Duration) {
         if self.patience.is_some_and(|until| until <= now) {
             self.send_the_rest(session);
-            if self.inventory.is_complete() {
+            let closes = session.peer().capabilities.has(Capability::DigestResync);
+            if self.inventory.is_whole(closes) {
                 self.condemn(hub, now);
             } else {
                 tracing::debug!("the inventory is not complete; nothing is taken away");
