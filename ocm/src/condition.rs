@@ -17,6 +17,12 @@ pub mod addon {
     pub const REGISTRATION_APPLIED: &str = "RegistrationApplied";
     /// The add-on's works are applied on the cluster.
     pub const MANIFEST_APPLIED: &str = "ManifestApplied";
+    /// The add-on's works are applied on the cluster that hosts the agent.
+    pub const HOSTING_MANIFEST_APPLIED: &str = "HostingManifestApplied";
+    /// The cluster that shall host the agent may do so.
+    pub const HOSTING_CLUSTER_VALIDITY: &str = "HostingClusterValidity";
+    /// The hooks that run before the add-on goes are done.
+    pub const HOOK_MANIFEST_COMPLETED: &str = "HookManifestCompleted";
 }
 
 /// Types of conditions on a ManagedCluster.

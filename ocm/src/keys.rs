@@ -23,6 +23,20 @@ pub const INSTALL_NAMESPACE: &str = "addon.open-cluster-management.io/v1alpha1-i
 pub const DELETION_ORPHAN: &str = "addon.open-cluster-management.io/deletion-orphan";
 /// Annotation (or label) on a manifest: the object is a hook that runs before deletion.
 pub const PRE_DELETE: &str = "addon.open-cluster-management.io/addon-pre-delete";
+/// What hooks were marked with by older versions of OCM.
+pub const PRE_DELETE_OLD: &str = "open-cluster-management.io/addon-pre-delete";
+/// Annotation (or label) on a manifest in hosted mode: `managed`, `hosting` or `none`.
+pub const HOSTED_LOCATION: &str = "addon.open-cluster-management.io/hosted-manifest-location";
+/// Finalizer on a `ManagedClusterAddOn`: hooks run on the managed cluster before it goes.
+pub const PRE_DELETE_FINALIZER: &str = "addon.open-cluster-management.io/addon-pre-delete";
+/// Finalizer on a `ManagedClusterAddOn`: hooks run on the hosting cluster before it goes.
+pub const HOSTING_PRE_DELETE_FINALIZER: &str =
+    "addon.open-cluster-management.io/hosting-addon-pre-delete";
+/// Finalizer on a `ManagedClusterAddOn`: works have to be taken from the hosting cluster.
+pub const HOSTING_CLEANUP_FINALIZER: &str =
+    "addon.open-cluster-management.io/hosting-manifests-cleanup";
+/// Prefix that the finalizers of add-ons had before; such twins go when finalizers are written.
+pub const OLD_FINALIZER_PREFIX: &str = "cluster.open-cluster-management.io/";
 /// Label on a namespace of the cluster: OCM copies its image pull secret there.
 pub const SPOKE_NAMESPACE: &str = "addon.open-cluster-management.io/namespace";
 /// Label on a `ClusterRole` of the cluster: its rules are added to the work agent's.

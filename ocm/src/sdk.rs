@@ -27,10 +27,15 @@ mod drive;
 mod error;
 mod event;
 mod exchange;
+mod finalizers;
 mod hash;
 mod health;
+mod hooks;
+mod hosting;
 mod metrics;
 mod pack;
+mod permissions;
+mod place;
 mod queue;
 mod reconcile;
 mod registration;
@@ -56,6 +61,6 @@ pub use self::{
     },
     metrics::Metrics,
     sign::{SigningCa, SigningCaError},
-    target::{Admission, ConfigKind, HealthMode, Registration, Target},
+    target::{Admission, ConfigKind, HealthMode, Hosts, Registration, Target},
     view::View,
 };

@@ -2,8 +2,10 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
 use super::{
-    Admission, ConfigKind, Health, HealthInput, HealthMode, Leaving, Registration, Removal,
+    Admission, ConfigKind, Health, HealthInput, HealthMode, Hosts, Leaving, Registration, Removal,
     RenderError, RenderInput, Rendered, SigningCa, Target,
 };
 use crate::name::{AddonName, ClusterName};
@@ -44,6 +46,28 @@ pub trait Addon: Send + Sync + 'static {
 
     /// Identities that the agent on this cluster gets.
     fn registrations(&self, target: Target<'_>) -> Vec<Registration>;
+
+    /// What an agent with a [`Registration::KubeClient`] may do in its cluster's namespace on the
+    /// hub, the same for the whole life of the process.
+    ///
+    /// The SDK keeps a Role and a `RoleBinding` there, for this cluster's agent alone. The process
+    /// needs these rights itself (or `escalate` and `bind`), and may list and watch both kinds.
+    fn hub_permissions(&self) -> Vec<PolicyRule> {
+        Vec::new()
+    }
+
+    /// Which clusters may host agents of others.
+    fn hosts(&self) -> Hosts {
+        Hosts::None
+    }
+
+    /// How long hooks may take before the add-on goes without them. Counted from the deletion.
+    ///
+    /// Hooks are Jobs and Pods among the rendered objects with the annotation
+    /// [`PRE_DELETE`](crate::keys::PRE_DELETE). A cluster that is lost cannot run them.
+    fn hook_deadline(&self) -> Duration {
+        Duration::from_mins(10)
+    }
 
     /// The CA that signs for one of the custom signers named in a registration.
     ///

@@ -13,8 +13,8 @@ use tracing::info;
 
 use self::crew::{Agenda, Crew};
 use super::{
-    Addon, Error, Metrics, View, event::Events, metrics::Controller, queue::Outcome, registration,
-    watches::Watches, world::World,
+    Addon, Error, Hosts, Metrics, View, event::Events, metrics::Controller, permissions::Part,
+    queue::Outcome, registration, watches::Watches, world::World,
 };
 use crate::{api::addon::Version, name::ClusterName};
 
@@ -115,6 +115,11 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         for kind in registration::supported(&addon.supported_configs()) {
             state.configs.entry(kind).or_default();
         }
+        if !addon.hub_permissions().is_empty() {
+            for part in Part::ALL {
+                state.permissions.entry(part).or_default();
+            }
+        }
     }
     info!(addon = %addon.name(), version = version.as_str(), "add-on starts");
     let agenda = Arc::new(Agenda::default());
@@ -190,6 +195,7 @@ fn watch_all<A: Addon>(
         addon: addon.name().clone(),
         version,
         world: Arc::clone(world),
+        hosted: addon.hosts() != Hosts::None,
     };
     let wake = || {
         let agenda = Arc::clone(agenda);
@@ -201,6 +207,11 @@ fn watch_all<A: Addon>(
     tasks.spawn(watches.clone().works(wake()));
     tasks.spawn(watches.clone().requests(wake()));
     tasks.spawn(watches.clone().offer(wake()));
+    if !addon.hub_permissions().is_empty() {
+        for part in Part::ALL {
+            tasks.spawn(watches.clone().permissions(part, wake()));
+        }
+    }
     for kind in addon.supported_configs() {
         tasks.spawn(watches.clone().configs(kind.0, wake()));
     }

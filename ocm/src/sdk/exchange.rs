@@ -47,6 +47,9 @@ impl Config {
 pub struct Rendered {
     /// Whole objects. The SDK adds feedback for Deployments and `DaemonSets` and applies everything
     /// but CRDs with server-side apply.
+    ///
+    /// Annotations of OCM on an object are honoured: `deletion-orphan`, `addon-pre-delete`, and in
+    /// hosted mode `hosted-manifest-location`, see [`crate::keys`].
     pub manifests: Vec<Value>,
     /// How single objects are applied and watched, where the SDK's choice does not fit.
     pub configs: Vec<ManifestConfig>,
@@ -117,6 +120,10 @@ impl HealthInput<'_> {
 pub struct WorkReport {
     /// The work's name.
     pub name: String,
+    /// The namespace on the hub, which says on which cluster its objects are.
+    pub namespace: String,
+    /// Whether it is on the cluster that hosts the agent (hosted mode).
+    pub hosted: bool,
     /// When it was made.
     pub created: Option<Timestamp>,
     /// Its generation; a condition is about it only if its `observedGeneration` is the same.

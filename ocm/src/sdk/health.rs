@@ -8,7 +8,7 @@ use crate::{
     condition::{self, Status, Verdict},
 };
 
-/// Every reason of `ManifestApplied`.
+/// Every reason of `ManifestApplied` and `HostingManifestApplied`.
 pub(crate) mod reason {
     /// All works are applied.
     pub(crate) const APPLIED: &str = "AddonManifestApplied";
@@ -21,8 +21,7 @@ pub(crate) mod reason {
 /// The verdict over all works; `None` while the cluster has not answered for each of them.
 ///
 /// An answer counts only if it is about the work's newest generation.
-pub(crate) fn manifest_applied(works: &[WorkReport]) -> Option<Verdict> {
-    let kind = condition::addon::MANIFEST_APPLIED;
+pub(crate) fn manifest_applied(kind: &str, works: &[&WorkReport]) -> Option<Verdict> {
     if works.is_empty() {
         return Some(Verdict::new(
             kind,
@@ -31,7 +30,7 @@ pub(crate) fn manifest_applied(works: &[WorkReport]) -> Option<Verdict> {
             "no manifest need to apply",
         ));
     }
-    let answers: Vec<_> = works.iter().map(|work| (work, answer(work))).collect();
+    let answers: Vec<_> = works.iter().map(|work| (*work, answer(work))).collect();
     let failed: Vec<_> = answers
         .iter()
         .filter(|(_, answer)| *answer == Some(false))
@@ -94,15 +93,14 @@ fn describe(object: &ManifestCondition) -> String {
 }
 
 /// The verdict when works could not be rendered or written.
-pub(crate) fn not_written(message: &str) -> Verdict {
-    let kind = condition::addon::MANIFEST_APPLIED;
+pub(crate) fn not_written(kind: &str, message: &str) -> Verdict {
     Verdict::new(kind, false, reason::NOT_WRITTEN, message)
 }
 
-/// What `ManifestApplied` is while the cluster has not answered: as it was, unless it only said that
+/// What the condition is while the cluster has not answered: as it was, unless it only said that
 /// the hub had not taken a work, which is over.
-pub(crate) fn unanswered(live: &[Condition]) -> Option<Condition> {
-    let live = condition::find(live, condition::addon::MANIFEST_APPLIED)?;
+pub(crate) fn unanswered(kind: &str, live: &[Condition]) -> Option<Condition> {
+    let live = condition::find(live, kind)?;
     (live.reason != reason::NOT_WRITTEN).then(|| live.clone())
 }
 
@@ -119,6 +117,8 @@ mod tests {
     use super::*;
     use crate::api::work::{ManifestWorkStatus, ResourceMeta, ResourceStatus};
 
+    const KIND: &str = condition::addon::MANIFEST_APPLIED;
+
     fn condition(status: Status, generation: i64) -> Condition {
         let verdict = Verdict::new("Applied", status, "R", "because");
         let mut condition = verdict.onto(&[], Timestamp::UNIX_EPOCH);
@@ -129,17 +129,18 @@ mod tests {
     fn work(status: Status, observed: i64) -> WorkReport {
         WorkReport {
             name: "w".to_owned(),
-            created: None,
             generation: 2,
             status: ManifestWorkStatus {
                 conditions: vec![condition(status, observed)],
                 ..ManifestWorkStatus::default()
             },
+            ..WorkReport::default()
         }
     }
 
     fn said(works: &[WorkReport]) -> Option<(Status, String)> {
-        manifest_applied(works).map(|verdict| (verdict.status, verdict.reason))
+        let works: Vec<_> = works.iter().collect();
+        manifest_applied(KIND, &works).map(|verdict| (verdict.status, verdict.reason))
     }
 
     #[test]
@@ -172,7 +173,7 @@ mod tests {
                 status_feedback: None,
             }],
         };
-        let message = manifest_applied(&[work]).unwrap().message;
+        let message = manifest_applied(KIND, &[&work]).unwrap().message;
         assert_eq!(
             message,
             "failed to apply the manifests of addon: Role n/r: because"
@@ -182,12 +183,11 @@ mod tests {
     #[test]
     fn only_a_write_that_failed_is_forgotten_before_the_cluster_answers() {
         let now = Timestamp::UNIX_EPOCH;
-        let live = [not_written("x").onto(&[], now)];
-        assert_eq!(unanswered(&live), None);
-        let live = [manifest_applied(&[work(Status::False, 2)])
-            .unwrap()
-            .onto(&[], now)];
-        assert_eq!(unanswered(&live).as_ref(), live.first());
+        let live = [not_written(KIND, "x").onto(&[], now)];
+        assert_eq!(unanswered(KIND, &live), None);
+        let failed = work(Status::False, 2);
+        let live = [manifest_applied(KIND, &[&failed]).unwrap().onto(&[], now)];
+        assert_eq!(unanswered(KIND, &live).as_ref(), live.first());
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub(crate) enum Written {
     Hashes,
     WorkApplied,
     WorkDeleted,
+    Finalizers,
+    Permission,
     Approval,
     Certificate,
     Event,

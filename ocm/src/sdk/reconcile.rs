@@ -4,19 +4,21 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use self::{
-    plan::{Plan, Stage, Works},
+    farewell::{Farewell, Parting},
+    plan::{Look, Plan, Stage, Works},
     report::Facts,
 };
 use super::{
     Addon, Error, HealthInput, Leaving, LeavingPhase, Removal, Target, drive::Hub, event::Saying,
-    queue::Outcome, settled::Waiting, world::Observed,
+    hosting, permissions, queue::Outcome, settled::Waiting, world::Observed,
 };
-use crate::{condition::Verdict, name::ClusterName};
+use crate::{api::addon::ManagedClusterAddOn, condition::Verdict, name::ClusterName};
 
 mod apply;
+mod farewell;
 mod plan;
 mod report;
 
@@ -41,7 +43,7 @@ pub(crate) async fn reconcile<A: Addon>(
                 .map_err(|source| hook("left", name, source))?;
             Ok(Outcome::Settled(None))
         }
-        Stage::Leaving(leaving) => leave(hub, &leaving, &observed).await,
+        Stage::Leaving(leaving) => leave(hub, &leaving, &observed, now).await,
         Stage::Held { target, verdict } => hold(hub, target, &verdict, now).await,
         Stage::Served(target) => serve(hub, target, &observed, now).await,
     }
@@ -59,6 +61,7 @@ async fn leave<A: Addon>(
     hub: &Hub<A>,
     leaving: &Leaving,
     observed: &Observed,
+    now: Timestamp,
 ) -> Result<Outcome, Error> {
     let removal = hub.addon.leaving(leaving).await;
     match removal.map_err(|source| hook("leaving", &leaving.cluster, source))? {
@@ -66,15 +69,77 @@ async fn leave<A: Addon>(
         Removal::Proceed => {}
     }
     match leaving.phase {
-        LeavingPhase::NotAdmitted | LeavingPhase::ClusterDeleting => {}
+        LeavingPhase::NotAdmitted | LeavingPhase::ClusterDeleting => {
+            Ok(Outcome::Settled(Some(SWEEP)))
+        }
         LeavingPhase::AddonDeleting | LeavingPhase::AddonGone => {
-            let leftover = observed.works.iter().filter(|work| !work.deleting);
-            for work in leftover {
-                apply::delete_work(hub, &leaving.cluster, &work.report.name).await?;
-            }
+            part(hub, &leaving.cluster, observed, now).await
         }
     }
-    Ok(Outcome::Settled(Some(SWEEP)))
+}
+
+/// Hooks, then works, then finalizers.
+async fn part<A: Addon>(
+    hub: &Hub<A>,
+    cluster: &ClusterName,
+    observed: &Observed,
+    now: Timestamp,
+) -> Result<Outcome, Error> {
+    let Farewell {
+        steps,
+        said,
+        given_up,
+        finalizers,
+        deserted,
+        recheck,
+    } = {
+        let state = hub.world.look();
+        let configs = |named: &_| state.config(named).map(Arc::clone);
+        let parting = Parting {
+            version: hub.version,
+            cluster,
+            observed,
+            now,
+        };
+        farewell::farewell(hub.addon.as_ref(), parting, &configs)
+    };
+    if let Some((said, addon)) = said.zip(observed.addon.as_deref()) {
+        apply::hooks(hub, cluster, addon, &said, now).await?;
+        if let Some(pending) = given_up {
+            give_up(hub, cluster, addon, &pending, now).await;
+        }
+    }
+    apply::works(hub, cluster, steps, &mut Facts::default()).await?;
+    for work in &deserted {
+        apply::desert(hub, cluster, work).await?;
+    }
+    if let Some((finalizers, addon)) = finalizers.zip(observed.addon.as_deref()) {
+        apply::finalizers(hub, cluster, addon, &finalizers).await?;
+    }
+    let recheck = recheck.map_or(SWEEP, |recheck| recheck.min(SWEEP));
+    Ok(Outcome::Settled(Some(recheck)))
+}
+
+/// Tells people that hooks were not waited for any longer; the add-on itself is about to go.
+async fn give_up<A: Addon>(
+    hub: &Hub<A>,
+    cluster: &ClusterName,
+    addon: &ManagedClusterAddOn,
+    pending: &str,
+    now: Timestamp,
+) {
+    warn!(%cluster, pending, "hooks before deletion given up");
+    let note = format!("the add-on goes without its hooks, whose time is over: {pending}");
+    let saying = Saying {
+        regarding: regarding(hub, cluster, addon),
+        warning: true,
+        reason: "PreDeleteHookGivenUp",
+        note: &note,
+    };
+    let reporter = hub.addon.name().as_str();
+    hub.events
+        .say(&hub.client, reporter, saying, now, &hub.metrics)
+        .await;
 }
 
 /// Only says why nothing is done. Hooks and works are left as they are.
@@ -98,33 +163,42 @@ async fn serve<A: Addon>(
     observed: &Observed,
     now: Timestamp,
 ) -> Result<Outcome, Error> {
+    let hosting = hosting::hosting(hub.addon.as_ref(), target.addon, observed.host.as_deref());
+    let permitted = permit(hub, target, observed).await;
     let Plan {
+        finalizers,
         hashes,
         registration,
         works,
     } = {
-        let state = hub.world.look();
-        let configs = |named: &_| state.config(named).map(Arc::clone);
-        plan::plan(
-            hub.addon.as_ref(),
-            hub.version,
+        let problem = permitted.as_ref().err().map(Error::chain);
+        let look = Look {
+            version: hub.version,
             target,
             observed,
-            &configs,
             now,
-        )
+            problem: problem.as_deref(),
+        };
+        let state = hub.world.look();
+        let configs = |named: &_| state.config(named).map(Arc::clone);
+        plan::plan(hub.addon.as_ref(), look, &hosting, &configs)
     };
+    if let Some(finalizers) = finalizers {
+        apply::finalizers(hub, target.name, target.addon, &finalizers).await?;
+    }
     if hashes {
         apply::hashes(hub, target).await?;
     }
     if let Some(registration) = registration {
         apply::registration(hub, target, &registration).await?;
     }
-    let enrolled = hub.addon.enrolled(target).await;
-    let mut facts = Facts::of(observed, hub.addon.name());
-    let worked = match enrolled {
-        Ok(()) => see_to_works(hub, target, works, &mut facts, now).await,
-        Err(source) => Err(hook("enrolled", target.name, source)),
+    let mut facts = Facts::of(observed, hub.addon.name(), target.name, &hosting);
+    let worked = match permitted {
+        Ok(()) => match hub.addon.enrolled(target).await {
+            Ok(()) => see_to_works(hub, target, works, &mut facts, now).await,
+            Err(source) => Err(hook("enrolled", target.name, source)),
+        },
+        Err(error) => Err(error),
     };
     // A conflict is no news for people, and the next look comes at once.
     if worked.as_ref().is_err_and(Error::is_conflict) {
@@ -132,6 +206,24 @@ async fn serve<A: Addon>(
     }
     let recheck = say(hub, target, &facts, now).await?;
     worked.map(|()| Outcome::Settled(Some(recheck.map_or(SWEEP, |recheck| recheck.min(SWEEP)))))
+}
+
+/// Sees to what the agent may do on the hub.
+async fn permit<A: Addon>(
+    hub: &Hub<A>,
+    target: Target<'_>,
+    observed: &Observed,
+) -> Result<(), Error> {
+    let wanted = permissions::Wanted {
+        addon: hub.addon.name(),
+        version: hub.version,
+        rules: &hub.addon.hub_permissions(),
+        registrations: &hub.addon.registrations(target),
+    };
+    for step in permissions::plan(wanted, target, &observed.permissions) {
+        apply::permission(hub, target.name, step).await?;
+    }
+    Ok(())
 }
 
 async fn see_to_works<A: Addon>(
@@ -144,8 +236,9 @@ async fn see_to_works<A: Addon>(
     match works {
         Works::Change(steps) => {
             facts.settled = true;
-            hub.events.forget(&regarding(hub, target));
-            let changed = apply::works(hub, target, steps, facts).await;
+            hub.events
+                .forget(&regarding(hub, target.name, target.addon));
+            let changed = apply::works(hub, target.name, steps, facts).await;
             changed.inspect_err(|error| facts.problem = Some(error.chain()))
         }
         Works::Keep(waiting) => {
@@ -168,7 +261,7 @@ async fn explain<A: Addon>(hub: &Hub<A>, target: Target<'_>, waiting: &Waiting, 
     };
     let note = format!("the add-on waits: {waiting}");
     let saying = Saying {
-        regarding: regarding(hub, target),
+        regarding: regarding(hub, target.name, target.addon),
         warning: true,
         reason,
         note: &note,
@@ -179,13 +272,17 @@ async fn explain<A: Addon>(hub: &Hub<A>, target: Target<'_>, waiting: &Waiting, 
         .await;
 }
 
-fn regarding<A: Addon>(hub: &Hub<A>, target: Target<'_>) -> ObjectReference {
+fn regarding<A: Addon>(
+    hub: &Hub<A>,
+    cluster: &ClusterName,
+    addon: &ManagedClusterAddOn,
+) -> ObjectReference {
     ObjectReference {
         api_version: Some(hub.version.api_version()),
         kind: Some("ManagedClusterAddOn".to_owned()),
-        namespace: Some(target.name.to_string()),
-        name: target.addon.metadata.name.clone(),
-        uid: target.addon.metadata.uid.clone(),
+        namespace: Some(cluster.to_string()),
+        name: addon.metadata.name.clone(),
+        uid: addon.metadata.uid.clone(),
         ..ObjectReference::default()
     }
 }

@@ -7,17 +7,22 @@
 
 use jiff::Timestamp;
 
-use super::{ConfigKind, HealthMode, Registration};
+use super::{ConfigKind, HealthMode, Registration, permissions};
 use crate::{
     api::addon::{
         AddOnDeploymentConfigSpec, CUSTOM_SIGNER, ConfigGroupResource, CustomSignerConfig,
         HealthCheck, KUBE_CLIENT, KubeClientConfig, ManagedClusterAddOn, ManagedClusterAddOnStatus,
-        RegistrationConfig, Subject,
+        RegistrationConfig, Subject, Version,
     },
     condition::{self, Verdict},
     keys,
     name::{AddonName, ClusterName},
 };
+
+/// The driver of an agent that gets certificates.
+pub(crate) const CSR: &str = "csr";
+/// The driver of an agent that gets tokens.
+pub(crate) const TOKEN: &str = "token";
 
 /// OCM's default user and groups of an add-on's agent.
 pub(crate) fn default_subject(addon: &AddonName, cluster: &ClusterName) -> Subject {
@@ -66,6 +71,10 @@ pub(crate) struct Wanted<'a> {
     pub(crate) registrations: &'a [Registration],
     /// Who judges health.
     pub(crate) health: HealthMode,
+    /// The version in use.
+    pub(crate) version: Version,
+    /// Why the agent could not be given its permissions, if so.
+    pub(crate) problem: Option<&'a str>,
 }
 
 /// The registration part as it should be, or `None` if it is.
@@ -102,6 +111,11 @@ pub(crate) fn plan(
 }
 
 fn verdict(wanted: &Wanted<'_>) -> Verdict {
+    let kind = condition::addon::REGISTRATION_APPLIED;
+    if let Some(problem) = wanted.problem {
+        let message = format!("Failed to set permission for hub agent: {problem}");
+        return Verdict::new(kind, false, "SetPermissionFailed", message);
+    }
     let (reason, message) = if wanted.registrations.is_empty() {
         ("NilRegistration", "The addon agent needs no registration")
     } else {
@@ -110,12 +124,7 @@ fn verdict(wanted: &Wanted<'_>) -> Verdict {
             "Registration of the addon agent is configured",
         )
     };
-    Verdict::new(
-        condition::addon::REGISTRATION_APPLIED,
-        true,
-        reason,
-        message,
-    )
+    Verdict::new(kind, true, reason, message)
 }
 
 fn is_said(desired: &ManagedClusterAddOnStatus, live: &ManagedClusterAddOnStatus) -> bool {
@@ -172,21 +181,22 @@ fn registration(
 
 /// Saying `csr` first saves the agent a write; an agent that works with tokens changes it.
 fn kube_client(wanted: &Wanted<'_>, live: Option<&KubeClientConfig>) -> KubeClientConfig {
-    if live.is_none_or(|live| live.driver != "token") {
-        let subject = default_subject(wanted.addon, wanted.cluster);
+    if live.is_none_or(|live| live.driver != TOKEN) {
+        // In v1alpha1 the driver is in a field of its own, which is the agent's alone.
+        let driver = match wanted.version {
+            Version::V1Beta1 => CSR.to_owned(),
+            Version::V1Alpha1 => live.map(|live| live.driver.clone()).unwrap_or_default(),
+        };
         return KubeClientConfig {
-            driver: "csr".to_owned(),
-            subject: Some(subject),
+            driver,
+            subject: Some(default_subject(wanted.addon, wanted.cluster)),
         };
     }
-    let user = format!(
-        "system:serviceaccount:{}:{}-agent",
-        wanted.cluster, wanted.addon
-    );
+    let user = permissions::service_account(wanted.addon, wanted.cluster);
     let subject = live.and_then(|live| live.subject.clone());
     let subject = subject.filter(|subject| subject.user == user && subject.groups.is_empty());
     KubeClientConfig {
-        driver: "token".to_owned(),
+        driver: TOKEN.to_owned(),
         subject,
     }
 }

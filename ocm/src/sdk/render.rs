@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{RenderError, Rendered, hash::digest};
+use super::{RenderError, Rendered, hash::digest, place::Place};
 use crate::{
     api::work::{
         DeleteOption, FeedbackRule, ManifestConfig, ManifestWorkSpec, ResourceIdentifier,
@@ -24,6 +24,37 @@ pub(crate) struct Manifest {
     pub(crate) size: usize,
     /// How it is applied and watched.
     pub(crate) config: ManifestConfig,
+    /// Where it goes in hosted mode.
+    pub(crate) location: Location,
+    /// Whether it runs before deletion, and only then.
+    pub(crate) hook: bool,
+}
+
+/// Where an object goes in hosted mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Location {
+    /// To the managed cluster.
+    Managed,
+    /// To the cluster that hosts the agent.
+    Hosting,
+    /// Nowhere.
+    Nowhere,
+}
+
+/// The objects that go to one place; without hosted mode all go to the managed cluster.
+pub(crate) fn bound_for(manifests: &[Manifest], place: &Place, hosted: bool) -> Vec<Manifest> {
+    let wanted = match place {
+        Place::Managed => Location::Managed,
+        Place::Hosting(_) => Location::Hosting,
+    };
+    let goes = |manifest: &&Manifest| {
+        if hosted {
+            manifest.location == wanted
+        } else {
+            !place.is_hosting()
+        }
+    };
+    manifests.iter().filter(goes).cloned().collect()
 }
 
 /// Checks and measures what an author has rendered, in the author's order.
@@ -57,11 +88,14 @@ fn manifest(body: Value, configs: &[ManifestConfig]) -> Result<Manifest, RenderE
         merge(&mut config, own);
     }
     let size = body.to_string().len();
+    let (location, hook) = (location(&body), is_hook(&body));
     Ok(Manifest {
         id,
         body,
         size,
         config,
+        location,
+        hook,
     })
 }
 
@@ -200,10 +234,37 @@ pub(crate) fn work_spec<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> Ma
 }
 
 fn is_orphan(body: &Value) -> bool {
-    let annotations = body
-        .pointer("/metadata/annotations")
-        .and_then(Value::as_object);
-    annotations.is_some_and(|annotations| annotations.contains_key(keys::DELETION_ORPHAN))
+    mark(body, "annotations", keys::DELETION_ORPHAN).is_some()
+}
+
+fn mark<'a>(body: &'a Value, marks: &str, key: &str) -> Option<&'a Value> {
+    body.get("metadata")?.get(marks)?.get(key)
+}
+
+fn location(body: &Value) -> Location {
+    let marks = ["annotations", "labels"];
+    let said = marks
+        .into_iter()
+        .find_map(|marks| mark(body, marks, keys::HOSTED_LOCATION));
+    match said.and_then(Value::as_str) {
+        Some("hosting") => Location::Hosting,
+        Some("none") => Location::Nowhere,
+        Some(_) | None => Location::Managed,
+    }
+}
+
+/// Only Jobs and Pods come to an end.
+fn is_hook(body: &Value) -> bool {
+    let kind = body.get("kind").and_then(Value::as_str);
+    let marks = [
+        ("annotations", keys::PRE_DELETE),
+        ("labels", keys::PRE_DELETE),
+        ("labels", keys::PRE_DELETE_OLD),
+    ];
+    let mut marked = marks
+        .into_iter()
+        .filter_map(|(marks, key)| mark(body, marks, key));
+    matches!(kind, Some("Job" | "Pod")) && marked.next().is_some()
 }
 
 /// A digest of a work's spec that is the same before and after the API server has put its defaults

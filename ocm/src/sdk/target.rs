@@ -1,5 +1,7 @@
 //! A cluster with the add-on, and what an author settles for it.
 
+use std::collections::BTreeSet;
+
 use kube::api::ApiResource;
 
 use super::registration;
@@ -91,6 +93,33 @@ impl Registration {
         Self::CustomSigner {
             signer_name: signer_name.into(),
             subject,
+        }
+    }
+}
+
+/// Which clusters may host agents of others (hosted mode).
+///
+/// A `ManagedClusterAddOn` names its host in an annotation, which OCM may have copied from the
+/// ManagedCluster, where the cluster itself may write. A host runs what it is given: name those
+/// that were made for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Hosts {
+    /// None: the add-on has no hosted mode, and a cluster that asks for it is held.
+    #[default]
+    None,
+    /// These.
+    These(BTreeSet<ClusterName>),
+    /// Every accepted cluster; for hubs whose clusters trust each other.
+    Any,
+}
+
+impl Hosts {
+    /// Whether a cluster may host agents of others.
+    pub fn admit(&self, host: &ClusterName) -> bool {
+        match self {
+            Self::None => false,
+            Self::These(hosts) => hosts.contains(host),
+            Self::Any => true,
         }
     }
 }

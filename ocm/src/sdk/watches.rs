@@ -1,29 +1,27 @@
 //! Keeps the copies of the hub up to date and says what has to be looked at.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
-use futures::{StreamExt as _, pin_mut};
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::{
+    certificates::v1::CertificateSigningRequest,
+    rbac::v1::{Role, RoleBinding},
+};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
-    runtime::{
-        WatchStreamExt as _,
-        utils::{Backoff, ResetTimerBackoff},
-        watcher::{self, Event},
-    },
+    runtime::watcher,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tracing::{debug, info, warn};
 
+use self::follow::{Source, follow};
 use super::{
     Error,
-    cache::Change,
     drive::Key,
-    error::chain,
     hash::{Live, spec_hash},
-    queue, settled,
-    world::{ConfigObject, Offer, Work, World},
+    permissions::Part,
+    place, settled,
+    world::{ConfigObject, Offer, Permission, Work, World},
 };
 use crate::{
     api::{
@@ -35,6 +33,8 @@ use crate::{
     name::{AddonName, ClusterName},
 };
 
+mod follow;
+
 /// What all watches need.
 #[derive(Clone)]
 pub(crate) struct Watches {
@@ -42,6 +42,8 @@ pub(crate) struct Watches {
     pub(crate) addon: AddonName,
     pub(crate) version: Version,
     pub(crate) world: Arc<World>,
+    /// Whether a cluster may host agents of others, so that its changes concern those.
+    pub(crate) hosted: bool,
 }
 
 /// Takes the keys that have to be looked at.
@@ -70,6 +72,7 @@ impl Watches {
         };
         let absorb = |change| {
             let changed = self.world.absorb(|state| &mut state.clusters, change);
+            self.wake_hosted(&changed, &wake);
             for cluster in changed {
                 self.wake_cluster(cluster, &wake);
             }
@@ -111,6 +114,22 @@ impl Watches {
         }
     }
 
+    /// What a host is decides where the agents of others go.
+    fn wake_hosted(&self, hosts: &[ClusterName], wake: &impl Wake) {
+        if !self.hosted || hosts.is_empty() {
+            return;
+        }
+        let hosts: BTreeSet<_> = hosts.iter().map(ClusterName::as_str).collect();
+        let hosted: Vec<_> = {
+            let state = self.world.look();
+            let addons = state.addons.live().iter();
+            let on = |host: &str| hosts.contains(host);
+            let hosted = addons.filter(|(_, addon)| addon.hosting_cluster().is_some_and(on));
+            hosted.map(|(cluster, _)| cluster.clone()).collect()
+        };
+        hosted.into_iter().map(Key::Cluster).for_each(wake);
+    }
+
     /// This add-on on all clusters.
     pub(crate) async fn addons(self, wake: impl Wake) -> Error {
         let resource = self.version.managed_cluster_addons();
@@ -141,13 +160,19 @@ impl Watches {
         let resource = ApiResource::erase::<ManifestWork>(&());
         let source = Source {
             key: |object: &DynamicObject| {
-                let cluster = named_cluster(object.metadata.namespace.as_deref())?;
-                Some((cluster, object.metadata.name.clone()?))
+                let (namespace, name) = (
+                    object.metadata.namespace.clone()?,
+                    object.metadata.name.clone()?,
+                );
+                let title = place::title(&self.addon, &name);
+                let hosted_for = title.and_then(|title| title.hosted_for);
+                let cluster = hosted_for.or_else(|| named_cluster(Some(&namespace)))?;
+                Some((cluster, namespace, name))
             },
             read: |object| Some(Arc::new(Work::read(object))),
         };
         let absorb = |change| {
-            for (cluster, _) in self.world.absorb(|state| &mut state.works, change) {
+            for (cluster, _, _) in self.world.absorb(|state| &mut state.works, change) {
                 wake(Key::Cluster(cluster));
             }
         };
@@ -155,15 +180,36 @@ impl Watches {
         follow("manifestworks", self.api(&resource), config, source, absorb).await
     }
 
+    /// Roles, or `RoleBindings`, of this add-on's agents.
+    pub(crate) async fn permissions(self, part: Part, wake: impl Wake) -> Error {
+        let (resource, what) = match part {
+            Part::Role => (ApiResource::erase::<Role>(&()), "roles"),
+            Part::Binding => (ApiResource::erase::<RoleBinding>(&()), "rolebindings"),
+        };
+        let source = Source {
+            key: |object: &DynamicObject| named_cluster(object.metadata.namespace.as_deref()),
+            read: |object| match part {
+                Part::Role => typed(&object).map(Permission::Role),
+                Part::Binding => typed(&object).map(Permission::Binding),
+            },
+        };
+        let absorb = |change| {
+            let changed = self
+                .world
+                .absorb(|state| state.permissions.entry(part).or_default(), change);
+            changed.into_iter().map(Key::Cluster).for_each(&wake);
+        };
+        let name = super::permissions::name(&self.addon);
+        let config = self.by_label().fields(&format!("metadata.name={name}"));
+        follow(what, self.api(&resource), config, source, absorb).await
+    }
+
     /// Certificate requests with this add-on's label.
     pub(crate) async fn requests(self, wake: impl Wake) -> Error {
         let resource = ApiResource::erase::<CertificateSigningRequest>(&());
         let source = Source {
             key: |object: &DynamicObject| object.metadata.name.clone(),
-            read: |object| {
-                let request = serde_json::from_value::<CertificateSigningRequest>(json!(object));
-                request.ok().map(Arc::new)
-            },
+            read: |object| typed::<CertificateSigningRequest>(&object),
         };
         let absorb = |change| {
             let changed = self.world.absorb(|state| &mut state.requests, change);
@@ -277,102 +323,8 @@ impl Watches {
     }
 }
 
-/// How the objects of a watch are read. A key is all that is needed to know that one is gone.
-struct Source<F, G> {
-    key: F,
-    read: G,
-}
-
-/// Follows one watch for ever; the watcher itself pauses and lists again after errors.
-async fn follow<K, V>(
-    what: &'static str,
-    api: Api<DynamicObject>,
-    config: watcher::Config,
-    source: Source<impl Fn(&DynamicObject) -> Option<K>, impl Fn(DynamicObject) -> Option<V>>,
-    absorb: impl Fn(Change<K, V>),
-) -> Error {
-    let events =
-        watcher::watcher(api, config).backoff(ResetTimerBackoff::new(Pauses(FIRST), HEALTHY));
-    pin_mut!(events);
-    let mut healthy = true;
-    while let Some(event) = events.next().await {
-        let event = match event {
-            Ok(event) => event,
-            Err(error) if healthy => {
-                warn!(watch = what, error = chain(&error), "watch broken");
-                healthy = false;
-                continue;
-            }
-            Err(error) => {
-                debug!(watch = what, error = chain(&error), "watch still broken");
-                continue;
-            }
-        };
-        // An attempt to list is no success yet.
-        if !healthy && !matches!(event, Event::Init) {
-            info!(watch = what, "watch well again");
-            healthy = true;
-        }
-        if let Some(change) = change(what, event, &source) {
-            absorb(change);
-        }
-    }
-    Error::WatchEnded(what)
-}
-
-/// Pauses of a broken watch. Shorter at the long end than kube's own (30 s): there are few watches,
-/// and after an outage of the hub every cluster waits for them.
-struct Pauses(Duration);
-
-/// The first pause.
-const FIRST: Duration = Duration::from_millis(400);
-/// The longest pause.
-const LONGEST: Duration = Duration::from_secs(2);
-/// How long a watch must be well until its failures are forgotten.
-const HEALTHY: Duration = Duration::from_mins(1);
-
-impl Iterator for Pauses {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let pause = self.0;
-        self.0 = pause.saturating_mul(2).min(LONGEST);
-        Some(queue::spread(pause, rand::random()))
-    }
-}
-
-impl Backoff for Pauses {
-    fn reset(&mut self) {
-        self.0 = FIRST;
-    }
-}
-
-/// An object that cannot be read is skipped; it must not hide the others.
-fn change<K, V>(
-    what: &'static str,
-    event: Event<DynamicObject>,
-    source: &Source<impl Fn(&DynamicObject) -> Option<K>, impl Fn(DynamicObject) -> Option<V>>,
-) -> Option<Change<K, V>> {
-    let read = |mut object: DynamicObject| {
-        object.metadata.managed_fields = None;
-        let name = object.metadata.name.clone();
-        let entry = (source.key)(&object).zip((source.read)(object));
-        if entry.is_none() {
-            warn!(
-                watch = what,
-                object = name,
-                "object skipped: it cannot be read"
-            );
-        }
-        entry
-    };
-    match event {
-        Event::Init => Some(Change::Restarted),
-        Event::InitApply(object) => read(object).map(|(key, value)| Change::Listed(key, value)),
-        Event::InitDone => Some(Change::Complete),
-        Event::Apply(object) => read(object).map(|(key, value)| Change::Applied(key, value)),
-        Event::Delete(object) => (source.key)(&object).map(Change::Deleted),
-    }
+fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Option<Arc<T>> {
+    serde_json::from_value(json!(object)).ok().map(Arc::new)
 }
 
 fn named_cluster(name: Option<&str>) -> Option<ClusterName> {

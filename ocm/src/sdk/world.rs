@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::{
+    certificates::v1::CertificateSigningRequest,
+    rbac::v1::{Role, RoleBinding},
+};
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
@@ -14,6 +17,7 @@ use super::{
     cache::{Cache, Change},
     drive::Key,
     hash::Live,
+    permissions,
 };
 use crate::{
     api::{
@@ -49,14 +53,39 @@ pub(crate) struct ConfigObject {
     pub(crate) live: Live,
 }
 
+/// The cluster that a work is for, its namespace and its name.
+pub(crate) type WorkKey = (ClusterName, String, String);
+
+/// A Role or a `RoleBinding` of an agent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Permission {
+    /// What may be done.
+    Role(Arc<Role>),
+    /// Who may do it.
+    Binding(Arc<RoleBinding>),
+}
+
+impl Permission {
+    pub(super) fn version(&self) -> Option<&str> {
+        let metadata = match self {
+            Self::Role(role) => &role.metadata,
+            Self::Binding(binding) => &binding.metadata,
+        };
+        metadata.resource_version.as_deref()
+    }
+}
+
 /// All copies.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) clusters: Cache<ClusterName, Arc<ManagedCluster>>,
     pub(crate) addons: Cache<ClusterName, Arc<ManagedClusterAddOn>>,
-    pub(crate) works: Cache<(ClusterName, String), Arc<Work>>,
+    /// By the cluster that they are for, their namespace and their name.
+    pub(crate) works: Cache<WorkKey, Arc<Work>>,
     pub(crate) requests: Cache<String, Arc<CertificateSigningRequest>>,
     pub(crate) offer: Cache<(), Arc<Offer>>,
+    /// Watched only if agents get permissions.
+    pub(crate) permissions: BTreeMap<permissions::Part, Cache<ClusterName, Permission>>,
     pub(crate) configs: BTreeMap<ConfigGroupResource, Cache<AddOnConfig, Arc<ConfigObject>>>,
     expected: BTreeMap<Key, Vec<(Expected, Instant)>>,
 }
@@ -69,6 +98,7 @@ impl State {
             && self.works.is_synced()
             && self.requests.is_synced()
             && self.offer.is_synced()
+            && self.permissions.values().all(Cache::is_synced)
             && self.configs.values().all(Cache::is_synced)
     }
 
@@ -86,11 +116,27 @@ impl State {
         &'a self,
         cluster: &'a ClusterName,
     ) -> impl Iterator<Item = &'a Arc<Work>> {
-        let from = (cluster.clone(), String::new());
+        let from = (cluster.clone(), String::new(), String::new());
         let works = self.works.live().range(from..);
         works
-            .take_while(move |((owner, _), _)| owner == cluster)
+            .take_while(move |((owner, _, _), _)| owner == cluster)
             .map(|(_, work)| work)
+    }
+
+    fn has_cluster(&self, name: &str) -> bool {
+        self.clusters.live().contains_key(name)
+    }
+
+    fn permissions_of(&self, cluster: &ClusterName) -> permissions::Live {
+        let mut live = permissions::Live::default();
+        for permissions in self.permissions.values() {
+            match permissions.live().get(cluster) {
+                Some(Permission::Role(role)) => live.role = Some(Arc::clone(role)),
+                Some(Permission::Binding(binding)) => live.binding = Some(Arc::clone(binding)),
+                None => {}
+            }
+        }
+        live
     }
 }
 
@@ -133,10 +179,19 @@ impl World {
     /// Everything about one cluster.
     pub(crate) fn observe(&self, cluster: &ClusterName) -> Observed {
         let state = self.look();
+        let addon = state.addons.live().get(cluster).cloned();
+        let host = addon.as_ref().and_then(|addon| addon.hosting_cluster());
+        let host = host.and_then(|host| state.clusters.live().get(host));
+        let works: Vec<_> = state.works_of(cluster).cloned().collect();
+        let namespaces = works.iter().map(|work| &work.report.namespace);
+        let deserted = namespaces.filter(|name| !state.has_cluster(name)).cloned();
         Observed {
             cluster: state.clusters.live().get(cluster).cloned(),
-            addon: state.addons.live().get(cluster).cloned(),
-            works: state.works_of(cluster).cloned().collect(),
+            host: host.cloned(),
+            deserted: deserted.collect(),
+            permissions: state.permissions_of(cluster),
+            addon,
+            works,
             offer: state
                 .offer
                 .live()

@@ -1,17 +1,18 @@
 //! Writes for one cluster. Server-side apply with a field manager for each part of the status, so
 //! that parts can be written apart and nobody else's fields are touched.
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Api,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use tracing::{debug, info};
 
-use super::{plan::Step, report::Facts};
 use crate::{
-    api::{addon::ManagedClusterAddOnStatus, work::ManifestWork},
+    api::addon::{ManagedClusterAddOn, ManagedClusterAddOnStatus},
+    condition::{self, Verdict},
     name::ClusterName,
     sdk::{
         Addon, Error, Target,
@@ -23,13 +24,16 @@ use crate::{
     },
 };
 
+mod rights;
+mod works;
+
+pub(super) use self::{
+    rights::{finalizers, permission},
+    works::{desert, works},
+};
+
 fn addons_of<A: Addon>(hub: &Hub<A>, cluster: &ClusterName) -> Api<DynamicObject> {
     let resource = hub.version.managed_cluster_addons();
-    Api::namespaced_with(hub.client.clone(), cluster.as_str(), &resource)
-}
-
-fn works_of<A: Addon>(hub: &Hub<A>, cluster: &ClusterName) -> Api<DynamicObject> {
-    let resource = ApiResource::erase::<ManifestWork>(&());
     Api::namespaced_with(hub.client.clone(), cluster.as_str(), &resource)
 }
 
@@ -40,7 +44,15 @@ pub(super) async fn registration<A: Addon>(
     registration: &ManagedClusterAddOnStatus,
 ) -> Result<(), Error> {
     let status = hub.version.write_status(registration);
-    status_part(hub, target, "registration", status, Written::Registration).await
+    let (cluster, addon) = (target.name, target.addon);
+    status_part(
+        hub,
+        cluster,
+        addon,
+        ("registration", Written::Registration),
+        status,
+    )
+    .await
 }
 
 /// Writes the conditions of the deploy part, all of them: what is left out vanishes.
@@ -50,7 +62,26 @@ pub(super) async fn conditions<A: Addon>(
     conditions: &[Condition],
 ) -> Result<(), Error> {
     let status = json!({ "conditions": conditions });
-    status_part(hub, target, "deploy", status, Written::Conditions).await
+    let (cluster, addon) = (target.name, target.addon);
+    status_part(hub, cluster, addon, ("deploy", Written::Conditions), status).await
+}
+
+/// Says how far the hooks are, if that is news. With a field manager of its own, so that what was
+/// said of the works stays.
+pub(super) async fn hooks<A: Addon>(
+    hub: &Hub<A>,
+    cluster: &ClusterName,
+    addon: &ManagedClusterAddOn,
+    said: &Verdict,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let live = addon.conditions();
+    let said = said.onto(live, now);
+    if condition::find(live, &said.type_).is_some_and(|live| condition::same(live, &said)) {
+        return Ok(());
+    }
+    let status = json!({ "conditions": [said] });
+    status_part(hub, cluster, addon, ("hooks", Written::Conditions), status).await
 }
 
 /// Writes `Available`. It has a field manager of its own so that not writing it, which is the rule
@@ -67,45 +98,46 @@ pub(super) async fn available<A: Addon>(
     } = &available;
     info!(cluster = %target.name, available = value, reason, "availability changed");
     let status = json!({ "conditions": [available] });
-    status_part(hub, target, "health", status, Written::Available).await
+    let (cluster, addon) = (target.name, target.addon);
+    status_part(hub, cluster, addon, ("health", Written::Available), status).await
 }
 
 async fn status_part<A: Addon>(
     hub: &Hub<A>,
-    target: Target<'_>,
-    part: &str,
+    cluster: &ClusterName,
+    addon: &ManagedClusterAddOn,
+    (part, written): (&str, Written),
     status: Value,
-    written: Written,
 ) -> Result<(), Error> {
     let name = hub.addon.name();
     let body = json!({
         "apiVersion": hub.version.api_version(),
         "kind": "ManagedClusterAddOn",
         // With the UID, a status meant for one add-on is never put onto its successor.
-        "metadata": { "name": name, "namespace": target.name, "uid": target.addon.metadata.uid },
+        "metadata": { "name": name, "namespace": cluster, "uid": addon.metadata.uid },
         "status": status,
     });
     let params = PatchParams::apply(&format!("{name}-{part}")).force();
-    let api = addons_of(hub, target.name);
+    let api = addons_of(hub, cluster);
     let result = api
         .patch_status(name.as_str(), &params, &Patch::Apply(&body))
         .await;
     let object = match result {
         Ok(object) => object,
         Err(kube::Error::Api(status)) if status.is_not_found() => {
-            debug!(cluster = %target.name, part, "gone while its status was to be written");
+            debug!(%cluster, part, "gone while its status was to be written");
             return Ok(());
         }
         Err(source) => {
             return Err(Error::Write {
                 action: "apply the status of",
-                object: format!("ManagedClusterAddOn {}/{name}", target.name),
+                object: format!("ManagedClusterAddOn {cluster}/{name}"),
                 source: Box::new(source),
             });
         }
     };
     hub.metrics.wrote(written);
-    expect_addon(hub, target.name, object);
+    expect_addon(hub, cluster, object);
     Ok(())
 }
 
@@ -149,84 +181,5 @@ pub(super) async fn hashes<A: Addon>(hub: &Hub<A>, target: Target<'_>) -> Result
     })?;
     hub.metrics.wrote(Written::Hashes);
     expect_addon(hub, target.name, written);
-    Ok(())
-}
-
-/// Carries out steps in their order and notes what became of each work.
-pub(super) async fn works<A: Addon>(
-    hub: &Hub<A>,
-    target: Target<'_>,
-    steps: Vec<Step>,
-    facts: &mut Facts,
-) -> Result<(), Error> {
-    for step in steps {
-        match step {
-            Step::Apply { name, body } => {
-                let work = apply_work(hub, target.name, &name, &body).await?;
-                let created = work.metadata.creation_timestamp.map(|time| time.0);
-                facts.wrote(&name, created, work.metadata.generation.unwrap_or_default());
-            }
-            Step::Delete { name } => {
-                delete_work(hub, target.name, &name).await?;
-                facts.deleted(&name);
-            }
-        }
-    }
-    Ok(())
-}
-
-async fn apply_work<A: Addon>(
-    hub: &Hub<A>,
-    cluster: &ClusterName,
-    name: &str,
-    body: &Value,
-) -> Result<DynamicObject, Error> {
-    let params = PatchParams::apply(&format!("{}-deploy", hub.addon.name())).force();
-    let work = works_of(hub, cluster)
-        .patch(name, &params, &Patch::Apply(body))
-        .await;
-    let work = work.map_err(|source| Error::Write {
-        action: "apply",
-        object: format!("ManifestWork {cluster}/{name}"),
-        source: Box::new(source),
-    })?;
-    info!(%cluster, work = name, generation = work.metadata.generation, "work applied");
-    hub.metrics.wrote(Written::WorkApplied);
-    let version = work.metadata.resource_version.clone().unwrap_or_default();
-    let expected = Expected::Work {
-        name: name.to_owned(),
-        version,
-    };
-    hub.world.expect(&Key::Cluster(cluster.clone()), expected);
-    Ok(work)
-}
-
-/// Deletes a work; one that is gone already is as good.
-pub(super) async fn delete_work<A: Addon>(
-    hub: &Hub<A>,
-    cluster: &ClusterName,
-    name: &str,
-) -> Result<(), Error> {
-    match works_of(hub, cluster)
-        .delete(name, &DeleteParams::default())
-        .await
-    {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.is_not_found() => {}
-        Err(source) => {
-            let object = format!("ManifestWork {cluster}/{name}");
-            return Err(Error::Write {
-                action: "delete",
-                object,
-                source: Box::new(source),
-            });
-        }
-    }
-    info!(%cluster, work = name, "work deleted");
-    hub.metrics.wrote(Written::WorkDeleted);
-    hub.world.expect(
-        &Key::Cluster(cluster.clone()),
-        Expected::NoWork(name.to_owned()),
-    );
     Ok(())
 }

@@ -11,15 +11,17 @@ use crate::{
     keys,
     name::ClusterName,
     sdk::{
-        Addon, Admission, Leaving, LeavingPhase, Target, hash, registration,
-        settled::{self, Waiting},
+        Addon, Admission, Hosts, Leaving, LeavingPhase, Target, finalizers, hash,
+        hosting::Hosting,
+        registration,
+        settled::{self, Settled, Waiting},
         world::{ConfigObject, Observed},
     },
 };
 
 mod works;
 
-pub(crate) use self::works::{Step, Works, numbered};
+pub(crate) use self::works::{Step, Wish, Works, rendered};
 
 /// How far a cluster is.
 #[derive(Debug)]
@@ -104,6 +106,9 @@ pub(crate) fn held(addon: &impl Addon, target: Target<'_>, observed: &Observed) 
         Admission::Hold { reason, message } => return Some(degraded(reason, message)),
     }
     let host = target.addon.hosting_cluster()?;
+    if addon.hosts() != Hosts::None {
+        return None;
+    }
     let message = format!(
         "hosted mode (on cluster {host:?}) is not supported; remove the annotation {}",
         keys::HOSTING_CLUSTER
@@ -112,7 +117,7 @@ pub(crate) fn held(addon: &impl Addon, target: Target<'_>, observed: &Observed) 
 }
 
 /// Whether OCM's template controller plays our part for this cluster.
-fn uses_template(observed: &Observed) -> bool {
+pub(crate) fn uses_template(observed: &Observed) -> bool {
     let template = |group: &str, resource: &str| group == GROUP && resource == "addontemplates";
     let addon = observed.addon.iter();
     let referred = addon.clone().flat_map(|addon| addon.config_references());
@@ -130,9 +135,26 @@ fn uses_template(observed: &Observed) -> bool {
             .any(|config| template(&config.group, &config.resource))
 }
 
+/// A look at a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look<'a> {
+    /// The version in use.
+    pub(crate) version: Version,
+    /// The cluster.
+    pub(crate) target: Target<'a>,
+    /// What is known of it.
+    pub(crate) observed: &'a Observed,
+    /// The time.
+    pub(crate) now: Timestamp,
+    /// Why the agent could not be given its permissions, if so.
+    pub(crate) problem: Option<&'a str>,
+}
+
 /// What to write for a cluster.
 #[derive(Debug)]
 pub(crate) struct Plan {
+    /// The finalizers, all of them, if they are not as they should be.
+    pub(crate) finalizers: Option<Vec<String>>,
     /// Hashes of the cluster's own configurations are missing or old.
     pub(crate) hashes: bool,
     /// The registration part of the status, if it is not as it should be.
@@ -141,43 +163,74 @@ pub(crate) struct Plan {
     pub(crate) works: Works,
 }
 
+/// The configuration of a cluster and its agent's namespace, if they are settled.
+pub(crate) fn settle(
+    addon: &impl Addon,
+    look: Look<'_>,
+    configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
+) -> Result<(Settled, String), Waiting> {
+    let supported = registration::supported(&addon.supported_configs());
+    let object = |named: &AddOnConfig| configs(named).map(|config| config.raw.clone());
+    let (cluster_addon, offer) = (look.target.addon, look.observed.offer.as_deref());
+    let settled = settled::settle(cluster_addon, offer, &supported, object)?;
+    let namespace =
+        registration::install_namespace(cluster_addon, settled.config.deployment.as_ref());
+    Ok((settled, namespace))
+}
+
 /// Decides what to write for a served cluster.
 pub(crate) fn plan(
     addon: &impl Addon,
-    version: Version,
-    target: Target<'_>,
-    observed: &Observed,
+    look: Look<'_>,
+    hosting: &Hosting,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
-    now: Timestamp,
 ) -> Plan {
+    let Look {
+        version,
+        target,
+        now,
+        problem,
+        ..
+    } = look;
     let supported = registration::supported(&addon.supported_configs());
-    let object = |named: &AddOnConfig| configs(named).map(|config| config.raw.clone());
-    let settled = settled::settle(target.addon, observed.offer.as_deref(), &supported, object);
-    let namespace = settled.as_ref().ok().map(|settled| {
-        registration::install_namespace(target.addon, settled.config.deployment.as_ref())
-    });
+    let settled = settle(addon, look, configs);
+    let namespace = settled
+        .as_ref()
+        .ok()
+        .map(|(_, namespace)| namespace.as_str());
     let wanted = registration::Wanted {
         addon: addon.name(),
         cluster: target.name,
         supported: &supported,
         registrations: &addon.registrations(target),
         health: addon.health_mode(),
+        version,
+        problem,
+    };
+    let registration = registration::plan(&wanted, target.addon, namespace, now);
+    let (works, finalizers) = match settled {
+        Err(waiting) => (Works::Keep(waiting), None),
+        Ok((settled, namespace)) => {
+            let wish = Wish {
+                look,
+                addon: addon.name(),
+                settled: &settled,
+            };
+            match works::plan(addon, &wish, hosting, &namespace) {
+                Err(error) => (Works::Refused(error), None),
+                Ok(decided) => {
+                    let live = target.addon.metadata.finalizers.as_deref();
+                    let wanted = finalizers::plan(live.unwrap_or_default(), decided.finalizers);
+                    (Works::Change(decided.steps), wanted)
+                }
+            }
+        }
     };
     Plan {
+        finalizers,
         hashes: lacks_hashes(target, &supported, configs),
-        registration: registration::plan(&wanted, target.addon, namespace.as_deref(), now),
-        works: match (settled, namespace) {
-            (Ok(settled), Some(namespace)) => {
-                let wish = works::Wish {
-                    version,
-                    target,
-                    settled: &settled,
-                };
-                works::plan(addon, &wish, observed, &namespace).unwrap_or_else(Works::Refused)
-            }
-            (Ok(_), None) => Works::Keep(Waiting::NotConfigured),
-            (Err(waiting), _) => Works::Keep(waiting),
-        },
+        registration,
+        works,
     }
 }
 
@@ -195,5 +248,11 @@ fn lacks_hashes(
     hash::addon_patch(&raw, supported, live).is_some()
 }
 
+#[cfg(test)]
+mod hosted_tests;
+#[cfg(test)]
+mod rollout_tests;
+#[cfg(test)]
+pub(crate) mod samples;
 #[cfg(test)]
 mod tests;

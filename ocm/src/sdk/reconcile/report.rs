@@ -3,12 +3,10 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::plan::numbered;
 use crate::{
-    api::work::ManifestWorkStatus,
     condition::{self, Status, Verdict, addon},
-    name::AddonName,
-    sdk::{HealthMode, RenderError, Target, WorkReport, health, world::Observed},
+    name::{AddonName, ClusterName},
+    sdk::{HealthMode, RenderError, Target, WorkReport, health, hosting::Hosting, world::Observed},
 };
 
 /// What is known when the works have been seen to.
@@ -22,36 +20,51 @@ pub(crate) struct Facts {
     pub(crate) problem: Option<String>,
     /// Why they could not be rendered.
     pub(crate) render_error: Option<RenderError>,
+    /// What is said of the cluster that shall host the agent; none without hosted mode.
+    pub(crate) host: Option<Verdict>,
 }
 
 impl Facts {
     /// What was observed, before anything is written.
-    pub(crate) fn of(observed: &Observed, addon: &AddonName) -> Self {
-        let works = numbered(addon, observed).filter(|(_, work)| !work.deleting);
+    pub(crate) fn of(
+        observed: &Observed,
+        addon: &AddonName,
+        cluster: &ClusterName,
+        hosting: &Hosting,
+    ) -> Self {
+        let mut works = Vec::new();
+        for place in hosting.places() {
+            let here = observed.deploys(addon, cluster, &place);
+            let here = here.filter(|(_, work)| !work.deleting);
+            works.extend(here.map(|(_, work)| WorkReport {
+                hosted: place.is_hosting(),
+                ..work.report.clone()
+            }));
+        }
         Self {
-            works: works.map(|(_, work)| work.report.clone()).collect(),
+            works,
+            host: hosting.verdict(),
             ..Self::default()
         }
     }
 
     /// A work was written and has this generation now.
-    pub(crate) fn wrote(&mut self, name: &str, created: Option<Timestamp>, generation: i64) {
-        if let Some(work) = self.works.iter_mut().find(|work| work.name == name) {
-            work.generation = generation;
+    pub(crate) fn wrote(&mut self, work: WorkReport) {
+        let is_it = |known: &&mut WorkReport| {
+            (&known.namespace, &known.name) == (&work.namespace, &work.name)
+        };
+        if let Some(known) = self.works.iter_mut().find(is_it) {
+            known.generation = work.generation;
         } else {
-            let (name, status) = (name.to_owned(), ManifestWorkStatus::default());
-            self.works.push(WorkReport {
-                name,
-                created,
-                generation,
-                status,
-            });
+            self.works.push(work);
         }
     }
 
     /// A work was deleted.
-    pub(crate) fn deleted(&mut self, name: &str) {
-        self.works.retain(|work| work.name != name);
+    pub(crate) fn deleted(&mut self, namespace: &str, name: &str) {
+        // The same name may be on a former host and on the present one.
+        let is_it = |work: &WorkReport| work.namespace == namespace && work.name == name;
+        self.works.retain(|work| !is_it(work));
     }
 }
 
@@ -73,13 +86,24 @@ pub(crate) fn report(
     now: Timestamp,
 ) -> Report {
     let live = target.addon.conditions();
-    let others = verdicts.iter().filter(|verdict| is_authors(&verdict.kind));
+    let mut draft = Draft::new(live, now);
+    draft.state(addon::MANIFEST_APPLIED, facts.applied(false));
+    if let Some(host) = &facts.host {
+        draft.say(host);
+        draft.state(addon::HOSTING_MANIFEST_APPLIED, facts.applied(true));
+    } else {
+        draft.unsay(addon::HOSTING_CLUSTER_VALIDITY);
+        draft.unsay(addon::HOSTING_MANIFEST_APPLIED);
+    }
+    for verdict in verdicts.iter().filter(|verdict| is_authors(&verdict.kind)) {
+        draft.say(verdict);
+    }
     let available = verdicts
         .iter()
         .find(|verdict| verdict.kind == addon::AVAILABLE);
     let available = available.filter(|_| health::may_write_available(mode, target.cluster));
     Report {
-        deploy: deploy(manifest_applied(facts), others, live, now),
+        deploy: draft.finish(),
         available: available
             .map(|verdict| verdict.onto(live, now))
             .filter(|condition| !is_said(condition, live)),
@@ -92,10 +116,15 @@ pub(crate) fn held(
     live: &[Condition],
     now: Timestamp,
 ) -> Option<Vec<Condition>> {
-    deploy(None, std::iter::once(verdict), live, now)
+    let mut draft = Draft::new(live, now);
+    draft.state(addon::MANIFEST_APPLIED, None);
+    draft.keep(addon::HOSTING_CLUSTER_VALIDITY);
+    draft.keep(addon::HOSTING_MANIFEST_APPLIED);
+    draft.say(verdict);
+    draft.finish()
 }
 
-/// These are written by OCM, by the registration part, or with care of their own.
+/// These are written by OCM, by another part of the SDK, or with care of their own.
 fn is_authors(kind: &str) -> bool {
     ![
         addon::AVAILABLE,
@@ -103,47 +132,87 @@ fn is_authors(kind: &str) -> bool {
         addon::PROGRESSING,
         addon::REGISTRATION_APPLIED,
         addon::MANIFEST_APPLIED,
+        addon::HOSTING_MANIFEST_APPLIED,
+        addon::HOSTING_CLUSTER_VALIDITY,
+        addon::HOOK_MANIFEST_COMPLETED,
     ]
     .contains(&kind)
 }
 
-fn manifest_applied(facts: &Facts) -> Option<Verdict> {
-    if let Some(problem) = &facts.problem {
-        return Some(health::not_written(problem));
+impl Facts {
+    /// The verdict over the works in one of the two places.
+    fn applied(&self, hosted: bool) -> Option<Verdict> {
+        let kind = if hosted {
+            addon::HOSTING_MANIFEST_APPLIED
+        } else {
+            addon::MANIFEST_APPLIED
+        };
+        if let Some(problem) = &self.problem {
+            return Some(health::not_written(kind, problem));
+        }
+        let works = self.works.iter().filter(|work| work.hosted == hosted);
+        let works: Vec<_> = works.collect();
+        let known = self.settled || !works.is_empty();
+        known
+            .then(|| health::manifest_applied(kind, &works))
+            .flatten()
     }
-    let known = facts.settled || !facts.works.is_empty();
-    known
-        .then(|| health::manifest_applied(&facts.works))
-        .flatten()
 }
 
-fn deploy<'a>(
-    manifest_applied: Option<Verdict>,
-    others: impl Iterator<Item = &'a Verdict>,
-    live: &[Condition],
+/// The conditions of the deploy part, written all or not at all: one that is left out vanishes.
+struct Draft<'a> {
+    live: &'a [Condition],
     now: Timestamp,
-) -> Option<Vec<Condition>> {
-    let mut conditions: Vec<Condition> = Vec::new();
-    let mut news = false;
-    let before = condition::find(live, addon::MANIFEST_APPLIED);
-    let applied = manifest_applied
-        .map(|verdict| verdict.onto(live, now))
-        .or_else(|| health::unanswered(live));
-    news |= match (&applied, before) {
-        (Some(applied), Some(before)) => !condition::same(applied, before),
-        (None, None) => false,
-        (Some(_), None) | (None, Some(_)) => true,
-    };
-    conditions.extend(applied);
-    for verdict in others {
-        let condition = verdict.onto(live, now);
-        // Of two words on one thing the first counts; the second would be news for ever.
-        if condition::find(&conditions, &condition.type_).is_none() {
-            news |= !is_said(&condition, live) && !may_wait(verdict, live);
-            conditions.push(condition);
+    conditions: Vec<Condition>,
+    /// Whether there is a reason to write.
+    news: bool,
+}
+
+impl<'a> Draft<'a> {
+    const fn new(live: &'a [Condition], now: Timestamp) -> Self {
+        Self {
+            live,
+            now,
+            conditions: Vec::new(),
+            news: false,
         }
     }
-    news.then_some(conditions)
+
+    /// What is known of works; without an answer from the cluster, what was said before.
+    fn state(&mut self, kind: &str, verdict: Option<Verdict>) {
+        let before = condition::find(self.live, kind);
+        let said = verdict.map(|verdict| verdict.onto(self.live, self.now));
+        let said = said.or_else(|| health::unanswered(kind, self.live));
+        self.news |= match (&said, before) {
+            (Some(said), Some(before)) => !condition::same(said, before),
+            (None, None) => false,
+            (Some(_), None) | (None, Some(_)) => true,
+        };
+        self.conditions.extend(said);
+    }
+
+    /// Of two words on one thing the first counts; the second would be news for ever.
+    fn say(&mut self, verdict: &Verdict) {
+        let said = verdict.onto(self.live, self.now);
+        if condition::find(&self.conditions, &said.type_).is_none() {
+            self.news |= !is_said(&said, self.live) && !may_wait(verdict, self.live);
+            self.conditions.push(said);
+        }
+    }
+
+    fn keep(&mut self, kind: &str) {
+        self.conditions
+            .extend(condition::find(self.live, kind).cloned());
+    }
+
+    /// Takes back what only the SDK says.
+    fn unsay(&mut self, kind: &str) {
+        self.news |= condition::find(self.live, kind).is_some();
+    }
+
+    fn finish(self) -> Option<Vec<Condition>> {
+        self.news.then_some(self.conditions)
+    }
 }
 
 /// Good news that nobody has heard otherwise is no reason to write.

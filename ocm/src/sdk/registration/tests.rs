@@ -24,6 +24,8 @@ fn decide(
         supported: &supported,
         registrations,
         health: HealthMode::Customized,
+        version: Version::V1Beta1,
+        problem: None,
     };
     plan(&wanted, live, namespace, now())
 }
@@ -113,6 +115,51 @@ fn the_driver_is_the_agents_to_choose() {
         ..Subject::default()
     });
     assert_eq!(decide(&wanted, &with_status(said), Some("there")), None);
+}
+
+#[test]
+fn in_the_old_version_the_driver_is_left_to_the_agent() {
+    let (addon, cluster) = names();
+    let wanted = Wanted {
+        addon: &addon,
+        cluster: &cluster,
+        supported: &[],
+        registrations: &[Registration::KubeClient],
+        health: HealthMode::Lease,
+        version: Version::V1Alpha1,
+        problem: None,
+    };
+    let said = plan(&wanted, &ManagedClusterAddOn::default(), Some("n"), now()).unwrap();
+    let client = said.registrations[0].kube_client.as_ref().unwrap();
+    assert_eq!(client.driver, "");
+    assert_eq!(
+        plan(&wanted, &with_status(said.clone()), Some("n"), now()),
+        None
+    );
+    let mut driven = said;
+    driven.registrations[0].kube_client.as_mut().unwrap().driver = CSR.to_owned();
+    assert_eq!(plan(&wanted, &with_status(driven), Some("n"), now()), None);
+}
+
+#[test]
+fn permissions_that_could_not_be_given_are_told_and_the_rest_is_said_nevertheless() {
+    let (addon, cluster) = names();
+    let wanted = |problem| Wanted {
+        addon: &addon,
+        cluster: &cluster,
+        supported: &[],
+        registrations: &[Registration::KubeClient],
+        health: HealthMode::Lease,
+        version: Version::V1Beta1,
+        problem,
+    };
+    let fresh = ManagedClusterAddOn::default();
+    let said = plan(&wanted(Some("forbidden")), &fresh, Some("n"), now()).unwrap();
+    assert_eq!(said.conditions[0].reason, "SetPermissionFailed");
+    assert!(said.conditions[0].message.ends_with("agent: forbidden"));
+    assert_eq!(said.health_check.as_ref().unwrap().mode, "Lease");
+    let again = plan(&wanted(None), &with_status(said), Some("n"), now()).unwrap();
+    assert_eq!(again.conditions[0].reason, "SetPermissionApplied");
 }
 
 #[test]

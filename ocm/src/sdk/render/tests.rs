@@ -113,3 +113,55 @@ fn plurals_are_guessed_as_ocm_guesses_them() {
         assert_eq!(plural(kind), wanted);
     }
 }
+
+fn marked(kind: &str, name: &str, mark: (&str, &str, &str)) -> Value {
+    let mut body = object(kind, name);
+    let (marks, key, value) = mark;
+    body["metadata"][marks] = json!({ (key): value });
+    body
+}
+
+#[test]
+fn hooks_are_jobs_and_pods_that_are_marked() {
+    let cases = [
+        ("Job", ("annotations", keys::PRE_DELETE, ""), true),
+        ("Pod", ("labels", keys::PRE_DELETE, ""), true),
+        ("Job", ("labels", keys::PRE_DELETE_OLD, ""), true),
+        ("Deployment", ("annotations", keys::PRE_DELETE, ""), false),
+        ("Job", ("annotations", "other", ""), false),
+    ];
+    for (kind, mark, wanted) in cases {
+        assert_eq!(one(marked(kind, "x", mark)).hook, wanted, "{kind} {mark:?}");
+    }
+}
+
+#[test]
+fn objects_go_where_they_say_in_hosted_mode_and_to_the_cluster_without() {
+    let located = |name, location| {
+        marked(
+            "Role",
+            name,
+            ("annotations", keys::HOSTED_LOCATION, location),
+        )
+    };
+    let all = vec![
+        located("h", "hosting"),
+        located("m", "managed"),
+        located("n", "none"),
+        marked("Role", "l", ("labels", keys::HOSTED_LOCATION, "hosting")),
+        object("Role", "p"),
+    ];
+    let all = manifests(all.into()).unwrap();
+    let host = Place::Hosting(crate::name::ClusterName::new("h").unwrap());
+    let names = |place: &Place, hosted| {
+        let bound = bound_for(&all, place, hosted);
+        bound
+            .into_iter()
+            .map(|manifest| manifest.id.name)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&host, true), ["h", "l"]);
+    assert_eq!(names(&Place::Managed, true), ["m", "p"]);
+    assert_eq!(names(&Place::Managed, false), ["h", "m", "n", "l", "p"]);
+    assert!(names(&host, false).is_empty());
+}

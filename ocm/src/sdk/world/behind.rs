@@ -1,22 +1,39 @@
 //! Own writes that the watches have not shown yet.
 
 use super::State;
-use crate::{name::ClusterName, sdk::drive::Key};
+use crate::{
+    name::ClusterName,
+    sdk::{drive::Key, permissions::Part},
+};
 
 /// An own write that has to be seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// The object of the key itself, in this version as the hub answered.
     Version(String),
-    /// A work of the cluster.
+    /// A work for the cluster.
     Work {
+        /// Where it is.
+        namespace: String,
         /// Its name.
         name: String,
         /// As the hub answered.
         version: String,
     },
-    /// A work of the cluster that is deleting, or gone.
-    NoWork(String),
+    /// A work for the cluster that is deleting, or gone.
+    NoWork {
+        /// Where it is.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// What the cluster's agent may do on the hub.
+    Permission {
+        /// Which of the two objects.
+        part: Part,
+        /// As the hub answered; none if it was deleted.
+        version: Option<String>,
+    },
 }
 
 impl Expected {
@@ -25,15 +42,38 @@ impl Expected {
             (Self::Version(version), key) => own_version(state, key)
                 // The object was there when it was written: now it is gone.
                 .is_none_or(|seen| reaches(&seen, version)),
-            (Self::Work { name, version }, Key::Cluster(cluster)) => {
-                let work = work(state, cluster, name);
+            (
+                Self::Work {
+                    namespace,
+                    name,
+                    version,
+                },
+                Key::Cluster(cluster),
+            ) => {
+                let work = work(state, cluster, namespace, name);
                 let gone = state.addons.live().get(cluster).is_none();
                 gone || work.is_some_and(|work| reaches(&work.resource_version, version))
             }
-            (Self::NoWork(name), Key::Cluster(cluster)) => {
-                work(state, cluster, name).is_none_or(|work| work.deleting)
+            (Self::NoWork { namespace, name }, Key::Cluster(cluster)) => {
+                work(state, cluster, namespace, name).is_none_or(|work| work.deleting)
             }
-            (Self::Work { .. } | Self::NoWork(_), Key::Request(_) | Key::Configs) => true,
+            (Self::Permission { part, version }, Key::Cluster(cluster)) => {
+                let live = state
+                    .permissions
+                    .get(part)
+                    .map(|cache| cache.live().get(cluster));
+                let seen = live.flatten().and_then(super::Permission::version);
+                let gone = state.addons.live().get(cluster).is_none();
+                match (seen, version) {
+                    (Some(seen), Some(version)) => reaches(seen, version),
+                    (None, Some(_)) => gone,
+                    (seen, None) => seen.is_none(),
+                }
+            }
+            (
+                Self::Work { .. } | Self::NoWork { .. } | Self::Permission { .. },
+                Key::Request(_) | Key::Configs,
+            ) => true,
         }
     }
 }
@@ -55,8 +95,13 @@ fn own_version(state: &State, key: &Key) -> Option<String> {
     }
 }
 
-fn work<'a>(state: &'a State, cluster: &ClusterName, name: &str) -> Option<&'a super::Work> {
-    let key = (cluster.clone(), name.to_owned());
+fn work<'a>(
+    state: &'a State,
+    cluster: &ClusterName,
+    namespace: &str,
+    name: &str,
+) -> Option<&'a super::Work> {
+    let key = (cluster.clone(), namespace.to_owned(), name.to_owned());
     state.works.live().get(&key).map(AsRef::as_ref)
 }
 
@@ -93,7 +138,7 @@ mod tests {
             resource_version: version.to_owned(),
             ..Work::default()
         };
-        let key = (cluster(), "w".to_owned());
+        let key = (cluster(), "c".to_owned(), "w".to_owned());
         state.works.absorb(Change::Applied(key, Arc::new(work)));
         state
     }
@@ -110,6 +155,7 @@ mod tests {
             let state = seeing(seen);
             assert_eq!(is_seen(&Expected::Version(version()), &state), enough);
             let work = Expected::Work {
+                namespace: "c".to_owned(),
                 name: name(),
                 version: version(),
             };
@@ -126,11 +172,23 @@ mod tests {
         let state = State::default();
         assert!(is_seen(&Expected::Version("9".to_owned()), &state));
         let work = Expected::Work {
+            namespace: "c".to_owned(),
             name: "w".to_owned(),
             version: "9".to_owned(),
         };
         assert!(is_seen(&work, &state));
-        assert!(!is_seen(&Expected::NoWork("w".to_owned()), &seeing("1")));
-        assert!(is_seen(&Expected::NoWork("x".to_owned()), &seeing("1")));
+        let no_work = |name: &str| Expected::NoWork {
+            namespace: "c".to_owned(),
+            name: name.to_owned(),
+        };
+        assert!(!is_seen(&no_work("w"), &seeing("1")));
+        assert!(is_seen(&no_work("x"), &seeing("1")));
+        let permission = |version: Option<&str>| Expected::Permission {
+            part: Part::Role,
+            version: version.map(str::to_owned),
+        };
+        assert!(is_seen(&permission(Some("9")), &state));
+        assert!(is_seen(&permission(None), &state));
+        assert!(!is_seen(&permission(Some("9")), &seeing("1")));
     }
 }

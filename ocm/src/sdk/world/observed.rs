@@ -1,6 +1,9 @@
 //! What is known of one cluster.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kube::api::DynamicObject;
 use serde_json::Value;
@@ -12,7 +15,12 @@ use crate::{
         work::ResourceIdentifier,
     },
     keys,
-    sdk::{WorkReport, render},
+    name::{AddonName, ClusterName},
+    sdk::{
+        WorkReport, permissions,
+        place::{self, Place, Purpose},
+        render,
+    },
 };
 
 /// What is known of one cluster.
@@ -22,10 +30,62 @@ pub(crate) struct Observed {
     pub(crate) cluster: Option<Arc<ManagedCluster>>,
     /// The add-on there.
     pub(crate) addon: Option<Arc<ManagedClusterAddOn>>,
-    /// Works with the add-on's label, by name.
+    /// The cluster that shall host the agent, if it is there.
+    pub(crate) host: Option<Arc<ManagedCluster>>,
+    /// Works with the add-on's label, in the cluster's namespace and in those of its hosts.
     pub(crate) works: Vec<Arc<Work>>,
+    /// Namespaces of works whose cluster is not there any more: nobody takes the works away.
+    pub(crate) deserted: BTreeSet<String>,
+    /// What the agent may do on the hub.
+    pub(crate) permissions: permissions::Live,
     /// The `ClusterManagementAddOn`.
     pub(crate) offer: Option<Arc<ClusterManagementAddOn>>,
+}
+
+impl Observed {
+    /// The works of one purpose in one place, by number.
+    pub(crate) fn deploys<'a>(
+        &'a self,
+        addon: &'a AddonName,
+        cluster: &'a ClusterName,
+        place: &'a Place,
+    ) -> impl Iterator<Item = (usize, &'a Work)> {
+        self.titled(addon, cluster, place)
+            .filter_map(|(purpose, work)| match purpose {
+                Purpose::Deploy(number) => Some((number, work)),
+                Purpose::Hook => None,
+            })
+    }
+
+    /// The work with hooks in one place.
+    pub(crate) fn hooks<'a>(
+        &'a self,
+        addon: &'a AddonName,
+        cluster: &'a ClusterName,
+        place: &'a Place,
+    ) -> Option<&'a Work> {
+        self.titled(addon, cluster, place)
+            .find(|(purpose, _)| *purpose == Purpose::Hook)
+            .map(|(_, work)| work)
+    }
+
+    fn titled<'a>(
+        &'a self,
+        addon: &'a AddonName,
+        cluster: &'a ClusterName,
+        place: &'a Place,
+    ) -> impl Iterator<Item = (Purpose, &'a Work)> {
+        let hosted_for = place.is_hosting().then_some(cluster);
+        let here = place.namespace(cluster).as_str();
+        let works = self
+            .works
+            .iter()
+            .filter(move |work| work.report.namespace == here);
+        works.filter_map(move |work| {
+            let title = place::title(addon, &work.report.name)?;
+            (title.hosted_for.as_ref() == hosted_for).then_some((title.purpose, work.as_ref()))
+        })
+    }
 }
 
 /// A work without its objects: they are measured and forgotten when it is read.
@@ -35,6 +95,10 @@ pub(crate) struct Work {
     pub(crate) report: WorkReport,
     /// The version.
     pub(crate) resource_version: String,
+    /// What has to be done before it can go.
+    pub(crate) finalizers: Vec<String>,
+    /// Whose agent is hosted with it, as OCM reads it.
+    pub(crate) hosted_label: Option<String>,
     /// Whether it is being deleted.
     pub(crate) deleting: bool,
     /// The configuration it was rendered from.
@@ -60,13 +124,18 @@ impl Work {
             .into_iter()
             .find(|owner| owner.controller == Some(true));
         let annotations = metadata.annotations.unwrap_or_default();
+        let labels = metadata.labels.unwrap_or_default();
         Self {
             report: WorkReport {
                 name: metadata.name.unwrap_or_default(),
+                namespace: metadata.namespace.unwrap_or_default(),
+                hosted: labels.contains_key(keys::ADDON_NAMESPACE),
                 created: metadata.creation_timestamp.map(|time| time.0),
                 generation: metadata.generation.unwrap_or_default(),
                 status: serde_json::from_value(status).unwrap_or_default(),
             },
+            finalizers: metadata.finalizers.unwrap_or_default(),
+            hosted_label: labels.get(keys::ADDON_NAMESPACE).cloned(),
             resource_version: metadata.resource_version.unwrap_or_default(),
             deleting: metadata.deletion_timestamp.is_some(),
             annotation: annotations.get(keys::CONFIG_SPEC_HASH).cloned(),

@@ -1,165 +1,10 @@
-use std::{collections::BTreeMap, sync::Mutex};
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::DynamicObject;
-use serde_json::Value;
 
-use super::*;
+use super::{samples::*, *};
 use crate::{
     api::{addon::ManagedClusterAddOn, cluster::ManagedCluster},
-    name::AddonName,
-    sdk::{
-        Health, HealthInput, Registration, RenderError, RenderInput, Rendered, SigningCa,
-        world::Work,
-    },
+    sdk::{RenderError, world::Work},
 };
-
-/// An add-on that renders what it is told to.
-struct Author {
-    name: AddonName,
-    manifests: Mutex<Vec<Value>>,
-    error: Option<RenderError>,
-    admission: Admission,
-}
-
-impl Addon for Author {
-    fn name(&self) -> &AddonName {
-        &self.name
-    }
-
-    fn admit(&self, _: Target<'_>) -> Admission {
-        self.admission.clone()
-    }
-
-    fn registrations(&self, target: Target<'_>) -> Vec<Registration> {
-        vec![Registration::custom_signer(
-            "ocm.io/a",
-            &self.name,
-            target.name,
-        )]
-    }
-
-    fn signing_ca(&self, _: &str) -> Option<Arc<SigningCa>> {
-        None
-    }
-
-    fn render(&self, _: RenderInput<'_>) -> Result<Rendered, RenderError> {
-        let manifests = self.manifests.lock().map(|manifests| manifests.clone());
-        let rendered = Rendered::from(manifests.unwrap_or_default());
-        self.error.clone().map_or(Ok(rendered), Err)
-    }
-
-    fn conditions(&self, _: HealthInput<'_>) -> Health {
-        Health::default()
-    }
-}
-
-fn author(manifests: Vec<Value>) -> Author {
-    Author {
-        name: AddonName::new("a").unwrap(),
-        manifests: Mutex::new(manifests),
-        error: None,
-        admission: Admission::Serve,
-    }
-}
-
-fn config_map(name: &str, size: usize) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": { "namespace": "n", "name": name },
-        "data": { "text": "x".repeat(size) },
-    })
-}
-
-fn cluster_name() -> ClusterName {
-    ClusterName::new("c").unwrap()
-}
-
-/// A hub on which everything is settled and nothing is done yet.
-fn observed() -> Observed {
-    let mut cluster = ManagedCluster::default();
-    cluster.spec.hub_accepts_client = true;
-    let addon = json!({
-        "apiVersion": "addon.open-cluster-management.io/v1beta1",
-        "kind": "ManagedClusterAddOn",
-        "metadata": {
-            "name": "a", "namespace": "c", "uid": "u",
-            "ownerReferences": [{
-                "apiVersion": "addon.open-cluster-management.io/v1beta1",
-                "kind": "ClusterManagementAddOn", "name": "a", "uid": "o", "controller": true,
-            }],
-        },
-        "spec": {},
-        "status": { "conditions": [{
-            "type": "Configured", "status": "True", "reason": "R", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }] },
-    });
-    Observed {
-        cluster: Some(Arc::new(cluster)),
-        addon: Some(Arc::new(read_addon(addon))),
-        works: Vec::new(),
-        offer: None,
-    }
-}
-
-fn read_addon(value: Value) -> ManagedClusterAddOn {
-    Version::V1Beta1.read_addon(serde_json::from_value(value).unwrap())
-}
-
-fn decide(author: &Author, observed: &Observed) -> Plan {
-    let name = cluster_name();
-    let Stage::Served(target) = stage(author, &name, observed) else {
-        panic!("not served")
-    };
-    plan(
-        author,
-        Version::V1Beta1,
-        target,
-        observed,
-        &|_| None,
-        Timestamp::UNIX_EPOCH,
-    )
-}
-
-fn steps(author: &Author, observed: &Observed) -> Vec<Step> {
-    match decide(author, observed).works {
-        Works::Change(steps) => steps,
-        other @ (Works::Keep(_) | Works::Refused(_)) => panic!("{other:?}"),
-    }
-}
-
-/// What the hub has after these steps.
-fn carry_out(observed: &Observed, steps: &[Step]) -> Observed {
-    let mut works: BTreeMap<String, Arc<Work>> = observed
-        .works
-        .iter()
-        .map(|work| (work.report.name.clone(), Arc::clone(work)))
-        .collect();
-    for step in steps {
-        match step {
-            Step::Apply { name, body } => {
-                let object: DynamicObject = serde_json::from_value(body.clone()).unwrap();
-                works.insert(name.clone(), Arc::new(Work::read(object)));
-            }
-            Step::Delete { name } => {
-                works.remove(name);
-            }
-        }
-    }
-    Observed {
-        works: works.into_values().collect(),
-        ..observed.clone()
-    }
-}
-
-fn names(steps: &[Step]) -> Vec<String> {
-    let name = |step: &Step| match step {
-        Step::Apply { name, .. } => format!("apply {name}"),
-        Step::Delete { name } => format!("delete {name}"),
-    };
-    steps.iter().map(name).collect()
-}
 
 #[test]
 fn a_second_look_finds_nothing_to_do() {
@@ -351,12 +196,7 @@ fn the_stage_follows_from_what_is_there() {
         ("held", |_, a| host(a)),
     ];
     for (wanted, change) in cases {
-        let Observed {
-            cluster,
-            addon,
-            works,
-            offer,
-        } = observed();
+        let Observed { cluster, addon, .. } = observed();
         let (mut cluster, mut addon) = ((*cluster.unwrap()).clone(), (*addon.unwrap()).clone());
         change(&mut cluster, &mut addon);
         let (cluster, addon) = (Some(Arc::new(cluster)), Some(Arc::new(addon)));
@@ -364,8 +204,7 @@ fn the_stage_follows_from_what_is_there() {
             phase(&Observed {
                 cluster,
                 addon,
-                works,
-                offer
+                ..Observed::default()
             }),
             wanted
         );

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::Look;
 use crate::{
-    api::{addon::Version, work::ManifestWork},
+    api::work::ManifestWork,
     keys,
-    name::AddonName,
+    name::{AddonName, ClusterName},
     sdk::{
-        Addon, RenderError, RenderInput, Target, pack,
+        Addon, RenderError, RenderInput, finalizers,
+        hosting::Hosting,
+        pack,
+        place::{self, Place},
         render::{self, Manifest},
         settled::{Settled, Waiting},
         world::{Observed, Work},
@@ -32,6 +36,8 @@ pub(crate) enum Works {
 pub(crate) enum Step {
     /// Make or change a work.
     Apply {
+        /// Where it is.
+        namespace: String,
         /// Its name.
         name: String,
         /// The whole of it.
@@ -39,90 +45,172 @@ pub(crate) enum Step {
     },
     /// Delete a work.
     Delete {
+        /// Where it is.
+        namespace: String,
         /// Its name.
         name: String,
     },
 }
 
+impl Step {
+    /// Deletes this work.
+    pub(crate) fn delete(work: &Work) -> Self {
+        Self::Delete {
+            namespace: work.report.namespace.clone(),
+            name: work.report.name.clone(),
+        }
+    }
+}
+
 /// What the works should be made from.
-pub(super) struct Wish<'a> {
-    pub(super) version: Version,
-    pub(super) target: Target<'a>,
-    pub(super) settled: &'a Settled,
+#[derive(Clone, Copy)]
+pub(crate) struct Wish<'a> {
+    pub(crate) look: Look<'a>,
+    pub(crate) addon: &'a AddonName,
+    pub(crate) settled: &'a Settled,
+}
+
+/// What is decided for a cluster whose configuration is settled.
+pub(super) struct Decided {
+    pub(super) steps: Vec<Step>,
+    pub(super) finalizers: finalizers::Wanted,
+}
+
+/// Renders the objects of a cluster.
+pub(crate) fn rendered(
+    addon: &impl Addon,
+    wish: &Wish<'_>,
+    install_namespace: &str,
+) -> Result<Vec<Manifest>, RenderError> {
+    let input = RenderInput {
+        target: wish.look.target,
+        install_namespace,
+        config: &wish.settled.config,
+    };
+    render::manifests(addon.render(input)?)
 }
 
 /// Decides what to do about the works of a cluster whose configuration is settled.
 pub(super) fn plan(
     addon: &impl Addon,
     wish: &Wish<'_>,
-    observed: &Observed,
+    hosting: &Hosting,
     install_namespace: &str,
-) -> Result<Works, RenderError> {
-    let config = &wish.settled.config;
-    let input = RenderInput {
-        target: wish.target,
-        install_namespace,
-        config,
+) -> Result<Decided, RenderError> {
+    let manifests = rendered(addon, wish, install_namespace)?;
+    let mut decided = Decided {
+        steps: Vec::new(),
+        finalizers: finalizers::Wanted::default(),
     };
-    let manifests = render::manifests(addon.render(input)?)?;
-    let live: BTreeMap<usize, &Work> = numbered(addon.name(), observed).collect();
-    if let Some(steps) = wish.clear_away(&live) {
-        return Ok(Works::Change(steps));
+    for place in hosting.places() {
+        let bound = render::bound_for(&manifests, &place, hosting.is_hosted());
+        let (hooks, bound): (Vec<_>, Vec<_>) = bound.into_iter().partition(|it| it.hook);
+        match place {
+            Place::Managed => decided.finalizers.hooks = !hooks.is_empty(),
+            Place::Hosting(_) => {
+                decided.finalizers.hosting_hooks = !hooks.is_empty();
+                decided.finalizers.hosting_cleanup = !bound.is_empty() || !hooks.is_empty();
+            }
+        }
+        // A hook that could never be sent must be known now, not when it is needed.
+        check_hooks(&hooks)?;
+        decided.steps.extend(wish.place(&place, &bound)?);
     }
-    let sizes = manifests.iter();
-    let sizes = sizes.map(|manifest| pack::Item {
-        id: manifest.id.clone(),
-        size: manifest.size,
-    });
-    let held = live
-        .iter()
-        .map(|(number, work)| (*number, work.held.keys().cloned().collect()));
-    let bins =
-        pack::pack(&sizes.collect::<Vec<_>>(), &held.collect()).map_err(|error| RenderError {
-            message: error.to_string(),
-        })?;
-    let mut steps = wish.applies(addon.name(), &manifests, &bins, &live);
-    let empty = live.iter().filter(|(number, _)| !bins.contains_key(number));
-    steps.extend(empty.map(|(_, work)| Step::Delete {
-        name: work.report.name.clone(),
-    }));
-    Ok(Works::Change(steps))
+    let strays = strays(addon.name(), wish.look.observed, hosting);
+    decided.finalizers.hosting_cleanup |= !strays.is_empty();
+    let outgoing = strays.into_iter().filter(|work| !work.deleting);
+    decided.steps.extend(outgoing.map(Step::delete));
+    Ok(decided)
+}
+
+fn check_hooks(hooks: &[Manifest]) -> Result<(), RenderError> {
+    let size: usize = hooks.iter().map(|hook| hook.size).sum();
+    if size <= pack::LIMIT {
+        return Ok(());
+    }
+    let message = format!(
+        "the hooks have {size} bytes together; they may have {}",
+        pack::LIMIT
+    );
+    Err(RenderError { message })
+}
+
+/// Works on clusters that do not host the agent any more, and hooks of an earlier removal.
+fn strays<'a>(addon: &AddonName, observed: &'a Observed, hosting: &Hosting) -> Vec<&'a Work> {
+    let host = match hosting {
+        Hosting::On(host) => Some(host.as_str()),
+        Hosting::No | Hosting::Refused(_) => None,
+    };
+    let is_stray = |work: &&Work| {
+        let title = place::title(addon, &work.report.name);
+        title.is_some_and(|title| {
+            title.hosted_for.is_some()
+                && (title.purpose == place::Purpose::Hook
+                    || Some(work.report.namespace.as_str()) != host)
+        })
+    };
+    let works = observed.works.iter().map(AsRef::as_ref);
+    works.filter(is_stray).collect()
 }
 
 impl Wish<'_> {
+    const fn cluster(&self) -> &ClusterName {
+        self.look.target.name
+    }
+
     fn uid(&self) -> &str {
-        self.target
-            .addon
-            .metadata
-            .uid
-            .as_deref()
-            .unwrap_or_default()
+        let metadata = &self.look.target.addon.metadata;
+        metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Decides what to do about the works in one place.
+    fn place(&self, place: &Place, manifests: &[Manifest]) -> Result<Vec<Step>, RenderError> {
+        let observed = self.look.observed;
+        let live: BTreeMap<usize, &Work> = observed
+            .deploys(self.addon, self.cluster(), place)
+            .collect();
+        if let Some(steps) = self.clear_away(&live) {
+            return Ok(steps);
+        }
+        let sizes = manifests.iter().map(|manifest| pack::Item {
+            id: manifest.id.clone(),
+            size: manifest.size,
+        });
+        let held = live
+            .iter()
+            .map(|(number, work)| (*number, work.held.keys().cloned().collect()));
+        let bins = pack::pack(&sizes.collect::<Vec<_>>(), &held.collect());
+        let bins = bins.map_err(|error| RenderError {
+            message: error.to_string(),
+        })?;
+        let mut steps = self.applies(place, manifests, &bins, &live);
+        let empty = live.iter().filter(|(number, _)| !bins.contains_key(number));
+        steps.extend(empty.map(|(_, work)| Step::delete(work)));
+        Ok(steps)
     }
 
     /// Works of an earlier life of this add-on have to be gone before their names are used again.
     fn clear_away(&self, live: &BTreeMap<usize, &Work>) -> Option<Vec<Step>> {
-        let is_old = |work: &&Work| {
-            work.owner
-                .as_deref()
-                .is_some_and(|owner| owner != self.uid())
-        };
         let outgoing: Vec<_> = live
             .values()
             .copied()
-            .filter(|work| work.deleting || is_old(work))
+            .filter(|work| work.deleting || self.is_old(work))
             .collect();
         let old = outgoing.iter().filter(|work| !work.deleting);
-        let steps = old
-            .map(|work| Step::Delete {
-                name: work.report.name.clone(),
-            })
-            .collect();
+        let steps = old.map(|work| Step::delete(work)).collect();
         (!outgoing.is_empty()).then_some(steps)
+    }
+
+    /// Whether a work is one of an earlier life of this add-on.
+    pub(crate) fn is_old(&self, work: &Work) -> bool {
+        work.owner
+            .as_deref()
+            .is_some_and(|owner| owner != self.uid())
     }
 
     fn applies(
         &self,
-        addon: &AddonName,
+        place: &Place,
         manifests: &[Manifest],
         bins: &pack::Bins,
         live: &BTreeMap<usize, &Work>,
@@ -134,63 +222,67 @@ impl Wish<'_> {
                 .filter(|manifest| ids.contains(&manifest.id));
             let spec = json!(render::work_spec(inside));
             let live = live.get(number);
-            if live.is_none_or(|live| self.differs(live, &spec)) {
+            if live.is_none_or(|live| self.differs(place, live, &spec)) {
                 // Works that take objects come first: one that lets go of an object before
                 // another has taken it would have it deleted on the cluster.
                 let takes =
                     live.is_none_or(|live| ids.iter().any(|id| !live.held.contains_key(id)));
-                let name = format!("{}{number}", prefix(addon));
-                let body = self.work(addon, &name, &spec);
-                applies.push((!takes, Step::Apply { name, body }));
+                let name = place.deploy_name(self.addon, self.cluster(), *number);
+                applies.push((!takes, self.apply(place, name, &spec)));
             }
         }
         applies.sort_by_key(|(later, _)| *later);
         applies.into_iter().map(|(_, step)| step).collect()
     }
 
-    fn differs(&self, live: &Work, spec: &Value) -> bool {
+    /// Whether a work is other than it should be.
+    pub(crate) fn differs(&self, place: &Place, live: &Work, spec: &Value) -> bool {
+        let hosting = place.is_hosting();
+        let owner = (!hosting).then(|| self.uid());
+        let label = hosting.then(|| self.cluster().as_str());
         live.digest != render::spec_digest(spec)
             || live.annotation != self.settled.annotation
-            || live.owner.as_deref() != Some(self.uid())
+            || live.owner.as_deref() != owner
+            || live.hosted_label.as_deref() != label
     }
 
-    fn work(&self, addon: &AddonName, name: &str, spec: &Value) -> Value {
+    /// Makes or changes a work. An owner must be in the same namespace, so a work on a host has
+    /// none; a label says whose it is.
+    pub(crate) fn apply(&self, place: &Place, name: String, spec: &Value) -> Step {
+        let (addon, cluster) = (self.addon, self.cluster());
         let hashes = self.settled.annotation.as_ref();
         let annotations = hashes.map(|hashes| (keys::CONFIG_SPEC_HASH, hashes));
-        json!({
+        let owner = json!({
+            "apiVersion": self.look.version.api_version(),
+            "kind": "ManagedClusterAddOn",
+            "name": addon,
+            "uid": self.uid(),
+            "controller": true,
+            "blockOwnerDeletion": true,
+        });
+        let mut labels = BTreeMap::from([(keys::ADDON_NAME, addon.as_str())]);
+        let mut owners = vec![owner];
+        if place.is_hosting() {
+            labels.insert(keys::ADDON_NAMESPACE, cluster.as_str());
+            owners.clear();
+        }
+        let metadata = json!({
+            "name": name,
+            "namespace": place.namespace(cluster),
+            "labels": labels,
+            "annotations": annotations.into_iter().collect::<BTreeMap<_, _>>(),
+            "ownerReferences": owners,
+        });
+        let body = json!({
             "apiVersion": <ManifestWork as kube::Resource>::api_version(&()),
             "kind": <ManifestWork as kube::Resource>::kind(&()),
-            "metadata": {
-                "name": name,
-                "namespace": self.target.name,
-                "labels": { (keys::ADDON_NAME): addon },
-                "annotations": annotations.into_iter().collect::<BTreeMap<_, _>>(),
-                "ownerReferences": [{
-                    "apiVersion": self.version.api_version(),
-                    "kind": "ManagedClusterAddOn",
-                    "name": addon,
-                    "uid": self.uid(),
-                    "controller": true,
-                    "blockOwnerDeletion": true,
-                }],
-            },
+            "metadata": metadata,
             "spec": spec,
-        })
+        });
+        Step::Apply {
+            namespace: place.namespace(cluster).to_string(),
+            name,
+            body,
+        }
     }
-}
-
-fn prefix(addon: &AddonName) -> String {
-    format!("addon-{addon}-deploy-")
-}
-
-/// The works that are ours by name, with their numbers.
-pub(crate) fn numbered<'a>(
-    addon: &AddonName,
-    observed: &'a Observed,
-) -> impl Iterator<Item = (usize, &'a Work)> {
-    let prefix = prefix(addon);
-    observed.works.iter().filter_map(move |work| {
-        let number = work.report.name.strip_prefix(&prefix)?.parse().ok()?;
-        Some((number, work.as_ref()))
-    })
 }

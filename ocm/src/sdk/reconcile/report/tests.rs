@@ -5,6 +5,7 @@ use crate::{
     api::{
         addon::{ManagedClusterAddOn, ManagedClusterAddOnStatus},
         cluster::ManagedCluster,
+        work::ManifestWorkStatus,
     },
     name::ClusterName,
 };
@@ -23,9 +24,9 @@ fn applied(status: bool) -> WorkReport {
     };
     WorkReport {
         name: "w".to_owned(),
-        created: None,
         generation: 1,
         status,
+        ..WorkReport::default()
     }
 }
 

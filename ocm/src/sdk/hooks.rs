@@ -1,0 +1,154 @@
+//! Hooks: Jobs and Pods that have to end well before the add-on goes. Pure.
+//!
+//! Each hook is looked up by its own name in what the cluster reports. One that has not been
+//! reported yet says nothing of the others.
+
+use super::{WorkReport, render::Manifest};
+use crate::{
+    api::work::ManifestCondition,
+    condition::{self, Status, Verdict},
+};
+
+/// What is still to be waited for, one line a hook; empty when all is done.
+pub(crate) fn pending(work: Option<&WorkReport>, hooks: &[Manifest]) -> Vec<String> {
+    let Some(work) = work else {
+        return vec!["not sent to the cluster yet".to_owned()];
+    };
+    let available = condition::find(&work.status.conditions, condition::work::AVAILABLE);
+    let present = available.is_some_and(|available| {
+        available.status == Status::True.as_str()
+            && available.observed_generation == Some(work.generation)
+    });
+    if !present {
+        return vec!["not started by the cluster yet".to_owned()];
+    }
+    let waits = hooks.iter().filter_map(|hook| {
+        let state = report(work, hook).and_then(state);
+        let done = state.as_deref() == Some(wanted(hook));
+        let state = state.unwrap_or_else(|| "not reported yet".to_owned());
+        (!done).then(|| format!("{}: {state}", title(hook)))
+    });
+    waits.collect()
+}
+
+fn kind(hook: &Manifest) -> &str {
+    let kind = hook.body.get("kind").and_then(serde_json::Value::as_str);
+    kind.unwrap_or_default()
+}
+
+fn title(hook: &Manifest) -> String {
+    format!("{} {}/{}", kind(hook), hook.id.namespace, hook.id.name)
+}
+
+fn report<'a>(work: &'a WorkReport, hook: &Manifest) -> Option<&'a ManifestCondition> {
+    let objects = work.status.resource_status.manifests.iter();
+    objects.into_iter().find(|object| {
+        let meta = &object.resource_meta;
+        meta.kind == kind(hook) && meta.namespace == hook.id.namespace && meta.name == hook.id.name
+    })
+}
+
+/// How far a hook is: the phase of a Pod, or how the only condition of a Job that counts stands.
+fn state(object: &ManifestCondition) -> Option<String> {
+    let values = object.values();
+    let text = |name: &str| values.get(name).and_then(|value| value.string.clone());
+    match object.resource_meta.kind.as_str() {
+        "Job" => text("JobComplete"),
+        _pod => text("PodPhase"),
+    }
+}
+
+fn wanted(hook: &Manifest) -> &'static str {
+    match kind(hook) {
+        "Job" => "True",
+        _pod => "Succeeded",
+    }
+}
+
+/// What is said of the hooks.
+pub(crate) fn verdict(pending: &[String]) -> Verdict {
+    let kind = condition::addon::HOOK_MANIFEST_COMPLETED;
+    if pending.is_empty() {
+        let message = "all hooks that run before deletion are completed";
+        return Verdict::new(kind, true, "HookManifestIsCompleted", message);
+    }
+    let message = format!("waiting for hooks: {}", pending.join("; "));
+    Verdict::new(kind, false, "HookManifestIsNotCompleted", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::sdk::render;
+
+    fn hook(kind: &str, name: &str) -> Value {
+        json!({
+            "apiVersion": if kind == "Job" { "batch/v1" } else { "v1" }, "kind": kind,
+            "metadata": { "namespace": "n", "name": name,
+                "annotations": { (crate::keys::PRE_DELETE): "" } },
+        })
+    }
+
+    fn hooks() -> Vec<Manifest> {
+        let all = vec![hook("Job", "j"), hook("Pod", "p")];
+        render::manifests(all.into()).unwrap()
+    }
+
+    fn work(generation: i64, values: &[(&str, &str, &str, Option<&str>)]) -> WorkReport {
+        let manifests = values.iter().map(|(kind, name, value, said)| {
+            let values = said.map(
+                |said| json!({ "name": value, "fieldValue": { "type": "String", "string": said } }),
+            );
+            json!({
+                "resourceMeta": { "kind": kind, "namespace": "n", "name": name },
+                "statusFeedback": { "values": values.into_iter().collect::<Vec<_>>() },
+            })
+        });
+        let status = json!({
+            "conditions": [{
+                "type": "Available", "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation,
+            }],
+            "resourceStatus": { "manifests": manifests.collect::<Vec<_>>() },
+        });
+        WorkReport {
+            generation: 1,
+            status: serde_json::from_value(status).unwrap(),
+            ..WorkReport::default()
+        }
+    }
+
+    #[test]
+    fn all_hooks_have_to_end_well() {
+        let (job, pod) = (
+            ("Job", "j", "JobComplete", Some("True")),
+            ("Pod", "p", "PodPhase", Some("Succeeded")),
+        );
+        let (fresh, failed) = (
+            ("Job", "j", "JobComplete", None),
+            ("Pod", "p", "PodPhase", Some("Failed")),
+        );
+        let cases = [
+            (work(1, &[job, pod]), vec![]),
+            // The one without values comes first and must not hide the other.
+            (work(1, &[fresh, pod]), vec!["Job n/j: not reported yet"]),
+            (work(1, &[job, failed]), vec!["Pod n/p: Failed"]),
+            (work(1, &[pod]), vec!["Job n/j: not reported yet"]),
+            (work(0, &[job, pod]), vec!["not started by the cluster yet"]),
+        ];
+        for (work, wanted) in cases {
+            assert_eq!(pending(Some(&work), &hooks()), wanted);
+        }
+        assert_eq!(pending(None, &hooks()), ["not sent to the cluster yet"]);
+    }
+
+    #[test]
+    fn the_condition_names_what_is_waited_for() {
+        assert_eq!(verdict(&[]).status, Status::True);
+        let said = verdict(&["Job n/j: not reported yet".to_owned()]);
+        assert_eq!(said.reason, "HookManifestIsNotCompleted");
+        assert!(said.message.contains("Job n/j"), "{}", said.message);
+    }
+}

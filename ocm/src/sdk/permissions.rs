@@ -1,0 +1,181 @@
+//! What an agent may do on the hub: a Role and a `RoleBinding` in its cluster's namespace. Pure.
+//!
+//! The subject is computed, never read from the status of the `ManagedClusterAddOn`, and it is this
+//! cluster's agent alone: a group of the agents of all clusters would let each of them act in
+//! the namespaces of all others.
+
+use std::sync::Arc;
+
+use k8s_openapi::{
+    api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use serde_json::{Value, json};
+
+use super::{Registration, Target, registration};
+use crate::{
+    api::addon::Version,
+    keys,
+    name::{AddonName, ClusterName},
+};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// One of the two objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// What may be done.
+    Role,
+    /// Who may do it.
+    Binding,
+}
+
+impl Part {
+    /// Both.
+    pub(crate) const ALL: [Self; 2] = [Self::Role, Self::Binding];
+
+    /// The kind.
+    pub(crate) const fn kind(self) -> &'static str {
+        match self {
+            Self::Role => "Role",
+            Self::Binding => "RoleBinding",
+        }
+    }
+}
+
+/// What is there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Live {
+    /// The Role.
+    pub(crate) role: Option<Arc<Role>>,
+    /// The `RoleBinding`.
+    pub(crate) binding: Option<Arc<RoleBinding>>,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Make or change one of the two.
+    Apply(Part, Value),
+    /// Delete one that cannot be changed; it is made anew with the next look.
+    Delete(Part),
+}
+
+/// The name of both objects.
+pub(crate) fn name(addon: &AddonName) -> String {
+    format!("open-cluster-management:{addon}:agent")
+}
+
+/// What the permissions are computed from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) addon: &'a AddonName,
+    pub(crate) version: Version,
+    pub(crate) rules: &'a [PolicyRule],
+    pub(crate) registrations: &'a [Registration],
+}
+
+/// What to write so that the agent may do what the author says. Nothing without rules or without
+/// an identity that they could be given to.
+pub(crate) fn plan(wanted: Wanted<'_>, target: Target<'_>, live: &Live) -> Vec<Step> {
+    if wanted.rules.is_empty() || !wanted.registrations.contains(&Registration::KubeClient) {
+        return Vec::new();
+    }
+    let metadata = metadata(wanted, target);
+    let role = Role {
+        metadata: metadata.clone(),
+        rules: Some(wanted.rules.to_vec()),
+    };
+    let binding = RoleBinding {
+        metadata,
+        role_ref: RoleRef {
+            api_group: Some(RBAC.to_owned()),
+            kind: "Role".to_owned(),
+            name: name(wanted.addon),
+        },
+        subjects: Some(vec![subject(wanted.addon, target)]),
+    };
+    let mut steps = Vec::new();
+    let is_role =
+        |live: &Arc<Role>| live.rules == role.rules && fits(&live.metadata, &role.metadata);
+    if !live.role.as_ref().is_some_and(is_role) {
+        steps.push(Step::Apply(Part::Role, json!(role)));
+    }
+    match &live.binding {
+        // What a binding refers to cannot be changed.
+        Some(live) if live.role_ref != binding.role_ref => steps.push(Step::Delete(Part::Binding)),
+        Some(live)
+            if live.subjects == binding.subjects && fits(&live.metadata, &binding.metadata) => {}
+        Some(_) | None => steps.push(Step::Apply(Part::Binding, json!(binding))),
+    }
+    steps
+}
+
+fn metadata(wanted: Wanted<'_>, target: Target<'_>) -> ObjectMeta {
+    let owner = OwnerReference {
+        api_version: wanted.version.api_version(),
+        kind: "ManagedClusterAddOn".to_owned(),
+        name: wanted.addon.to_string(),
+        uid: target.addon.metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    ObjectMeta {
+        name: Some(name(wanted.addon)),
+        namespace: Some(target.name.to_string()),
+        labels: Some([(keys::ADDON_NAME.to_owned(), wanted.addon.to_string())].into()),
+        owner_references: Some(vec![owner]),
+        ..ObjectMeta::default()
+    }
+}
+
+/// Others may add labels; ours and the owner must be there.
+fn fits(live: &ObjectMeta, wanted: &ObjectMeta) -> bool {
+    let uid = |meta: &ObjectMeta| {
+        let owners = meta.owner_references.as_deref().unwrap_or_default();
+        owners
+            .iter()
+            .find(|owner| owner.controller == Some(true))
+            .map(|owner| owner.uid.clone())
+    };
+    let labels = wanted.labels.iter().flatten();
+    let mut kept = labels.map(|(key, value)| {
+        live.labels
+            .as_ref()
+            .is_some_and(|labels| labels.get(key) == Some(value))
+    });
+    uid(live) == uid(wanted) && kept.all(|kept| kept)
+}
+
+/// The cluster's own group, or with tokens the service account that OCM makes for it.
+fn subject(addon: &AddonName, target: Target<'_>) -> Subject {
+    let (kind, name) = if uses_token(target) {
+        ("User", service_account(addon, target.name))
+    } else {
+        ("Group", addon.cluster_group(target.name))
+    };
+    Subject {
+        api_group: Some(RBAC.to_owned()),
+        kind: kind.to_owned(),
+        name,
+        namespace: None,
+    }
+}
+
+/// The driver is the agent's to choose. Both subjects are this cluster's, so it gains nothing by it.
+fn uses_token(target: Target<'_>) -> bool {
+    let status = target.addon.status.as_ref();
+    let registrations = status.map_or(&[][..], |status| &status.registrations);
+    let mut clients = registrations
+        .iter()
+        .filter_map(|it| it.kube_client.as_ref());
+    clients.any(|client| client.driver == registration::TOKEN)
+}
+
+/// The user that an agent with a token is.
+pub(crate) fn service_account(addon: &AddonName, cluster: &ClusterName) -> String {
+    format!("system:serviceaccount:{cluster}:{addon}-agent")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! Where works are, and what they are called there. Pure.
+//!
+//! A work's name cannot be changed, so it is the name that says whose work it is, not a label.
+
+use crate::name::{AddonName, ClusterName};
+
+/// Where works are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On the managed cluster itself.
+    Managed,
+    /// On the cluster that hosts its agent.
+    Hosting(ClusterName),
+}
+
+impl Place {
+    /// The namespace of works for `cluster`.
+    pub(crate) const fn namespace<'a>(&'a self, cluster: &'a ClusterName) -> &'a ClusterName {
+        match self {
+            Self::Managed => cluster,
+            Self::Hosting(host) => host,
+        }
+    }
+
+    /// Whether it is another cluster than the managed one.
+    pub(crate) const fn is_hosting(&self) -> bool {
+        matches!(self, Self::Hosting(_))
+    }
+
+    /// The name of a work with rendered objects.
+    pub(crate) fn deploy_name(
+        &self,
+        addon: &AddonName,
+        cluster: &ClusterName,
+        number: usize,
+    ) -> String {
+        match self {
+            Self::Managed => format!("addon-{addon}-deploy-{number}"),
+            Self::Hosting(_) => format!("addon-{addon}-deploy-hosting-{cluster}-{number}"),
+        }
+    }
+
+    /// The name of the work with hooks.
+    pub(crate) fn hook_name(&self, addon: &AddonName, cluster: &ClusterName) -> String {
+        match self {
+            Self::Managed => format!("addon-{addon}-pre-delete"),
+            Self::Hosting(_) => format!("addon-{addon}-pre-delete-hosting-{cluster}"),
+        }
+    }
+}
+
+/// What a work is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Holds rendered objects, and has this number.
+    Deploy(usize),
+    /// Holds hooks.
+    Hook,
+}
+
+/// What a work's name says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Title {
+    /// The cluster whose agent is hosted, if so.
+    pub(crate) hosted_for: Option<ClusterName>,
+    /// What it is for.
+    pub(crate) purpose: Purpose,
+}
+
+/// Reads a work's name; `None` if it is not one of ours.
+pub(crate) fn title(addon: &AddonName, name: &str) -> Option<Title> {
+    let rest = name
+        .strip_prefix("addon-")?
+        .strip_prefix(addon.as_str())?
+        .strip_prefix('-')?;
+    let cluster = |text: &str| ClusterName::new(text).ok();
+    if rest == "pre-delete" {
+        return Some(Title {
+            hosted_for: None,
+            purpose: Purpose::Hook,
+        });
+    }
+    if let Some(hosted) = rest.strip_prefix("pre-delete-hosting-") {
+        return Some(Title {
+            hosted_for: Some(cluster(hosted)?),
+            purpose: Purpose::Hook,
+        });
+    }
+    let rest = rest.strip_prefix("deploy-")?;
+    let (hosted_for, number) = match rest.strip_prefix("hosting-") {
+        Some(hosted) => {
+            let (hosted, number) = hosted.rsplit_once('-')?;
+            (Some(cluster(hosted)?), number)
+        }
+        None => (None, rest),
+    };
+    let parsed: usize = number.parse().ok()?;
+    (parsed.to_string() == number).then_some(Title {
+        hosted_for,
+        purpose: Purpose::Deploy(parsed),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_ocm_knows() {
+        let (addon, cluster) = (AddonName::new("a").unwrap(), ClusterName::new("c").unwrap());
+        let hosting = Place::Hosting(ClusterName::new("h").unwrap());
+        let names = [
+            Place::Managed.deploy_name(&addon, &cluster, 0),
+            Place::Managed.hook_name(&addon, &cluster),
+            hosting.deploy_name(&addon, &cluster, 1),
+            hosting.hook_name(&addon, &cluster),
+        ];
+        let wanted = [
+            "addon-a-deploy-0",
+            "addon-a-pre-delete",
+            "addon-a-deploy-hosting-c-1",
+            "addon-a-pre-delete-hosting-c",
+        ];
+        assert_eq!(names, wanted);
+    }
+
+    #[test]
+    fn other_names_are_nobodys() {
+        let addon = AddonName::new("a").unwrap();
+        for name in [
+            "addon-b-deploy-0",
+            "addon-a-deploy-",
+            "addon-a-deploy-01",
+            "addon-a-deploy-x",
+            "addon-a-deploy-hosting-0",
+            "addon-a-pre-delete-2",
+            "a",
+        ] {
+            assert_eq!(title(&addon, name), None, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_says_what_it_was_made_from(
+            addon in "[a-z]([a-z0-9-]{0,8}[a-z0-9])?", cluster in "[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?",
+            number in 0usize..1000, hosted in any::<bool>()
+        ) {
+            let addon = AddonName::new(addon).unwrap();
+            let cluster = ClusterName::new(cluster).unwrap();
+            let place = if hosted { Place::Hosting(cluster.clone()) } else { Place::Managed };
+            let hosted_for = hosted.then(|| cluster.clone());
+            let deploy = Title { hosted_for: hosted_for.clone(), purpose: Purpose::Deploy(number) };
+            prop_assert_eq!(title(&addon, &place.deploy_name(&addon, &cluster, number)), Some(deploy));
+            let hook = Title { hosted_for, purpose: Purpose::Hook };
+            prop_assert_eq!(title(&addon, &place.hook_name(&addon, &cluster)), Some(hook));
+        }
+    }
+}

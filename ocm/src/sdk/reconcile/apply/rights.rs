@@ -1,0 +1,100 @@
+//! Writes of finalizers, and of what an agent may do on the hub.
+
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::{
+    Api,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
+};
+use serde_json::json;
+use tracing::info;
+
+use super::{addons_of, expect_addon};
+use crate::{
+    api::addon::ManagedClusterAddOn,
+    name::ClusterName,
+    sdk::{
+        Addon, Error,
+        drive::{Hub, Key},
+        metrics::Written,
+        permissions::{self, Part, Step},
+        world::Expected,
+    },
+};
+
+/// Writes the finalizers of a `ManagedClusterAddOn`, under the version that was looked at: the list
+/// is everybody's.
+pub(in crate::sdk::reconcile) async fn finalizers<A: Addon>(
+    hub: &Hub<A>,
+    cluster: &ClusterName,
+    addon: &ManagedClusterAddOn,
+    finalizers: &[String],
+) -> Result<(), Error> {
+    let name = hub.addon.name().as_str();
+    let version = &addon.metadata.resource_version;
+    let metadata = json!({ "resourceVersion": version, "finalizers": finalizers });
+    let params = PatchParams {
+        field_manager: Some(format!("{name}-deploy")),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(json!({ "metadata": metadata }));
+    match addons_of(hub, cluster).patch(name, &params, &patch).await {
+        Ok(object) => {
+            info!(%cluster, ?finalizers, "finalizers written");
+            hub.metrics.wrote(Written::Finalizers);
+            expect_addon(hub, cluster, object);
+            Ok(())
+        }
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(source) => Err(Error::Write {
+            action: "write the finalizers of",
+            object: format!("ManagedClusterAddOn {cluster}/{name}"),
+            source: Box::new(source),
+        }),
+    }
+}
+
+/// Writes a Role or a `RoleBinding`.
+pub(in crate::sdk::reconcile) async fn permission<A: Addon>(
+    hub: &Hub<A>,
+    cluster: &ClusterName,
+    step: Step,
+) -> Result<(), Error> {
+    let name = permissions::name(hub.addon.name());
+    let (part, written) = match step {
+        Step::Apply(part, body) => {
+            let params = PatchParams::apply(&format!("{}-rights", hub.addon.name())).force();
+            let patch = Patch::Apply(&body);
+            let written = api(hub, cluster, part).patch(&name, &params, &patch).await;
+            (part, written.map(|object| object.metadata.resource_version))
+        }
+        Step::Delete(part) => {
+            let params = DeleteParams::default();
+            let deleted = api(hub, cluster, part).delete(&name, &params).await;
+            (part, deleted.map(|_| None))
+        }
+    };
+    let version = match written {
+        Ok(version) => version,
+        Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+        Err(source) => {
+            return Err(Error::Write {
+                action: "write",
+                object: format!("{} {cluster}/{name}", part.kind()),
+                source: Box::new(source),
+            });
+        }
+    };
+    info!(%cluster, kind = part.kind(), "permissions written");
+    hub.metrics.wrote(Written::Permission);
+    let expected = Expected::Permission { part, version };
+    hub.world.expect(&Key::Cluster(cluster.clone()), expected);
+    Ok(())
+}
+
+fn api<A: Addon>(hub: &Hub<A>, cluster: &ClusterName, part: Part) -> Api<DynamicObject> {
+    let resource = match part {
+        Part::Role => ApiResource::erase::<Role>(&()),
+        Part::Binding => ApiResource::erase::<RoleBinding>(&()),
+    };
+    Api::namespaced_with(hub.client.clone(), cluster.as_str(), &resource)
+}

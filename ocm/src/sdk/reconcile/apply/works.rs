@@ -1,0 +1,145 @@
+//! Writes of works.
+
+use kube::{
+    Api,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use crate::{
+    api::work::ManifestWork,
+    keys,
+    name::ClusterName,
+    sdk::{
+        Addon, Error, WorkReport,
+        drive::{Hub, Key},
+        metrics::Written,
+        reconcile::{plan::Step, report::Facts},
+        world::{Expected, Work},
+    },
+};
+
+fn works_in<A: Addon>(hub: &Hub<A>, namespace: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::erase::<ManifestWork>(&());
+    Api::namespaced_with(hub.client.clone(), namespace, &resource)
+}
+
+/// Carries out steps in their order and notes what became of each work.
+pub(in crate::sdk::reconcile) async fn works<A: Addon>(
+    hub: &Hub<A>,
+    cluster: &ClusterName,
+    steps: Vec<Step>,
+    facts: &mut Facts,
+) -> Result<(), Error> {
+    for step in steps {
+        match step {
+            Step::Apply {
+                namespace,
+                name,
+                body,
+            } => {
+                let work = apply(hub, cluster, (&namespace, &name), &body).await?;
+                facts.wrote(WorkReport {
+                    hosted: namespace != cluster.as_str(),
+                    created: work.metadata.creation_timestamp.map(|time| time.0),
+                    generation: work.metadata.generation.unwrap_or_default(),
+                    namespace,
+                    name,
+                    ..WorkReport::default()
+                });
+            }
+            Step::Delete { namespace, name } => {
+                delete(hub, cluster, &namespace, &name).await?;
+                facts.deleted(&namespace, &name);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn apply<A: Addon>(
+    hub: &Hub<A>,
+    cluster: &ClusterName,
+    (namespace, name): (&str, &str),
+    body: &Value,
+) -> Result<DynamicObject, Error> {
+    let params = PatchParams::apply(&format!("{}-deploy", hub.addon.name())).force();
+    let work = works_in(hub, namespace)
+        .patch(name, &params, &Patch::Apply(body))
+        .await;
+    let work = work.map_err(|source| Error::Write {
+        action: "apply",
+        object: format!("ManifestWork {namespace}/{name}"),
+        source: Box::new(source),
+    })?;
+    info!(%cluster, namespace, work = name, generation = work.metadata.generation, "work applied");
+    hub.metrics.wrote(Written::WorkApplied);
+    let version = work.metadata.resource_version.clone().unwrap_or_default();
+    let expected = Expected::Work {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        version,
+    };
+    hub.world.expect(&Key::Cluster(cluster.clone()), expected);
+    Ok(work)
+}
+
+/// Deletes a work; one that is gone already is as good.
+async fn delete<A: Addon>(
+    hub: &Hub<A>,
+    cluster: &ClusterName,
+    namespace: &str,
+    name: &str,
+) -> Result<(), Error> {
+    let params = DeleteParams::default();
+    match works_in(hub, namespace).delete(name, &params).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.is_not_found() => {}
+        Err(source) => {
+            let object = format!("ManifestWork {namespace}/{name}");
+            return Err(Error::Write {
+                action: "delete",
+                object,
+                source: Box::new(source),
+            });
+        }
+    }
+    info!(%cluster, namespace, work = name, "work deleted");
+    hub.metrics.wrote(Written::WorkDeleted);
+    let expected = Expected::NoWork {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    hub.world.expect(&Key::Cluster(cluster.clone()), expected);
+    Ok(())
+}
+
+/// Takes the work agent's finalizer from a deleting work whose cluster is not there any more, so
+/// that nobody would ever take it away.
+pub(in crate::sdk::reconcile) async fn desert<A: Addon>(
+    hub: &Hub<A>,
+    cluster: &ClusterName,
+    work: &Work,
+) -> Result<(), Error> {
+    let (namespace, name) = (&work.report.namespace, &work.report.name);
+    let mut others = work.finalizers.clone();
+    others.retain(|finalizer| finalizer != keys::WORK_FINALIZER);
+    let metadata = json!({ "resourceVersion": work.resource_version, "finalizers": others });
+    let patch = Patch::Merge(json!({ "metadata": metadata }));
+    let params = PatchParams::default();
+    match works_in(hub, namespace).patch(name, &params, &patch).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+        Err(source) => {
+            return Err(Error::Write {
+                action: "take the finalizer from",
+                object: format!("ManifestWork {namespace}/{name}"),
+                source: Box::new(source),
+            });
+        }
+    }
+    warn!(%cluster, namespace, work = name, "work let go: its cluster is gone and cannot remove it");
+    hub.metrics.wrote(Written::WorkDeleted);
+    Ok(())
+}

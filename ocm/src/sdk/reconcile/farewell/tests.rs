@@ -1,0 +1,238 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    condition::Status,
+    sdk::{
+        Hosts,
+        reconcile::plan::samples::{
+            Author, author, carry_out, cluster_name, config_map, names, observed,
+        },
+    },
+};
+
+const HOOK: &str = "addon-a-pre-delete";
+
+fn job(name: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": { "namespace": "n", "name": name, "annotations": { (keys::PRE_DELETE): "" } },
+    })
+}
+
+fn hooked_author() -> Author {
+    author(vec![config_map("x", 1), job("one"), job("two")])
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A cluster with a work, whose add-on was deleted at second 0.
+fn deleting(finalizers: &[&str]) -> Observed {
+    let mut met = observed();
+    let mut addon = (**met.addon.as_ref().unwrap()).clone();
+    addon.metadata.deletion_timestamp = Some(Time(at(0)));
+    addon.metadata.finalizers = Some(finalizers.iter().map(|&name| name.to_owned()).collect());
+    met.addon = Some(Arc::new(addon));
+    let mut work = Work::default();
+    work.report.name = "addon-a-deploy-0".to_owned();
+    work.report.namespace = "c".to_owned();
+    met.works = vec![Arc::new(work)];
+    met
+}
+
+fn decide(author: &Author, met: &Observed, now: i64) -> Farewell {
+    let parting = Parting {
+        version: Version::V1Beta1,
+        cluster: &cluster_name(),
+        observed: met,
+        now: at(now),
+    };
+    farewell(author, parting, &|_| None)
+}
+
+/// The cluster reports the hook's Jobs.
+fn reported(met: &Observed, jobs: &[(&str, &str)]) -> Observed {
+    let manifests = jobs.iter().map(|(name, complete)| {
+        let value = json!({ "type": "String", "string": complete });
+        json!({
+            "resourceMeta": { "kind": "Job", "namespace": "n", "name": name },
+            "statusFeedback": { "values": [{ "name": "JobComplete", "fieldValue": value }] },
+        })
+    });
+    let available = json!([{
+        "type": "Available", "status": "True", "reason": "R", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 0,
+    }]);
+    let manifests: Vec<_> = manifests.collect();
+    let status = json!({ "conditions": available, "resourceStatus": { "manifests": manifests } });
+    let with_status = |work: &Arc<Work>| {
+        let mut work = (**work).clone();
+        if work.report.name.contains("pre-delete") {
+            work.report.status = serde_json::from_value(status.clone()).unwrap();
+        }
+        Arc::new(work)
+    };
+    Observed {
+        works: met.works.iter().map(with_status).collect(),
+        ..met.clone()
+    }
+}
+
+#[test]
+fn hooks_run_before_anything_goes_and_the_finalizer_is_dropped_with_the_works() {
+    let (author, met) = (hooked_author(), deleting(&[keys::PRE_DELETE_FINALIZER]));
+    let first = decide(&author, &met, 1);
+    assert_eq!(names(&first.steps), [format!("apply {HOOK}")]);
+    assert_eq!(first.finalizers, None);
+    assert_eq!(first.recheck, Some(Duration::from_secs(599)));
+
+    let met = carry_out(&met, &first.steps);
+    assert_eq!(decide(&author, &met, 1).steps, [], "sent once");
+
+    let half = reported(&met, &[("one", "True"), ("two", "False")]);
+    let waiting = decide(&author, &half, 2);
+    assert_eq!(waiting.finalizers, None);
+    assert!(waiting.said.unwrap().message.ends_with("Job n/two: False"));
+
+    let done = decide(
+        &author,
+        &reported(&met, &[("one", "True"), ("two", "True")]),
+        3,
+    );
+    assert_eq!(done.said.unwrap().status, Status::True);
+    assert_eq!(done.finalizers, Some(vec![]));
+    assert_eq!(done.given_up, None);
+    assert_eq!(
+        names(&done.steps),
+        ["delete addon-a-deploy-0", "delete addon-a-pre-delete"]
+    );
+}
+
+#[test]
+fn hooks_that_do_not_end_are_given_up_at_their_deadline() {
+    let (author, met) = (hooked_author(), deleting(&[keys::PRE_DELETE_FINALIZER]));
+    let met = carry_out(&met, &decide(&author, &met, 1).steps);
+    let late = decide(&author, &met, 600);
+    assert_eq!(late.said.unwrap().status, Status::False);
+    assert!(late.given_up.unwrap().contains("not started"));
+    assert_eq!(late.finalizers, Some(vec![]));
+    assert_eq!(late.steps.len(), 2);
+}
+
+#[test]
+fn what_cannot_be_rendered_any_more_is_waited_for_until_the_deadline() {
+    let met = deleting(&[keys::PRE_DELETE_FINALIZER]);
+    let mut author = hooked_author();
+    author.error = Some(crate::sdk::RenderError {
+        message: "no address".to_owned(),
+    });
+    let waiting = decide(&author, &met, 1);
+    assert_eq!((waiting.steps.len(), waiting.finalizers), (0, None));
+    assert_eq!(
+        decide(&author, &met, 601).given_up.as_deref(),
+        Some("no address")
+    );
+}
+
+#[test]
+fn a_cluster_that_is_gone_is_waited_for_by_nobody() {
+    let mut met = deleting(&[keys::PRE_DELETE_FINALIZER, "other.io/x"]);
+    met.cluster = None;
+    met.deserted = ["c".to_owned()].into();
+    let first = decide(&hooked_author(), &met, 1);
+    assert_eq!(first.said, None);
+    assert_eq!(names(&first.steps), ["delete addon-a-deploy-0"]);
+    assert_eq!(first.finalizers, Some(vec!["other.io/x".to_owned()]));
+    assert_eq!(first.deserted, [], "it may go by itself");
+
+    let mut work = (*met.works[0]).clone();
+    work.deleting = true;
+    work.finalizers = vec![keys::WORK_FINALIZER.to_owned()];
+    met.works = vec![Arc::new(work)];
+    let second = decide(&hooked_author(), &met, 2);
+    assert_eq!((second.steps.len(), second.deserted.len()), (0, 1));
+    met.deserted.clear();
+    assert_eq!(
+        decide(&hooked_author(), &met, 2).deserted,
+        [],
+        "its agent does it"
+    );
+}
+
+#[test]
+fn without_hooks_or_without_anything_deployed_nothing_is_waited_for() {
+    let plain = author(vec![config_map("x", 1)]);
+    let went = decide(&plain, &deleting(&[]), 1);
+    assert_eq!(names(&went.steps), ["delete addon-a-deploy-0"]);
+    assert_eq!((went.said, went.finalizers), (None, None));
+    let mut met = deleting(&[keys::PRE_DELETE_FINALIZER]);
+    met.works.clear();
+    assert_eq!(decide(&hooked_author(), &met, 1).finalizers, Some(vec![]));
+}
+
+#[test]
+fn hooks_on_a_host_run_there_and_its_works_go_with_the_finalizer() {
+    let mut met = deleting(&[
+        keys::HOSTING_PRE_DELETE_FINALIZER,
+        keys::HOSTING_CLEANUP_FINALIZER,
+    ]);
+    let mut addon = (**met.addon.as_ref().unwrap()).clone();
+    addon.metadata.annotations = Some([(keys::HOSTING_CLUSTER.to_owned(), "h".to_owned())].into());
+    met.addon = Some(Arc::new(addon));
+    met.host.clone_from(&met.cluster);
+    let mut hook = job("one");
+    hook["metadata"]["annotations"][keys::HOSTED_LOCATION] = json!("hosting");
+    let author = Author {
+        hosts: Hosts::Any,
+        ..author(vec![hook])
+    };
+    let first = decide(&author, &met, 1);
+    assert_eq!(names(&first.steps), ["apply addon-a-pre-delete-hosting-c"]);
+    let met = carry_out(&met, &first.steps);
+    let done = decide(&author, &reported(&met, &[("one", "True")]), 2);
+    assert_eq!(done.finalizers, Some(vec![]));
+    assert_eq!(
+        done.steps.len(),
+        2,
+        "nobody else would take it from the host"
+    );
+
+    let hostless = Observed { host: None, ..met };
+    assert_eq!(decide(&author, &hostless, 2).finalizers, Some(vec![]));
+}
+
+#[test]
+fn ocms_template_controller_is_not_disturbed() {
+    let mut met = deleting(&[keys::PRE_DELETE_FINALIZER]);
+    let mut addon = (**met.addon.as_ref().unwrap()).clone();
+    addon.spec.configs.push(AddOnConfig {
+        group: crate::api::addon::GROUP.to_owned(),
+        resource: "addontemplates".to_owned(),
+        namespace: String::new(),
+        name: "t".to_owned(),
+    });
+    met.addon = Some(Arc::new(addon));
+    assert_eq!(decide(&hooked_author(), &met, 601), Farewell::default());
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_cluster_reports_the_end_comes_by_the_deadline(
+        jobs in prop::collection::vec(("one|two|other", "True|False|"), 0..4), now in 0i64..1200
+    ) {
+        let (author, met) = (hooked_author(), deleting(&[keys::PRE_DELETE_FINALIZER]));
+        let met = carry_out(&met, &decide(&author, &met, 0).steps);
+        let jobs: Vec<_> = jobs.iter().map(|(name, said)| (name.as_str(), said.as_str())).collect();
+        let said = decide(&author, &reported(&met, &jobs), now);
+        let complete = |name| jobs.iter().find(|(job, _)| *job == name).is_some_and(|(_, it)| *it == "True");
+        let done = complete("one") && complete("two");
+        prop_assert_eq!(said.finalizers.is_some(), done || now >= 600);
+        prop_assert_eq!(said.given_up.is_some(), !done && now >= 600);
+        // While it waits it never deletes, and says when it looks again.
+        prop_assert_eq!(said.recheck.is_some(), said.finalizers.is_none());
+    }
+}

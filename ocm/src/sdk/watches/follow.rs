@@ -1,0 +1,115 @@
+//! One watch: lasts, skips what cannot be read, and tells of trouble once.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, pin_mut};
+use kube::{
+    Api,
+    api::DynamicObject,
+    runtime::{
+        WatchStreamExt as _,
+        utils::{Backoff, ResetTimerBackoff},
+        watcher::{self, Event},
+    },
+};
+use tracing::{debug, info, warn};
+
+use crate::sdk::{Error, cache::Change, error::chain, queue};
+
+/// How the objects of a watch are read. A key is all that is needed to know that one is gone.
+pub(super) struct Source<F, G> {
+    pub(super) key: F,
+    pub(super) read: G,
+}
+
+/// Follows one watch for ever; the watcher itself pauses and lists again after errors.
+pub(super) async fn follow<K, V>(
+    what: &'static str,
+    api: Api<DynamicObject>,
+    config: watcher::Config,
+    source: Source<impl Fn(&DynamicObject) -> Option<K>, impl Fn(DynamicObject) -> Option<V>>,
+    absorb: impl Fn(Change<K, V>),
+) -> Error {
+    let events =
+        watcher::watcher(api, config).backoff(ResetTimerBackoff::new(Pauses(FIRST), HEALTHY));
+    pin_mut!(events);
+    let mut healthy = true;
+    while let Some(event) = events.next().await {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) if healthy => {
+                warn!(watch = what, error = chain(&error), "watch broken");
+                healthy = false;
+                continue;
+            }
+            Err(error) => {
+                debug!(watch = what, error = chain(&error), "watch still broken");
+                continue;
+            }
+        };
+        // An attempt to list is no success yet.
+        if !healthy && !matches!(event, Event::Init) {
+            info!(watch = what, "watch well again");
+            healthy = true;
+        }
+        if let Some(change) = change(what, event, &source) {
+            absorb(change);
+        }
+    }
+    Error::WatchEnded(what)
+}
+
+/// Pauses of a broken watch. Shorter at the long end than kube's own (30 s): there are few watches,
+/// and after an outage of the hub every cluster waits for them.
+struct Pauses(Duration);
+
+/// The first pause.
+const FIRST: Duration = Duration::from_millis(400);
+/// The longest pause.
+const LONGEST: Duration = Duration::from_secs(2);
+/// How long a watch must be well until its failures are forgotten.
+const HEALTHY: Duration = Duration::from_mins(1);
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = self.0;
+        self.0 = pause.saturating_mul(2).min(LONGEST);
+        Some(queue::spread(pause, rand::random()))
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {
+        self.0 = FIRST;
+    }
+}
+
+/// An object that cannot be read is skipped; it must not hide the others.
+fn change<K, V>(
+    what: &'static str,
+    event: Event<DynamicObject>,
+    source: &Source<impl Fn(&DynamicObject) -> Option<K>, impl Fn(DynamicObject) -> Option<V>>,
+) -> Option<Change<K, V>> {
+    let read = |mut object: DynamicObject| {
+        object.metadata.managed_fields = None;
+        let name = object.metadata.name.clone();
+        let entry = (source.key)(&object).zip((source.read)(object));
+        if entry.is_none() {
+            warn!(
+                watch = what,
+                object = name,
+                "object skipped: it cannot be read"
+            );
+        }
+        entry
+    };
+    match event {
+        Event::Init => Some(Change::Restarted),
+        Event::InitApply(object) => read(object).map(|(key, value)| Change::Listed(key, value)),
+        Event::InitDone => Some(Change::Complete),
+        Event::Apply(object) => read(object).map(|(key, value)| Change::Applied(key, value)),
+        Event::Delete(object) => (source.key)(&object).map(Change::Deleted),
+    }
+}
