@@ -73,12 +73,17 @@ impl Error {
     /// Of a JSON patch: a test or a path that is not met is answered as a bad value would be, but
     /// without a cause.
     pub(super) fn of_json_patch(self) -> Self {
-        match self {
-            Self::Write { object, source, .. } if has_no_cause(&source) => {
-                Self::Misfit { object, source }
+        if let Self::Write { object, source, .. } = self {
+            if has_no_cause(&source) {
+                return Self::Misfit { object, source };
             }
-            other => other,
+            return Self::Write {
+                write: "patch",
+                object,
+                source,
+            };
         }
+        self
     }
 }
 
