@@ -8,7 +8,7 @@ pub mod template;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -19,27 +19,38 @@ use ocm::{
     condition,
     name::{AddonName, ClusterName},
     sdk::{
-        self, Admission, Health, HealthInput, HookError, Leaving, Registration, Removal,
-        RenderError, RenderInput, Rendered, SigningCa, Target, View, WorkReport,
+        self, Admission, Health, HealthInput, HookError, Leaving, LeavingPhase, Registration,
+        Removal, RenderError, RenderInput, Rendered, SigningCa, Target, View,
     },
 };
-use principal::{Mode, Sessions};
+use principal::Sessions;
 use tokio::sync::watch;
 
 use crate::{
     address::Address,
-    fleet::{removal, secrets::ClusterSecrets},
-    hub::{self, Addon as Enrolled, Cluster, Own, World, mode_of},
+    fleet::{
+        applications::Applications,
+        removal,
+        secrets::{self, ClusterSecrets},
+    },
+    hub::{self, Own, World},
     issuer::Authority,
     keys,
-    optin::plan::held_change,
+    optin::{
+        HeldModes,
+        plan::{follows_label, held_change},
+    },
 };
-use conditions::Facts;
+use conditions::{Facts, HeldMode, Needs};
 use manifests::Templates;
 use settings::Defaults;
 
 /// How long a removal waits before it looks again whether the session has ended.
 const SESSION_END: Duration = Duration::from_millis(200);
+
+/// How soon it is looked again whether a Secret that is in the way is gone; it has none of the labels
+/// by which we follow.
+const SECRET_LOOK: Duration = Duration::from_secs(30);
 
 /// What the add-on works with.
 pub struct Parts {
@@ -61,6 +72,8 @@ pub struct Parts {
     pub addresses: watch::Sender<BTreeMap<String, Address>>,
     /// The sessions.
     pub sessions: watch::Receiver<Sessions>,
+    /// Changes of mode that wait until there are no Applications.
+    pub held_modes: watch::Receiver<HeldModes>,
     /// Since when the principal serves.
     pub serving_since: Timestamp,
     /// The cluster Secrets.
@@ -85,6 +98,8 @@ pub struct ArgocdAgent {
     templates: Templates,
     // The CA ready for signing, made anew when it changes. Held for a lookup, never over an await.
     signing: Mutex<Option<(Arc<Authority>, Arc<SigningCa>)>>,
+    // Why cluster Secrets are not as they should be. Held for a lookup, too.
+    secret_errors: Mutex<BTreeMap<ClusterName, String>>,
 }
 
 /// Why there is no add-on; a mistake of ours.
@@ -106,6 +121,7 @@ impl ArgocdAgent {
             parts,
             templates: Templates::embedded()?,
             signing: Mutex::default(),
+            secret_errors: Mutex::default(),
         })
     }
 
@@ -147,6 +163,38 @@ impl ArgocdAgent {
             let before = known.insert(cluster.to_string(), address.clone());
             before.as_ref() != Some(address)
         });
+    }
+
+    fn secret_errors(&self) -> MutexGuard<'_, BTreeMap<ClusterName, String>> {
+        self.secret_errors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The change of mode that waits for a person, if one does.
+    fn held_mode(&self, target: Target<'_>) -> Option<HeldMode> {
+        let world = self.world(target);
+        let addon = world.addons.get(target.name.as_str())?;
+        let asked = held_change(world.clusters.get(target.name.as_str()), addon)?;
+        let counted = self.parts.held_modes.borrow();
+        let applications = counted.get(target.name.as_str()).copied();
+        // Where the label may change the mode by itself nothing waits before they were counted.
+        let waits = applications.is_some() || !follows_label(addon, world.install?);
+        let recorded = addon.mode()?;
+        waits.then_some(HeldMode {
+            recorded,
+            asked,
+            applications,
+        })
+    }
+
+    async fn release(&self, cluster: &ClusterName) -> Result<(), HookError> {
+        let Parts { client, own, .. } = &self.parts;
+        let server = self.server(cluster);
+        let theirs = Applications::of(client, own, cluster.as_str(), &server);
+        removal::release_applications(client, theirs)
+            .await
+            .map_err(Into::into)
     }
 }
 
@@ -234,11 +282,15 @@ impl sdk::Addon for ArgocdAgent {
             labels: &cluster.labels,
             claims: &cluster.claims,
         });
-        self.parts
-            .secrets
-            .ensure(target.name, desired)
-            .await
-            .map_err(Into::into)
+        let done = self.parts.secrets.ensure(target.name, desired).await;
+        if let Err(error @ secrets::Error::Foreign { .. }) = done {
+            // The agent works without it; a person has to see to it.
+            let told = error.to_string();
+            self.secret_errors().insert(target.name.clone(), told);
+            return Ok(());
+        }
+        self.secret_errors().remove(target.name);
+        done.map_err(Into::into)
     }
 
     fn render(&self, input: RenderInput<'_>) -> Result<Rendered, RenderError> {
@@ -248,13 +300,13 @@ impl sdk::Addon for ArgocdAgent {
             config,
         } = input;
         let deployment = config.deployment.clone().unwrap_or_default();
-        let mode = mode(
-            &hub::cluster(target.cluster),
-            &hub::addon(target.addon, &self.name),
-            config,
-        );
         let refused = |message: String| RenderError { message };
-        let spoke = settings::spoke(&deployment, install_namespace, mode, &self.defaults())
+        let cluster = hub::cluster(target.cluster);
+        let addon = hub::addon(target.addon, &self.name);
+        let spoke = settings::mode(&cluster, &addon, &deployment)
+            .and_then(|mode| {
+                settings::spoke(&deployment, install_namespace, mode, &self.defaults())
+            })
             .map_err(|error| refused(error.to_string()))?;
         self.note_address(target.name, &spoke.principal);
         let objects = self
@@ -277,7 +329,7 @@ impl sdk::Addon for ArgocdAgent {
         let namespace = status.map_or("", |status| status.namespace.as_str());
         let facts = Facts {
             deployed_at: input.deployed_at(),
-            applied: applied(works),
+            applied: conditions::applied(works),
             ready: input.deployment_ready(namespace, manifests::DEPLOYMENT),
             session: sessions.get(target.name.as_str()),
             serving_since: Some(self.parts.serving_since),
@@ -285,14 +337,18 @@ impl sdk::Addon for ArgocdAgent {
             live: condition::find(target.addon.conditions(), condition::addon::AVAILABLE),
         };
         let said = conditions::available(&facts, now);
-        let cluster = hub::cluster(target.cluster);
-        let addon = hub::addon(target.addon, &self.name);
-        let held = addon.mode().zip(held_change(Some(&cluster), &addon));
-        let deletion = facts.session.and_then(|session| session.held.as_ref());
-        let degraded = conditions::degraded(held, deletion, render_error);
+        let secret_error = self.secret_errors().get(target.name).cloned();
+        let degraded = conditions::degraded(&Needs {
+            render_error,
+            secret_error: secret_error.as_deref(),
+            held_mode: self.held_mode(target),
+            held_deletion: facts.session.and_then(|session| session.held.as_ref()),
+            argocd: facts.session.and_then(|session| session.argocd),
+        });
+        let looks = [said.recheck, secret_error.map(|_| SECRET_LOOK)];
         Health {
             verdicts: said.verdict.into_iter().chain([degraded]).collect(),
-            recheck: said.recheck,
+            recheck: looks.into_iter().flatten().min(),
         }
     }
 
@@ -301,9 +357,9 @@ impl sdk::Addon for ArgocdAgent {
         if self.is_connected(&leaving.cluster) {
             return Ok(Removal::Wait(SESSION_END));
         }
-        let Parts { client, own, .. } = &self.parts;
-        let server = self.server(&leaving.cluster);
-        removal::release_applications(client, own, leaving.cluster.as_str(), &server).await?;
+        if is_for_good(leaving.phase, &self.parts.view, &leaving.cluster) {
+            self.release(&leaving.cluster).await?;
+        }
         Ok(Removal::Proceed)
     }
 
@@ -311,92 +367,23 @@ impl sdk::Addon for ArgocdAgent {
         self.parts
             .addresses
             .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
+        self.secret_errors().remove(cluster);
+        // The Secret goes last, so where there is one, nobody has told us of the cluster's leaving: it
+        // left while no manager ran.
+        if self.parts.secrets.has(cluster) {
+            self.release(cluster).await?;
+        }
         self.parts.secrets.remove(cluster).await.map_err(Into::into)
     }
 }
 
-/// Recorded value, then label, then configuration, then managed.
-fn mode(cluster: &Cluster, addon: &Enrolled, config: &sdk::Config) -> Mode {
-    let label = || mode_of(cluster.label()?);
-    let configured = || mode_of(config.variable("MODE")?);
-    addon
-        .mode()
-        .or_else(label)
-        .or_else(configured)
-        .unwrap_or(Mode::Managed)
-}
-
-/// Whether the cluster has applied all works as they are now; none if it has not said.
-fn applied(works: &[WorkReport]) -> Option<Result<(), String>> {
-    let mut verdict = Some(Ok(()));
-    for work in works {
-        let conditions = &work.status.conditions;
-        let said = condition::find(conditions, condition::work::APPLIED).filter(|it| {
-            it.observed_generation
-                .is_none_or(|seen| seen == work.generation)
-        });
-        match said {
-            Some(it) if it.status == "True" => {}
-            Some(it) => return Some(Err(it.message.clone())),
-            None => verdict = None,
+/// Whether the agent will not come back for what waits for it. A cluster that is only not accepted at
+/// the moment may be accepted again.
+fn is_for_good(phase: LeavingPhase, view: &View, cluster: &ClusterName) -> bool {
+    match phase {
+        LeavingPhase::NotAdmitted => view.cluster(cluster).is_none(),
+        LeavingPhase::ClusterDeleting | LeavingPhase::AddonDeleting | LeavingPhase::AddonGone => {
+            true
         }
-    }
-    verdict.filter(|_| !works.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-
-    use super::*;
-
-    fn work(status: &str, observed: i64) -> WorkReport {
-        let mut work = WorkReport {
-            generation: 2,
-            ..WorkReport::default()
-        };
-        work.status.conditions = vec![Condition {
-            type_: condition::work::APPLIED.to_owned(),
-            status: status.to_owned(),
-            reason: String::new(),
-            message: "why".to_owned(),
-            last_transition_time: Time(Timestamp::UNIX_EPOCH),
-            observed_generation: Some(observed),
-        }];
-        work
-    }
-
-    #[test]
-    fn only_what_the_cluster_says_of_the_present_content_counts() {
-        assert_eq!(applied(&[]), None);
-        assert_eq!(applied(&[work("True", 2)]), Some(Ok(())));
-        assert_eq!(applied(&[work("True", 1)]), None);
-        assert_eq!(
-            applied(&[work("True", 2), work("False", 2)]),
-            Some(Err("why".to_owned()))
-        );
-    }
-
-    #[test]
-    fn the_recorded_mode_wins_over_everything() {
-        let labels: BTreeMap<_, _> = [(keys::MODE.to_owned(), "autonomous".to_owned())].into();
-        let cluster = Cluster {
-            labels,
-            ..Cluster::default()
-        };
-        let recorded = Enrolled {
-            recorded: Some("managed".to_owned()),
-            ..Enrolled::default()
-        };
-        let config = sdk::Config::default();
-        assert_eq!(mode(&cluster, &recorded, &config), Mode::Managed);
-        assert_eq!(
-            mode(&cluster, &Enrolled::default(), &config),
-            Mode::Autonomous
-        );
-        assert_eq!(
-            mode(&Cluster::default(), &Enrolled::default(), &config),
-            Mode::Managed
-        );
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! [`Publisher`] keeps the principal's [`Fleet`] equal to what the hub says, so that a session ends in
 //! the moment in which a right is taken away. [`secrets`] holds the Argo CD cluster Secrets,
+//! [`applications`] are those that go to a cluster,
 //! [`removal`] undoes an enrolment in the order that loses nothing: the session is closed first, hub
 //! Applications that wait for it are released, and the cluster Secret goes last, because without it
 //! `ApplicationSets` delete their Applications, and an open session would carry that to the spoke.
 
+pub mod applications;
 pub mod removal;
 pub mod secrets;
 

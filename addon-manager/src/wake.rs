@@ -1,7 +1,7 @@
 //! Clusters that the SDK shall look at again because something outside its sight changed.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -59,6 +59,18 @@ pub fn changed(before: &Sessions, now: &Sessions) -> BTreeSet<String> {
     let names = before.keys().chain(now.keys());
     names
         .filter(|name| !same(before.get(*name), now.get(*name)))
+        .cloned()
+        .collect()
+}
+
+/// The keys whose values are not the same in both.
+pub fn differing<V: PartialEq>(
+    before: &BTreeMap<String, V>,
+    now: &BTreeMap<String, V>,
+) -> BTreeSet<String> {
+    let names = before.keys().chain(now.keys());
+    names
+        .filter(|name| before.get(*name) != now.get(*name))
         .cloned()
         .collect()
 }
@@ -124,6 +136,22 @@ mod tests {
             changed(&sessions(true, 1), &Sessions::default()),
             ["c".to_owned()].into()
         );
+    }
+
+    #[test]
+    fn what_came_went_or_changed_differs() {
+        let map = |entries: &[(&str, u8)]| -> BTreeMap<String, u8> {
+            let entries = entries.iter();
+            entries
+                .map(|(name, value)| ((*name).to_owned(), *value))
+                .collect()
+        };
+        let (before, now) = (
+            map(&[("same", 1), ("went", 1), ("changed", 1)]),
+            map(&[("same", 1), ("came", 1), ("changed", 2)]),
+        );
+        let expected = ["came", "changed", "went"].map(str::to_owned).into();
+        assert_eq!(differing(&before, &now), expected);
     }
 
     #[tokio::test]

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use ocm::condition::{Status, Verdict, addon::AVAILABLE, addon::DEGRADED};
-use principal::{HeldDeletion, Mode, SessionReport};
+use ocm::{
+    condition::{self, Status, Verdict, addon::AVAILABLE, addon::DEGRADED},
+    sdk::WorkReport,
+};
+use principal::{ArgoCd, HeldDeletion, Mode, SessionReport};
 
 /// Connected, and its Deployment is available.
 pub const AGENT_CONNECTED: &str = "AgentConnected";
@@ -20,6 +23,12 @@ pub const AGENT_DISCONNECTED: &str = "AgentDisconnected";
 
 /// More would be deleted on the cluster than may be without a person's word.
 pub const MASS_DELETE_HELD: &str = "MassDeleteHeld";
+
+/// The cluster has no Argo CD that the agent could serve.
+pub const ARGOCD_MISSING: &str = "ArgoCDMissing";
+const NO_ARGOCD: &str = "the cluster has no Argo CD: its API does not serve Applications and \
+                         AppProjects of argoproj.io; install Argo CD there, and the agent goes on \
+                         by itself within seconds";
 
 /// A gap that is shorter is not worth telling: a restart of the pod, of the principal, of a proxy.
 /// It is also how long a new agent has before anything is said of it.
@@ -205,28 +214,99 @@ fn unavailable(reason: &'static str, message: &str) -> Verdict {
     Verdict::new(AVAILABLE, false, reason, message)
 }
 
-/// Whether something needs a person.
-pub fn degraded(
-    held_mode: Option<(Mode, Mode)>,
-    held_deletion: Option<&HeldDeletion>,
-    render_error: Option<&str>,
-) -> Verdict {
-    if let Some(message) = render_error {
-        return Verdict::new(DEGRADED, true, "ConfigurationInvalid", message);
+/// Whether the cluster has applied all works as they are now; none if it has not said.
+pub fn applied(works: &[WorkReport]) -> Option<Result<(), String>> {
+    let mut verdict = Some(Ok(()));
+    for work in works {
+        let conditions = &work.status.conditions;
+        let said = condition::find(conditions, condition::work::APPLIED).filter(|it| {
+            it.observed_generation
+                .is_none_or(|seen| seen == work.generation)
+        });
+        match said {
+            Some(it) if it.status == "True" => {}
+            Some(it) => return Some(Err(it.message.clone())),
+            None => verdict = None,
+        }
     }
-    if let Some((recorded, asked)) = held_mode {
-        let message = format!(
-            "the cluster's label asks for mode {asked}, and {recorded} is in use; a change moves \
-             the ownership of Applications, so confirm it with the annotation {}={asked} on this \
-             ManagedClusterAddOn, or set the label back",
-            crate::keys::CONFIRM_MODE
-        );
-        return Verdict::new(DEGRADED, true, "ModeChangeHeld", message);
-    }
-    if let Some(held) = held_deletion {
-        return Verdict::new(DEGRADED, true, MASS_DELETE_HELD, mass_delete(held));
-    }
-    Verdict::new(DEGRADED, false, "AsExpected", "nothing needs a person").calm()
+    verdict.filter(|_| !works.is_empty())
+}
+
+/// What may need a person.
+#[derive(Clone, Debug, Default)]
+pub struct Needs<'a> {
+    /// Why nothing could be rendered.
+    pub render_error: Option<&'a str>,
+    /// Why the Argo CD cluster Secret is not as it should be.
+    pub secret_error: Option<&'a str>,
+    /// A change of mode that waits.
+    pub held_mode: Option<HeldMode>,
+    /// Deletions that wait.
+    pub held_deletion: Option<&'a HeldDeletion>,
+    /// Whether the cluster has an Argo CD, where its agent says so.
+    pub argocd: Option<ArgoCd>,
+}
+
+/// A change of mode that waits for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldMode {
+    /// The mode in use.
+    pub recorded: Mode,
+    /// The mode that the label asks for.
+    pub asked: Mode,
+    /// The Applications in the way; none where the label must not change the mode by itself.
+    pub applications: Option<usize>,
+}
+
+/// Whether something needs a person. Of several causes the first here is told.
+pub fn degraded(needs: &Needs<'_>) -> Verdict {
+    let Needs {
+        render_error,
+        secret_error,
+        held_mode,
+        held_deletion,
+        argocd,
+    } = needs;
+    let (reason, message) = if let Some(message) = render_error {
+        ("ConfigurationInvalid", (*message).to_owned())
+    } else if let Some(message) = secret_error {
+        ("ClusterSecretConflict", (*message).to_owned())
+    } else if let Some(held) = held_mode {
+        ("ModeChangeHeld", mode_change(held))
+    } else if let Some(held) = held_deletion {
+        (MASS_DELETE_HELD, mass_delete(held))
+    } else if *argocd == Some(ArgoCd::Missing) {
+        (ARGOCD_MISSING, NO_ARGOCD.to_owned())
+    } else {
+        return Verdict::new(DEGRADED, false, "AsExpected", "nothing needs a person").calm();
+    };
+    Verdict::new(DEGRADED, true, reason, message)
+}
+
+fn mode_change(held: &HeldMode) -> String {
+    let HeldMode {
+        recorded,
+        asked,
+        applications,
+    } = held;
+    let why = applications.map_or_else(
+        || {
+            "a person and not the label made this ManagedClusterAddOn, and a cluster can write its \
+             own labels"
+                .to_owned()
+        },
+        |count| {
+            format!(
+                "a change moves the ownership of Applications, and there are {count} of this \
+                 cluster"
+            )
+        },
+    );
+    format!(
+        "the cluster's label asks for mode {asked}, and {recorded} is in use; {why}, so confirm it \
+         with the annotation {}={asked} on this ManagedClusterAddOn, or set the label back",
+        crate::keys::CONFIRM_MODE
+    )
 }
 
 fn mass_delete(held: &HeldDeletion) -> String {

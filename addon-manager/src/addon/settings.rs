@@ -8,7 +8,10 @@ use principal::Mode;
 use serde_json::json;
 
 use super::manifests::{Placement, Proxy, Spoke, is_agent_container};
-use crate::address::Address;
+use crate::{
+    address::Address,
+    hub::{Addon, Cluster, mode_of},
+};
 
 /// What is the same for all clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +53,29 @@ pub enum Error {
          argocd-agent.open-cluster-management.io/mode=managed"
     )]
     Autonomous,
+}
+
+/// Recorded value, then label, then configuration, then managed.
+pub fn mode(
+    cluster: &Cluster,
+    addon: &Addon,
+    config: &AddOnDeploymentConfigSpec,
+) -> Result<Mode, Error> {
+    let label = || mode_of(cluster.label()?);
+    let known = addon.mode().or_else(label);
+    known.map_or_else(|| configured_mode(config), Ok)
+}
+
+/// The mode of clusters for which nothing else tells it.
+pub fn configured_mode(config: &AddOnDeploymentConfigSpec) -> Result<Mode, Error> {
+    match config.variable("MODE").filter(|value| !value.is_empty()) {
+        None => Ok(Mode::Managed),
+        Some(value) => mode_of(value).ok_or_else(|| Error::Variable {
+            name: "MODE",
+            value: value.to_owned(),
+            wanted: "managed or autonomous",
+        }),
+    }
 }
 
 /// Where agents of a cluster with this configuration dial.
@@ -185,6 +211,7 @@ mod tests {
     use ocm::api::addon::{ContainerResourceRequirements, CustomizedVariable};
 
     use super::*;
+    use crate::keys;
 
     fn config(variables: &[(&str, &str)]) -> AddOnDeploymentConfigSpec {
         let variable = |(name, value): &(&str, &str)| CustomizedVariable {
@@ -228,6 +255,47 @@ mod tests {
         assert_eq!(spoke.principal.to_string(), "10.0.0.1:8443");
         assert_eq!(spoke.argocd_namespace, "argocd");
         assert_eq!(spoke.log_level, "debug");
+    }
+
+    #[test]
+    fn the_recorded_mode_wins_over_everything() {
+        let labels = [(keys::MODE.to_owned(), "autonomous".to_owned())].into();
+        let labelled = Cluster {
+            labels,
+            ..Cluster::default()
+        };
+        let recorded = Addon {
+            recorded: Some("managed".to_owned()),
+            ..Addon::default()
+        };
+        let (cluster, addon) = (Cluster::default(), Addon::default());
+        let autonomous = config(&[("MODE", "autonomous")]);
+        let none = config(&[("MODE", "")]);
+        for (cluster, addon, config, expected) in [
+            (&labelled, &recorded, &autonomous, Mode::Managed),
+            (&labelled, &addon, &none, Mode::Autonomous),
+            (&cluster, &addon, &autonomous, Mode::Autonomous),
+            (&cluster, &addon, &none, Mode::Managed),
+        ] {
+            assert_eq!(mode(cluster, addon, config), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn a_mode_that_does_not_exist_is_refused_where_it_counts() {
+        let unknown = config(&[("MODE", "autonomus")]);
+        let refused = mode(&Cluster::default(), &Addon::default(), &unknown).unwrap_err();
+        let message = "the variable MODE of the AddOnDeploymentConfig is \"autonomus\"; it must be \
+                       managed or autonomous";
+        assert_eq!(refused.to_string(), message);
+        let recorded = Addon {
+            recorded: Some("managed".to_owned()),
+            ..Addon::default()
+        };
+        assert_eq!(
+            mode(&Cluster::default(), &recorded, &unknown),
+            Ok(Mode::Managed)
+        );
     }
 
     #[test]

@@ -36,6 +36,7 @@ use crate::{
     issuer::{self, CA_SECRET, Issuer, JWT_SECRET, PRINCIPAL_SECRET},
     keys, load_balancer,
     metrics::Metrics,
+    optin::HeldModes,
     token_key,
 };
 
@@ -119,6 +120,8 @@ pub(super) struct Channels {
     pub(super) looked: watch::Sender<bool>,
     /// Where agents of single clusters dial.
     pub(super) addresses: watch::Sender<BTreeMap<String, Address>>,
+    /// From the opting in to the conditions.
+    pub(super) held_modes: watch::Sender<HeldModes>,
 }
 
 impl Channels {
@@ -131,6 +134,7 @@ impl Channels {
             address: watch::Sender::new(config.principal_address.clone()),
             looked: watch::Sender::new(config.principal_address.is_some()),
             addresses: watch::Sender::default(),
+            held_modes: watch::Sender::default(),
         }
     }
 }

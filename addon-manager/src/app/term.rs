@@ -1,6 +1,6 @@
 //! What only the leader does, for as long as it leads.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kube::runtime::events::{Recorder, Reporter};
 use ocm::{
@@ -20,7 +20,8 @@ use crate::{
     addon::{self, ArgocdAgent},
     fleet::{self, secrets::ClusterSecrets},
     hub::Own,
-    keys, optin,
+    keys,
+    optin::{self, OptIn},
     wake::{self, Wakes},
 };
 
@@ -120,13 +121,14 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
     let changed = wakes.clone();
     let following = secrets.follow(token.clone(), move |cluster| changed.wake(cluster));
     let publishing = publisher.run(channels.sessions.subscribe(), token.clone());
-    let opting_in = optin::run(
-        view.clone(),
-        name,
-        own.clone(),
-        writer(ground, version),
-        token.clone(),
-    );
+    let opting_in = OptIn {
+        view: view.clone(),
+        addon: name,
+        own: own.clone(),
+        writer: writer(term, version),
+        held: channels.held_modes.clone(),
+    };
+    let opting_in = opting_in.run(token.clone());
     let waking = wake_all(view, wakes, channels, token.clone());
     let serving = async {
         if token
@@ -201,51 +203,60 @@ fn addon_parts(term: &Term, view: &View, secrets: &ClusterSecrets) -> addon::Par
         address: channels.address.subscribe(),
         addresses: channels.addresses.clone(),
         sessions: channels.sessions.subscribe(),
+        held_modes: channels.held_modes.subscribe(),
         serving_since: Clock::system().now(),
         secrets: secrets.clone(),
         resource_proxy: config.shared.resource_proxy.clone(),
     }
 }
 
-fn writer(ground: &Ground, version: Version) -> optin::Writer {
+fn writer(term: &Term, version: Version) -> optin::Writer {
+    let Term { ground, own, .. } = term;
     let reporter = Reporter {
         controller: keys::FIELD_MANAGER.to_owned(),
         instance: ground.config.pod_name.clone(),
     };
     let recorder = Recorder::new(ground.client.clone(), reporter);
-    optin::Writer::new(ground.client.clone(), version, recorder)
+    let resource_proxy = ground.config.shared.resource_proxy.clone();
+    let client = ground.client.clone();
+    optin::Writer::new(client, version, recorder, own.clone(), resource_proxy)
 }
 
-/// Wakes those whose session changed, and everybody when what all depend on changed.
+/// Wakes those of whom something else is to be said, and everybody when what all depend on changed.
 async fn wake_all(view: View, wakes: Wakes, channels: &Channels, token: CancellationToken) {
     let mut sessions = channels.sessions.subscribe();
+    let mut held_modes = channels.held_modes.subscribe();
     let mut authority = channels.authority.subscribe();
     let mut address = channels.address.subscribe();
-    let mut before = Arc::clone(&sessions.borrow_and_update());
+    let mut seen = Arc::clone(&sessions.borrow_and_update());
+    let mut seen_held = Arc::clone(&held_modes.borrow_and_update());
     loop {
         let next = async {
             tokio::select! {
                 changed = sessions.changed() => changed.map(|()| false),
+                changed = held_modes.changed() => changed.map(|()| false),
                 changed = authority.changed() => changed.map(|()| true),
                 changed = address.changed() => changed.map(|()| true),
             }
         };
-        match token.run_until_cancelled(next).await {
-            Some(Ok(true)) => {
-                for (cluster, _) in view.addons() {
-                    wakes.wake(cluster);
-                }
-            }
+        let names: BTreeSet<ClusterName> = match token.run_until_cancelled(next).await {
+            Some(Ok(true)) => view.addons().into_iter().map(|(name, _)| name).collect(),
             Some(Ok(false)) => {
                 let now = Arc::clone(&sessions.borrow_and_update());
-                let names = wake::changed(&before, &now).into_iter();
-                for cluster in names.filter_map(|name| ClusterName::new(name).ok()) {
-                    wakes.wake(cluster);
-                }
-                before = now;
+                let held = Arc::clone(&held_modes.borrow_and_update());
+                let mut names = wake::changed(&seen, &now);
+                names.extend(wake::differing(&seen_held, &held));
+                (seen, seen_held) = (now, held);
+                let names = names.into_iter();
+                names
+                    .filter_map(|name| ClusterName::new(name).ok())
+                    .collect()
             }
             Some(Err(_)) => return token.cancelled().await,
             None => return,
+        };
+        for name in names {
+            wakes.wake(name);
         }
     }
 }

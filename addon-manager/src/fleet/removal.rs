@@ -1,22 +1,12 @@
 //! Releases hub Applications that wait for a cluster which has no agent any more.
 
-use argocd::routing::{Clusters, RoutingSettings};
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
-use crate::hub::Own;
-
-/// What could not be done.
-#[derive(Debug, thiserror::Error)]
-#[error("{action} {object}")]
-pub struct Error {
-    action: &'static str,
-    object: String,
-    source: Box<kube::Error>,
-}
+use super::applications::{Applications, Error, failed};
 
 /// Finalizers by which Argo CD waits for something on the cluster; a suffix after `/` may follow.
 const ARGOCD_FINALIZERS: [&str; 3] = [
@@ -24,8 +14,6 @@ const ARGOCD_FINALIZERS: [&str; 3] = [
     "post-delete-finalizer.argocd.argoproj.io",
     "pre-delete-finalizer.argocd.argoproj.io",
 ];
-/// Applications read at once.
-const PAGE: u32 = 100;
 
 /// Takes Argo CD's finalizers off the deleting Applications of a cluster.
 ///
@@ -33,47 +21,16 @@ const PAGE: u32 = 100;
 /// does at an opt-out.
 pub async fn release_applications(
     client: &Client,
-    own: &Own,
-    cluster: &str,
-    server: &str,
+    mut applications: Applications,
 ) -> Result<(), Error> {
-    let settings = RoutingSettings {
-        argocd_namespace: own.argocd_namespace.clone(),
-        allowed_namespaces: own.other_namespaces.clone(),
-    };
-    let clusters = Clusters::new([(cluster.to_owned(), Some(server.to_owned()))]);
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(
-        "argoproj.io",
-        "v1alpha1",
-        "Application",
-    ));
-    let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
-    let mut page = ListParams::default().limit(PAGE);
-    loop {
-        let list = api
-            .list(&page)
-            .await
-            .map_err(failed("list", "Applications"))?;
-        for application in &list.items {
-            let Some(patch) = released(application) else {
-                continue;
-            };
-            if belongs(application, &clusters, &settings) {
-                release(client, &kind, application, &patch).await?;
+    while let Some(page) = applications.next_page().await? {
+        for application in &page {
+            if let Some(patch) = released(application) {
+                release(client, &Applications::kind(), application, &patch).await?;
             }
         }
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(()),
-        }
     }
-}
-
-/// Whether an Application was delivered to the one cluster in `clusters`.
-fn belongs(application: &DynamicObject, clusters: &Clusters, settings: &RoutingSettings) -> bool {
-    let value = json!(application);
-    let route = argocd::routing::route(argocd::Application::of(&value), clusters, settings);
-    route.cluster().is_some()
+    Ok(())
 }
 
 async fn release(
@@ -120,15 +77,6 @@ fn is_argocds(finalizer: &str) -> bool {
     ARGOCD_FINALIZERS.contains(&name)
 }
 
-fn failed(action: &'static str, object: &str) -> impl FnOnce(kube::Error) -> Error {
-    let object = object.to_owned();
-    move |source| Error {
-        action,
-        object,
-        source: Box::new(source),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,29 +117,5 @@ mod tests {
         let lives = application(false, &["resources-finalizer.argocd.argoproj.io"]);
         assert_eq!(released(&lives), None);
         assert_eq!(released(&application(true, &["example.org/backup"])), None);
-    }
-
-    #[test]
-    fn only_applications_that_go_to_the_cluster_belong_to_it() {
-        let settings = RoutingSettings {
-            argocd_namespace: "argocd".to_owned(),
-            allowed_namespaces: Vec::new(),
-        };
-        let clusters =
-            |name: &str| Clusters::new([(name.to_owned(), Some("https://x".to_owned()))]);
-        let mut there = application(true, &[]);
-        for (namespace, cluster, expected) in [
-            ("argocd", "c", true),
-            ("argocd", "d", false),
-            ("c", "c", true),
-            ("e", "c", false),
-        ] {
-            there.metadata.namespace = Some(namespace.to_owned());
-            assert_eq!(
-                belongs(&there, &clusters(cluster), &settings),
-                expected,
-                "{namespace}"
-            );
-        }
     }
 }

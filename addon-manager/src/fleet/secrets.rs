@@ -8,7 +8,7 @@ use std::{
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
 };
 use ocm::name::ClusterName;
 use runtime::kube::{Event, Watch, watch_trimmed};
@@ -39,6 +39,17 @@ pub enum Error {
     /// What is there is not known yet.
     #[error("the cluster Secrets are not listed yet")]
     NotListed,
+    /// Somebody else's Secret has the name; it is never written nor deleted.
+    #[error(
+        "the Secret {namespace}/{name} was not made by this add-on and is left as it is, so Argo CD \
+         does not have the cluster as it should be: delete or rename that Secret"
+    )]
+    Foreign {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
     /// A mistake of ours.
     #[error("the cluster Secret of {cluster} is not a Secret")]
     NotASecret {
@@ -121,13 +132,9 @@ impl ClusterSecrets {
         drop(self.listed.subscribe().wait_for(|listed| *listed).await);
     }
 
-    /// The clusters that have a Secret of ours.
-    pub fn clusters(&self) -> Vec<ClusterName> {
-        let held = self.lock();
-        held.values()
-            .filter(|secret| is_ours(secret))
-            .filter_map(cluster_of)
-            .collect()
+    /// Whether `cluster` has a Secret of ours.
+    pub fn has(&self, cluster: &ClusterName) -> bool {
+        self.lock().get(cluster.as_str()).is_some_and(is_ours)
     }
 
     /// Makes the Secret of `cluster` as `desired`. Costs nothing when it is.
@@ -136,21 +143,33 @@ impl ClusterSecrets {
             return Err(Error::NotListed);
         }
         let cluster = cluster.as_str();
-        let desired = marked(desired);
+        let name = argocd::cluster_secret::name(cluster);
+        let mut desired = marked(desired);
         let wanted: Secret =
             serde_json::from_value(desired.clone()).map_err(|source| Error::NotASecret {
                 cluster: cluster.to_owned(),
                 source,
             })?;
-        if self
-            .lock()
-            .get(cluster)
-            .is_some_and(|live| is_as(live, &wanted))
-        {
-            return Ok(());
+        let known = self.lock().get(cluster).cloned();
+        let live = match known {
+            Some(live) => Some(live),
+            None => self.look(&name).await?,
+        };
+        let mut params = PatchParams::apply(keys::FIELD_MANAGER);
+        match todo(live.as_ref(), &wanted) {
+            Todo::Nothing => return Ok(()),
+            Todo::LeaveAlone => {
+                let namespace = self.namespace.clone();
+                return Err(Error::Foreign { namespace, name });
+            }
+            // Without force: should somebody make one now, after the look, the two are in conflict.
+            Todo::Make => {}
+            // With the UID it fails where somebody has put another in its place.
+            Todo::Mend { uid } => {
+                params = params.force();
+                demand(&mut desired, uid);
+            }
         }
-        let name = argocd::cluster_secret::name(cluster);
-        let params = PatchParams::apply(keys::FIELD_MANAGER).force();
         let written = self
             .api
             .patch(&name, &params, &Patch::Apply(&desired))
@@ -160,6 +179,15 @@ impl ClusterSecrets {
         self.lock().insert(cluster.to_owned(), written);
         tracing::info!(cluster, "wrote the cluster Secret");
         Ok(())
+    }
+
+    /// Looks for a Secret that has the name without the labels, by which it would be followed.
+    async fn look(&self, name: &str) -> Result<Option<Secret>, Error> {
+        let named = ListParams::default().fields(&format!("metadata.name={name}"));
+        let found = self.api.list(&named).await;
+        found
+            .map(|found| found.items.into_iter().next())
+            .map_err(failed("look for", name))
     }
 
     /// Deletes the Secret of `cluster`, if we made it.
@@ -225,6 +253,37 @@ fn marked(mut desired: Value) -> Value {
         }
     }
     desired
+}
+
+/// What to do about a Secret.
+#[derive(Debug, PartialEq, Eq)]
+enum Todo {
+    /// It is as it should be.
+    Nothing,
+    /// There is none.
+    Make,
+    /// It is ours and differs.
+    Mend { uid: String },
+    /// It is somebody else's.
+    LeaveAlone,
+}
+
+fn todo(live: Option<&Secret>, wanted: &Secret) -> Todo {
+    match live {
+        None => Todo::Make,
+        Some(live) if !is_ours(live) => Todo::LeaveAlone,
+        Some(live) if is_as(live, wanted) => Todo::Nothing,
+        Some(live) => Todo::Mend {
+            uid: live.metadata.uid.clone().unwrap_or_default(),
+        },
+    }
+}
+
+/// Lets a write succeed only on the very Secret that was looked at.
+fn demand(desired: &mut Value, uid: String) {
+    if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("uid".to_owned(), Value::String(uid));
+    }
 }
 
 /// Whether everything wanted is there. The digest among the annotations tells that nothing is there
@@ -316,8 +375,26 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_somebody_else_made_is_not_ours() {
-        assert!(!is_ours(&secret(desired("eu"))));
-        assert!(is_ours(&secret(marked(desired("eu")))));
+    fn a_secret_that_somebody_else_made_is_left_alone() {
+        let wanted = secret(marked(desired("eu")));
+        // Also when it looks like ours in everything but the mark.
+        assert_eq!(
+            todo(Some(&secret(desired("eu"))), &wanted),
+            Todo::LeaveAlone
+        );
+        assert_eq!(todo(None, &wanted), Todo::Make);
+    }
+
+    #[test]
+    fn ours_is_mended_and_nothing_in_its_place() {
+        let wanted = secret(marked(desired("eu")));
+        let mut live = secret(marked(desired("us")));
+        live.metadata.uid = Some("1".to_owned());
+        let uid = "1".to_owned();
+        assert_eq!(todo(Some(&live), &wanted), Todo::Mend { uid });
+        assert_eq!(todo(Some(&wanted), &wanted), Todo::Nothing);
+        let mut patch = marked(desired("eu"));
+        demand(&mut patch, "1".to_owned());
+        assert_eq!(patch["metadata"]["uid"], "1");
     }
 }

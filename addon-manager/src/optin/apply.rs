@@ -11,7 +11,12 @@ use principal::Mode;
 use serde_json::json;
 
 use super::plan::{Source, Step};
-use crate::{hub::mode_of, keys};
+use crate::{
+    addon::settings,
+    fleet::applications::{self, Applications},
+    hub::Own,
+    keys,
+};
 
 /// What could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -26,22 +31,36 @@ pub enum Error {
         /// Why not.
         source: Box<kube::Error>,
     },
+    /// The Applications of a cluster could not be counted.
+    #[error("count the Applications of {cluster}")]
+    Count {
+        /// The cluster.
+        cluster: String,
+        /// Why not.
+        source: applications::Error,
+    },
     /// The configuration asks for a mode that does not exist.
-    #[error(
-        "AddOnDeploymentConfig {namespace}/{name}: MODE is {value:?}; it must be managed or autonomous"
-    )]
+    #[error("AddOnDeploymentConfig {namespace}/{name}")]
     UnknownMode {
         /// Namespace of the configuration.
         namespace: String,
         /// Its name.
         name: String,
-        /// What it says.
-        value: String,
+        /// What is wrong.
+        source: settings::Error,
     },
 }
 
-/// The variable of an `AddOnDeploymentConfig` that gives the mode.
-const MODE_VARIABLE: &str = "MODE";
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// It is done.
+    Yes,
+    /// It cannot be done yet; a change that we see tells when.
+    Later,
+    /// As many Applications are in the way of another mode.
+    Held(usize),
+}
 
 /// Writes `ManagedClusterAddOns`.
 #[derive(Clone)]
@@ -49,6 +68,8 @@ pub struct Writer {
     client: Client,
     version: Version,
     events: Recorder,
+    own: Own,
+    resource_proxy: String,
 }
 
 impl std::fmt::Debug for Writer {
@@ -60,18 +81,28 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// A writer that uses one version of the add-on API.
-    pub const fn new(client: Client, version: Version, events: Recorder) -> Self {
+    /// A writer that uses one version of the add-on API. `resource_proxy` is in the servers by which
+    /// Applications name their cluster.
+    pub const fn new(
+        client: Client,
+        version: Version,
+        events: Recorder,
+        own: Own,
+        resource_proxy: String,
+    ) -> Self {
         Self {
             client,
             version,
             events,
+            own,
+            resource_proxy,
         }
     }
 
     /// Does one step. What somebody else did meanwhile is no error.
-    pub async fn apply(&self, step: &Step) -> Result<(), Error> {
-        match step {
+    pub async fn apply(&self, step: &Step) -> Result<Done, Error> {
+        let done = match step {
+            Step::Change { cluster, uid, mode } => return self.change(cluster, uid, *mode).await,
             Step::Make {
                 cluster,
                 mode,
@@ -79,7 +110,9 @@ impl Writer {
             } => self.make(cluster, *mode, *again).await,
             Step::Delete { cluster, uid } => self.delete(cluster, uid).await,
             Step::Record { cluster, uid, mode } => {
-                let mode = self.mode(mode).await?;
+                let Some(mode) = self.mode(mode).await? else {
+                    return Ok(Done::Later);
+                };
                 self.record(cluster, uid, mode).await
             }
             Step::Refuse {
@@ -92,7 +125,21 @@ impl Writer {
                 self.tell(&about, cluster, EventType::Warning, reason, message)
                     .await
             }
+        };
+        done.map(|()| Done::Yes)
+    }
+
+    async fn change(&self, cluster: &str, uid: &str, mode: Mode) -> Result<Done, Error> {
+        let server = argocd::cluster_secret::server_url(&self.resource_proxy, cluster);
+        let theirs = Applications::of(&self.client, &self.own, cluster, &server);
+        let count = theirs.count().await.map_err(|source| Error::Count {
+            cluster: cluster.to_owned(),
+            source,
+        })?;
+        if count > 0 {
+            return Ok(Done::Held(count));
         }
+        self.record(cluster, uid, mode).await.map(|()| Done::Yes)
     }
 
     fn addons(&self, cluster: &str) -> Api<DynamicObject> {
@@ -172,23 +219,20 @@ impl Writer {
         }
     }
 
-    async fn mode(&self, source: &Source) -> Result<Mode, Error> {
+    /// None while the configuration that tells it is not there.
+    async fn mode(&self, source: &Source) -> Result<Option<Mode>, Error> {
         let (namespace, name) = match source {
-            Source::Known(mode) => return Ok(*mode),
+            Source::Known(mode) => return Ok(Some(*mode)),
             Source::Config(namespace, name) => (namespace, name),
         };
         let configs: Api<AddOnDeploymentConfig> = Api::namespaced(self.client.clone(), namespace);
         let read = configs.get_opt(name).await;
         let config = read.map_err(failed("read the AddOnDeploymentConfig", name))?;
-        let value = config
-            .as_ref()
-            .and_then(|config| config.spec.variable(MODE_VARIABLE));
-        value.map_or(Ok(Mode::Managed), |word| {
-            mode_of(word).ok_or_else(|| Error::UnknownMode {
-                namespace: namespace.clone(),
-                name: name.clone(),
-                value: word.to_owned(),
-            })
+        let mode = config.map(|config| settings::configured_mode(&config.spec));
+        mode.transpose().map_err(|source| Error::UnknownMode {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            source,
         })
     }
 

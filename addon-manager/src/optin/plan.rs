@@ -2,7 +2,7 @@
 
 use principal::Mode;
 
-use crate::hub::{Addon, Cluster, Own, World, mode_of};
+use crate::hub::{Addon, Cluster, Install, Own, World, mode_of};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +32,16 @@ pub enum Step {
         /// Where it comes from.
         mode: Source,
     },
+    /// Write down the mode that the label asks for in the place of another, if no Application goes to
+    /// the cluster: a change moves the ownership of those that do.
+    Change {
+        /// The cluster.
+        cluster: String,
+        /// Of the one that was looked at, and no other.
+        uid: String,
+        /// What the label asks for.
+        mode: Mode,
+    },
     /// Tell people about a label that cannot be followed.
     Refuse {
         /// The cluster.
@@ -57,7 +67,8 @@ pub enum Source {
 /// What has to be done so that the add-on is where it was asked for.
 ///
 /// With Placements OCM makes and deletes; we record modes and complain about labels only. What we did
-/// not make is never deleted, and a recorded mode is never changed without a confirmation.
+/// not make is never deleted. A recorded mode changes when a person confirms it, or when the label made
+/// the add-on and no Application is there.
 pub fn plan(world: &World, own: &Own) -> Vec<Step> {
     let Some(install) = world.install.filter(|install| !install.by_template) else {
         return Vec::new();
@@ -79,6 +90,14 @@ pub fn plan(world: &World, own: &Own) -> Vec<Step> {
             });
         } else if let Some(mode) = mode_to_record(cluster, addon) {
             steps.push(Step::Record {
+                cluster: name.clone(),
+                uid: addon.uid.clone(),
+                mode,
+            });
+        } else if let Some(mode) = held_change(cluster, addon)
+            && follows_label(addon, install)
+        {
+            steps.push(Step::Change {
                 cluster: name.clone(),
                 uid: addon.uid.clone(),
                 mode,
@@ -141,6 +160,14 @@ fn mode_to_record(cluster: Option<&Cluster>, addon: &Addon) -> Option<Source> {
         (None, Some((namespace, name))) => Some(Source::Config(namespace.clone(), name.clone())),
         (None, None) => addon.configured.then_some(Source::Known(Mode::Managed)),
     }
+}
+
+/// Whether the label of the cluster may change the mode by itself, while no Application is in the way.
+///
+/// The label can be written by the cluster. Where it made the add-on, taking it away and putting it on
+/// with another mode leads to the same; where a person made the add-on, it must grant nothing.
+pub const fn follows_label(addon: &Addon, install: Install) -> bool {
+    addon.made_for_label || install.by_placements
 }
 
 /// The mode that the label asks for while another is recorded and no one has confirmed the change.

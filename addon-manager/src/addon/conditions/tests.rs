@@ -160,22 +160,84 @@ fn a_pod_that_the_cluster_has_not_reported_yet_is_waited_for() {
 }
 
 #[test]
-fn a_mode_change_is_held_and_says_how_to_go_on() {
-    let verdict = degraded(Some((Mode::Managed, Mode::Autonomous)), None, None);
-    assert_eq!(verdict.reason, "ModeChangeHeld");
-    let annotation = "argocd-agent.open-cluster-management.io/confirm-mode=autonomous";
-    assert!(verdict.message.contains(annotation), "{}", verdict.message);
+fn a_mode_change_is_held_and_says_why_and_how_to_go_on() {
+    for (applications, why) in [
+        (Some(3), "there are 3 of this cluster"),
+        (None, "a cluster can write its own labels"),
+    ] {
+        let held_mode = Some(HeldMode {
+            recorded: Mode::Managed,
+            asked: Mode::Autonomous,
+            applications,
+        });
+        let verdict = degraded(&Needs {
+            held_mode,
+            ..Needs::default()
+        });
+        assert_eq!(verdict.reason, "ModeChangeHeld");
+        let annotation = "argocd-agent.open-cluster-management.io/confirm-mode=autonomous";
+        for part in [annotation, why] {
+            assert!(verdict.message.contains(part), "{}", verdict.message);
+        }
+    }
+}
+
+#[test]
+fn a_secret_of_somebody_else_in_the_place_of_ours_needs_a_person() {
+    let verdict = degraded(&Needs {
+        secret_error: Some("delete or rename it"),
+        ..Needs::default()
+    });
+    let said = (verdict.status, verdict.reason.as_str());
+    assert_eq!(said, (Status::True, "ClusterSecretConflict"));
+    assert_eq!(verdict.message, "delete or rename it");
+}
+
+fn work(status: &str, observed: i64) -> WorkReport {
+    let mut work = WorkReport {
+        generation: 2,
+        ..WorkReport::default()
+    };
+    work.status.conditions = vec![Condition {
+        type_: condition::work::APPLIED.to_owned(),
+        status: status.to_owned(),
+        reason: String::new(),
+        message: "why".to_owned(),
+        last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        observed_generation: Some(observed),
+    }];
+    work
+}
+
+#[test]
+fn only_what_the_cluster_says_of_the_present_content_counts() {
+    assert_eq!(applied(&[]), None);
+    assert_eq!(applied(&[work("True", 2)]), Some(Ok(())));
+    assert_eq!(applied(&[work("True", 1)]), None);
+    assert_eq!(
+        applied(&[work("True", 2), work("False", 2)]),
+        Some(Err("why".to_owned()))
+    );
 }
 
 #[test]
 fn a_held_deletion_names_what_would_go_and_how_to_let_it_go() {
     let held = HeldDeletion {
-        names: vec!["Application argocd/a".to_owned(), "Application argocd/b".to_owned()],
+        names: vec![
+            "Application argocd/a".to_owned(),
+            "Application argocd/b".to_owned(),
+        ],
         count: 30,
         digest: "1234".to_owned(),
     };
-    let verdict = degraded(None, Some(&held), None);
-    assert_eq!((verdict.status, verdict.reason.as_str()), (Status::True, MASS_DELETE_HELD));
+    let verdict = degraded(&Needs {
+        held_deletion: Some(&held),
+        ..Needs::default()
+    });
+    assert_eq!(
+        (verdict.status, verdict.reason.as_str()),
+        (Status::True, MASS_DELETE_HELD)
+    );
     for part in [
         "Application argocd/a, Application argocd/b, and 28 more",
         "argocd-agent.open-cluster-management.io/confirm-delete=1234",
@@ -185,8 +247,25 @@ fn a_held_deletion_names_what_would_go_and_how_to_let_it_go() {
 }
 
 #[test]
+fn a_cluster_without_argo_cd_is_told_with_the_next_step() {
+    let verdict = |argocd| {
+        degraded(&Needs {
+            argocd,
+            ..Needs::default()
+        })
+    };
+    let missing = verdict(Some(ArgoCd::Missing));
+    let said = (missing.status, missing.reason.as_str());
+    assert_eq!(said, (Status::True, ARGOCD_MISSING));
+    assert!(missing.message.contains("install Argo CD"));
+    for argocd in [None, Some(ArgoCd::Installed), Some(ArgoCd::Other)] {
+        assert_eq!(verdict(argocd).status, Status::False);
+    }
+}
+
+#[test]
 fn when_all_is_well_degraded_costs_no_write_of_its_own() {
-    let verdict = degraded(None, None, None);
+    let verdict = degraded(&Needs::default());
     assert!(verdict.calm && verdict.status == Status::False);
 }
 

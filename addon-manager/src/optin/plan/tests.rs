@@ -205,7 +205,7 @@ fn a_mode_that_was_wiped_is_written_again() {
 }
 
 #[test]
-fn a_recorded_mode_changes_only_when_confirmed() {
+fn a_label_alone_never_changes_the_mode_of_what_a_person_made() {
     let held = world(cluster(Some("autonomous")), Some(addon(Some("managed"))));
     assert_eq!(plan(&held, &own()), []);
     assert_eq!(
@@ -216,6 +216,35 @@ fn a_recorded_mode_changes_only_when_confirmed() {
     let confirmed = Addon {
         confirmed: Some("autonomous".to_owned()),
         ..addon(Some("managed"))
+    };
+    let steps = plan(&world(cluster(Some("autonomous")), Some(confirmed)), &own());
+    assert_eq!(steps, record(Mode::Autonomous));
+}
+
+#[test]
+fn a_label_changes_the_mode_of_what_it_made_if_no_application_is_there_or_a_person_confirms() {
+    let made = Addon {
+        made_for_label: true,
+        ..addon(Some("managed"))
+    };
+    let change = [Step::Change {
+        cluster: "c".to_owned(),
+        uid: "uid".to_owned(),
+        mode: Mode::Autonomous,
+    }];
+    let asked = world(cluster(Some("autonomous")), Some(made.clone()));
+    assert_eq!(plan(&asked, &own()), change);
+
+    let mut placed = world(cluster(Some("autonomous")), Some(addon(Some("managed"))));
+    placed.install = Some(Install {
+        by_placements: true,
+        ..MANUAL
+    });
+    assert_eq!(plan(&placed, &own()), change);
+
+    let confirmed = Addon {
+        confirmed: Some("autonomous".to_owned()),
+        ..made
     };
     let steps = plan(&world(cluster(Some("autonomous")), Some(confirmed)), &own());
     assert_eq!(steps, record(Mode::Autonomous));
@@ -241,6 +270,9 @@ fn execute(mut world: World, steps: Vec<Step>) -> World {
                     Source::Known(mode) => mode,
                     Source::Config(..) => Mode::Managed,
                 };
+                world.addons.get_mut(&cluster).unwrap().recorded = Some(mode.as_str().to_owned());
+            }
+            Step::Change { cluster, mode, .. } => {
                 world.addons.get_mut(&cluster).unwrap().recorded = Some(mode.as_str().to_owned());
             }
             Step::Refuse { .. } => {}
