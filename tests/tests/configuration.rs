@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, TokenStream};
 
+#[path = "shared/flags.rs"]
+mod flags;
 #[path = "shared/sources.rs"]
 mod sources;
-use sources::{Use, file, is_group, is_punct, text, texts, tokens};
+
+use flags::{Group, changed_defaults, groups, is_shouted, stream_of, tuples, variables};
+use sources::{Use, file, is_group, text, texts, tokens};
 
 const DOCUMENT: &str = "docs/configuration.md";
 const SHARED: &str = "runtime/src/args.rs";
@@ -82,7 +86,7 @@ fn every_label_and_annotation_has_its_row() {
     ];
     let ours = texts(&[Use::Said, Use::Read])
         .into_iter()
-        .map(|it| it.text)
+        .map(|it| it.words)
         .filter(|text| {
             let name = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix));
             name.is_some_and(|name| !name.is_empty() && !name.contains(' '))
@@ -103,7 +107,9 @@ fn every_secret_of_the_manager_has_its_row() {
         before[4] = token.to_string();
     }
     assert!(secrets.len() > 3, "only {secrets:?} were found");
-    let documented: BTreeSet<String> = section("Secrets").filter_map(first_cell).collect();
+    let documented: BTreeSet<String> = section("Secrets")
+        .filter_map(|line| first_cell(&line))
+        .collect();
     let missing: Vec<_> = secrets.difference(&documented).collect();
     assert!(
         missing.is_empty(),
@@ -120,120 +126,6 @@ fn every_port_of_the_manifests_has_its_row() {
         .filter_map(|line| Some(line.split_once("containerPort: ")?.1.to_owned()))
         .collect();
     compare_first_cells("Ports", &ports);
-}
-
-/// A struct of flags.
-#[derive(Debug, Default)]
-struct Group {
-    flags: Vec<Flag>,
-    /// Groups that are flattened into it.
-    parts: Vec<String>,
-}
-
-#[derive(Debug)]
-struct Flag {
-    id: String,
-    name: String,
-    default: Option<String>,
-    variable: Option<String>,
-}
-
-/// All structs with flags in these files, by name.
-fn groups(files: &[&str]) -> BTreeMap<String, Group> {
-    let mut groups = BTreeMap::new();
-    for path in files {
-        let mut before = [const { String::new() }; 2];
-        for token in tokens(path) {
-            if is_group(&token, Delimiter::Brace) && before[0] == "struct" {
-                groups.insert(before[1].clone(), group(stream_of(&token)));
-            }
-            before = [std::mem::take(&mut before[1]), token.to_string()];
-        }
-    }
-    groups
-}
-
-/// Fields are attributes, then `pub name: Type,`.
-fn group(fields: TokenStream) -> Group {
-    let mut group = Group::default();
-    let mut attributes = Vec::new();
-    let mut words: Vec<String> = Vec::new();
-    let mut rest = fields.into_iter();
-    while let Some(token) = rest.next() {
-        if is_punct(&token, '#') {
-            attributes.extend(rest.next().map(|token| stream_of(&token)));
-            continue;
-        }
-        if !is_punct(&token, ',') {
-            words.push(token.to_string());
-            continue;
-        }
-        let field = (attributes.as_slice(), words.as_slice());
-        if let (attributes, [_pub, name, _colon, kind, ..]) = field {
-            let said = |word: &str| attributes.iter().find_map(|it| inside(it.clone(), word));
-            if let Some(settings) = said("arg") {
-                group.flags.extend(flag(name, &settings));
-            } else if said("command").is_some_and(|it| it.to_string() == "flatten") {
-                group.parts.push(kind.clone());
-            }
-        }
-        (attributes, words) = (Vec::new(), Vec::new());
-    }
-    group
-}
-
-fn flag(id: &str, settings: &TokenStream) -> Option<Flag> {
-    let parts = split(settings.clone());
-    let given = |word: &str| {
-        let part = parts
-            .iter()
-            .find(|part| part.first().is_some_and(|it| it.to_string() == word))?;
-        Some(part.iter().skip(2).cloned().collect::<Vec<_>>())
-    };
-    given("long")?;
-    let literal = |word| given(word).and_then(|it| it.first().and_then(text));
-    let computed = given("default_value_t").map(|it| computed(&it));
-    Some(Flag {
-        id: id.to_owned(),
-        name: literal("long").unwrap_or_else(|| id.replace('_', "-")),
-        default: literal("default_value").or(computed),
-        variable: literal("env"),
-    })
-}
-
-/// The few defaults that are written as expressions.
-fn computed(expression: &[TokenTree]) -> String {
-    let text: String = expression.iter().map(ToString::to_string).collect();
-    if text.contains("UNSPECIFIED") {
-        return "0.0.0.0".to_owned();
-    }
-    let text = text.replace('_', "");
-    match text
-        .split_once("<<")
-        .map(|(a, b)| (a.parse::<u64>(), b.parse::<u32>()))
-    {
-        Some((Ok(number), Ok(bits))) => (number << bits).to_string(),
-        _ => text,
-    }
-}
-
-/// `mut_arg("id", |arg| arg.default_value("x"))`: defaults that a program changes.
-fn changed_defaults(stream: TokenStream) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let mut before = String::new();
-    for token in stream {
-        if let TokenTree::Group(group) = &token {
-            let parts: Vec<_> = group.stream().into_iter().collect();
-            let value = inside(group.stream(), "default_value");
-            let value = value.and_then(|it| it.into_iter().next().and_then(|it| text(&it)));
-            match (before.as_str(), parts.first().and_then(text), value) {
-                ("mut_arg", Some(id), Some(value)) => drop(found.insert(id, value)),
-                _ => found.extend(changed_defaults(group.stream())),
-            }
-        }
-        before = token.to_string();
-    }
-    found
 }
 
 /// Flags and variables of a group and of what is flattened into it, as rows.
@@ -262,17 +154,6 @@ fn rows_of(
         ])
     });
     flags.chain(parts).collect()
-}
-
-/// What `("id", "VARIABLE")` in a file says.
-fn variables(path: &str) -> BTreeMap<String, String> {
-    let pairs = tuples(tokens(path))
-        .into_iter()
-        .filter_map(|tuple| match tuple.as_slice() {
-            [id, variable] if is_shouted(variable) => Some((id.clone(), variable.clone())),
-            _ => None,
-        });
-    pairs.collect()
 }
 
 /// `("flag", "VARIABLE", Ignored)` of the Go principal's flags, as rows.
@@ -308,26 +189,6 @@ fn fates_in_the_agent() -> BTreeMap<String, String> {
     fates.collect()
 }
 
-/// Texts and single words of everything in parentheses with commas.
-fn tuples(stream: TokenStream) -> Vec<Vec<String>> {
-    let mut found = Vec::new();
-    for token in stream {
-        if let TokenTree::Group(group) = &token {
-            if group.delimiter() == Delimiter::Parenthesis {
-                let parts = split(group.stream());
-                let said = parts.iter().filter_map(|part| match part.as_slice() {
-                    [] => None,
-                    [single] => text(single).or_else(|| Some(single.to_string())),
-                    several => Some(several.iter().map(ToString::to_string).collect()),
-                });
-                found.push(said.collect());
-            }
-            found.extend(tuples(group.stream()));
-        }
-    }
-    found
-}
-
 /// Texts that stand alone as the argument of a function called `variable`.
 fn variable_calls() -> BTreeSet<String> {
     fn collect(stream: TokenStream, found: &mut BTreeSet<String>) {
@@ -357,36 +218,6 @@ fn variable_calls() -> BTreeSet<String> {
     found
 }
 
-/// The tokens between commas.
-fn split(stream: TokenStream) -> Vec<Vec<TokenTree>> {
-    let tokens: Vec<_> = stream.into_iter().collect();
-    tokens
-        .split(|token| is_punct(token, ','))
-        .map(<[_]>::to_vec)
-        .collect()
-}
-
-/// What is in the parentheses behind a word.
-fn inside(stream: TokenStream, word: &str) -> Option<TokenStream> {
-    let mut before = String::new();
-    stream.into_iter().find_map(|token| {
-        let found = before == word && is_group(&token, Delimiter::Parenthesis);
-        before = token.to_string();
-        found.then(|| stream_of(&token))
-    })
-}
-
-fn stream_of(token: &TokenTree) -> TokenStream {
-    match token {
-        TokenTree::Group(group) => group.stream(),
-        TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => TokenStream::new(),
-    }
-}
-
-fn is_shouted(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| c.is_ascii_uppercase() || c == '_')
-}
-
 fn row(cells: &[&str]) -> String {
     cells.join(" | ")
 }
@@ -409,8 +240,8 @@ fn cells(line: &str) -> Option<Vec<String>> {
     Some(cells.collect())
 }
 
-fn first_cell(line: String) -> Option<String> {
-    cells(&line)?.into_iter().next()
+fn first_cell(line: &str) -> Option<String> {
+    cells(line)?.into_iter().next()
 }
 
 fn compare(title: &str, wanted: &BTreeSet<String>) {
@@ -429,7 +260,9 @@ fn compare_first_cells(title: &str, wanted: &BTreeSet<String>) {
     differ(
         title,
         wanted,
-        &section(title).filter_map(first_cell).collect(),
+        &section(title)
+            .filter_map(|line| first_cell(&line))
+            .collect(),
     );
 }
 

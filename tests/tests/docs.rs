@@ -26,6 +26,59 @@ fn every_proof_of_a_feature_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Every name that `docs/security.md` gives as proof is a test or a story that exists.
+#[test]
+fn every_proof_on_the_security_page_exists() {
+    let text = fs::read_to_string(root().join("docs/security.md")).expect("docs/security.md");
+    let known = test_names();
+    let proofs: Vec<_> = backticked(&text).filter(|it| is_sentence(it)).collect();
+    assert!(proofs.len() > 40, "only {} proofs were found", proofs.len());
+    let unknown: Vec<_> = proofs
+        .into_iter()
+        .filter(|it| !known.contains(*it))
+        .collect();
+    assert!(unknown.is_empty(), "no tests have these names: {unknown:?}");
+}
+
+/// Every module at the top of a crate has its place in `docs/architecture.md`.
+#[test]
+fn every_module_is_in_the_architecture() {
+    let page = root().join("docs/architecture.md");
+    let text = fs::read_to_string(page).expect("docs/architecture.md");
+    let told: BTreeSet<_> = backticked(&text).collect();
+    let mut missing = Vec::new();
+    for name in [
+        "addon-manager",
+        "agent",
+        "argocd",
+        "ocm",
+        "principal",
+        "protocol",
+        "runtime",
+    ] {
+        let files = fs::read_dir(root().join(name).join("src")).expect("a crate's sources");
+        for path in files.flatten().map(|entry| entry.path()) {
+            let module = path.file_stem().unwrap_or_default().to_string_lossy();
+            let is_told = ["lib", "main", "testing"].contains(&&*module) || told.contains(&*module);
+            if path.is_file() && !is_told {
+                missing.push(format!("{name}::{module}"));
+            }
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "not in docs/architecture.md: {missing:?}"
+    );
+}
+
+/// Whether this is how a test is called: words in lower case with lines between them.
+fn is_sentence(text: &str) -> bool {
+    text.matches('_').count() > 1
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+}
+
 /// A feature list that nobody could parse would prove nothing.
 #[test]
 fn the_feature_list_is_read() {

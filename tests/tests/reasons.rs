@@ -33,7 +33,9 @@ const NO_REASONS: &[&str] = &[
     "User",
     // values of fields
     "Customized",
+    "Default",
     "Foreground",
+    "Hosted",
     "Lease",
     "Manual",
     "Normal",
@@ -125,9 +127,9 @@ fn the_reasons_are_found() {
 fn said() -> BTreeMap<String, String> {
     sources::texts(&[sources::Use::Said])
         .into_iter()
-        .filter(|it| is_camel_case(&it.text))
-        .filter(|it| !NO_REASONS.contains(&it.text.as_str()))
-        .map(|it| (it.text, it.file))
+        .filter(|it| is_camel_case(&it.words))
+        .filter(|it| !NO_REASONS.contains(&it.words.as_str()))
+        .map(|it| (it.words, it.file))
         .collect()
 }
 

@@ -21,7 +21,7 @@ const PROGRAMS: [&str; 7] = [
 /// A text in the source of a program.
 #[derive(Debug, Clone)]
 pub(crate) struct Text {
-    pub(crate) text: String,
+    pub(crate) words: String,
     /// The file that it is in, from the root of the repository.
     pub(crate) file: String,
     pub(crate) used: Use,
@@ -116,7 +116,7 @@ fn collect(stream: TokenStream, named: bool, file: &str, texts: &mut Vec<Text>) 
                 || starts_an_arrow(rest.clone());
             let read = named || pattern || is_compared_or_a_kind(&before);
             texts.push(Text {
-                text,
+                words: text,
                 file: file.to_owned(),
                 used: if read { Use::Read } else { Use::Said },
             });
