@@ -15,8 +15,21 @@
 //! metadata and status, and the feedback in works are claims of the cluster; everything that
 //! grants something is computed from the author's answers and the cluster's name.
 //!
-//! Pure parts: `hash`, `settled`, `registration`, `render`, `pack`, `health`,
-//! `csr`, `sign`, `queue` and `reconcile`'s plan and report. The rest moves bytes.
+//! An add-on's life on one cluster, and what the author may say to each step:
+//!
+//! | step | the SDK | the author |
+//! |---|---|---|
+//! | enrolment | identities, their certificates, a Role and `RoleBinding` on the hub | [`Addon::registrations`], [`Addon::signing_ca`], [`Addon::hub_permissions`] |
+//! | deployment | objects into works, on the cluster or on its host | [`Addon::render`], [`Addon::hosts`], [`images`], [`values`], [`workload`] |
+//! | health | feedback, or a lease that the agent renews | [`Addon::conditions`], [`Addon::health_mode`] |
+//! | farewell | hooks with a deadline, then works, then finalizers | [`Addon::leaving`], [`Addon::hook_deadline`], [`Addon::left`] |
+//!
+//! A `kubectl delete --cascade=foreground` of a `ManagedClusterAddOn` has the garbage collector take the
+//! works away while hooks would still need them; hooks then end by their deadline.
+//!
+//! Pure parts: `hash`, `settled`, `registration`, `permissions`, `hosting`, `place`, `render`, `pack`,
+//! `hooks`, `finalizers`, `health`, `csr`, `sign`, `queue`, `trouble` and `reconcile`'s plan,
+//! farewell and report. The rest moves bytes.
 
 mod addon;
 mod cache;
@@ -32,6 +45,7 @@ mod hash;
 mod health;
 mod hooks;
 mod hosting;
+pub mod images;
 mod metrics;
 mod pack;
 mod permissions;
@@ -45,8 +59,10 @@ mod settled;
 mod sign;
 mod target;
 mod trouble;
+pub mod values;
 mod view;
 mod watches;
+pub mod workload;
 mod world;
 
 pub use self::{

@@ -270,3 +270,72 @@ proptest! {
         prop_assert_eq!(decide(&live, &facts, &verdicts, lost), Report::default());
     }
 }
+
+fn hosted(works: Vec<WorkReport>, host: Verdict) -> Facts {
+    Facts {
+        host: Some(host),
+        ..settled(works)
+    }
+}
+
+#[test]
+fn in_hosted_mode_each_place_has_a_condition_of_its_own() {
+    let valid = Verdict::new("HostingClusterValidity", true, "HostingClusterValid", "");
+    let there = WorkReport {
+        hosted: true,
+        ..applied(false)
+    };
+    let said = decide(&[], &hosted(vec![applied(true), there], valid), &[], false);
+    let states = said.deploy.iter().flatten();
+    let states: Vec<_> = states
+        .map(|c| (c.type_.as_str(), c.status.as_str()))
+        .collect();
+    let wanted = [
+        ("ManifestApplied", "True"),
+        ("HostingClusterValidity", "True"),
+        ("HostingManifestApplied", "False"),
+    ];
+    assert_eq!(states, wanted);
+
+    // Back home nobody is told of a host any more.
+    let live = carry_out(&[], &said);
+    let home = decide(&live, &settled(vec![applied(true)]), &[], false);
+    assert_eq!(kinds(home.deploy.as_ref()), ["ManifestApplied"]);
+    let live = home.deploy.unwrap();
+    let again = decide(&live, &settled(vec![applied(true)]), &[], false);
+    assert_eq!(again, Report::default());
+}
+
+#[test]
+fn a_hold_keeps_what_was_said_of_the_host() {
+    let invalid = Verdict::new(
+        "HostingClusterValidity",
+        false,
+        "HostingClusterInvalid",
+        "m",
+    );
+    let facts = hosted(vec![applied(true)], invalid);
+    let live = carry_out(&[], &decide(&[], &facts, &[], false));
+    let said = held(&Verdict::new("Degraded", true, "R", "m"), &live, at(9)).unwrap();
+    let wanted = [
+        "ManifestApplied",
+        "HostingClusterValidity",
+        "HostingManifestApplied",
+        "Degraded",
+    ];
+    assert_eq!(kinds(Some(&said)), wanted);
+}
+
+#[test]
+fn in_lease_mode_available_is_the_clusters_own() {
+    let name = ClusterName::new("c").unwrap();
+    let target = Target {
+        name: &name,
+        cluster: &ManagedCluster::default(),
+        addon: &ManagedClusterAddOn::default(),
+    };
+    let facts = settled(vec![applied(true)]);
+    let said = report(HealthMode::Lease, target, &facts, &good(), at(9));
+    assert_eq!(said.available, None);
+    assert_eq!(kinds(said.deploy.as_ref()), ["ManifestApplied", "Degraded"]);
+}

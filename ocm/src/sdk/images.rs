@@ -1,0 +1,159 @@
+//! Where images come from. Pure.
+//!
+//! Registries of a configuration win over those that a ManagedCluster is annotated with. The
+//! latter may have been written by the cluster itself: they decide what runs there and nowhere
+//! else, so in hosted mode, where another cluster runs it, they do not count.
+
+use serde::Deserialize;
+
+use super::{Config, Target};
+use crate::{api::addon::ImageMirror, keys};
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Annotation {
+    registries: Vec<ImageMirror>,
+}
+
+/// The registries to use on a cluster. An annotation that cannot be read counts as none.
+pub fn registries(config: &Config, target: Target<'_>) -> Vec<ImageMirror> {
+    let configured = config.deployment.as_ref().map(|it| &it.registries);
+    if let Some(configured) = configured.filter(|registries| !registries.is_empty()) {
+        return configured.clone();
+    }
+    if target.addon.hosting_cluster().is_some() {
+        return Vec::new();
+    }
+    let annotations = target.cluster.metadata.annotations.as_ref();
+    let text = annotations.and_then(|annotations| annotations.get(keys::IMAGE_REGISTRIES));
+    let read = text.and_then(|text| serde_json::from_str::<Annotation>(text).ok());
+    read.unwrap_or_default().registries
+}
+
+/// The image to use in place of `image`.
+///
+/// Of several registries that fit, the last wins. One without a source takes the last part of the
+/// image's name.
+pub fn mirrored(image: &str, registries: &[ImageMirror]) -> String {
+    let changed = |registry: &ImageMirror| {
+        let mirrored = mirror(image, registry)?;
+        (mirrored != image).then_some(mirrored)
+    };
+    let last = registries.iter().rev().find_map(changed);
+    last.unwrap_or_else(|| image.to_owned())
+}
+
+fn mirror(image: &str, registry: &ImageMirror) -> Option<String> {
+    let one_less = |text: &str| text.strip_suffix('/').unwrap_or(text).to_owned();
+    let (source, mirror) = (one_less(&registry.source), one_less(&registry.mirror));
+    if source.is_empty() {
+        let name = image.rsplit('/').next().unwrap_or(image);
+        let slash = if mirror.is_empty() { "" } else { "/" };
+        return Some(format!("{mirror}{slash}{name}"));
+    }
+    let rest = image.strip_prefix(&source)?;
+    Some(format!("{mirror}{rest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        api::{
+            addon::{AddOnDeploymentConfigSpec, ManagedClusterAddOn},
+            cluster::ManagedCluster,
+        },
+        name::ClusterName,
+    };
+
+    fn registry(source: &str, mirror: &str) -> ImageMirror {
+        ImageMirror {
+            source: source.to_owned(),
+            mirror: mirror.to_owned(),
+        }
+    }
+
+    #[test]
+    fn images_are_mirrored_as_ocms_own_add_ons_do_it() {
+        let quay = || registry("quay.io/ocm/", "mirror.example.com/");
+        let cases = [
+            (vec![], "quay.io/ocm/a:v1", "quay.io/ocm/a:v1"),
+            (vec![quay()], "quay.io/ocm/a:v1", "mirror.example.com/a:v1"),
+            (vec![quay()], "docker.io/a:v1", "docker.io/a:v1"),
+            (
+                vec![registry("", "m.io/x")],
+                "quay.io/ocm/a@sha256:0",
+                "m.io/x/a@sha256:0",
+            ),
+            (
+                vec![registry("quay.io", "one"), quay()],
+                "quay.io/ocm/a",
+                "mirror.example.com/a",
+            ),
+            (
+                vec![quay(), registry("other.io", "two")],
+                "quay.io/ocm/a",
+                "mirror.example.com/a",
+            ),
+        ];
+        for (registries, image, wanted) in cases {
+            assert_eq!(mirrored(image, &registries), wanted);
+        }
+    }
+
+    /// The registries of a cluster with this annotation.
+    fn found(config: &Config, annotation: Option<&str>, hosted: bool) -> Vec<ImageMirror> {
+        let name = ClusterName::new("c").unwrap();
+        let (mut cluster, mut addon) = (ManagedCluster::default(), ManagedClusterAddOn::default());
+        let note = |key: &str, text: &str| Some([(key.to_owned(), text.to_owned())].into());
+        if let Some(text) = annotation {
+            cluster.metadata.annotations = note(keys::IMAGE_REGISTRIES, text);
+        }
+        if hosted {
+            addon.metadata.annotations = note(keys::HOSTING_CLUSTER, "h");
+        }
+        let target = Target {
+            name: &name,
+            cluster: &cluster,
+            addon: &addon,
+        };
+        registries(config, target)
+    }
+
+    #[test]
+    fn the_configuration_beats_the_annotation_and_nonsense_is_none() {
+        let none = Config::default();
+        let text = Some(r#"{"registries":[{"source":"a","mirror":"b"}]}"#);
+        assert!(found(&none, None, false).is_empty());
+        assert!(found(&none, Some("nonsense"), false).is_empty());
+        assert_eq!(found(&none, text, false), [registry("a", "b")]);
+        let config = Config {
+            deployment: Some(AddOnDeploymentConfigSpec {
+                registries: vec![registry("c", "d")],
+                ..AddOnDeploymentConfigSpec::default()
+            }),
+            ..Config::default()
+        };
+        assert_eq!(found(&config, text, false), [registry("c", "d")]);
+        assert_eq!(found(&config, text, true), [registry("c", "d")]);
+    }
+
+    #[test]
+    fn a_cluster_does_not_say_what_its_host_runs() {
+        let text = Some(r#"{"registries":[{"source":"","mirror":"evil.example.com"}]}"#);
+        assert!(found(&Config::default(), text, true).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn the_last_part_of_a_name_survives(
+            image in "[a-z.]{1,8}(/[a-z]{1,5}){1,3}:[a-z0-9]{1,4}", source in "[a-z.]{0,3}/?",
+            mirror in "[a-z.]{1,6}(/[a-z]{1,4})?/?"
+        ) {
+            let mirrored = mirrored(&image, &[registry(&source, &mirror)]);
+            prop_assert_eq!(mirrored.rsplit('/').next(), image.rsplit('/').next());
+        }
+    }
+}
