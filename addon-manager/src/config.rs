@@ -2,8 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use ocm::name::is_dns_label;
 use principal::identity;
-use runtime::args::{AdminArgs, KubeArgs, LogArgs};
+use runtime::args::{AdminArgs, KubeArgs};
 
 use crate::{
     address::{Address, InvalidAddress},
@@ -22,8 +23,6 @@ pub enum Config {
 /// In common.
 #[derive(Clone, Debug)]
 pub struct Shared {
-    /// How to log.
-    pub log: LogArgs,
     /// How to reach the hub.
     pub kube: KubeArgs,
     /// Where health and metrics are served.
@@ -81,9 +80,30 @@ pub enum Error {
     /// The address to listen on.
     #[error("{0}")]
     Listen(String),
-    /// The address that agents dial.
-    #[error("--principal-address")]
-    Address(#[from] InvalidAddress),
+    /// An address.
+    #[error("{flag}")]
+    Address {
+        /// The flag.
+        flag: &'static str,
+        /// What is wrong with it.
+        source: InvalidAddress,
+    },
+    /// A namespace.
+    #[error("{flag} {value:?} is not the name of a namespace")]
+    Namespace {
+        /// The flag.
+        flag: &'static str,
+        /// What was given.
+        value: String,
+    },
+    /// A value that is too small to work with.
+    #[error("{flag} must be {least} or more")]
+    TooSmall {
+        /// The flag.
+        flag: &'static str,
+        /// The smallest that works.
+        least: &'static str,
+    },
     /// How agents prove who they are.
     #[error("--auth")]
     Auth(#[from] identity::InvalidMethod),
@@ -91,6 +111,11 @@ pub enum Error {
     #[error("--tls-cert and --tls-key belong together")]
     HalfPair,
 }
+
+/// Below this a certificate would be renewed all the time; OCM's agent looks every few minutes.
+const LEAST_LIFE: Duration = Duration::from_mins(10);
+/// Below this ordinary Applications do not get through.
+const LEAST_MESSAGE: usize = 64 << 10;
 
 impl Config {
     /// Checks the arguments.
@@ -118,7 +143,8 @@ fn shared(
     let listen: SocketAddr = args.listen().map_err(Error::Listen)?;
     // Every field, no `..`: a new flag that nobody uses does not compile.
     let SharedArgs {
-        log,
+        // Set up before the rest is looked at.
+        log: _,
         kube,
         admin,
         listen_host: _,
@@ -128,8 +154,14 @@ fn shared(
         resource_proxy_address,
         grpc_max_message_size,
     } = args;
+    if grpc_max_message_size < LEAST_MESSAGE {
+        return Err(Error::TooSmall {
+            flag: "--grpc-max-message-size",
+            least: "65536",
+        });
+    }
     let mut principal = principal::Settings::usual(listen);
-    principal.argocd_namespace = namespace;
+    principal.argocd_namespace = checked_namespace("--namespace", namespace)?;
     principal.other_namespaces = allowed_namespaces
         .into_iter()
         .map(|it| it.trim().to_owned())
@@ -137,9 +169,11 @@ fn shared(
         .collect();
     principal.identity = identity;
     principal.limits.message_bytes = grpc_max_message_size;
-    let resource_proxy = resource_proxy_address.unwrap_or(resource_proxy);
+    let resource_proxy = match resource_proxy_address.filter(|text| !text.is_empty()) {
+        Some(given) => checked_address("--resource-proxy-address", &given)?.to_string(),
+        None => resource_proxy,
+    };
     Ok(Shared {
-        log,
         kube,
         admin,
         principal,
@@ -157,14 +191,22 @@ fn manager(args: ManagerArgs) -> Result<Manager, Error> {
         certificate_life,
         leader_election,
     } = args;
+    if certificate_life < LEAST_LIFE {
+        return Err(Error::TooSmall {
+            flag: "--certificate-life",
+            least: "10m",
+        });
+    }
+    let own_namespace = checked_namespace("--own-namespace", own_namespace)?;
     let principal_address = principal_address.filter(|text| !text.is_empty());
+    let dialled = |text: String| checked_address("--principal-address", &text);
     let resource_proxy = format!("argocd-agent-resource-proxy.{own_namespace}.svc:9090");
     Ok(Manager {
         shared: shared(common, identity::Method::ocm(), resource_proxy)?,
         own_namespace,
         pod_name: pod_name.filter(|name| !name.is_empty()),
         agent_image,
-        principal_address: principal_address.map(|text| text.parse()).transpose()?,
+        principal_address: principal_address.map(dialled).transpose()?,
         certificate_life,
         leader_election,
     })
@@ -206,6 +248,19 @@ fn alone(args: PrincipalArgs) -> Result<Alone, Error> {
     })
 }
 
+fn checked_namespace(flag: &'static str, value: String) -> Result<String, Error> {
+    if is_dns_label(&value) {
+        Ok(value)
+    } else {
+        Err(Error::Namespace { flag, value })
+    }
+}
+
+fn checked_address(flag: &'static str, text: &str) -> Result<Address, Error> {
+    let address = text.parse();
+    address.map_err(|source| Error::Address { flag, source })
+}
+
 /// An empty path is what an empty variable looks like.
 fn given(path: Option<PathBuf>) -> Option<PathBuf> {
     path.filter(|path| !path.as_os_str().is_empty())
@@ -241,6 +296,20 @@ mod tests {
     #[test]
     fn half_a_pair_is_refused() {
         assert!(config("addon-manager principal --tls-cert=c").is_err());
+    }
+
+    #[test]
+    fn what_could_only_fail_later_is_refused_at_start_with_the_flag() {
+        for (flag, value) in [
+            ("--namespace", "Argo_CD"),
+            ("--own-namespace", ""),
+            ("--certificate-life", "1s"),
+            ("--grpc-max-message-size", "0"),
+            ("--resource-proxy-address", "https://x/y"),
+        ] {
+            let refused = config(&format!("addon-manager {flag}={value}")).unwrap_err();
+            assert!(refused.to_string().contains(flag), "{refused}");
+        }
     }
 
     #[test]

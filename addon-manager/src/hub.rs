@@ -14,7 +14,7 @@ use ocm::{
     sdk::View,
 };
 
-pub use world::{Addon, Cluster, Install, Own, World, mode_of};
+pub use world::{Addon, Cluster, Install, Own, World, is_of_kubernetes, mode_of};
 
 use crate::{addon::conditions, keys};
 

@@ -9,7 +9,18 @@ use runtime::error::Chain;
 async fn main() -> ExitCode {
     runtime::install_crypto_provider();
     let parsed = args::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    match run(parsed).await {
+    let config = match prepare(parsed) {
+        Ok(config) => config,
+        Err(error) => {
+            // What is wrong may be how to log.
+            #[expect(clippy::print_stderr, reason = "there is no log yet")]
+            {
+                eprintln!("error: {}", Chain(&*error));
+            }
+            return ExitCode::FAILURE;
+        }
+    };
+    match Box::pin(app::run(config)).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = %Chain(&*error), "failed");
@@ -18,7 +29,8 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(parsed: args::Parsed) -> anyhow::Result<()> {
+/// Checks the settings and starts to log.
+fn prepare(parsed: args::Parsed) -> anyhow::Result<Config> {
     let args::Parsed {
         cli,
         without_effect,
@@ -31,5 +43,5 @@ async fn run(parsed: args::Parsed) -> anyhow::Result<()> {
         ?without_effect,
         "starting"
     );
-    Box::pin(app::run(config)).await
+    Ok(config)
 }

@@ -130,7 +130,7 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
     match &facts.applied {
         None => {
             let message = format!(
-                "the cluster has not reported on the ManifestWork made at {deployed_at}; look at \
+                "the cluster has not reported on the ManifestWork made at {deployed_at:.0}; look at \
                  its work agent"
             );
             return (AGENT_NOT_DEPLOYED, message);
@@ -161,11 +161,11 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
         (Some(_), _) => (AGENT_DISCONNECTED, past),
         (None, Some(start)) if before => (
             AGENT_DISCONNECTED,
-            format!("not seen since this principal started at {start}"),
+            format!("not seen since this principal started at {start:.0}"),
         ),
         (None, _) => {
             let message = format!(
-                "the agent runs since {deployed_at} at the earliest, and {past}; look at its log, \
+                "the agent runs since {deployed_at:.0} at the earliest, and {past}; look at its log, \
                  and whether it reaches the principal's address"
             );
             (AGENT_NEVER_CONNECTED, message)
@@ -178,7 +178,7 @@ fn history(session: Option<&SessionReport>) -> String {
     let error = session.and_then(|session| session.last_error.as_deref());
     let seen = seen.map_or_else(
         || "it has never connected".to_owned(),
-        |at| format!("last seen at {at}"),
+        |at| format!("last seen at {at:.0}"),
     );
     error.map_or_else(
         || seen.clone(),
@@ -297,8 +297,7 @@ fn mode_change(held: &HeldMode) -> String {
         },
         |count| {
             format!(
-                "a change moves the ownership of Applications, and there are {count} of this \
-                 cluster"
+                "a change moves the ownership of Applications, of which this cluster has {count}"
             )
         },
     );

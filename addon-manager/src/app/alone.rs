@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
+use ocm::name::is_dns_label;
 use principal::{Enrolment, Fleet, Inputs, Mode};
 use runtime::{
     clock::Clock,
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::Basis;
 use crate::{
     config::{Alone, Source},
-    hub::mode_of,
+    hub::{is_of_kubernetes, mode_of},
     keys, token_key,
 };
 
@@ -50,13 +51,13 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
         Source::Files(path) => token_key::from_file(&path).await?,
     };
     let (fleet, enrolled) = watch::channel(Arc::default());
+    // Alone means that there is no other; but nobody can be let in before the Secrets are known.
+    let (serving, active) = watch::channel(false);
     let secrets = Watch::new(Api::namespaced(client.clone(), &namespace));
     spawner.spawn(
         "cluster Secrets",
-        follow_fleet(secrets, fleet, spawner.token().clone()),
+        follow_fleet(secrets, namespace, fleet, serving, spawner.token().clone()),
     );
-    // Alone means that there is no other.
-    let active = super::always(&spawner);
     let inputs = Inputs {
         client,
         fleet: enrolled,
@@ -140,7 +141,9 @@ pub(super) async fn tell_ready(
 /// Every cluster Secret that names an agent is an enrolment.
 async fn follow_fleet(
     secrets: Watch<Secret>,
+    argocd_namespace: String,
     fleet: watch::Sender<Arc<Fleet>>,
+    serving: watch::Sender<bool>,
     token: CancellationToken,
 ) {
     let selector = format!(
@@ -154,10 +157,15 @@ async fn follow_fleet(
         match event {
             Event::Applied { object, .. } => {
                 let name = object.metadata.name.clone().unwrap_or_default();
-                match enrolment(&object) {
-                    Some(enrolment) => clusters.insert(name, enrolment),
-                    None => clusters.remove(&name),
-                };
+                match enrolment(&object, &argocd_namespace) {
+                    Ok(enrolment) => {
+                        clusters.insert(name, enrolment);
+                    }
+                    Err(reason) => {
+                        tracing::warn!(secret = name, reason, "a cluster Secret lets nobody in");
+                        clusters.remove(&name);
+                    }
+                }
             }
             Event::Deleted(gone) => {
                 clusters.remove(&gone.name);
@@ -176,30 +184,36 @@ async fn follow_fleet(
                 }
                 changed
             });
+            serving.send_if_modified(|serving| !std::mem::replace(serving, true));
         }
     })
     .await;
 }
 
-fn enrolment(secret: &Secret) -> Option<(String, Enrolment)> {
-    let labels = secret.metadata.labels.as_ref()?;
-    let agent = labels
-        .get(argocd::keys::AGENT_NAME)
-        .filter(|name| !name.is_empty())?
-        .clone();
+/// Who may connect because of a cluster Secret, or why nobody.
+fn enrolment(secret: &Secret, argocd_namespace: &str) -> Result<(String, Enrolment), String> {
+    let labels = secret.metadata.labels.as_ref();
+    let agent = labels.and_then(|labels| labels.get(argocd::keys::AGENT_NAME));
+    let agent = agent.ok_or("it names no agent")?;
+    if !is_dns_label(agent) {
+        return Err(format!("{agent:?} cannot be the name of a namespace"));
+    }
+    if agent == argocd_namespace || is_of_kubernetes(agent) {
+        return Err(format!("the namespace {agent} has another use"));
+    }
     let text = |key: &str| String::from_utf8(secret.data.as_ref()?.get(key)?.0.clone()).ok();
     let annotation = |key: &str| secret.metadata.annotations.as_ref()?.get(key).cloned();
-    let mode = annotation(keys::MODE).and_then(|word| mode_of(&word));
+    let mode = annotation(keys::MODE).map_or(Ok(Mode::Managed), |word| {
+        mode_of(&word).ok_or_else(|| format!("its mode {word:?} is none"))
+    })?;
     // What was there before this process is not a first enrolment, for all that is known.
-    Some((
-        agent,
-        Enrolment {
-            mode: mode.unwrap_or(Mode::Managed),
-            server: text("server"),
-            fresh: false,
-            confirm_delete: annotation(keys::CONFIRM_DELETE),
-        },
-    ))
+    let enrolment = Enrolment {
+        mode,
+        server: text("server"),
+        fresh: false,
+        confirm_delete: annotation(keys::CONFIRM_DELETE),
+    };
+    Ok((agent.clone(), enrolment))
 }
 
 #[cfg(test)]
@@ -208,24 +222,41 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_cluster_secret_that_names_an_agent_is_an_enrolment() {
-        let secret: Secret = serde_json::from_value(json!({
-            "metadata": { "name": "cluster-a", "labels": {
-                argocd::keys::AGENT_NAME: "a", argocd::keys::SECRET_TYPE: "cluster" } },
+    fn secret(agent: &str, mode: Option<&str>) -> Secret {
+        let annotations: BTreeMap<_, _> = mode.map(|mode| (keys::MODE, mode)).into_iter().collect();
+        serde_json::from_value(json!({
+            "metadata": { "name": "cluster-a", "annotations": annotations, "labels": {
+                argocd::keys::AGENT_NAME: agent, argocd::keys::SECRET_TYPE: "cluster" } },
             "data": { "server": "aHR0cHM6Ly94" },
         }))
-        .unwrap();
-        let (name, enrolment) = enrolment(&secret).unwrap();
-        assert_eq!(
-            (name.as_str(), enrolment.server.as_deref()),
-            ("a", Some("https://x"))
-        );
-        assert_eq!(enrolment.mode, Mode::Managed);
+        .unwrap()
     }
 
     #[test]
-    fn a_secret_without_an_agent_is_none() {
-        assert!(enrolment(&Secret::default()).is_none());
+    fn a_cluster_secret_that_names_an_agent_is_an_enrolment() {
+        let (name, managed) = enrolment(&secret("a", None), "argocd").unwrap();
+        assert_eq!(
+            (name.as_str(), managed.server.as_deref()),
+            ("a", Some("https://x"))
+        );
+        assert_eq!(managed.mode, Mode::Managed);
+        let (_, autonomous) = enrolment(&secret("a", Some("autonomous")), "argocd").unwrap();
+        assert_eq!(autonomous.mode, Mode::Autonomous);
+    }
+
+    #[test]
+    fn a_secret_that_means_nobody_lets_nobody_in_and_says_why() {
+        let refused = |secret: &Secret| enrolment(secret, "argocd").unwrap_err();
+        assert_eq!(refused(&Secret::default()), "it names no agent");
+        for (agent, mode, word) in [
+            ("", None, "cannot be the name"),
+            ("A.b", None, "cannot be the name"),
+            ("argocd", None, "has another use"),
+            ("kube-system", None, "has another use"),
+            ("a", Some("autonomus"), "\"autonomus\""),
+        ] {
+            let reason = refused(&secret(agent, mode));
+            assert!(reason.contains(word), "{agent:?} {mode:?}: {reason}");
+        }
     }
 }

@@ -94,6 +94,11 @@ pub fn mode_of(word: &str) -> Option<Mode> {
     word.parse().ok()
 }
 
+/// Whether a namespace of this name belongs to Kubernetes itself.
+pub fn is_of_kubernetes(namespace: &str) -> bool {
+    namespace.starts_with("kube-")
+}
+
 /// The claim by which a cluster tells the UID of its `kube-system`.
 const CLUSTER_ID_CLAIM: &str = "id.k8s.io";
 
@@ -137,7 +142,7 @@ impl World {
             other_namespaces: _,
             cluster_uid,
         } = own;
-        if cluster == argocd_namespace || cluster == own_namespace || cluster.starts_with("kube-") {
+        if cluster == argocd_namespace || cluster == own_namespace || is_of_kubernetes(cluster) {
             return Some(format!(
                 "the namespace {cluster} on the hub has another use"
             ));

@@ -162,7 +162,7 @@ fn a_pod_that_the_cluster_has_not_reported_yet_is_waited_for() {
 #[test]
 fn a_mode_change_is_held_and_says_why_and_how_to_go_on() {
     for (applications, why) in [
-        (Some(3), "there are 3 of this cluster"),
+        (Some(3), "of which this cluster has 3"),
         (None, "a cluster can write its own labels"),
     ] {
         let held_mode = Some(HeldMode {
