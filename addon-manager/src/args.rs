@@ -202,16 +202,6 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, cl
     })
 }
 
-impl Cli {
-    /// How to log, whatever is to run.
-    pub fn log(&self) -> &LogArgs {
-        match &self.command {
-            None => &self.manager.shared.log,
-            Some(Only::Principal(principal)) => &principal.shared.log,
-        }
-    }
-}
-
 impl SharedArgs {
     /// Where the principal listens.
     pub fn listen(&self) -> Result<SocketAddr, String> {

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use ocm::name::is_dns_label;
 use principal::identity;
-use runtime::args::{AdminArgs, KubeArgs};
+use runtime::args::{AdminArgs, KubeArgs, LogArgs};
 
 use crate::{
     address::{Address, InvalidAddress},
@@ -23,6 +23,8 @@ pub enum Config {
 /// In common.
 #[derive(Clone, Debug)]
 pub struct Shared {
+    /// How to log.
+    pub log: LogArgs,
     /// How to reach the hub.
     pub kube: KubeArgs,
     /// Where health and metrics are served.
@@ -143,8 +145,7 @@ fn shared(
     let listen: SocketAddr = args.listen().map_err(Error::Listen)?;
     // Every field, no `..`: a new flag that nobody uses does not compile.
     let SharedArgs {
-        // Set up before the rest is looked at.
-        log: _,
+        log,
         kube,
         admin,
         listen_host: _,
@@ -174,6 +175,7 @@ fn shared(
         None => resource_proxy,
     };
     Ok(Shared {
+        log,
         kube,
         admin,
         principal,
