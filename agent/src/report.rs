@@ -102,22 +102,45 @@ impl Reports {
     }
 }
 
-impl Source for Reports {
+/// Reports as they are told to one principal.
+#[derive(Debug)]
+pub struct Told<'a> {
+    reports: &'a Reports,
+    operations: bool,
+}
+
+impl Reports {
+    /// `operations`: whether the operation that is set here is told, too. A Go principal takes one that it did not
+    /// have, or had overwritten with an older report, for one that somebody wants now, and says it again: the sync
+    /// would run twice. It learns of an operation by the state that Argo CD keeps of it.
+    pub const fn told(&self, operations: bool) -> Told<'_> {
+        Told {
+            reports: self,
+            operations,
+        }
+    }
+}
+
+impl Source for Told<'_> {
     fn encode(&self, key: &ObjectKey, facet: Facet, _said_before: bool) -> Option<Event> {
         match facet {
-            Facet::Status => status_event(key, &*self.store.live(key)?),
+            Facet::Status => status_event(key, &*self.reports.store.live(key)?, self.operations),
             // In managed mode the hub owns specs and commands.
             Facet::State | Facet::Command => None,
         }
     }
 }
 
-/// Identity, annotations, status and operation.
-fn status_event(key: &ObjectKey, live: &Value) -> Option<Event> {
+/// Identity, annotations, status and, if wanted, operation.
+fn status_event(key: &ObjectKey, live: &Value, operation: bool) -> Option<Event> {
     let meta = Meta::of(live);
     meta.source_uid()?;
+    let mut report = report_application(live);
+    if !operation && let Some(fields) = report.as_object_mut() {
+        fields.remove("operation");
+    }
     // Plain JSON in memory: this cannot fail, and if it did the resync would repair it.
-    let body = serde_json::to_vec(&report_application(live)).ok()?;
+    let body = serde_json::to_vec(&report).ok()?;
     Some(Event::about(
         key,
         Verb::StatusUpdate,
@@ -197,6 +220,7 @@ mod tests {
         store.seen(key("ours"), app("ours", Some("hub-uid")));
         store.seen(key("theirs"), app("theirs", None));
         let reports = Reports::new(store);
+        let reports = reports.told(true);
         let said = reports.encode(&key("ours"), Facet::Status, false).unwrap();
         assert_eq!(
             (said.verb, said.event_id.as_str()),
@@ -213,6 +237,21 @@ mod tests {
                 .is_none()
         );
         assert!(reports.encode(&key("ours"), Facet::State, false).is_none());
+    }
+
+    #[test]
+    fn a_go_principal_is_not_told_of_operations_that_it_would_ask_for_again() {
+        let store = Arc::new(Store::default());
+        let mut live = Value::clone(&app("a", Some("hub-uid")));
+        live["operation"] = json!({ "sync": {} });
+        store.seen(key("a"), Arc::new(live));
+        let reports = Reports::new(store);
+        for told in [true, false] {
+            let said = reports.told(told).encode(&key("a"), Facet::Status, false);
+            let body: Value = serde_json::from_slice(&said.unwrap().payload).unwrap();
+            assert_eq!(body.get("operation").is_some(), told);
+            assert_eq!(body["status"]["sync"]["status"], "Synced");
+        }
     }
 
     #[test]

@@ -301,6 +301,11 @@ impl Event {
         }
     }
 
+    /// Resource id and event id, by which an acknowledgement names it.
+    pub(crate) fn identity(&self) -> (String, String) {
+        (self.resource_id.clone(), self.event_id.clone())
+    }
+
     /// The acknowledgement: every extension comes back, nothing else does.
     #[must_use]
     pub fn ack(&self) -> Self {

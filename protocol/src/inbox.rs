@@ -183,6 +183,12 @@ impl Inbox {
         None
     }
 
+    /// The event of a piece of work that was handed out.
+    pub fn running(&self, id: WorkId) -> Option<&Event> {
+        let line = self.running.get(&id)?;
+        self.slots.get(line)?.running.as_ref()
+    }
+
     /// The event of a piece of work that has ended for good.
     pub fn finish(&mut self, id: WorkId) -> Option<Event> {
         let line = self.running.remove(&id)?;

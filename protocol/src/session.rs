@@ -78,6 +78,8 @@ pub struct Session {
     /// Event ids of the last commands that a peer without [`Capability::CommandIdentity`] has acknowledged: it would
     /// do them again.
     done: HashMap<ObjectKey, String>,
+    /// Resource id and event id of what was acknowledged before it was done.
+    promised: HashSet<(String, String)>,
     refusals: Vec<PeerRefusal>,
     next_ping: Option<Duration>,
     draining: bool,
@@ -104,6 +106,7 @@ impl Session {
             acks: VecDeque::new(),
             said: HashSet::new(),
             done: HashMap::new(),
+            promised: HashSet::new(),
             refusals: Vec::new(),
             draining: false,
             resent: 0,
@@ -222,7 +225,10 @@ impl Session {
                 self.refused = self.refused.saturating_add(1);
                 (self.inbox.finish(id), Some(why))
             }
-            Verdict::Retry { after } => (self.inbox.retry(id, now.saturating_add(after)), None),
+            Verdict::Retry { after } => {
+                self.promise(id);
+                (self.inbox.retry(id, now.saturating_add(after)), None)
+            }
         };
         if let Some(event) = event {
             self.push_ack(&event, why);
@@ -272,6 +278,21 @@ impl Session {
         }
     }
 
+    /// A Go principal says nothing more about an object, not even that its operation is to be terminated, until its
+    /// last word is acknowledged. So a sync that has to wait for another one is acknowledged while it waits.
+    fn promise(&mut self, id: WorkId) {
+        if self.peer.capabilities.has(Capability::CommandIdentity) {
+            return;
+        }
+        let sync = |event: &&Event| event.verb == Verb::SetOperation;
+        let Some(event) = self.inbox.running(id).filter(sync).cloned() else {
+            return;
+        };
+        if self.promised.insert(event.identity()) {
+            self.acks.push_back(event.ack());
+        }
+    }
+
     fn acknowledge(&mut self, event: &Event, refusal: Option<String>) -> Result<(), Violation> {
         if self.acks.len() >= self.limits.acks {
             return Err(Violation::AcksNotRead);
@@ -281,6 +302,9 @@ impl Session {
     }
 
     fn push_ack(&mut self, event: &Event, refusal: Option<String>) {
+        if event.verb == Verb::SetOperation && self.promised.remove(&event.identity()) {
+            return;
+        }
         let mut ack = event.ack();
         if let Some(why) = refusal
             && self.peer.capabilities.has(Capability::RefusalInAck)

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _};
 use protocol::payload::{self, SpokeInfo, SyncedResource, SyncedResourceList};
+use protocol::version::Capability;
 use protocol::wire::eventstreamapi::Event as Frame;
 use protocol::wire::eventstreamapi::event_stream_client::EventStreamClient;
 use protocol::{
@@ -180,13 +181,17 @@ impl Drive<'_> {
     /// Writes as much as there is and as fits.
     fn send(&self, moving: &mut Moving<'_>) {
         moving.full = false;
+        let capabilities = &moving.session.peer().capabilities;
+        let source = self
+            .reports
+            .told(capabilities.has(Capability::CommandIdentity));
         loop {
             let now = moving.begun.elapsed();
             let Ok(permit) = moving.outgoing.try_reserve() else {
                 moving.full = true;
                 break;
             };
-            let Some(event) = moving.session.next_outgoing(self.reports, now) else {
+            let Some(event) = moving.session.next_outgoing(&source, now) else {
                 break;
             };
             self.metrics.sent.inc();

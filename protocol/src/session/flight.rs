@@ -119,17 +119,12 @@ impl Flights {
         self.quiet_until = self
             .quiet_until
             .min(flight.last_sent.saturating_add(flight.pause));
-        let identity = (
-            flight.event.resource_id.clone(),
-            flight.event.event_id.clone(),
-        );
-        self.by_identity.insert(identity, flight)
+        self.by_identity.insert(flight.event.identity(), flight)
     }
 
     /// The flight that an acknowledgement is for.
     pub(super) fn land(&mut self, ack: &Event) -> Option<Flight> {
-        self.by_identity
-            .remove(&(ack.resource_id.clone(), ack.event_id.clone()))
+        self.by_identity.remove(&ack.identity())
     }
 
     /// Forgets what is out about an object.

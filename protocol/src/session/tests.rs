@@ -632,3 +632,26 @@ fn a_command_that_a_go_agent_has_done_is_not_said_again() {
     store.change(&app("a"));
     assert_eq!(said(&mut session, &store, at(2)), [Verb::SetOperation]);
 }
+
+#[test]
+fn a_sync_that_waits_does_not_hold_up_what_a_go_principal_says_next() {
+    let retry = Verdict::Retry { after: at(1) };
+    for (capabilities, acks) in [
+        (Capabilities::default(), [1, 0, 0]),
+        (Capabilities::ours(), [0, 0, 1]),
+    ] {
+        let mode = Mode::Managed;
+        let peer = Peer { mode, capabilities };
+        let mut session = Session::new(Role::Agent, peer, Limits::default());
+        let store = Store::default();
+        let sync = Event::about(&app("a"), Verb::SetOperation, "uid", "1", Bytes::new());
+        take(&mut session, sync, at(0));
+        let verdicts = [(0, retry.clone()), (1, retry.clone()), (2, Verdict::Done)];
+        let said = verdicts.map(|(second, verdict)| {
+            let work = session.next_work(at(second)).unwrap();
+            session.finished(work.id, verdict, at(second));
+            sent(&mut session, &store, at(second)).len()
+        });
+        assert_eq!(said, acks);
+    }
+}
