@@ -1,5 +1,7 @@
 //! The program as somebody types it: what is wrong is said, and where there is no log yet, too.
 
+#![expect(clippy::unwrap_used, reason = "a test file: every helper is a test's")]
+
 use std::process::Command;
 
 fn said(arguments: &[&str]) -> (bool, String) {

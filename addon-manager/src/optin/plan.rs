@@ -16,7 +16,7 @@ pub enum Step {
         /// Somebody deleted the one before while the label stayed.
         again: bool,
     },
-    /// Delete a `ManagedClusterAddOn` that we made, because the label is gone.
+    /// Delete a `ManagedClusterAddOn` that we made, because the label is gone or cannot be followed.
     Delete {
         /// The cluster.
         cluster: String,
@@ -83,7 +83,9 @@ pub fn plan(world: &World, own: &Own) -> Vec<Step> {
             continue;
         }
         let unlabelled = cluster.is_some_and(|cluster| cluster.label().is_none());
-        if addon.made_for_label && unlabelled && !install.by_placements {
+        // A cluster tells who it is some time after it came, perhaps after we made the add-on.
+        let unwanted = unlabelled || world.reserved(name, own).is_some();
+        if addon.made_for_label && unwanted && !install.by_placements {
             steps.push(Step::Delete {
                 cluster: name.clone(),
                 uid: addon.uid.clone(),

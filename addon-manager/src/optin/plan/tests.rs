@@ -103,6 +103,28 @@ fn without_the_label_only_what_we_made_is_deleted() {
 }
 
 #[test]
+fn what_we_made_goes_when_the_cluster_turns_out_to_be_the_hub() {
+    let own = Own {
+        cluster_uid: Some("hub-uid".to_owned()),
+        ..own()
+    };
+    let mut hub = cluster(Some("managed"));
+    hub.claims
+        .insert("id.k8s.io".to_owned(), "hub-uid".to_owned());
+    let made = Addon {
+        made_for_label: true,
+        ..addon(Some("managed"))
+    };
+    let steps = plan(&world(hub.clone(), Some(made)), &own);
+    assert!(
+        matches!(&steps[..], [Step::Refuse { .. }, Step::Delete { .. }]),
+        "{steps:?}"
+    );
+    let by_hand = plan(&world(hub, Some(addon(Some("managed")))), &own);
+    assert!(matches!(&by_hand[..], [Step::Refuse { .. }]), "{by_hand:?}");
+}
+
+#[test]
 fn with_placements_nothing_is_made_or_deleted() {
     let made = Addon {
         made_for_label: true,
