@@ -24,7 +24,7 @@ use crate::{
 };
 
 pub use papers::Papers;
-pub use programs::{AGENT_HEALTH, GO, PRINCIPAL_HEALTH, Setting, further_namespace};
+pub use programs::{AGENT_HEALTH, GO, PRINCIPAL_HEALTH, Setting, further_namespace, ours};
 
 /// Whose program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

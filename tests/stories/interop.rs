@@ -3,6 +3,7 @@
 //! Every case is told for all pairings with a program of ours. What Argo CD would do on the spoke, the stories do by
 //! hand.
 
+mod alone;
 mod commands;
 mod deletion;
 mod delivery;
@@ -147,7 +148,13 @@ macro_rules! cases {
 
 /// All cases for all pairings.
 pub(crate) fn chapter() -> Chapter {
-    let mut stories = Vec::new();
+    let mut stories = vec![Story {
+        name: "interop::alone::everything_can_be_in_files_on_other_ports_and_in_variables",
+        needs: None,
+        tell: |lab| {
+            Box::pin(alone::everything_can_be_in_files_on_other_ports_and_in_variables(lab))
+        },
+    }];
     stories.extend(cases!("our_principal_and_our_agent", Ours, Ours));
     stories.extend(cases!("our_principal_and_a_go_agent", Ours, Go));
     stories.extend(cases!("a_go_principal_and_our_agent", Go, Ours));

@@ -107,9 +107,14 @@ const fn mapping_flag(mapping: Mapping) -> &'static str {
     }
 }
 
-fn binary(make: Make, ours: &str) -> Result<PathBuf> {
+/// The path of a program of ours.
+pub fn ours(name: &str) -> Result<PathBuf> {
+    Ok(product::programs()?.join(name))
+}
+
+fn binary(make: Make, name: &str) -> Result<PathBuf> {
     match make {
-        Make::Ours => Ok(product::programs()?.join(ours)),
+        Make::Ours => ours(name),
         Make::Go => {
             let path = std::env::var_os(GO).with_context(|| format!("{GO} is not set"))?;
             Ok(path.into())

@@ -1,0 +1,125 @@
+//! Our two programs alone, as somebody runs them who has neither OCM nor Secrets.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use lab::{
+    Lab, namespaces,
+    peers::{Mapping, Pair, Setting, get, healthy, ours, prepare},
+    process::{Process, Program},
+    steps::{At, Objects},
+};
+
+use super::{Replicated, finish};
+
+const START: Duration = Duration::from_secs(30);
+/// Gate, health and metrics of the principal, then health and metrics of the agent; none is the default.
+const PORTS: [u16; 5] = [18443, 18003, 18000, 18001, 18181];
+
+pub(crate) async fn everything_can_be_in_files_on_other_ports_and_in_variables(
+    lab: Arc<Lab>,
+) -> Result<()> {
+    let setting = prepare(&lab, "alone", Mapping::Namespace).await?;
+    let hub = Objects::new(lab.hub().client());
+    let spoke = Objects::new(lab.spoke(1).client());
+    for (side, namespace, name) in [
+        (&hub, &setting.names.hub, "argocd-agent-ca"),
+        (&hub, &setting.names.hub, "argocd-agent-principal-tls"),
+        (&hub, &setting.names.hub, "argocd-agent-jwt"),
+        (&spoke, &setting.names.spoke, "argocd-agent-ca"),
+        (&spoke, &setting.names.spoke, "argocd-agent-client-tls"),
+    ] {
+        side.delete(&At::secret(namespace, name)).await?;
+    }
+    let mut pair = Pair {
+        hub,
+        spoke,
+        principal: principal(&setting)?,
+        agent: agent(&setting)?,
+        names: setting.names,
+    };
+    let told = works(&mut pair).await;
+    finish(pair, told).await
+}
+
+async fn works(pair: &mut Pair) -> Result<()> {
+    let [
+        _,
+        principal_health,
+        principal_metrics,
+        agent_health,
+        agent_metrics,
+    ] = PORTS;
+    healthy(principal_health, START).await?;
+    healthy(agent_health, START).await?;
+    for port in [principal_health, agent_health] {
+        for path in ["/livez", "/readyz"] {
+            let answer = get(port, path).await?;
+            ensure!(answer.starts_with("HTTP/1.1 200"), "{port}{path}: {answer}");
+        }
+    }
+    for port in [principal_metrics, agent_metrics] {
+        let answer = get(port, "/metrics").await?;
+        ensure!(answer.contains("build_info"), "{port}: {answer}");
+    }
+    let app = Replicated::new(pair, "app");
+    app.deliver(pair, &[]).await?;
+    app.set_status(pair, "Synced", "Healthy").await?;
+    app.until_status(pair, "Synced", "Healthy").await?;
+    for process in [&mut pair.agent, &mut pair.principal] {
+        let end = process.stop().await.context("it ended")?;
+        ensure!(end.success(), "{}: {end}", process.name());
+        process.restart()?;
+    }
+    healthy(agent_health, START).await
+}
+
+fn principal(setting: &Setting) -> Result<Process> {
+    let papers = namespaces::scratch().join("state/alone");
+    setting.papers.write(&papers)?;
+    let [gate, health, metrics, ..] = PORTS;
+    Program::new("principal", ours("addon-manager")?, &setting.directory)
+        .arg("principal")
+        .flag("kubeconfig", setting.hub.kubeconfig())
+        .flag("kubecontext", setting.hub.name())
+        .flag("namespace", &setting.names.hub)
+        .flag("auth", "mtls:subject:CN=([^,]+)")
+        .flag("listen-host", "127.0.0.1")
+        .flag("listen-port", gate.to_string())
+        .flag("healthz-port", health.to_string())
+        .flag("metrics-port", metrics.to_string())
+        .flag("tls-cert", papers.join("server.crt"))
+        .flag("tls-key", papers.join("server.key"))
+        .flag("root-ca-path", papers.join("ca.crt"))
+        .flag("jwt-key", papers.join("jwt.key"))
+        .flag("log-format", "text")
+        .flag("log-level", "debug,resource-proxy=trace")
+        .start()
+}
+
+fn agent(setting: &Setting) -> Result<Process> {
+    let papers = namespaces::scratch().join("state/alone");
+    let [gate, _, _, health, metrics] = PORTS;
+    Program::new("agent", ours("agent")?, &setting.directory)
+        .flag("kubecontext", setting.spoke.name())
+        .env("KUBECONFIG", setting.spoke.kubeconfig())
+        .env("ARGOCD_AGENT_NAMESPACE", &setting.names.spoke)
+        .env("ARGOCD_AGENT_MODE", "managed")
+        .env("ARGOCD_AGENT_CREDS", "mtls:any")
+        .env("ARGOCD_AGENT_REMOTE_SERVER", "localhost")
+        .env("ARGOCD_AGENT_REMOTE_PORT", gate.to_string())
+        .env("ARGOCD_AGENT_HEALTH_CHECK_PORT", health.to_string())
+        .env("ARGOCD_AGENT_METRICS_PORT", metrics.to_string())
+        .env("ARGOCD_AGENT_TLS_ROOT_CA_PATH", papers.join("ca.crt"))
+        .env(
+            "ARGOCD_AGENT_TLS_CLIENT_CERT_PATH",
+            papers.join("client.crt"),
+        )
+        .env(
+            "ARGOCD_AGENT_TLS_CLIENT_KEY_PATH",
+            papers.join("client.key"),
+        )
+        .env("ARGOCD_AGENT_LOG_FORMAT", "text")
+        .env("ARGOCD_AGENT_LOG_LEVEL", "debug")
+        .start()
+}
