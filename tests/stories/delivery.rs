@@ -51,7 +51,7 @@ pub(crate) async fn an_application_with_a_destination_name_is_synced(stage: &Sta
     stage.enrolled(1).await?;
     let mut app = stage.greeter("by-destination", 1).await?;
     app.at = At::application(ARGOCD, "by-destination");
-    app.cluster = "spoke1".to_owned();
+    "spoke1".clone_into(&mut app.cluster);
     app.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
     stage.until_greets(1, "by-destination", "hello").await?;
