@@ -182,7 +182,10 @@ impl World {
     pub(super) fn serve(&self, serve: bool) {
         let mut inner = self.inner.lock().unwrap();
         inner.bare = !serve;
-        inner.objects.clear();
+        let keys: Vec<_> = inner.objects.keys().cloned().collect();
+        for key in keys {
+            inner.remove(&key);
+        }
         inner.version += 1;
         self.tell(&inner);
     }
