@@ -24,7 +24,7 @@ mod crew;
 pub struct Setup {
     /// A client of the hub.
     pub client: Client,
-    /// The version of the add-on API, from [`super::discover`].
+    /// The version of the add-on API, from [`discover`](fn@super::discover).
     pub version: Version,
     /// Filled while running.
     pub view: View,

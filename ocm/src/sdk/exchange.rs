@@ -15,7 +15,7 @@ use crate::{
     name::ClusterName,
 };
 
-/// What [`Addon::render`] is given.
+/// What [`Addon::render`](super::Addon::render) is given.
 #[derive(Clone, Copy, Debug)]
 pub struct RenderInput<'a> {
     /// The cluster.
@@ -72,14 +72,14 @@ pub struct RenderError {
     pub message: String,
 }
 
-/// What [`Addon::conditions`] is given.
+/// What [`Addon::conditions`](super::Addon::conditions) is given.
 #[derive(Clone, Copy, Debug)]
 pub struct HealthInput<'a> {
     /// The cluster.
     pub target: Target<'a>,
     /// The add-on's works and what the cluster says of them.
     pub works: &'a [WorkReport],
-    /// What the author's last [`Addon::render`] said, if it failed.
+    /// What the author's last [`Addon::render`](super::Addon::render) said, if it failed.
     pub render_error: Option<&'a RenderError>,
     /// The time.
     pub now: Timestamp,

@@ -54,7 +54,7 @@ impl ConfigKind {
 pub enum HealthMode {
     /// OCM's registration agent, by a lease that the agent renews on its cluster.
     Lease,
-    /// The author, in [`Addon::conditions`].
+    /// The author, in [`Addon::conditions`](super::Addon::conditions).
     Customized,
 }
 
