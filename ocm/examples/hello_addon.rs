@@ -143,7 +143,7 @@ impl Addon for Hello {
 
     /// Called before hooks run and works go, and again until it says `Proceed`.
     async fn leaving(&self, leaving: &Leaving) -> Result<Removal, HookError> {
-        tracing::info!(cluster = %leaving.cluster, phase = ?leaving.phase, "goodbye");
+        tracing::debug!(cluster = %leaving.cluster, phase = ?leaving.phase, "goodbye");
         Ok(Removal::Proceed)
     }
 
