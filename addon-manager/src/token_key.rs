@@ -1,6 +1,6 @@
 //! The key under the principal's tokens: read from its Secret or file, and again when it changes.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -10,9 +10,12 @@ use runtime::{
     kube::{Event, Watch, watch_trimmed},
     parts::Spawner,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 
 use crate::issuer::JWT_KEY;
+
+/// How long it may take to read the Secret, or to make it, before its absence is told.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
@@ -47,31 +50,22 @@ pub async fn from_secret(
     name: &str,
     spawner: &Spawner,
 ) -> Result<watch::Receiver<Arc<JwtKey>>, Error> {
-    let (sender, mut found) = watch::channel(None);
-    let watched = Watch::<Secret>::new(Api::namespaced(client, namespace))
-        .fields(&format!("metadata.name={name}"));
+    let mut found = follow(client, namespace, name, spawner);
     let token = spawner.token().clone();
-    let watching = token.clone();
-    spawner.spawn("token key", async move {
-        watch_trimmed(watched, watching, |event| {
-            let Event::Applied { object, .. } = event else {
-                return;
-            };
-            let Some(pem) = object.data.as_ref().and_then(|data| data.get(JWT_KEY)) else {
-                return;
-            };
-            match JwtKey::from_pem(&pem.0) {
-                Ok(key) => {
-                    sender.send_modify(|known: &mut Option<Known>| renew(known, &pem.0, key));
-                }
-                Err(error) => {
-                    tracing::warn!(error = %Chain(&error), "the token key cannot be used");
-                }
-            }
-        })
-        .await;
-    });
-    let wait = found.wait_for(Option::is_some);
+    let wait = async {
+        let late = timeout(PATIENCE, found.wait_for(Option::is_some))
+            .await
+            .is_err();
+        if late {
+            tracing::warn!(
+                namespace,
+                name,
+                key = JWT_KEY,
+                "waiting for a Secret with the token key"
+            );
+        }
+        found.wait_for(Option::is_some).await
+    };
     let first = token
         .run_until_cancelled(wait)
         .await
@@ -94,6 +88,37 @@ pub async fn from_secret(
         token.cancelled().await;
     });
     Ok(receiver)
+}
+
+/// Reads the Secret whenever it changes; what cannot be used changes nothing.
+fn follow(
+    client: Client,
+    namespace: &str,
+    name: &str,
+    spawner: &Spawner,
+) -> watch::Receiver<Option<Known>> {
+    let (sender, found) = watch::channel(None);
+    let watched = Watch::<Secret>::new(Api::namespaced(client, namespace))
+        .fields(&format!("metadata.name={name}"));
+    let token = spawner.token().clone();
+    let following = watch_trimmed(watched, token, move |event| {
+        let Event::Applied { object, .. } = event else {
+            return;
+        };
+        let Some(pem) = object.data.as_ref().and_then(|data| data.get(JWT_KEY)) else {
+            return;
+        };
+        match JwtKey::from_pem(&pem.0) {
+            Ok(key) => {
+                sender.send_modify(|known: &mut Option<Known>| renew(known, &pem.0, key));
+            }
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "the token key cannot be used");
+            }
+        }
+    });
+    spawner.spawn("token key", following);
+    found
 }
 
 struct Known {

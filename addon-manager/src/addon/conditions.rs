@@ -143,7 +143,7 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
         }
         Some(Ok(())) => {}
     }
-    let past = history(facts.session);
+    let past = history(facts, deployed_at);
     if facts.ready != Some(true) {
         let message = format!(
             "the agent's Deployment has no ready pod; look at its events and at the Secret with \
@@ -151,39 +151,39 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
         );
         return (AGENT_UNAVAILABLE, message);
     }
+    let seen = facts.session.and_then(|session| session.last_seen);
     let before = facts
         .live
         .is_some_and(|live| tells_of_a_session(&live.reason));
-    match (
-        facts.session.and_then(|session| session.last_seen),
-        facts.serving_since,
-    ) {
-        (Some(_), _) => (AGENT_DISCONNECTED, past),
-        (None, Some(start)) if before => (
-            AGENT_DISCONNECTED,
-            format!("not seen since this principal started at {start:.0}"),
-        ),
-        (None, _) => {
-            let message = format!(
-                "the agent runs since {deployed_at:.0} at the earliest, and {past}; look at its log, \
-                 and whether it reaches the principal's address"
-            );
-            (AGENT_NEVER_CONNECTED, message)
-        }
+    if seen.is_some() || before {
+        return (AGENT_DISCONNECTED, format!("{past}; {NEXT_STEP}"));
     }
+    let message =
+        format!("the agent runs since {deployed_at:.0} at the earliest, and {past}; {NEXT_STEP}");
+    (AGENT_NEVER_CONNECTED, message)
 }
 
-fn history(session: Option<&SessionReport>) -> String {
+/// What to do about an agent that runs and is not here.
+const NEXT_STEP: &str = "look at its log, and whether it reaches the principal's address";
+
+fn history(facts: &Facts<'_>, deployed_at: Timestamp) -> String {
+    let Facts {
+        session,
+        serving_since,
+        ..
+    } = facts;
     let seen = session.and_then(|session| session.last_seen);
     let error = session.and_then(|session| session.last_error.as_deref());
-    let seen = seen.map_or_else(
-        || "it has never connected".to_owned(),
-        |at| format!("last seen at {at:.0}"),
-    );
-    error.map_or_else(
-        || seen.clone(),
-        |error| format!("{seen}, last error: {error}"),
-    )
+    // Of what was before it started this principal knows nothing.
+    let seen = match (seen, serving_since.filter(|start| *start > deployed_at)) {
+        (Some(at), _) => format!("last seen at {at:.0}"),
+        (None, Some(start)) => format!("not seen since this principal started at {start:.0}"),
+        (None, None) => "it has never connected".to_owned(),
+    };
+    match error {
+        Some(error) => format!("{seen}, last error: {error}"),
+        None => seen,
+    }
 }
 
 /// Says again what is said now.

@@ -82,7 +82,9 @@ fn a_gap_under_a_minute_does_not_flip_it() {
     let said = available(&facts, at(160));
     assert_eq!(reason(&said), Some((Status::False, AGENT_DISCONNECTED)));
     let message = said.verdict.unwrap().message;
-    assert!(message.contains(&at(100).to_string()) && message.contains("connection reset"));
+    for part in [&at(100).to_string(), "connection reset", NEXT_STEP] {
+        assert!(message.contains(part), "{message}");
+    }
 }
 
 #[test]
@@ -99,6 +101,36 @@ fn a_restart_of_the_principal_is_not_held_against_the_agents() {
     );
     let said = available(&facts, at(1060));
     assert_eq!(reason(&said), Some((Status::False, AGENT_DISCONNECTED)));
+
+    let refused = SessionReport {
+        last_seen: None,
+        ..session(false, 1001)
+    };
+    let facts = Facts {
+        session: Some(&refused),
+        ..facts
+    };
+    let message = available(&facts, at(1100)).verdict.unwrap().message;
+    for part in ["connection reset", NEXT_STEP] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn nobody_is_said_to_have_never_connected_who_may_have_before_the_principal_started() {
+    let no_pod = |serving_since| Facts {
+        serving_since,
+        ready: Some(false),
+        ..running()
+    };
+    for (serving_since, expected) in [
+        (at(-10), "it has never connected"),
+        (at(10), "not seen since this principal started"),
+    ] {
+        let said = available(&no_pod(Some(serving_since)), at(100));
+        let message = said.verdict.unwrap().message;
+        assert!(message.contains(expected), "{message}");
+    }
 }
 
 #[test]
