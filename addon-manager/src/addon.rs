@@ -203,29 +203,15 @@ impl sdk::Addon for ArgocdAgent {
         &self.name
     }
 
+    // Of templates and hosted mode the SDK keeps away by itself.
     fn admit(&self, target: Target<'_>) -> Admission {
-        let (world, name) = (self.world(target), target.name.as_str());
-        let hold = |reason: &str, message: String| {
-            let reason = reason.to_owned();
-            Admission::Hold { reason, message }
-        };
-        if world.is_by_template(name) {
-            let message = "an AddOnTemplate serves this add-on; take the addontemplates entry out of \
-                           the ClusterManagementAddOn (or of this ManagedClusterAddOn) to have it \
-                           served by the manager";
-            return hold("ManagedByTemplate", message.to_owned());
-        }
-        if let Some(message) = world.reserved(name, &self.parts.own) {
-            return hold("ReservedCluster", message);
-        }
-        if let Some(host) = target.addon.hosting_cluster() {
-            let message = format!(
-                "hosted mode is not offered; take the annotation {} (now {host}) away",
-                ocm::keys::HOSTING_CLUSTER
-            );
-            return hold("HostedModeUnsupported", message);
-        }
-        Admission::Serve
+        let reserved = self
+            .world(target)
+            .reserved(target.name.as_str(), &self.parts.own);
+        reserved.map_or(Admission::Serve, |message| Admission::Hold {
+            reason: "ReservedCluster".to_owned(),
+            message,
+        })
     }
 
     fn registrations(&self, target: Target<'_>) -> Vec<Registration> {
