@@ -35,7 +35,7 @@ const OUTGOING: usize = 64;
 /// second.
 const HANDS: usize = 16;
 /// How long what is under way may take when a session ends on purpose.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN: Duration = Duration::from_secs(3);
 /// How many heartbeats may stay unanswered.
 const MISSED_HEARTBEATS: u32 = 3;
 
@@ -338,7 +338,12 @@ impl<'a> Moving<'a> {
     fn is_over(&mut self) -> Option<End> {
         let (since, _) = self.draining.as_ref()?;
         let drained = self.session.is_drained() && self.working.is_empty();
-        (drained || since.elapsed() >= DRAIN)
+        let late = !drained && since.elapsed() >= DRAIN;
+        if late {
+            let stats = self.session.stats(self.begun.elapsed());
+            tracing::info!(?stats, "what is under way did not end in time");
+        }
+        (drained || late)
             .then(|| self.draining.take().map(|(_, end)| end))
             .flatten()
     }
