@@ -7,10 +7,7 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
-use runtime::{
-    error::{Blame, blame_kube},
-    kube::{Event, Watch, watch_trimmed},
-};
+use runtime::kube::{Event, Watch, watch_trimmed};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -239,10 +236,12 @@ fn sorted(error: kube::Error) -> WriteError {
     if is_status(&error, 404) {
         return WriteError::NotFound;
     }
-    match blame_kube(&error) {
-        Blame::Weather | Blame::Us => WriteError::Unavailable(Box::new(error)),
-        Blame::User => WriteError::Refused(error.to_string()),
+    // Only what is wrong with the value itself stays wrong. A right that is missing is not: an API server that has just
+    // started refuses everything until it has read its roles, and a role can be put right.
+    if [400, 413, 422].iter().any(|code| is_status(&error, *code)) {
+        return WriteError::Refused(error.to_string());
     }
+    WriteError::Unavailable(Box::new(error))
 }
 
 #[cfg(test)]

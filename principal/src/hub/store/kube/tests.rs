@@ -108,7 +108,9 @@ async fn failures_are_sorted_by_whose_move_it_is() {
         (status(409, "Conflict"), "conflict"),
         (status(404, "NotFound"), "not_found"),
         (status(422, "Invalid"), "refused"),
-        (status(403, "Forbidden"), "refused"),
+        (status(413, "RequestEntityTooLarge"), "refused"),
+        (status(403, "Forbidden"), "unavailable"),
+        (status(503, "ServiceUnavailable"), "unavailable"),
     ] {
         let (hub, _) = hub(vec![answer]);
         let error = hub.patch(&key(), "7", patch()).await.unwrap_err();
@@ -118,7 +120,7 @@ async fn failures_are_sorted_by_whose_move_it_is() {
 
 #[tokio::test]
 async fn operations_that_do_not_fit_may_be_meant_for_an_older_version() {
-    let (hub, _) = hub(vec![status(422, "Invalid"), status(403, "Forbidden")]);
+    let (hub, _) = hub(vec![status(422, "Invalid"), status(400, "BadRequest")]);
     let patch = Change::Json(json!([{ "op": "remove", "path": "/status" }]));
     let error = hub.patch(&key(), "7", patch.clone()).await.unwrap_err();
     assert_eq!(error.reason(), "unfit");
