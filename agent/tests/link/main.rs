@@ -242,9 +242,8 @@ async fn a_local_edit_is_reverted_and_a_deleted_application_comes_back() {
         })
         .await;
     world.remove(APPS, "one");
-    world
-        .until("the return", APPS, "one", |app| app.is_some())
-        .await;
+    let there = world.until("the return", APPS, "one", |app| app.is_some());
+    talk.listens_until(there).await;
 }
 
 #[tokio::test]
@@ -319,9 +318,8 @@ async fn without_argo_cd_the_agent_connects_says_so_and_goes_on_when_it_comes() 
         .await;
     assert_eq!(said.target, Target::ClusterInfo);
     // Its acknowledgement may have come before.
-    world
-        .until("the Application", APPS, "one", |app| app.is_some())
-        .await;
+    let there = world.until("the Application", APPS, "one", |app| app.is_some());
+    talk.listens_until(there).await;
 
     // It goes with all Applications, and comes back.
     world.serve(false);

@@ -163,6 +163,15 @@ impl Conversation {
         soon("an event of the agent", found).await
     }
 
+    /// Reads on, acknowledging everything, while something else is waited for: a principal that says nothing for a
+    /// few heartbeats is left.
+    pub(super) async fn listens_until<T>(&mut self, waited: impl Future<Output = T>) -> T {
+        tokio::select! {
+            done = waited => done,
+            event = self.until_event(|_| false) => panic!("nothing fits, and yet {event:?} did"),
+        }
+    }
+
     /// Reads on until this event is acknowledged.
     pub(super) async fn acknowledged(&mut self, event_id: &str) -> Event {
         self.until_fits(Verb::Processed, |ack| ack.event_id == event_id)

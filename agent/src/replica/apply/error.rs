@@ -43,6 +43,9 @@ impl Error {
     /// Whose move it is.
     pub(in crate::replica) fn blame(&self) -> Blame {
         match self {
+            // What is missing or forbidden may be so for a moment only: a namespace or a definition that is on its way,
+            // an API server that has not read its roles yet.
+            Self::Write { source, .. } if is_code(source, &[403, 404]) => Blame::Weather,
             Self::Write { source, .. } => blame_kube(source),
             Self::Timeout { .. } | Self::Stale { .. } | Self::Misfit { .. } => Blame::Weather,
             Self::Malformed { .. } => Blame::Us,
@@ -52,9 +55,7 @@ impl Error {
     /// The API server will never take this value.
     pub(in crate::replica) fn is_final(&self) -> bool {
         match self {
-            Self::Write { source, .. } => {
-                matches!(&**source, kube::Error::Api(status) if [400, 413, 422].contains(&status.code))
-            }
+            Self::Write { source, .. } => is_code(source, &[400, 413, 422]),
             Self::Malformed { .. } => true,
             Self::Timeout { .. } | Self::Stale { .. } | Self::Misfit { .. } => false,
         }
@@ -95,6 +96,10 @@ pub(super) fn is_stale(write: WriteKind, status: &kube::core::Status) -> bool {
         (WriteKind::Patch, 422) => causes(status).iter().any(|it| it.field == "metadata.uid"),
         _ => false,
     }
+}
+
+fn is_code(error: &kube::Error, codes: &[u16]) -> bool {
+    matches!(error, kube::Error::Api(status) if codes.contains(&status.code))
 }
 
 fn has_no_cause(error: &kube::Error) -> bool {
