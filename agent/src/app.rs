@@ -15,10 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 use crate::config::{self, Config, IdentitySource, RootsSource, Tls};
-use crate::link::{Link, LinkState};
+use crate::link::{self, Link, LinkState};
 use crate::metrics::Metrics;
 use crate::replica::{Replica, Sight};
 use crate::report::Reports;
+use crate::spoke::Kubernetes;
 use crate::store::Store;
 
 /// How long parts may take to end; a pod has 30 s.
@@ -77,8 +78,9 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
     } = config;
     let argocd_namespace = scope.argocd_namespace.clone();
     let material = material(&tls, &client, &argocd_namespace, &spawner).await;
+    let spoke = Kubernetes::new(client, scope.label_selector.clone());
     let replica = Arc::new(Replica::new(
-        client,
+        Arc::new(spoke),
         scope,
         policy,
         store,
@@ -88,10 +90,14 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
     replica.start(&spawner);
     watch_expiry(material.clone(), metrics.clone(), &spawner);
     say_when_ready(replica.sight(), &readiness, &spawner);
+    let network = link::Tls {
+        hub: hub.clone(),
+        tls: ClientTls::follow(material.clone(), &spawner),
+    };
     let link = Link {
         hub,
         argocd_namespace,
-        tls: ClientTls::follow(material.clone(), &spawner),
+        network: Arc::new(network),
         material,
         replica,
         reports,

@@ -19,7 +19,8 @@
 //! |---|---|
 //! | [`args`], [`config`] | flags and environment of the Go agent, and what they come to |
 //! | [`app`] | builds every part and waits |
-//! | [`store`] | what is on the spoke, and what the hub last wanted there |
+//! | [`spoke`] | the spoke's API: a trait, with Kubernetes and memory behind it |
+//! | [`store`] | what is known to be on the spoke, and what the hub last wanted there |
 //! | [`link`] | keeps one session up |
 //! | [`replica`] | makes the spoke match what the hub said |
 //! | [`report`] | what changed here, for the hub |
@@ -32,4 +33,5 @@ pub mod link;
 pub mod metrics;
 pub mod replica;
 pub mod report;
+pub mod spoke;
 pub mod store;

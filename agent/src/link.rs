@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use runtime::backoff::Backoff;
-use runtime::credentials::{ClientTls, Material};
+use runtime::credentials::Material;
 use runtime::error::Chain;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -23,7 +23,7 @@ mod dial;
 mod drive;
 mod recover;
 
-pub use dial::Welcome;
+pub use dial::{Carrier, Connect, Error as DialError, Tls, Welcome};
 use drive::Drive;
 use recover::{End, Next, Pauses};
 
@@ -43,8 +43,8 @@ pub struct Link {
     pub hub: Hub,
     /// Argo CD's namespace here, which the principal is told.
     pub argocd_namespace: String,
-    /// Certificates as they are now.
-    pub tls: ClientTls,
+    /// How to get there.
+    pub network: Arc<dyn Connect>,
     /// When they change.
     pub material: watch::Receiver<Arc<Material>>,
     /// Does what the hub says.
@@ -65,7 +65,7 @@ impl Link {
         // An incomplete picture of the spoke would tell the hub that objects are missing.
         let ready = async {
             let caches = sight.wait_for(Sight::is_complete).await.is_ok();
-            caches && credentials::wait(&self.tls, &mut self.material).await
+            caches && credentials::wait(&*self.network, &mut self.material).await
         };
         if token.run_until_cancelled(ready).await != Some(true) {
             token.cancelled().await;
@@ -92,7 +92,7 @@ impl Link {
     /// One connection from dial to end.
     async fn attempt(&mut self, backoff: &mut Backoff, token: &CancellationToken) -> End {
         let used = Arc::clone(&self.material.borrow_and_update());
-        let dialled = dial::dial(&self.hub, &self.tls, &self.argocd_namespace);
+        let dialled = dial::dial(&self.hub, &*self.network, &self.argocd_namespace);
         let opened = match token.run_until_cancelled(dialled).await {
             None => return End::Stopped,
             Some(Err(error)) => return End::NotDialled(error),

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use argocd::projection::Written;
 use argocd::{Meta, digest};
-use kube::Client;
 use protocol::{Event, ObjectKey, Verdict};
 use runtime::error::{Blame, Chain};
 use runtime::parts::Spawner;
@@ -19,6 +18,7 @@ use crate::config::{Policy, Scope};
 use crate::link::Welcome;
 use crate::metrics::Metrics;
 use crate::report::Reports;
+use crate::spoke::Spoke;
 use crate::store::{Store, Wanted};
 
 mod apply;
@@ -69,7 +69,7 @@ pub struct Replica {
 impl Replica {
     /// Ready to write, and to watch once [started](Self::start).
     pub fn new(
-        client: Client,
+        spoke: Arc<dyn Spoke>,
         scope: Scope,
         policy: Policy,
         store: Arc<Store>,
@@ -77,7 +77,7 @@ impl Replica {
         metrics: Metrics,
     ) -> Self {
         let writer = Writer {
-            client,
+            spoke,
             store: Arc::clone(&store),
             metrics: metrics.clone(),
         };
@@ -103,8 +103,8 @@ impl Replica {
             reports: Arc::clone(&self.reports),
             drift: Arc::clone(&self.drift),
         };
-        let client = &self.writer.client;
-        observe::start(client, &self.scope, &observer, &self.sight, spawner);
+        let spoke = &self.writer.spoke;
+        observe::start(spoke, &self.scope, &observer, &self.sight, spawner);
         let (replica, token) = (Arc::clone(self), spawner.token().clone());
         spawner.spawn("drift", async move { replica.hold(token).await });
     }

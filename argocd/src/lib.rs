@@ -22,6 +22,7 @@
 //! | [`command`] | sync, terminate and refresh, at most once |
 //! | [`digest`] | Go's checksums, and ours |
 //! | [`cluster_secret`] | the Argo CD cluster Secret of a managed cluster |
+//! | [`memory`] | what an API server makes of writes, behind the in-memory stores of both ends |
 
 pub mod admission;
 pub mod cluster_secret;
@@ -29,6 +30,7 @@ pub mod command;
 pub mod digest;
 pub mod glob;
 pub mod keys;
+pub mod memory;
 pub mod object;
 pub mod patch;
 pub mod project;

@@ -38,6 +38,7 @@ pub use fleet::{ClusterName, Enrolment, Fleet, Mode};
 pub use hub::{Key, store};
 pub use protocol::payload::ArgoCd;
 pub use report::{HeldDeletion, SessionReport, Sessions};
+pub use service::Services;
 pub use settings::{Limits, Settings};
-pub use start::{Feeds, Handle, Inputs, StartError, start, start_on};
+pub use start::{Feeds, Handle, Inputs, StartError, start, start_on, start_unbound};
 pub use tokens::JwtKey;

@@ -1,6 +1,6 @@
 //! The gRPC services: ten lines per method, every decision is made elsewhere.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use protocol::{
     refusal::Refusal,
@@ -10,9 +10,13 @@ use protocol::{
         versionapi::version_server::VersionServer,
     },
 };
-use tonic::{Request, Status, codec::CompressionEncoding, service::Routes};
+use rustls_pki_types::CertificateDer;
+use tonic::{Request, Status, body::Body, codec::CompressionEncoding, service::Routes};
+use tower::ServiceExt as _;
 
-use crate::{gate::Gate, listener::Peer, session::Sessions, settings::Settings};
+use crate::{
+    gate::Gate, identity::PeerCertificate, listener::Peer, session::Sessions, settings::Settings,
+};
 
 mod auth;
 mod events;
@@ -50,6 +54,31 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
                 .max_decoding_message_size(largest)
                 .max_encoding_message_size(largest),
         )
+}
+
+/// The services without a port; clones answer for the same principal.
+#[derive(Clone, Debug)]
+pub struct Services(Routes);
+
+impl Services {
+    pub(crate) fn new(routes: Routes) -> Self {
+        Self(routes.prepare())
+    }
+
+    /// Answers a request of whoever has presented this chain of certificates; none if that is not one.
+    pub async fn answer(
+        &self,
+        chain: &[CertificateDer<'_>],
+        address: SocketAddr,
+        mut request: http::Request<Body>,
+    ) -> Option<http::Response<Body>> {
+        let certificate = Arc::new(PeerCertificate::from_chain(chain)?);
+        request.extensions_mut().insert(Peer {
+            address,
+            certificate,
+        });
+        self.0.clone().oneshot(request).await.ok()
+    }
 }
 
 /// Who sends this request. The listener puts it there; without it nobody comes in.

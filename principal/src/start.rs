@@ -24,7 +24,7 @@ use crate::{
     metrics::Metrics,
     registry::Registry,
     report::Sessions as Reports,
-    service,
+    service::{self, Services},
     session::{self, Sessions, Told},
     settings::Settings,
     tokens::JwtKey,
@@ -121,25 +121,47 @@ pub async fn start(settings: Settings, inputs: Inputs) -> Result<Handle, StartEr
 }
 
 /// The same on any hub.
+///
+/// See [`start_unbound`] for one without a port.
 pub async fn start_on(
     store: Arc<dyn Store>,
     settings: Settings,
     feeds: Feeds,
 ) -> Result<Handle, StartError> {
+    let assembled = assemble(store, &settings, &feeds);
+    let refused = |source| StartError::Listen {
+        address: settings.listen,
+        source,
+    };
+    let listener = listen(&settings, &feeds, &assembled.sessions)
+        .await
+        .map_err(refused)?;
+    let address = listener.address().map_err(refused)?;
+    let spawner = feeds.spawner.clone();
+    let handle = keep_going(assembled, address, feeds);
+    spawner.spawn("principal: listener", listener.run());
+    Ok(handle)
+}
+
+/// The same without a port: whoever starts it carries the requests to the services, as a simulation does.
+pub fn start_unbound(
+    store: Arc<dyn Store>,
+    settings: &Settings,
+    feeds: Feeds,
+) -> (Handle, Services) {
+    let assembled = assemble(store, settings, &feeds);
+    let services = Services::new(service::routes(settings, &assembled.sessions));
+    (keep_going(assembled, settings.listen, feeds), services)
+}
+
+/// Starts everything but the listener.
+fn keep_going(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle {
     let Assembled {
         sessions,
         reports,
         uid,
         door,
-    } = assemble(store, &settings, &feeds);
-    let refused = |source| StartError::Listen {
-        address: settings.listen,
-        source,
-    };
-    let listener = listen(&settings, &feeds, &sessions)
-        .await
-        .map_err(refused)?;
-    let address = listener.address().map_err(refused)?;
+    } = assembled;
     let (is_ready, ready) = watch::channel(false);
     let Feeds {
         fleet,
@@ -159,12 +181,11 @@ pub async fn start_on(
     spawner.spawn("principal: hub", followed);
     let conditions = hub::keep_conditions(hub, active, ready.clone(), stop);
     spawner.spawn("principal: conditions", conditions);
-    spawner.spawn("principal: listener", listener.run());
-    Ok(Handle {
+    Handle {
         address,
         sessions: reports,
         ready,
-    })
+    }
 }
 
 /// What is there before anything runs.

@@ -1,34 +1,54 @@
 //! Wall-clock time as a thing that is handed in, so that tests can set it.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
-/// Tells the wall-clock time: the system's, or one that a test holds still.
+/// Tells the wall-clock time: the system's, or one that a test holds still or a simulation drives.
 #[derive(Debug, Clone, Default)]
-pub struct Clock(Option<Arc<Mutex<Timestamp>>>);
+pub struct Clock(Source);
+
+#[derive(Debug, Clone, Default)]
+enum Source {
+    #[default]
+    System,
+    Standing(Arc<Mutex<Timestamp>>),
+    Runtime(Timestamp, Instant),
+}
 
 impl Clock {
     /// The clock of the machine.
     pub const fn system() -> Self {
-        Self(None)
+        Self(Source::System)
     }
 
     /// A clock that stands still at `start` until it is [set](Self::set).
     pub fn standing_at(start: Timestamp) -> Self {
-        Self(Some(Arc::new(Mutex::new(start))))
+        Self(Source::Standing(Arc::new(Mutex::new(start))))
+    }
+
+    /// A clock that goes with the timers of the runtime, from `start` on: a simulation may let them jump.
+    pub fn of_runtime(start: Timestamp) -> Self {
+        Self(Source::Runtime(start, Instant::now()))
     }
 
     /// The time now.
     pub fn now(&self) -> Timestamp {
-        self.0.as_ref().map_or_else(Timestamp::now, |held| {
-            *held.lock().unwrap_or_else(PoisonError::into_inner)
-        })
+        match &self.0 {
+            Source::System => Timestamp::now(),
+            Source::Standing(held) => *held.lock().unwrap_or_else(PoisonError::into_inner),
+            Source::Runtime(start, begun) => {
+                let passed: Duration = begun.elapsed();
+                start.checked_add(passed).unwrap_or(*start)
+            }
+        }
     }
 
-    /// Moves a standing clock, for all its clones; the system's clock cannot be moved.
+    /// Moves a standing clock, for all its clones; others cannot be moved.
     pub fn set(&self, now: Timestamp) {
-        if let Some(held) = &self.0 {
+        if let Source::Standing(held) = &self.0 {
             *held.lock().unwrap_or_else(PoisonError::into_inner) = now;
         }
     }
@@ -45,5 +65,12 @@ mod tests {
         let later = Timestamp::from_second(60).unwrap();
         clock.set(later);
         assert_eq!(other.now(), later);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_of_the_runtime_goes_with_its_timers() {
+        let clock = Clock::of_runtime(Timestamp::UNIX_EPOCH);
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert_eq!(clock.now().as_second(), 60);
     }
 }

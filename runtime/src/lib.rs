@@ -15,6 +15,7 @@
 pub mod admin;
 pub mod args;
 pub mod backoff;
+pub mod chance;
 pub mod clock;
 pub mod credentials;
 pub mod error;

@@ -101,6 +101,20 @@ impl Parts {
         self.spawner.clone()
     }
 
+    /// Ends everything at once, as a crash does: no task gets another turn. For simulations.
+    pub async fn crash(self) {
+        let Spawner {
+            token,
+            kill,
+            tracker,
+            ..
+        } = &self.spawner;
+        kill.cancel();
+        tracker.close();
+        tracker.wait().await;
+        token.cancel();
+    }
+
     /// Waits until the token is cancelled or a part ends early, then stops all others.
     ///
     /// Every task has `drain` to end by itself; what still runs then is aborted and counted in

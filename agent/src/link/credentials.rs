@@ -5,18 +5,23 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use runtime::clock::Clock;
-use runtime::credentials::{ClientTls, Material};
+use runtime::credentials::Material;
 use tokio::sync::watch;
+
+use super::dial::Connect;
 
 /// How often to look whether the configuration was built from the material.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// A renewed certificate is used this long before the old one ends, or a fifth of its life before.
 const LONGEST_MARGIN: SignedDuration = SignedDuration::from_mins(5);
 
-/// Waits until there is a client configuration; false when there will never be one.
-pub(super) async fn wait(tls: &ClientTls, material: &mut watch::Receiver<Arc<Material>>) -> bool {
+/// Waits until a connection can be tried; false when that will never be.
+pub(super) async fn wait(
+    network: &dyn Connect,
+    material: &mut watch::Receiver<Arc<Material>>,
+) -> bool {
     let mut said = false;
-    while tls.current().is_none() {
+    while !network.is_ready() {
         if !said {
             tracing::info!("waiting for certificates");
             said = true;

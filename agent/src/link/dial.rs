@@ -1,10 +1,13 @@
 //! Connects, authenticates, and hands over a channel on which a session can be opened.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use protocol::version::{self, Capabilities};
@@ -17,9 +20,12 @@ use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tonic::body::Body;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 use tonic::{Request, Status};
+use tower::ServiceExt as _;
+use tower::util::BoxCloneSyncService;
 
 use crate::config::{Hub, Method};
 
@@ -33,9 +39,45 @@ const CONNECTION_WINDOW: u32 = 2 << 20;
 /// Answers before the session are small.
 const CALL_MESSAGE: usize = 1 << 20;
 
+/// Carries calls to the principal: one connection of HTTP/2, or what stands for it.
+pub type Carrier = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Status>;
+
+/// Makes connections to the principal: over the network, or in a simulation of it.
+pub trait Connect: fmt::Debug + Send + Sync + 'static {
+    /// Whether there is what it takes to try, such as certificates.
+    fn is_ready(&self) -> bool;
+
+    /// One connection, new each time.
+    fn connect(&self) -> BoxFuture<'_, Result<Carrier, Error>>;
+}
+
+/// Connects over TCP, TLS and HTTP/2.
+#[derive(Debug)]
+pub struct Tls {
+    /// Where the principal is.
+    pub hub: Hub,
+    /// Certificates as they are now.
+    pub tls: ClientTls,
+}
+
+impl Connect for Tls {
+    fn is_ready(&self) -> bool {
+        self.tls.current().is_some()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Carrier, Error>> {
+        async {
+            let config = self.tls.current().ok_or(Error::NoTls)?;
+            connect(&self.hub, config).await
+        }
+        .boxed()
+    }
+}
+
 /// Why no session came about.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum Error {
     #[error("use {address:?} as the principal's address")]
     Address { address: String },
     #[error("find a TLS configuration")]
@@ -107,9 +149,8 @@ pub struct Welcome {
 }
 
 /// A connection that may open a session.
-#[derive(Debug)]
 pub(super) struct Opened {
-    pub(super) channel: Channel,
+    pub(super) channel: Carrier,
     pub(super) token: MetadataValue<Ascii>,
     pub(super) welcome: Welcome,
 }
@@ -117,11 +158,10 @@ pub(super) struct Opened {
 /// Connects and authenticates, once.
 pub(super) async fn dial(
     hub: &Hub,
-    tls: &ClientTls,
+    network: &dyn Connect,
     argocd_namespace: &str,
 ) -> Result<Opened, Error> {
-    let config = tls.current().ok_or(Error::NoTls)?;
-    let channel = connect(hub, config).await?;
+    let channel = network.connect().await?;
     let version = principal_version(channel.clone()).await?;
     let request = AuthRequest {
         method: method_name(&hub.method).to_owned(),
@@ -152,7 +192,7 @@ pub(super) async fn dial(
     })
 }
 
-async fn principal_version(channel: Channel) -> Result<String, Error> {
+async fn principal_version(channel: Carrier) -> Result<String, Error> {
     let mut client = VersionClient::new(channel).max_decoding_message_size(CALL_MESSAGE);
     let answer = call(client.version(Request::new(VersionRequest {})))
         .await
@@ -233,7 +273,7 @@ async fn credentials(method: &Method) -> Result<std::collections::HashMap<String
         .into())
 }
 
-async fn connect(hub: &Hub, config: Arc<ClientConfig>) -> Result<Channel, Error> {
+async fn connect(hub: &Hub, config: Arc<ClientConfig>) -> Result<Carrier, Error> {
     let Hub {
         host,
         port,
@@ -273,12 +313,15 @@ async fn connect(hub: &Hub, config: Arc<ClientConfig>) -> Result<Channel, Error>
             Ok::<_, io::Error>(TokioIo::new(tls))
         }
     });
-    tokio::time::timeout(CONNECT_TIMEOUT, endpoint.connect_with_connector(connector))
+    let channel = tokio::time::timeout(CONNECT_TIMEOUT, endpoint.connect_with_connector(connector))
         .await
         .map_err(|_elapsed| Error::ConnectTimeout {
             address: address.clone(),
         })?
-        .map_err(|source| Error::Connect { address, source })
+        .map_err(|source| Error::Connect { address, source })?;
+    Ok(BoxCloneSyncService::new(
+        channel.map_err(|error| Status::from_error(Box::new(error))),
+    ))
 }
 
 /// `host:port`, with the brackets that an address of version 6 needs.

@@ -1,46 +1,33 @@
 //! Writes to the spoke's API.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use argocd::projection::{Written, patch_for_spoke};
 use argocd::{Meta, Patch};
-use kube::api::{
-    DeleteParams, DynamicObject, Patch as Body, PatchParams, PostParams, Preconditions,
-};
-use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, Client};
-use protocol::{Kind, ObjectKey};
-use serde_json::{Value, json};
+use protocol::ObjectKey;
+use serde_json::Value;
 
 use super::plan::Step;
 use crate::metrics::{Metrics, WriteKind, WriteLabels};
+use crate::spoke::{self, Spoke};
 use crate::store::Store;
 
 mod error;
 
 pub(super) use error::Error;
-use error::is_stale;
 
 /// One write; the API server answers in milliseconds or not at all.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// A value that is not reached by this many patches is what the API server makes of it.
 const PATCHES: usize = 2;
-const FIELD_MANAGER: &str = "argocd-agent";
 
 /// Carries out steps.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Writer {
-    pub(super) client: Client,
+    pub(super) spoke: Arc<dyn Spoke>,
     pub(super) store: Arc<Store>,
     pub(super) metrics: Metrics,
-}
-
-impl fmt::Debug for Writer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").finish_non_exhaustive()
-    }
 }
 
 impl Writer {
@@ -66,9 +53,10 @@ impl Writer {
                     (Some(live), Some(desired)) => {
                         self.converge(key, live, desired).await.map(Some)
                     }
-                    (None, _) | (_, None) => Err(Error::Stale {
+                    (None, _) | (_, None) => Err(Error::Write {
                         write: "patch",
                         object: key.clone(),
+                        source: spoke::Error::Stale,
                     }),
                 }
             }
@@ -103,79 +91,30 @@ impl Writer {
     }
 
     async fn create(&self, key: &ObjectKey, object: &Value) -> Result<Arc<Value>, Error> {
-        let write = "create";
-        let malformed = |source| Error::Malformed {
-            write,
-            object: key.clone(),
-            source,
-        };
-        let object: DynamicObject = serde_json::from_value(object.clone()).map_err(malformed)?;
-        let api = self.api(key);
-        let params = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
         let making = self.store.making(key.clone());
+        let create = self.spoke.create(key, object);
         let answer = self
-            .bounded(WriteKind::Create, write, key, api.create(&params, &object))
+            .bounded(WriteKind::Create, "create", key, create)
             .await?;
-        let answer = Arc::new(serde_json::to_value(trimmed(answer)).map_err(malformed)?);
+        let answer = Arc::new(answer);
         making.made(&answer);
         Ok(answer)
     }
 
     async fn patch(&self, key: &ObjectKey, uid: &str, patch: Patch) -> Result<Arc<Value>, Error> {
-        let write = "patch";
-        let malformed = |source| Error::Malformed {
-            write,
-            object: key.clone(),
-            source,
-        };
-        let is_json = matches!(patch, Patch::Json(_));
-        let body = only_for(uid, patch).map_err(malformed)?;
-        let api = self.api(key);
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        let answer = self
-            .bounded(
-                WriteKind::Patch,
-                write,
-                key,
-                api.patch(&key.name, &params, &body),
-            )
-            .await
-            .map_err(|error| {
-                if is_json {
-                    error.of_json_patch()
-                } else {
-                    error
-                }
-            })?;
-        let answer = Arc::new(serde_json::to_value(trimmed(answer)).map_err(malformed)?);
+        let patch = self.spoke.patch(key, uid, patch);
+        let answer = self.bounded(WriteKind::Patch, "patch", key, patch).await?;
+        let answer = Arc::new(answer);
         self.store.written(key, &answer);
         Ok(answer)
     }
 
     async fn delete(&self, key: &ObjectKey, uid: &str) -> Result<(), Error> {
-        let api = self.api(key);
-        let params = DeleteParams::background().preconditions(Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
-        });
-        let deleted = self
-            .bounded(
-                WriteKind::Delete,
-                "delete",
-                key,
-                api.delete(&key.name, &params),
-            )
-            .await;
+        let delete = self.spoke.delete(key, uid);
+        let deleted = self.bounded(WriteKind::Delete, "delete", key, delete).await;
         match deleted {
-            Ok(_) => Ok(()),
-            Err(Error::Stale { .. }) if self.store.live(key).is_none() => Ok(()),
-            Err(error) => Err(error),
+            Err(error) if error.is_stale() && self.store.live(key).is_none() => Ok(()),
+            deleted => deleted,
         }
     }
 
@@ -184,7 +123,7 @@ impl Writer {
         kind: WriteKind,
         write: &'static str,
         key: &ObjectKey,
-        call: impl Future<Output = Result<T, kube::Error>>,
+        call: impl Future<Output = Result<T, spoke::Error>>,
     ) -> Result<T, Error> {
         self.metrics
             .writes
@@ -196,80 +135,15 @@ impl Writer {
                 write,
                 object: object(),
             }),
-            Ok(Ok(answer)) => Ok(answer),
-            // Gone, changed or there already: the cache did not know.
-            Ok(Err(kube::Error::Api(status))) if is_stale(kind, &status) => Err(Error::Stale {
+            Ok(answer) => answer.map_err(|source| Error::Write {
                 write,
                 object: object(),
-            }),
-            Ok(Err(source)) => Err(Error::Write {
-                write,
-                object: object(),
-                source: Box::new(source),
+                source,
             }),
         };
         if outcome.is_err() {
             self.metrics.write_failures.inc();
         }
         outcome
-    }
-
-    fn api(&self, key: &ObjectKey) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), &key.namespace, &resource(key.kind))
-    }
-}
-
-/// How the spoke's API calls a kind.
-pub(super) fn resource(kind: Kind) -> ApiResource {
-    let (name, plural) = match kind {
-        Kind::AppProject => ("AppProject", "appprojects"),
-        Kind::Application | Kind::Repository | Kind::GpgKey => ("Application", "applications"),
-    };
-    ApiResource::from_gvk_with_plural(
-        &GroupVersionKind::gvk("argoproj.io", "v1alpha1", name),
-        plural,
-    )
-}
-
-/// The patch, with the condition that it meets the object that it was made for.
-fn only_for(uid: &str, patch: Patch) -> Result<Body<Value>, serde_json::Error> {
-    match patch {
-        Patch::Merge(mut patch) => {
-            argocd::patch::merge(&mut patch, &json!({ "metadata": { "uid": uid } }));
-            Ok(Body::Merge(patch))
-        }
-        Patch::Json(operations) => {
-            let test = json!({ "op": "test", "path": "/metadata/uid", "value": uid });
-            let mut all = vec![test];
-            all.extend(operations.as_array().cloned().unwrap_or_default());
-            serde_json::from_value(Value::Array(all)).map(Body::Json)
-        }
-    }
-}
-
-fn trimmed(mut object: DynamicObject) -> DynamicObject {
-    object.metadata.managed_fields = None;
-    object
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_patch_meets_only_the_object_that_it_was_made_for() {
-        let merge = only_for("u1", Patch::Merge(json!({ "spec": {} }))).unwrap();
-        assert!(matches!(merge, Body::Merge(patch)
-            if patch == json!({ "spec": {}, "metadata": { "uid": "u1" } })));
-        let operations = json!([{ "op": "remove", "path": "/spec/a" }]);
-        let patch = only_for("u1", Patch::Json(operations)).unwrap();
-        let Body::Json(patch) = patch else {
-            panic!("another kind of patch")
-        };
-        let first = serde_json::to_value(patch.0.first()).unwrap();
-        assert_eq!(
-            first,
-            json!({ "op": "test", "path": "/metadata/uid", "value": "u1" })
-        );
     }
 }

@@ -3,7 +3,7 @@
 //! The first revert is immediate. Where somebody keeps editing, the pauses grow, so that two
 //! controllers that disagree do not keep the API server busy.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Drift {
 /// Which objects are due now, and which have to wait because they are contested.
 #[derive(Debug, Default)]
 pub(super) struct Contests {
-    waiting: HashMap<ObjectKey, Contest>,
+    waiting: BTreeMap<ObjectKey, Contest>,
 }
 
 #[derive(Debug)]

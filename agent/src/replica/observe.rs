@@ -3,20 +3,17 @@
 use std::sync::Arc;
 
 use argocd::Meta;
-use kube::api::DynamicObject;
-use kube::{Api, Client};
 use protocol::payload::ArgoCd;
 use protocol::{Kind, ObjectKey};
-use runtime::kube::{Event, Gone, Sighting, Watch, watch_if_served};
 use runtime::parts::Spawner;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::apply::resource;
 use super::drift::Drift;
-use super::sight::{Sight, Target};
+use super::sight::Sight;
 use crate::config::Scope;
 use crate::report::Reports;
+use crate::spoke::{Report, Reporter, Spoke, Target};
 use crate::store::{Change, Entry, Store};
 
 /// Whom a change concerns.
@@ -29,34 +26,26 @@ pub(super) struct Observer {
 
 /// Starts one watch per kind and namespace.
 pub(super) fn start(
-    client: &Client,
+    spoke: &Arc<dyn Spoke>,
     scope: &Scope,
     observer: &Observer,
     sight: &Arc<watch::Sender<Sight>>,
     spawner: &Spawner,
 ) {
     for target in targets(scope) {
-        let Target { kind, namespace } = &target;
-        let api = namespace.as_ref().map_or_else(
-            || Api::all_with(client.clone(), &resource(*kind)),
-            |namespace| Api::namespaced_with(client.clone(), namespace, &resource(*kind)),
-        );
-        let watch = Watch::<DynamicObject>::new(api).labels(&scope.label_selector);
-        let (observer, token) = (observer.clone(), spawner.token().clone());
-        let (sight, kind) = (Arc::clone(sight), *kind);
+        let (kind, token) = (target.kind, spawner.token().clone());
         let name = format!(
             "watch {kind}s in {}",
-            namespace.as_deref().unwrap_or("all namespaces")
+            target.namespace.as_deref().unwrap_or("all namespaces")
         );
-        spawner.spawn(name, async move {
-            watch_if_served(watch, token, |sighting| match sighting {
-                Sighting::Seen(Event::Applied { object, .. }) => observer.applied(kind, *object),
-                Sighting::Seen(Event::Deleted(gone)) => observer.gone(kind, gone),
-                Sighting::Seen(Event::Synced) => observer.sees(&sight, &target, true),
-                Sighting::NotServed => observer.sees(&sight, &target, false),
-            })
-            .await;
+        let (observer, sight, watched) = (observer.clone(), Arc::clone(sight), target.clone());
+        let report: Reporter = Arc::new(move |report| match report {
+            Report::Applied(object) => observer.applied(kind, object),
+            Report::Gone { key, uid } => observer.gone(&key, &uid),
+            Report::Synced => observer.sees(&sight, &watched, true),
+            Report::NotServed => observer.sees(&sight, &watched, false),
         });
+        spawner.spawn(name, spoke.watch(target, report, token));
     }
 }
 
@@ -109,14 +98,8 @@ impl Observer {
         }
     }
 
-    fn applied(&self, kind: Kind, object: DynamicObject) {
-        let object = match serde_json::to_value(object) {
-            Ok(object) => Arc::new(object),
-            Err(error) => {
-                tracing::warn!(%kind, %error, "skipped an object that cannot be kept");
-                return;
-            }
-        };
+    fn applied(&self, kind: Kind, object: Value) {
+        let object = Arc::new(object);
         let meta = Meta::of(&object);
         let key = ObjectKey::new(kind, meta.namespace(), meta.name());
         let Change::Changed { before } = self.store.seen(key.clone(), Arc::clone(&object)) else {
@@ -130,15 +113,8 @@ impl Observer {
         }
     }
 
-    fn gone(&self, kind: Kind, gone: Gone<DynamicObject>) {
-        let Gone {
-            namespace,
-            name,
-            uid,
-            object: _,
-        } = gone;
-        let key = ObjectKey::new(kind, namespace.unwrap_or_default(), name);
-        let Some(Entry { live, wanted }) = self.store.gone(&key, &uid) else {
+    fn gone(&self, key: &ObjectKey, uid: &str) {
+        let Some(Entry { live, wanted }) = self.store.gone(key, uid) else {
             return;
         };
         let stays_gone = wanted.as_ref().is_none_or(|wanted| wanted.leaving);
@@ -149,12 +125,12 @@ impl Observer {
         if let Some(source) = source
             && (stays_gone || wanted_source != Some(source))
         {
-            self.reports.gone(&key, source, live.as_deref());
+            self.reports.gone(key, source, live.as_deref());
         }
         if stays_gone {
-            self.store.forget(&key);
+            self.store.forget(key);
         } else {
-            self.drift.check(key);
+            self.drift.check(key.clone());
         }
     }
 }

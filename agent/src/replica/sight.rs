@@ -5,13 +5,7 @@ use std::collections::BTreeSet;
 use protocol::Kind;
 use protocol::payload::ArgoCd;
 
-/// What one watch is about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Target {
-    pub(super) kind: Kind,
-    /// None: all of them.
-    pub(super) namespace: Option<String>,
-}
+use crate::spoke::Target;
 
 /// How much is known of the spoke, and whether there is an Argo CD.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

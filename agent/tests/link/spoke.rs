@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::config::{Adoption, Hub, Method, Mismatch, Policy, Recreated, Scope};
-use agent::link::{Link, LinkState};
+use agent::link::{Link, LinkState, Tls};
 use agent::metrics::Metrics;
 use agent::replica::Replica;
 use agent::report::Reports;
+use agent::spoke::Kubernetes;
 use agent::store::Store;
 use runtime::credentials::{ClientTls, Material};
 use runtime::parts::Parts;
@@ -47,7 +48,7 @@ impl Spoke {
         let store = Arc::new(Store::default());
         let reports = Arc::new(Reports::new(Arc::clone(&store)));
         let replica = Arc::new(Replica::new(
-            api.client(),
+            Arc::new(Kubernetes::new(api.client(), String::new())),
             scope,
             policy,
             store,
@@ -57,17 +58,22 @@ impl Spoke {
         replica.start(&spawner);
         let material = watch::Sender::new(material);
         let (state_sender, state) = watch::channel(LinkState::Down);
-        let link = Link {
-            hub: Hub {
-                host: "localhost".to_owned(),
-                port: principal.address.port(),
-                method: Method::Mtls,
-                heartbeat: Some(Duration::from_millis(500)),
-                keep_alive: None,
-                max_message: 4 << 20,
-            },
-            argocd_namespace: "argocd".to_owned(),
+        let hub = Hub {
+            host: "localhost".to_owned(),
+            port: principal.address.port(),
+            method: Method::Mtls,
+            heartbeat: Some(Duration::from_millis(500)),
+            keep_alive: None,
+            max_message: 4 << 20,
+        };
+        let network = Tls {
+            hub: hub.clone(),
             tls: ClientTls::follow(material.subscribe(), &spawner),
+        };
+        let link = Link {
+            hub,
+            argocd_namespace: "argocd".to_owned(),
+            network: Arc::new(network),
             material: material.subscribe(),
             replica,
             reports,

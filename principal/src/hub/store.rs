@@ -58,7 +58,7 @@ pub enum Report {
 }
 
 /// The kinds that are watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Watched {
     /// Applications of all namespaces.
     Application,

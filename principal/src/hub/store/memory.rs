@@ -1,20 +1,21 @@
-//! A hub in memory, for tests and benchmarks: versions, conflicts, finalizers and watches as Kubernetes has them.
+//! A hub in memory, for tests, simulations and benchmarks: what Kubernetes makes of writes, and watches.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use argocd::{Meta, Patch};
+use argocd::{
+    Meta, Patch,
+    memory::{Denied, News, Objects, Seen},
+};
 use futures::{FutureExt as _, future::BoxFuture};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Report, Reporter, Store, Watched, WriteError};
 use crate::hub::index::Key;
-
-type Objects = BTreeMap<Key, Value>;
 
 /// A hub in memory; clones share it.
 #[derive(Clone, Debug, Default)]
@@ -29,27 +30,31 @@ struct Shared {
     changed: watch::Sender<u64>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
-    version: u64,
-    applications: Objects,
-    projects: Objects,
-    writes: Vec<Key>,
+    objects: Objects<(Watched, Key)>,
+    writes: Writes,
     outage: bool,
 }
 
-impl State {
-    const fn objects(&mut self, kind: Watched) -> &mut Objects {
-        match kind {
-            Watched::Application => &mut self.applications,
-            Watched::AppProject => &mut self.projects,
-        }
-    }
+/// What our side has written, and not the users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// How often something changed by it.
+    pub changes: usize,
+    /// How often nothing did: writes that nobody needed.
+    pub idle: usize,
+    /// How often a write was not taken.
+    pub denied: usize,
+}
 
-    fn stamp(&mut self, object: &mut Value) {
-        self.version += 1;
-        let version = json!({ "metadata": { "resourceVersion": self.version.to_string() } });
-        argocd::patch::merge(object, &version);
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            objects: Objects::new("uid"),
+            writes: Writes::default(),
+            outage: false,
+        }
     }
 }
 
@@ -60,65 +65,51 @@ impl Memory {
     }
 
     /// What a user does: creates an object, or replaces all of it. UID and creation time are kept or made.
-    pub fn put(&self, kind: Watched, mut object: Value) {
-        self.change(|state| {
-            let key = Key::of(Meta::of(&object));
-            let made = json!({ "metadata": {
-                "uid": format!("uid-{}", state.version + 1),
-                "creationTimestamp": format!("2026-01-01T00:00:00.{:09}Z", state.version + 1),
-            } });
-            let known = state.objects(kind).get(&key).map_or(made, |known| {
-                json!({ "metadata": {
-                    "uid": Meta::of(known).uid(),
-                    "creationTimestamp": Meta::of(known).creation_timestamp(),
-                } })
-            });
-            for field in ["uid", "creationTimestamp"] {
-                let given = object.pointer(&format!("/metadata/{field}")).is_some();
-                if let Some(value) = known
-                    .pointer(&format!("/metadata/{field}"))
-                    .filter(|_| !given)
-                {
-                    argocd::patch::merge(&mut object, &json!({ "metadata": { field: value } }));
-                }
-            }
-            state.stamp(&mut object);
-            state.objects(kind).insert(key, object);
-        });
+    pub fn put(&self, kind: Watched, object: Value) {
+        let key = Key::of(Meta::of(&object));
+        self.change(|state| state.objects.put((kind, key), object));
+    }
+
+    /// What a user does: changes an object, if it is there.
+    pub fn edit(&self, kind: Watched, namespace: &str, name: &str, patch: Value) {
+        let key = (kind, key(namespace, name));
+        // Without it, there is nothing to edit; a merge patch always fits.
+        self.change(|state| drop(state.objects.patch(&key, &Patch::Merge(patch))));
     }
 
     /// What a user does: deletes an object. With finalizers it stays until they are gone.
     pub fn delete(&self, kind: Watched, namespace: &str, name: &str) {
-        let key = Key {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        };
-        self.change(|state| {
-            let Some(mut object) = state.objects(kind).remove(&key) else {
-                return;
-            };
-            if Meta::of(&object).finalizers().is_empty() {
-                return;
-            }
-            let mark = json!({ "metadata": { "deletionTimestamp": "2026-01-02T00:00:00Z" } });
-            argocd::patch::merge(&mut object, &mark);
-            state.stamp(&mut object);
-            state.objects(kind).insert(key, object);
-        });
+        let key = (kind, key(namespace, name));
+        self.change(|state| state.objects.delete(&key, None).ok());
     }
 
     /// What the hub has now.
     pub fn application(&self, namespace: &str, name: &str) -> Option<Value> {
-        let key = Key {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        };
-        self.lock().applications.get(&key).cloned()
+        let key = (Watched::Application, key(namespace, name));
+        self.lock().objects.get(&key).cloned()
     }
 
-    /// How often our side has written.
+    /// Everything of a kind that the hub has now.
+    pub fn all(&self, kind: Watched) -> BTreeMap<Key, Value> {
+        let state = self.lock();
+        let all = state.objects.iter().filter(|((is, _), _)| *is == kind);
+        all.map(|((_, key), object)| (key.clone(), object.clone()))
+            .collect()
+    }
+
+    /// Grows with every change, whoever made it.
+    pub fn version(&self) -> u64 {
+        self.lock().objects.version()
+    }
+
+    /// How often our side has changed something.
     pub fn writes(&self) -> usize {
-        self.lock().writes.len()
+        self.lock().writes.changes
+    }
+
+    /// What became of the writes of our side.
+    pub fn all_writes(&self) -> Writes {
+        self.lock().writes.clone()
     }
 
     /// While there is an outage, nothing can be read or written.
@@ -139,8 +130,7 @@ impl Memory {
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = change(&mut state);
-        state.version += 1;
-        let version = state.version;
+        let version = state.objects.version();
         drop(state);
         self.shared.changed.send_replace(version);
         result
@@ -153,28 +143,21 @@ impl Memory {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn news(&self, kind: Watched, seen: &mut BTreeMap<Key, (String, String)>, report: &Reporter) {
-        let objects = self.lock().objects(kind).clone();
-        let identity = |object: &Value| {
-            let meta = Meta::of(object);
-            (meta.uid().to_owned(), meta.resource_version().to_owned())
-        };
-        let gone: Vec<_> = seen
-            .iter()
-            .filter(|(key, (uid, _))| objects.get(key).is_none_or(|o| Meta::of(o).uid() != uid))
-            .map(|(key, (uid, _))| (key.clone(), uid.clone()))
-            .collect();
-        for (key, uid) in gone {
-            seen.remove(&key);
-            report(Report::Deleted { kind, key, uid });
+    fn tell(&self, kind: Watched, seen: &mut Seen<(Watched, Key)>, report: &Reporter) {
+        let news = self.lock().objects.news(seen, |(is, _)| *is == kind);
+        for news in news {
+            report(match news {
+                News::Applied(_, object) => Report::Applied(kind, object),
+                News::Gone((_, key), uid) => Report::Deleted { kind, key, uid },
+            });
         }
-        for (key, object) in objects {
-            let identity = identity(&object);
-            if seen.get(&key) != Some(&identity) {
-                seen.insert(key, identity);
-                report(Report::Applied(kind, object));
-            }
-        }
+    }
+}
+
+fn key(namespace: &str, name: &str) -> Key {
+    Key {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
     }
 }
 
@@ -184,12 +167,12 @@ impl Store for Memory {
         async move {
             let mut changed = memory.shared.changed.subscribe();
             let kinds = [Watched::AppProject, Watched::Application];
-            let mut seen = [BTreeMap::new(), BTreeMap::new()];
+            let mut seen = [Seen::new(), Seen::new()];
             let mut synced = false;
             loop {
                 changed.mark_unchanged();
                 for (kind, seen) in kinds.into_iter().zip(&mut seen) {
-                    memory.news(kind, seen, &report);
+                    memory.tell(kind, seen, &report);
                     if !synced {
                         report(Report::Synced(kind));
                     }
@@ -215,35 +198,28 @@ impl Store for Memory {
         async move {
             // As over a network: others get their turn before the answer.
             tokio::task::yield_now().await;
+            let key = (Watched::Application, application.clone());
             self.change(|state| {
                 if state.outage {
                     return Err(WriteError::Unavailable("outage".into()));
                 }
-                let known = state
-                    .applications
-                    .get(application)
-                    .ok_or(WriteError::NotFound)?;
-                if let Patch::Json(operations) = &patch
-                    && !fit(operations, known)
-                {
-                    return Err(WriteError::Unfit("no such path".to_owned()));
-                }
-                if Meta::of(known).resource_version() != version {
-                    return Err(WriteError::Conflict);
-                }
-                let mut object = patch.applied_to(known);
-                state.stamp(&mut object);
-                state.writes.push(application.clone());
-                let meta = Meta::of(&object);
-                let ends = meta.is_deleting() && meta.finalizers().is_empty();
-                if let Entry::Occupied(mut slot) = state.applications.entry(application.clone()) {
-                    if ends {
-                        slot.remove();
-                    } else {
-                        slot.insert(object.clone());
+                let State {
+                    objects, writes, ..
+                } = state;
+                match objects.patch(&key, &patch.under(version)) {
+                    Ok((object, true)) => {
+                        writes.changes += 1;
+                        Ok(object)
+                    }
+                    Ok((object, false)) => {
+                        writes.idle += 1;
+                        Ok(object)
+                    }
+                    Err(denied) => {
+                        writes.denied += 1;
+                        Err(sorted(denied))
                     }
                 }
-                Ok(object)
             })
         }
         .boxed()
@@ -254,17 +230,10 @@ impl Store for Memory {
     }
 }
 
-/// Whether everything that the operations take away or replace is there.
-fn fit(operations: &Value, object: &Value) -> bool {
-    let text = |operation: &Value, field: &str| {
-        let text = operation.get(field).and_then(Value::as_str);
-        text.unwrap_or_default().to_owned()
-    };
-    operations
-        .as_array()
-        .into_iter()
-        .flatten()
-        .all(|operation| {
-            text(operation, "op") == "add" || object.pointer(&text(operation, "path")).is_some()
-        })
+fn sorted(denied: Denied) -> WriteError {
+    match denied {
+        Denied::NotFound => WriteError::NotFound,
+        Denied::Misfit => WriteError::Unfit(denied.to_string()),
+        Denied::Conflict | Denied::Exists => WriteError::Conflict,
+    }
 }

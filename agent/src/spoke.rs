@@ -1,0 +1,102 @@
+//! The spoke's API as the engine needs it: a trait, so that it can run on something else than Kubernetes.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use argocd::Patch;
+use futures::future::BoxFuture;
+use protocol::{Kind, ObjectKey};
+use runtime::error::Blame;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+mod kube;
+mod memory;
+
+pub use self::kube::Kubernetes;
+pub use memory::{Memory, Writes};
+
+/// Reads and writes what the spoke has.
+pub trait Spoke: Debug + Send + Sync + 'static {
+    /// Reports every object of a target and all changes, in order, until the token is cancelled.
+    ///
+    /// Outages are waited out; `report` must be quick.
+    fn watch(
+        &self,
+        target: Target,
+        report: Reporter,
+        token: CancellationToken,
+    ) -> BoxFuture<'static, ()>;
+
+    /// Makes an object and returns what the spoke has made of it.
+    fn create<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, Error>>;
+
+    /// Patches the object with this UID and returns what the spoke has afterwards.
+    fn patch<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        uid: &'a str,
+        patch: Patch,
+    ) -> BoxFuture<'a, Result<Value, Error>>;
+
+    /// Deletes the object with this UID.
+    fn delete<'a>(&'a self, key: &'a ObjectKey, uid: &'a str) -> BoxFuture<'a, Result<(), Error>>;
+}
+
+/// What one watch is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    /// What.
+    pub kind: Kind,
+    /// Where; none: everywhere.
+    pub namespace: Option<String>,
+}
+
+/// Takes in what a watch reports.
+pub type Reporter = Arc<dyn Fn(Report) + Send + Sync>;
+
+/// What a watch has seen.
+#[derive(Debug, Clone)]
+pub enum Report {
+    /// An object is there and looks like this, without its managed fields.
+    Applied(Value),
+    /// An object is gone.
+    Gone {
+        /// What it was.
+        key: ObjectKey,
+        /// Which one it was.
+        uid: String,
+    },
+    /// Everything that there is has been reported once.
+    Synced,
+    /// The API does not serve this kind, so there is nothing of it. Told once, until it does.
+    NotServed,
+}
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a write did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Gone, changed or there already: whoever asked did not know the newest.
+    #[error("the cached object is not the newest")]
+    Stale,
+    /// The operations do not fit; the API does not say whether the object is another one or the value bad.
+    #[error("its operations do not fit what is there")]
+    Misfit(#[source] Source),
+    /// The API will never take this value.
+    #[error(transparent)]
+    Refused(Source),
+    /// Not now.
+    #[error("{}", source)]
+    Failed {
+        /// Whose move it is.
+        blame: Blame,
+        /// What happened.
+        source: Source,
+    },
+}

@@ -1,0 +1,211 @@
+//! The spoke's API is a Kubernetes API.
+
+use std::fmt;
+
+use argocd::Patch;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, TryFutureExt as _};
+use kube::api::{
+    DeleteParams, DynamicObject, Patch as Body, PatchParams, PostParams, Preconditions,
+};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use protocol::{Kind, ObjectKey};
+use runtime::kube::{Event, Gone, Sighting, Watch, watch_if_served};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Error, Report, Reporter, Spoke, Target};
+
+mod error;
+
+use error::{malformed, sorted, sorted_operations};
+
+/// Who wrote what, in the managed fields.
+const FIELD_MANAGER: &str = "argocd-agent";
+
+/// The spoke's Kubernetes API.
+#[derive(Clone)]
+pub struct Kubernetes {
+    client: Client,
+    label_selector: String,
+}
+
+impl fmt::Debug for Kubernetes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kubernetes").finish_non_exhaustive()
+    }
+}
+
+impl Kubernetes {
+    /// The API behind `client`, of which watches see what the selector lets through.
+    pub const fn new(client: Client, label_selector: String) -> Self {
+        Self {
+            client,
+            label_selector,
+        }
+    }
+
+    fn api(&self, key: &ObjectKey) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &key.namespace, &resource(key.kind))
+    }
+}
+
+/// How the spoke's API calls a kind.
+fn resource(kind: Kind) -> ApiResource {
+    let (name, plural) = match kind {
+        Kind::AppProject => ("AppProject", "appprojects"),
+        Kind::Application | Kind::Repository | Kind::GpgKey => ("Application", "applications"),
+    };
+    ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("argoproj.io", "v1alpha1", name),
+        plural,
+    )
+}
+
+impl Spoke for Kubernetes {
+    fn watch(
+        &self,
+        target: Target,
+        report: Reporter,
+        token: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        let Target { kind, namespace } = target;
+        let client = self.client.clone();
+        let api = match &namespace {
+            None => Api::all_with(client, &resource(kind)),
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource(kind)),
+        };
+        let watch = Watch::<DynamicObject>::new(api).labels(&self.label_selector);
+        watch_if_served(watch, token, move |sighting| {
+            if let Some(told) = told(kind, sighting) {
+                report(told);
+            }
+        })
+        .boxed()
+    }
+
+    fn create<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, Error>> {
+        async move {
+            let object: DynamicObject =
+                serde_json::from_value(object.clone()).map_err(malformed)?;
+            let params = PostParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PostParams::default()
+            };
+            let made = self.api(key).create(&params, &object).await;
+            value(made.map_err(|error| sorted(error, &[409]))?)
+        }
+        .boxed()
+    }
+
+    fn patch<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        uid: &'a str,
+        patch: Patch,
+    ) -> BoxFuture<'a, Result<Value, Error>> {
+        async move {
+            let body = only_for(uid, patch).map_err(malformed)?;
+            let params = PatchParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            let is_json = matches!(body, Body::Json(_));
+            let patched = self.api(key).patch(&key.name, &params, &body).await;
+            value(patched.map_err(|error| {
+                if is_json {
+                    sorted_operations(error)
+                } else {
+                    sorted(error, &[404, 409])
+                }
+            })?)
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, key: &'a ObjectKey, uid: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        async move {
+            let params = DeleteParams::background().preconditions(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            });
+            self.api(key)
+                .delete(&key.name, &params)
+                .map_err(|error| sorted(error, &[404, 409]))
+                .await
+                .map(drop)
+        }
+        .boxed()
+    }
+}
+
+fn told(kind: Kind, sighting: Sighting<DynamicObject>) -> Option<Report> {
+    Some(match sighting {
+        Sighting::NotServed => Report::NotServed,
+        Sighting::Seen(Event::Synced) => Report::Synced,
+        Sighting::Seen(Event::Applied { object, .. }) => match serde_json::to_value(*object) {
+            Ok(object) => Report::Applied(object),
+            Err(error) => {
+                tracing::warn!(%kind, %error, "skipped an object that cannot be kept");
+                return None;
+            }
+        },
+        Sighting::Seen(Event::Deleted(Gone {
+            namespace,
+            name,
+            uid,
+            object: _,
+        })) => Report::Gone {
+            key: ObjectKey::new(kind, namespace.unwrap_or_default(), name),
+            uid,
+        },
+    })
+}
+
+/// The patch, with the condition that it meets the object that it was made for.
+fn only_for(uid: &str, patch: Patch) -> Result<Body<Value>, serde_json::Error> {
+    match patch {
+        Patch::Merge(mut patch) => {
+            argocd::patch::merge(&mut patch, &json!({ "metadata": { "uid": uid } }));
+            Ok(Body::Merge(patch))
+        }
+        Patch::Json(operations) => {
+            let test = json!({ "op": "test", "path": "/metadata/uid", "value": uid });
+            let mut all = vec![test];
+            all.extend(operations.as_array().cloned().unwrap_or_default());
+            serde_json::from_value(Value::Array(all)).map(Body::Json)
+        }
+    }
+}
+
+fn value(mut object: DynamicObject) -> Result<Value, Error> {
+    object.metadata.managed_fields = None;
+    serde_json::to_value(object).map_err(malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_meets_only_the_object_that_it_was_made_for() {
+        let merge = only_for("u1", Patch::Merge(json!({ "spec": {} }))).unwrap();
+        assert!(matches!(merge, Body::Merge(patch)
+            if patch == json!({ "spec": {}, "metadata": { "uid": "u1" } })));
+        let operations = json!([{ "op": "remove", "path": "/spec/a" }]);
+        let patch = only_for("u1", Patch::Json(operations)).unwrap();
+        let Body::Json(patch) = patch else {
+            panic!("another kind of patch")
+        };
+        let first = serde_json::to_value(patch.0.first()).unwrap();
+        assert_eq!(
+            first,
+            json!({ "op": "test", "path": "/metadata/uid", "value": "u1" })
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! What an API server's answer to a write means.
+
+use kube::core::response::StatusCause;
+use runtime::error::{Blame, blame_kube};
+
+use super::super::Error;
+
+/// Something that is no object, now or later.
+pub(super) fn malformed(source: serde_json::Error) -> Error {
+    Error::Refused(Box::new(source))
+}
+
+/// Sorts a failure. With the codes in `stale` the API says that the object is not as whoever wrote knew it; a missing
+/// namespace is a 404 too, but only for a create. That a UID cannot be changed means that the object is another one.
+pub(super) fn sorted(error: kube::Error, stale: &[u16]) -> Error {
+    if is_code(&error, stale) || (!stale.is_empty() && is_other_object(&error)) {
+        Error::Stale
+    } else if is_code(&error, &[400, 413, 422]) {
+        Error::Refused(Box::new(error))
+    } else {
+        // What is missing or forbidden may be so for a moment only: a namespace or a definition that is on its way,
+        // an API server that has not read its roles yet.
+        let blame = if is_code(&error, &[403, 404]) {
+            Blame::Weather
+        } else {
+            blame_kube(&error)
+        };
+        Error::Failed {
+            blame,
+            source: Box::new(error),
+        }
+    }
+}
+
+/// Of a JSON patch: a test or a path that is not met is answered as a bad value would be, but without a cause.
+pub(super) fn sorted_operations(error: kube::Error) -> Error {
+    if has_no_cause(&error) {
+        Error::Misfit(Box::new(error))
+    } else {
+        sorted(error, &[404, 409])
+    }
+}
+
+fn is_code(error: &kube::Error, codes: &[u16]) -> bool {
+    matches!(error, kube::Error::Api(status) if codes.contains(&status.code))
+}
+
+fn is_other_object(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status)
+        if status.code == 422 && causes(status).iter().any(|it| it.field == "metadata.uid"))
+}
+
+fn has_no_cause(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 422 && causes(status).is_empty())
+}
+
+fn causes(status: &kube::core::Status) -> &[StatusCause] {
+    let details = status.details.as_ref();
+    details.map_or(&[], |details| &details.causes)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer(code: u16, field: Option<&str>) -> kube::Error {
+        let causes = field.map(|field| json!([{ "field": field, "reason": "FieldValueInvalid" }]));
+        let status = serde_json::from_value(
+            json!({ "code": code, "details": { "causes": causes.unwrap_or(json!([])) } }),
+        )
+        .unwrap();
+        kube::Error::Api(Box::new(status))
+    }
+
+    #[test]
+    fn a_missing_namespace_is_no_stale_cache() {
+        let create = |code| sorted(answer(code, None), &[409]);
+        let patch = |code| sorted(answer(code, None), &[404, 409]);
+        assert!(matches!(
+            create(404),
+            Error::Failed {
+                blame: Blame::Weather,
+                ..
+            }
+        ));
+        assert!(matches!(create(409), Error::Stale));
+        assert!(matches!(patch(404), Error::Stale));
+    }
+
+    #[test]
+    fn a_bad_value_is_not_taken_for_another_object() {
+        let patch = |field| sorted(answer(422, field), &[404, 409]);
+        assert!(matches!(patch(Some("metadata.uid")), Error::Stale));
+        assert!(matches!(patch(Some("spec.project")), Error::Refused(_)));
+        assert!(matches!(patch(None), Error::Refused(_)), "of a merge patch");
+        let operations = |field| sorted_operations(answer(422, field));
+        assert!(matches!(operations(None), Error::Misfit(_)));
+        assert!(matches!(
+            operations(Some("spec.project")),
+            Error::Refused(_)
+        ));
+    }
+}

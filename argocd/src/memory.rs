@@ -1,0 +1,201 @@
+//! What an API server makes of writes, in memory and pure: versions, UIDs, conflicts, finalizers.
+//!
+//! Behind the in-memory stores of both ends. A write that changes nothing makes no new version, as with a real one;
+//! so whoever counts versions counts writes that were needed.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::object::Meta;
+use crate::patch::{self, Patch};
+
+#[cfg(test)]
+mod tests;
+
+/// Objects by key.
+#[derive(Clone, Debug)]
+pub struct Objects<K> {
+    kept: BTreeMap<K, Value>,
+    /// Begins the UIDs, so that two servers never give the same one.
+    name: &'static str,
+    version: u64,
+}
+
+/// What a watch has told, by version; see [`Objects::news`].
+pub type Seen<K> = BTreeMap<K, (String, String)>;
+
+/// A difference between what a watch has told and what there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News<K> {
+    /// It is there and looks like this.
+    Applied(K, Value),
+    /// The one with this UID is gone.
+    Gone(K, String),
+}
+
+/// Why a write was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// There is one of this name.
+    #[error("it exists")]
+    Exists,
+    /// There is none, or another one.
+    #[error("it does not exist")]
+    NotFound,
+    /// It has changed since the version that the write was made for.
+    #[error("it has changed")]
+    Conflict,
+    /// The operations of the patch do not fit.
+    #[error("no such path")]
+    Misfit,
+}
+
+impl<K: Ord + Clone> Objects<K> {
+    /// Nothing yet.
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            kept: BTreeMap::new(),
+            name,
+            version: 0,
+        }
+    }
+
+    /// One object.
+    pub fn get(&self, key: &K) -> Option<&Value> {
+        self.kept.get(key)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &Value)> {
+        self.kept.iter()
+    }
+
+    /// Grows with every change.
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Makes an object.
+    pub fn create(&mut self, key: K, object: Value) -> Result<Value, Denied> {
+        if self.kept.contains_key(&key) {
+            return Err(Denied::Exists);
+        }
+        Ok(self.put(key, object))
+    }
+
+    /// Makes an object, or replaces all of it. UID and creation time stay, or are made where they are not given.
+    pub fn put(&mut self, key: K, mut object: Value) -> Value {
+        self.version += 1;
+        let made = json!({
+            "uid": format!("{}-{}", self.name, self.version),
+            "creationTimestamp": format!("2026-01-01T00:00:00.{:09}Z", self.version),
+        });
+        let known = self.kept.get(&key).and_then(|known| known.get("metadata"));
+        let known = known.unwrap_or(&made).clone();
+        for field in ["uid", "creationTimestamp"] {
+            if object.pointer(&format!("/metadata/{field}")).is_none() {
+                patch::merge(
+                    &mut object,
+                    &json!({ "metadata": { field: known.get(field) } }),
+                );
+            }
+        }
+        self.store(key, object)
+    }
+
+    /// Patches an object; the UID and the version in the patch, if any, must be those that it has.
+    ///
+    /// Returns what there is afterwards, and whether that is new.
+    pub fn patch(&mut self, key: &K, patch: &Patch) -> Result<(Value, bool), Denied> {
+        let known = self.kept.get(key).ok_or(Denied::NotFound)?;
+        if let Patch::Json(operations) = patch
+            && !fits(operations, known)
+        {
+            return Err(Denied::Misfit);
+        }
+        let object = patch.applied_to(known);
+        let (before, after) = (Meta::of(known), Meta::of(&object));
+        if (before.uid(), before.resource_version()) != (after.uid(), after.resource_version()) {
+            return Err(Denied::Conflict);
+        }
+        if object == *known {
+            return Ok((object, false));
+        }
+        self.version += 1;
+        Ok((self.store(key.clone(), object), true))
+    }
+
+    /// Deletes an object, the one with this UID if one is given. With finalizers it stays until they are gone.
+    pub fn delete(&mut self, key: &K, uid: Option<&str>) -> Result<(), Denied> {
+        let known = self.kept.get(key).ok_or(Denied::NotFound)?;
+        if uid.is_some_and(|uid| uid != Meta::of(known).uid()) {
+            return Err(Denied::Conflict);
+        }
+        if Meta::of(known).is_deleting() {
+            return Ok(());
+        }
+        let mut object = known.clone();
+        let mark = json!({ "metadata": { "deletionTimestamp": "2026-01-02T00:00:00Z" } });
+        patch::merge(&mut object, &mark);
+        self.version += 1;
+        self.store(key.clone(), object);
+        Ok(())
+    }
+
+    /// What a watch has to tell that has told `seen`, which is brought up to date.
+    pub fn news(&self, seen: &mut Seen<K>, is_watched: impl Fn(&K) -> bool) -> Vec<News<K>> {
+        let is_gone = |(key, (uid, _)): &(&K, &(String, String))| {
+            self.kept
+                .get(*key)
+                .is_none_or(|object| Meta::of(object).uid() != uid)
+        };
+        let gone: Vec<(K, String)> = seen
+            .iter()
+            .filter(is_gone)
+            .map(|(key, (uid, _))| (key.clone(), uid.clone()))
+            .collect();
+        let mut news = Vec::new();
+        for (key, uid) in gone {
+            seen.remove(&key);
+            news.push(News::Gone(key, uid));
+        }
+        for (key, object) in self.kept.iter().filter(|(key, _)| is_watched(key)) {
+            let meta = Meta::of(object);
+            let identity = (meta.uid().to_owned(), meta.resource_version().to_owned());
+            if seen.get(key) != Some(&identity) {
+                seen.insert(key.clone(), identity);
+                news.push(News::Applied(key.clone(), object.clone()));
+            }
+        }
+        news
+    }
+
+    /// Keeps an object as it is in this version, unless this was all that kept it.
+    fn store(&mut self, key: K, mut object: Value) -> Value {
+        let version = json!({ "metadata": { "resourceVersion": self.version.to_string() } });
+        patch::merge(&mut object, &version);
+        let meta = Meta::of(&object);
+        if meta.is_deleting() && meta.finalizers().is_empty() {
+            self.kept.remove(&key);
+        } else {
+            self.kept.insert(key, object.clone());
+        }
+        object
+    }
+}
+
+/// Whether everything that the operations take away or replace is there.
+fn fits(operations: &Value, object: &Value) -> bool {
+    let text = |operation: &Value, field: &str| {
+        let text = operation.get(field).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    operations
+        .as_array()
+        .into_iter()
+        .flatten()
+        .all(|operation| {
+            text(operation, "op") == "add" || object.pointer(&text(operation, "path")).is_some()
+        })
+}

@@ -1,0 +1,75 @@
+use super::*;
+
+fn object(name: &str) -> Value {
+    json!({ "metadata": { "name": name }, "spec": { "a": 1 } })
+}
+
+fn with_one() -> (Objects<&'static str>, Value) {
+    let mut objects = Objects::new("uid");
+    let made = objects.create("a", object("a")).unwrap();
+    (objects, made)
+}
+
+#[test]
+fn a_write_that_changes_nothing_makes_no_version() {
+    let (mut objects, made) = with_one();
+    let same = Patch::Merge(json!({ "spec": { "a": 1 } }));
+    assert_eq!(objects.patch(&"a", &same), Ok((made.clone(), false)));
+    let other = Patch::Merge(json!({ "spec": { "a": 2 } }));
+    let (now, changed) = objects.patch(&"a", &other).unwrap();
+    assert!(changed);
+    assert_ne!(
+        Meta::of(&now).resource_version(),
+        Meta::of(&made).resource_version()
+    );
+    assert_eq!(Meta::of(&now).uid(), Meta::of(&made).uid());
+}
+
+#[test]
+fn a_write_for_another_version_or_object_is_a_conflict() {
+    let (mut objects, made) = with_one();
+    let patch = Patch::Merge(json!({ "spec": { "a": 2 } }));
+    let old = patch.clone().under(Meta::of(&made).resource_version());
+    objects.patch(&"a", &patch).unwrap();
+    assert_eq!(objects.patch(&"a", &old), Err(Denied::Conflict));
+    let other = Patch::Merge(json!({ "metadata": { "uid": "other" } }));
+    assert_eq!(objects.patch(&"a", &other), Err(Denied::Conflict));
+    assert_eq!(objects.delete(&"a", Some("other")), Err(Denied::Conflict));
+    assert_eq!(objects.create("a", object("a")), Err(Denied::Exists));
+    assert_eq!(objects.patch(&"b", &patch), Err(Denied::NotFound));
+    let misfit = Patch::Json(json!([{ "op": "remove", "path": "/spec/none" }]));
+    assert_eq!(objects.patch(&"a", &misfit), Err(Denied::Misfit));
+}
+
+#[test]
+fn with_finalizers_it_stays_until_they_are_gone() {
+    let (mut objects, _) = with_one();
+    let kept = Patch::Merge(json!({ "metadata": { "finalizers": ["f"] } }));
+    objects.patch(&"a", &kept).unwrap();
+    objects.delete(&"a", None).unwrap();
+    assert!(
+        objects
+            .get(&"a")
+            .is_some_and(|object| Meta::of(object).is_deleting())
+    );
+    let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    objects.patch(&"a", &free).unwrap();
+    assert_eq!(objects.get(&"a"), None);
+}
+
+#[test]
+fn a_watch_tells_each_version_once_and_a_namesake_as_another() {
+    let (mut objects, made) = with_one();
+    let mut seen = Seen::new();
+    assert_eq!(
+        objects.news(&mut seen, |_| true),
+        [News::Applied("a", made.clone())]
+    );
+    assert!(objects.news(&mut seen, |_| true).is_empty());
+    objects.delete(&"a", None).unwrap();
+    let again = objects.create("a", object("a")).unwrap();
+    let uid = Meta::of(&made).uid().to_owned();
+    let expected = [News::Gone("a", uid), News::Applied("a", again)];
+    assert_eq!(objects.news(&mut seen, |_| true), expected);
+    assert!(objects.news(&mut Seen::new(), |key| *key == "b").is_empty());
+}
