@@ -4,7 +4,7 @@
 CARGO ?= cargo
 LAB := target/debug/lab
 
-.PHONY: build tools demo test unit stories lint fmt
+.PHONY: build tools demo test unit stories soak lint fmt
 
 # Our programs, and the lab.
 build:
@@ -31,6 +31,12 @@ unit:
 stories:
 	$(CARGO) test --locked --workspace --tests --no-run
 	$(CARGO) test --locked --workspace --test stories -- $(STORY)
+
+# Many histories that chance makes up (SIM_HISTORIES=10000); `make test` lives a few hundred of them.
+# A failing one is named, and lived again and told with SIM_SEED=number.
+soak: export SIM_HISTORIES ?= 10000
+soak:
+	$(CARGO) test --release --locked -p tests --test simulation whatever -- --nocapture
 
 lint:
 	$(CARGO) fmt --all -- --check

@@ -12,8 +12,8 @@ use std::{
 
 use argocd::{Application, routing::RoutingSettings};
 use protocol::ObjectKey;
-use runtime::clock::Clock;
-use tokio::sync::{Semaphore, watch};
+use runtime::{clock::Clock, news::News};
+use tokio::sync::Semaphore;
 
 use crate::{
     fleet::{ClusterName, Fleet},
@@ -49,8 +49,8 @@ pub(crate) struct Hub {
     principal_uid: OnceLock<Arc<str>>,
     writes: Semaphore,
     dirty: Dirty,
-    /// Bumped whenever an Application is reported; the value says nothing.
-    news: watch::Sender<()>,
+    /// Told whenever an Application is reported.
+    news: News,
     argocd_namespace: String,
     clock: Clock,
     metrics: Metrics,
@@ -106,7 +106,7 @@ impl Hub {
             principal_uid: OnceLock::new(),
             writes: Semaphore::new(settings.limits.writes),
             dirty: Dirty::default(),
-            news: watch::Sender::new(()),
+            news: News::default(),
             argocd_namespace: settings.argocd_namespace.clone(),
             clock,
             metrics,
@@ -156,7 +156,7 @@ impl Hub {
             }
         };
         self.post(&state, effects);
-        self.news.send_replace(());
+        self.news.tell();
         state.applications_synced && state.projects_synced
     }
 

@@ -23,6 +23,7 @@ pub mod kube;
 pub mod lease;
 pub mod log;
 pub mod metrics;
+pub mod news;
 pub mod parts;
 pub mod ready;
 pub mod shutdown;

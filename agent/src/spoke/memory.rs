@@ -8,8 +8,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use protocol::{Kind, ObjectKey};
 use runtime::error::Blame;
+use runtime::news::News as Changes;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, Report, Reporter, Spoke, Target};
@@ -24,7 +24,7 @@ pub struct Memory {
 struct Shared {
     // Held for one read or write, never over an await.
     state: Mutex<State>,
-    changed: watch::Sender<u64>,
+    changed: Changes,
 }
 
 #[derive(Debug)]
@@ -102,17 +102,21 @@ impl Memory {
         self.lock().outage = outage;
     }
 
-    /// When something changes; the value grows.
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.shared.changed.subscribe()
+    /// When something changes, whoever made it.
+    pub fn changes(&self) -> &Changes {
+        &self.shared.changed
+    }
+
+    /// Grows with every change, whoever made it.
+    pub fn version(&self) -> u64 {
+        self.lock().objects.version()
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = change(&mut state);
-        let version = state.objects.version();
         drop(state);
-        self.shared.changed.send_replace(version);
+        self.shared.changed.tell();
         result
     }
 
@@ -166,11 +170,10 @@ impl Spoke for Memory {
             key.kind == *kind && namespace.as_ref().is_none_or(|it| *it == key.namespace)
         };
         async move {
-            let mut changed = memory.shared.changed.subscribe();
             let mut seen = Seen::new();
             let mut synced = false;
             loop {
-                changed.mark_unchanged();
+                let count = memory.shared.changed.count();
                 let news = memory.lock().objects.news(&mut seen, &is_watched);
                 for news in news {
                     report(match news {
@@ -182,8 +185,8 @@ impl Spoke for Memory {
                     report(Report::Synced);
                     synced = true;
                 }
-                let next = token.run_until_cancelled(changed.changed()).await;
-                if !matches!(next, Some(Ok(()))) {
+                let next = memory.shared.changed.since(count);
+                if token.run_until_cancelled(next).await.is_none() {
                     return;
                 }
             }

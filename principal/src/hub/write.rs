@@ -85,7 +85,6 @@ impl Hub {
 
     /// Waits until the watch has told what somebody else wrote. Reading it ourselves would take a right more.
     async fn wait_for_news(&self, key: &Key, version: &str) -> Result<(), Elapsed> {
-        let mut news = self.news.subscribe();
         let is_old = |state: &State| {
             state
                 .index
@@ -93,10 +92,12 @@ impl Hub {
                 .is_some_and(|entry| entry.version() == version)
         };
         let waiting = async {
-            while is_old(&self.lock()) {
-                if news.changed().await.is_err() {
+            loop {
+                let seen = self.news.count();
+                if !is_old(&self.lock()) {
                     return;
                 }
+                self.news.since(seen).await;
             }
         };
         tokio::time::timeout(NEWS, waiting).await

@@ -10,8 +10,8 @@ use argocd::{
     memory::{Denied, News, Objects, Seen},
 };
 use futures::{FutureExt as _, future::BoxFuture};
+use runtime::news::News as Changes;
 use serde_json::Value;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Report, Reporter, Store, Watched, WriteError};
@@ -27,7 +27,7 @@ pub struct Memory {
 struct Shared {
     // Held for one read or write, never over an await.
     state: Mutex<State>,
-    changed: watch::Sender<u64>,
+    changed: Changes,
 }
 
 #[derive(Debug)]
@@ -119,20 +119,20 @@ impl Memory {
 
     /// Resolves when the hub is as `fits` wants it. For tests, which bound the wait.
     pub async fn wait_for(&self, fits: impl Fn(&Self) -> bool) {
-        let mut changed = self.shared.changed.subscribe();
-        while !fits(self) {
-            if changed.changed().await.is_err() {
+        loop {
+            let seen = self.shared.changed.count();
+            if fits(self) {
                 return;
             }
+            self.shared.changed.since(seen).await;
         }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = change(&mut state);
-        let version = state.objects.version();
         drop(state);
-        self.shared.changed.send_replace(version);
+        self.shared.changed.tell();
         result
     }
 
@@ -165,12 +165,11 @@ impl Store for Memory {
     fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()> {
         let memory = self.clone();
         async move {
-            let mut changed = memory.shared.changed.subscribe();
             let kinds = [Watched::AppProject, Watched::Application];
             let mut seen = [Seen::new(), Seen::new()];
             let mut synced = false;
             loop {
-                changed.mark_unchanged();
+                let count = memory.shared.changed.count();
                 for (kind, seen) in kinds.into_iter().zip(&mut seen) {
                     memory.tell(kind, seen, &report);
                     if !synced {
@@ -178,10 +177,8 @@ impl Store for Memory {
                     }
                 }
                 synced = true;
-                if !matches!(
-                    token.run_until_cancelled(changed.changed()).await,
-                    Some(Ok(()))
-                ) {
+                let next = memory.shared.changed.since(count);
+                if token.run_until_cancelled(next).await.is_none() {
                     return;
                 }
             }

@@ -1,0 +1,36 @@
+//! Promises of the world that it may break, to see that the simulation notices.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use prost::Message as _;
+use protocol::wire::cloudevents::cloud_event::CloudEventAttributeValue;
+use protocol::wire::cloudevents::cloud_event::cloud_event_attribute_value::Attr;
+use protocol::wire::eventstreamapi::Event;
+
+/// A promise that is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    Nothing,
+    /// An API server tells a watch everything. Here the hub's leaves some reports out for good.
+    WatchesForget,
+    /// A command has one name. Here the network says some again under another.
+    SyncsAreForged,
+}
+
+/// The same command under another name; none if it is none.
+pub(crate) fn forged(message: &Bytes, head: usize) -> Option<Bytes> {
+    let mut event = Event::decode(message.get(head..)?).ok()?;
+    let inner = event.event.as_mut()?;
+    if !inner.r#type.ends_with(".set-operation") {
+        return None;
+    }
+    let name = CloudEventAttributeValue {
+        attr: Some(Attr::CeString("forged_1_1".to_owned())),
+    };
+    inner.attributes.insert("eventid".to_owned(), name);
+    let body = event.encode_to_vec();
+    let mut forged = BytesMut::new();
+    forged.put_u8(0);
+    forged.put_u32(u32::try_from(body.len()).ok()?);
+    forged.put_slice(&body);
+    Some(forged.freeze())
+}

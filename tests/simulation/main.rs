@@ -1,0 +1,155 @@
+//! The whole principal and whole agents, but for sockets and API servers, live through histories that chance makes up.
+//!
+//! Stores are in memory with the manners of an API server, the network loses, repeats, delays, cuts and breaks, either
+//! end crashes at any await, time jumps from timer to timer. What happens follows from a seed alone. When everything
+//! has been quiet, both sides must agree by the rules of ownership, nothing be stuck, nothing done twice.
+//!
+//! `SIM_HISTORIES=10000` lives so many; `SIM_SEED=7` lives that one and tells it.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test ends here"
+)]
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustls_pki_types::CertificateDer;
+
+mod controller;
+mod dice;
+mod history;
+mod lie;
+mod network;
+mod oracle;
+mod people;
+mod process;
+mod slow;
+
+use history::{Failure, Outcome};
+use lie::Lie;
+
+/// Enough to meet most kinds of trouble, few enough for every run of all tests.
+const HISTORIES: u64 = 300;
+/// The most spokes in one history.
+const SPOKES: usize = 3;
+/// After so many failures the rest would say nothing new.
+const ENOUGH: usize = 5;
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().expect("a number"))
+}
+
+/// A runtime whose time goes on only when nobody has anything to do.
+fn clock() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
+}
+
+fn certificates() -> Vec<CertificateDer<'static>> {
+    (1..=SPOKES)
+        .map(|number| process::certificate(&format!("spoke{number}")))
+        .collect()
+}
+
+/// One history, on a thread and a clock of its own.
+fn live(seed: u64, certificates: &[CertificateDer<'static>]) -> Result<Outcome, Failure> {
+    live_with(seed, certificates, Lie::Nothing)
+}
+
+fn live_with(
+    seed: u64,
+    certificates: &[CertificateDer<'static>],
+    lie: Lie,
+) -> Result<Outcome, Failure> {
+    let runtime = clock();
+    let lived = runtime.block_on(history::live(seed, certificates, lie));
+    let leaked = runtime.metrics().num_alive_tasks();
+    lived.and_then(|outcome| {
+        if leaked == 0 {
+            return Ok(outcome);
+        }
+        Err(Failure {
+            findings: vec![format!("{leaked} tasks are left")],
+            trace: outcome.trace,
+        })
+    })
+}
+
+#[test]
+fn whatever_happens_both_sides_agree_in_the_end() {
+    runtime::install_crypto_provider();
+    let certificates = certificates();
+    if let Some(seed) = setting("SIM_SEED") {
+        let (findings, trace) = match live(seed, &certificates) {
+            Ok(outcome) => (vec![], outcome.trace),
+            Err(failure) => (failure.findings, failure.trace),
+        };
+        eprintln!("{}", trace.join("\n"));
+        assert!(findings.is_empty(), "{findings:#?}");
+        return;
+    }
+    let histories = setting("SIM_HISTORIES").unwrap_or(HISTORIES);
+    let (next, lived) = (AtomicU64::new(0), AtomicUsize::new(0));
+    let failed = Mutex::new(Vec::<u64>::new());
+    let writes = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let failures = failed.lock().unwrap_or_else(PoisonError::into_inner).len();
+                    if seed >= histories || failures >= ENOUGH {
+                        return;
+                    }
+                    match live(seed, &certificates) {
+                        Ok(outcome) => {
+                            let sum = outcome.hub_writes + outcome.spoke_writes;
+                            writes.fetch_add(sum, Ordering::Relaxed);
+                        }
+                        Err(failure) => {
+                            eprintln!("SIM_SEED={seed}: {:#?}", failure.findings);
+                            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                            failed.push(seed);
+                        }
+                    }
+                    lived.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    eprintln!("{lived:?} histories, {writes:?} writes");
+    assert!(failed.is_empty(), "these seeds failed: {failed:?}");
+}
+
+/// A check that finds nothing whatever happens is none: here the world breaks a promise that the product builds on.
+#[test]
+fn a_world_that_breaks_its_promises_is_found_out() {
+    runtime::install_crypto_provider();
+    let certificates = certificates();
+    for lie in [Lie::WatchesForget, Lie::SyncsAreForged] {
+        let found = (0..40).find_map(|seed| live_with(seed, &certificates, lie).err());
+        let found = found.unwrap_or_else(|| panic!("{lie:?} went unnoticed"));
+        assert!(!found.findings.is_empty());
+    }
+}
+
+#[test]
+fn a_history_is_the_same_every_time() {
+    runtime::install_crypto_provider();
+    let certificates = certificates();
+    let lines = |seed| match live(seed, &certificates) {
+        Ok(outcome) => outcome.trace,
+        Err(failure) => failure.trace,
+    };
+    for seed in 0..10 {
+        assert_eq!(lines(seed), lines(seed), "seed {seed}");
+    }
+}

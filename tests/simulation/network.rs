@@ -1,0 +1,323 @@
+//! The network between agents and principal: it delays, loses, repeats, cuts and breaks.
+//!
+//! It carries gRPC messages between the agent's client and the principal's services, in place of HTTP/2 over TLS over
+//! TCP. Within one direction of one stream the order is kept, as a byte stream keeps it; streams and connections
+//! overtake each other. Losing or repeating single messages is more than any network below gRPC does: a resend must
+//! not be needed for safety, nor a repeat hurt.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use agent::link::{Carrier, Connect, DialError};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use principal::Services;
+use runtime::news::News;
+use rustls_pki_types::CertificateDer;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tonic::body::Body;
+use tower::util::BoxCloneSyncService;
+
+use crate::dice::{Dice, Trace};
+use crate::lie::Lie;
+
+mod pipe;
+
+/// After this long without a sign of the other end, both ends of a connection give it up.
+const KEEP_ALIVE: Duration = Duration::from_secs(50);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How the network treats one cluster.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Weather {
+    /// Nothing passes; what is under way waits.
+    pub(crate) cut: bool,
+    /// How often a message is lost, of one.
+    pub(crate) loss: f64,
+    /// How often a message comes twice, of one.
+    pub(crate) twice: f64,
+    /// How long a message takes, in milliseconds.
+    pub(crate) delay: (u64, u64),
+}
+
+impl Weather {
+    pub(crate) const FINE: Self = Self {
+        cut: false,
+        loss: 0.0,
+        twice: 0.0,
+        delay: (0, 20),
+    };
+}
+
+/// The network; clones share it.
+#[derive(Clone)]
+pub(crate) struct Network {
+    lie: Lie,
+    dice: Dice,
+    trace: Trace,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    services: Option<Services>,
+    regions: BTreeMap<String, Region>,
+}
+
+struct Region {
+    sky: Arc<Sky>,
+    cut_since: Option<Instant>,
+    /// Connections; cancelled, they are broken.
+    lines: Vec<CancellationToken>,
+    /// What was dropped at one end while the other could not hear of it.
+    graves: Vec<Body>,
+}
+
+/// The weather, and when it changes.
+struct Sky {
+    weather: Mutex<Weather>,
+    changes: News,
+}
+
+impl Sky {
+    fn now(&self) -> Weather {
+        *self.weather.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, weather: Weather) {
+        *self.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
+        self.changes.tell();
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").finish_non_exhaustive()
+    }
+}
+
+impl Network {
+    pub(crate) fn new(dice: &Dice, trace: &Trace, clusters: &[String], lie: Lie) -> Self {
+        let region = || Region {
+            sky: Arc::new(Sky {
+                weather: Mutex::new(Weather::FINE),
+                changes: News::default(),
+            }),
+            cut_since: None,
+            lines: vec![],
+            graves: vec![],
+        };
+        let regions = clusters.iter().map(|name| (name.clone(), region()));
+        let state = State {
+            services: None,
+            regions: regions.collect(),
+        };
+        Self {
+            lie,
+            dice: dice.clone(),
+            trace: trace.clone(),
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// Who answers from now on; all connections to who did before are broken.
+    pub(crate) fn set_services(&self, services: Option<Services>) {
+        let mut state = self.lock();
+        state.services = services;
+        for region in state.regions.values_mut() {
+            region.break_lines();
+        }
+    }
+
+    pub(crate) fn set_weather(&self, cluster: &str, weather: Weather) {
+        if let Some(region) = self.lock().regions.get_mut(cluster) {
+            region.cut_since = weather
+                .cut
+                .then(|| region.cut_since.unwrap_or_else(Instant::now));
+            region.sky.set(weather);
+        }
+    }
+
+    /// Breaks every connection of a cluster.
+    pub(crate) fn break_lines(&self, cluster: &str) {
+        if let Some(region) = self.lock().regions.get_mut(cluster) {
+            region.break_lines();
+        }
+    }
+
+    /// What an agent connects over.
+    pub(crate) fn road(&self, cluster: &str, chain: Vec<CertificateDer<'static>>) -> Road {
+        Road {
+            network: self.clone(),
+            cluster: cluster.to_owned(),
+            chain: chain.into(),
+        }
+    }
+
+    /// Gives up dead connections and lets the other end hear, until cancelled.
+    pub(crate) async fn keep(self, token: CancellationToken) {
+        let beat = Duration::from_secs(1);
+        while token
+            .run_until_cancelled(tokio::time::sleep(beat))
+            .await
+            .is_some()
+        {
+            let mut buried = vec![];
+            for region in self.lock().regions.values_mut() {
+                let dead = region
+                    .cut_since
+                    .is_some_and(|since| since.elapsed() > KEEP_ALIVE);
+                if dead {
+                    region.break_lines();
+                }
+                if dead || region.cut_since.is_none() {
+                    buried.append(&mut region.graves);
+                }
+                region.lines.retain(|line| !line.is_cancelled());
+            }
+            // Outside the lock: what is dropped here may come back to us.
+            drop(buried);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Region {
+    fn break_lines(&mut self) {
+        for line in self.lines.drain(..) {
+            line.cancel();
+        }
+    }
+}
+
+/// The way of one agent to the principal.
+#[derive(Clone, Debug)]
+pub(crate) struct Road {
+    network: Network,
+    cluster: String,
+    chain: Arc<[CertificateDer<'static>]>,
+}
+
+impl Connect for Road {
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Carrier, DialError>> {
+        async {
+            let Network { dice, trace, .. } = &self.network;
+            let refused = || DialError::ConnectTimeout {
+                address: "principal".to_owned(),
+            };
+            let (services, line) = {
+                let mut state = self.network.lock();
+                let services = state.services.clone();
+                let region = state.regions.get_mut(&self.cluster).ok_or_else(refused)?;
+                let line = Line {
+                    sky: Arc::clone(&region.sky),
+                    broken: CancellationToken::new(),
+                    network: self.network.clone(),
+                    cluster: self.cluster.clone(),
+                };
+                region.lines.push(line.broken.clone());
+                (services, line)
+            };
+            let passed = tokio::time::timeout(CONNECT_TIMEOUT, line.pass(dice)).await;
+            passed
+                .map_err(|_late| refused())?
+                .map_err(|_broken| refused())?;
+            let services = services.ok_or_else(refused)?;
+            trace.say(format_args!("{}: connected", self.cluster));
+            let (chain, dice) = (Arc::clone(&self.chain), dice.clone());
+            Ok(BoxCloneSyncService::new(tower::service_fn(
+                move |request| {
+                    answer(
+                        services.clone(),
+                        line.clone(),
+                        Arc::clone(&chain),
+                        dice.clone(),
+                        request,
+                    )
+                    .boxed()
+                },
+            )))
+        }
+        .boxed()
+    }
+}
+
+/// One connection.
+#[derive(Clone)]
+struct Line {
+    sky: Arc<Sky>,
+    broken: CancellationToken,
+    network: Network,
+    cluster: String,
+}
+
+impl Line {
+    fn now(&self) -> Weather {
+        self.sky.now()
+    }
+
+    fn lost() -> Status {
+        Status::unavailable("the connection is broken")
+    }
+
+    /// Waits while nothing passes.
+    async fn open(&self) {
+        loop {
+            let seen = self.sky.changes.count();
+            if !self.now().cut {
+                return;
+            }
+            self.sky.changes.since(seen).await;
+        }
+    }
+
+    /// One message's way.
+    async fn pass(&self, dice: &Dice) -> Result<(), Status> {
+        let way = async {
+            tokio::time::sleep(dice.millis(self.now().delay)).await;
+            self.open().await;
+        };
+        let passed = self.broken.run_until_cancelled(way).await;
+        passed.ok_or_else(Self::lost)
+    }
+
+    /// The other end does not hear of the end of this before the network lets it.
+    fn bury(&self, body: Body) {
+        if let Some(region) = self.network.lock().regions.get_mut(&self.cluster)
+            && region.cut_since.is_some()
+        {
+            region.graves.push(body);
+        }
+    }
+}
+
+async fn answer(
+    services: Services,
+    line: Line,
+    chain: Arc<[CertificateDer<'static>]>,
+    dice: Dice,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
+    line.pass(&dice).await?;
+    let is_stream = request.uri().path().ends_with("/Subscribe");
+    let there = request.map(|body| pipe::pipe(body, line.clone(), dice.clone(), is_stream));
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    let answered = services.answer(&chain, address, there);
+    let answered = line.broken.run_until_cancelled(answered).await;
+    let response = answered.flatten().ok_or_else(Line::lost)?;
+    line.pass(&dice).await?;
+    Ok(response.map(|body| pipe::pipe(body, line, dice, is_stream)))
+}

@@ -1,0 +1,273 @@
+//! What people do on the hub and on the spokes, by chance.
+
+use argocd::{Application, Meta, keys};
+use principal::Key;
+use principal::store::{Memory as Hub, Watched};
+use protocol::{Kind, ObjectKey};
+use serde_json::{Value, json};
+
+use agent::spoke::Memory as Spoke;
+
+use crate::dice::Dice;
+use crate::process::{ARGOCD, TEAM};
+
+const NAMES: [&str; 3] = ["one", "two", "three"];
+const PROJECTS: [&str; 2] = ["default", "team"];
+
+/// Everybody, with a number for each thing that has to be unique.
+pub(crate) struct People {
+    pub(crate) dice: Dice,
+    pub(crate) hub: Hub,
+    pub(crate) clusters: Vec<String>,
+    number: usize,
+}
+
+impl People {
+    pub(crate) fn new(dice: &Dice, hub: &Hub, clusters: &[String]) -> Self {
+        Self {
+            dice: dice.clone(),
+            hub: hub.clone(),
+            clusters: clusters.to_vec(),
+            number: 0,
+        }
+    }
+
+    fn number(&mut self) -> usize {
+        self.number += 1;
+        self.number
+    }
+
+    /// Somebody does something on the hub; says what.
+    pub(crate) fn act_on_hub(&mut self) -> String {
+        let (what, apps) = (self.dice.below(20), self.hub.all(Watched::Application));
+        if what < 5 || apps.is_empty() {
+            return self.create();
+        }
+        let all: Vec<(&Key, &Value)> = apps.iter().collect();
+        let (key, app) = *self.dice.pick(&all);
+        let (key, app) = (key.clone(), app.clone());
+        match what {
+            5..=7 => self.edit(&key),
+            8 | 9 => {
+                self.hub
+                    .delete(Watched::Application, &key.namespace, &key.name);
+                format!("{key} deleted")
+            }
+            10 => self.make_anew(&key, &app),
+            11 => self.move_elsewhere(&key),
+            12..=14 => self.sync(&key, &app),
+            15 => self.refresh(&key),
+            16 => self.terminate(&key, &app),
+            17 => self.ignore(&key, &app),
+            _ => self.change_project(),
+        }
+    }
+
+    fn patch(&self, key: &Key, patch: Value) {
+        self.hub
+            .edit(Watched::Application, &key.namespace, &key.name, patch);
+    }
+
+    fn create(&mut self) -> String {
+        let own = self.dice.pick(&self.clusters).clone();
+        let namespace = self.dice.pick(&[own.as_str(), ARGOCD, TEAM]).to_string();
+        let to = if namespace == own {
+            self.dice
+                .pick(&[own.as_str(), "in-cluster", "in-cluster", "elsewhere"])
+                .to_string()
+        } else {
+            let cluster = self.dice.pick(&self.clusters).clone();
+            self.dice
+                .pick(&[
+                    cluster.as_str(),
+                    cluster.as_str(),
+                    cluster.as_str(),
+                    "in-cluster",
+                ])
+                .to_string()
+        };
+        let key = Key {
+            namespace,
+            name: self.dice.pick(&NAMES).to_string(),
+        };
+        if self.hub.application(&key.namespace, &key.name).is_some() {
+            return self.edit(&key);
+        }
+        let number = self.number();
+        let finalizers: &[&str] = if self.dice.chance(0.5) {
+            &[keys::RESOURCES_FINALIZER]
+        } else {
+            &[]
+        };
+        let object = json!({
+            "apiVersion": keys::API_VERSION,
+            "kind": "Application",
+            "metadata": {
+                "namespace": key.namespace, "name": key.name, "finalizers": finalizers,
+                "labels": { "made": number.to_string() },
+            },
+            "spec": {
+                "project": self.dice.pick(&PROJECTS),
+                "source": { "repoURL": "https://example.com/r.git", "path": number.to_string() },
+                "destination": { "name": to, "namespace": "work" },
+            },
+        });
+        self.hub.put(Watched::Application, object);
+        format!("{key} to {to} created as {number}")
+    }
+
+    fn edit(&mut self, key: &Key) -> String {
+        let number = self.number();
+        let text = number.to_string();
+        let patch = match self.dice.below(4) {
+            0 => json!({ "metadata": { "labels": { "edited": text } } }),
+            1 => json!({ "metadata": { "annotations": { "note": text } } }),
+            2 => {
+                json!({ "metadata": { "annotations": { "note": null } }, "spec": { "source": { "path": text } } })
+            }
+            _ => json!({ "spec": { "source": { "path": text } } }),
+        };
+        self.patch(key, patch);
+        format!("{key} edited as {number}")
+    }
+
+    /// As an `ApplicationSet` does that was deleted and made again.
+    fn make_anew(&mut self, key: &Key, app: &Value) -> String {
+        if Meta::of(app).is_deleting() {
+            return "nothing".to_owned();
+        }
+        let mut again = json!({ "apiVersion": keys::API_VERSION, "kind": "Application" });
+        again["metadata"] = json!({
+            "namespace": key.namespace, "name": key.name, "labels": app["metadata"]["labels"],
+        });
+        again["spec"] = app["spec"].clone();
+        self.patch(key, json!({ "metadata": { "finalizers": null } }));
+        self.hub
+            .delete(Watched::Application, &key.namespace, &key.name);
+        self.hub.put(Watched::Application, again);
+        format!("{key} deleted and made again")
+    }
+
+    fn move_elsewhere(&mut self, key: &Key) -> String {
+        let to = self.dice.pick(&self.clusters).clone();
+        self.patch(key, json!({ "spec": { "destination": { "name": to } } }));
+        format!("{key} moved to {to}")
+    }
+
+    /// Argo CD's API server refuses a sync while another operation is set.
+    pub(crate) fn sync(&mut self, key: &Key, app: &Value) -> String {
+        if Application::of(app).operation().is_some() || Meta::of(app).is_deleting() {
+            return "nothing".to_owned();
+        }
+        let name = format!("sync-{}", self.number());
+        let operation = json!({
+            "info": [{ "name": "by", "value": name }], "sync": { "revision": "HEAD" },
+        });
+        self.patch(key, json!({ "operation": operation }));
+        format!("{key} {name} asked for")
+    }
+
+    pub(crate) fn refresh(&mut self, key: &Key) -> String {
+        let annotations = json!({ keys::REFRESH: "normal" });
+        self.patch(key, json!({ "metadata": { "annotations": annotations } }));
+        format!("{key} refresh asked for")
+    }
+
+    fn terminate(&mut self, key: &Key, app: &Value) -> String {
+        let state = Application::of(app).operation_state();
+        if state.is_none_or(|state| state.phase() != "Running") {
+            return "nothing".to_owned();
+        }
+        let phase = json!({ "phase": "Terminating" });
+        self.patch(key, json!({ "status": { "operationState": phase } }));
+        format!("{key} termination asked for")
+    }
+
+    fn ignore(&mut self, key: &Key, app: &Value) -> String {
+        let ignored = Meta::of(app).is_ignored();
+        let label = (!ignored).then_some("true");
+        let labels = json!({ keys::IGNORE_SYNC: label });
+        self.patch(key, json!({ "metadata": { "labels": labels } }));
+        format!("{key} ignored: {}", !ignored)
+    }
+
+    fn change_project(&mut self) -> String {
+        let (number, how) = (self.number(), self.dice.below(4));
+        if how == 0 {
+            self.hub.delete(Watched::AppProject, ARGOCD, "team");
+            return "project team deleted".to_owned();
+        }
+        let to = match how {
+            1 => self.dice.pick(&self.clusters).clone(),
+            _ => "*".to_owned(),
+        };
+        self.hub
+            .put(Watched::AppProject, project("team", &to, number));
+        format!("project team admits {to}")
+    }
+
+    /// Somebody does something on a spoke; says what.
+    pub(crate) fn act_on_spoke(&mut self, spoke: &Spoke) -> String {
+        let all = spoke.all();
+        let what = self.dice.below(6);
+        if what == 0 || all.is_empty() {
+            let name = (*self.dice.pick(&NAMES)).to_owned();
+            let key = ObjectKey::new(Kind::Application, ARGOCD, name.clone());
+            if spoke.get(&key).is_some() {
+                return "nothing".to_owned();
+            }
+            let local = json!({
+                "apiVersion": keys::API_VERSION, "kind": "Application",
+                "metadata": { "namespace": ARGOCD, "name": name },
+                "spec": { "project": "default", "source": { "path": "local" },
+                          "destination": { "name": "in-cluster" } },
+            });
+            spoke.put(Kind::Application, local);
+            return format!("{key} made locally");
+        }
+        let (key, _) = self.dice.pick(&all);
+        match what {
+            1 => {
+                spoke.delete(key);
+                format!("{key} deleted locally")
+            }
+            2 => {
+                let number = self.number().to_string();
+                let annotations = json!({ "local": number });
+                spoke.edit(key, json!({ "metadata": { "annotations": annotations } }));
+                format!("{key} annotated locally")
+            }
+            3 => {
+                let number = self.number().to_string();
+                let labels = json!({ "local": number });
+                spoke.edit(key, json!({ "metadata": { "labels": labels } }));
+                format!("{key} labelled locally")
+            }
+            _ => {
+                let number = self.number();
+                let spec = if key.kind == Kind::AppProject {
+                    json!({ "description": number.to_string() })
+                } else {
+                    json!({ "source": { "path": format!("local {number}") } })
+                };
+                spoke.edit(key, json!({ "spec": spec }));
+                format!("{key} edited locally as {number}")
+            }
+        }
+    }
+}
+
+/// A project that admits everything to these clusters.
+pub(crate) fn project(name: &str, to: &str, number: usize) -> Value {
+    json!({
+        "apiVersion": keys::API_VERSION,
+        "kind": "AppProject",
+        "metadata": { "namespace": ARGOCD, "name": name },
+        "spec": {
+            "description": number.to_string(),
+            "sourceRepos": ["*"], "sourceNamespaces": ["*"],
+            // By a server, it would admit all clusters.
+            "destinations": [{ "name": to, "namespace": "*" }],
+        },
+    })
+}

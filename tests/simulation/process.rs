@@ -1,0 +1,193 @@
+//! The two programs, put together as their own starts do it, on stores and a network of ours.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use agent::config::{Adoption, Hub, Method, Mismatch, Policy, Recreated, Scope};
+use agent::link::{Link, LinkState};
+use agent::metrics::Metrics;
+use agent::replica::Replica;
+use agent::report::Reports;
+use agent::spoke;
+use agent::store::Store;
+use jiff::Timestamp;
+use principal::store::Memory;
+use principal::{Feeds, Fleet, Handle, JwtKey, Settings, start_unbound};
+use runtime::clock::Clock;
+use runtime::credentials::Material;
+use runtime::metrics::Registry;
+use runtime::parts::Parts;
+use rustls_pki_types::CertificateDer;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::network::Network;
+use crate::slow::Slow;
+
+pub(crate) const ARGOCD: &str = "argocd";
+/// A namespace of Applications on hub and spokes alike.
+pub(crate) const TEAM: &str = "team-x";
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// Signs tokens; what it is decides nothing.
+static JWT_KEY: LazyLock<JwtKey> = LazyLock::new(|| {
+    let (kind, size) = (&rcgen::PKCS_RSA_SHA512, rcgen::RsaKeySize::_2048);
+    let key = rcgen::KeyPair::generate_rsa_for(kind, size).expect("a key");
+    JwtKey::from_pem(key.serialize_pem().as_bytes()).expect("a signing key")
+});
+
+/// What OCM would issue for the agent of a cluster; long valid, for no history looks at the machine's clock.
+pub(crate) fn certificate(cluster: &str) -> CertificateDer<'static> {
+    let addon = "argocd-agent-addon";
+    let name =
+        format!("system:open-cluster-management:cluster:{cluster}:addon:{addon}:agent:{addon}");
+    let mut params = rcgen::CertificateParams::default();
+    let mut subject = rcgen::DistinguishedName::new();
+    subject.push(rcgen::DnType::CommonName, name);
+    params.distinguished_name = subject;
+    params.not_after = rcgen::date_time_ymd(2090, 1, 1);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    params
+        .self_signed(&key)
+        .expect("a certificate")
+        .der()
+        .clone()
+}
+
+/// A running principal.
+pub(crate) struct Principal {
+    /// What the add-on manager is told.
+    pub(crate) handle: Handle,
+    parts: Parts,
+    token: CancellationToken,
+}
+
+impl Principal {
+    pub(crate) fn start(
+        hub: &Slow<Memory>,
+        fleet: watch::Receiver<Arc<Fleet>>,
+        network: &Network,
+    ) -> Self {
+        let token = CancellationToken::new();
+        let parts = Parts::new(token.clone());
+        let settings = Settings {
+            other_namespaces: vec![TEAM.to_owned()],
+            ..Settings::usual(([127, 0, 0, 1], 0).into())
+        };
+        let begun: Timestamp = "2026-06-01T00:00:00Z".parse().expect("a time");
+        let feeds = Feeds {
+            fleet,
+            server_tls: watch::channel(Arc::new(Material::default())).1,
+            jwt_key: watch::channel(Arc::new(JWT_KEY.clone())).1,
+            active: watch::channel(true).1,
+            metrics: Registry::new(),
+            spawner: parts.spawner(),
+            clock: Clock::of_runtime(begun),
+        };
+        let (handle, services) = start_unbound(Arc::new(hub.clone()), &settings, feeds);
+        network.set_services(Some(services));
+        Self {
+            handle,
+            parts,
+            token,
+        }
+    }
+
+    /// As a pod that is deleted.
+    pub(crate) async fn stop(self, network: &Network) {
+        self.token.cancel();
+        let stopped = self.parts.run_until_stopped(Duration::from_secs(10)).await;
+        network.set_services(None);
+        stopped.expect("no part ended early");
+    }
+
+    /// As `kill -9`.
+    pub(crate) async fn crash(self, network: &Network) {
+        self.parts.crash().await;
+        network.set_services(None);
+    }
+}
+
+/// A running agent.
+pub(crate) struct Agent {
+    pub(crate) metrics: Metrics,
+    pub(crate) state: watch::Receiver<LinkState>,
+    cluster: String,
+    parts: Parts,
+    token: CancellationToken,
+}
+
+impl Agent {
+    pub(crate) fn start(
+        cluster: &str,
+        certificate: &CertificateDer<'static>,
+        spoke: &Slow<spoke::Memory>,
+        network: &Network,
+    ) -> Self {
+        let token = CancellationToken::new();
+        let parts = Parts::new(token.clone());
+        let spawner = parts.spawner();
+        let metrics = Metrics::default();
+        let scope = Scope {
+            argocd_namespace: ARGOCD.to_owned(),
+            further_namespaces: vec![TEAM.to_owned()],
+            keep_namespaces: false,
+            label_selector: String::new(),
+        };
+        let policy = Policy {
+            mismatch: Mismatch::Upsert,
+            adoption: Adoption::Always,
+            recreated: Recreated::Ignore,
+        };
+        let store = Arc::new(Store::default());
+        let reports = Arc::new(Reports::new(Arc::clone(&store)));
+        let replica = Arc::new(Replica::new(
+            Arc::new(spoke.clone()),
+            scope,
+            policy,
+            store,
+            Arc::clone(&reports),
+            metrics.clone(),
+        ));
+        replica.start(&spawner);
+        let (state_sender, state) = watch::channel(LinkState::Down);
+        let link = Link {
+            hub: Hub {
+                host: "principal".to_owned(),
+                port: 443,
+                method: Method::Mtls,
+                heartbeat: Some(HEARTBEAT),
+                keep_alive: None,
+                max_message: 4 << 20,
+            },
+            argocd_namespace: ARGOCD.to_owned(),
+            network: Arc::new(network.road(cluster, vec![certificate.clone()])),
+            material: watch::channel(Arc::new(Material::default())).1,
+            replica,
+            reports,
+            metrics: metrics.clone(),
+            state: state_sender,
+        };
+        spawner.spawn("link", link.run(token.clone()));
+        Self {
+            metrics,
+            state,
+            cluster: cluster.to_owned(),
+            parts,
+            token,
+        }
+    }
+
+    /// As a pod that is deleted.
+    pub(crate) async fn stop(self) {
+        self.token.cancel();
+        let stopped = self.parts.run_until_stopped(Duration::from_secs(10)).await;
+        stopped.expect("no part ended early");
+    }
+
+    /// As `kill -9`.
+    pub(crate) async fn crash(self, network: &Network) {
+        self.parts.crash().await;
+        network.break_lines(&self.cluster);
+    }
+}

@@ -1,0 +1,212 @@
+//! Stores with the manners of an API server over a network: they take time, watches lag, writes fail, answers get lost.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent::spoke::{self, Spoke};
+use argocd::Patch;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use principal::store::{self, Store};
+use protocol::ObjectKey;
+use runtime::error::Blame;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::dice::Dice;
+
+/// How an API server behaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manners {
+    /// Milliseconds before a write is carried out, and again before it is answered.
+    pub(crate) write: (u64, u64),
+    /// Milliseconds by which a watch lags.
+    pub(crate) watch: (u64, u64),
+    /// How often a write fails, of one.
+    pub(crate) failing: f64,
+    /// How often the answer to a write that was carried out is lost, of one.
+    pub(crate) forgetful: f64,
+}
+
+impl Manners {
+    pub(crate) const GOOD: Self = Self {
+        write: (0, 5),
+        watch: (0, 30),
+        failing: 0.0,
+        forgetful: 0.0,
+    };
+    pub(crate) const BAD: Self = Self {
+        write: (0, 400),
+        watch: (0, 2500),
+        failing: 0.15,
+        forgetful: 0.15,
+    };
+}
+
+/// A store with manners that can change.
+#[derive(Clone, Debug)]
+pub(crate) struct Slow<S> {
+    pub(crate) inner: S,
+    /// How often a report of a watch is left out for good, of one. An API server never does that.
+    pub(crate) forgets: f64,
+    dice: Dice,
+    manners: Arc<Mutex<Manners>>,
+    failures: Arc<Mutex<usize>>,
+}
+
+impl<S> Slow<S> {
+    pub(crate) fn new(inner: S, dice: &Dice) -> Self {
+        Self {
+            inner,
+            forgets: 0.0,
+            dice: dice.clone(),
+            manners: Arc::new(Mutex::new(Manners::GOOD)),
+            failures: Arc::default(),
+        }
+    }
+
+    pub(crate) fn behave(&self, manners: Manners) {
+        *self.manners.lock().unwrap_or_else(PoisonError::into_inner) = manners;
+    }
+
+    /// How often a write failed or its answer was lost.
+    pub(crate) fn failures(&self) -> usize {
+        *self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn manners(&self) -> Manners {
+        *self.manners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the write comes to nothing: before it is carried out, or on the way back.
+    async fn way(&self, often: f64) -> bool {
+        tokio::time::sleep(self.dice.millis(self.manners().write)).await;
+        let fails = self.dice.chance(often);
+        if fails {
+            *self.failures.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        }
+        fails
+    }
+
+    /// Passes reports on as late as a watch lags, in order.
+    fn lagging<R: Send + 'static>(
+        &self,
+        report: Arc<dyn Fn(R) + Send + Sync>,
+        watch: impl FnOnce(Arc<dyn Fn(R) + Send + Sync>) -> BoxFuture<'static, ()>,
+        token: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        let (sender, mut receiver) = mpsc::channel::<(Instant, R)>(100_000);
+        let slow = (self.dice.clone(), Arc::clone(&self.manners), self.forgets);
+        let watching = watch(Arc::new(move |report| {
+            let (dice, manners, forgets) = &slow;
+            if dice.chance(*forgets) {
+                return;
+            }
+            let lag = manners.lock().unwrap_or_else(PoisonError::into_inner).watch;
+            let at = Instant::now() + dice.millis(lag);
+            assert!(sender.try_send((at, report)).is_ok(), "room for reports");
+        }));
+        let passing = async move {
+            while let Some((at, news)) = receiver.recv().await {
+                tokio::time::sleep_until(at).await;
+                report(news);
+            }
+        };
+        async move {
+            token
+                .run_until_cancelled(futures::future::join(watching, passing))
+                .await;
+        }
+        .boxed()
+    }
+}
+
+impl Store for Slow<store::Memory> {
+    fn watch(&self, report: store::Reporter, token: CancellationToken) -> BoxFuture<'static, ()> {
+        let inner = |report| self.inner.watch(report, token.clone());
+        self.lagging(report, inner, token.clone())
+    }
+
+    fn patch<'a>(
+        &'a self,
+        application: &'a principal::Key,
+        version: &'a str,
+        patch: Patch,
+    ) -> BoxFuture<'a, Result<Value, store::WriteError>> {
+        let away = || store::WriteError::Unavailable("the API server is away".into());
+        async move {
+            if self.way(self.manners().failing).await {
+                return Err(away());
+            }
+            let written = self.inner.patch(application, version, patch).await;
+            if self.way(self.manners().forgetful).await {
+                return Err(away());
+            }
+            written
+        }
+        .boxed()
+    }
+
+    fn principal_uid(&self) -> BoxFuture<'_, Result<String, store::WriteError>> {
+        self.inner.principal_uid()
+    }
+}
+
+impl Slow<spoke::Memory> {
+    async fn written<T>(
+        &self,
+        write: impl Future<Output = Result<T, spoke::Error>>,
+    ) -> Result<T, spoke::Error> {
+        let away = || spoke::Error::Failed {
+            blame: Blame::Weather,
+            source: "the API server is away".into(),
+        };
+        if self.way(self.manners().failing).await {
+            return Err(away());
+        }
+        let written = write.await;
+        if self.way(self.manners().forgetful).await {
+            return Err(away());
+        }
+        written
+    }
+}
+
+impl Spoke for Slow<spoke::Memory> {
+    fn watch(
+        &self,
+        target: spoke::Target,
+        report: spoke::Reporter,
+        token: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        let inner = |report| self.inner.watch(target, report, token.clone());
+        self.lagging(report, inner, token.clone())
+    }
+
+    fn create<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, spoke::Error>> {
+        self.written(self.inner.create(key, object)).boxed()
+    }
+
+    fn patch<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        uid: &'a str,
+        patch: Patch,
+    ) -> BoxFuture<'a, Result<Value, spoke::Error>> {
+        self.written(self.inner.patch(key, uid, patch)).boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        uid: &'a str,
+    ) -> BoxFuture<'a, Result<(), spoke::Error>> {
+        self.written(Spoke::delete(&self.inner, key, uid)).boxed()
+    }
+}
