@@ -31,6 +31,7 @@ pub mod demo;
 pub mod faults;
 pub mod git;
 pub mod kubeconfig;
+pub mod metrics;
 pub mod namespaces;
 pub mod peers;
 pub mod process;

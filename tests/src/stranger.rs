@@ -1,22 +1,35 @@
 //! Somebody at the principal's door who is not an agent of ours: with no certificate, a wrong one, or bad manners.
 
-use std::time::Duration;
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
-use protocol::wire::{
-    authapi::{AuthRequest, AuthResponse, authentication_client::AuthenticationClient},
-    cloudevents::CloudEvent,
-    eventstreamapi::{Event, event_stream_client::EventStreamClient},
-    versionapi::{VersionRequest, version_client::VersionClient},
+use protocol::{
+    Target,
+    version::Capabilities,
+    wire::{
+        authapi::{AuthRequest, AuthResponse, authentication_client::AuthenticationClient},
+        cloudevents::CloudEvent,
+        eventstreamapi::{Event, event_stream_client::EventStreamClient},
+        versionapi::{VersionRequest, version_client::VersionClient},
+    },
 };
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
+use rustls::{
+    AlertDescription, ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+};
 use time::OffsetDateTime;
-use tokio::{io::AsyncWriteExt as _, net::TcpStream, sync::mpsc};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    sync::mpsc,
+};
+use tokio_rustls::TlsConnector;
 use tonic::{
-    Request, Status, Streaming,
+    Code, Request, Status, Streaming,
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
 
@@ -66,11 +79,11 @@ impl Forger {
         Ok(Self { issuer })
     }
 
-    /// Signs with an authority that nobody knows.
-    pub fn unknown() -> Result<Self> {
+    /// Signs with an authority of this name that nobody knows.
+    pub fn unknown(authority: &str) -> Result<Self> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
-        params.distinguished_name = name("argocd-agent-ca", &[]);
+        params.distinguished_name = name(authority, &[]);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let certificate = params.self_signed(&key)?.pem();
@@ -118,23 +131,68 @@ pub fn agent_name(cluster: &str) -> String {
 }
 
 impl Door {
-    /// Bytes as they come, without TLS.
+    /// Bytes as they come, without TLS; returns when the principal has hung up.
     pub async fn knock_with(&self, bytes: &[u8]) -> Result<()> {
         let mut socket = TcpStream::connect(&self.address).await.context("knock")?;
-        // The principal may hang up on us in the middle, which is what we deserve.
+        // It may hang up on us in the middle, which is what we deserve.
         let _gone = socket.write_all(bytes).await.is_err();
-        Ok(())
+        let mut said = Vec::new();
+        let hung_up = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut said)).await;
+        hung_up.map(drop).context("the principal does not hang up")
+    }
+
+    /// Shakes hands with these papers, if any; the alert with which the principal ends that, if it does.
+    ///
+    /// In TLS 1.3 a client is through before the server has looked at its certificate, so this listens what comes
+    /// then, for as long as somebody who was let in may be silent.
+    pub async fn alert(&self, papers: Option<&Papers>) -> Result<Option<AlertDescription>> {
+        let mut roots = RootCertStore::empty();
+        for root in CertificateDer::pem_slice_iter(self.authority.as_bytes()) {
+            roots.add(root?)?;
+        }
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        let mut config = match papers {
+            None => config.with_no_client_auth(),
+            Some(papers) => {
+                let chain = CertificateDer::pem_slice_iter(papers.certificate.as_bytes())
+                    .collect::<Result<Vec<_>, _>>()?;
+                let key = PrivateKeyDer::from_pem_slice(papers.key.as_bytes())?;
+                config.with_client_auth_cert(chain, key)?
+            }
+        };
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let host: IpAddr = self.host().parse()?;
+        let socket = TcpStream::connect(&self.address).await?;
+        let shake = async {
+            let connector = TlsConnector::from(Arc::new(config));
+            let mut stream = connector.connect(ServerName::from(host), socket).await?;
+            // Settings of HTTP/2, if we are let in.
+            stream.read_u8().await
+        };
+        let shaken = tokio::time::timeout(PATIENCE, shake).await;
+        let Err(error) = shaken.context("the principal says nothing")? else {
+            return Ok(None);
+        };
+        let reason = error
+            .get_ref()
+            .and_then(|e| e.downcast_ref::<rustls::Error>());
+        match reason {
+            Some(rustls::Error::AlertReceived(alert)) => Ok(Some(*alert)),
+            Some(_) | None => Err(error).context("shake hands"),
+        }
+    }
+
+    fn host(&self) -> &str {
+        self.address
+            .rsplit_once(':')
+            .map_or(self.address.as_str(), |(host, _)| host)
     }
 
     /// A channel that shows these papers, if any.
     pub fn channel(&self, papers: Option<&Papers>) -> Result<Channel> {
-        let host = self
-            .address
-            .rsplit_once(':')
-            .map_or(self.address.as_str(), |(host, _)| host);
         let mut tls = ClientTlsConfig::new()
             .ca_certificate(Certificate::from_pem(&self.authority))
-            .domain_name(host);
+            .domain_name(self.host());
         if let Some(papers) = papers {
             tls = tls.identity(Identity::from_pem(&papers.certificate, &papers.key));
         }
@@ -170,6 +228,8 @@ impl Door {
             mode: mode.to_owned(),
             version: version.to_owned(),
             agent_namespace: "argocd".to_owned(),
+            // So that it is told why something was refused.
+            capabilities: Capabilities::ours().to_words(),
             ..AuthRequest::default()
         };
         Ok(client
@@ -207,16 +267,49 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-impl Stream {
-    /// Says something; whether the principal still listens.
-    pub async fn say(&self, event: Option<CloudEvent>) -> bool {
-        self.say.send(Event { event }).await.is_ok()
-    }
+/// What became of something said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It was read, and nobody had anything to say about it.
+    None,
+    /// It was acknowledged.
+    Taken,
+    /// It was acknowledged as refused, with this reason.
+    Refused(String),
+    /// It ended the stream, with this status.
+    Ended(Code, String),
+}
 
-    /// The next event, or how the stream ended.
-    pub async fn hear(&mut self) -> Result<Result<Option<CloudEvent>, Status>> {
-        let heard = tokio::time::timeout(PATIENCE, self.heard.message()).await;
-        let heard = heard.context("the principal says nothing")?;
-        Ok(heard.map(|event| event.and_then(|event| event.event)))
+impl Stream {
+    /// Says something, and listens until it is known what became of it: until the event of this id is acknowledged,
+    /// or, if it has none, until a heartbeat after it is answered, since what stood in line before was read then.
+    pub async fn say(&mut self, event: Option<CloudEvent>, id: Option<&str>) -> Result<Answer> {
+        let beat = protocol::Event::ping();
+        let awaited = id.unwrap_or(&beat.event_id).to_owned();
+        let beat = beat.into_cloud_event("agent://stranger");
+        for event in [event, Some(beat)] {
+            // A stream that has ended says so where it is heard.
+            let _ended = self.say.send(Event { event }).await.is_err();
+        }
+        loop {
+            let heard = tokio::time::timeout(PATIENCE, self.heard.message()).await;
+            let event = match heard.context("the principal says nothing")? {
+                Ok(Some(event)) => event.event.context("an empty event")?,
+                Ok(None) => return Ok(Answer::Ended(Code::Ok, String::new())),
+                Err(status) => {
+                    let text = status.message().to_owned();
+                    return Ok(Answer::Ended(status.code(), text));
+                }
+            };
+            // It also says what a principal says to an agent that connects.
+            let event = protocol::Event::try_from(event)?;
+            if event.target == Target::Ack && event.event_id == awaited {
+                return Ok(match (event.extensions.get("refused"), id) {
+                    (Some(why), _) => Answer::Refused(why.clone()),
+                    (None, Some(_)) => Answer::Taken,
+                    (None, None) => Answer::None,
+                });
+            }
+        }
     }
 }

@@ -1,14 +1,18 @@
 //! Something breaks in the middle; everything comes right by itself, and nothing else has to be restarted.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use lab::steps::{
-    At, Objects,
+    At,
     deliver::{self, Application},
-    enrol::AGENT_NAMESPACE,
+    enrol,
+    objects::has_condition,
 };
 use serde_json::Value;
 
-use crate::stage::{SOON, Stage, commit};
+use crate::{
+    programs::Program,
+    stage::{SOON, Stage, commit},
+};
 
 /// Lets a story say what breaks while an Application changes on both sides, then looks whether all came right.
 struct Change<'a> {
@@ -51,24 +55,6 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The principal is killed while a change is on its way.
-pub(crate) async fn a_killed_principal_loses_nothing(stage: &Stage) -> Result<()> {
-    let mut change = Change::begin(stage, "principal-killed").await?;
-    let pod = pod(&stage.hub, lab::product::NAMESPACE, lab::product::MANAGER).await?;
-    stage.hub.kill(&pod).await?;
-    let next = change.change().await?;
-    change.end(&next).await
-}
-
-/// The agent is killed while a change is on its way.
-pub(crate) async fn a_killed_agent_loses_nothing(stage: &Stage) -> Result<()> {
-    let mut change = Change::begin(stage, "agent-killed").await?;
-    let next = change.change().await?;
-    let pod = pod(stage.spoke(1), AGENT_NAMESPACE, "argocd-agent-agent").await?;
-    stage.spoke(1).kill(&pod).await?;
-    change.end(&next).await
-}
-
 /// A spoke is cut off, both sides change, and when the network is back both are right. Meanwhile the add-on says so.
 pub(crate) async fn a_cut_off_spoke_catches_up(stage: &Stage) -> Result<()> {
     let mut change = Change::begin(stage, "cut-off").await?;
@@ -101,13 +87,33 @@ pub(crate) async fn a_cut_off_spoke_catches_up(stage: &Stage) -> Result<()> {
     change.end(&next).await
 }
 
-/// A connection that is silent is noticed, and another one is made.
+/// A connection on which nothing passes any more is noticed by both ends while it is so, and the hub says so; when the
+/// network is well again another connection is made, and nobody had to restart.
 pub(crate) async fn a_stalled_connection_is_left(stage: &Stage) -> Result<()> {
     let mut change = Change::begin(stage, "stalled").await?;
+    let manager = Program::Manager.running(stage).await?;
+    let agent = Program::Agent(1).running(stage).await?;
+    let silent = "argocd_agent_link_ends_total{reason=\"Silent\"}";
+    let connected = "argocd_principal_connected_agents";
+    let silences = agent.metrics().await?.value(silent);
+    let sessions = manager.metrics().await?.value(connected);
+
     stage.lab.faults().set("spoke1", lab::faults::Fault::Stall);
     let next = change.change().await?;
+    agent.until_counts(silent, silences + 1.0).await?;
+    manager.until_counts(connected, sessions - 1.0).await?;
+    let told = |addon: &Value| has_condition(addon, "Available", "False", "AgentDisconnected");
+    let what = "says that the agent is not connected";
+    stage
+        .hub
+        .until(&At::addon("spoke1"), what, lab::wait::BOUND, told)
+        .await?;
+
     stage.lab.faults().heal("spoke1");
-    change.end(&next).await
+    change.end(&next).await?;
+    enrol::until_available(&stage.hub, "spoke1").await?;
+    manager.still_runs(stage).await?;
+    agent.still_runs(stage).await
 }
 
 /// The hub's API server restarts while a change is on its way.
@@ -117,16 +123,4 @@ pub(crate) async fn a_restarted_hub_api_loses_nothing(stage: &Stage) -> Result<(
     stage.lab.hub().kill_api().await;
     stage.lab.hub().start_api().await?;
     change.end(&next).await
-}
-
-async fn pod(side: &Objects, namespace: &str, app: &str) -> Result<At> {
-    let labels = format!("app.kubernetes.io/name={app}");
-    let pods = side.list(&At::pod(namespace, ""), &labels).await?;
-    let name = pods
-        .first()
-        .and_then(|pod| pod["metadata"]["name"].as_str());
-    Ok(At::pod(
-        namespace,
-        name.with_context(|| format!("no pod of {app}"))?,
-    ))
 }

@@ -15,7 +15,9 @@ mod enrolment;
 mod faults;
 mod interop;
 mod intruders;
+mod kills;
 mod pods;
+mod programs;
 mod removal;
 mod rights;
 mod stage;
@@ -103,11 +105,15 @@ fn product() -> Chapter {
             staged!(delivery::a_sync_runs_once),
             staged!(delivery::a_deletion_on_the_hub_removes_the_workload),
             staged!(delivery::a_project_that_does_not_admit_is_named),
-            staged!(intruders::a_wrong_certificate_request_stays_pending_and_is_explained),
-            staged!(intruders::a_peer_with_wrong_papers_is_refused),
-            staged!(intruders::garbage_disturbs_nobody),
-            staged!(faults::a_killed_principal_loses_nothing),
-            staged!(faults::a_killed_agent_loses_nothing),
+            staged!(
+                intruders::requests::a_wrong_certificate_request_stays_pending_and_is_explained
+            ),
+            staged!(intruders::papers::a_peer_with_wrong_papers_is_refused),
+            staged!(intruders::garbage::garbage_disturbs_nobody),
+            staged!(kills::a_cluster_comes_and_goes_while_the_principal_is_killed),
+            staged!(kills::a_cluster_comes_and_goes_while_its_agent_is_killed),
+            staged!(kills::an_application_lives_and_ends_while_the_principal_is_killed),
+            staged!(kills::an_application_lives_and_ends_while_the_agent_is_killed),
             staged!(faults::a_cut_off_spoke_catches_up),
             staged!(faults::a_stalled_connection_is_left),
             staged!(removal::opting_out_touches_no_application_and_opting_in_adopts),
@@ -122,8 +128,12 @@ fn product() -> Chapter {
 /// An API server that has just started refuses what its caches do not know yet. So these stories have a lab of their
 /// own: in the others, every refusal counts.
 fn restarts() -> Chapter {
-    Chapter::alone(
+    Chapter::shared(
         Options::everything(1),
-        vec![staged!(faults::a_restarted_hub_api_loses_nothing)],
+        vec![
+            staged!(faults::a_restarted_hub_api_loses_nothing),
+            staged!(kills::a_cluster_comes_and_goes_while_its_api_restarts),
+            staged!(kills::an_application_lives_and_ends_while_the_spokes_api_restarts),
+        ],
     )
 }

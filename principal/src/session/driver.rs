@@ -15,7 +15,7 @@ use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep},
 };
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use super::{
     Sessions,
@@ -307,13 +307,26 @@ impl Driver {
             frame = self.inbound.message(), if room => match frame {
                 Ok(Some(frame)) => Next::Frame(frame),
                 Ok(None) => Next::Over(Over::Peer("the agent closed the stream".to_owned())),
-                Err(status) => Next::Over(Over::Peer(lost(&status))),
+                Err(status) => Next::Over(self.lost(&status)),
             },
             Ok(()) = self.fleet.changed(), if self.resync.is_holding() => Next::Fleet,
             () = self.subscription.mailbox.changed() => Next::Look,
             _room = self.outbound.reserve(), if full => Next::Look,
             () = sleep(pause) => Next::Look,
         }
+    }
+
+    /// Why nothing more can be read.
+    fn lost(&self, status: &Status) -> Over {
+        tracing::debug!(error = %Chain(status), "the stream failed");
+        // How tonic says that it has not even begun to read; a peer cannot end its half of a stream with a status.
+        if status.code() == Code::OutOfRange {
+            self.sessions.metrics.event_refused("too_large");
+            return Over::TooLarge;
+        }
+        // The message of a status may come from the peer.
+        let message: String = status.message().chars().take(200).collect();
+        Over::Peer(format!("the stream failed: {:?}: {message}", status.code()))
     }
 
     /// How long there is nothing to do without any input.
@@ -371,13 +384,6 @@ fn ends(sessions: &Sessions, peer: &Peer) -> (Instant, End) {
     let left = Duration::try_from(left).unwrap_or_default();
     let certificate = now.checked_add(left).map(|at| (at, End::Certificate));
     certificate.filter(|(at, _)| *at < life.0).unwrap_or(life)
-}
-
-fn lost(status: &Status) -> String {
-    // The message of a status may come from the peer.
-    let message: String = status.message().chars().take(200).collect();
-    tracing::debug!(error = %Chain(status), "the stream failed");
-    format!("the stream failed: {:?}: {message}", status.code())
 }
 
 #[cfg(test)]

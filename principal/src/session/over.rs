@@ -11,6 +11,9 @@ use crate::registry::{End, Seat};
 /// What a peer that does not read any more gets to take in the reason of its end.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
+/// What is wrong with a message that was not read.
+const TOO_LARGE: &str = "a message that is larger than the principal reads";
+
 /// How a session ended.
 #[derive(Debug)]
 pub(super) enum Over {
@@ -20,6 +23,8 @@ pub(super) enum Over {
     Peer(String),
     /// The peer broke a rule.
     Violation(Violation),
+    /// The peer sent a message that is larger than we read.
+    TooLarge,
 }
 
 impl Over {
@@ -27,7 +32,7 @@ impl Over {
         match self {
             Self::Hub(end) => end.reason(),
             Self::Peer(_) => "peer",
-            Self::Violation(_) => "violation",
+            Self::Violation(_) | Self::TooLarge => "violation",
         }
     }
 
@@ -46,6 +51,7 @@ impl Over {
             Self::Violation(Violation::AcksNotRead) => {
                 Some(Refusal::Violation("acknowledgements are not read"))
             }
+            Self::TooLarge => Some(Refusal::Violation(TOO_LARGE)),
         }
     }
 
@@ -54,6 +60,7 @@ impl Over {
             Self::Hub(end) => format!("ended by the hub: {}", end.reason()),
             Self::Peer(why) => why.clone(),
             Self::Violation(violation) => violation.to_string(),
+            Self::TooLarge => format!("the agent sent {TOO_LARGE}"),
         }
     }
 }

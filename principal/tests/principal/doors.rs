@@ -211,12 +211,17 @@ async fn an_oversized_message_ends_its_own_session_only() {
             body.into(),
         ))
         .await;
-    large.end().await;
+    let told = large.end().await;
+    assert_eq!(told.code(), Code::Internal);
+    assert!(told.message().contains("larger"), "{told:?}");
     world
         .reported("why", |reports| {
             let why = reports["a"].last_error.as_deref().unwrap_or_default();
-            !reports["a"].connected && why.contains("OutOfRange")
+            !reports["a"].connected && why.contains("larger")
         })
+        .await;
+    world
+        .counted("argocd_principal_events_refused_total{reason=\"too_large\"} 1")
         .await;
     world.create(application("ab", "app"));
     other

@@ -40,7 +40,8 @@ pub struct Application {
 }
 
 impl Application {
-    fn body(&self) -> Value {
+    /// The object that it is.
+    pub fn body(&self) -> Value {
         let mut spec = json!({
             "project": self.project,
             "source": {

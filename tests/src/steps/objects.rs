@@ -5,7 +5,10 @@ use std::{fmt, time::Duration};
 use anyhow::{Context as _, Result};
 use kube::{
     Client,
-    api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+    api::{
+        Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams,
+        PropagationPolicy,
+    },
 };
 use serde_json::Value;
 
@@ -61,6 +64,17 @@ impl At {
             Some(namespace),
             name,
         )
+    }
+
+    /// An Argo CD `ApplicationSet`.
+    pub fn application_set(namespace: &str, name: &str) -> Self {
+        let api = (
+            "argoproj.io",
+            "v1alpha1",
+            "ApplicationSet",
+            "applicationsets",
+        );
+        Self::new(api, Some(namespace), name)
     }
 
     /// An Argo CD AppProject.
@@ -146,6 +160,15 @@ impl At {
     pub fn deployment(namespace: &str, name: &str) -> Self {
         Self::new(
             ("apps", "v1", "Deployment", "deployments"),
+            Some(namespace),
+            name,
+        )
+    }
+
+    /// A `StatefulSet`.
+    pub fn stateful_set(namespace: &str, name: &str) -> Self {
+        Self::new(
+            ("apps", "v1", "StatefulSet", "statefulsets"),
             Some(namespace),
             name,
         )
@@ -291,28 +314,33 @@ impl Objects {
 
     /// Deletes the object; it is fine if it is gone already.
     pub async fn delete(&self, at: &At) -> Result<()> {
-        match self
-            .api(at)
-            .delete(&at.name, &DeleteParams::default())
-            .await
-        {
+        self.delete_with(at, &DeleteParams::default()).await
+    }
+
+    async fn delete_with(&self, at: &At, params: &DeleteParams) -> Result<()> {
+        match self.api(at).delete(&at.name, params).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             Err(error) => Err(error).with_context(|| format!("delete {at}")),
         }
     }
 
-    /// Kills a Pod: no grace, as when its node loses power.
+    /// Kills a Pod: no grace, as when its node loses power. It is fine if it is gone already.
     pub async fn kill(&self, at: &At) -> Result<()> {
         let params = DeleteParams {
             grace_period_seconds: Some(0),
             ..DeleteParams::default()
         };
-        self.api(at)
-            .delete(&at.name, &params)
-            .await
-            .map(drop)
-            .with_context(|| format!("kill {at}"))
+        self.delete_with(at, &params).await
+    }
+
+    /// Deletes the object and leaves alone what it owns, as `kubectl delete --cascade=orphan` does.
+    pub async fn orphan(&self, at: &At) -> Result<()> {
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Orphan),
+            ..DeleteParams::default()
+        };
+        self.delete_with(at, &params).await
     }
 
     /// Waits until the object fits; the last state seen is part of the error.
