@@ -17,7 +17,10 @@ use runtime::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Shared};
+use crate::{
+    config::{Config, Shared},
+    ready, uninstall,
+};
 
 /// How long the parts may take to end by themselves; the pod has 30 seconds.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -28,8 +31,34 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     run_until(config, token).await
 }
 
-/// Runs until the token is cancelled, or until a part ends early.
+/// Runs until the token is cancelled, until a part ends early, or until what was asked for is done.
 pub async fn run_until(config: Config, token: CancellationToken) -> anyhow::Result<()> {
+    match config {
+        Config::Manager(manager) => {
+            let shared = manager.shared.clone();
+            serve(&shared, token, |basis| manager::start(manager, basis)).await
+        }
+        Config::Principal(alone) => {
+            let shared = alone.shared.clone();
+            serve(&shared, token, |basis| alone::start(alone, basis)).await
+        }
+        Config::Uninstall(settings) => {
+            let client = kube::client(&settings.kube, "argocd-agent-addon-uninstall").await?;
+            Ok(uninstall::run(&settings, client, token).await?)
+        }
+        Config::Ready(settings) => Ok(ready::run(&settings, token).await?),
+    }
+}
+
+/// Starts what `start` starts, with what every program that stays has, and waits.
+async fn serve<F>(
+    shared: &Shared,
+    token: CancellationToken,
+    start: impl FnOnce(Basis) -> F,
+) -> anyhow::Result<()>
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
     let parts = Parts::new(token);
     let registry = Registry::new();
     registry.build_info(
@@ -38,18 +67,15 @@ pub async fn run_until(config: Config, token: CancellationToken) -> anyhow::Resu
         COMMIT,
     );
     let readiness = Readiness::new();
-    serve_admin(config.shared(), &readiness, &registry, &parts).await?;
-    let client = kube::client(&config.shared().kube, "argocd-agent-addon-manager").await?;
+    serve_admin(shared, &readiness, &registry, &parts).await?;
+    let client = kube::client(&shared.kube, "argocd-agent-addon-manager").await?;
     let basis = Basis {
         client,
         registry,
         readiness,
         spawner: parts.spawner(),
     };
-    let started = match config {
-        Config::Manager(manager) => manager::start(manager, basis).await,
-        Config::Principal(alone) => alone::start(alone, basis).await,
-    };
+    let started = Box::pin(start(basis)).await;
     let token = parts.spawner().token().clone();
     if let Err(error) = started
         && !token.is_cancelled()

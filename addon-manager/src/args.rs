@@ -35,6 +35,11 @@ pub enum Only {
     /// Runs the principal alone, with the flags of the Go principal and without OCM: the cluster
     /// Secrets in its namespace say who may connect.
     Principal(Box<PrincipalArgs>),
+    /// Takes the add-on off all clusters and waits until it is gone; the chart runs this before it is
+    /// uninstalled.
+    Uninstall(UninstallArgs),
+    /// Waits until a hub program says that it is ready; the chart's test runs this.
+    Ready(ReadyArgs),
 }
 
 /// What both ways to run have in common.
@@ -135,6 +140,37 @@ pub struct PrincipalArgs {
     pub auth: String,
 }
 
+/// Flags of `uninstall`.
+#[derive(Clone, Debug, Args)]
+pub struct UninstallArgs {
+    /// How to log.
+    #[command(flatten)]
+    pub log: LogArgs,
+    /// How to reach the hub.
+    #[command(flatten)]
+    pub kube: KubeArgs,
+    /// Namespace of the hub's Argo CD.
+    #[arg(long, short = 'n', default_value = "argocd")]
+    pub namespace: String,
+    /// How long to wait for the clusters.
+    #[arg(long, value_parser = duration, default_value = "4m")]
+    pub timeout: Duration,
+}
+
+/// Flags of `ready`.
+#[derive(Clone, Debug, Args)]
+pub struct ReadyArgs {
+    /// How to log.
+    #[command(flatten)]
+    pub log: LogArgs,
+    /// host:port of the health endpoints to ask.
+    #[arg(long)]
+    pub address: String,
+    /// How long to wait.
+    #[arg(long, value_parser = duration, default_value = "1m")]
+    pub timeout: Duration,
+}
+
 /// Variables of the Go principal for the flags in common.
 const SHARED_ENV: [(&str, &str); 9] = [
     ("log_level", "ARGOCD_PRINCIPAL_LOG_LEVEL"),
@@ -170,9 +206,19 @@ const PRINCIPAL_ENV: [(&str, &str); 9] = [
     ("auth", "ARGOCD_PRINCIPAL_AUTH"),
 ];
 
+/// Those of them that the small subcommands have.
+const SMALL_ENV: [(&str, &str); 3] = [
+    ("log_level", "ARGOCD_PRINCIPAL_LOG_LEVEL"),
+    ("log_format", "ARGOCD_PRINCIPAL_LOG_FORMAT"),
+    ("namespace", "ARGOCD_PRINCIPAL_NAMESPACE"),
+];
+
 /// The command line with its variables and the flags that are not supported yet.
 pub fn command() -> Command {
-    let command = with_env(Cli::command(), &SHARED_ENV);
+    let [level, format, namespace] = SMALL_ENV;
+    let command = with_env(Cli::command(), &SHARED_ENV)
+        .mut_subcommand("uninstall", |it| with_env(it, &[level, format, namespace]))
+        .mut_subcommand("ready", |it| with_env(it, &[level, format]));
     command.mut_subcommand("principal", |principal| {
         unsupported::add(with_env(with_env(principal, &SHARED_ENV), &PRINCIPAL_ENV))
     })

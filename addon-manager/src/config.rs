@@ -8,7 +8,7 @@ use runtime::args::{AdminArgs, KubeArgs, LogArgs};
 
 use crate::{
     address::{Address, InvalidAddress},
-    args::{Cli, ManagerArgs, Only, PrincipalArgs, SharedArgs},
+    args::{Cli, ManagerArgs, Only, PrincipalArgs, ReadyArgs, SharedArgs, UninstallArgs},
 };
 
 /// What to run, and how.
@@ -18,6 +18,10 @@ pub enum Config {
     Manager(Manager),
     /// The principal alone.
     Principal(Alone),
+    /// The removal of the add-on.
+    Uninstall(Uninstall),
+    /// A question to a program that runs.
+    Ready(Ready),
 }
 
 /// In common.
@@ -65,6 +69,30 @@ pub struct Alone {
     pub ca: Source<PathBuf>,
     /// The key under the tokens.
     pub token_key: Source<PathBuf>,
+}
+
+/// The removal of the add-on from all clusters.
+#[derive(Clone, Debug)]
+pub struct Uninstall {
+    /// How to log.
+    pub log: LogArgs,
+    /// How to reach the hub.
+    pub kube: KubeArgs,
+    /// Namespace of the hub's Argo CD.
+    pub argocd_namespace: String,
+    /// How long to wait for the clusters.
+    pub patience: Duration,
+}
+
+/// A question to a program that runs.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// How to log.
+    pub log: LogArgs,
+    /// host:port to ask.
+    pub address: String,
+    /// How long to ask.
+    pub patience: Duration,
 }
 
 /// Where something secret comes from.
@@ -125,14 +153,18 @@ impl Config {
         match cli.command {
             None => manager(cli.manager).map(Self::Manager),
             Some(Only::Principal(args)) => alone(*args).map(Self::Principal),
+            Some(Only::Uninstall(args)) => uninstall(args).map(Self::Uninstall),
+            Some(Only::Ready(args)) => Ok(Self::Ready(ready(args))),
         }
     }
 
-    /// In common.
-    pub const fn shared(&self) -> &Shared {
+    /// How to log.
+    pub const fn log(&self) -> &LogArgs {
         match self {
-            Self::Manager(manager) => &manager.shared,
-            Self::Principal(alone) => &alone.shared,
+            Self::Manager(manager) => &manager.shared.log,
+            Self::Principal(alone) => &alone.shared.log,
+            Self::Uninstall(uninstall) => &uninstall.log,
+            Self::Ready(ready) => &ready.log,
         }
     }
 }
@@ -248,6 +280,34 @@ fn alone(args: PrincipalArgs) -> Result<Alone, Error> {
         ca: or_secret(root_ca_path, tls_ca_secret_name),
         token_key: or_secret(jwt_key, jwt_secret_name),
     })
+}
+
+fn uninstall(args: UninstallArgs) -> Result<Uninstall, Error> {
+    let UninstallArgs {
+        log,
+        kube,
+        namespace,
+        timeout,
+    } = args;
+    Ok(Uninstall {
+        log,
+        kube,
+        argocd_namespace: checked_namespace("--namespace", namespace)?,
+        patience: timeout,
+    })
+}
+
+fn ready(args: ReadyArgs) -> Ready {
+    let ReadyArgs {
+        log,
+        address,
+        timeout,
+    } = args;
+    Ready {
+        log,
+        address,
+        patience: timeout,
+    }
 }
 
 fn checked_namespace(flag: &'static str, value: String) -> Result<String, Error> {

@@ -105,6 +105,12 @@ pub fn install(offer: &ClusterManagementAddOn) -> Install {
     }
 }
 
+/// Whether a `ClusterManagementAddOn` offers `AddOnTemplates`, with a default or without, which ours never does.
+pub fn offers_templates(offer: &ClusterManagementAddOn) -> bool {
+    let mut defaults = offer.spec.default_configs.iter();
+    defaults.any(|config| config.resource == TEMPLATES)
+}
+
 /// Remembers which clusters had the add-on, to tell a first enrolment from a repeated one.
 #[derive(Debug, Default)]
 pub struct Memory {

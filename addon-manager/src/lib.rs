@@ -23,7 +23,8 @@
 //! | [`optin`] | opting in by label, and the mode of each cluster |
 //! | [`fleet`] | who may connect, cluster Secrets, removal |
 //! | [`issuer`] | CA, serving certificates, token key |
-//! | [`active`], [`load_balancer`], [`token_key`], [`wake`], [`metrics`] | small parts of their own |
+//! | [`uninstall`] | takes the add-on off all clusters, before `helm uninstall` takes the program away |
+//! | [`active`], [`load_balancer`], [`ready`], [`token_key`], [`wake`], [`metrics`] | small parts of their own |
 
 pub mod active;
 pub mod addon;
@@ -38,5 +39,7 @@ pub mod keys;
 pub mod load_balancer;
 pub mod metrics;
 pub mod optin;
+pub mod ready;
 pub mod token_key;
+pub mod uninstall;
 pub mod wake;

@@ -36,7 +36,7 @@ fn prepare(parsed: args::Parsed) -> anyhow::Result<Config> {
         without_effect,
     } = parsed;
     let config = Config::from_args(cli)?;
-    runtime::log::init(&config.shared().log)?;
+    runtime::log::init(config.log())?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         ?config,

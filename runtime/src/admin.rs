@@ -10,10 +10,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +38,65 @@ pub enum Error {
     #[error("serve health and metrics")]
     Serve(#[source] io::Error),
 }
+
+/// Why another program's admin endpoint did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// What was given is no address.
+    #[error("{address:?} is not host:port")]
+    Address {
+        /// What was given.
+        address: String,
+        /// What is wrong with it.
+        source: http::uri::InvalidUri,
+    },
+    /// Nobody answers there.
+    #[error("ask {address}")]
+    Ask {
+        /// Who was asked.
+        address: String,
+        /// What was wrong.
+        source: hyper_util::client::legacy::Error,
+    },
+    /// The answer broke off.
+    #[error("read what {address} says")]
+    Read {
+        /// Who was asked.
+        address: String,
+        /// What was wrong.
+        source: axum::Error,
+    },
+}
+
+/// Asks the admin endpoint of another program whether it is ready, and returns what it says is missing; none if it is.
+///
+/// # Errors
+/// It does not answer.
+pub async fn ask_ready(address: &str) -> Result<Option<String>, AskError> {
+    let asked = || address.to_owned();
+    let uri = format!("http://{address}/readyz")
+        .parse()
+        .map_err(|source| AskError::Address {
+            address: asked(),
+            source,
+        })?;
+    let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
+    let answer = client.get(uri).await;
+    let answer = answer.map_err(|source| AskError::Ask {
+        address: asked(),
+        source,
+    })?;
+    let (status, body) = (answer.status(), Body::new(answer.into_body()));
+    let text = to_bytes(body, LONGEST_ANSWER).await;
+    let text = text.map_err(|source| AskError::Read {
+        address: asked(),
+        source,
+    })?;
+    Ok((!status.is_success()).then(|| String::from_utf8_lossy(&text).trim().to_owned()))
+}
+
+/// The longest answer that is read.
+const LONGEST_ANSWER: usize = 64 << 10;
 
 /// Decides `/healthz`.
 pub type Healthz = Arc<dyn Fn() -> bool + Send + Sync>;

@@ -13,8 +13,8 @@ use lab_kubelet::{Images, Kubelet};
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::{
-    Cluster, Tools, cluster::Place, control_plane::Etcd, faults::Faults, git, namespaces, network,
-    product, progress::Progress, world,
+    Cluster, Tools, cluster::Place, control_plane::Etcd, faults::Faults, git, helm::Helm,
+    namespaces, network, product, progress::Progress, world,
 };
 
 pub use layers::Ocm;
@@ -34,7 +34,7 @@ pub struct Options {
     pub ocm: bool,
     /// Whether Argo CD runs on every spoke, and its CRDs and namespace are on the hub.
     pub argocd: bool,
-    /// Whether our own programs are installed on the hub, from `manifests/hub`.
+    /// Whether our own programs are installed on the hub, from the chart in `manifests/hub`.
     pub product: bool,
 }
 
@@ -195,8 +195,8 @@ impl Lab {
         *self.ocm.get_mut() = ocm;
         if product {
             product::provide_images(&self.images)?;
-            product::apply(self.hub(), product::OptIn::Manual).await?;
-            step("the product's manifests are applied on the hub".to_owned());
+            product::install(&self.helm(), product::OptIn::Manual).await?;
+            step("the product's chart is installed on the hub".to_owned());
         }
         Ok(())
     }
@@ -209,6 +209,11 @@ impl Lab {
     /// The programs it runs.
     pub const fn tools(&self) -> &Tools {
         &self.tools
+    }
+
+    /// Helm on the hub.
+    pub fn helm(&self) -> Helm {
+        Helm::on(&self.tools, self.hub())
     }
 
     /// Where its logs and kubeconfigs are.

@@ -229,14 +229,6 @@ impl Cluster {
             .with_context(|| format!("on {}", self.inner.name))
     }
 
-    /// Applies a file.
-    pub async fn apply_file(&self, path: &Path) -> Result<()> {
-        let text = tokio::fs::read_to_string(path).await;
-        self.apply(&text.with_context(|| format!("read {}", path.display()))?)
-            .await
-            .with_context(|| format!("apply {}", path.display()))
-    }
-
     /// Deletes every object of a YAML text that is there, without waiting for the end.
     pub async fn delete(&self, yaml: &str) -> Result<()> {
         apply::delete(&self.inner.client.0, &self.inner.kinds, yaml)

@@ -30,6 +30,7 @@ pub mod cluster;
 pub mod demo;
 pub mod faults;
 pub mod git;
+pub mod helm;
 pub mod kubeconfig;
 pub mod metrics;
 pub mod namespaces;

@@ -1,22 +1,20 @@
-//! Our own programs on the hub: installed from `manifests/`, exactly as a user would.
+//! Our own programs on the hub: installed from the chart in `manifests/hub` with Helm, exactly as a user would.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use lab_kubelet::{Image, Images};
 
 use crate::{
-    Cluster,
+    helm::{self, Helm},
     steps::{At, Objects, workload},
     wait,
 };
 
 /// Where the product's own objects are on the hub.
 pub const NAMESPACE: &str = "argocd-agent-addon";
+/// The name of its Helm release.
+pub const RELEASE: &str = "argocd-agent-addon";
 /// Its Deployment.
 pub const MANAGER: &str = "argocd-agent-addon-manager";
 /// The Service that agents dial.
@@ -25,12 +23,12 @@ pub const SERVICE: &str = "argocd-agent-principal";
 const MANAGER_IMAGE: &str = "quay.io/open-cluster-management/argocd-addon-manager:v0.1.0";
 const AGENT_IMAGE: &str = "quay.io/open-cluster-management/argocd-addon-agent:v0.1.0";
 
-/// How clusters opt in: which of the two sets of manifests is installed.
+/// How clusters opt in, which is a value of the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptIn {
-    /// `manifests/hub`: the label and `clusteradm addon enable`.
+    /// By the label and `clusteradm addon enable`.
     Manual,
-    /// `manifests/hub` with what `manifests/hub-placements` says instead.
+    /// By the chart's Placement.
     Placements,
 }
 
@@ -71,39 +69,32 @@ pub(crate) fn programs() -> Result<PathBuf> {
         })
 }
 
-/// Applies the manifests of one way to opt in, over those of the other if they are there.
-pub async fn apply(hub: &Cluster, opt_in: OptIn) -> Result<()> {
-    let folders: &[&str] = match opt_in {
-        OptIn::Manual => &["hub"],
-        OptIn::Placements => &["hub", "hub-placements"],
+/// Installs the chart, or changes what is installed, so that clusters opt in this way.
+pub async fn install(helm: &Helm, opt_in: OptIn) -> Result<()> {
+    let placements = match opt_in {
+        OptIn::Manual => "placement.enabled=false",
+        OptIn::Placements => "placement.enabled=true",
     };
-    let mut files = BTreeMap::new();
-    for folder in folders {
-        files.extend(manifests(folder)?);
-    }
-    for file in files.values() {
-        hub.apply_file(file)
-            .await
-            .with_context(|| format!("apply {}", file.display()))?;
-    }
-    Ok(())
+    upgrade(helm, &["--set", placements]).await.map(drop)
 }
 
-/// The files of a folder below `manifests/` by their names, which are in the order of application.
-///
-/// A file of `hub-placements` replaces the one of the same name in `hub`.
-fn manifests(folder: &str) -> Result<BTreeMap<OsString, PathBuf>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../manifests")
-        .join(folder);
-    let entries =
-        std::fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
-    let files = entries
-        .flatten()
-        .map(|entry| (entry.file_name(), entry.path()));
-    Ok(files
-        .filter(|(_, path)| path.extension().is_some_and(|ending| ending == "yaml"))
-        .collect())
+/// `helm upgrade --install` of the chart as it is in the source tree, with these arguments besides.
+pub async fn upgrade(helm: &Helm, arguments: &[&str]) -> Result<String> {
+    let chart = helm::chart();
+    let chart = helm::text(&chart)?;
+    let mut all = vec!["upgrade", "--install", RELEASE, chart];
+    all.extend(["--namespace", NAMESPACE, "--create-namespace"]);
+    all.extend(arguments);
+    helm.run(&all).await.context("install the product")
+}
+
+/// All objects of the chart with its default values, hooks included.
+pub async fn rendered(helm: &Helm) -> Result<String> {
+    let chart = helm::chart();
+    let arguments = ["template", RELEASE, helm::text(&chart)?];
+    let namespace = ["--namespace", NAMESPACE];
+    let rendered = helm.run(&[&arguments[..], &namespace].concat()).await?;
+    Ok(rendered)
 }
 
 /// Waits until the manager serves.

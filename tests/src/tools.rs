@@ -1,6 +1,6 @@
 //! The programs that the lab runs and does not contain: where they are, and how they come to be there.
 //!
-//! Each is taken from `KUBEBUILDER_ASSETS` or `PATH` if it is there (Argo CD from `ARGOCD_BIN`), else from
+//! Each is taken from `KUBEBUILDER_ASSETS` or `PATH` if it is there (Argo CD from `ARGOCD_BIN`, Helm from `HELM_BIN`), else from
 //! `target/tools`, where [`Tools::ensure`] builds it from the Go modules in `tests/tools`. The lab itself only ever
 //! calls [`Tools::find`]: inside its namespaces there is no network to build from.
 
@@ -30,6 +30,8 @@ pub struct Tools {
     pub kube_controller_manager: PathBuf,
     /// `kubectl`.
     pub kubectl: PathBuf,
+    /// `helm`.
+    pub helm: PathBuf,
     /// `etcd`.
     pub etcd: PathBuf,
     /// Argo CD: one program that is a different one by `ARGOCD_BINARY_NAME`.
@@ -61,6 +63,7 @@ impl Tools {
                 control_plane_program("kube-controller-manager"),
             ),
             kubectl: program("kubectl", kubectl()),
+            helm: program("helm", helm()),
             etcd: program("etcd", control_plane_program("etcd")),
             argocd: program("argocd", argocd()),
             argocd_module: program("the sources of argocd", build::argocd_module()),
@@ -75,6 +78,12 @@ impl Tools {
             "{} not found; `make tools` builds or installs what the lab needs",
             missing.join(", ")
         )
+    }
+
+    /// Finds `helm`, after building it if it is missing: what tests of the chart need that have no lab.
+    pub fn ensure_helm() -> Result<PathBuf> {
+        build::ensure_helm()?;
+        helm().context("helm is missing after it was built")
     }
 
     /// Finds all programs, after building and installing what is missing. Says what it does: the first time takes
@@ -113,6 +122,14 @@ fn elsewhere(name: &str) -> Option<PathBuf> {
 /// Many machines have some kubectl; the one that was built with our API server goes before it.
 fn kubectl() -> Option<PathBuf> {
     executable(directory().join("kubectl")).or_else(|| elsewhere("kubectl"))
+}
+
+/// Many machines have some helm, perhaps of another major version; only one that is named goes before ours.
+fn helm() -> Option<PathBuf> {
+    match std::env::var_os("HELM_BIN").filter(|path| !path.is_empty()) {
+        Some(named) => executable(named.into()),
+        None => executable(directory().join("helm")),
+    }
 }
 
 fn argocd() -> Option<PathBuf> {

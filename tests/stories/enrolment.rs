@@ -55,13 +55,13 @@ pub(crate) async fn addon_enable_enrols_a_cluster(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await
 }
 
-/// With the manifests for Placements, OCM makes and takes away the add-on as the label comes and goes.
+/// With the chart's values for Placements, OCM makes and takes away the add-on as the label comes and goes.
 pub(crate) async fn a_placement_enrols_a_cluster(stage: &Stage) -> Result<()> {
     stage.not_enrolled(1).await?;
     stage.not_enrolled(2).await?;
-    product::apply(stage.lab.hub(), OptIn::Placements).await?;
+    product::install(&stage.lab.helm(), OptIn::Placements).await?;
     let told = by_placement(stage).await;
-    product::apply(stage.lab.hub(), OptIn::Manual).await?;
+    product::install(&stage.lab.helm(), OptIn::Manual).await?;
     told
 }
 

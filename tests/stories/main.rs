@@ -9,6 +9,7 @@
 
 mod argocd;
 mod base;
+mod chart;
 mod command;
 mod delivery;
 mod enrolment;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         interop::chapter(),
         pods(),
         product(),
+        life_of_the_chart(),
         restarts(),
     ])
 }
@@ -121,6 +123,20 @@ fn product() -> Chapter {
             staged!(enrolment::a_placement_enrols_a_cluster),
             staged!(rights::nothing_of_ours_was_forbidden),
             staged!(rights::every_right_of_ours_was_used),
+        ],
+    )
+}
+
+/// While the product is taken away its Pods end under rights that are going, so these come after the chapter in which
+/// every refusal counts.
+fn life_of_the_chart() -> Chapter {
+    Chapter::shared(
+        Options::everything(2),
+        vec![
+            staged!(chart::an_upgrade_keeps_the_ca_and_the_agents),
+            staged!(chart::an_uninstallation_takes_the_add_on_off_and_an_installation_adopts),
+            staged!(chart::an_uninstallation_waits_for_a_lost_spoke_with_a_bound),
+            staged!(chart::an_installation_refuses_an_add_on_of_templates),
         ],
     )
 }

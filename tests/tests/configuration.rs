@@ -30,6 +30,8 @@ fn every_flag_of_the_hub_programs_has_its_row() {
         "Flags of the whole hub program",
         &(&expect("ManagerArgs") - &shared),
     );
+    compare("Flags of uninstall", &expect("UninstallArgs"));
+    compare("Flags of ready", &expect("ReadyArgs"));
     compare(
         "Flags of the principal alone",
         &(&expect("PrincipalArgs") - &shared),
@@ -76,6 +78,21 @@ fn every_variable_of_the_configuration_has_its_row() {
     compare_first_cells("Variables of the AddOnDeploymentConfig", &read);
 }
 
+/// The chart refuses variables that nobody reads, so it has to know those that somebody reads.
+#[test]
+fn every_variable_of_the_configuration_is_a_value_of_the_chart() {
+    let schema = file("manifests/hub/values.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(&schema).expect("JSON");
+    let variables = &schema["properties"]["agent"]["properties"]["variables"]["properties"];
+    let known = variables.as_object().expect("agent.variables");
+    let known: BTreeSet<String> = known.keys().cloned().collect();
+    assert_eq!(
+        known,
+        variable_calls(),
+        "left: properties of agent.variables in manifests/hub/values.schema.json; right: what is read"
+    );
+}
+
 #[test]
 fn every_label_and_annotation_has_its_row() {
     let prefixes = [
@@ -120,7 +137,7 @@ fn every_secret_of_the_manager_has_its_row() {
 #[test]
 fn every_port_of_the_manifests_has_its_row() {
     let manifests =
-        file("manifests/hub/40-deployment.yaml") + &file("manifests/spoke/deployment.yaml");
+        file("manifests/hub/templates/deployment.yaml") + &file("manifests/spoke/deployment.yaml");
     let ports = manifests
         .lines()
         .filter_map(|line| Some(line.split_once("containerPort: ")?.1.to_owned()))

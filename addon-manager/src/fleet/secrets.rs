@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
@@ -95,16 +95,11 @@ impl ClusterSecrets {
         token: CancellationToken,
         mut changed: impl FnMut(ClusterName) + Send,
     ) {
-        let selector = format!(
-            "{}=cluster,{}",
-            argocd::keys::SECRET_TYPE,
-            argocd::keys::AGENT_NAME
-        );
         let watched = Watch::<Secret>::new(Api::namespaced(self.client.clone(), &self.namespace))
-            .labels(&selector);
+            .labels(&selector());
         watch_trimmed(watched, token, |event| match event {
             Event::Applied { object, .. } => {
-                if let Some(cluster) = cluster_of(&object) {
+                if let Some(cluster) = cluster_named(&object.metadata) {
                     self.lock().insert(cluster.to_string(), *object);
                     changed(cluster);
                 }
@@ -223,9 +218,15 @@ impl ClusterSecrets {
     }
 }
 
-fn cluster_of(secret: &Secret) -> Option<ClusterName> {
-    secret
-        .metadata
+/// Selects the cluster Secrets that have an agent.
+pub fn selector() -> String {
+    let (kind, agent) = (argocd::keys::SECRET_TYPE, argocd::keys::AGENT_NAME);
+    format!("{kind}=cluster,{agent}")
+}
+
+/// The cluster that a Secret is about, by the Secret's name.
+pub fn cluster_named(metadata: &ObjectMeta) -> Option<ClusterName> {
+    metadata
         .name
         .as_deref()?
         .strip_prefix("cluster-")?
@@ -234,11 +235,13 @@ fn cluster_of(secret: &Secret) -> Option<ClusterName> {
 }
 
 fn is_ours(secret: &Secret) -> bool {
-    secret
-        .metadata
-        .annotations
-        .as_ref()
-        .is_some_and(|it| it.contains_key(WRITTEN))
+    is_marked(&secret.metadata)
+}
+
+/// Whether a Secret has the mark of those that we wrote.
+pub fn is_marked(metadata: &ObjectMeta) -> bool {
+    let annotations = metadata.annotations.as_ref();
+    annotations.is_some_and(|it| it.contains_key(WRITTEN))
 }
 
 /// Adds the digest of the whole to its annotations.

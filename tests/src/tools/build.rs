@@ -72,10 +72,37 @@ const ARGOCD: Module = Module {
     },
 };
 
+const HELM: Module = Module {
+    name: "helm",
+    path: "helm.sh/helm/v3",
+    programs: &[("helm.sh/helm/v3/cmd/helm", "helm")],
+    // Its own Makefile sets these, too: the Kubernetes that `helm template` and `helm lint` take a chart to be for, as in
+    // its go.mod.
+    version_flags: |version| {
+        let (helm, major, minor) = ("helm.sh/helm/v3", "k8sVersionMajor=1", "k8sVersionMinor=36");
+        format!(
+            "-X {helm}/internal/version.version={version} -X {helm}/pkg/chartutil.{major} \
+             -X {helm}/pkg/chartutil.{minor} -X {helm}/pkg/lint/rules.{major} -X {helm}/pkg/lint/rules.{minor}"
+        )
+    },
+};
+
+/// All of them, in the order in which they are built.
+const MODULES: [Module; 4] = [ETCD, KUBERNETES, HELM, ARGOCD];
+
 /// Builds what neither the machine nor `target/tools` has. Two that call this at once build once.
 pub(super) fn ensure() -> Result<()> {
+    ensure_these(&MODULES)
+}
+
+/// As [`ensure`], for Helm alone.
+pub(super) fn ensure_helm() -> Result<()> {
+    ensure_these(&[HELM])
+}
+
+fn ensure_these(modules: &[Module]) -> Result<()> {
     // Where everything is there already, nothing has to be writable, and Go need not be installed.
-    if [ETCD, KUBERNETES, ARGOCD]
+    if modules
         .iter()
         .all(|module| module.is_ready().unwrap_or(false))
     {
@@ -84,7 +111,7 @@ pub(super) fn ensure() -> Result<()> {
     fs::create_dir_all(directory()).context("make target/tools")?;
     let lock = File::create(directory().join(".lock")).context("open the lock of target/tools")?;
     lock.lock().context("lock target/tools")?;
-    for module in [ETCD, KUBERNETES, ARGOCD] {
+    for module in modules {
         if !module.is_ready()? {
             module.ensure()?;
         }
@@ -259,6 +286,7 @@ impl Module {
 fn has_elsewhere(program: &str) -> bool {
     match program {
         "argocd" => std::env::var_os("ARGOCD_BIN").is_some_and(|path| !path.is_empty()),
+        "helm" => std::env::var_os("HELM_BIN").is_some_and(|path| !path.is_empty()),
         "kubectl" => has_elsewhere("kube-apiserver") && elsewhere(program).is_some(),
         other => elsewhere(other).is_some(),
     }

@@ -1,0 +1,147 @@
+//! Takes the add-on off every cluster and waits until it is gone: what the chart runs before `helm uninstall` takes the
+//! hub program away.
+//!
+//! The `ClusterManagementAddOn` goes first: without it neither the manager nor OCM's Placements make an add-on anew. Then
+//! the `ManagedClusterAddOns`; the manager, which still runs, undoes each enrolment in the usual order. [`hub`] asks and
+//! deletes, [`rest`] says in words what is left. Both are done again and again until nothing is left or the time is over,
+//! so it does not matter what somebody else does meanwhile, or that this was done before.
+
+pub mod hub;
+pub mod rest;
+
+use std::time::Duration;
+
+use kube::Client;
+use runtime::error::Chain;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use crate::config::Uninstall;
+use hub::Hub;
+use rest::Rest;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+/// What has not changed is said again after this time, so that whoever waits sees that somebody is at it.
+const REPEAT: Duration = Duration::from_secs(30);
+
+/// Why the add-on is not gone.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The `ClusterManagementAddOn` belongs to somebody else now.
+    #[error(
+        "the ClusterManagementAddOn {name} offers AddOnTemplates, so it is not this add-on's any more; nothing was \
+         removed, and `helm uninstall --no-hooks` would delete it"
+    )]
+    NotOurs {
+        /// Its name.
+        name: &'static str,
+    },
+    /// The time is over.
+    #[error("after {patience:?} something of the add-on is left; clusters: {clusters}")]
+    Late {
+        /// How long it could have taken.
+        patience: Duration,
+        /// How many are left.
+        clusters: usize,
+    },
+    /// The hub did not say what is left.
+    #[error("after {patience:?} it is not known what is left")]
+    Unknown {
+        /// How long it could have taken.
+        patience: Duration,
+        /// What was wrong last.
+        source: Box<hub::Error>,
+    },
+    /// The process is to stop.
+    #[error("asked to stop before the add-on was gone")]
+    Stopped,
+}
+
+/// Removes the add-on, and says what it waits for.
+pub async fn run(
+    settings: &Uninstall,
+    client: Client,
+    token: CancellationToken,
+) -> Result<(), Error> {
+    let hub = Hub::new(client, &settings.argocd_namespace);
+    let (began, mut teller) = (Instant::now(), Teller::default());
+    loop {
+        let last = match token.run_until_cancelled(step(&hub)).await {
+            None => return Err(Error::Stopped),
+            Some(Err(hub::Error::NotOurs { name })) => return Err(Error::NotOurs { name }),
+            Some(Ok(rest)) if rest.is_empty() => {
+                info!("no cluster has the add-on any more");
+                return Ok(());
+            }
+            Some(Ok(rest)) => {
+                teller.tell(&rest);
+                Ok(rest)
+            }
+            Some(Err(error)) => {
+                warn!(error = %Chain(&error), "cannot see what is left; trying again");
+                Err(error)
+            }
+        };
+        if began.elapsed() >= settings.patience {
+            return Err(give_up(last, settings));
+        }
+        token.run_until_cancelled(sleep(PAUSE)).await;
+    }
+}
+
+/// Removes what is there, and returns it.
+async fn step(hub: &Hub) -> Result<Rest, hub::Error> {
+    let version = hub.version().await?;
+    hub.remove_offer(version).await?;
+    hub.remove_addons(version).await?;
+    hub.rest(version).await
+}
+
+/// Says for the last time what is left, and what to do about it.
+fn give_up(last: Result<Rest, hub::Error>, settings: &Uninstall) -> Error {
+    let patience = settings.patience;
+    match last {
+        Ok(rest) => {
+            for line in rest
+                .lines()
+                .into_iter()
+                .chain(rest.advice(&settings.argocd_namespace))
+            {
+                error!("{line}");
+            }
+            Error::Late {
+                patience,
+                clusters: rest.clusters.len(),
+            }
+        }
+        Err(source) => Error::Unknown {
+            patience,
+            source: Box::new(source),
+        },
+    }
+}
+
+/// Says what changed, and now and then what did not.
+#[derive(Default)]
+struct Teller {
+    told: Option<(Instant, Rest)>,
+}
+
+impl Teller {
+    fn tell(&mut self, rest: &Rest) {
+        let known = self
+            .told
+            .as_ref()
+            .is_some_and(|(at, told)| told == rest && at.elapsed() < REPEAT);
+        if known {
+            return;
+        }
+        info!(clusters = rest.clusters.len(), "waiting");
+        for line in rest.lines() {
+            info!("{line}");
+        }
+        self.told = Some((Instant::now(), rest.clone()));
+    }
+}

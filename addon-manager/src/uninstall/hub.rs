@@ -1,0 +1,210 @@
+//! What is left on the hub, and its removal. Bodies are not read where names will do.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Preconditions},
+    core::PartialObjectMeta,
+};
+use ocm::{
+    api::{addon::Version, cluster::ManagedCluster, work::ManifestWork},
+    keys as ocm_keys, sdk,
+};
+
+use super::rest::Rest;
+use crate::{fleet::secrets, hub as world, keys};
+
+/// So many objects are read at once.
+const PAGE: u32 = 500;
+
+/// What the hub did not do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It did not say which version of the add-on API it serves.
+    #[error(transparent)]
+    Version(#[from] sdk::Error),
+    /// The `ClusterManagementAddOn` is somebody else's now.
+    #[error("the ClusterManagementAddOn {name} offers AddOnTemplates")]
+    NotOurs {
+        /// Its name.
+        name: &'static str,
+    },
+    /// It refused or could not be reached.
+    #[error("{action}")]
+    Api {
+        /// What was tried.
+        action: &'static str,
+        /// Why not.
+        source: Box<kube::Error>,
+    },
+}
+
+/// The hub.
+#[derive(Clone)]
+pub struct Hub {
+    client: Client,
+    argocd_namespace: String,
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hub").finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    /// The hub whose Argo CD is in this namespace.
+    pub fn new(client: Client, argocd_namespace: &str) -> Self {
+        Self {
+            client,
+            argocd_namespace: argocd_namespace.to_owned(),
+        }
+    }
+
+    /// The version of the add-on API that it serves.
+    pub async fn version(&self) -> Result<Version, Error> {
+        Ok(sdk::discover(&self.client).await?)
+    }
+
+    /// Deletes the `ClusterManagementAddOn`, if it is ours.
+    pub async fn remove_offer(&self, version: Version) -> Result<(), Error> {
+        let resource = version.cluster_management_addons();
+        let offers: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let read = offers.get_opt(keys::ADDON).await;
+        let Some(offer) = read.map_err(failed("read the ClusterManagementAddOn"))? else {
+            return Ok(());
+        };
+        let uid = offer.metadata.uid.clone();
+        if world::offers_templates(&version.read_offer(offer)) {
+            return Err(Error::NotOurs { name: keys::ADDON });
+        }
+        let deleted = offers.delete(keys::ADDON, &only(uid)).await;
+        gone(deleted.map(drop)).map_err(failed("delete the ClusterManagementAddOn"))
+    }
+
+    /// Deletes the `ManagedClusterAddOns` that are not on their way yet.
+    pub async fn remove_addons(&self, version: Version) -> Result<(), Error> {
+        let resource = version.managed_cluster_addons();
+        for addon in self.addons(version).await? {
+            if addon.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let namespace = addon.namespace().unwrap_or_default();
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(self.client.clone(), &namespace, &resource);
+            let deleted = api.delete(keys::ADDON, &only(addon.metadata.uid)).await;
+            gone(deleted.map(drop)).map_err(failed("delete a ManagedClusterAddOn"))?;
+        }
+        Ok(())
+    }
+
+    /// What is left.
+    pub async fn rest(&self, version: Version) -> Result<Rest, Error> {
+        let mut rest = Rest::default();
+        for addon in self.addons(version).await? {
+            rest.of(&addon.namespace().unwrap_or_default()).addon = true;
+        }
+        let works: Api<ManifestWork> = Api::all(self.client.clone());
+        let ours = format!("{}={}", ocm_keys::ADDON_NAME, keys::ADDON);
+        let selected = ListParams::default().labels(&ours);
+        let works = metadata(&works, selected).await;
+        for work in works.map_err(failed("list ManifestWorks"))? {
+            let left = rest.of(&work.namespace().unwrap_or_default());
+            left.works.insert(work.name_any());
+        }
+        for cluster in self.secrets().await? {
+            rest.of(&cluster).secret = true;
+        }
+        if !rest.is_empty() {
+            self.find_lost(&mut rest).await?;
+        }
+        Ok(rest)
+    }
+
+    async fn addons(
+        &self,
+        version: Version,
+    ) -> Result<Vec<PartialObjectMeta<DynamicObject>>, Error> {
+        let resource: ApiResource = version.managed_cluster_addons();
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let named = ListParams::default().fields(&format!("metadata.name={}", keys::ADDON));
+        let listed = metadata(&api, named).await;
+        listed.map_err(failed("list ManagedClusterAddOns"))
+    }
+
+    /// Clusters that have a cluster Secret of ours.
+    async fn secrets(&self) -> Result<Vec<String>, Error> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.argocd_namespace);
+        let selected = ListParams::default().labels(&secrets::selector());
+        let listed = metadata(&api, selected).await;
+        let listed = listed.map_err(failed("list the cluster Secrets"))?;
+        let ours = listed.iter().filter(|it| secrets::is_marked(&it.metadata));
+        Ok(ours
+            .filter_map(|it| secrets::cluster_named(&it.metadata))
+            .map(|cluster| cluster.to_string())
+            .collect())
+    }
+
+    async fn find_lost(&self, rest: &mut Rest) -> Result<(), Error> {
+        let clusters: Api<ManagedCluster> = Api::all(self.client.clone());
+        let mut page = ListParams::default().limit(PAGE);
+        loop {
+            let list = clusters.list(&page).await;
+            let list = list.map_err(failed("list ManagedClusters"))?;
+            for cluster in &list.items {
+                if let Some(left) = rest.clusters.get_mut(&cluster.name_any()) {
+                    left.lost = cluster.is_lost();
+                }
+            }
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// The metadata of all objects, page by page.
+async fn metadata<K>(
+    api: &Api<K>,
+    selected: ListParams,
+) -> Result<Vec<PartialObjectMeta<K>>, kube::Error>
+where
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let (mut all, mut page) = (Vec::new(), selected.limit(PAGE));
+    loop {
+        let list = api.list_metadata(&page).await?;
+        all.extend(list.items);
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(all),
+        }
+    }
+}
+
+/// Only the object that was looked at.
+fn only(uid: Option<String>) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid,
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    }
+}
+
+/// What somebody else deleted meanwhile, or has put another in the place of, is no error.
+fn gone(deleted: Result<(), kube::Error>) -> Result<(), kube::Error> {
+    match deleted {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        other => other,
+    }
+}
+
+fn failed(action: &'static str) -> impl Fn(kube::Error) -> Error {
+    move |source| Error::Api {
+        action,
+        source: Box::new(source),
+    }
+}

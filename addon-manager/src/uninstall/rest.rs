@@ -1,0 +1,202 @@
+//! What is left of the add-on, in words: pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// So many clusters are named; of more only the number is told.
+const NAMED: usize = 10;
+
+/// What is left, by cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rest {
+    /// Clusters that still have something.
+    pub clusters: BTreeMap<String, Left>,
+}
+
+/// What one cluster still has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Its `ManagedClusterAddOn`.
+    pub addon: bool,
+    /// Its ManifestWorks of the add-on, which go when the cluster's work agent has removed what they hold.
+    pub works: BTreeSet<String>,
+    /// Its Argo CD cluster Secret, which the manager removes last.
+    pub secret: bool,
+    /// Whether OCM has lost the cluster.
+    pub lost: bool,
+}
+
+impl Rest {
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.clusters.is_empty()
+    }
+
+    /// What of `cluster` is left, to be added to.
+    pub fn of(&mut self, cluster: &str) -> &mut Left {
+        self.clusters.entry(cluster.to_owned()).or_default()
+    }
+
+    /// One line a cluster.
+    pub fn lines(&self) -> Vec<String> {
+        let named = self.clusters.iter().take(NAMED);
+        let mut lines: Vec<String> = named
+            .map(|(cluster, left)| format!("{cluster}: {}", left.words()))
+            .collect();
+        let more = self.clusters.len().saturating_sub(NAMED);
+        if more > 0 {
+            lines.push(format!("and {more} more"));
+        }
+        lines
+    }
+
+    /// What a person can do when the time is over.
+    pub fn advice(&self, argocd_namespace: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        let lost: Vec<&str> = self.named(|left| left.lost);
+        if !lost.is_empty() {
+            lines.push(format!(
+                "bring back what OCM has lost ({}) and run `helm uninstall` again; or remove those clusters from the hub \
+                 for good with `kubectl delete managedcluster`",
+                lost.join(", ")
+            ));
+        }
+        let slow = self.named(|left| !left.lost && (left.addon || !left.works.is_empty()));
+        if !slow.is_empty() {
+            lines.push(format!(
+                "look at OCM's work agent on {}, and run `helm uninstall` again; many clusters need more time: raise \
+                 uninstall.timeout with `helm upgrade`, and give `helm uninstall` a longer --timeout",
+                slow.join(", ")
+            ));
+        }
+        let secrets = self.named(|left| left.secret && !left.addon && left.works.is_empty());
+        if !secrets.is_empty() {
+            lines.push(format!(
+                "the manager should have removed the cluster Secrets of {}: look at the log of the Deployment \
+                 argocd-agent-addon-manager",
+                secrets.join(", ")
+            ));
+        }
+        lines.push(format!(
+            "to go on without waiting: `helm uninstall --no-hooks`; what is on the clusters then goes when their work \
+             agents are back, and the cluster Secrets stay until somebody deletes them with \
+             `kubectl -n {argocd_namespace} delete secrets -l argocd-agent.argoproj-labs.io/agent-name`"
+        ));
+        lines
+    }
+
+    fn named(&self, which: impl Fn(&Left) -> bool) -> Vec<&str> {
+        let all = self.clusters.iter().filter(|(_, left)| which(left));
+        all.map(|(cluster, _)| cluster.as_str())
+            .take(NAMED)
+            .collect()
+    }
+}
+
+impl Left {
+    fn words(&self) -> String {
+        let Self {
+            addon,
+            works,
+            secret,
+            lost,
+        } = self;
+        let mut parts = Vec::new();
+        if *lost {
+            parts.push("OCM has lost this cluster".to_owned());
+        }
+        if *addon {
+            parts.push("its ManagedClusterAddOn is going".to_owned());
+        }
+        if !works.is_empty() {
+            let works: Vec<&str> = works.iter().map(String::as_str).collect();
+            parts.push(format!(
+                "its work agent has not removed what is in ManifestWork {}",
+                works.join(", ")
+            ));
+        }
+        if *secret {
+            parts.push("its cluster Secret is still there".to_owned());
+        }
+        parts.join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rest(clusters: &[(&str, Left)]) -> Rest {
+        let clusters = clusters
+            .iter()
+            .map(|(name, left)| ((*name).to_owned(), left.clone()));
+        Rest {
+            clusters: clusters.collect(),
+        }
+    }
+
+    fn work() -> BTreeSet<String> {
+        ["addon-x-deploy-0".to_owned()].into()
+    }
+
+    #[test]
+    fn each_cluster_says_what_it_waits_for() {
+        let lost = Left {
+            works: work(),
+            secret: true,
+            lost: true,
+            ..Left::default()
+        };
+        let going = Left {
+            addon: true,
+            ..Left::default()
+        };
+        assert_eq!(
+            rest(&[("a", going), ("b", lost)]).lines(),
+            [
+                "a: its ManagedClusterAddOn is going",
+                "b: OCM has lost this cluster; its work agent has not removed what is in ManifestWork \
+                 addon-x-deploy-0; its cluster Secret is still there",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_advice_fits_what_is_left() {
+        let lost = Left {
+            works: work(),
+            lost: true,
+            ..Left::default()
+        };
+        let slow = Left {
+            works: work(),
+            ..Left::default()
+        };
+        let secret = Left {
+            secret: true,
+            ..Left::default()
+        };
+        for (left, words) in [
+            (lost, "bring back what OCM has lost (c)"),
+            (slow, "look at OCM's work agent on c"),
+            (secret, "removed the cluster Secrets of c"),
+        ] {
+            let advice = rest(&[("c", left)]).advice("argocd");
+            assert_eq!(advice.len(), 2, "{advice:?}");
+            assert!(advice[0].contains(words), "{advice:?}");
+            assert!(advice[1].contains("--no-hooks"), "{advice:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_large_fleet_only_some_are_named() {
+        let names: Vec<String> = (0..25).map(|number| format!("c{number:02}")).collect();
+        let mut rest = Rest::default();
+        for name in &names {
+            rest.of(name).addon = true;
+        }
+        let lines = rest.lines();
+        assert_eq!(lines.len(), 11);
+        assert_eq!(lines.last().map(String::as_str), Some("and 15 more"));
+        assert!(!rest.advice("argocd").concat().contains("c10"));
+    }
+}

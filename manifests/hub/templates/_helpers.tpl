@@ -1,0 +1,91 @@
+{{/* The names are fixed: the program knows them, and a hub has one of this add-on. */}}
+{{- define "addon.name" -}}argocd-agent-addon{{- end }}
+{{- define "addon.manager" -}}argocd-agent-addon-manager{{- end }}
+{{- define "addon.uninstall" -}}argocd-agent-addon-uninstall{{- end }}
+
+{{/* What selects the manager's Pods; never changed, since a Deployment's selector cannot be. */}}
+{{- define "addon.selector" -}}
+app.kubernetes.io/name: {{ include "addon.manager" . }}
+{{- end }}
+
+{{/* On every object. */}}
+{{- define "addon.common" -}}
+app.kubernetes.io/part-of: argocd-agent
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* On every object of the manager. */}}
+{{- define "addon.labels" -}}
+{{ include "addon.selector" . }}
+{{ include "addon.common" . }}
+{{- end }}
+
+{{/* include "addon.image" (list . .Values.images.manager) */}}
+{{- define "addon.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- $name := printf "%s/%s" (trimSuffix "/" $root.Values.images.registry) $image.repository -}}
+{{- if $image.digest -}}
+{{ $name }}@{{ $image.digest }}
+{{- else -}}
+{{ $name }}:{{ $image.tag | default $root.Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{/* What every Pod and every container of ours may do on its node: next to nothing. */}}
+{{- define "addon.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+{{- define "addon.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: ["ALL"]
+{{- end }}
+
+{{/* On what is there while `helm uninstall` runs. */}}
+{{- define "addon.hookLabels" -}}
+app.kubernetes.io/name: {{ include "addon.uninstall" . }}
+{{ include "addon.common" . }}
+{{- end }}
+
+{{/* On the Pod of `helm test`. */}}
+{{- define "addon.testLabels" -}}
+app.kubernetes.io/name: argocd-agent-addon-test
+{{ include "addon.common" . }}
+{{- end }}
+
+{{/* Rights come before the Job that uses them, and go after it, however it ended. */}}
+{{- define "addon.uninstallRights" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: "-10"
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
+{{/* What the Pods of hooks have in common with the manager's. */}}
+{{- define "addon.hookPod" -}}
+{{- with .Values.images.pullSecrets -}}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{ end -}}
+{{- with .Values.nodeSelector -}}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{ end -}}
+{{- with .Values.tolerations -}}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{ end -}}
+securityContext:
+  {{- include "addon.podSecurity" . | nindent 2 }}
+{{- end }}

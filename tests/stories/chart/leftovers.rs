@@ -1,0 +1,78 @@
+//! What is left of the product on the hub when it is uninstalled: exactly what is promised.
+
+use anyhow::{Result, ensure};
+use kube::{
+    Api,
+    api::{DynamicObject, ListParams},
+    discovery::{Discovery, verbs},
+};
+use lab::{product, steps::enrol};
+
+use crate::stage::Stage;
+
+/// What stays so that an installation later finds the fleet as it was; docs/decisions says why.
+const KEPT: [&str; 6] = [
+    "Secret argocd-agent-ca",
+    "Secret argocd-agent-jwt",
+    "Secret argocd-agent-principal-tls",
+    "Secret argocd-agent-resource-proxy-tls",
+    "Lease argocd-agent-addon-manager",
+    "ConfigMap argocd-agent-principal-identity",
+];
+
+/// Looks at every object of every kind.
+pub(super) async fn are_as_promised(stage: &Stage) -> Result<()> {
+    let look = || async { left(stage).await };
+    let promised = |left: &Vec<String>| left.iter().all(|it| KEPT.contains(&it.as_str()));
+    // What Helm deletes last takes its dependents along in the background.
+    let left = lab::wait::until("nothing but what is promised is left", look, promised).await?;
+    ensure!(
+        left.len() == KEPT.len(),
+        "of what is promised only {left:?} is left"
+    );
+    Ok(())
+}
+
+/// Kind and name of everything that is ours by name, by label or by namespace.
+async fn left(stage: &Stage) -> Result<Vec<String>> {
+    let client = stage.lab.hub().client();
+    let served = Discovery::new(client.clone()).run().await?;
+    let mut left = Vec::new();
+    for group in served.groups() {
+        for (resource, capabilities) in group.recommended_resources() {
+            // Events pass by themselves.
+            let passing = resource.kind == "Event";
+            if passing || !capabilities.supports_operation(verbs::LIST) {
+                continue;
+            }
+            let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+            let all = api.list_metadata(&ListParams::default()).await?;
+            let ours = all.items.iter().filter(|it| is_ours(&it.metadata));
+            left.extend(ours.map(|it| {
+                let name = it.metadata.name.as_deref().unwrap_or_default();
+                format!("{} {name}", resource.kind)
+            }));
+        }
+    }
+    left.sort();
+    Ok(left)
+}
+
+/// Not those that Kubernetes puts into every namespace.
+const OF_KUBERNETES: [&str; 2] = ["kube-root-ca.crt", "default"];
+
+fn is_ours(metadata: &kube::core::ObjectMeta) -> bool {
+    let name = metadata.name.as_deref().unwrap_or_default();
+    if OF_KUBERNETES.contains(&name) {
+        return false;
+    }
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let in_ours = namespace == product::NAMESPACE;
+    let named = name.starts_with("argocd-agent") && [enrol::ARGOCD, ""].contains(&namespace);
+    let labels = metadata.labels.iter().flatten();
+    let labelled = labels
+        .into_iter()
+        .any(|(key, value)| key == "app.kubernetes.io/part-of" && value == "argocd-agent");
+    // The namespace is not Helm's, and Helm leaves it.
+    (in_ours || named || labelled) && name != product::NAMESPACE
+}

@@ -1,0 +1,497 @@
+//! The chart in `manifests/hub`, rendered by the real Helm: what comes out, and what is refused.
+//!
+//! The golden files in `tests/tests/chart` are compared as values, without the rules of roles, which the stories
+//! `rights::*` hold against what is used. `BLESS=1 cargo test -p tests --test chart` writes them anew; read the difference.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "of JSON, which answers null for what is not there"
+)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    process::Command,
+};
+
+use lab::{Tools, helm};
+use serde_json::{Value, json};
+
+const RELEASE: &str = "argocd-agent-addon";
+const NAMESPACE: &str = "the-release";
+
+/// Values that a golden file stands for, beside the defaults.
+const GOLDEN: [(&str, &[&str]); 5] = [
+    ("default", &[]),
+    (
+        "placements",
+        &[
+            "placement.enabled=true",
+            "placement.rolloutStrategy.type=Progressive",
+            "placement.rolloutStrategy.progressive.maxConcurrency=10%",
+            "placement.tolerations[0].key=edge",
+            "placement.tolerations[0].operator=Exists",
+        ],
+    ),
+    (
+        "placement-of-others",
+        &[
+            "placement.enabled=true",
+            "placement.create=false",
+            "placement.namespace=fleet",
+            "placement.name=all",
+        ],
+    ),
+    (
+        "air-gapped",
+        &[
+            "images.registry=registry.example.org:5000/mirror/",
+            "images.manager.tag=v9",
+            "images.agent.digest=sha256:0123456789012345678901234567890123456789012345678901234567890123",
+            "images.pullSecrets={pull}",
+            "images.pullPolicy=Always",
+            "agent.registries[0].mirror=registry.example.org:5000/mirror",
+            "agent.registries[0].source=quay.io",
+        ],
+    ),
+    (
+        "everything",
+        &[
+            "argocd.namespace=gitops",
+            "argocd.applicationNamespaces={team-a,team-b-*}",
+            "principal.address=hub.example.org:8443",
+            "principal.service.type=NodePort",
+            "principal.service.port=8443",
+            "principal.service.nodePort=30443",
+            "principal.service.annotations.example\\.org/pool=edge",
+            "agent.variables.LOG_LEVEL=debug",
+            "agent.variables.ARGOCD_NAMESPACE=gitops",
+            "agent.nodePlacement.nodeSelector.kind=infra",
+            "agent.proxyConfig.httpsProxy=http://proxy.example.org:3128",
+            "replicas=2",
+            "certificateLife=48h",
+            "log.level=info\\,principal=debug",
+            "extraArgs={--leader-election=true}",
+            "extraEnv[0].name=RUST_BACKTRACE,extraEnv[0].value=1",
+            "serviceAccount.annotations.example\\.org/role=hub",
+            "podAnnotations.example\\.org/scrape=yes",
+            "podLabels.team=platform",
+            "resources.limits.memory=256Mi",
+            "nodeSelector.kind=infra",
+            "tolerations[0].key=infra,tolerations[0].operator=Exists",
+            "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight=1",
+            "topologySpreadConstraints[0].topologyKey=zone",
+            "priorityClassName=system-cluster-critical",
+            "podDisruptionBudget.enabled=false",
+            "networkPolicy.enabled=true",
+            "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
+            "serviceMonitor.enabled=true",
+            "uninstall.timeout=30m",
+        ],
+    ),
+];
+
+/// Helm's answer.
+struct Said {
+    success: bool,
+    out: String,
+    err: String,
+}
+
+fn run(arguments: &[&str], sets: &[&str]) -> Said {
+    let program = Tools::ensure_helm().expect("helm");
+    let home = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().env("HOME", home.path());
+    for set in sets {
+        command.args(["--set", set]);
+    }
+    let done = command.output().expect("helm runs");
+    Said {
+        success: done.status.success(),
+        out: String::from_utf8_lossy(&done.stdout).into_owned(),
+        err: String::from_utf8_lossy(&done.stderr).into_owned(),
+    }
+}
+
+fn template(sets: &[&str]) -> Said {
+    let chart = helm::chart();
+    let chart = helm::text(&chart).expect("a path");
+    run(
+        &["template", RELEASE, chart, "--namespace", NAMESPACE],
+        sets,
+    )
+}
+
+/// The text of every object.
+fn documents(sets: &[&str]) -> Vec<String> {
+    let said = template(sets);
+    assert!(said.success, "{}", said.err);
+    let parts = said
+        .out
+        .split("\n---\n")
+        .map(|it| it.trim_start_matches("---\n").to_owned());
+    parts.filter(|part| part.contains("\nkind: ")).collect()
+}
+
+fn parsed(document: &str) -> Value {
+    serde_saphyr::from_str(document).unwrap_or_else(|error| panic!("{error}:\n{document}"))
+}
+
+fn objects(sets: &[&str]) -> Vec<Value> {
+    documents(sets).iter().map(|it| parsed(it)).collect()
+}
+
+/// One object of a kind and a name.
+fn one(sets: &[&str], kind: &str, name: &str) -> Value {
+    let all = objects(sets).into_iter();
+    let mut found: Vec<_> = all
+        .filter(|it| it["kind"] == kind && it["metadata"]["name"] == name)
+        .collect();
+    assert_eq!(found.len(), 1, "{kind} {name}");
+    found.remove(0)
+}
+
+/// Everything with every value set of the golden files.
+fn everything() -> Vec<Value> {
+    GOLDEN.iter().flat_map(|(_, sets)| objects(sets)).collect()
+}
+
+/// The Pods, be they on their own or in a Deployment or a Job.
+fn pods() -> Vec<(String, Value)> {
+    let pod = |object: Value| {
+        let name = format!("{} {}", object["kind"], object["metadata"]["name"]);
+        let spec = match object["kind"].as_str()? {
+            "Pod" => object["spec"].clone(),
+            "Deployment" | "Job" => object["spec"]["template"]["spec"].clone(),
+            _ => return None,
+        };
+        Some((name, spec))
+    };
+    everything().into_iter().filter_map(pod).collect()
+}
+
+#[test]
+fn the_chart_passes_helms_lint() {
+    let chart = helm::chart();
+    let chart = helm::text(&chart).expect("a path");
+    for (name, sets) in GOLDEN {
+        let said = run(&["lint", "--strict", chart], sets);
+        assert!(said.success, "{name}: {}{}", said.out, said.err);
+    }
+}
+
+#[test]
+fn values_that_cannot_be_are_refused_by_name() {
+    for (set, named) in [
+        ("replica=2", "replica"),
+        ("replicas=many", "replicas"),
+        (
+            "principal.address=https://hub.example.org",
+            "principal.address",
+        ),
+        ("principal.service.type=External", "principal.service.type"),
+        ("principal.service.port=70000", "principal.service.port"),
+        ("argocd.namespace=Argo_CD", "argocd.namespace"),
+        ("agent.variables.LOGLEVEL=debug", "LOGLEVEL"),
+        ("agent.variables.MODE=manged", "agent.variables.MODE"),
+        ("agent.registries[0].source=quay.io", "mirror"),
+        ("certificateLife=30", "certificateLife"),
+        ("log.format=xml", "log.format"),
+        ("uninstall.timeout=forever", "uninstall.timeout"),
+        ("placement.enabled=maybe", "placement.enabled"),
+        ("images.agent.digest=sha256:1", "images.agent.digest"),
+        ("extraArgs={-n x}", "extraArgs"),
+    ] {
+        let said = template(&[set]);
+        assert!(!said.success, "{set} was taken");
+        // Helm writes paths with dots or with slashes, as its version likes it.
+        let err = said.err.replace('/', ".");
+        assert!(err.contains(named), "{set}: {}", said.err);
+    }
+}
+
+#[test]
+fn a_placement_is_made_in_the_releases_namespace_only() {
+    let said = template(&["placement.enabled=true", "placement.namespace=elsewhere"]);
+    assert!(!said.success);
+    assert!(said.err.contains("placement.create"), "{}", said.err);
+}
+
+#[test]
+fn what_is_rendered_is_what_the_golden_files_have() {
+    let mut differ = Vec::new();
+    for (name, sets) in GOLDEN {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/chart")
+            .join(format!("{name}.yaml"));
+        let rendered = golden(objects(sets));
+        if std::env::var_os("BLESS").is_some() {
+            let text = rendered
+                .iter()
+                .map(|(_, object)| serde_saphyr::to_string(object));
+            let text: Vec<_> = text.map(|it| it.expect("YAML")).collect();
+            fs::write(&path, text.join("---\n")).expect("a golden file");
+        }
+        let kept = fs::read_to_string(&path).unwrap_or_default();
+        let kept = kept.split("---\n").filter(|it| !it.trim().is_empty());
+        let kept = golden(kept.map(parsed).collect());
+        let names: BTreeSet<_> = rendered.keys().chain(kept.keys()).collect();
+        for key in names {
+            if rendered.get(key) != kept.get(key) {
+                let (is, was) = (rendered.get(key), kept.get(key));
+                differ.push(format!("{name}: {key}\n  is  {is:?}\n  was {was:?}"));
+            }
+        }
+    }
+    assert!(
+        differ.is_empty(),
+        "if this is meant, BLESS=1 writes the files anew:\n{}",
+        differ.join("\n")
+    );
+}
+
+/// By kind and name, without what is tested elsewhere.
+fn golden(objects: Vec<Value>) -> BTreeMap<String, Value> {
+    let named = objects.into_iter().map(|mut object| {
+        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+        let key = format!(
+            "{} {}",
+            kind.as_str().unwrap_or("?"),
+            name.as_str().unwrap_or("?")
+        );
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("rules");
+        }
+        (key, object)
+    });
+    named.collect()
+}
+
+#[test]
+fn every_rule_has_a_reason_and_none_has_a_wildcard() {
+    let mut rules = 0;
+    for document in documents(&[]) {
+        let (mut reason, mut inside) = (false, false);
+        for line in document.lines() {
+            let trimmed = line.trim_start();
+            inside |= trimmed == "rules:";
+            // A reason may stand over several rules that belong together.
+            reason |= inside && trimmed.starts_with('#');
+            if inside && trimmed.starts_with("- apiGroups") {
+                assert!(reason, "{line} in\n{document}");
+                rules += 1;
+            }
+        }
+        for rule in parsed(&document)["rules"].as_array().into_iter().flatten() {
+            assert!(!rule.to_string().contains('*'), "{rule}");
+        }
+    }
+    assert!(rules > 20, "only {rules} rules were seen");
+}
+
+#[test]
+fn nothing_can_be_granted_that_is_not_held() {
+    for role in objects(&[]) {
+        let rules = role["rules"].to_string();
+        for verb in ["escalate", "bind", "impersonate", "deletecollection"] {
+            assert!(!rules.contains(&format!("\"{verb}\"")), "{verb} in {rules}");
+        }
+    }
+}
+
+#[test]
+fn secrets_of_the_own_namespace_are_granted_by_name() {
+    let role = one(&[], "Role", "argocd-agent-addon-manager");
+    assert_eq!(role["metadata"]["namespace"], NAMESPACE);
+    for rule in role["rules"].as_array().into_iter().flatten() {
+        let secrets = rule["resources"].to_string().contains("secrets");
+        // A name cannot be demanded of `create`.
+        if secrets && rule["verbs"] != json!(["create"]) {
+            let names = rule["resourceNames"].as_array().map_or(0, Vec::len);
+            assert!(names > 0, "{rule}");
+        }
+    }
+}
+
+#[test]
+fn what_an_uninstallation_may_do_is_there_only_while_it_runs() {
+    let rights = [
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+        "Job",
+    ];
+    for kind in rights {
+        let object = one(&[], kind, "argocd-agent-addon-uninstall");
+        let annotations = &object["metadata"]["annotations"];
+        assert_eq!(annotations["helm.sh/hook"], "pre-delete", "{kind}");
+        let policy = annotations["helm.sh/hook-delete-policy"]
+            .as_str()
+            .unwrap_or_default();
+        assert!(policy.contains("hook-succeeded"), "{kind}: {policy}");
+    }
+    let without = objects(&["uninstall.enabled=false"]);
+    let left = without
+        .iter()
+        .filter(|it| it["metadata"]["name"] == "argocd-agent-addon-uninstall");
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn every_pod_is_confined() {
+    let pods = pods();
+    assert!(pods.len() >= 3 * GOLDEN.len(), "only {}", pods.len());
+    for (name, pod) in pods {
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{name}");
+        let container = &pod["containers"][0];
+        let security = &container["securityContext"];
+        assert_eq!(security["readOnlyRootFilesystem"], true, "{name}");
+        assert_eq!(security["allowPrivilegeEscalation"], false, "{name}");
+        assert_eq!(
+            security["capabilities"],
+            json!({ "drop": ["ALL"] }),
+            "{name}"
+        );
+        assert!(!container["resources"].is_null(), "{name}");
+    }
+}
+
+#[test]
+fn the_pod_is_selected_by_its_services_and_by_nothing_of_the_hooks() {
+    let manager = "argocd-agent-addon-manager";
+    let deployment = one(&[], "Deployment", manager);
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    assert!(selects(
+        &deployment["spec"]["selector"]["matchLabels"],
+        labels
+    ));
+    let mut principal = one(&[], "Service", "argocd-agent-principal")["spec"]["selector"].clone();
+    let active = "argocd-agent.open-cluster-management.io/active";
+    assert_eq!(principal[active], "true");
+    if let Some(selector) = principal.as_object_mut() {
+        selector.remove(active);
+    }
+    let health = one(&[], "Service", manager)["spec"]["selector"].clone();
+    let job = one(&[], "Job", "argocd-agent-addon-uninstall");
+    let hook = &job["spec"]["template"]["metadata"]["labels"];
+    for selector in [&principal, &health] {
+        assert!(
+            selects(selector, labels),
+            "{selector} does not select {labels}"
+        );
+        assert!(!selects(selector, hook), "{selector} selects {hook}");
+    }
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert!(!container["readinessProbe"].is_null() && !container["livenessProbe"].is_null());
+}
+
+fn selects(selector: &Value, labels: &Value) -> bool {
+    let selector = selector.as_object().expect("a selector");
+    !selector.is_empty() && selector.iter().all(|(key, value)| labels[key] == *value)
+}
+
+#[test]
+fn every_object_says_to_what_it_belongs_and_where_it_is() {
+    for object in everything() {
+        let (kind, metadata) = (
+            object["kind"].as_str().unwrap_or_default(),
+            &object["metadata"],
+        );
+        let labels = &metadata["labels"];
+        assert_eq!(labels["app.kubernetes.io/instance"], RELEASE, "{metadata}");
+        assert_eq!(
+            labels["app.kubernetes.io/part-of"], "argocd-agent",
+            "{metadata}"
+        );
+        assert_eq!(labels["app.kubernetes.io/managed-by"], "Helm", "{metadata}");
+        let everywhere = [
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "ClusterManagementAddOn",
+        ];
+        let namespace = metadata["namespace"].as_str();
+        match namespace {
+            None => assert!(everywhere.contains(&kind), "{kind} {metadata}"),
+            Some(NAMESPACE) => assert!(!everywhere.contains(&kind), "{metadata}"),
+            Some("argocd" | "gitops") => assert!(kind.starts_with("Role"), "{metadata}"),
+            Some(other) => panic!("{kind} in {other}"),
+        }
+    }
+}
+
+#[test]
+fn all_of_it_can_be_in_the_namespace_of_argo_cd() {
+    let said = objects(&[&format!("argocd.namespace={NAMESPACE}")]);
+    let names = said
+        .iter()
+        .map(|it| format!("{} {}", it["kind"], it["metadata"]["name"]));
+    let mut seen = BTreeSet::new();
+    let twice: Vec<_> = names.filter(|it| !seen.insert(it.clone())).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+}
+
+#[test]
+fn the_images_follow_registry_tag_and_digest() {
+    let images = |sets: &[&str]| {
+        let deployment = one(sets, "Deployment", "argocd-agent-addon-manager");
+        let container = deployment["spec"]["template"]["spec"]["containers"][0].clone();
+        let env = container["env"].as_array().cloned().unwrap_or_default();
+        let agent = env.into_iter().find(|it| it["name"] == "AGENT_IMAGE");
+        (
+            container["image"].clone(),
+            agent.unwrap_or_default()["value"].clone(),
+        )
+    };
+    let (manager, agent) = images(&[]);
+    assert_eq!(
+        manager,
+        "quay.io/open-cluster-management/argocd-addon-manager:v0.1.0"
+    );
+    assert_eq!(
+        agent,
+        "quay.io/open-cluster-management/argocd-addon-agent:v0.1.0"
+    );
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let set = format!("images.agent.digest={digest}");
+    let (manager, agent) = images(&[
+        "images.registry=r.example.org/m",
+        "images.manager.tag=v2",
+        &set,
+    ]);
+    assert_eq!(manager, "r.example.org/m/argocd-addon-manager:v2");
+    assert_eq!(
+        agent,
+        format!("r.example.org/m/argocd-addon-agent@{digest}")
+    );
+}
+
+#[test]
+fn the_placement_tolerates_lost_clusters_and_sees_all() {
+    let sets = &["placement.enabled=true"];
+    let placement = one(sets, "Placement", "argocd-agent-addon");
+    let tolerations = placement["spec"]["tolerations"].to_string();
+    for taint in ["unreachable", "unavailable"] {
+        assert!(tolerations.contains(&format!("cluster.open-cluster-management.io/{taint}")));
+    }
+    let selector = placement["spec"]["predicates"].to_string();
+    assert!(selector.contains("argocd-agent.open-cluster-management.io/mode"));
+    let binding = one(sets, "ManagedClusterSetBinding", "global");
+    assert_eq!(binding["spec"]["clusterSet"], "global");
+}
+
+#[test]
+fn both_styles_differ_in_who_chooses_the_clusters_only() {
+    let name = "argocd-agent-addon";
+    let styles: [&[&str]; 2] = [&[], &["placement.enabled=true"]];
+    let [mut manual, mut placements] = styles.map(|sets| one(sets, "ClusterManagementAddOn", name));
+    assert_eq!(manual["spec"]["installStrategy"]["type"], "Manual");
+    assert_eq!(placements["spec"]["installStrategy"]["type"], "Placements");
+    for offer in [&mut manual, &mut placements] {
+        offer["spec"]["installStrategy"].take();
+    }
+    assert_eq!(manual, placements);
+}
