@@ -17,7 +17,7 @@ pub struct Rest {
 pub struct Left {
     /// Its `ManagedClusterAddOn`.
     pub addon: bool,
-    /// Its ManifestWorks of the add-on, which go when the cluster's work agent has removed what they hold.
+    /// Its `ManifestWorks` of the add-on, which go when the cluster's work agent has removed what they hold.
     pub works: BTreeSet<String>,
     /// Its Argo CD cluster Secret, which the manager removes last.
     pub secret: bool,
