@@ -133,6 +133,7 @@ impl ArgocdAgent {
             addons: [(name, hub::addon(target.addon, &self.name))].into(),
             install: self.parts.view.offer().map(|offer| hub::install(&offer)),
             left: BTreeSet::new(),
+            former: BTreeMap::new(),
         }
     }
 

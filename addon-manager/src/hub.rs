@@ -14,6 +14,7 @@ use ocm::{
     sdk::View,
 };
 
+use principal::Mode;
 pub use world::{Addon, Cluster, Install, Own, World, is_of_kubernetes, mode_of};
 
 use crate::{addon::conditions, keys};
@@ -35,6 +36,7 @@ pub fn read(view: &View, name: &AddonName) -> Option<World> {
             .collect(),
         install: view.offer().map(|offer| install(&offer)),
         left: BTreeSet::new(),
+        former: BTreeMap::new(),
     })
 }
 
@@ -115,6 +117,8 @@ pub fn offers_templates(offer: &ClusterManagementAddOn) -> bool {
 #[derive(Debug, Default)]
 pub struct Memory {
     seen: BTreeMap<String, Seen>,
+    /// Kept as long as the ManagedCluster is there, so that opting out and in again is no way round a held change of mode.
+    modes: BTreeMap<String, Mode>,
 }
 
 #[derive(Debug)]
@@ -142,6 +146,11 @@ impl Memory {
                 },
             );
         }
+        let recorded = world.addons.iter();
+        let recorded = recorded.filter_map(|(name, addon)| Some((name.clone(), addon.mode()?)));
+        self.modes.extend(recorded);
+        self.modes.retain(|name, _| world.clusters.contains_key(name));
+        world.former.clone_from(&self.modes);
         // Who has neither the add-on nor asks for it begins anew.
         let asks = |cluster: &Cluster| cluster.label().and_then(mode_of).is_some();
         let World {
@@ -210,6 +219,22 @@ mod tests {
         let mut lost = world(None);
         memory.recall(&mut lost);
         assert_eq!(lost.left, ["c".to_owned()].into());
+    }
+
+    #[test]
+    fn the_mode_of_a_cluster_is_known_until_it_is_removed() {
+        let mut memory = Memory::default();
+        memory.recall(&mut world(Some(recorded(Some("managed"), "1"))));
+        let mut out = world(None);
+        out.clusters
+            .values_mut()
+            .for_each(|cluster| cluster.labels.clear());
+        memory.recall(&mut out);
+        assert_eq!(out.former.get("c"), Some(&Mode::Managed));
+        memory.recall(&mut World::default());
+        let mut new = world(None);
+        memory.recall(&mut new);
+        assert_eq!(new.former.get("c"), None);
     }
 
     #[test]

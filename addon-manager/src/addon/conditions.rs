@@ -258,8 +258,22 @@ pub struct HeldMode {
     pub applications: Option<usize>,
 }
 
-/// Whether something needs a person. Of several causes the first here is told.
+/// Whether something needs a person. The most urgent cause is the reason; the message has all of them.
 pub fn degraded(needs: &Needs<'_>) -> Verdict {
+    let causes = causes(needs);
+    let Some((reason, first)) = causes.first() else {
+        return Verdict::new(DEGRADED, false, "AsExpected", "nothing needs a person").calm();
+    };
+    let others = causes.iter().skip(1);
+    let message = others.fold(first.clone(), |said, (reason, message)| {
+        format!("{said}; besides, {reason}: {message}")
+    });
+    Verdict::new(DEGRADED, true, *reason, message)
+}
+
+/// Everything that needs a person, the most urgent first: what keeps all else from working, then what waits with danger
+/// behind it, then what can wait.
+fn causes(needs: &Needs<'_>) -> Vec<(&'static str, String)> {
     let Needs {
         render_error,
         secret_error,
@@ -267,20 +281,15 @@ pub fn degraded(needs: &Needs<'_>) -> Verdict {
         held_deletion,
         argocd,
     } = needs;
-    let (reason, message) = if let Some(message) = render_error {
-        ("ConfigurationInvalid", (*message).to_owned())
-    } else if let Some(message) = secret_error {
-        ("ClusterSecretConflict", (*message).to_owned())
-    } else if let Some(held) = held_mode {
-        ("ModeChangeHeld", mode_change(held))
-    } else if let Some(held) = held_deletion {
-        (MASS_DELETE_HELD, mass_delete(held))
-    } else if *argocd == Some(ArgoCd::Missing) {
-        (ARGOCD_MISSING, NO_ARGOCD.to_owned())
-    } else {
-        return Verdict::new(DEGRADED, false, "AsExpected", "nothing needs a person").calm();
-    };
-    Verdict::new(DEGRADED, true, reason, message)
+    let missing = *argocd == Some(ArgoCd::Missing);
+    let all = [
+        render_error.map(|message| ("ConfigurationInvalid", message.to_owned())),
+        missing.then(|| (ARGOCD_MISSING, NO_ARGOCD.to_owned())),
+        held_deletion.map(|held| (MASS_DELETE_HELD, mass_delete(held))),
+        held_mode.as_ref().map(|held| ("ModeChangeHeld", mode_change(held))),
+        secret_error.map(|message| ("ClusterSecretConflict", message.to_owned())),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 fn mode_change(held: &HeldMode) -> String {

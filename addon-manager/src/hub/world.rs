@@ -17,6 +17,8 @@ pub struct World {
     pub install: Option<Install>,
     /// Clusters whose `ManagedClusterAddOn` was seen and is gone.
     pub left: BTreeSet<String>,
+    /// The mode that each cluster had when it was last enrolled, as far as this process has seen it.
+    pub former: BTreeMap<String, Mode>,
 }
 
 /// A ManagedCluster. Labels and claims can be written by the cluster itself.

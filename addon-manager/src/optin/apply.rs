@@ -107,7 +107,14 @@ impl Writer {
                 cluster,
                 mode,
                 again,
-            } => self.make(cluster, *mode, *again).await,
+                former,
+            } => {
+                let mode = match former {
+                    Some(former) if self.applications(cluster).await? > 0 => *former,
+                    Some(_) | None => *mode,
+                };
+                self.make(cluster, mode, *again).await
+            }
             Step::Delete { cluster, uid } => self.delete(cluster, uid).await,
             Step::Record { cluster, uid, mode } => {
                 let Some(mode) = self.mode(mode).await? else {
@@ -129,13 +136,18 @@ impl Writer {
         done.map(|()| Done::Yes)
     }
 
-    async fn change(&self, cluster: &str, uid: &str, mode: Mode) -> Result<Done, Error> {
+    /// How many Applications go to the cluster.
+    async fn applications(&self, cluster: &str) -> Result<usize, Error> {
         let server = argocd::cluster_secret::server_url(&self.resource_proxy, cluster);
         let theirs = Applications::of(&self.client, &self.own, cluster, &server);
-        let count = theirs.count().await.map_err(|source| Error::Count {
+        theirs.count().await.map_err(|source| Error::Count {
             cluster: cluster.to_owned(),
             source,
-        })?;
+        })
+    }
+
+    async fn change(&self, cluster: &str, uid: &str, mode: Mode) -> Result<Done, Error> {
+        let count = self.applications(cluster).await?;
         if count > 0 {
             return Ok(Done::Held(count));
         }

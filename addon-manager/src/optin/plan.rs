@@ -15,6 +15,9 @@ pub enum Step {
         mode: Mode,
         /// Somebody deleted the one before while the label stayed.
         again: bool,
+        /// Another mode, which it had before it opted out: recorded in the place of the one that is asked for while there
+        /// are Applications of the cluster, whose ownership would change without a word.
+        former: Option<Mode>,
     },
     /// Delete a `ManagedClusterAddOn` that we made, because the label is gone or cannot be followed.
     Delete {
@@ -142,6 +145,7 @@ fn label_step(
         cluster: name.to_owned(),
         mode,
         again: world.left.contains(name),
+        former: world.former.get(name).copied().filter(|it| *it != mode),
     })
 }
 

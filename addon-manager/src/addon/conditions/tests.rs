@@ -296,6 +296,40 @@ fn a_cluster_without_argo_cd_is_told_with_the_next_step() {
 }
 
 #[test]
+fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
+    let held = HeldDeletion {
+        names: vec!["Application argocd/a".to_owned()],
+        count: 1,
+        digest: "1234".to_owned(),
+    };
+    let mut needs = Needs {
+        secret_error: Some("delete or rename it"),
+        held_deletion: Some(&held),
+        held_mode: Some(HeldMode {
+            recorded: Mode::Managed,
+            asked: Mode::Autonomous,
+            applications: Some(3),
+        }),
+        ..Needs::default()
+    };
+    let verdict = degraded(&needs);
+    assert_eq!(verdict.reason, MASS_DELETE_HELD);
+    for part in [
+        "confirm-delete=1234",
+        "besides, ModeChangeHeld: the cluster's label asks",
+        "besides, ClusterSecretConflict: delete or rename it",
+    ] {
+        assert!(verdict.message.contains(part), "{}", verdict.message);
+    }
+    needs.render_error = Some("LOG_LEVEL");
+    needs.argocd = Some(ArgoCd::Missing);
+    let verdict = degraded(&needs);
+    assert_eq!(verdict.reason, "ConfigurationInvalid");
+    assert!(verdict.message.starts_with("LOG_LEVEL; besides, ArgoCDMissing:"));
+    assert!(verdict.message.contains("besides, MassDeleteHeld:"));
+}
+
+#[test]
 fn when_all_is_well_degraded_costs_no_write_of_its_own() {
     let verdict = degraded(&Needs::default());
     assert!(verdict.calm && verdict.status == Status::False);

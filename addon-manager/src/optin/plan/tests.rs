@@ -68,7 +68,8 @@ fn a_label_makes_the_add_on_in_its_mode() {
             [Step::Make {
                 cluster: "c".to_owned(),
                 mode,
-                again: false
+                again: false,
+                former: None,
             }]
         );
     }
@@ -82,6 +83,24 @@ fn what_was_deleted_under_the_label_is_made_again_and_says_so() {
     };
     let steps = plan(&left, &own());
     assert!(matches!(&steps[..], [Step::Make { again: true, .. }]));
+}
+
+#[test]
+fn opting_out_and_in_again_with_another_mode_tells_the_mode_before() {
+    for (before, told) in [
+        (Mode::Managed, Some(Mode::Managed)),
+        (Mode::Autonomous, None),
+    ] {
+        let relabelled = World {
+            former: [("c".to_owned(), before)].into(),
+            ..world(cluster(Some("autonomous")), None)
+        };
+        let steps = plan(&relabelled, &own());
+        assert!(
+            matches!(&steps[..], [Step::Make { mode: Mode::Autonomous, former, .. }] if *former == told),
+            "{steps:?}"
+        );
+    }
 }
 
 #[test]
