@@ -149,7 +149,8 @@ impl Memory {
         let recorded = world.addons.iter();
         let recorded = recorded.filter_map(|(name, addon)| Some((name.clone(), addon.mode()?)));
         self.modes.extend(recorded);
-        self.modes.retain(|name, _| world.clusters.contains_key(name));
+        self.modes
+            .retain(|name, _| world.clusters.contains_key(name));
         world.former.clone_from(&self.modes);
         // Who has neither the add-on nor asks for it begins anew.
         let asks = |cluster: &Cluster| cluster.label().and_then(mode_of).is_some();

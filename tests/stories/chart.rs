@@ -124,20 +124,9 @@ pub(crate) async fn an_uninstallation_waits_for_a_lost_spoke_with_a_bound(
         &["--set", "uninstall.timeout=20s", "--wait"],
     )
     .await?;
-    // Lost after five of these.
-    let quickly = json!({"spec": {"leaseDurationSeconds": 1}});
-    stage.hub.merge(&At::cluster("spoke2"), quickly).await?;
     let mut ocm = stage.lab.ocm().await?;
     ocm.spokes.get_mut("spoke2").context("spoke2")?.kill();
-    let lost = |cluster: &Value| {
-        let available = condition(cluster, "ManagedClusterConditionAvailable");
-        available.is_some_and(|it| it["status"] == "Unknown")
-    };
-    let what = "is lost to the hub";
-    stage
-        .hub
-        .until(&At::cluster("spoke2"), what, lab::wait::BOUND, lost)
-        .await?;
+    until_lost(stage, "spoke2").await?;
 
     let said = stage.lab.helm().attempt(&UNINSTALLATION).await?;
     ensure!(!said.success, "it went on without spoke2: {}", said.out);
@@ -175,11 +164,24 @@ pub(crate) async fn an_uninstallation_waits_for_a_lost_spoke_with_a_bound(
         .resume()
         .await?;
     drop(ocm);
-    let usual = json!({"spec": {"leaseDurationSeconds": 60}});
-    stage.hub.merge(&At::cluster("spoke2"), usual).await?;
     uninstall(stage).await?;
     enrol::until_removed(&stage.hub, stage.spoke(2), "spoke2").await?;
     product::install(&stage.lab.helm(), product::OptIn::Manual).await
+}
+
+/// Waits until the hub has lost a cluster, which is five of its leases later.
+async fn until_lost(stage: &Stage, cluster: &str) -> Result<()> {
+    let at = At::cluster(cluster);
+    let leases = |seconds: u8| json!({"spec": {"leaseDurationSeconds": seconds}});
+    stage.hub.merge(&at, leases(1)).await?;
+    let lost = |cluster: &Value| {
+        let available = condition(cluster, "ManagedClusterConditionAvailable");
+        available.is_some_and(|it| it["status"] == "Unknown")
+    };
+    let what = "is lost to the hub";
+    stage.hub.until(&at, what, lab::wait::BOUND, lost).await?;
+    // Unknown it stays until a lease is renewed.
+    stage.hub.merge(&at, leases(60)).await.map(drop)
 }
 
 /// Where an add-on of templates has the same names, the chart refuses, changes nothing, and says how to change over; that
@@ -328,8 +330,8 @@ fn went_in_order(entries: &[Entry], cluster: &str) -> Result<()> {
 
 /// The uninstallation used every right that the chart gives it, and wanted no other.
 async fn used_its_rights(stage: &Stage, mark: Mark) -> Result<()> {
-    let user = format!("system:serviceaccount:{}:{UNINSTALL}", product::NAMESPACE);
-    let entries = stage.lab.hub().audit().by(&user, mark)?;
+    let account = format!("system:serviceaccount:{}:{UNINSTALL}", product::NAMESPACE);
+    let entries = stage.lab.hub().audit().by(&account, mark)?;
     let refused: Vec<_> = entries.iter().filter(|it| it.is_forbidden()).collect();
     ensure!(refused.is_empty(), "refused: {refused:#?}");
     let used = entries

@@ -3,10 +3,17 @@
 use std::{collections::BTreeSet, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
-use lab::{audit::Entry, product};
+use kube::Client;
+use lab::{
+    audit::{Entry, Mark},
+    certs::Pair,
+    kubeconfig::{Access, Credential},
+    product,
+    steps::{At, Objects, enrol},
+};
 use serde_json::Value;
 
-use crate::stage::Stage;
+use crate::stage::{Stage, text};
 
 /// Rights that no request shows: the API server asks for them while it looks at another request.
 const ASKED_ON_THE_WAY: [&str; 4] = [
@@ -27,83 +34,145 @@ const FOR_RARE_OCCASIONS: [&str; 3] = [
     "patch events.events.k8s.io",
 ];
 
-/// Our programs did everything within the roles that we ship: the API servers refused them nothing.
+/// OCM's work agent, which brings our objects to a spoke with the rights that OCM gives it.
+const WORK_AGENT: &str = "system:serviceaccount:open-cluster-management-agent:klusterlet-work-sa";
+
+/// Our programs did everything within the roles that we ship: the API servers refused them nothing. Nor did they refuse
+/// the work agent anything of ours.
 pub(crate) async fn nothing_of_ours_was_forbidden(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
-    let entries = requests(stage)?;
-    ensure!(
-        entries.len() > 20,
-        "only {} requests of ours were seen",
-        entries.len()
-    );
-    let refused: Vec<_> = entries
-        .iter()
-        .filter(|entry| entry.is_forbidden())
-        .collect();
-    ensure!(refused.is_empty(), "refused: {refused:#?}");
+    for user in [&*manager(), &*agent(), WORK_AGENT] {
+        let entries = requests(stage, user)?;
+        let seen = entries.len();
+        ensure!(seen > 10, "only {seen} requests of {user} were seen");
+        let refused: Vec<_> = entries.iter().filter(|it| it.is_forbidden()).collect();
+        ensure!(refused.is_empty(), "refused: {refused:#?}");
+    }
     Ok(())
 }
 
-/// Every right that we ship was used: one that nobody needs is one too many.
+/// Every right that we ship was used by whom it is given to: one that nobody needs is one too many.
 pub(crate) async fn every_right_of_ours_was_used(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
-    let used: BTreeSet<String> = requests(stage)?
-        .iter()
-        .filter(|entry| !entry.is_forbidden())
-        .filter_map(|entry| Some(format!("{} {}", entry.verb, entry.object.as_ref()?.kind())))
-        .collect();
-    let shipped = shipped(stage).await?;
+    let hub = of_the_hub(stage).await?;
+    let (on_hub, on_spoke) = (hub.len(), of_the_spoke()?.len());
     ensure!(
-        shipped.len() > 20,
-        "only {} rights were read: {shipped:?}",
-        shipped.len()
+        on_hub > 20 && on_spoke > 4,
+        "only {on_hub} and {on_spoke} rights were read"
     );
-    let unused: Vec<_> = shipped
-        .iter()
-        .filter(|right| !used.contains(*right))
-        .filter(|right| !ASKED_ON_THE_WAY.contains(&right.as_str()))
-        .filter(|right| !FOR_RARE_OCCASIONS.contains(&right.as_str()))
-        .collect();
-    ensure!(
-        unused.is_empty(),
-        "shipped and never used (by the stories before on this lab): {unused:#?}\nused: {used:#?}"
-    );
+    for (user, shipped) in [(manager(), hub), (agent(), of_the_spoke()?)] {
+        let entries = requests(stage, &user)?;
+        let used: BTreeSet<String> = entries
+            .iter()
+            .filter(|entry| !entry.is_forbidden())
+            .filter_map(|entry| Some(format!("{} {}", entry.verb, entry.object.as_ref()?.kind())))
+            .collect();
+        let unused: Vec<_> = shipped
+            .difference(&used)
+            .filter(|right| !ASKED_ON_THE_WAY.contains(&right.as_str()))
+            .filter(|right| !FOR_RARE_OCCASIONS.contains(&right.as_str()))
+            .collect();
+        ensure!(
+            unused.is_empty(),
+            "{user} has and never used (in the stories before on this lab): {unused:#?}\nused: {used:#?}"
+        );
+    }
     Ok(())
 }
 
-/// What our service accounts asked for, on every cluster.
-fn requests(stage: &Stage) -> Result<Vec<Entry>> {
-    let manager = format!(
-        "system:serviceaccount:{}:{}",
-        product::NAMESPACE,
-        product::MANAGER
-    );
-    let agent = format!(
-        "system:serviceaccount:{}:argocd-agent-addon-agent",
-        lab::steps::enrol::AGENT_NAMESPACE
-    );
+/// What an agent is issued opens the principal's door and nothing else: the hub's API does not know its certificate, and
+/// its name, had it come in by that of OCM, may nothing in any cluster's namespace.
+pub(crate) async fn an_issued_identity_is_refused_at_the_hubs_api(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let hub = stage.lab.hub();
+    let at = At::secret(enrol::AGENT_NAMESPACE, enrol::CERTIFICATE);
+    let secret = stage.spoke(1).read(&at).await?;
+    let access = Access {
+        cluster: "hub".to_owned(),
+        server: hub.api_url().to_owned(),
+        authority: hub.ca_pem().to_owned(),
+        user: "agent".to_owned(),
+        credential: Credential::Certificate(Pair {
+            cert: text(&secret, "tls.crt")?,
+            key: text(&secret, "tls.key")?,
+        }),
+    };
+    let with_certificate = access.client().await?;
+    for cluster in ["spoke1", "spoke2"] {
+        let code = answer(with_certificate.clone(), cluster).await?;
+        ensure!(code == 401, "the hub's API knows the certificate: {code}");
+    }
+    let registrations = stage.hub.read(&At::addon("spoke1")).await?["status"].clone();
+    let subject = &registrations["registrations"][0]["subject"];
+    let user = subject["user"]
+        .as_str()
+        .with_context(|| format!("a user in {registrations}"))?;
+    let groups = subject["groups"].as_array().into_iter().flatten();
+    let groups: Vec<&str> = groups.filter_map(Value::as_str).collect();
+    ensure!(!groups.is_empty(), "no groups in {subject}");
+    let by_name = hub.client_as(user, &groups).await?;
+    for cluster in ["spoke1", "spoke2", product::NAMESPACE, enrol::ARGOCD] {
+        let code = answer(by_name.clone(), cluster).await?;
+        ensure!(code == 403, "{user} may look into {cluster}: {code}");
+    }
+    Ok(())
+}
+
+/// The API's answer to somebody who wants to see the Secrets of a namespace, and then its Applications; 200 if it shows
+/// either.
+async fn answer(client: Client, namespace: &str) -> Result<u16> {
+    let mut last = 200;
+    for at in [At::secret(namespace, ""), At::application(namespace, "")] {
+        let listed = Objects::new(client.clone()).list(&at, "").await;
+        let Err(error) = listed else { return Ok(200) };
+        match error.downcast_ref::<kube::Error>() {
+            Some(kube::Error::Api(status)) => last = status.code,
+            _ => return Err(error),
+        }
+    }
+    Ok(last)
+}
+
+fn manager() -> String {
+    let (namespace, name) = (product::NAMESPACE, product::MANAGER);
+    format!("system:serviceaccount:{namespace}:{name}")
+}
+
+fn agent() -> String {
+    let namespace = enrol::AGENT_NAMESPACE;
+    format!("system:serviceaccount:{namespace}:argocd-agent-addon-agent")
+}
+
+/// What somebody asked for, on every cluster.
+fn requests(stage: &Stage, user: &str) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for cluster in stage.lab.clusters() {
-        let all = cluster.audit().entries()?;
-        entries.extend(
-            all.into_iter()
-                .filter(|e| e.user == manager || e.user == agent),
-        );
+        entries.extend(cluster.audit().by(user, Mark::default())?);
     }
     Ok(entries)
 }
 
-/// Every verb and kind in the roles that we ship for programs that stay, as the audit log calls them. What the chart
-/// has for the time of an uninstallation has a story of its own.
-async fn shipped(stage: &Stage) -> Result<BTreeSet<String>> {
-    let spoke = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/spoke");
-    let mut texts = vec![product::rendered(&stage.lab.helm()).await?];
-    let files = std::fs::read_dir(&spoke).context("read the spoke's manifests")?;
-    for file in files.flatten() {
-        texts.push(std::fs::read_to_string(file.path())?);
-    }
+/// Every verb and kind in the roles that the chart has for the hub program, as the audit log calls them. What it has for
+/// the time of an uninstallation has a story of its own.
+async fn of_the_hub(stage: &Stage) -> Result<BTreeSet<String>> {
+    let rendered = product::rendered(&stage.lab.helm()).await?;
+    of_documents(&rendered)
+}
+
+/// As [`of_the_hub`], of the agent.
+fn of_the_spoke() -> Result<BTreeSet<String>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/spoke");
     let mut rights = BTreeSet::new();
-    for document in texts.iter().flat_map(|text| text.split("\n---\n")) {
+    let files = std::fs::read_dir(&folder).context("read the spoke's manifests")?;
+    for file in files.flatten() {
+        rights.extend(of_documents(&std::fs::read_to_string(file.path())?)?);
+    }
+    Ok(rights)
+}
+
+fn of_documents(text: &str) -> Result<BTreeSet<String>> {
+    let mut rights = BTreeSet::new();
+    for document in text.split("\n---\n") {
         let object: Value =
             serde_saphyr::from_str(document).with_context(|| format!("read YAML:\n{document}"))?;
         if object["metadata"]["annotations"]["helm.sh/hook"].is_null() {

@@ -147,7 +147,7 @@ pub(crate) fn commit(repository: &Repository, greeting: &str, tag: &str) -> Resu
 }
 
 /// One entry of a Secret as text.
-fn text(secret: &Value, key: &str) -> Result<String> {
+pub(crate) fn text(secret: &Value, key: &str) -> Result<String> {
     use base64::Engine as _;
     let encoded = secret["data"][key]
         .as_str()

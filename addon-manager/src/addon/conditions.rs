@@ -286,7 +286,9 @@ fn causes(needs: &Needs<'_>) -> Vec<(&'static str, String)> {
         render_error.map(|message| ("ConfigurationInvalid", message.to_owned())),
         missing.then(|| (ARGOCD_MISSING, NO_ARGOCD.to_owned())),
         held_deletion.map(|held| (MASS_DELETE_HELD, mass_delete(held))),
-        held_mode.as_ref().map(|held| ("ModeChangeHeld", mode_change(held))),
+        held_mode
+            .as_ref()
+            .map(|held| ("ModeChangeHeld", mode_change(held))),
         secret_error.map(|message| ("ClusterSecretConflict", message.to_owned())),
     ];
     all.into_iter().flatten().collect()

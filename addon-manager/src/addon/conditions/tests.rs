@@ -325,7 +325,11 @@ fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
     needs.argocd = Some(ArgoCd::Missing);
     let verdict = degraded(&needs);
     assert_eq!(verdict.reason, "ConfigurationInvalid");
-    assert!(verdict.message.starts_with("LOG_LEVEL; besides, ArgoCDMissing:"));
+    assert!(
+        verdict
+            .message
+            .starts_with("LOG_LEVEL; besides, ArgoCDMissing:")
+    );
     assert!(verdict.message.contains("besides, MassDeleteHeld:"));
 }
 
