@@ -331,6 +331,9 @@ impl sdk::Addon for ArgocdAgent {
             held_mode: self.held_mode(target),
             held_deletion: facts.session.and_then(|session| session.held.as_ref()),
             argocd: facts.session.and_then(|session| session.argocd),
+            unmirrored: facts
+                .session
+                .and_then(|session| session.unmirrored.as_ref()),
         });
         let looks = [said.recheck, secret_error.map(|_| SECRET_LOOK)];
         Health {

@@ -193,6 +193,7 @@ mod tests {
             mode: Some(Mode::Managed),
             held: None,
             argocd: None,
+            unmirrored: None,
         };
         Arc::new([("c".to_owned(), report)].into())
     }

@@ -117,6 +117,7 @@ mod tests {
             mode: None,
             held: None,
             argocd: None,
+            unmirrored: None,
         };
         Arc::new([("c".to_owned(), report)].into())
     }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use protocol::Mode;
+
 use crate::args::{Args, HubArgs, LaterArgs, PolicyArgs, ScopeArgs, TlsArgs};
 
 /// Everything the agent has to know.
@@ -89,6 +91,8 @@ pub struct Scope {
     pub keep_namespaces: bool,
     /// Label selector of watches.
     pub label_selector: String,
+    /// Who owns the Applications.
+    pub mode: Mode,
 }
 
 /// What to do in doubt.
@@ -137,14 +141,9 @@ pub enum Error {
     /// There is no address.
     #[error("--server-address (ARGOCD_AGENT_REMOTE_SERVER) is required")]
     NoServer,
-    /// The mode is not one, or not done.
-    #[error("agent mode {mode:?}: {why}")]
-    Mode {
-        /// What was asked for.
-        mode: String,
-        /// Why not.
-        why: &'static str,
-    },
+    /// The mode is not one.
+    #[error("agent mode {0:?} is neither managed nor autonomous")]
+    Mode(String),
     /// The credentials are not understood.
     #[error("--creds {0:?} is neither mtls:any nor userpass:<file>")]
     Credentials(String),
@@ -190,7 +189,7 @@ impl TryFrom<&Args> for Config {
         Ok(Self {
             hub: hub.try_into()?,
             tls: tls.try_into()?,
-            scope: scope.into(),
+            scope: scope_of(scope, &hub.agent_mode)?,
             policy: policy.try_into()?,
         })
     }
@@ -203,7 +202,7 @@ impl TryFrom<&HubArgs> for Hub {
         let HubArgs {
             server_address,
             server_port,
-            agent_mode,
+            agent_mode: _,
             creds,
             heartbeat_interval,
             keep_alive_ping_interval,
@@ -211,17 +210,6 @@ impl TryFrom<&HubArgs> for Hub {
         } = args;
         if server_address.is_empty() {
             return Err(Error::NoServer);
-        }
-        let mode = |why| {
-            Err(Error::Mode {
-                mode: agent_mode.clone(),
-                why,
-            })
-        };
-        match agent_mode.as_str() {
-            "managed" => {}
-            "autonomous" => return mode("not supported yet; set --agent-mode=managed"),
-            _ => return mode("must be managed"),
         }
         let some = |duration: Duration| (!duration.is_zero()).then_some(duration);
         Ok(Self {
@@ -279,23 +267,36 @@ impl TryFrom<&TlsArgs> for Tls {
     }
 }
 
-impl From<&ScopeArgs> for Scope {
-    fn from(args: &ScopeArgs) -> Self {
-        let ScopeArgs {
-            namespace,
-            destination_based_mapping,
-            allowed_namespaces,
-            label_selector,
-        } = args;
-        let further = allowed_namespaces.iter().map(|pattern| pattern.trim());
-        let further = further.filter(|pattern| !pattern.is_empty() && pattern != namespace);
-        Self {
-            argocd_namespace: namespace.clone(),
-            further_namespaces: further.map(ToOwned::to_owned).collect(),
-            keep_namespaces: *destination_based_mapping,
-            label_selector: label_selector.clone(),
-        }
+fn scope_of(args: &ScopeArgs, mode: &str) -> Result<Scope, Error> {
+    let ScopeArgs {
+        namespace,
+        destination_based_mapping,
+        allowed_namespaces,
+        label_selector,
+    } = args;
+    let mode: Mode = mode
+        .parse()
+        .map_err(|_unknown| Error::Mode(mode.to_owned()))?;
+    let further = allowed_namespaces.iter().map(|pattern| pattern.trim());
+    let mut further: Vec<String> = further
+        .filter(|pattern| !pattern.is_empty() && pattern != namespace)
+        .map(ToOwned::to_owned)
+        .collect();
+    if mode == Mode::Autonomous && !further.is_empty() {
+        // As in Go: all Applications of a spoke have one namespace on the hub, so names of several would clash.
+        tracing::warn!(
+            "--allowed-namespaces means nothing in autonomous mode: only the Applications in Argo CD's own namespace \
+             are shown on the hub"
+        );
+        further.clear();
     }
+    Ok(Scope {
+        argocd_namespace: namespace.clone(),
+        further_namespaces: further,
+        keep_namespaces: *destination_based_mapping,
+        label_selector: label_selector.clone(),
+        mode,
+    })
 }
 
 impl TryFrom<&PolicyArgs> for Policy {
@@ -413,11 +414,20 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_that_is_not_done_is_refused_and_says_what_to_set() {
-        let error = Config::try_from(&parsed(&["--server-address=hub"])).unwrap_err();
-        assert!(
-            error.to_string().contains("--agent-mode=managed"),
-            "{error}"
+    fn a_mode_is_managed_or_autonomous_and_the_latter_is_the_default_as_in_go() {
+        let mode = |args: &[&str]| {
+            let config = Config::try_from(&parsed(&[&["--server-address=hub"], args].concat()));
+            config.map(|config| (config.scope.mode, config.scope.further_namespaces))
+        };
+        assert_eq!(
+            mode(&["--allowed-namespaces=a"]),
+            Ok((Mode::Autonomous, vec![])),
+            "an autonomous agent has one namespace"
+        );
+        assert_eq!(mode(&["--agent-mode=managed"]), Ok((Mode::Managed, vec![])));
+        assert_eq!(
+            mode(&["--agent-mode=both"]),
+            Err(Error::Mode("both".to_owned()))
         );
     }
 

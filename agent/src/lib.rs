@@ -24,6 +24,7 @@
 //! | [`link`] | keeps one session up |
 //! | [`replica`] | makes the spoke match what the hub said |
 //! | [`report`] | what changed here, for the hub |
+//! | [`source`] | what the spoke owns in autonomous mode, for the hub |
 //! | [`metrics`] | counters and gauges |
 
 pub mod app;
@@ -33,5 +34,6 @@ pub mod link;
 pub mod metrics;
 pub mod replica;
 pub mod report;
+pub mod source;
 pub mod spoke;
 pub mod store;

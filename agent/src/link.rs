@@ -22,6 +22,7 @@ mod credentials;
 mod dial;
 mod drive;
 mod recover;
+mod resync;
 
 pub use dial::{Carrier, Connect, Error as DialError, Tls, Welcome};
 use drive::Drive;
@@ -92,7 +93,8 @@ impl Link {
     /// One connection from dial to end.
     async fn attempt(&mut self, backoff: &mut Backoff, token: &CancellationToken) -> End {
         let used = Arc::clone(&self.material.borrow_and_update());
-        let dialled = dial::dial(&self.hub, &*self.network, &self.argocd_namespace);
+        let mode = self.replica.mode();
+        let dialled = dial::dial(&self.hub, &*self.network, &self.argocd_namespace, mode);
         let opened = match token.run_until_cancelled(dialled).await {
             None => return End::Stopped,
             Some(Err(error)) => return End::NotDialled(error),

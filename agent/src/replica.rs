@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use argocd::projection::Written;
 use argocd::{Meta, digest};
-use protocol::{Event, ObjectKey, Verdict};
+use protocol::{Event, Mode, ObjectKey, Verdict};
 use runtime::error::{Blame, Chain};
 use runtime::parts::Spawner;
 use tokio::sync::{Mutex, MutexGuard, watch};
@@ -22,6 +22,7 @@ use crate::spoke::Spoke;
 use crate::store::{Store, Wanted};
 
 mod apply;
+mod command;
 mod drift;
 mod held;
 mod hold;
@@ -102,6 +103,7 @@ impl Replica {
             store: Arc::clone(&self.store),
             reports: Arc::clone(&self.reports),
             drift: Arc::clone(&self.drift),
+            mode: self.scope.mode,
         };
         let spoke = &self.writer.spoke;
         observe::start(spoke, &self.scope, &observer, &self.sight, spawner);
@@ -109,9 +111,24 @@ impl Replica {
         spawner.spawn("drift", async move { replica.hold(token).await });
     }
 
+    /// Who owns the Applications.
+    pub const fn mode(&self) -> Mode {
+        self.scope.mode
+    }
+
+    /// Argo CD's namespace here.
+    pub fn argocd_namespace(&self) -> &str {
+        &self.scope.argocd_namespace
+    }
+
     /// What the watches see of the spoke.
     pub fn sight(&self) -> watch::Receiver<Sight> {
         self.sight.subscribe()
+    }
+
+    /// Whether the spoke's API serves Argo CD's kinds, so that an object that is not known is not there.
+    pub fn sees_argocd(&self) -> bool {
+        self.sight.borrow().argocd() == protocol::payload::ArgoCd::Installed
     }
 
     /// What is here from this principal, for a resync.
@@ -139,6 +156,9 @@ impl Replica {
 
     /// Does what an event says. Never fails: what cannot be done is a verdict.
     pub async fn carry_out(&self, event: &Event, welcome: &Welcome) -> Verdict {
+        if self.scope.mode == Mode::Autonomous {
+            return self.command(event).await;
+        }
         let reader = Reader {
             scope: &self.scope,
             welcome,
@@ -245,7 +265,7 @@ impl Replica {
                 Err(error) => return self.judge(key, &error),
             }
             // The status in the answer may be newer than what a watch will tell us about.
-            self.reports.status(key.clone());
+            self.tell(key);
         }
         self.patience.end(key);
         self.memorise(key, memory, wanted);
@@ -253,6 +273,14 @@ impl Replica {
             self.reports.gone(key, &source_uid, None);
         }
         Verdict::Done
+    }
+
+    /// The hub has to be told how the object is now.
+    fn tell(&self, key: &ObjectKey) {
+        match self.scope.mode {
+            Mode::Managed => self.reports.status(key.clone()),
+            Mode::Autonomous => self.reports.owned(key.clone()),
+        }
     }
 
     /// From here on it may go at any moment, and that is not to be undone.

@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use argocd::Meta;
 use argocd::projection::report_application;
 use bytes::Bytes;
-use protocol::{Event, Facet, Kind, ObjectKey, Source, Verb};
+use protocol::{Event, Facet, Kind, Mode, ObjectKey, Source, Verb};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::source;
 use crate::store::Store;
 
 /// What still has to be handed to a session.
@@ -30,6 +31,8 @@ pub struct Reports {
 pub struct Pending {
     /// Applications whose status has to be said.
     pub statuses: BTreeSet<ObjectKey>,
+    /// What the spoke owns and has to be said.
+    pub states: BTreeSet<ObjectKey>,
     /// What has to be said as it is, the last word per object: that it is gone here, or why not.
     pub events: BTreeMap<ObjectKey, Event>,
 }
@@ -50,6 +53,27 @@ impl Reports {
             self.lock().statuses.insert(key);
             self.wake.notify_one();
         }
+    }
+
+    /// This object, which the spoke owns, has to be said.
+    pub fn owned(&self, key: ObjectKey) {
+        self.lock().states.insert(key);
+        self.wake.notify_one();
+    }
+
+    /// This object, which the spoke owned, is gone; it was `last` so.
+    pub fn left(&self, key: &ObjectKey, last: &Value) {
+        let event = source::left(key, last);
+        let mut pending = self.lock();
+        pending.states.remove(key);
+        pending.events.insert(key.clone(), event);
+        drop(pending);
+        self.wake.notify_one();
+    }
+
+    /// What is on the spoke.
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// This object, which came from `source_uid` on the hub, is gone here.
@@ -107,26 +131,35 @@ impl Reports {
 pub struct Told<'a> {
     reports: &'a Reports,
     operations: bool,
+    mode: Mode,
 }
 
 impl Reports {
     /// `operations`: whether the operation that is set here is told, too. A Go principal takes one that it did not
     /// have, or had overwritten with an older report, for one that somebody wants now, and says it again: the sync
     /// would run twice. It learns of an operation by the state that Argo CD keeps of it.
-    pub const fn told(&self, operations: bool) -> Told<'_> {
+    pub const fn told(&self, operations: bool, mode: Mode) -> Told<'_> {
         Told {
             reports: self,
             operations,
+            mode,
         }
     }
 }
 
 impl Source for Told<'_> {
-    fn encode(&self, key: &ObjectKey, facet: Facet, _said_before: bool) -> Option<Event> {
-        match facet {
-            Facet::Status => status_event(key, &*self.reports.store.live(key)?, self.operations),
-            // In managed mode the hub owns specs and commands.
-            Facet::State | Facet::Command => None,
+    fn encode(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
+        match (facet, self.mode) {
+            (Facet::State, Mode::Autonomous) => {
+                let live = self.reports.store.live(key)?;
+                source::state(key, &live, self.operations, said_before)
+            }
+            (Facet::Status, Mode::Managed) => {
+                status_event(key, &*self.reports.store.live(key)?, self.operations)
+            }
+            // In managed mode the hub owns specs, and commands in both.
+            (Facet::State | Facet::Command, Mode::Managed)
+            | (Facet::Status | Facet::Command, Mode::Autonomous) => None,
         }
     }
 }
@@ -220,7 +253,7 @@ mod tests {
         store.seen(key("ours"), app("ours", Some("hub-uid")));
         store.seen(key("theirs"), app("theirs", None));
         let reports = Reports::new(store);
-        let reports = reports.told(true);
+        let reports = reports.told(true, Mode::Managed);
         let said = reports.encode(&key("ours"), Facet::Status, false).unwrap();
         assert_eq!(
             (said.verb, said.event_id.as_str()),
@@ -247,7 +280,9 @@ mod tests {
         store.seen(key("a"), Arc::new(live));
         let reports = Reports::new(store);
         for told in [true, false] {
-            let said = reports.told(told).encode(&key("a"), Facet::Status, false);
+            let said = reports
+                .told(told, Mode::Managed)
+                .encode(&key("a"), Facet::Status, false);
             let body: Value = serde_json::from_slice(&said.unwrap().payload).unwrap();
             assert_eq!(body.get("operation").is_some(), told);
             assert_eq!(body["status"]["sync"]["status"], "Synced");

@@ -43,6 +43,8 @@ pub const LAST_REFRESH: &str = "argocd-agent.open-cluster-management.io/last-ref
 pub const REFRESH_ID: &str = "argocd-agent.open-cluster-management.io/refresh-id";
 /// Annotation of the agent: the annotations that came from the hub, so that those taken away there go.
 pub const APPLIED_ANNOTATIONS: &str = "argocd-agent.open-cluster-management.io/applied-annotations";
+/// Annotation on the hub: the autonomous cluster whose object this one mirrors. What lacks it is never taken for a mirror.
+pub const MIRRORED_FROM: &str = "argocd-agent.open-cluster-management.io/mirrored-from";
 
 /// Prefix of our labels and annotations.
 pub const OUR_PREFIX: &str = "argocd-agent.open-cluster-management.io/";

@@ -19,6 +19,7 @@
 //! | [`admission`] | the hub's own project rule |
 //! | [`project`] | an AppProject as one cluster may see it |
 //! | [`projection`] | hub to spoke and back |
+//! | [`mirror`] | an autonomous cluster's objects as the hub shows them |
 //! | [`command`] | sync, terminate and refresh, at most once |
 //! | [`digest`] | Go's checksums, and ours |
 //! | [`cluster_secret`] | the Argo CD cluster Secret of a managed cluster |
@@ -31,6 +32,7 @@ pub mod digest;
 pub mod glob;
 pub mod keys;
 pub mod memory;
+pub mod mirror;
 pub mod object;
 pub mod patch;
 pub mod project;

@@ -282,6 +282,11 @@ pub fn status_patch_for_hub(hub: &Value, report: &Value, judgement: &Judgement) 
     status::patch(hub, report, judgement)
 }
 
+/// The status that the hub's object shows of a report, with what `judgement` holds back.
+pub(crate) fn shown_status(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Value> {
+    status::shown(hub, report, judgement)
+}
+
 /// The patch that sets or clears a condition of ours on a hub Application; none if it is so already.
 ///
 /// `message` none clears it. `now` is RFC 3339 and used only when the message changes.
@@ -453,7 +458,7 @@ fn is_resources_finalizer(name: &str) -> bool {
 }
 
 /// The finalizers that Argo CD obeys or sets: resources, and the hooks before and after deletion.
-fn is_argocd_finalizer(name: &str) -> bool {
+pub(crate) fn is_argocd_finalizer(name: &str) -> bool {
     name.split('/')
         .next()
         .is_some_and(|name| name.ends_with("-finalizer.argocd.argoproj.io"))

@@ -1,9 +1,10 @@
 //! Which Application goes where, and who keeps a name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::glob;
 use crate::keys::{IN_CLUSTER, IN_CLUSTER_SERVER};
+use crate::mirror;
 use crate::object::{Application, Destination};
 
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod tests;
 pub struct Clusters {
     by_name: BTreeMap<String, Option<String>>,
     by_server: BTreeMap<String, String>,
+    autonomous: BTreeSet<String>,
 }
 
 impl Clusters {
@@ -26,7 +28,23 @@ impl Clusters {
                 Some((normal_url(server.as_ref()?).to_owned(), name.clone()))
             })
             .collect();
-        Self { by_name, by_server }
+        Self {
+            by_name,
+            by_server,
+            autonomous: BTreeSet::new(),
+        }
+    }
+
+    /// Says which of them own their Applications themselves.
+    #[must_use]
+    pub fn with_autonomous(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.autonomous = names.into_iter().collect();
+        self
+    }
+
+    /// Whether this cluster owns its Applications itself.
+    pub fn is_autonomous(&self, name: &str) -> bool {
+        self.autonomous.contains(name)
     }
 
     /// Whether a cluster of this name is enrolled.
@@ -69,6 +87,8 @@ pub enum Route {
         /// Where on it.
         spoke_namespace: SpokeNamespace,
     },
+    /// Nowhere: it shows an Application of this autonomous cluster.
+    Mirror(String),
     /// It stays on the hub and is none of our business.
     Local,
     /// It contradicts itself; the text is for [`CONDITION_CONFLICT`](crate::keys::CONDITION_CONFLICT).
@@ -76,10 +96,10 @@ pub enum Route {
 }
 
 impl Route {
-    /// The cluster, if it goes to one.
+    /// The cluster, if it goes to one or comes from one.
     pub fn cluster(&self) -> Option<&str> {
         match self {
-            Self::ToCluster { cluster, .. } => Some(cluster),
+            Self::ToCluster { cluster, .. } | Self::Mirror(cluster) => Some(cluster),
             Self::Local | Self::Conflict(_) => None,
         }
     }
@@ -107,6 +127,12 @@ enum Points<'a> {
 /// Where `app` goes. Total: whatever it says, there is an answer.
 pub fn route(app: Application<'_>, clusters: &Clusters, settings: &RoutingSettings) -> Route {
     let namespace = app.namespace();
+    if clusters.contains(namespace)
+        && namespace != settings.argocd_namespace
+        && let Some(route) = around_mirrors(app, namespace, clusters)
+    {
+        return route;
+    }
     let destination = app.destination();
     let points = points(destination, clusters);
     if let Points::Apart = points {
@@ -125,6 +151,9 @@ pub fn route(app: Application<'_>, clusters: &Clusters, settings: &RoutingSettin
     let Points::Cluster(cluster) = points else {
         return Route::Local;
     };
+    if clusters.is_autonomous(cluster) {
+        return Route::Conflict(owned_there(cluster));
+    }
     let spoke_namespace = if namespace == settings.argocd_namespace {
         SpokeNamespace::ArgoCd
     } else if settings
@@ -144,6 +173,28 @@ pub fn route(app: Application<'_>, clusters: &Clusters, settings: &RoutingSettin
         cluster: cluster.to_owned(),
         spoke_namespace,
     }
+}
+
+/// What a cluster's own namespace means for mirrors, and for what stands among them.
+fn around_mirrors(app: Application<'_>, cluster: &str, clusters: &Clusters) -> Option<Route> {
+    let is_mirror = mirror::is_of(app.value(), cluster);
+    match (clusters.is_autonomous(cluster), is_mirror) {
+        (true, true) => Some(Route::Mirror(cluster.to_owned())),
+        (true, false) => Some(Route::Conflict(owned_there(cluster))),
+        // Delivered, it would overwrite the very object that it was made of.
+        (false, true) => Some(Route::Conflict(format!(
+            "it mirrors an Application of cluster {cluster:?} from when that was autonomous; delete it, or make it \
+             the hub's own by taking its annotation {:?} away",
+            crate::keys::MIRRORED_FROM
+        ))),
+        (false, false) => None,
+    }
+}
+
+fn owned_there(cluster: &str) -> String {
+    format!(
+        "cluster {cluster:?} is autonomous and owns its Applications; make this one there, and it is shown here"
+    )
 }
 
 fn from_cluster_namespace(

@@ -188,11 +188,6 @@ impl Gate {
             self.registry.report_refused(cluster, &why);
             return Err(Refusal::NotEnrolled);
         }
-        if claimed == Mode::Autonomous {
-            self.registry
-                .report_refused(cluster, "mode autonomous is not supported yet");
-            return Err(Refusal::UnknownMode(claimed.to_string()));
-        }
         Ok(enrolment)
     }
 

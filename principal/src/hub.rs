@@ -18,15 +18,17 @@ use tokio::sync::Semaphore;
 use crate::{
     fleet::{ClusterName, Fleet},
     metrics::Metrics,
-    settings::Settings,
+    settings::{MirrorLimits, Settings},
 };
 
 mod apply;
 mod conditions;
+mod dirty;
 mod encode;
 mod index;
 mod lookup;
 mod mailbox;
+mod mirror;
 pub mod store;
 mod write;
 
@@ -36,9 +38,11 @@ pub(crate) use encode::Voice;
 pub use index::Key;
 pub(crate) use lookup::Lookup;
 use mailbox::Mailbox;
+pub(crate) use mirror::keep as keep_mirrors;
 
-use conditions::Dirty;
+use dirty::Dirty;
 use index::{Effect, Index};
+use mirror::Mirrors;
 use store::{Report, Store, Watched};
 
 /// The hub as the sessions see it.
@@ -48,7 +52,10 @@ pub(crate) struct Hub {
     store: Arc<dyn Store>,
     principal_uid: OnceLock<Arc<str>>,
     writes: Semaphore,
-    dirty: Dirty,
+    dirty: Dirty<Key>,
+    /// Mirrors that are not as they should be.
+    crooked: Dirty<ObjectKey>,
+    mirror_limits: MirrorLimits,
     /// Told whenever an Application is reported.
     news: News,
     argocd_namespace: String,
@@ -59,6 +66,7 @@ pub(crate) struct Hub {
 #[derive(Debug)]
 struct State {
     index: Index,
+    mirrors: Mirrors,
     sessions: BTreeMap<String, (u64, Mailbox)>,
     next: u64,
     applications_synced: bool,
@@ -95,6 +103,7 @@ impl Hub {
         });
         let state = State {
             index,
+            mirrors: Mirrors::default(),
             sessions: BTreeMap::new(),
             next: 0,
             applications_synced: false,
@@ -106,6 +115,8 @@ impl Hub {
             principal_uid: OnceLock::new(),
             writes: Semaphore::new(settings.limits.writes),
             dirty: Dirty::default(),
+            crooked: Dirty::default(),
+            mirror_limits: settings.limits.mirrors,
             news: News::default(),
             argocd_namespace: settings.argocd_namespace.clone(),
             clock,
@@ -127,6 +138,7 @@ impl Hub {
     /// Takes in what a watch reports; true once everything that there is has been reported.
     pub(crate) fn report(&self, report: Report) -> bool {
         let mut state = self.lock();
+        let concerned = mirror::concerned(&report, &self.argocd_namespace);
         let effects = match report {
             Report::Applied(Watched::Application, object) => {
                 let new = state.applications_synced;
@@ -144,8 +156,8 @@ impl Hub {
             Report::Deleted {
                 kind: Watched::AppProject,
                 key,
-                uid: _,
-            } => state.index.set_project(&key.name, None),
+                uid,
+            } => state.index.remove_project(&key.name, &uid),
             Report::Synced(Watched::Application) => {
                 state.applications_synced = true;
                 Vec::new()
@@ -156,6 +168,11 @@ impl Hub {
             }
         };
         self.post(&state, effects);
+        if let Some(key) = concerned
+            && state.mirrors.is_crooked(&key, state.index.object(&key))
+        {
+            self.crooked.mark(key);
+        }
         self.news.tell();
         state.applications_synced && state.projects_synced
     }
@@ -164,6 +181,8 @@ impl Hub {
     pub(crate) fn set_fleet(&self, fleet: &Fleet) {
         let mut state = self.lock();
         let effects = state.index.set_fleet(fleet);
+        let State { index, mirrors, .. } = &mut *state;
+        mirrors.keep(|cluster| index.is_autonomous(cluster));
         self.post(&state, effects);
     }
 
@@ -239,7 +258,7 @@ impl Hub {
 #[derive(Debug)]
 pub(crate) struct Subscription {
     hub: Arc<Hub>,
-    cluster: ClusterName,
+    pub(crate) cluster: ClusterName,
     id: u64,
     pub(crate) mailbox: Mailbox,
     /// Everything that the cluster should have.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     fleet::{ClusterName, Mode},
     identity::PeerCertificate,
-    report::{HeldDeletion, SessionReport, Sessions},
+    report::{HeldDeletion, SessionReport, Sessions, Unmirrored},
 };
 
 /// A driver ends within one turn of its loop; one that does not is left behind rather than waited for.
@@ -225,6 +225,7 @@ impl Registry {
                 mode: None,
                 held: None,
                 argocd: None,
+                unmirrored: None,
             });
             change(&mut after, now);
             if before.as_ref() == Some(&after) {
@@ -274,6 +275,13 @@ impl Seat {
                 tracing::warn!(%cluster, count, digest, "too much would be deleted; held");
             }
             report.held = held;
+        });
+    }
+
+    /// Records what of the cluster is not shown on the hub.
+    pub(crate) fn report_unmirrored(&self, unmirrored: Option<Unmirrored>) {
+        self.registry.report(&self.cluster, |report, _now| {
+            report.unmirrored = unmirrored;
         });
     }
 

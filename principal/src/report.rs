@@ -27,6 +27,17 @@ pub struct SessionReport {
     pub held: Option<HeldDeletion>,
     /// Whether the cluster has an Argo CD, where its agent says so. A claim.
     pub argocd: Option<ArgoCd>,
+    /// What of an autonomous cluster is not shown on the hub.
+    pub unmirrored: Option<Unmirrored>,
+}
+
+/// Objects of an autonomous cluster that the hub does not show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmirrored {
+    /// How many there are.
+    pub count: usize,
+    /// The first of them: kind, name and why. Names are claims.
+    pub names: Vec<String>,
 }
 
 /// Objects that a cluster holds and the hub does not know, too many to take them away unasked.
@@ -36,6 +47,8 @@ pub struct HeldDeletion {
     pub names: Vec<String>,
     /// How many there are.
     pub count: usize,
+    /// Whether they are mirrors on the hub that the cluster does not have any more, and not copies on the cluster.
+    pub mirrors: bool,
     /// Names exactly this list; confirmed with [`Enrolment::confirm_delete`](crate::Enrolment).
     pub digest: String,
 }

@@ -30,7 +30,9 @@ use crate::{
     trust::{Roots, Trust},
 };
 
+mod agreement;
 mod brake;
+mod claims;
 mod driver;
 mod inventory;
 mod over;

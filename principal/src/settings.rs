@@ -53,6 +53,29 @@ pub struct Limits {
     pub writes_per_session: usize,
     /// How long a stop waits for sessions to end.
     pub drain: Duration,
+    /// What one autonomous cluster may have mirrored.
+    pub mirrors: MirrorLimits,
+}
+
+/// What one autonomous cluster may have mirrored on the hub.
+#[derive(Clone, Copy, Debug)]
+pub struct MirrorLimits {
+    /// Applications and projects together.
+    pub objects: usize,
+    /// Bytes of one of them. An object in etcd is 1.5 MiB at most, with what the API server notes down about it.
+    pub object_bytes: usize,
+    /// Bytes of all of them.
+    pub bytes: usize,
+}
+
+impl Default for MirrorLimits {
+    fn default() -> Self {
+        Self {
+            objects: 10_000,
+            object_bytes: 1_350_000,
+            bytes: 256 << 20,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -72,6 +95,7 @@ impl Default for Limits {
             writes: 64,
             writes_per_session: 8,
             drain: Duration::from_secs(5),
+            mirrors: MirrorLimits::default(),
         }
     }
 }

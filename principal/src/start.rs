@@ -179,6 +179,13 @@ fn keep_going(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle
     spawner.spawn("principal: fleet", session::keep_in_line(sessions, told));
     let followed = follow(Arc::clone(&hub), uid, is_ready, stop.clone());
     spawner.spawn("principal: hub", followed);
+    let mirrors = hub::keep_mirrors(
+        Arc::clone(&hub),
+        active.clone(),
+        ready.clone(),
+        stop.clone(),
+    );
+    spawner.spawn("principal: mirrors", mirrors);
     let conditions = hub::keep_conditions(hub, active, ready.clone(), stop);
     spawner.spawn("principal: conditions", conditions);
     Handle {

@@ -28,6 +28,7 @@ pub mod payload;
 pub mod refusal;
 pub mod resync;
 pub mod session;
+pub mod token;
 pub mod version;
 pub mod wire;
 

@@ -133,6 +133,7 @@ impl Agent {
             further_namespaces: vec![TEAM.to_owned()],
             keep_namespaces: false,
             label_selector: String::new(),
+            mode: protocol::Mode::Managed,
         };
         let policy = Policy {
             mismatch: Mismatch::Upsert,

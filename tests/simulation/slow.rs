@@ -131,26 +131,53 @@ impl Store for Slow<store::Memory> {
 
     fn patch<'a>(
         &'a self,
-        application: &'a principal::Key,
+        kind: store::Watched,
+        key: &'a principal::Key,
         version: &'a str,
         patch: Patch,
     ) -> BoxFuture<'a, Result<Value, store::WriteError>> {
-        let away = || store::WriteError::Unavailable("the API server is away".into());
-        async move {
-            if self.way(self.manners().failing).await {
-                return Err(away());
-            }
-            let written = self.inner.patch(application, version, patch).await;
-            if self.way(self.manners().forgetful).await {
-                return Err(away());
-            }
-            written
-        }
-        .boxed()
+        self.stored(self.inner.patch(kind, key, version, patch))
+            .boxed()
+    }
+
+    fn create<'a>(
+        &'a self,
+        kind: store::Watched,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, store::WriteError>> {
+        self.stored(self.inner.create(kind, object)).boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        kind: store::Watched,
+        key: &'a principal::Key,
+        uid: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<(), store::WriteError>> {
+        self.stored(Store::delete(&self.inner, kind, key, uid, version))
+            .boxed()
     }
 
     fn principal_uid(&self) -> BoxFuture<'_, Result<String, store::WriteError>> {
         self.inner.principal_uid()
+    }
+}
+
+impl Slow<store::Memory> {
+    async fn stored<T>(
+        &self,
+        write: impl Future<Output = Result<T, store::WriteError>>,
+    ) -> Result<T, store::WriteError> {
+        let away = || store::WriteError::Unavailable("the API server is away".into());
+        if self.way(self.manners().failing).await {
+            return Err(away());
+        }
+        let written = write.await;
+        if self.way(self.manners().forgetful).await {
+            return Err(away());
+        }
+        written
     }
 }
 

@@ -61,6 +61,8 @@ pub enum Mapping {
     Namespace,
     /// `spec.destination.name` is the agent's name, and namespaces stay.
     Destination,
+    /// None has to: the agent owns them, and the hub shows them in the namespace that has its name.
+    Autonomous,
 }
 
 /// The names of one pair.
@@ -177,6 +179,7 @@ pub async fn prepare(lab: &Lab, name: &str, mapping: Mapping) -> Result<Setting>
             &Objects::new(hub.client()),
             &Objects::new(spoke.client()),
             &names,
+            mapping,
         )
         .await?;
     let directory: PathBuf = lab.dir().join("peers").join(name);

@@ -4,6 +4,7 @@
 //! hand.
 
 mod alone;
+mod autonomous;
 mod commands;
 mod deletion;
 mod delivery;
@@ -141,6 +142,70 @@ macro_rules! cases {
                 Namespace,
                 "spokedown",
                 restarts::what_happens_without_an_agent_is_made_up_for
+            ),
+            case!(
+                $title,
+                $principal,
+                $agent,
+                Autonomous,
+                "shown",
+                autonomous::what_the_spoke_owns_is_shown_and_follows
+            ),
+            case!(
+                $title,
+                $principal,
+                $agent,
+                Autonomous,
+                "mheld",
+                autonomous::a_mirror_is_held_against_edits_and_deletion
+            ),
+            case!(
+                $title,
+                $principal,
+                $agent,
+                Autonomous,
+                "msync",
+                autonomous::a_sync_asked_for_at_a_mirror_runs_once
+            ),
+            case!(
+                $title,
+                $principal,
+                $agent,
+                Autonomous,
+                "mend",
+                autonomous::a_running_sync_is_terminated_at_a_mirror
+            ),
+            case!(
+                $title,
+                $principal,
+                $agent,
+                Autonomous,
+                "mrefresh",
+                autonomous::a_refresh_asked_for_at_a_mirror_is_done
+            ),
+            case!(
+                $title,
+                $principal,
+                $agent,
+                Autonomous,
+                "mproject",
+                autonomous::a_project_of_the_spoke_is_shown_and_goes
+            ),
+            case!(
+                $title,
+                $principal,
+                $agent,
+                Autonomous,
+                "mhubdown",
+                autonomous::a_restarted_principal_shows_what_the_spoke_has
+            ),
+            case!(
+                $title,
+                $principal,
+                $agent,
+                Autonomous,
+                "mspokedown",
+                autonomous::a_restarted_agent_says_what_the_spoke_has
             ),
         ]
     };

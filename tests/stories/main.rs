@@ -8,6 +8,7 @@
 )]
 
 mod argocd;
+mod autonomous;
 mod base;
 mod chart;
 mod command;
@@ -118,6 +119,13 @@ fn product() -> Chapter {
             staged!(kills::an_application_lives_and_ends_while_the_agent_is_killed),
             staged!(faults::a_cut_off_spoke_catches_up),
             staged!(faults::a_stalled_connection_is_left),
+            staged!(autonomous::an_application_of_the_spoke_is_shown_on_the_hub),
+            staged!(autonomous::a_sync_asked_for_on_the_hub_runs_once_on_the_spoke),
+            staged!(autonomous::an_edit_or_a_deletion_of_a_mirror_is_undone),
+            staged!(autonomous::killed_programs_lose_nothing_of_an_autonomous_cluster),
+            staged!(autonomous::an_autonomous_cluster_writes_in_its_own_place_only),
+            staged!(autonomous::managed_and_autonomous_clusters_live_in_one_fleet),
+            staged!(autonomous::a_change_of_mode_is_confirmed_and_touches_no_application),
             staged!(removal::opting_out_touches_no_application_and_opting_in_adopts),
             staged!(removal::an_addon_deleted_under_its_label_is_made_again),
             staged!(enrolment::a_placement_enrols_a_cluster),

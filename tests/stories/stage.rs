@@ -53,6 +53,18 @@ impl Stage {
         enrol::until_available(&self.hub, &cluster).await.map(drop)
     }
 
+    /// The same in mode autonomous, after an opt-out if it has another one.
+    pub(crate) async fn autonomous(&self, number: usize) -> Result<()> {
+        let cluster = format!("spoke{number}");
+        let addon = self.hub.get(&At::addon(&cluster)).await?;
+        let mode = addon.map(|addon| addon["metadata"]["annotations"][enrol::MODE].clone());
+        if mode.as_ref().is_none_or(|mode| mode != "autonomous") {
+            self.not_enrolled(number).await?;
+            enrol::by_label_as(&self.hub, &cluster, "autonomous").await?;
+        }
+        enrol::until_available(&self.hub, &cluster).await.map(drop)
+    }
+
     /// Makes sure that a spoke has no add-on.
     pub(crate) async fn not_enrolled(&self, number: usize) -> Result<()> {
         let cluster = format!("spoke{number}");

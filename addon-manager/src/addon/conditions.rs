@@ -8,7 +8,7 @@ use ocm::{
     condition::{self, Status, Verdict, addon::AVAILABLE, addon::DEGRADED},
     sdk::WorkReport,
 };
-use principal::{ArgoCd, HeldDeletion, Mode, SessionReport};
+use principal::{ArgoCd, HeldDeletion, Mode, SessionReport, Unmirrored};
 
 /// Connected, and its Deployment is available.
 pub const AGENT_CONNECTED: &str = "AgentConnected";
@@ -23,6 +23,9 @@ pub const AGENT_DISCONNECTED: &str = "AgentDisconnected";
 
 /// More would be deleted on the cluster than may be without a person's word.
 pub const MASS_DELETE_HELD: &str = "MassDeleteHeld";
+
+/// Objects of an autonomous cluster are not shown on the hub.
+pub const NOT_MIRRORED: &str = "NotMirrored";
 
 /// The cluster has no Argo CD that the agent could serve.
 pub const ARGOCD_MISSING: &str = "ArgoCDMissing";
@@ -245,6 +248,8 @@ pub struct Needs<'a> {
     pub held_deletion: Option<&'a HeldDeletion>,
     /// Whether the cluster has an Argo CD, where its agent says so.
     pub argocd: Option<ArgoCd>,
+    /// What of an autonomous cluster is not shown on the hub.
+    pub unmirrored: Option<&'a Unmirrored>,
 }
 
 /// A change of mode that waits for a person.
@@ -280,6 +285,7 @@ fn causes(needs: &Needs<'_>) -> Vec<(&'static str, String)> {
         held_mode,
         held_deletion,
         argocd,
+        unmirrored,
     } = needs;
     let missing = *argocd == Some(ArgoCd::Missing);
     let all = [
@@ -290,6 +296,7 @@ fn causes(needs: &Needs<'_>) -> Vec<(&'static str, String)> {
             .as_ref()
             .map(|held| ("ModeChangeHeld", mode_change(held))),
         secret_error.map(|message| ("ClusterSecretConflict", message.to_owned())),
+        unmirrored.map(|unmirrored| (NOT_MIRRORED, not_mirrored(unmirrored))),
     ];
     all.into_iter().flatten().collect()
 }
@@ -323,21 +330,45 @@ fn mass_delete(held: &HeldDeletion) -> String {
     let HeldDeletion {
         names,
         count,
+        mirrors,
         digest,
     } = held;
+    let names = with_more(names, *count, ", ");
+    let (what, instead) = if *mirrors {
+        (
+            format!("this hub shows {count} objects that the cluster does not have any more"),
+            "make them again on the cluster",
+        )
+    } else {
+        (
+            format!(
+                "the cluster holds {count} objects that this hub has delivered and does not know any more"
+            ),
+            "make them again on the hub",
+        )
+    };
+    format!(
+        "{what}, too many to delete them unasked: {names}; {instead}, or confirm that they go with \
+         the annotation {}={digest} on this ManagedClusterAddOn",
+        crate::keys::CONFIRM_DELETE
+    )
+}
+
+fn not_mirrored(unmirrored: &Unmirrored) -> String {
+    let Unmirrored { count, names } = unmirrored;
+    let names = with_more(names, *count, "; ");
+    format!("{count} objects of the cluster are not shown on this hub: {names}")
+}
+
+/// The first names, and how many there are besides.
+fn with_more(names: &[String], count: usize, between: &str) -> String {
     let more = count.saturating_sub(names.len());
-    let names = names.join(", ");
-    let names = if more == 0 {
+    let names = names.join(between);
+    if more == 0 {
         names
     } else {
         format!("{names}, and {more} more")
-    };
-    format!(
-        "the cluster holds {count} objects that this hub has delivered and does not know any more, \
-         too many to delete them unasked: {names}; make them again on the hub, or confirm that they \
-         go with the annotation {}={digest} on this ManagedClusterAddOn",
-        crate::keys::CONFIRM_DELETE
-    )
+    }
 }
 
 #[cfg(test)]

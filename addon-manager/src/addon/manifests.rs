@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use principal::Mode;
 use serde_json::{Value, json};
 
 use super::template::{Error, Template};
@@ -12,8 +13,12 @@ pub const DEPLOYMENT: &str = "argocd-agent-addon-agent";
 /// The agent's container in it.
 const CONTAINER: &str = "agent";
 
+/// What the agent may do where the hub owns the Applications, and where the spoke does.
+const MANAGED_ROLE: &str = "role.yaml";
+const AUTONOMOUS_ROLE: &str = "role-autonomous.yaml";
+
 /// The files, in the order in which they must exist.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     (
         "namespace-agent.yaml",
         include_str!("../../../manifests/spoke/namespace-agent.yaml"),
@@ -27,8 +32,12 @@ const FILES: [(&str, &str); 7] = [
         include_str!("../../../manifests/spoke/serviceaccount.yaml"),
     ),
     (
-        "role.yaml",
+        MANAGED_ROLE,
         include_str!("../../../manifests/spoke/role.yaml"),
+    ),
+    (
+        AUTONOMOUS_ROLE,
+        include_str!("../../../manifests/spoke/role-autonomous.yaml"),
     ),
     (
         "rolebinding.yaml",
@@ -51,8 +60,8 @@ pub struct Spoke {
     pub agent_namespace: String,
     /// Namespace of Argo CD.
     pub argocd_namespace: String,
-    /// `managed` or `autonomous`.
-    pub mode: &'static str,
+    /// Who owns the Applications.
+    pub mode: Mode,
     /// Where the agent dials.
     pub principal: Address,
     /// Whom it believes, as PEM.
@@ -107,7 +116,11 @@ impl Templates {
     pub fn render(&self, spoke: &Spoke) -> Result<Vec<Value>, Error> {
         let values = values(spoke);
         let mut objects: Vec<Value> = Vec::with_capacity(self.0.len());
-        for template in &self.0 {
+        let other_role = match spoke.mode {
+            Mode::Managed => AUTONOMOUS_ROLE,
+            Mode::Autonomous => MANAGED_ROLE,
+        };
+        for template in self.0.iter().filter(|it| it.name() != other_role) {
             let mut object = template.fill(&values)?;
             if object.pointer("/kind") == Some(&json!("Deployment")) {
                 adjust(&mut object, spoke);
@@ -145,7 +158,7 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
     BTreeMap::from([
         ("AGENT_NAMESPACE", agent_namespace.clone()),
         ("ARGOCD_NAMESPACE", argocd_namespace.clone()),
-        ("MODE", (*mode).to_owned()),
+        ("MODE", mode.as_str().to_owned()),
         ("PRINCIPAL_HOST", principal.host().to_owned()),
         ("PRINCIPAL_PORT", principal.port().to_string()),
         ("CA_BUNDLE", ca_bundle.clone()),

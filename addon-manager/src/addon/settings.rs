@@ -47,12 +47,6 @@ pub enum Error {
         /// What it could be.
         wanted: &'static str,
     },
-    /// The mode is for a later version.
-    #[error(
-        "mode autonomous is not supported by this version; label the cluster with \
-         argocd-agent.open-cluster-management.io/mode=managed"
-    )]
-    Autonomous,
 }
 
 /// Recorded value, then label, then configuration, then managed.
@@ -103,10 +97,6 @@ pub fn spoke(
     mode: Mode,
     defaults: &Defaults,
 ) -> Result<Spoke, Error> {
-    let mode = match mode {
-        Mode::Managed => Mode::Managed.as_str(),
-        Mode::Autonomous => return Err(Error::Autonomous),
-    };
     Ok(Spoke {
         agent_namespace: agent_namespace.to_owned(),
         argocd_namespace: argocd_namespace(config)?,
@@ -241,7 +231,10 @@ mod tests {
         let spoke = resolved(&[]).unwrap();
         assert_eq!(spoke.argocd_namespace, "argocd");
         assert_eq!(spoke.principal.to_string(), "hub.example.org:443");
-        assert_eq!((spoke.log_level.as_str(), spoke.mode), ("info", "managed"));
+        assert_eq!(
+            (spoke.log_level.as_str(), spoke.mode),
+            ("info", Mode::Managed)
+        );
     }
 
     #[test]

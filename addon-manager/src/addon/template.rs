@@ -45,6 +45,11 @@ impl Template {
         Ok(Self { name, body })
     }
 
+    /// The file that it is from.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// The manifest with every placeholder replaced.
     pub fn fill(&self, values: &BTreeMap<&'static str, String>) -> Result<Value, Error> {
         let mut body = self.body.clone();

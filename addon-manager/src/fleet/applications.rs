@@ -85,11 +85,17 @@ impl Applications {
     }
 }
 
-/// Whether an Application was delivered to the one cluster in `clusters`.
+/// Whether an Application was delivered to the one cluster in `clusters`, or mirrors one of it.
 fn belongs(application: &DynamicObject, clusters: &Clusters, settings: &RoutingSettings) -> bool {
     let value = json!(application);
     let route = argocd::routing::route(argocd::Application::of(&value), clusters, settings);
-    route.cluster().is_some()
+    // A mirror goes nowhere, and is this cluster's all the same.
+    let is_mirror = || {
+        clusters
+            .names()
+            .any(|cluster| argocd::mirror::is_of(&value, cluster))
+    };
+    route.cluster().is_some() || is_mirror()
 }
 
 pub(super) fn failed(action: &'static str, object: &str) -> impl FnOnce(kube::Error) -> Error {
@@ -133,5 +139,8 @@ mod tests {
                 "{namespace}"
             );
         }
+        let stamp = (argocd::keys::MIRRORED_FROM.to_owned(), "c".to_owned());
+        there.metadata.annotations = Some([stamp].into());
+        assert!(belongs(&there, &clusters("c"), &settings), "a mirror");
     }
 }

@@ -10,6 +10,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::Uri;
 use hyper_util::rt::TokioIo;
+use protocol::Mode;
 use protocol::version::{self, Capabilities};
 use protocol::wire::authapi::authentication_client::AuthenticationClient;
 use protocol::wire::authapi::{AuthRequest, AuthResponse};
@@ -144,6 +145,8 @@ pub struct Welcome {
     pub principal_uid: Option<String>,
     /// Who the principal takes us for, which is also our namespace on the hub.
     pub agent_name: Option<String>,
+    /// The same as a Go principal says it: the subject of the token.
+    pub subject: Option<String>,
     /// What both ends can do beyond the Go protocol.
     pub capabilities: Capabilities,
 }
@@ -160,13 +163,14 @@ pub(super) async fn dial(
     hub: &Hub,
     network: &dyn Connect,
     argocd_namespace: &str,
+    mode: Mode,
 ) -> Result<Opened, Error> {
     let channel = network.connect().await?;
     let version = principal_version(channel.clone()).await?;
     let request = AuthRequest {
         method: method_name(&hub.method).to_owned(),
         credentials: credentials(&hub.method).await?,
-        mode: protocol::Mode::Managed.as_str().to_owned(),
+        mode: mode.as_str().to_owned(),
         // A Go principal takes only its own version.
         version: version::bare(&version).to_owned(),
         agent_namespace: argocd_namespace.to_owned(),
@@ -231,6 +235,7 @@ fn read_answer(answer: AuthResponse) -> Result<(MetadataValue<Ascii>, Welcome), 
         principal_namespace,
         principal_uid: some(principal_uid),
         agent_name: some(agent_name),
+        subject: protocol::token::subject(&access_token),
         capabilities: Capabilities::ours().negotiate(&Capabilities::read(&capabilities)),
     };
     Ok((token, welcome))

@@ -4,18 +4,16 @@
 //! the session, which goes on coalescing, and reading goes on, so two busy ends cannot block each
 //! other.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _};
-use protocol::payload::{self, SpokeInfo, SyncedResource, SyncedResourceList};
 use protocol::version::Capability;
 use protocol::wire::eventstreamapi::Event as Frame;
 use protocol::wire::eventstreamapi::event_stream_client::EventStreamClient;
-use protocol::{
-    Event, Facet, Limits, Mode, Peer, Role, Session, Target, Verb, Verdict, Violation, WorkId,
-};
+use protocol::{Limits, ObjectKey, Peer, Role, Session, Target, Verdict, Violation, WorkId};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
@@ -65,10 +63,12 @@ enum Happened {
 }
 
 /// The moving parts of one session.
-struct Moving<'a> {
-    session: Session,
+pub(super) struct Moving<'a> {
+    pub(super) session: Session,
     begun: Instant,
-    welcome: Welcome,
+    pub(super) welcome: Welcome,
+    /// What the spoke owns and the principal has named.
+    pub(super) claimed: BTreeSet<ObjectKey>,
     outgoing: mpsc::Sender<Frame>,
     /// The outgoing half was full when we last tried.
     full: bool,
@@ -100,7 +100,7 @@ impl Drive<'_> {
         let mut incoming = std::pin::pin!(incoming);
 
         let peer = Peer {
-            mode: Mode::Managed,
+            mode: self.replica.mode(),
             capabilities: welcome.capabilities.clone(),
         };
         let limits = Limits {
@@ -112,6 +112,7 @@ impl Drive<'_> {
             session: Session::new(Role::Agent, peer, limits),
             begun: Instant::now(),
             welcome,
+            claimed: BTreeSet::new(),
             outgoing,
             full: false,
             working: FuturesUnordered::new(),
@@ -132,59 +133,14 @@ impl Drive<'_> {
         }
     }
 
-    /// What is said on every connect: all statuses, and to a Go principal what we hold. Ours asks.
-    fn greet(&mut self, moving: &mut Moving<'_>) {
-        // Statuses that were to be said are among all statuses.
-        let pending = self.reports.take();
-        for (key, _) in self.reports.replicas() {
-            if key.kind == protocol::Kind::Application {
-                moving.session.mark(key, Facet::Status);
-            }
-        }
-        for event in pending.events.into_values() {
-            moving.session.say(event);
-        }
-        if !moving.welcome.capabilities.is_ours() {
-            self.tell_all(moving);
-        }
-        self.tell_sight(moving);
-    }
-
-    /// Whether there is an Argo CD here; a Go principal has no ear for that.
-    fn tell_sight(&mut self, moving: &mut Moving<'_>) {
-        let argo_cd = Some(self.sight.borrow_and_update().argocd());
-        if moving.welcome.capabilities.is_ours() {
-            moving
-                .session
-                .say(Event::spoke_info(&SpokeInfo { argo_cd }));
-        }
-    }
-
-    /// Names everything that we hold, and that this was all.
-    fn tell_all(&self, moving: &mut Moving<'_>) {
-        let held = self.replica.held(&moving.welcome);
-        for body in &held.updates {
-            moving.session.say(Event::request_update(body));
-        }
-        let end = SyncedResourceList {
-            checksum: held.checksum,
-        };
-        moving
-            .session
-            .say(Event::request_synced_resource_list(&end));
-        tracing::debug!(
-            objects = held.updates.len(),
-            "told the principal what is here"
-        );
-    }
-
     /// Writes as much as there is and as fits.
     fn send(&self, moving: &mut Moving<'_>) {
         moving.full = false;
         let capabilities = &moving.session.peer().capabilities;
-        let source = self
-            .reports
-            .told(capabilities.has(Capability::CommandIdentity));
+        let source = self.reports.told(
+            capabilities.has(Capability::CommandIdentity),
+            self.replica.mode(),
+        );
         loop {
             let now = moving.begun.elapsed();
             let Ok(permit) = moving.outgoing.try_reserve() else {
@@ -260,16 +216,6 @@ impl Drive<'_> {
         let event = frame.event?;
         let received: Result<(), Violation> = moving.session.receive(event, now);
         received.err().map(End::Violation)
-    }
-
-    fn take_reports(&self, moving: &mut Moving<'_>) {
-        let pending = self.reports.take();
-        for key in pending.statuses {
-            moving.session.mark(key, Facet::Status);
-        }
-        for event in pending.events.into_values() {
-            moving.session.say(event);
-        }
     }
 }
 
@@ -356,26 +302,4 @@ impl<'a> Moving<'a> {
 
 fn silence_limit(heartbeat: Duration) -> Duration {
     heartbeat.saturating_mul(MISSED_HEARTBEATS)
-}
-
-impl Drive<'_> {
-    /// The hub's side of a resync, in managed mode.
-    fn answer_resync(&self, moving: &mut Moving<'_>, event: &Event) -> Verdict {
-        if event.verb == Verb::RequestResourceResync {
-            self.tell_all(moving);
-            return Verdict::Done;
-        }
-        if event.verb != Verb::ResponseSyncedResource {
-            return Verdict::Refused("not for a managed agent".to_owned());
-        }
-        match payload::decode::<SyncedResource>("synced resource", &event.payload) {
-            Err(error) => Verdict::Refused(error.to_string()),
-            Ok(asked) => {
-                for body in &self.replica.holds(&asked, &moving.welcome).updates {
-                    moving.session.say(Event::request_update(body));
-                }
-                Verdict::Done
-            }
-        }
-    }
 }

@@ -132,6 +132,7 @@ mod tests {
             further_namespaces: vec![],
             keep_namespaces: false,
             label_selector: String::new(),
+            mode: protocol::Mode::Managed,
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use argocd::Meta;
 use protocol::payload::ArgoCd;
-use protocol::{Kind, ObjectKey};
+use protocol::{Kind, Mode, ObjectKey};
 use runtime::parts::Spawner;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -13,6 +13,7 @@ use super::drift::Drift;
 use super::sight::Sight;
 use crate::config::Scope;
 use crate::report::Reports;
+use crate::source;
 use crate::spoke::{Report, Reporter, Spoke, Target};
 use crate::store::{Change, Entry, Store};
 
@@ -22,6 +23,8 @@ pub(super) struct Observer {
     pub(super) store: Arc<Store>,
     pub(super) reports: Arc<Reports>,
     pub(super) drift: Arc<Drift>,
+    /// Who owns what is observed.
+    pub(super) mode: Mode,
 }
 
 /// Starts one watch per kind and namespace.
@@ -51,6 +54,14 @@ pub(super) fn start(
 
 /// Only the namespaces that are needed: a pattern needs all, a name needs itself.
 pub(super) fn targets(scope: &Scope) -> Vec<Target> {
+    if scope.mode == Mode::Autonomous {
+        // What the hub shows; the agent has no right to see anything else.
+        let shown = |kind| Target {
+            kind,
+            namespace: Some(scope.argocd_namespace.clone()),
+        };
+        return vec![shown(Kind::AppProject), shown(Kind::Application)];
+    }
     let is_name = |pattern: &String| {
         pattern
             .bytes()
@@ -102,6 +113,9 @@ impl Observer {
         let object = Arc::new(object);
         let meta = Meta::of(&object);
         let key = ObjectKey::new(kind, meta.namespace(), meta.name());
+        if self.mode == Mode::Autonomous {
+            return self.applied_here(key, object);
+        }
         let Change::Changed { before } = self.store.seen(key.clone(), Arc::clone(&object)) else {
             return;
         };
@@ -113,10 +127,30 @@ impl Observer {
         }
     }
 
+    /// The same where the spoke owns the object.
+    fn applied_here(&self, key: ObjectKey, object: Arc<Value>) {
+        let object = source::with_memory(object, self.store.live(&key).as_deref());
+        let is_ignored = Meta::of(&object).is_ignored();
+        let Change::Changed { before } = self.store.seen(key.clone(), object) else {
+            return;
+        };
+        if !is_ignored {
+            self.reports.owned(key);
+        } else if let Some(before) = before.filter(|before| !Meta::of(before).is_ignored()) {
+            self.reports.left(&key, &before);
+        }
+    }
+
     fn gone(&self, key: &ObjectKey, uid: &str) {
         let Some(Entry { live, wanted }) = self.store.gone(key, uid) else {
             return;
         };
+        if self.mode == Mode::Autonomous {
+            if let Some(live) = live.filter(|live| !Meta::of(live).is_ignored()) {
+                self.reports.left(key, &live);
+            }
+            return;
+        }
         let stays_gone = wanted.as_ref().is_none_or(|wanted| wanted.leaving);
         let source = live.as_deref().and_then(|live| Meta::of(live).source_uid());
         let wanted_source = wanted
@@ -159,6 +193,7 @@ mod tests {
             further_namespaces: further.iter().map(|name| (*name).to_owned()).collect(),
             keep_namespaces: false,
             label_selector: String::new(),
+            mode: Mode::Managed,
         }
     }
 

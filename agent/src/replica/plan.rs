@@ -62,13 +62,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    const NOTHING: Self = Self {
+    pub(super) const NOTHING: Self = Self {
         steps: vec![],
         memory: Memory::Keep,
         gone: None,
     };
 
-    const fn steps(steps: Vec<Step>, memory: Memory) -> Self {
+    pub(super) const fn steps(steps: Vec<Step>, memory: Memory) -> Self {
         Self {
             steps,
             memory,
@@ -245,7 +245,7 @@ pub(super) fn terminate(message: &Value, live: Option<&Value>, policy: Policy) -
     Ok(patch.map_or(Plan::NOTHING, |patch| one_patch(live, patch)))
 }
 
-fn one_patch(live: &Value, patch: Patch) -> Plan {
+pub(super) fn one_patch(live: &Value, patch: Patch) -> Plan {
     let uid = Meta::of(live).uid().to_owned();
     Plan::steps(vec![Step::Patch { uid, patch }], Memory::Keep)
 }

@@ -10,6 +10,7 @@ use agent::replica::Replica;
 use agent::report::Reports;
 use agent::spoke::Kubernetes;
 use agent::store::Store;
+use protocol::Mode;
 use runtime::credentials::{ClientTls, Material};
 use runtime::parts::Parts;
 use tokio::sync::watch;
@@ -38,6 +39,7 @@ impl Spoke {
             argocd_namespace: "argocd".to_owned(),
             further_namespaces: vec![],
             keep_namespaces: false,
+            mode: Mode::Managed,
             label_selector: String::new(),
         };
         let policy = Policy {

@@ -26,7 +26,7 @@ pub(super) fn patch(hub: &Value, report: &Value, judgement: &Judgement) -> Optio
         Application::of(hub).operation().cloned(),
         Meta::of(hub).annotation(keys::REFRESH),
     );
-    let to = part(shown_status(hub, report, judgement), operation, refresh);
+    let to = part(shown(hub, report, judgement), operation, refresh);
     patch::between(&from, &to)
 }
 
@@ -72,7 +72,7 @@ fn part(status: Option<Value>, operation: Option<Value>, refresh: Option<&str>) 
     part
 }
 
-fn shown_status(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Value> {
+pub(super) fn shown(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Value> {
     let (hub, report) = (Application::of(hub), Application::of(report));
     let mut status = report
         .status()

@@ -190,3 +190,36 @@ proptest! {
         created.clear();
     }
 }
+
+#[test]
+fn an_autonomous_cluster_owns_its_applications_and_the_hub_shows_mirrors() {
+    let clusters = clusters().with_autonomous(["spoke2".to_owned()]);
+    let routed = |app: &Value| route(Application::of(app), &clusters, &settings());
+    let here = json!({ "name": "in-cluster" });
+    let mirror = |namespace: &str| {
+        let mut mirror = app(namespace, &here);
+        mirror["metadata"]["annotations"] = json!({ crate::keys::MIRRORED_FROM: namespace });
+        mirror
+    };
+    assert_eq!(
+        routed(&mirror("spoke2")),
+        Route::Mirror("spoke2".to_owned())
+    );
+    for made_here in [
+        app("spoke2", &here),
+        app("argocd", &json!({ "name": "spoke2" })),
+        app("team-a", &json!({ "name": "spoke2" })),
+    ] {
+        let route = routed(&made_here);
+        assert!(
+            matches!(&route, Route::Conflict(why) if why.contains("autonomous")),
+            "{route:?}"
+        );
+    }
+    let left = routed(&mirror("spoke1"));
+    assert!(
+        matches!(&left, Route::Conflict(why) if why.contains("mirrored-from")),
+        "a mirror from before is not delivered: {left:?}"
+    );
+    assert_eq!(routed(&mirror("nowhere")), Route::Local);
+}

@@ -32,12 +32,17 @@ pub(crate) struct Sender {
     pub(crate) cluster: ClusterName,
     /// Whether it names the commands it took.
     pub(crate) names_commands: bool,
+    /// Whether it owns its Applications itself.
+    pub(crate) is_autonomous: bool,
 }
 
 impl Hub {
     /// Applies one event of a cluster. Whatever it holds is a claim.
     pub(crate) async fn apply(&self, from: &Sender, event: &Event) -> Verdict {
         let refusable = match (event.target, event.verb) {
+            (Target::Object(kind), verb) if from.is_autonomous => {
+                self.apply_of_owner(from, kind, verb, event).await
+            }
             (Target::Object(Kind::Application), Verb::StatusUpdate) => {
                 self.apply_status(from, event).await
             }
@@ -74,7 +79,7 @@ impl Hub {
     }
 
     /// A report also shows which commands and refreshes have not arrived, and that the object works again.
-    fn follow_up(&self, from: &Sender, key: &Key, report: &Value) {
+    pub(super) fn follow_up(&self, from: &Sender, key: &Key, report: &Value) {
         let mut state = self.lock();
         let Some(entry) = state.index.application(key) else {
             return;
@@ -177,7 +182,7 @@ impl Hub {
 }
 
 /// What a report means for the commands; none once the Application does not go to this cluster any more.
-fn judged(from: &Sender, key: &Key, entry: &Entry, report: &Value) -> Option<Judgement> {
+pub(super) fn judged(from: &Sender, key: &Key, entry: &Entry, report: &Value) -> Option<Judgement> {
     if entry.cluster() != Some(from.cluster.as_str()) {
         return None;
     }
@@ -207,7 +212,7 @@ fn named(index: &Index, cluster: &str, claimed: &Key) -> Option<Key> {
 }
 
 /// A verdict, and why it is a refusal as a word for the metrics.
-struct Refusable(Verdict, Option<&'static str>);
+pub(super) struct Refusable(Verdict, Option<&'static str>);
 
 impl Refusable {
     fn counted(self, metrics: &crate::metrics::Metrics) -> Verdict {
@@ -218,11 +223,16 @@ impl Refusable {
     }
 }
 
-const fn done() -> Refusable {
+pub(super) const fn done() -> Refusable {
     Refusable(Verdict::Done, None)
 }
 
-fn refused(reason: &'static str, message: impl Into<String>) -> Refusable {
+/// The same again after a pause.
+pub(super) const fn again() -> Refusable {
+    Refusable(Verdict::Retry { after: RETRY }, None)
+}
+
+pub(super) fn refused(reason: &'static str, message: impl Into<String>) -> Refusable {
     Refusable(Verdict::Refused(message.into()), Some(reason))
 }
 
@@ -240,7 +250,7 @@ fn verdict(key: &Key, written: Result<Written, WriteError>) -> Refusable {
             | WriteError::Unavailable(_)),
         ) => {
             tracing::debug!(object = %key, error = %Chain(&error), "cannot write yet");
-            Refusable(Verdict::Retry { after: RETRY }, None)
+            again()
         }
     }
 }

@@ -3,10 +3,7 @@
 //! Written by one task that walks the Applications whose conditions may have to change. What the spoke reports
 //! stays as it is; an equal list costs no write.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use argocd::{
     Patch,
@@ -14,14 +11,10 @@ use argocd::{
     keys,
     projection::{condition_patch_for_hub, release_patch_for_hub},
 };
-use indexmap::IndexSet;
 use jiff::Timestamp;
 use runtime::{backoff::Backoff, error::Chain};
 use serde_json::{Map, Value, json};
-use tokio::{
-    sync::{Notify, watch},
-    time::Instant,
-};
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -43,37 +36,6 @@ const KINDS: [&str; 5] = [
     DISCONNECTED,
     ERROR,
 ];
-
-/// Applications whose conditions may have to change, each once.
-#[derive(Debug, Default)]
-pub(super) struct Dirty {
-    // Held for a lookup, never over an await.
-    keys: Mutex<IndexSet<Key>>,
-    changed: Notify,
-}
-
-impl Dirty {
-    pub(super) fn mark(&self, key: Key) {
-        self.keys
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key);
-        self.changed.notify_one();
-    }
-
-    async fn next(&self) -> Key {
-        loop {
-            let first = {
-                let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-                keys.shift_remove_index(0)
-            };
-            match first {
-                Some(key) => return key,
-                None => self.changed.notified().await,
-            }
-        }
-    }
-}
 
 /// Keeps the conditions as they should be while this replica serves, until the token is cancelled.
 ///
@@ -143,7 +105,7 @@ impl Hub {
             Placement::Routed(_, held) => held
                 .as_ref()
                 .is_some_and(|held| held.condition == keys::CONDITION_NAME_CONFLICT),
-            Placement::Local | Placement::Ignored => false,
+            Placement::Local | Placement::Ignored | Placement::Mirror(_) => false,
         }
     }
 }
@@ -180,7 +142,10 @@ fn plan(entry: &Entry, connected: bool, now: Timestamp) -> Option<Patch> {
 
 /// Whether a refresh is asked for that nobody will do: an answer at once is better than waiting.
 fn refresh_is_in_vain(entry: &Entry, connected: bool) -> bool {
-    let delivered = matches!(entry.placement, Placement::Routed(_, None));
+    let delivered = matches!(
+        entry.placement,
+        Placement::Routed(_, None) | Placement::Mirror(_)
+    );
     wants_refresh(entry.object()) && entry.cluster().is_some() && !(delivered && connected)
 }
 
@@ -194,7 +159,14 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
             let waits = waiting(entry, &place.cluster);
             wanted.extend(waits.map(|message| (DISCONNECTED, message)));
         }
-        Placement::Routed(_, None) | Placement::Local | Placement::Ignored => {}
+        Placement::Mirror(cluster) if !connected => {
+            let waits = waiting(entry, cluster);
+            wanted.extend(waits.map(|message| (DISCONNECTED, message)));
+        }
+        Placement::Routed(_, None)
+        | Placement::Mirror(_)
+        | Placement::Local
+        | Placement::Ignored => {}
     }
     if let Some(report) = &entry.report {
         wanted.push((ERROR, report.clone()));

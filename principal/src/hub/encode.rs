@@ -21,9 +21,16 @@ impl Source for Voice<'_> {
     fn encode(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
         let event = match (key.kind, facet) {
             (Kind::Application, Facet::State) => {
-                application(key, &self.delivered(key)?, said_before)
+                let entry = self.told(key)?;
+                if entry.is_mirror_of(self.cluster.as_str()) {
+                    // Its state is the cluster's own; what is said is that somebody asks for a refresh.
+                    entry.refresh()?;
+                    application(key, &entry, true)
+                } else {
+                    application(key, &entry, said_before)
+                }
             }
-            (Kind::Application, Facet::Command) => command(key, &self.delivered(key)?)?,
+            (Kind::Application, Facet::Command) => command(key, &self.told(key)?)?,
             (Kind::AppProject, Facet::State) => {
                 let project = self
                     .hub
@@ -40,11 +47,14 @@ impl Source for Voice<'_> {
 }
 
 impl Voice<'_> {
-    fn delivered(&self, key: &ObjectKey) -> Option<Entry> {
+    /// What the cluster may hear of: what is delivered to it, and mirrors of its own.
+    fn told(&self, key: &ObjectKey) -> Option<Entry> {
         let key = Key::from_object(key)?;
         let state = self.hub.lock();
         let entry = state.index.application(&key)?;
-        (entry.delivered_to() == Some(self.cluster.as_str())).then(|| entry.clone())
+        let cluster = self.cluster.as_str();
+        let theirs = entry.delivered_to() == Some(cluster) || entry.is_mirror_of(cluster);
+        theirs.then(|| entry.clone())
     }
 }
 

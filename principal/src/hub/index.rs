@@ -19,7 +19,7 @@ use argocd::{
 use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Mode};
 
 mod entry;
 mod judge;
@@ -73,7 +73,12 @@ impl Index {
         let server = |(name, enrolment): (&String, &crate::Enrolment)| {
             (name.clone(), enrolment.server.clone())
         };
-        let clusters = Clusters::new(fleet.clusters.iter().map(server));
+        let autonomous = fleet
+            .clusters
+            .iter()
+            .filter(|(_, enrolment)| enrolment.mode == Mode::Autonomous)
+            .map(|(name, _)| name.clone());
+        let clusters = Clusters::new(fleet.clusters.iter().map(server)).with_autonomous(autonomous);
         if clusters == self.clusters {
             return Vec::new();
         }
@@ -117,6 +122,20 @@ impl Index {
         effects
     }
 
+    /// Takes in a project as one of our own writes has left it, unless the watch has told of a newer version.
+    pub(crate) fn set_written_project(&mut self, object: Value) -> Vec<Effect> {
+        let meta = Meta::of(&object);
+        let (name, version) = (meta.name().to_owned(), meta.resource_version());
+        let is_old = self.projects.get(&name).is_some_and(|known| {
+            let known = Meta::of(known);
+            known.uid() == meta.uid() && !entry::is_newer(version, known.resource_version())
+        });
+        if is_old {
+            return Vec::new();
+        }
+        self.set_project(&name, Some(object))
+    }
+
     /// The hub deleted an Application.
     pub(crate) fn remove_application(&mut self, key: &Key, uid: &str) -> Vec<Effect> {
         if self
@@ -130,7 +149,8 @@ impl Index {
             return Vec::new();
         };
         let mut effects = Vec::new();
-        if let Some(cluster) = entry.holder.clone() {
+        let autonomous = |cluster: &String| self.clusters.is_autonomous(cluster);
+        if let Some(cluster) = entry.holder.clone().filter(|it| !autonomous(it)) {
             effects.push(Effect::Gone {
                 cluster,
                 key: key.object(),
@@ -165,6 +185,16 @@ impl Index {
         effects
     }
 
+    /// The hub deleted a project, unless another of its name is there already.
+    pub(crate) fn remove_project(&mut self, name: &str, uid: &str) -> Vec<Effect> {
+        let known = self.projects.get(name).map(|known| Meta::of(known).uid());
+        if known == Some(uid) {
+            self.set_project(name, None)
+        } else {
+            Vec::new()
+        }
+    }
+
     fn project_effects(
         &self,
         name: &str,
@@ -191,7 +221,12 @@ impl Index {
             }),
             (None, None) => None,
         };
-        self.clusters.names().filter_map(effect).collect()
+        let managed = |cluster: &&str| !self.clusters.is_autonomous(cluster);
+        self.clusters
+            .names()
+            .filter(managed)
+            .filter_map(effect)
+            .collect()
     }
 
     /// Routes an Application anew and settles everybody who is concerned.
@@ -345,14 +380,47 @@ impl Index {
         projects.chain(applications).collect()
     }
 
-    /// Applications that go to this cluster, delivered or held.
+    /// Applications that go to this cluster, delivered or held, or are mirrors of it.
     pub(crate) fn routed_to(&self, cluster: &str) -> impl Iterator<Item = (&Key, &Entry)> {
-        self.applications.iter().filter(move |(_, entry)| {
-            entry
-                .placement
-                .place()
-                .is_some_and(|place| place.cluster == cluster)
-        })
+        self.applications
+            .iter()
+            .filter(move |(_, entry)| entry.cluster() == Some(cluster))
+    }
+
+    /// An object on the hub, by the name that sessions use.
+    pub(crate) fn object(&self, key: &ObjectKey) -> Option<&Arc<Value>> {
+        match key.kind {
+            Kind::Application => Some(self.applications.get(&Key::from_object(key)?)?.object()),
+            Kind::AppProject => self
+                .projects
+                .get(&key.name)
+                .filter(|_| key.namespace == self.settings.argocd_namespace),
+            Kind::Repository | Kind::GpgKey => None,
+        }
+    }
+
+    /// Everything that carries the mark of a mirror of this cluster.
+    pub(crate) fn mirrors_of(&self, cluster: &str) -> Vec<(ObjectKey, Arc<Value>)> {
+        let namespace = &self.settings.argocd_namespace;
+        let projects = self.projects.iter().map(|(name, project)| {
+            let key = ObjectKey::new(Kind::AppProject, namespace, name);
+            (key, project)
+        });
+        let applications = self
+            .applications
+            .iter()
+            .filter(|(key, _)| key.namespace == cluster)
+            .map(|(key, entry)| (key.object(), entry.object()));
+        projects
+            .chain(applications)
+            .filter(|(_, object)| argocd::mirror::is_of(object, cluster))
+            .map(|(key, object)| (key, Arc::clone(object)))
+            .collect()
+    }
+
+    /// Whether this cluster owns its Applications itself.
+    pub(crate) fn is_autonomous(&self, cluster: &str) -> bool {
+        self.clusters.is_autonomous(cluster)
     }
 
     /// Whether a namespace is that of an enrolled cluster.

@@ -122,6 +122,8 @@ fn judge(cluster: &str, key: &Key, entry: &Entry) -> Lookup {
         },
         Placement::Routed(..) => Lookup::Unknown,
         Placement::Local if entry.is_moved_away() => Lookup::Unknown,
-        Placement::Local | Placement::Ignored | Placement::Conflict(_) => Lookup::LeaveAlone,
+        Placement::Local | Placement::Ignored | Placement::Conflict(_) | Placement::Mirror(_) => {
+            Lookup::LeaveAlone
+        }
     }
 }

@@ -22,15 +22,34 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Outages are waited out; `report` is called in order for each kind and must be quick.
     fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()>;
 
-    /// Patches an Application as it was in `version`; a [`WriteError::Conflict`] when it has changed since.
+    /// Patches an object as it was in `version`; a [`WriteError::Conflict`] when it has changed since.
     ///
     /// Returns what the hub has afterwards.
     fn patch<'a>(
         &'a self,
-        application: &'a Key,
+        kind: Watched,
+        key: &'a Key,
         version: &'a str,
         patch: Patch,
     ) -> BoxFuture<'a, Result<Value, WriteError>>;
+
+    /// Makes an object; a [`WriteError::Conflict`] when there is one of this name.
+    ///
+    /// Returns what the hub has afterwards.
+    fn create<'a>(
+        &'a self,
+        kind: Watched,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, WriteError>>;
+
+    /// Deletes an object as it was in `version`; a [`WriteError::Conflict`] when it has changed since.
+    fn delete<'a>(
+        &'a self,
+        kind: Watched,
+        key: &'a Key,
+        uid: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<(), WriteError>>;
 
     /// The identity of this principal, made where it is missing.
     fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>>;

@@ -9,7 +9,7 @@ use tokio::time::error::Elapsed;
 use super::{
     Hub, State,
     index::{Entry, Key},
-    store::WriteError,
+    store::{Watched, WriteError},
 };
 
 /// A write that loses this often loses to somebody who writes all the time; it waits for its next turn.
@@ -48,7 +48,9 @@ impl Hub {
             let written = {
                 // Fair: whoever waits longest is next, whichever cluster it writes for.
                 let _permit = self.writes.acquire().await;
-                self.store.patch(key, &version, patch).await
+                self.store
+                    .patch(Watched::Application, key, &version, patch)
+                    .await
             };
             self.metrics
                 .hub_write(written.as_ref().map_or_else(WriteError::reason, |_| "ok"));
@@ -85,12 +87,17 @@ impl Hub {
 
     /// Waits until the watch has told what somebody else wrote. Reading it ourselves would take a right more.
     async fn wait_for_news(&self, key: &Key, version: &str) -> Result<(), Elapsed> {
-        let is_old = |state: &State| {
+        self.wait_while(|state| {
             state
                 .index
                 .application(key)
                 .is_some_and(|entry| entry.version() == version)
-        };
+        })
+        .await
+    }
+
+    /// Waits for the watch while what is known is old, but not for long.
+    pub(super) async fn wait_while(&self, is_old: impl Fn(&State) -> bool) -> Result<(), Elapsed> {
         let waiting = async {
             loop {
                 let seen = self.news.count();

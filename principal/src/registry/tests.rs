@@ -84,6 +84,7 @@ async fn a_report_tells_when_and_why_a_session_ended() {
         mode: Some(Mode::Managed),
         held: None,
         argocd: None,
+        unmirrored: None,
     };
     assert_eq!(reports.borrow()["a"], expected);
 }

@@ -68,6 +68,7 @@ impl Doomed {
                 .map(|it| format!("{} {}/{}", it.kind, it.namespace, it.name))
                 .collect(),
             count: self.list.len(),
+            mirrors: false,
             digest: self.digest.clone(),
         })
     }

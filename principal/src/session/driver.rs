@@ -19,12 +19,12 @@ use tonic::{Code, Status, Streaming};
 
 use super::{
     Sessions,
+    agreement::Agreement,
     over::{Over, close},
     pulse::Pulse,
-    resync::Resync,
 };
 use crate::{
-    fleet::Fleet,
+    fleet::{Fleet, Mode},
     gate::Admitted,
     hub::{Hub, Sender, Subscription, Voice},
     listener::Peer,
@@ -58,7 +58,7 @@ pub(super) struct Driver {
     hub: Arc<Hub>,
     seat: Seat,
     machine: Session,
-    resync: Resync,
+    resync: Agreement,
     subscription: Subscription,
     from: Sender,
     fleet: watch::Receiver<Arc<Fleet>>,
@@ -90,6 +90,7 @@ impl Driver {
         let from = Sender {
             cluster: holder.cluster.clone(),
             names_commands: capabilities.has(Capability::CommandIdentity),
+            is_autonomous: holder.mode == Mode::Autonomous,
         };
         let machine_peer = MachinePeer {
             mode: holder.mode,
@@ -97,14 +98,12 @@ impl Driver {
         };
         let mut machine = Session::new(Role::Principal, machine_peer, limits);
         let mut subscription = sessions.hub.subscribe(&holder.cluster);
-        let delivered = std::mem::take(&mut subscription.delivered);
-        let namespace = &holder.announced.namespace;
-        let resync = Resync::begin(
+        let resync = Agreement::begin(
             &mut machine,
-            &holder.cluster,
-            namespace,
+            &sessions.hub,
+            &mut subscription,
+            &holder.announced.namespace,
             enrolment.fresh,
-            delivered,
         );
         Self {
             hub: Arc::clone(&sessions.hub),
@@ -172,6 +171,10 @@ impl Driver {
             Next::Frame(frame) => self.read(frame),
             Next::Worked(id, verdict) => {
                 self.machine.finished(id, verdict, self.started.elapsed());
+                if self.resync.is_autonomous() {
+                    let unmirrored = self.hub.unmirrored(&self.from.cluster);
+                    self.seat.report_unmirrored(unmirrored);
+                }
                 Ok(())
             }
             Next::Fleet => {
@@ -188,7 +191,8 @@ impl Driver {
             if note.state || note.gone.is_some() {
                 self.resync.forget(&key);
             }
-            if let Some(uid) = note.gone {
+            // What an autonomous cluster owns is not taken away from here.
+            if let Some(uid) = note.gone.filter(|_| !self.resync.is_autonomous()) {
                 let event = self.hub.delete(&key, &uid);
                 self.machine.say(event);
             }
@@ -244,6 +248,10 @@ impl Driver {
             }
             if event.target == Target::ClusterInfo {
                 self.hear_of_spoke(&event);
+            }
+            if let Some(verdict) = self.resync.hear(&self.hub, &event, now) {
+                self.machine.finished(id, verdict, now);
+                continue;
             }
             let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
             let work = async move { (id, hub.apply(&from, &event).await) };

@@ -122,6 +122,17 @@ impl Agent {
         caller.subscribe(Some(&tokens.access_token)).await.unwrap()
     }
 
+    /// Connects and subscribes as the agent of a cluster that owns its Applications itself.
+    pub(crate) async fn owner(world: &World, cluster: &str) -> Self {
+        let caller = Caller::new(world, &world.certificate(cluster)).await;
+        let request = AuthRequest {
+            mode: "autonomous".to_owned(),
+            ..request()
+        };
+        let tokens = caller.authenticate(request).await.unwrap();
+        caller.subscribe(Some(&tokens.access_token)).await.unwrap()
+    }
+
     /// The same, having said that it holds nothing.
     pub(crate) async fn empty(world: &World, cluster: &str) -> Self {
         let mut agent = Self::of(world, cluster).await;

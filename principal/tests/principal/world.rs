@@ -7,7 +7,8 @@ use std::{
 };
 
 use principal::{
-    Enrolment, Feeds, Fleet, Handle, JwtKey, Limits, Mode, SessionReport, Settings, start_on,
+    Enrolment, Feeds, Fleet, Handle, JwtKey, Limits, MirrorLimits, Mode, SessionReport, Settings,
+    start_on,
     store::{Memory, Watched},
 };
 use runtime::{
@@ -55,6 +56,18 @@ pub(crate) fn enrolled(clusters: &[&str]) -> Arc<Fleet> {
     })
 }
 
+/// The same, of which the first owns its Applications itself.
+pub(crate) fn autonomous(clusters: &[&str]) -> Arc<Fleet> {
+    let mut fleet = Fleet::clone(&enrolled(clusters));
+    if let Some(first) = clusters
+        .first()
+        .and_then(|name| fleet.clusters.get_mut(*name))
+    {
+        first.mode = Mode::Autonomous;
+    }
+    Arc::new(fleet)
+}
+
 impl World {
     /// A hub with an open project and these clusters.
     pub(crate) async fn with(clusters: &[&str]) -> Self {
@@ -74,6 +87,10 @@ impl World {
         let parts = Parts::new(token.clone());
         let limits = Limits {
             message_bytes: 64 << 10,
+            mirrors: MirrorLimits {
+                objects: 16,
+                ..MirrorLimits::default()
+            },
             ..Limits::default()
         };
         let settings = Settings {

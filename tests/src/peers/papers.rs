@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use rcgen::{KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 use serde_json::{Value, json};
 
-use super::Names;
+use super::{Mapping, Names};
 use crate::{
     certs::{Authority, Pair},
     steps::{At, Objects},
@@ -48,6 +48,7 @@ impl Papers {
         hub: &Objects,
         spoke: &Objects,
         names: &Names,
+        mapping: Mapping,
     ) -> Result<()> {
         let authority = self.authority.pair();
         for (name, body) in [
@@ -58,7 +59,7 @@ impl Papers {
                 "argocd-agent-jwt",
                 json!({"stringData": {"jwt.key": self.token_key}}),
             ),
-            ("cluster-agent", self.cluster_secret()),
+            ("cluster-agent", self.cluster_secret(mapping)),
         ] {
             hub.apply(&At::secret(&names.hub, name), body).await?;
         }
@@ -74,7 +75,11 @@ impl Papers {
     }
 
     /// The Argo CD cluster Secret that makes an agent of this name known.
-    fn cluster_secret(&self) -> Value {
+    fn cluster_secret(&self, mapping: Mapping) -> Value {
+        let mode = match mapping {
+            Mapping::Namespace | Mapping::Destination => "managed",
+            Mapping::Autonomous => "autonomous",
+        };
         json!({
             "metadata": {
                 "labels": {
@@ -83,6 +88,7 @@ impl Papers {
                 },
                 "annotations": {
                     "managed-by": "argocd-agent",
+                    "argocd-agent.open-cluster-management.io/mode": mode,
                     "argocd.argoproj.io/skip-reconcile": "true",
                 },
             },

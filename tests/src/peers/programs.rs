@@ -42,7 +42,7 @@ pub(super) fn principal(make: Make, setting: &Setting) -> Result<Program> {
     } = setting;
     // Go admits by this list alone; ours takes an agent's own namespace anyway, and routes the others by destination.
     let namespaces = match mapping {
-        Mapping::Namespace => names.agent.clone(),
+        Mapping::Namespace | Mapping::Autonomous => names.agent.clone(),
         Mapping::Destination => format!("{},{}", names.hub, further_namespace(&names.agent)),
     };
     let program = Program::new("principal", binary(make, "addon-manager")?, directory)
@@ -83,7 +83,7 @@ pub(super) fn agent(make: Make, setting: &Setting) -> Result<Program> {
         .flag("kubeconfig", spoke.kubeconfig())
         .flag("kubecontext", spoke.name())
         .flag("namespace", &names.spoke)
-        .flag("agent-mode", "managed")
+        .flag("agent-mode", mode_flag(*mapping))
         .flag("creds", "mtls:any")
         .flag("server-address", "127.0.0.1")
         .flag("server-port", "8443")
@@ -100,9 +100,16 @@ pub fn further_namespace(agent: &str) -> String {
     format!("{agent}-apps")
 }
 
+const fn mode_flag(mapping: Mapping) -> &'static str {
+    match mapping {
+        Mapping::Namespace | Mapping::Destination => "managed",
+        Mapping::Autonomous => "autonomous",
+    }
+}
+
 const fn mapping_flag(mapping: Mapping) -> &'static str {
     match mapping {
-        Mapping::Namespace => "false",
+        Mapping::Namespace | Mapping::Autonomous => "false",
         Mapping::Destination => "true",
     }
 }

@@ -26,9 +26,14 @@ const REMOVAL: Duration = Duration::from_secs(90);
 
 /// Opts a cluster in with the label; the manager makes the `ManagedClusterAddOn`.
 pub async fn by_label(hub: &Objects, cluster: &str) -> Result<()> {
+    by_label_as(hub, cluster, "managed").await
+}
+
+/// The same in a mode of one's choice.
+pub async fn by_label_as(hub: &Objects, cluster: &str, mode: &str) -> Result<()> {
     hub.merge(
         &At::cluster(cluster),
-        json!({"metadata": {"labels": {MODE: "managed"}}}),
+        json!({"metadata": {"labels": {MODE: mode}}}),
     )
     .await?;
     hub.until_there(&At::addon(cluster), ENROLMENT)

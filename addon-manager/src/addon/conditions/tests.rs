@@ -17,6 +17,7 @@ fn session(connected: bool, since: i64) -> SessionReport {
         mode: Some(Mode::Managed),
         held: None,
         argocd: None,
+        unmirrored: None,
     }
 }
 
@@ -253,6 +254,22 @@ fn only_what_the_cluster_says_of_the_present_content_counts() {
 }
 
 #[test]
+fn what_is_not_shown_of_an_autonomous_cluster_is_told_with_the_reason() {
+    let unmirrored = Unmirrored {
+        count: 7,
+        names: vec!["Application app: the hub has an Application c/app".to_owned()],
+    };
+    let verdict = degraded(&Needs {
+        unmirrored: Some(&unmirrored),
+        ..Needs::default()
+    });
+    assert_eq!(verdict.reason, NOT_MIRRORED);
+    for part in ["7 objects", "c/app", "and 6 more"] {
+        assert!(verdict.message.contains(part), "{}", verdict.message);
+    }
+}
+
+#[test]
 fn a_held_deletion_names_what_would_go_and_how_to_let_it_go() {
     let held = HeldDeletion {
         names: vec![
@@ -260,6 +277,7 @@ fn a_held_deletion_names_what_would_go_and_how_to_let_it_go() {
             "Application argocd/b".to_owned(),
         ],
         count: 30,
+        mirrors: false,
         digest: "1234".to_owned(),
     };
     let verdict = degraded(&Needs {
@@ -300,6 +318,7 @@ fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
     let held = HeldDeletion {
         names: vec!["Application argocd/a".to_owned()],
         count: 1,
+        mirrors: false,
         digest: "1234".to_owned(),
     };
     let mut needs = Needs {

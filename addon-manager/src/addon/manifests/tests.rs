@@ -6,7 +6,7 @@ fn spoke() -> Spoke {
     Spoke {
         agent_namespace: "open-cluster-management-agent-addon".to_owned(),
         argocd_namespace: "argocd".to_owned(),
-        mode: "managed",
+        mode: Mode::Managed,
         principal: "hub.example.org:8443".parse().unwrap(),
         ca_bundle: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(),
         image: "quay.io/open-cluster-management/argocd-addon-agent:v0.1.0".to_owned(),
@@ -45,6 +45,29 @@ fn the_rendering_is_the_golden_one() {
         text,
         "UPDATE_GOLDEN=1 writes it anew"
     );
+}
+
+#[test]
+fn an_agent_that_owns_its_applications_may_make_and_delete_nothing() {
+    let verbs = |mode: Mode| -> Vec<String> {
+        let objects = render(&Spoke { mode, ..spoke() });
+        let [role] = of_kind(&objects, "Role")[..] else {
+            panic!("one Role in mode {mode}");
+        };
+        let lists = role["rules"].as_array().unwrap().iter();
+        lists
+            .flat_map(|rule| rule["verbs"].as_array().unwrap())
+            .map(|verb| verb.as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert!(verbs(Mode::Managed).contains(&"create".to_owned()));
+    assert_eq!(verbs(Mode::Autonomous), ["list", "watch", "patch"]);
+    let objects = render(&Spoke {
+        mode: Mode::Autonomous,
+        ..spoke()
+    });
+    let deployment = of_kind(&objects, "Deployment")[0].to_string();
+    assert!(deployment.contains(r#""name":"ARGOCD_AGENT_MODE","value":"autonomous""#));
 }
 
 #[test]

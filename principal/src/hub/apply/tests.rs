@@ -48,6 +48,7 @@ fn sender(cluster: &str) -> Sender {
     Sender {
         cluster: name(cluster),
         names_commands: true,
+        is_autonomous: false,
     }
 }
 

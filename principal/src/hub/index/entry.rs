@@ -66,6 +66,8 @@ pub(crate) enum Placement {
     Ignored,
     /// Nowhere: it contradicts itself.
     Conflict(String),
+    /// Nowhere: it shows an Application of this autonomous cluster, to which only commands go.
+    Mirror(String),
     /// To a cluster, unless it is held.
     Routed(Place, Option<Held>),
 }
@@ -82,6 +84,7 @@ impl Placement {
         match route {
             Route::Local => Self::Local,
             Route::Conflict(reason) => Self::Conflict(reason),
+            Route::Mirror(cluster) => Self::Mirror(cluster),
             Route::ToCluster {
                 cluster,
                 spoke_namespace,
@@ -99,7 +102,7 @@ impl Placement {
     pub(crate) const fn place(&self) -> Option<&Place> {
         match self {
             Self::Routed(place, _) => Some(place),
-            Self::Local | Self::Ignored | Self::Conflict(_) => None,
+            Self::Local | Self::Ignored | Self::Conflict(_) | Self::Mirror(_) => None,
         }
     }
 }
@@ -202,9 +205,18 @@ impl Entry {
         (created.to_owned(), self.uid().to_owned())
     }
 
-    /// The cluster it goes to, delivered or held.
+    /// The cluster it goes to, delivered or held, or is a mirror of.
     pub(crate) fn cluster(&self) -> Option<&str> {
-        self.placement.place().map(|place| place.cluster.as_str())
+        match &self.placement {
+            Placement::Routed(place, _) => Some(&place.cluster),
+            Placement::Mirror(cluster) => Some(cluster),
+            Placement::Local | Placement::Ignored | Placement::Conflict(_) => None,
+        }
+    }
+
+    /// Whether it shows an Application of this autonomous cluster.
+    pub(crate) fn is_mirror_of(&self, cluster: &str) -> bool {
+        matches!(&self.placement, Placement::Mirror(of) if of == cluster)
     }
 
     /// The cluster it is delivered to.
@@ -214,7 +226,8 @@ impl Entry {
             Placement::Routed(_, Some(_))
             | Placement::Local
             | Placement::Ignored
-            | Placement::Conflict(_) => None,
+            | Placement::Conflict(_)
+            | Placement::Mirror(_) => None,
         }
     }
 
@@ -269,6 +282,10 @@ impl Entry {
         held: Option<Held>,
         introduced: Introduced,
     ) -> Vec<Effect> {
+        if let Placement::Mirror(cluster) = &self.placement {
+            let cluster = cluster.clone();
+            return self.settle_mirror(&cluster, key, introduced);
+        }
         if let Placement::Routed(_, before) = &mut self.placement {
             *before = held;
         }
@@ -300,6 +317,21 @@ impl Entry {
         effects
     }
 
+    /// Of a mirror only commands are said.
+    fn settle_mirror(&mut self, cluster: &str, key: &Key, introduced: Introduced) -> Vec<Effect> {
+        (self.said, self.holder) = (None, None);
+        let cluster = || cluster.to_owned();
+        let state = introduced.refresh.then(|| Effect::State {
+            cluster: cluster(),
+            key: key.object(),
+        });
+        let command = (introduced.operation || introduced.termination).then(|| Effect::Command {
+            cluster: cluster(),
+            key: key.object(),
+        });
+        state.into_iter().chain(command).collect()
+    }
+
     /// The copy goes where the Application does not go any more.
     fn leave(&mut self, key: &Key) -> Option<Effect> {
         let holder = self.holder.take()?;
@@ -320,7 +352,7 @@ impl Entry {
 /// Whether a version of an object is newer than the known one. Equal is not newer.
 ///
 /// Versions of one object are numbers that grow (KEP-5504). Should one not be, every other version is news.
-fn is_newer(version: &str, known: &str) -> bool {
+pub(super) fn is_newer(version: &str, known: &str) -> bool {
     match (version.parse::<u128>(), known.parse::<u128>()) {
         (Ok(version), Ok(known)) => version > known,
         (Ok(_) | Err(_), Ok(_) | Err(_)) => version != known,

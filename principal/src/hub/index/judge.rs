@@ -3,7 +3,7 @@
 use argocd::{
     AppProject, Application,
     admission::{Target, admit},
-    digest, keys,
+    digest, keys, mirror,
     project::{self, Cluster},
     projection,
 };
@@ -13,7 +13,8 @@ use super::{Held, Key, Place};
 
 /// The project as this cluster may see it; none if it is none of its business.
 pub(super) fn project_for(project: &Value, cluster: Cluster<'_>) -> Option<Value> {
-    if AppProject::of(project).is_ignored() {
+    // One that a spoke has made is its own business: no other cluster gets it.
+    if AppProject::of(project).is_ignored() || mirror::is_mirror(project) {
         None
     } else {
         project::compile(project, cluster)

@@ -60,7 +60,7 @@ fn condition<'a>(index: &'a Index, namespace: &str, name: &str) -> Option<&'a st
     match &index.application(&key(namespace, name))?.placement {
         Placement::Routed(_, held) => held.as_ref().map(|held| held.condition),
         Placement::Conflict(_) => Some(keys::CONDITION_CONFLICT),
-        Placement::Local | Placement::Ignored => None,
+        Placement::Local | Placement::Ignored | Placement::Mirror(_) => None,
     }
 }
 

@@ -1,11 +1,13 @@
 //! The hub's API is a Kubernetes API.
 
-use argocd::Patch as Change;
+use argocd::{Meta, Patch as Change};
 use futures::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
+    },
 };
 use runtime::kube::{Event, Watch, watch_trimmed};
 use serde_json::{Value, json};
@@ -44,8 +46,11 @@ impl Kubernetes {
         }
     }
 
-    fn applications(&self, namespace: &str) -> Api<DynamicObject> {
-        let resource = resource("Application", "applications");
+    fn objects(&self, kind: Watched, namespace: &str) -> Api<DynamicObject> {
+        let resource = match kind {
+            Watched::Application => resource("Application", "applications"),
+            Watched::AppProject => resource("AppProject", "appprojects"),
+        };
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 }
@@ -96,17 +101,18 @@ impl Store for Kubernetes {
 
     fn patch<'a>(
         &'a self,
-        application: &'a Key,
+        kind: Watched,
+        key: &'a Key,
         version: &'a str,
         patch: Change,
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
         async move {
-            let api = self.applications(&application.namespace);
+            let api = self.objects(kind, &key.namespace);
             let params = PatchParams {
                 field_manager: Some(FIELD_MANAGER.to_owned()),
                 ..PatchParams::default()
             };
-            let name = &application.name;
+            let name = &key.name;
             let written = match guarded(patch, version) {
                 Change::Merge(body) => {
                     let written = api.patch(name, &params, &Patch::Merge(body)).await;
@@ -120,6 +126,42 @@ impl Store for Kubernetes {
                 }
             };
             value(written?)
+        }
+        .boxed()
+    }
+
+    fn create<'a>(
+        &'a self,
+        kind: Watched,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        async move {
+            let api = self.objects(kind, Meta::of(object).namespace());
+            let params = PostParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PostParams::default()
+            };
+            let object: DynamicObject = serde_json::from_value(object.clone()).map_err(ours)?;
+            value(api.create(&params, &object).await.map_err(sorted)?)
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        kind: Watched,
+        key: &'a Key,
+        uid: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        async move {
+            let api = self.objects(kind, &key.namespace);
+            let params = DeleteParams::background().preconditions(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: Some(version.to_owned()),
+            });
+            let deleted = api.delete(&key.name, &params).await;
+            deleted.map(drop).map_err(sorted)
         }
         .boxed()
     }

@@ -89,6 +89,12 @@ impl Memory {
         self.lock().objects.get(&key).cloned()
     }
 
+    /// What the hub has now.
+    pub fn project(&self, namespace: &str, name: &str) -> Option<Value> {
+        let key = (Watched::AppProject, key(namespace, name));
+        self.lock().objects.get(&key).cloned()
+    }
+
     /// Everything of a kind that the hub has now.
     pub fn all(&self, kind: Watched) -> BTreeMap<Key, Value> {
         let state = self.lock();
@@ -134,6 +140,37 @@ impl Memory {
         drop(state);
         self.shared.changed.tell();
         result
+    }
+
+    /// One write of our side, by what it comes to: what there is afterwards, and whether that is new.
+    async fn write(
+        &self,
+        write: impl FnOnce(&mut Objects<(Watched, Key)>) -> Result<(Value, bool), Denied>,
+    ) -> Result<Value, WriteError> {
+        // As over a network: others get their turn before the answer.
+        tokio::task::yield_now().await;
+        self.change(|state| {
+            if state.outage {
+                return Err(WriteError::Unavailable("outage".into()));
+            }
+            let State {
+                objects, writes, ..
+            } = state;
+            match write(objects) {
+                Ok((object, true)) => {
+                    writes.changes += 1;
+                    Ok(object)
+                }
+                Ok((object, false)) => {
+                    writes.idle += 1;
+                    Ok(object)
+                }
+                Err(denied) => {
+                    writes.denied += 1;
+                    Err(sorted(denied))
+                }
+            }
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -188,37 +225,43 @@ impl Store for Memory {
 
     fn patch<'a>(
         &'a self,
-        application: &'a Key,
+        kind: Watched,
+        key: &'a Key,
         version: &'a str,
         patch: Patch,
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
-        async move {
-            // As over a network: others get their turn before the answer.
-            tokio::task::yield_now().await;
-            let key = (Watched::Application, application.clone());
-            self.change(|state| {
-                if state.outage {
-                    return Err(WriteError::Unavailable("outage".into()));
-                }
-                let State {
-                    objects, writes, ..
-                } = state;
-                match objects.patch(&key, &patch.under(version)) {
-                    Ok((object, true)) => {
-                        writes.changes += 1;
-                        Ok(object)
-                    }
-                    Ok((object, false)) => {
-                        writes.idle += 1;
-                        Ok(object)
-                    }
-                    Err(denied) => {
-                        writes.denied += 1;
-                        Err(sorted(denied))
-                    }
-                }
-            })
-        }
+        let key = (kind, key.clone());
+        self.write(move |objects| objects.patch(&key, &patch.under(version)))
+            .boxed()
+    }
+
+    fn create<'a>(
+        &'a self,
+        kind: Watched,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        let key = (kind, Key::of(Meta::of(object)));
+        self.write(move |objects| Ok((objects.create(key, object.clone())?, true)))
+            .boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        kind: Watched,
+        key: &'a Key,
+        uid: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        let key = (kind, key.clone());
+        self.write(move |objects| {
+            let known = objects.get(&key).ok_or(Denied::NotFound)?;
+            if Meta::of(known).resource_version() != version {
+                return Err(Denied::Conflict);
+            }
+            objects.delete(&key, Some(uid))?;
+            Ok((Value::Null, true))
+        })
+        .map(|written| written.map(drop))
         .boxed()
     }
 

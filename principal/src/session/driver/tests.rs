@@ -40,8 +40,23 @@ impl Store for Slow {
         future::pending().boxed()
     }
 
+    fn create<'a>(&'a self, _: Watched, _: &'a Value) -> BoxFuture<'a, Result<Value, WriteError>> {
+        future::pending().boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        _: Watched,
+        _: &'a Key,
+        _: &'a str,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        future::pending().boxed()
+    }
+
     fn patch<'a>(
         &'a self,
+        _: Watched,
         application: &'a Key,
         _: &'a str,
         _: argocd::Patch,
@@ -142,14 +157,14 @@ async fn turns_in_a_minute(applications: &[String], statuses: &[&str], hands: us
     let admitted = Admitted {
         holder: Holder {
             cluster: name("a"),
-            mode: protocol::object::Mode::Managed,
+            mode: Mode::Managed,
             announced: Announced {
                 version: "1".to_owned(),
                 namespace: "argocd".to_owned(),
                 capabilities: Capabilities::ours().to_words(),
             },
         },
-        enrolment: enrolment(protocol::object::Mode::Managed),
+        enrolment: enrolment(Mode::Managed),
     };
     let registry = &sessions.gate.registry;
     let mode = admitted.holder.mode;

@@ -73,7 +73,10 @@ fn patch() -> Change {
 #[tokio::test]
 async fn a_patch_is_made_against_the_version_that_it_was_computed_from() {
     let (hub, seen) = hub(vec![(200, application())]);
-    let after = hub.patch(&key(), "7", patch()).await.unwrap();
+    let after = hub
+        .patch(Watched::Application, &key(), "7", patch())
+        .await
+        .unwrap();
     assert_eq!(after["status"]["unknown"], json!({ "future": [1, null] }));
     assert!(after.pointer("/metadata/managedFields").is_none());
     let seen = seen.lock().unwrap();
@@ -94,7 +97,9 @@ async fn a_patch_is_made_against_the_version_that_it_was_computed_from() {
 async fn operations_are_guarded_too() {
     let (hub, seen) = hub(vec![(200, application())]);
     let patch = Change::Json(json!([{ "op": "add", "path": "/status", "value": {} }]));
-    hub.patch(&key(), "7", patch).await.unwrap();
+    hub.patch(Watched::Application, &key(), "7", patch)
+        .await
+        .unwrap();
     let expected = json!([
         { "op": "replace", "path": "/metadata/resourceVersion", "value": "7" },
         { "op": "add", "path": "/status", "value": {} },
@@ -113,7 +118,10 @@ async fn failures_are_sorted_by_whose_move_it_is() {
         (status(503, "ServiceUnavailable"), "unavailable"),
     ] {
         let (hub, _) = hub(vec![answer]);
-        let error = hub.patch(&key(), "7", patch()).await.unwrap_err();
+        let error = hub
+            .patch(Watched::Application, &key(), "7", patch())
+            .await
+            .unwrap_err();
         assert_eq!(error.reason(), reason);
     }
 }
@@ -122,9 +130,15 @@ async fn failures_are_sorted_by_whose_move_it_is() {
 async fn operations_that_do_not_fit_may_be_meant_for_an_older_version() {
     let (hub, _) = hub(vec![status(422, "Invalid"), status(400, "BadRequest")]);
     let patch = Change::Json(json!([{ "op": "remove", "path": "/status" }]));
-    let error = hub.patch(&key(), "7", patch.clone()).await.unwrap_err();
+    let error = hub
+        .patch(Watched::Application, &key(), "7", patch.clone())
+        .await
+        .unwrap_err();
     assert_eq!(error.reason(), "unfit");
-    let error = hub.patch(&key(), "7", patch).await.unwrap_err();
+    let error = hub
+        .patch(Watched::Application, &key(), "7", patch)
+        .await
+        .unwrap_err();
     assert_eq!(error.reason(), "refused");
 }
 

@@ -1,0 +1,165 @@
+//! What is said at the begin of a session, and what answers the principal's questions, in both modes.
+
+use argocd::Meta;
+use protocol::payload::{self, RequestUpdate, SpokeInfo, SyncedResource, SyncedResourceList};
+use protocol::{Event, Facet, Kind, Mode, Verb, Verdict};
+
+use super::drive::{Drive, Moving};
+use crate::source::{self, Answer};
+
+impl Drive<'_> {
+    /// What is said on every connect.
+    ///
+    /// Managed: all statuses, and to a Go principal what we hold; ours asks. Autonomous: to a Go principal everything;
+    /// ours says what it shows, and hears what is different.
+    pub(super) fn greet(&mut self, moving: &mut Moving<'_>) {
+        let is_ours = moving.welcome.capabilities.is_ours();
+        match self.replica.mode() {
+            Mode::Managed => {
+                // Statuses that were to be said are among all statuses.
+                for (key, _) in self.reports.replicas() {
+                    if key.kind == Kind::Application {
+                        moving.session.mark(key, Facet::Status);
+                    }
+                }
+                for event in self.reports.take().events.into_values() {
+                    moving.session.say(event);
+                }
+                if !is_ours {
+                    self.tell_all(moving);
+                }
+            }
+            Mode::Autonomous => {
+                // What is different from what it shows it will ask for; what went meanwhile did so here.
+                for event in self.reports.take().events.into_values() {
+                    moving.session.say(event);
+                }
+                if !is_ours {
+                    for (key, _) in source::owned(self.reports.store()) {
+                        moving.session.mark(key, Facet::State);
+                    }
+                    moving.session.say(Event::request_resource_resync());
+                }
+            }
+        }
+        self.tell_sight(moving);
+    }
+
+    /// Whether there is an Argo CD here; a Go principal has no ear for that.
+    pub(super) fn tell_sight(&mut self, moving: &mut Moving<'_>) {
+        let argo_cd = Some(self.sight.borrow_and_update().argocd());
+        if moving.welcome.capabilities.is_ours() {
+            moving
+                .session
+                .say(Event::spoke_info(&SpokeInfo { argo_cd }));
+        }
+    }
+
+    /// Hands on what came together. A delete first: what has the name now may have come after it.
+    pub(super) fn take_reports(&self, moving: &mut Moving<'_>) {
+        let pending = self.reports.take();
+        for key in pending.statuses {
+            moving.session.mark(key, Facet::Status);
+        }
+        for event in pending.events.into_values() {
+            moving.session.say(event);
+        }
+        for key in pending.states {
+            moving.session.mark(key, Facet::State);
+        }
+    }
+
+    /// Names everything that we hold, and that this was all.
+    fn tell_all(&self, moving: &mut Moving<'_>) {
+        let held = self.replica.held(&moving.welcome);
+        for body in &held.updates {
+            moving.session.say(Event::request_update(body));
+        }
+        let end = SyncedResourceList {
+            checksum: held.checksum,
+        };
+        moving
+            .session
+            .say(Event::request_synced_resource_list(&end));
+        tracing::debug!(
+            objects = held.updates.len(),
+            "told the principal what is here"
+        );
+    }
+
+    /// Answers one message of a resync.
+    pub(super) fn answer_resync(&self, moving: &mut Moving<'_>, event: &Event) -> Verdict {
+        let decoded = match (self.replica.mode(), event.verb) {
+            (Mode::Managed, Verb::RequestResourceResync) => {
+                self.tell_all(moving);
+                Ok(())
+            }
+            (Mode::Managed, Verb::ResponseSyncedResource) => {
+                payload::decode("synced resource", &event.payload)
+                    .map(|asked| self.say_held(moving, &asked))
+            }
+            (Mode::Autonomous, Verb::RequestUpdate) => {
+                payload::decode("request-update", &event.payload)
+                    .map(|claim| self.compare(moving, &claim))
+            }
+            (Mode::Autonomous, Verb::RequestSyncedResourceList) => {
+                payload::decode("end of a resync", &event.payload)
+                    .map(|list| self.say_the_rest(moving, &list))
+            }
+            (_, _) => return Verdict::Refused("not for an agent of this mode".to_owned()),
+        };
+        match decoded {
+            Ok(()) => Verdict::Done,
+            Err(error) => Verdict::Refused(error.to_string()),
+        }
+    }
+
+    fn say_held(&self, moving: &mut Moving<'_>, asked: &SyncedResource) {
+        for body in &self.replica.holds(asked, &moving.welcome).updates {
+            moving.session.say(Event::request_update(body));
+        }
+    }
+
+    /// The hub shows this one.
+    fn compare(&self, moving: &mut Moving<'_>, claim: &RequestUpdate) {
+        let welcome = &moving.welcome;
+        let cluster = welcome.agent_name.as_deref().or(welcome.subject.as_deref());
+        let answer = source::answer(
+            self.reports.store(),
+            self.replica.argocd_namespace(),
+            cluster,
+            claim,
+            welcome.capabilities.is_ours(),
+        );
+        match answer {
+            Answer::Right(key) => {
+                moving.claimed.insert(key);
+            }
+            Answer::State(key) => {
+                moving.claimed.insert(key.clone());
+                moving.session.mark(key, Facet::State);
+            }
+            // Where there is no Argo CD nothing is known of its objects.
+            Answer::Gone(event) if self.replica.sees_argocd() => moving.session.say(event),
+            Answer::Gone(_) | Answer::Unknown => {}
+        }
+    }
+
+    /// That was all that the hub shows; the rest is news. A Go principal asks for a list instead.
+    fn say_the_rest(&self, moving: &mut Moving<'_>, list: &SyncedResourceList) {
+        let store = self.reports.store();
+        if !moving.welcome.capabilities.is_ours() {
+            for body in source::list(store, list.checksum.as_deref()) {
+                moving.session.say(Event::response_synced_resource(&body));
+            }
+            return;
+        }
+        let claimed = std::mem::take(&mut moving.claimed);
+        for (key, live) in source::owned(store) {
+            if !claimed.contains(&key) {
+                tracing::debug!(object = %key, uid = Meta::of(&live).uid(), "not on the hub yet");
+                moving.session.mark(key, Facet::State);
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! An autonomous cluster's Applications and AppProjects, and the mirrors that the hub shows of them.
+//!
+//! The spoke owns them: labels, annotations, spec and status. On the hub a mirror is an object of its own, which says
+//! whose it is ([`keys::MIRRORED_FROM`]), shows nothing that could act or lead elsewhere there, and can be held
+//! against local edits. All names that come from a spoke are checked here; the namespace is never the spoke's word.
+
+use serde_json::{Map, Value, json};
+
+use crate::command::{Judgement, Operation};
+use crate::digest::{self, is_volatile};
+use crate::keys;
+use crate::object::{AppProject, Application, Meta};
+use crate::patch::{self, Patch};
+use crate::projection::{is_argocd_finalizer, shown_status, wire_metadata};
+
+mod clean;
+mod project;
+
+#[cfg(test)]
+mod tests;
+
+pub use project::{project, project_name, source_name};
+
+/// The longest name of an object.
+const LONGEST_NAME: usize = 253;
+
+/// Why what a spoke says cannot be mirrored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// The name is no DNS subdomain.
+    #[error("its name is no name of an object")]
+    BadName,
+    /// The project's name does not fit with the cluster's before it.
+    #[error(
+        "its name is too long: with the cluster's before it, it would have more than {LONGEST_NAME} characters"
+    )]
+    TooLong,
+    /// The UID is missing or no UID.
+    #[error("metadata.uid is missing or no UID")]
+    NoUid,
+    /// It has no spec.
+    #[error("spec is missing or not an object")]
+    NoSpec,
+}
+
+/// Whether an object on the hub mirrors one of this cluster: it says so, or the Go principal has made it.
+pub fn is_of(object: &Value, cluster: &str) -> bool {
+    match Meta::of(object).annotation(keys::MIRRORED_FROM) {
+        Some(from) => from == cluster,
+        None => {
+            is_of_go(object)
+                && (Meta::of(object).namespace() == cluster
+                    || AppProject::of(object).source_namespaces() == [cluster])
+        }
+    }
+}
+
+/// Whether an object on the hub mirrors one of some cluster.
+pub fn is_mirror(object: &Value) -> bool {
+    Meta::of(object).annotation(keys::MIRRORED_FROM).is_some() || is_of_go(object)
+}
+
+/// The Go principal leaves both on nothing else.
+fn is_of_go(object: &Value) -> bool {
+    let meta = Meta::of(object);
+    meta.source_uid().is_some() && meta.annotation(keys::LAST_UPDATED).is_some()
+}
+
+/// An Application or AppProject of the spoke as its agent tells it, to `ours` or to a Go principal.
+///
+/// A Go principal takes an operation or a refresh that it did not have for one that somebody wants now, and says it
+/// again; so it is not told of them.
+pub fn wire(live: &Value, kind: &str, ours: bool) -> Value {
+    let mut metadata = wire_metadata(live);
+    if let Some(annotations) = metadata
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut)
+    {
+        let commands = [keys::LAST_COMMAND, keys::LAST_REFRESH, keys::REFRESH];
+        annotations
+            .retain(|key, _| !is_volatile(key) || (ours && commands.contains(&key.as_str())));
+    }
+    let mut wire = json!({
+        "apiVersion": keys::API_VERSION,
+        "kind": kind,
+        "metadata": metadata,
+        "spec": Meta::of(live).field("spec"),
+    });
+    if let Some(fields) = wire.as_object_mut().filter(|_| kind == "Application") {
+        let told = if ours {
+            &["status", "operation"][..]
+        } else {
+            &["status"]
+        };
+        for field in told {
+            if let Some(value) = Meta::of(live).field(field) {
+                fields.insert((*field).to_owned(), value.clone());
+            }
+        }
+    }
+    wire
+}
+
+/// Digest of what [`wire`] made, whichever version of the object it was made of.
+pub fn wire_digest(wire: &Value) -> String {
+    let mut told = wire.clone();
+    if let Some(metadata) = told.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+        metadata.remove("generation");
+    }
+    digest::short(&told)
+}
+
+/// The mirror that the hub shall have of a spoke's Application.
+pub fn application(source: &Value, cluster: &str) -> Result<Value, Unusable> {
+    let mut spec = checked(source)?.clone();
+    let own = Application::of(source);
+    spec.insert(
+        "project".to_owned(),
+        project_name(cluster, own.project())?.into(),
+    );
+    let destination = spec.entry("destination").or_insert_with(|| json!({}));
+    if !destination.is_object() {
+        *destination = json!({});
+    }
+    if let Some(destination) = destination.as_object_mut() {
+        destination.insert("name".to_owned(), cluster.into());
+        destination.remove("server");
+    }
+    Ok(json!({
+        "apiVersion": keys::API_VERSION,
+        "kind": "Application",
+        "metadata": metadata(source, cluster, Meta::of(source).name(), cluster),
+        "spec": spec,
+    }))
+}
+
+/// The mirror as it is made: with the status, and without commands, which come from the hub alone.
+pub fn created(desired: &Value, source: &Value, cluster: &str) -> Value {
+    let mut object = desired.clone();
+    let judgement = Judgement {
+        operation: Operation::Follow(None),
+        terminate: false,
+        refresh: false,
+        refresh_done: false,
+    };
+    let status = shown_status(&json!({}), &report(source, cluster), &judgement);
+    if let (Some(fields), Some(status)) = (object.as_object_mut(), status) {
+        fields.insert("status".to_owned(), status);
+    }
+    object
+}
+
+/// The patch that makes the mirror on the hub what is desired, with the status of `source`; none if it is.
+pub fn application_patch(
+    live: &Value,
+    desired: &Value,
+    source: &Value,
+    judgement: &Judgement,
+    cluster: &str,
+) -> Option<Patch> {
+    let hub = Application::of(live);
+    let operation = match &judgement.operation {
+        Operation::Hold => hub.operation().cloned(),
+        Operation::Follow(operation) => operation.clone(),
+    };
+    let mut from = owned(live, live, false);
+    let mut to = owned(desired, live, judgement.refresh_done);
+    let status = shown_status(live, &report(source, cluster), judgement);
+    let shown = [
+        ("status", hub.status().cloned(), status),
+        ("operation", hub.operation().cloned(), operation),
+    ];
+    for (field, before, after) in shown {
+        if let (Some(from), Some(to)) = (from.as_object_mut(), to.as_object_mut()) {
+            from.extend(before.map(|value| (field.to_owned(), value)));
+            to.extend(after.map(|value| (field.to_owned(), value)));
+        }
+    }
+    patch::between(&from, &to)
+}
+
+/// The patch that takes back what somebody on the hub changed in a mirror that was `written` so; none if nobody did.
+///
+/// Commands are no edits, nor is what controllers of the hub note down for themselves.
+pub fn healing_patch(live: &Value, written: &Value) -> Option<Patch> {
+    patch::between(&owned(live, live, false), &owned(written, live, false))
+}
+
+/// A mirror that somebody deleted on the hub, to be made again.
+pub fn recreated(written: &Value) -> Value {
+    let meta = Meta::of(written);
+    let mut object = json!({
+        "apiVersion": written.get("apiVersion"),
+        "kind": written.get("kind"),
+        "metadata": {
+            "name": meta.name(),
+            "namespace": meta.namespace(),
+            "labels": meta.labels(),
+            "annotations": meta.annotations(),
+        },
+        "spec": meta.field("spec"),
+    });
+    if let (Some(fields), Some(status)) = (object.as_object_mut(), meta.field("status")) {
+        fields.insert("status".to_owned(), status.clone());
+    }
+    if let Some(annotations) = object
+        .pointer_mut("/metadata/annotations")
+        .and_then(Value::as_object_mut)
+    {
+        annotations.remove(keys::REFRESH);
+    }
+    object
+}
+
+/// The spoke's report, with children where the hub shows them.
+pub fn report(source: &Value, cluster: &str) -> Value {
+    let mut report = source.clone();
+    let resources = report
+        .pointer_mut("/status/resources")
+        .and_then(Value::as_array_mut);
+    for resource in resources.into_iter().flatten() {
+        let is =
+            |field: &str, value: &str| resource.get(field).and_then(Value::as_str) == Some(value);
+        if is("group", "argoproj.io")
+            && is("kind", "Application")
+            && let Some(fields) = resource.as_object_mut()
+        {
+            fields.insert("namespace".to_owned(), cluster.into());
+        }
+    }
+    report
+}
+
+/// The spec, if name, UID and spec are what they have to be.
+fn checked(source: &Value) -> Result<&Map<String, Value>, Unusable> {
+    let meta = Meta::of(source);
+    if !is_name(meta.name()) {
+        return Err(Unusable::BadName);
+    }
+    let uid = meta.uid();
+    if uid.is_empty() || uid.len() > 128 || !uid.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(Unusable::NoUid);
+    }
+    meta.field("spec")
+        .and_then(Value::as_object)
+        .ok_or(Unusable::NoSpec)
+}
+
+/// A DNS subdomain, as names of objects are.
+fn is_name(text: &str) -> bool {
+    let part = |part: &str| {
+        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        !part.is_empty()
+            && part.bytes().all(inner)
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+    };
+    text.len() <= LONGEST_NAME && text.split('.').all(part)
+}
+
+/// Whose it is, with the labels and annotations of the spoke that mean nothing to the hub's own controllers.
+fn metadata(source: &Value, cluster: &str, name: &str, namespace: &str) -> Value {
+    let meta = Meta::of(source);
+    let mut annotations = clean::annotations(meta);
+    annotations.insert(keys::SOURCE_UID.to_owned(), meta.uid().into());
+    annotations.insert(keys::MIRRORED_FROM.to_owned(), cluster.into());
+    json!({
+        "name": name,
+        "namespace": namespace,
+        "labels": clean::labels(meta),
+        "annotations": annotations,
+    })
+}
+
+/// The parts of a mirror that the spoke owns, with what belongs to the hub taken from `live`.
+///
+/// Argo CD's finalizers have no business on a mirror: nothing on the hub is to be cleaned up with it.
+fn owned(object: &Value, live: &Value, refresh_done: bool) -> Value {
+    let (meta, live_meta) = (Meta::of(object), Meta::of(live));
+    let texts = |texts: std::collections::BTreeMap<&str, &str>| -> Map<String, Value> {
+        let entry = |(key, value): (&str, &str)| (key.to_owned(), Value::from(value));
+        texts.into_iter().map(entry).collect()
+    };
+    let mut annotations = texts(meta.annotations());
+    for key in [keys::NOTIFIED, keys::REFRESH] {
+        annotations.remove(key);
+        let stays = key != keys::REFRESH || !refresh_done;
+        if let Some(value) = live_meta.annotation(key).filter(|_| stays) {
+            annotations.insert(key.to_owned(), value.into());
+        }
+    }
+    let is_same = std::ptr::eq(object, live);
+    let kept = live_meta.finalizers().into_iter();
+    let finalizers: Vec<&str> = kept
+        .filter(|name| is_same || !is_argocd_finalizer(name))
+        .collect();
+    let mut metadata = Map::new();
+    for (field, value) in [
+        ("labels", Value::Object(texts(meta.labels()))),
+        ("annotations", Value::Object(annotations)),
+        ("finalizers", finalizers.into()),
+    ] {
+        // the API server does not keep empty ones
+        if value != json!({}) && value != json!([]) {
+            metadata.insert(field.to_owned(), value);
+        }
+    }
+    let spec = meta.field("spec").cloned().unwrap_or_default();
+    let spec = if is_same {
+        spec
+    } else {
+        project::with_tokens_of(spec, live)
+    };
+    json!({ "metadata": metadata, "spec": spec })
+}

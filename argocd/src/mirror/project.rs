@@ -1,0 +1,150 @@
+//! A spoke's AppProject as the hub shows it.
+//!
+//! On the hub it governs the mirrors of that cluster and nothing else: its only source namespace is the cluster's, its
+//! only destination the cluster by name. (The Go principal also writes server `*`, which lets the project deploy to
+//! every cluster that the hub knows, the hub included.) Its roles are about those mirrors. Tokens are the hub's.
+
+use serde_json::{Map, Value, json};
+
+use super::{LONGEST_NAME, Unusable, checked, metadata};
+use crate::glob::{is_deny, matches_or_denies};
+use crate::keys;
+use crate::object::Meta;
+
+/// What the hub calls a cluster's project.
+pub fn project_name(cluster: &str, project: &str) -> Result<String, Unusable> {
+    let name = format!("{cluster}-{project}");
+    if !super::is_name(&name) {
+        return Err(if name.len() > LONGEST_NAME {
+            Unusable::TooLong
+        } else {
+            Unusable::BadName
+        });
+    }
+    Ok(name)
+}
+
+/// What the cluster calls a project that the hub calls so; none if that is not one of its projects.
+pub fn source_name<'a>(cluster: &str, mirror: &'a str) -> Option<&'a str> {
+    let name = mirror.strip_prefix(cluster)?.strip_prefix('-')?;
+    (!name.is_empty()).then_some(name)
+}
+
+/// The mirror that the hub shall have of a spoke's AppProject.
+pub fn project(source: &Value, cluster: &str, argocd_namespace: &str) -> Result<Value, Unusable> {
+    let mut spec = checked(source)?.clone();
+    let project = Meta::of(source).name();
+    let name = project_name(cluster, project)?;
+    spec.insert("sourceNamespaces".to_owned(), json!([cluster]));
+    if let Some(destinations) = spec.get("destinations") {
+        let destinations = destinations_of(destinations, cluster);
+        spec.insert("destinations".to_owned(), destinations);
+    }
+    // whom Argo CD impersonates on the cluster is not for the hub
+    spec.remove("destinationServiceAccounts");
+    if let Some(roles) = spec.get("roles").and_then(Value::as_array) {
+        let names = Names {
+            project,
+            mirror: &name,
+            cluster,
+        };
+        let roles = roles.iter().filter_map(|role| names.role(role)).collect();
+        spec.insert("roles".to_owned(), Value::Array(roles));
+    }
+    Ok(json!({
+        "apiVersion": keys::API_VERSION,
+        "kind": "AppProject",
+        "metadata": metadata(source, cluster, &name, argocd_namespace),
+        "spec": spec,
+    }))
+}
+
+/// Each destination as the cluster, by name; what denies others says nothing about it.
+fn destinations_of(raw: &Value, cluster: &str) -> Value {
+    let mut kept = Vec::new();
+    for item in raw.as_array().into_iter().flatten() {
+        let text = |field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (name, server) = (text("name"), text("server"));
+        let denies_itself = (is_deny(name) && !matches_or_denies(name, keys::IN_CLUSTER))
+            || (is_deny(server) && !matches_or_denies(server, keys::IN_CLUSTER_SERVER));
+        let name = if denies_itself {
+            format!("!{cluster}")
+        } else if is_deny(name) || is_deny(server) {
+            continue;
+        } else {
+            cluster.to_owned()
+        };
+        let own = json!({ "name": name, "namespace": text("namespace") });
+        if !kept.contains(&own) {
+            kept.push(own);
+        }
+    }
+    Value::Array(kept)
+}
+
+/// `spec` with the role tokens that `live` has: they are issued and revoked on the hub.
+pub(super) fn with_tokens_of(mut spec: Value, live: &Value) -> Value {
+    let tokens = |name: &Value| {
+        live.pointer("/spec/roles")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .find(|role| role.get("name") == Some(name))
+            .and_then(|role| role.get("jwtTokens"))
+            .cloned()
+    };
+    let roles = spec.get_mut("roles").and_then(Value::as_array_mut);
+    for role in roles.into_iter().flatten().filter_map(Value::as_object_mut) {
+        role.remove("jwtTokens");
+        if let Some(tokens) = role.get("name").and_then(tokens) {
+            role.insert("jwtTokens".to_owned(), tokens);
+        }
+    }
+    spec
+}
+
+/// A project and what it is called on the hub.
+#[derive(Clone, Copy)]
+struct Names<'a> {
+    project: &'a str,
+    mirror: &'a str,
+    cluster: &'a str,
+}
+
+impl Names<'_> {
+    fn role(&self, role: &Value) -> Option<Value> {
+        let mut role: Map<String, Value> = role.as_object()?.clone();
+        let name = role.get("name").and_then(Value::as_str)?.to_owned();
+        role.remove("jwtTokens");
+        if let Some(policies) = role.get("policies").and_then(Value::as_array) {
+            let policies = policies
+                .iter()
+                .filter_map(|line| self.policy(line.as_str()?, &name));
+            let policies = policies.map(Value::from).collect();
+            role.insert("policies".to_owned(), Value::Array(policies));
+        }
+        Some(Value::Object(role))
+    }
+
+    /// A line about the cluster's Applications, as a line about their mirrors; none if it is about anything else.
+    fn policy(&self, line: &str, role: &str) -> Option<String> {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        let ["p", subject, resource, action, object, effect] = fields[..] else {
+            return None;
+        };
+        let is_mirrored = ["applications", "applicationsets", "logs", "exec"].contains(&resource);
+        if !is_mirrored || subject != format!("proj:{}:{role}", self.project) {
+            return None;
+        }
+        let (project, name) = object.split_once('/')?;
+        if project != self.project || name.contains('/') {
+            return None;
+        }
+        let Self {
+            mirror, cluster, ..
+        } = self;
+        Some(format!(
+            "p, proj:{mirror}:{role}, {resource}, {action}, {mirror}/{cluster}/{name}, {effect}"
+        ))
+    }
+}

@@ -1,0 +1,304 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing;
+
+fn source() -> Value {
+    json!({
+        "apiVersion": keys::API_VERSION,
+        "kind": "Application",
+        "metadata": {
+            "name": "guestbook", "namespace": "argocd", "uid": "s1", "resourceVersion": "7",
+            "labels": { "team": "a", "argocd-agent.argoproj-labs.io/agent-name": "other" },
+            "annotations": {
+                "note": "kept",
+                "notifications.argoproj.io/subscribe.on-sync.slack": "general",
+                "link.argocd.argoproj.io/docs": "Docs|https://example.com",
+                "link.argocd.argoproj.io/bad": "Docs|javascript:alert(1)",
+                keys::MIRRORED_FROM: "other",
+                keys::LAST_COMMAND: "x",
+            },
+            "finalizers": [keys::RESOURCES_FINALIZER],
+            "ownerReferences": [{ "name": "set" }],
+        },
+        "spec": {
+            "project": "team",
+            "source": { "repoURL": "https://example.com/r.git" },
+            "destination": { "server": keys::IN_CLUSTER_SERVER, "namespace": "work" },
+        },
+        "status": {
+            "sync": { "status": "Synced" },
+            "resources": [
+                { "group": "argoproj.io", "kind": "Application", "namespace": "argocd", "name": "child" },
+                { "kind": "ConfigMap", "namespace": "argocd", "name": "map" },
+            ],
+        },
+    })
+}
+
+fn follow() -> Judgement {
+    Judgement {
+        operation: Operation::Follow(None),
+        terminate: false,
+        refresh: false,
+        refresh_done: false,
+    }
+}
+
+/// The mirror as an API server holds it.
+fn stored(object: &Value) -> Value {
+    let mut object = object.clone();
+    patch::merge(
+        &mut object,
+        &json!({ "metadata": { "uid": "hub", "resourceVersion": "1" } }),
+    );
+    object
+}
+
+#[test]
+fn a_mirror_is_in_the_clusters_namespace_and_project_and_points_at_the_cluster() {
+    let mirror = application(&source(), "c").unwrap();
+    let meta = Meta::of(&mirror);
+    assert_eq!((meta.namespace(), meta.name()), ("c", "guestbook"));
+    assert_eq!(meta.source_uid(), Some("s1"));
+    assert!(is_of(&mirror, "c") && !is_of(&mirror, "other") && is_mirror(&mirror));
+    assert_eq!(mirror["spec"]["project"], "c-team");
+    assert_eq!(
+        mirror["spec"]["destination"],
+        json!({ "name": "c", "namespace": "work" })
+    );
+    assert!(meta.finalizers().is_empty());
+    assert!(mirror["metadata"]["ownerReferences"].is_null());
+}
+
+#[test]
+fn what_could_act_or_lead_elsewhere_on_the_hub_is_left_out() {
+    let mirror = application(&source(), "c").unwrap();
+    let annotations: Vec<_> = Meta::of(&mirror).annotations().into_keys().collect();
+    let stamps = [keys::MIRRORED_FROM, keys::SOURCE_UID];
+    let mut expected = vec!["link.argocd.argoproj.io/docs", "note"];
+    expected.extend(stamps);
+    expected.sort_unstable();
+    assert_eq!(annotations, expected);
+    assert_eq!(Meta::of(&mirror).labels(), [("team", "a")].into());
+}
+
+#[test]
+fn children_are_shown_where_their_mirrors_are() {
+    let made = created(&application(&source(), "c").unwrap(), &source(), "c");
+    assert_eq!(made["status"]["resources"][0]["namespace"], "c");
+    assert_eq!(made["status"]["resources"][1]["namespace"], "argocd");
+    assert!(made.get("operation").is_none());
+}
+
+#[test]
+fn names_and_uids_of_a_spoke_are_checked() {
+    let with = |path: &str, value: Value| {
+        let mut bad = source();
+        *bad.pointer_mut(path).unwrap() = value;
+        application(&bad, "c")
+    };
+    let long = "x".repeat(254);
+    for name in ["", "..", "a/b", "A", "a b", "-a", long.as_str()] {
+        assert_eq!(
+            with("/metadata/name", name.into()),
+            Err(Unusable::BadName),
+            "{name}"
+        );
+    }
+    assert_eq!(with("/metadata/uid", "".into()), Err(Unusable::NoUid));
+    assert_eq!(with("/spec", Value::Null), Err(Unusable::NoSpec));
+    assert_eq!(with("/spec/project", "../x".into()), Err(Unusable::BadName));
+    let long = with("/spec/project", "x".repeat(252).into());
+    assert_eq!(long, Err(Unusable::TooLong));
+}
+
+#[test]
+fn only_what_carries_the_mark_of_a_cluster_is_its_mirror() {
+    let go = |namespace: &str| {
+        json!({ "metadata": { "namespace": namespace, "annotations": {
+            keys::SOURCE_UID: "s", keys::LAST_UPDATED: "2026-01-01T00:00:00Z" } } })
+    };
+    assert!(is_of(&go("c"), "c") && !is_of(&go("d"), "c"));
+    let copied =
+        json!({ "metadata": { "namespace": "c", "annotations": { keys::SOURCE_UID: "s" } } });
+    assert!(!is_of(&copied, "c") && !is_mirror(&copied));
+    let project = json!({
+        "metadata": { "namespace": "argocd", "annotations": {
+            keys::SOURCE_UID: "s", keys::LAST_UPDATED: "x" } },
+        "spec": { "sourceNamespaces": ["c"] },
+    });
+    assert!(is_of(&project, "c") && !is_of(&project, "d"));
+}
+
+#[test]
+fn a_project_governs_the_mirrors_of_its_cluster_and_nothing_else() {
+    let source = json!({
+        "metadata": { "name": "team", "namespace": "argocd", "uid": "p1" },
+        "spec": {
+            "sourceNamespaces": ["*"],
+            "destinationServiceAccounts": [{ "server": "*" }],
+            "destinations": [
+                { "server": "*", "namespace": "a" },
+                { "name": "in-cluster", "namespace": "a" },
+                { "server": format!("!{}", keys::IN_CLUSTER_SERVER), "namespace": "kube-system" },
+                { "name": "!elsewhere", "namespace": "b" },
+            ],
+            "roles": [{
+                "name": "dev", "groups": ["devs"], "jwtTokens": [{ "iat": 1 }],
+                "policies": [
+                    "p, proj:team:dev, applications, sync, team/*, allow",
+                    "p, proj:team:dev, applications, *, c-team/argocd/*, allow",
+                    "p, proj:other:dev, applications, sync, team/*, allow",
+                    "p, proj:team:dev, clusters, get, team/*, allow",
+                    "g, someone, role:admin",
+                ],
+            }],
+        },
+    });
+    let mirror = project(&source, "c", "argocd").unwrap();
+    assert_eq!(Meta::of(&mirror).name(), "c-team");
+    assert_eq!(
+        mirror["spec"],
+        json!({
+            "sourceNamespaces": ["c"],
+            "destinations": [
+                { "name": "c", "namespace": "a" },
+                { "name": "!c", "namespace": "kube-system" },
+            ],
+            "roles": [{
+                "name": "dev", "groups": ["devs"],
+                "policies": ["p, proj:c-team:dev, applications, sync, c-team/c/*, allow"],
+            }],
+        })
+    );
+    assert_eq!(source_name("c", "c-team"), Some("team"));
+    assert_eq!(source_name("c", "d-team"), None);
+}
+
+#[test]
+fn tokens_that_the_hub_issued_for_a_mirrored_role_stay() {
+    let source = json!({
+        "metadata": { "name": "team", "uid": "p1" },
+        "spec": { "roles": [{ "name": "dev" }] },
+    });
+    let desired = project(&source, "c", "argocd").unwrap();
+    let mut live = stored(&desired);
+    live["spec"]["roles"][0]["jwtTokens"] = json!([{ "iat": 2 }]);
+    live["status"] = json!({ "jwtTokensByRole": { "dev": {} } });
+    assert_eq!(healing_patch(&live, &desired), None);
+    live["spec"]["roles"][0]["groups"] = json!(["mine"]);
+    let healed = healing_patch(&live, &desired).unwrap().applied_to(&live);
+    assert_eq!(
+        healed["spec"]["roles"][0],
+        json!({ "name": "dev", "jwtTokens": [{ "iat": 2 }] })
+    );
+    assert!(healed["status"]["jwtTokensByRole"].is_object());
+}
+
+#[test]
+fn an_edit_is_healed_and_what_belongs_to_the_hub_stays() {
+    let written = stored(&created(
+        &application(&source(), "c").unwrap(),
+        &source(),
+        "c",
+    ));
+    let mut live = written.clone();
+    live["metadata"]["annotations"][keys::REFRESH] = "hard".into();
+    live["metadata"]["annotations"][keys::NOTIFIED] = "{}".into();
+    live["metadata"]["finalizers"] = json!(["example.com/mine"]);
+    live["operation"] = json!({ "sync": {} });
+    assert_eq!(
+        healing_patch(&live, &written),
+        None,
+        "none of this is an edit"
+    );
+    live["metadata"]["labels"] = Value::Null;
+    live["metadata"]["finalizers"] = json!([keys::RESOURCES_FINALIZER, "example.com/mine"]);
+    live["spec"]["source"]["path"] = "edited".into();
+    let healed = healing_patch(&live, &written).unwrap().applied_to(&live);
+    assert_eq!(healed["spec"], written["spec"]);
+    assert_eq!(healed["metadata"]["labels"], json!({ "team": "a" }));
+    assert_eq!(
+        healed["metadata"]["finalizers"],
+        json!(["example.com/mine"])
+    );
+    assert_eq!(healed["metadata"]["annotations"][keys::REFRESH], "hard");
+    assert_eq!(healed["operation"], json!({ "sync": {} }));
+}
+
+#[test]
+fn a_mirror_that_was_deleted_is_made_again_with_its_status_and_without_commands() {
+    let mut written = stored(&created(
+        &application(&source(), "c").unwrap(),
+        &source(),
+        "c",
+    ));
+    written["operation"] = json!({ "sync": {} });
+    written["metadata"]["annotations"][keys::REFRESH] = "hard".into();
+    let again = recreated(&written);
+    assert!(Meta::of(&again).uid().is_empty() && again.get("operation").is_none());
+    assert!(Meta::of(&again).annotation(keys::REFRESH).is_none());
+    assert_eq!(again["status"]["sync"]["status"], "Synced");
+    assert_eq!(healing_patch(&again, &written), None);
+}
+
+#[test]
+fn a_go_principal_is_not_told_of_commands() {
+    let mut live = source();
+    live["operation"] = json!({ "sync": {} });
+    live["metadata"]["annotations"][keys::REFRESH] = "normal".into();
+    live["metadata"]["annotations"][keys::SOURCE_UID] = "from before".into();
+    for ours in [true, false] {
+        let told = wire(&live, "Application", ours);
+        assert_eq!(told.get("operation").is_some(), ours);
+        assert_eq!(Meta::of(&told).annotation(keys::REFRESH).is_some(), ours);
+        assert_eq!(
+            Meta::of(&told).annotation(keys::LAST_COMMAND).is_some(),
+            ours
+        );
+        assert_eq!(Meta::of(&told).source_uid(), None);
+        assert_eq!(told["status"]["sync"]["status"], "Synced");
+    }
+}
+
+#[test]
+fn the_digest_of_what_is_told_does_not_know_versions() {
+    let mut later = source();
+    later["metadata"]["resourceVersion"] = "8".into();
+    let digest = |live: &Value| wire_digest(&wire(live, "Application", true));
+    assert_eq!(digest(&later), digest(&source()));
+    later["status"]["sync"]["status"] = "OutOfSync".into();
+    assert_ne!(digest(&later), digest(&source()));
+}
+
+proptest! {
+    #[test]
+    fn a_mirror_is_reached_in_one_patch_and_then_left_alone(
+        source in testing::application(),
+        live in testing::application(),
+        status in testing::json(),
+    ) {
+        let mut source = source;
+        source["status"] = json!({ "sync": status });
+        let desired = application(&source, "c").unwrap();
+        let judgement = follow();
+        let reached = application_patch(&live, &desired, &source, &judgement, "c")
+            .map_or_else(|| live.clone(), |patch| patch.applied_to(&live));
+        prop_assert_eq!(application_patch(&reached, &desired, &source, &judgement, "c"), None);
+        prop_assert_eq!(healing_patch(&reached, &stored(&desired)), None);
+        prop_assert!(is_of(&reached, "c"));
+    }
+
+    #[test]
+    fn nothing_that_a_spoke_says_leaves_its_namespace(source in testing::json(), cluster in "[a-z]{1,5}") {
+        if let Ok(mirror) = application(&source, &cluster) {
+            prop_assert_eq!(Meta::of(&mirror).namespace(), cluster.as_str());
+        }
+        if let Ok(mirror) = project(&source, &cluster, "argocd") {
+            prop_assert_eq!(Meta::of(&mirror).namespace(), "argocd");
+            let prefix = format!("{cluster}-");
+            prop_assert!(Meta::of(&mirror).name().starts_with(&prefix));
+        }
+    }
+}

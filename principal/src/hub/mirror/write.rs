@@ -1,0 +1,172 @@
+//! One write to a mirror, against the version that it was decided on.
+
+use std::sync::Arc;
+
+use argocd::{Meta, Patch};
+use protocol::{Kind, ObjectKey};
+use serde_json::Value;
+use tokio::time::error::Elapsed;
+
+use super::super::{
+    Hub, State,
+    index::{Effect, Entry, Key},
+    store::{Watched, WriteError},
+};
+
+/// A write that loses this often waits for its next turn.
+const ATTEMPTS: usize = 4;
+
+/// What to do with what the hub has now.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Nothing: it is as it should be.
+    Nothing,
+    Create(Value),
+    Patch(Patch),
+    Delete,
+}
+
+/// What the hub has now.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    pub(super) object: Arc<Value>,
+    /// What is known of it, if it is an Application.
+    pub(super) entry: Option<Entry>,
+}
+
+pub(super) fn watched(kind: Kind) -> Option<Watched> {
+    match kind {
+        Kind::Application => Some(Watched::Application),
+        Kind::AppProject => Some(Watched::AppProject),
+        Kind::Repository | Kind::GpgKey => None,
+    }
+}
+
+/// What a write came to.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// Whether anything was written.
+    pub(super) changed: bool,
+    /// What the hub has by that, as far as this write knows.
+    pub(super) object: Option<Arc<Value>>,
+}
+
+impl Hub {
+    /// Does what `plan` wants, which is asked anew whenever somebody else was quicker.
+    pub(super) async fn write_mirror(
+        &self,
+        key: &ObjectKey,
+        plan: impl Fn(Option<&Live>) -> Step,
+    ) -> Result<Written, WriteError> {
+        let unchanged = |live: Option<Live>| Written {
+            changed: false,
+            object: live.map(|live| live.object),
+        };
+        let Some(kind) = watched(key.kind) else {
+            return Ok(unchanged(None));
+        };
+        for _ in 0..ATTEMPTS {
+            let live = live(&self.lock(), key);
+            let step = plan(live.as_ref());
+            if matches!(step, Step::Nothing) {
+                return Ok(unchanged(live));
+            }
+            let written = self.carry_out(kind, key, live.as_ref(), step).await;
+            self.metrics
+                .hub_write(written.as_ref().map_or_else(WriteError::reason, |_| "ok"));
+            match written {
+                Ok(object) => {
+                    return Ok(Written {
+                        changed: true,
+                        object,
+                    });
+                }
+                Err(WriteError::Conflict) => self
+                    .news_of(key, live.as_ref())
+                    .await
+                    .map_err(|_late| WriteError::Conflict)?,
+                // Against what the watch has told since, it may fit; if there is no news, it never will.
+                Err(WriteError::Unfit(reason)) => self
+                    .news_of(key, live.as_ref())
+                    .await
+                    .map_err(|_late| WriteError::Refused(reason))?,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(WriteError::Conflict)
+    }
+
+    /// One request, and what it changes counts at once.
+    async fn carry_out(
+        &self,
+        kind: Watched,
+        key: &ObjectKey,
+        live: Option<&Live>,
+        step: Step,
+    ) -> Result<Option<Arc<Value>>, WriteError> {
+        let place = Key {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        };
+        let known = live.map(|live| Meta::of(&live.object));
+        let version = known.map(Meta::resource_version).unwrap_or_default();
+        let uid = known.map(Meta::uid).unwrap_or_default();
+        // Fair: whoever waits longest is next, whichever cluster it writes for.
+        let _permit = self.writes.acquire().await;
+        let answer = match step {
+            Step::Nothing => return Ok(None),
+            Step::Create(object) => self.store.create(kind, &object).await?,
+            Step::Patch(patch) => self.store.patch(kind, &place, version, patch).await?,
+            Step::Delete => {
+                self.store.delete(kind, &place, uid, version).await?;
+                let mut state = self.lock();
+                let effects = match kind {
+                    Watched::Application => state.index.remove_application(&place, uid),
+                    Watched::AppProject => state.index.remove_project(&place.name, uid),
+                };
+                self.post(&state, effects);
+                return Ok(None);
+            }
+        };
+        self.observe_mirror(kind, answer.clone());
+        let state = self.lock();
+        let shared = state
+            .index
+            .object(key)
+            .filter(|object| version_of(object) == version_of(&answer));
+        Ok(Some(shared.map_or_else(|| Arc::new(answer), Arc::clone)))
+    }
+
+    /// What a cluster has just said of a command is no new command to that cluster.
+    fn observe_mirror(&self, kind: Watched, object: Value) {
+        let meta = Meta::of(&object);
+        if meta.is_deleting() && meta.finalizers().is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        let mut effects = match kind {
+            Watched::Application => state.index.set_application(object, false),
+            Watched::AppProject => state.index.set_written_project(object),
+        };
+        effects.retain(|effect| !matches!(effect, Effect::Command { .. }));
+        self.post(&state, effects);
+    }
+
+    /// Waits until the watch has told what somebody else did.
+    async fn news_of(&self, key: &ObjectKey, before: Option<&Live>) -> Result<(), Elapsed> {
+        let before = before.map(|live| version_of(&live.object));
+        self.wait_while(|state| state.index.object(key).map(|it| version_of(it)) == before)
+            .await
+    }
+}
+
+fn version_of(object: &Value) -> (String, String) {
+    let meta = Meta::of(object);
+    (meta.uid().to_owned(), meta.resource_version().to_owned())
+}
+
+fn live(state: &State, key: &ObjectKey) -> Option<Live> {
+    let object = Arc::clone(state.index.object(key)?);
+    let entry = Key::from_object(key).and_then(|key| state.index.application(&key).cloned());
+    Some(Live { object, entry })
+}

@@ -1,0 +1,129 @@
+//! How the two ends come to agree after a connect: whoever owns the objects decides, the other one is asked what it has.
+
+use std::time::Duration;
+
+use protocol::{Event, Mode, ObjectKey, Session, Verdict};
+
+use super::{claims::Claims, resync::Resync};
+use crate::{
+    fleet::Enrolment,
+    hub::{Hub, Subscription},
+    report::HeldDeletion,
+};
+
+/// The resync of one session.
+#[derive(Debug)]
+pub(super) enum Agreement {
+    /// The hub owns them: the agent says what it holds.
+    Managed(Resync),
+    /// The spoke owns them: it is told what the hub shows.
+    Autonomous(Claims),
+}
+
+impl Agreement {
+    /// Begins it. `agent_namespace`: what the agent calls its Argo CD namespace.
+    pub(super) fn begin(
+        machine: &mut Session,
+        hub: &Hub,
+        subscription: &mut Subscription,
+        agent_namespace: &str,
+        fresh: bool,
+    ) -> Self {
+        let cluster = &subscription.cluster;
+        match machine.peer().mode {
+            Mode::Managed => {
+                let delivered = std::mem::take(&mut subscription.delivered);
+                let resync = Resync::begin(machine, cluster, agent_namespace, fresh, delivered);
+                Self::Managed(resync)
+            }
+            Mode::Autonomous => Self::Autonomous(Claims::begin(machine, hub, cluster, fresh)),
+        }
+    }
+
+    /// One message of the agent for the resync.
+    pub(super) fn take(
+        &mut self,
+        machine: &mut Session,
+        hub: &Hub,
+        event: &Event,
+        now: Duration,
+    ) -> Verdict {
+        match self {
+            Self::Managed(resync) => resync.take(machine, hub, event, now),
+            Self::Autonomous(claims) => claims.take(machine, hub, event),
+        }
+    }
+
+    /// What an agent says of an object that it owns, before that is applied; a verdict if that is all to be done.
+    pub(super) fn hear(&mut self, hub: &Hub, event: &Event, now: Duration) -> Option<Verdict> {
+        match self {
+            Self::Managed(_) => None,
+            Self::Autonomous(claims) => claims.hear(hub, event, now),
+        }
+    }
+
+    /// When something is to be done without any message.
+    pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
+        match self {
+            Self::Managed(resync) => resync.next_timeout(now),
+            Self::Autonomous(claims) => claims.next_timeout(now),
+        }
+    }
+
+    /// Ends it when the peer has had its time.
+    pub(super) fn end_when_due(&mut self, machine: &mut Session, hub: &Hub, now: Duration) {
+        if let Self::Managed(resync) = self {
+            resync.end_when_due(machine, hub, now);
+        }
+    }
+
+    /// The hub has something to say about this object anyway.
+    pub(super) fn forget(&mut self, key: &ObjectKey) {
+        if let Self::Managed(resync) = self {
+            resync.forget(key);
+        }
+    }
+
+    /// Whether something waits for a person's word.
+    pub(super) const fn is_holding(&self) -> bool {
+        match self {
+            Self::Managed(resync) => resync.is_holding(),
+            Self::Autonomous(claims) => claims.is_holding(),
+        }
+    }
+
+    /// Who is enrolled has changed, and with it perhaps what a person has confirmed.
+    pub(super) const fn look_again(&mut self, now: Duration) {
+        match self {
+            Self::Managed(resync) => resync.look_again(now),
+            Self::Autonomous(claims) => claims.look_again(now),
+        }
+    }
+
+    /// Whether it is to be decided now what goes.
+    pub(super) fn is_due(&self, now: Duration) -> bool {
+        match self {
+            Self::Managed(resync) => resync.is_due(now),
+            Self::Autonomous(claims) => claims.is_due(now),
+        }
+    }
+
+    /// Takes away what is to go; says what is held instead.
+    pub(super) fn decide(
+        &mut self,
+        machine: &mut Session,
+        hub: &Hub,
+        enrolment: Option<Enrolment>,
+        now: Duration,
+    ) -> Option<HeldDeletion> {
+        match self {
+            Self::Managed(resync) => resync.decide(machine, hub, enrolment, now),
+            Self::Autonomous(claims) => claims.decide(hub, enrolment, now),
+        }
+    }
+
+    /// Whether the agent owns what it speaks of.
+    pub(super) const fn is_autonomous(&self) -> bool {
+        matches!(self, Self::Autonomous(_))
+    }
+}

@@ -1,0 +1,407 @@
+//! What an autonomous cluster owns is shown on the hub and held there; nothing that it says leaves its place.
+
+use argocd::{Meta, command, keys, mirror};
+use principal::store::{Memory, Watched};
+use protocol::{Event, Kind, ObjectKey, Target, Verb, payload::RequestUpdate};
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{Agent, body, report},
+    world::{World, application, autonomous, enrolled},
+};
+
+const APPLICATION: Target = Target::Object(Kind::Application);
+
+/// An Application as it is on the spoke.
+fn source(name: &str, version: u64, change: &Value) -> Value {
+    let mut source = application("argocd", name);
+    argocd::patch::merge(
+        &mut source,
+        &json!({ "metadata": { "uid": format!("spoke-{name}"), "resourceVersion": version.to_string() } }),
+    );
+    argocd::patch::merge(&mut source, change);
+    source
+}
+
+fn about(kind: Kind, verb: Verb, object: &Value) -> Event {
+    let meta = Meta::of(object);
+    let key = ObjectKey::new(kind, meta.namespace(), meta.name());
+    let body = serde_json::to_vec(object).unwrap();
+    Event::about(&key, verb, meta.uid(), meta.resource_version(), body.into())
+}
+
+async fn world() -> World {
+    let world = World::with(&["a", "ab"]).await;
+    world.fleet.send_replace(autonomous(&["a", "ab"]));
+    world
+}
+
+/// The agent of the autonomous cluster, with one Application that the hub shows.
+async fn shown(world: &World) -> Agent {
+    let mut agent = Agent::owner(world, "a").await;
+    agent
+        .event(Target::Resync, Verb::RequestSyncedResourceList)
+        .await;
+    agent
+        .tell(report(Verb::Create, &source("app", 1, &json!({}))))
+        .await;
+    agent
+}
+
+fn synced() -> Value {
+    json!({ "status": { "sync": { "status": "Synced" } } })
+}
+
+fn the_mirror(hub: &Memory) -> Option<Value> {
+    hub.application("a", "app")
+}
+
+#[tokio::test]
+async fn what_an_autonomous_cluster_owns_is_shown_in_its_namespace() {
+    let world = world().await;
+    let mut agent = shown(&world).await;
+    let mirror = the_mirror(&world.hub).unwrap();
+    assert!(mirror::is_of(&mirror, "a"));
+    assert_eq!(mirror["spec"]["project"], "a-default");
+    assert_eq!(mirror["spec"]["destination"]["name"], "a");
+    agent
+        .tell(report(Verb::SpecUpdate, &source("app", 2, &synced())))
+        .await;
+    let mirror = the_mirror(&world.hub).unwrap();
+    assert_eq!(mirror["status"]["sync"]["status"], "Synced");
+    let writes = world.hub.writes();
+    agent
+        .tell(report(Verb::SpecUpdate, &source("app", 3, &synced())))
+        .await;
+    assert_eq!(world.hub.writes(), writes, "the same again costs no write");
+    agent
+        .tell(report(Verb::Delete, &source("app", 3, &json!({}))))
+        .await;
+    world
+        .until("the mirror is gone", |hub| the_mirror(hub).is_none())
+        .await;
+    assert!(
+        agent.unread(Kind::Application).is_empty(),
+        "mirrors are not said back"
+    );
+}
+
+#[tokio::test]
+async fn a_mirror_that_was_edited_or_deleted_on_the_hub_is_set_right() {
+    let world = world().await;
+    let agent = shown(&world).await;
+    let edit = json!({ "spec": { "source": { "path": "edited" } } });
+    world.edit("a", "app", &edit);
+    world
+        .until("it is healed", |hub| {
+            the_mirror(hub).is_some_and(|app| app["spec"]["source"]["path"] == ".")
+        })
+        .await;
+    // Nobody has to be there for that.
+    drop(agent);
+    world
+        .reported("lost", |reports| !reports["a"].connected)
+        .await;
+    let cascade = json!({ "metadata": { "finalizers": [keys::RESOURCES_FINALIZER] } });
+    world.edit("a", "app", &cascade);
+    let before = the_mirror(&world.hub).unwrap();
+    world.hub.delete(Watched::Application, "a", "app");
+    world
+        .until("it is made again", |hub| {
+            the_mirror(hub).is_some_and(|app| {
+                app["metadata"]["uid"] != before["metadata"]["uid"]
+                    && app["metadata"]["deletionTimestamp"].is_null()
+            })
+        })
+        .await;
+    let again = the_mirror(&world.hub).unwrap();
+    assert_eq!(again["spec"], before["spec"]);
+    assert!(mirror::is_of(&again, "a"));
+}
+
+#[tokio::test]
+async fn a_command_on_a_mirror_goes_to_its_cluster_and_ends_there() {
+    let world = world().await;
+    let mut agent = shown(&world).await;
+    let operation = json!({ "sync": { "revision": "v1" } });
+    world.edit("a", "app", &json!({ "operation": operation }));
+    let asked = agent.event(APPLICATION, Verb::SetOperation).await;
+    let sync = asked.event_id.clone();
+    assert_eq!(body(&asked)["operation"], operation);
+    assert_eq!(Meta::of(&body(&asked)).source_uid(), Some("spoke-app"));
+
+    let late = source("app", 2, &synced());
+    agent.tell(report(Verb::SpecUpdate, &late)).await;
+    let held = the_mirror(&world.hub).unwrap();
+    assert_eq!(held["operation"], operation, "not taken yet");
+
+    let command::Take::Set(patch) = command::take(&late, &asked.event_id, &operation) else {
+        panic!("it was not taken before");
+    };
+    let mut taken = patch.applied_to(&late);
+    taken["operation"] = Value::Null;
+    taken["metadata"]["resourceVersion"] = "3".into();
+    taken["status"]["operationState"] = json!({
+        "phase": "Succeeded", "operation": operation,
+        "startedAt": "2026-01-01T00:00:01Z", "finishedAt": "2026-01-01T00:00:02Z",
+    });
+    agent.tell(report(Verb::SpecUpdate, &taken)).await;
+    let done = the_mirror(&world.hub).unwrap();
+    assert!(done.get("operation").is_none_or(Value::is_null), "{done:#}");
+    assert_eq!(done["status"]["operationState"]["phase"], "Succeeded");
+    assert!(Meta::of(&done).annotation(keys::LAST_COMMAND).is_none());
+
+    world.edit(
+        "a",
+        "app",
+        &json!({ "metadata": { "annotations": { keys::REFRESH: "hard" } } }),
+    );
+    let asked = agent.event(APPLICATION, Verb::SpecUpdate).await;
+    let refreshed = command::take_refresh(&taken, &body(&asked)).unwrap();
+    let mut refreshed = refreshed.applied_to(&taken);
+    refreshed["metadata"]["annotations"][keys::REFRESH] = Value::Null;
+    agent.tell(report(Verb::SpecUpdate, &refreshed)).await;
+    let done = the_mirror(&world.hub).unwrap();
+    assert!(Meta::of(&done).annotation(keys::REFRESH).is_none());
+    let repeats: Vec<_> = agent
+        .unread(Kind::Application)
+        .into_iter()
+        .map(|event| event.event_id.clone())
+        .collect();
+    assert_eq!(
+        repeats,
+        [sync],
+        "said again to a cluster that had not taken it, by the same name"
+    );
+}
+
+#[tokio::test]
+async fn an_agent_is_told_what_the_hub_shows_and_says_what_is_different() {
+    let world = world().await;
+    let agent = shown(&world).await;
+    drop(agent);
+    world
+        .reported("lost", |reports| !reports["a"].connected)
+        .await;
+    let mut agent = Agent::owner(&world, "a").await;
+    let claim = agent.event(Target::Resync, Verb::RequestUpdate).await;
+    let claim: RequestUpdate = serde_json::from_slice(&claim.payload).unwrap();
+    let digest = mirror::wire_digest(&source("app", 9, &json!({})));
+    assert_eq!(
+        (claim.name.as_str(), claim.uid.as_str(), claim.digest),
+        ("app", "spoke-app", Some(digest))
+    );
+    agent
+        .event(Target::Resync, Verb::RequestSyncedResourceList)
+        .await;
+    let stub = json!({ "metadata": { "name": "app", "namespace": "a", "uid": "spoke-app" } });
+    agent
+        .tell(about(Kind::Application, Verb::Delete, &stub))
+        .await;
+    world
+        .until("the mirror is gone", |hub| the_mirror(hub).is_none())
+        .await;
+}
+
+#[tokio::test]
+async fn mirrors_of_which_most_would_go_wait_for_a_person() {
+    let world = world().await;
+    let mut agent = Agent::owner(&world, "a").await;
+    let names: Vec<String> = (0..11).map(|number| format!("app-{number:02}")).collect();
+    for name in &names {
+        agent
+            .tell(report(Verb::Create, &source(name, 1, &json!({}))))
+            .await;
+    }
+    for name in &names {
+        let stub = json!({ "metadata": { "name": name, "namespace": "a", "uid": format!("spoke-{name}") } });
+        agent
+            .tell(about(Kind::Application, Verb::Delete, &stub))
+            .await;
+    }
+    world
+        .reported("held", |reports| reports["a"].held.is_some())
+        .await;
+    let held = world.handle.sessions.borrow()["a"].held.clone().unwrap();
+    assert_eq!((held.count, held.mirrors), (11, true));
+    assert!(
+        names
+            .iter()
+            .all(|name| world.hub.application("a", name).is_some())
+    );
+    // One that the cluster has after all stays, whatever is confirmed.
+    agent
+        .tell(report(Verb::SpecUpdate, &source(&names[0], 2, &json!({}))))
+        .await;
+    let mut fleet = principal::Fleet::clone(&autonomous(&["a", "ab"]));
+    fleet.clusters.get_mut("a").unwrap().confirm_delete = Some(held.digest);
+    world.fleet.send_replace(std::sync::Arc::new(fleet));
+    world
+        .until("they are gone", |hub| {
+            names[1..]
+                .iter()
+                .all(|name| hub.application("a", name).is_none())
+        })
+        .await;
+    assert!(world.hub.application("a", &names[0]).is_some());
+}
+
+#[tokio::test]
+async fn nothing_that_a_cluster_says_leaves_its_own_place() {
+    let world = world().await;
+    world.create(application("a", "mine"));
+    world.create(application("ab", "app"));
+    let mut team = crate::world::open_project("a-team");
+    team["spec"]["description"] = "the hub's own".into();
+    world.hub.put(Watched::AppProject, team);
+    let mut agent = shown(&world).await;
+    let poison = json!({ "metadata": {
+        "namespace": "ab", "ownerReferences": [{ "uid": "x" }],
+        "annotations": { keys::MIRRORED_FROM: "ab", keys::SOURCE_UID: "other", keys::PRINCIPAL_UID: "x" },
+        "labels": { keys::IGNORE_SYNC: "true" },
+    } });
+    agent
+        .tell(report(Verb::SpecUpdate, &source("app", 2, &poison)))
+        .await;
+    let mirror = the_mirror(&world.hub).unwrap();
+    assert_eq!(Meta::of(&mirror).source_uid(), Some("spoke-app"));
+    assert!(Meta::of(&mirror).annotation(keys::PRINCIPAL_UID).is_none());
+    assert!(!Meta::of(&mirror).is_ignored());
+    let other = world.hub.application("ab", "app").unwrap();
+    assert!(!mirror::is_mirror(&other));
+
+    let refused = agent
+        .tell(report(Verb::Create, &source("mine", 1, &json!({}))))
+        .await;
+    assert!(
+        refused.extensions["refused"].contains("not its mirror"),
+        "{refused:?}"
+    );
+    assert!(!mirror::is_mirror(
+        &world.hub.application("a", "mine").unwrap()
+    ));
+    let refused = agent
+        .tell(report(Verb::Create, &source("b/../ab", 1, &json!({}))))
+        .await;
+    assert!(refused.extensions.contains_key("refused"));
+    let mut project = crate::world::open_project("team");
+    project["metadata"]["uid"] = "p".into();
+    agent
+        .tell(about(Kind::AppProject, Verb::Create, &project))
+        .await;
+    let kept = world.hub.project("argocd", "a-team").unwrap();
+    assert_eq!(kept["spec"]["description"], "the hub's own");
+    world
+        .reported("told", |reports| {
+            reports["a"]
+                .unmirrored
+                .as_ref()
+                .is_some_and(|it| it.count >= 2)
+        })
+        .await;
+    for verb in [Verb::StatusUpdate, Verb::SetOperation] {
+        let refused = agent
+            .tell(report(verb, &source("app", 9, &json!({}))))
+            .await;
+        assert!(refused.extensions.contains_key("refused"), "{verb}");
+    }
+}
+
+#[tokio::test]
+async fn a_project_is_shown_under_the_clusters_prefix_and_to_no_other_cluster() {
+    let world = world().await;
+    let mut managed = Agent::empty(&world, "ab").await;
+    let mut agent = shown(&world).await;
+    let mut project = crate::world::open_project("team");
+    project["metadata"]["uid"] = "p".into();
+    project["metadata"]["resourceVersion"] = "5".into();
+    agent
+        .tell(about(Kind::AppProject, Verb::Create, &project))
+        .await;
+    let mirror = world.hub.project("argocd", "a-team").unwrap();
+    assert_eq!(mirror["spec"]["sourceNamespaces"], json!(["a"]));
+    assert_eq!(
+        mirror["spec"]["destinations"],
+        json!([{ "name": "a", "namespace": "*" }])
+    );
+    let mut edited = mirror.clone();
+    edited["spec"]["sourceNamespaces"] = json!(["*"]);
+    world.hub.put(Watched::AppProject, edited);
+    world
+        .until("it is healed", |hub| {
+            let project = hub.project("argocd", "a-team");
+            project.is_some_and(|it| it["spec"]["sourceNamespaces"] == json!(["a"]))
+        })
+        .await;
+    world.create(application("ab", "later"));
+    managed.about("later").await;
+    let told = managed.unread(Kind::AppProject);
+    let names: Vec<_> = told
+        .iter()
+        .filter_map(|event| event.object().map(|key| key.name))
+        .collect();
+    assert_eq!(names, ["default"]);
+    agent
+        .tell(about(Kind::AppProject, Verb::Delete, &project))
+        .await;
+    world
+        .until("it is gone", |hub| {
+            hub.project("argocd", "a-team").is_none()
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn mirrors_of_a_cluster_that_leaves_stay_and_are_let_alone() {
+    let world = world().await;
+    let mut agent = shown(&world).await;
+    world.fleet.send_replace(enrolled(&["ab"]));
+    agent.end().await;
+    world.edit(
+        "a",
+        "app",
+        &json!({ "spec": { "source": { "path": "edited" } } }),
+    );
+    world.create(application("a", "another"));
+    let mut ab = Agent::empty(&world, "ab").await;
+    world.create(application("ab", "later"));
+    ab.about("later").await;
+    let left = the_mirror(&world.hub).unwrap();
+    assert_eq!(left["spec"]["source"]["path"], "edited");
+
+    world.fleet.send_replace(enrolled(&["a", "ab"]));
+    let mut managed = Agent::empty(&world, "a").await;
+    managed.about("another").await;
+    let told = managed.unread(Kind::Application);
+    assert!(told.is_empty(), "a mirror is not delivered: {told:#?}");
+}
+
+#[tokio::test]
+async fn a_cluster_has_its_share_and_no_more() {
+    let world = world().await;
+    let mut agent = shown(&world).await;
+    let big = json!({ "status": { "summary": { "images": ["x".repeat(60_000)] } } });
+    agent
+        .tell(report(Verb::SpecUpdate, &source("app", 2, &big)))
+        .await;
+    assert!(the_mirror(&world.hub).unwrap()["status"]["summary"].is_object());
+    for number in 0..20 {
+        let name = format!("app-{number}");
+        agent
+            .tell(report(Verb::Create, &source(&name, 1, &json!({}))))
+            .await;
+    }
+    world
+        .reported("told", |reports| reports["a"].unmirrored.is_some())
+        .await;
+    let told = world.handle.sessions.borrow()["a"]
+        .unmirrored
+        .clone()
+        .unwrap();
+    assert!(told.names[0].contains("may have 16 objects"), "{told:?}");
+    assert!(world.hub.application("a", "app-14").is_some());
+    assert!(world.hub.application("a", "app-15").is_none());
+    world
+        .counted("argocd_principal_events_refused_total{reason=\"budget\"} 5")
+        .await;
+}

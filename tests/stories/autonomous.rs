@@ -1,0 +1,443 @@
+//! A cluster that owns its Applications itself: the hub shows them, asks for what people ask there, and changes nothing.
+
+use anyhow::{Context as _, Result, ensure};
+use lab::{
+    steps::{
+        At, Objects,
+        deliver::{self, Application, CASCADE},
+        enrol, workload,
+    },
+    stranger::agent_name,
+};
+use protocol::{Event, Kind, ObjectKey, Verb};
+use serde_json::{Value, json};
+use time::Duration;
+
+use crate::stage::{SOON, Stage, commit};
+
+/// The spoke of these stories; the other one is managed.
+const NUMBER: usize = 2;
+const CLUSTER: &str = "spoke2";
+
+/// An Application that somebody makes on the spoke, and where the hub shows it.
+struct Own<'a> {
+    stage: &'a Stage,
+    app: Application,
+    mirror: At,
+}
+
+impl<'a> Own<'a> {
+    /// Makes it with kubectl, in a project of its own, and waits until the hub shows that it runs.
+    async fn running(stage: &'a Stage, name: &str) -> Result<Self> {
+        let own = Self::new(stage, name).await?;
+        own.app.apply(stage.spoke(NUMBER)).await?;
+        deliver::until_healthy(&stage.hub, &own.mirror, "").await?;
+        Ok(own)
+    }
+
+    async fn new(stage: &'a Stage, name: &str) -> Result<Self> {
+        stage.autonomous(NUMBER).await?;
+        let repository = stage.lab.git().repository(name)?;
+        commit(&repository, "hello", "v1")?;
+        deliver::allow(stage.spoke(NUMBER), name, "in-cluster").await?;
+        let app = Application {
+            at: Stage::replica(name),
+            project: name.to_owned(),
+            cluster: "in-cluster".to_owned(),
+            namespace: name.to_owned(),
+            repository: repository.url(),
+            path: workload::PATH.to_owned(),
+            revision: "v1".to_owned(),
+            automated: true,
+        };
+        Ok(Self {
+            stage,
+            app,
+            mirror: At::application(CLUSTER, name),
+        })
+    }
+
+    /// Where the hub shows its project.
+    fn project(&self) -> At {
+        At::project(enrol::ARGOCD, &format!("{CLUSTER}-{}", self.app.project))
+    }
+
+    /// Changes it on the spoke; returns the commit that has to be shown.
+    async fn change(&mut self) -> Result<String> {
+        let repository = self.stage.lab.git().repository(&self.app.project)?;
+        let next = commit(&repository, "changed", "v2")?;
+        "v2".clone_into(&mut self.app.revision);
+        self.app.apply(self.stage.spoke(NUMBER)).await?;
+        Ok(next)
+    }
+
+    /// Deletes it on the spoke with its project, and waits until the hub shows neither.
+    async fn clear(self) -> Result<()> {
+        let spoke = self.stage.spoke(NUMBER);
+        spoke.delete(&self.app.at).await?;
+        spoke.until_gone(&self.app.at, lab::wait::BOUND).await?;
+        self.stage.hub.until_gone(&self.mirror, SOON).await?;
+        let project = At::project(enrol::ARGOCD, &self.app.project);
+        spoke.delete(&project).await?;
+        self.stage.hub.until_gone(&self.project(), SOON).await
+    }
+}
+
+/// An Application made on the spoke is shown on the hub with its status and project, follows, and goes when it goes.
+pub(crate) async fn an_application_of_the_spoke_is_shown_on_the_hub(stage: &Stage) -> Result<()> {
+    let mut own = Own::running(stage, "shown").await?;
+    let source = stage.spoke(NUMBER).read(&own.app.at).await?;
+    let mirror = stage.hub.read(&own.mirror).await?;
+    ensure!(
+        mirror["metadata"]["annotations"][deliver::SOURCE_UID] == source["metadata"]["uid"],
+        "{mirror:#}"
+    );
+    ensure!(mirror["spec"]["project"] == "spoke2-shown", "{mirror:#}");
+    ensure!(
+        mirror["spec"]["destination"] == json!({"name": CLUSTER, "namespace": "shown"}),
+        "{mirror:#}"
+    );
+    ensure!(mirror["metadata"]["finalizers"].is_null(), "{mirror:#}");
+    let project = stage.hub.read(&own.project()).await?;
+    ensure!(
+        project["spec"]["sourceNamespaces"] == json!([CLUSTER]),
+        "{project:#}"
+    );
+    ensure!(
+        project["spec"]["destinations"] == json!([{"name": CLUSTER, "namespace": "*"}]),
+        "{project:#}"
+    );
+
+    let next = own.change().await?;
+    deliver::until_healthy(&stage.hub, &own.mirror, &next).await?;
+    let edit = json!({"spec": {"description": "changed there"}});
+    let there = At::project(enrol::ARGOCD, "shown");
+    stage.spoke(NUMBER).merge(&there, edit).await?;
+    let changed = |project: &Value| project["spec"]["description"] == "changed there";
+    stage
+        .hub
+        .until(&own.project(), "is changed", SOON, changed)
+        .await?;
+    own.clear().await
+}
+
+/// A sync that somebody asks for on the hub runs once on the spoke, and its result is shown.
+pub(crate) async fn a_sync_asked_for_on_the_hub_runs_once_on_the_spoke(
+    stage: &Stage,
+) -> Result<()> {
+    let mut own = Own::new(stage, "asked").await?;
+    own.app.automated = false;
+    let namespace = At::namespace("asked");
+    let spoke = stage.spoke(NUMBER);
+    spoke.apply(&namespace, json!({})).await?;
+    own.app.apply(spoke).await?;
+    let out_of_sync = |app: &Value| app["status"]["sync"]["status"] == "OutOfSync";
+    stage
+        .hub
+        .until(&own.mirror, "is out of sync", SOON, out_of_sync)
+        .await?;
+    for times in [1, 2] {
+        deliver::ask_for_sync(&stage.hub, &own.mirror, "v1").await?;
+        let ended = |app: &Value| {
+            let history = app["status"]["history"].as_array().map_or(0, Vec::len);
+            app["operation"].is_null()
+                && app["status"]["operationState"]["phase"] == "Succeeded"
+                && history == times
+        };
+        let what = format!("shows {times} syncs that have ended");
+        stage
+            .hub
+            .until(&own.mirror, &what, lab::wait::BOUND, ended)
+            .await?;
+        let there = spoke.read(&own.app.at).await?;
+        ensure!(
+            there["status"]["history"].as_array().map(Vec::len) == Some(times),
+            "{there:#}"
+        );
+    }
+    let ask = json!({"metadata": {"annotations": {"argocd.argoproj.io/refresh": "hard"}}});
+    stage.hub.merge(&own.mirror, ask).await?;
+    let done = |app: &Value| app["metadata"]["annotations"]["argocd.argoproj.io/refresh"].is_null();
+    stage
+        .hub
+        .until(&own.mirror, "was refreshed", SOON, done)
+        .await?;
+    own.clear().await?;
+    spoke.delete(&namespace).await
+}
+
+/// What somebody does to a mirror on the hub does not last, and the spoke's Application never hears of it.
+pub(crate) async fn an_edit_or_a_deletion_of_a_mirror_is_undone(stage: &Stage) -> Result<()> {
+    let own = Own::running(stage, "held").await?;
+    let before = stage.spoke(NUMBER).read(&own.app.at).await?;
+    let edit = json!({
+        "metadata": {"labels": {"mine": "true"}},
+        "spec": {"source": {"path": "elsewhere"}},
+    });
+    stage.hub.merge(&own.mirror, edit).await?;
+    let healed = |app: &Value| {
+        app["spec"]["source"]["path"] == workload::PATH && app["metadata"]["labels"].is_null()
+    };
+    stage
+        .hub
+        .until(&own.mirror, "is as the spoke wants it", SOON, healed)
+        .await?;
+    // As the UI deletes with the resources: it puts the finalizer on first.
+    let cascade = json!({"metadata": {"finalizers": [CASCADE]}});
+    let first = stage.hub.merge(&own.mirror, cascade).await?;
+    stage.hub.delete(&own.mirror).await?;
+    let again = |app: &Value| {
+        app["metadata"]["uid"] != first["metadata"]["uid"]
+            && app["metadata"]["deletionTimestamp"].is_null()
+            && app["status"]["health"]["status"] == "Healthy"
+    };
+    stage
+        .hub
+        .until(&own.mirror, "is there again", SOON, again)
+        .await?;
+    let project = own.project();
+    let gone = stage.hub.read(&project).await?["metadata"]["uid"].clone();
+    stage.hub.delete(&project).await?;
+    let again = |project: &Value| !project.is_null() && project["metadata"]["uid"] != gone;
+    stage
+        .hub
+        .until(&project, "is there again", SOON, again)
+        .await?;
+    let after = stage.spoke(NUMBER).read(&own.app.at).await?;
+    for field in ["uid", "deletionTimestamp", "labels"] {
+        ensure!(
+            after["metadata"][field] == before["metadata"][field],
+            "{field}"
+        );
+    }
+    ensure!(after["spec"] == before["spec"], "{after:#}");
+    own.clear().await
+}
+
+/// Principal and agent are killed while things change on both sides; everything comes right by itself.
+pub(crate) async fn killed_programs_lose_nothing_of_an_autonomous_cluster(
+    stage: &Stage,
+) -> Result<()> {
+    let mut own = Own::running(stage, "survives").await?;
+    let going = Own::running(stage, "goes-meanwhile").await?;
+    kill_agent(stage).await?;
+    let next = own.change().await?;
+    stage.spoke(NUMBER).delete(&going.app.at).await?;
+    let principal = pod(&stage.hub, lab::product::NAMESPACE, lab::product::MANAGER).await?;
+    stage.hub.kill(&principal).await?;
+    stage
+        .hub
+        .merge(
+            &own.mirror,
+            json!({"spec": {"source": {"path": "elsewhere"}}}),
+        )
+        .await?;
+    deliver::until_healthy(&stage.hub, &own.mirror, &next).await?;
+    let healed = |app: &Value| app["spec"]["source"]["path"] == workload::PATH;
+    stage
+        .hub
+        .until(&own.mirror, "is as the spoke wants it", SOON, healed)
+        .await?;
+    stage.hub.until_gone(&going.mirror, SOON).await?;
+    own.clear().await?;
+    going.clear().await
+}
+
+async fn kill_agent(stage: &Stage) -> Result<()> {
+    let spoke = stage.spoke(NUMBER);
+    let pod = pod(spoke, enrol::AGENT_NAMESPACE, "argocd-agent-agent").await?;
+    spoke.kill(&pod).await
+}
+
+async fn pod(side: &Objects, namespace: &str, app: &str) -> Result<At> {
+    let labels = format!("app.kubernetes.io/name={app}");
+    let pods = side.list(&At::pod(namespace, ""), &labels).await?;
+    let pod = pods.first().with_context(|| format!("no pod of {app}"))?;
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    Ok(At::pod(namespace, name))
+}
+
+/// Whatever names an agent of an autonomous cluster says, it writes in its own place and over nothing of the hub's.
+pub(crate) async fn an_autonomous_cluster_writes_in_its_own_place_only(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    stage.autonomous(NUMBER).await?;
+    let theirs = stage.greeter("not-theirs", 1).await?;
+    theirs.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &theirs.at, "").await?;
+    // The hub's own Application among the mirrors is not delivered, and is not a mirror either.
+    let hubs = At::application(CLUSTER, "the-hubs");
+    let body = json!({"spec": {
+        "project": "default", "destination": {"name": "in-cluster", "namespace": "x"},
+        "source": {"repoURL": "https://git.example/r.git", "path": "hub"},
+    }});
+    let made = stage.hub.apply(&hubs, body).await?;
+    let told = |app: &Value| {
+        app["status"]["conditions"]
+            .to_string()
+            .contains("autonomous")
+    };
+    stage
+        .hub
+        .until(&hubs, "says that the cluster is autonomous", SOON, told)
+        .await?;
+
+    let (door, forger) = stage.door().await?;
+    let papers = forger.papers(&agent_name(CLUSTER), &[], Duration::days(1))?;
+    let version = door.version(&papers).await?;
+    // In the first session of an enrolment nothing is taken away.
+    kill_agent(stage).await?;
+    let session = door
+        .authenticate(Some(&papers), "autonomous", &version)
+        .await??;
+    let mut stream = door.subscribe(&papers, &session.access_token).await??;
+    for (namespace, name) in [
+        ("spoke1", "not-theirs"),
+        ("argocd", "the-hubs"),
+        ("kube-system", "poisoned"),
+        ("argocd", "../poisoned"),
+    ] {
+        stream.say(Some(poisoned(namespace, name)), None).await?;
+    }
+    let shown = At::application(CLUSTER, "poisoned");
+    stage.hub.until_there(&shown, SOON).await?;
+    for (namespace, name) in [("kube-system", "poisoned"), ("argocd", "the-hubs")] {
+        let stray = stage.hub.get(&At::application(namespace, name)).await?;
+        ensure!(stray.is_none(), "{namespace}/{name}: {stray:#?}");
+    }
+    let kept = stage.hub.read(&theirs.at).await?;
+    ensure!(kept["spec"]["project"] == "not-theirs", "{kept:#}");
+    let kept = stage.hub.read(&hubs).await?;
+    ensure!(kept["spec"] == made["spec"], "{kept:#}");
+    let namesake = At::application(CLUSTER, "not-theirs");
+    stage.hub.until_there(&namesake, SOON).await?;
+
+    // The real agent is back by then, and what was never there goes again.
+    drop(stream);
+    enrol::until_available(&stage.hub, CLUSTER).await?;
+    for mirror in [&shown, &namesake] {
+        stage.hub.until_gone(mirror, lab::wait::BOUND).await?;
+    }
+    stage.hub.delete(&hubs).await?;
+    stage.clear(&theirs).await
+}
+
+fn poisoned(namespace: &str, name: &str) -> protocol::wire::cloudevents::CloudEvent {
+    let body = json!({
+        "metadata": {
+            "namespace": namespace, "name": name, "uid": "forged", "resourceVersion": "1",
+            "annotations": {deliver::SOURCE_UID: "forged"},
+        },
+        "spec": {"project": "default", "destination": {"name": "spoke1"}},
+    });
+    let key = ObjectKey::new(Kind::Application, namespace, name);
+    let event = Event::about(&key, Verb::Create, "forged", "1", body.to_string().into());
+    event.into_cloud_event("agent://agent-managed")
+}
+
+/// One cluster is managed and one autonomous; what is called the same on both is not mixed up.
+pub(crate) async fn managed_and_autonomous_clusters_live_in_one_fleet(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let mut managed = stage.greeter("both", 1).await?;
+    managed.apply(&stage.hub).await?;
+    let own = Own::running(stage, "both").await?;
+    deliver::until_healthy(&stage.hub, &managed.at, "").await?;
+
+    // The same repository: what changes on the hub goes to the managed cluster only.
+    let repository = stage.lab.git().repository("both")?;
+    let next = commit(&repository, "for-one", "v2")?;
+    "v2".clone_into(&mut managed.revision);
+    managed.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &managed.at, &next).await?;
+    stage.until_greets(1, "both", "for-one").await?;
+    stage.until_greets(NUMBER, "both", "hello").await?;
+    let mirrored = At::project(enrol::ARGOCD, "spoke2-both");
+    ensure!(
+        stage.spoke(1).get(&mirrored).await?.is_none(),
+        "a mirrored project went to another cluster"
+    );
+    own.clear().await?;
+    let untouched = stage.hub.read(&managed.at).await?;
+    ensure!(untouched["metadata"]["deletionTimestamp"].is_null());
+    stage.clear(&managed).await
+}
+
+/// A change of mode waits for a person while something is mirrored; afterwards mirrors neither rule the spoke nor are
+/// ruled by it, and a change back picks them up again.
+pub(crate) async fn a_change_of_mode_is_confirmed_and_touches_no_application(
+    stage: &Stage,
+) -> Result<()> {
+    let mut own = Own::running(stage, "changes").await?;
+    let before = stage.spoke(NUMBER).read(&own.app.at).await?;
+    change_mode(stage, "managed").await?;
+    let inert = |app: &Value| {
+        app["status"]["conditions"]
+            .to_string()
+            .contains("mirrored-from")
+    };
+    stage
+        .hub
+        .until(
+            &own.mirror,
+            "says that it is a mirror from before",
+            SOON,
+            inert,
+        )
+        .await?;
+    stage
+        .hub
+        .merge(
+            &own.mirror,
+            json!({"spec": {"source": {"path": "elsewhere"}}}),
+        )
+        .await?;
+    // What is delivered now comes after that edit would have.
+    let managed = stage.greeter("after-the-change", NUMBER).await?;
+    managed.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &managed.at, "").await?;
+    stage.clear(&managed).await?;
+    let after = stage.spoke(NUMBER).read(&own.app.at).await?;
+    ensure!(after["spec"] == before["spec"], "{after:#}");
+    ensure!(after["metadata"]["uid"] == before["metadata"]["uid"]);
+
+    change_mode(stage, "autonomous").await?;
+    let next = own.change().await?;
+    deliver::until_healthy(&stage.hub, &own.mirror, &next).await?;
+    let mirror = stage.hub.read(&own.mirror).await?;
+    ensure!(
+        mirror["spec"]["source"]["path"] == workload::PATH,
+        "{mirror:#}"
+    );
+    own.clear().await?;
+    stage.not_enrolled(NUMBER).await
+}
+
+/// Asks for a mode with the label, and confirms it when the add-on says what is in the way.
+async fn change_mode(stage: &Stage, mode: &str) -> Result<()> {
+    let addon = At::addon(CLUSTER);
+    let label = json!({"metadata": {"labels": {enrol::MODE: mode}}});
+    stage.hub.merge(&At::cluster(CLUSTER), label).await?;
+    let held = |addon: &Value| {
+        lab::steps::objects::has_condition(addon, "Degraded", "True", "ModeChangeHeld")
+    };
+    stage
+        .hub
+        .until(&addon, "holds the change of mode", SOON, held)
+        .await?;
+    let confirm = "argocd-agent.open-cluster-management.io/confirm-mode";
+    let confirmed = json!({"metadata": {"annotations": {confirm: mode}}});
+    stage.hub.merge(&addon, confirmed).await?;
+    let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let works = |agent: &Value| {
+        agent["spec"]["template"].to_string().contains(&format!(
+            r#"{{"name":"ARGOCD_AGENT_MODE","value":"{mode}"}}"#
+        ))
+    };
+    stage
+        .spoke(NUMBER)
+        .until(&agent, &format!("is {mode}"), SOON, works)
+        .await
+        .context("the mode reaches the agent")?;
+    enrol::until_available(&stage.hub, CLUSTER).await.map(drop)
+}
