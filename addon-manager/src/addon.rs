@@ -20,7 +20,7 @@ use ocm::{
     name::{AddonName, ClusterName},
     sdk::{
         self, Admission, Health, HealthInput, HookError, Leaving, LeavingPhase, Registration,
-        Removal, RenderError, RenderInput, Rendered, SigningCa, Target, View,
+        Removal, RenderError, RenderInput, Rendered, SigningCa, Target, View, images,
     },
 };
 use principal::Sessions;
@@ -286,7 +286,9 @@ impl sdk::Addon for ArgocdAgent {
             install_namespace,
             config,
         } = input;
-        let deployment = config.deployment.clone().unwrap_or_default();
+        let mut deployment = config.deployment.clone().unwrap_or_default();
+        // Those of the configuration, else those that the ManagedCluster is annotated with.
+        deployment.registries = images::registries(config, target)?;
         let refused = |message: String| RenderError { message };
         let cluster = hub::cluster(target.cluster);
         let addon = hub::addon(target.addon, &self.name);
@@ -337,6 +339,7 @@ impl sdk::Addon for ArgocdAgent {
         });
         let looks = [said.recheck, secret_error.map(|_| SECRET_LOOK)];
         Health {
+            pending: said.verdict.is_none() && said.recheck.is_some(),
             verdicts: said.verdict.into_iter().chain([degraded]).collect(),
             recheck: looks.into_iter().flatten().min(),
         }

@@ -21,14 +21,14 @@
 //! |---|---|---|
 //! | enrolment | identities, their certificates, a Role and `RoleBinding` on the hub | [`Addon::registrations`], [`Addon::signing_ca`], [`Addon::hub_permissions`] |
 //! | deployment | objects into works, on the cluster or on its host | [`Addon::render`], [`Addon::hosts`], [`images`], [`values`], [`workload`] |
-//! | health | feedback, or a lease that the agent renews | [`Addon::conditions`], [`Addon::health_mode`] |
-//! | farewell | hooks with a deadline, then works, then finalizers | [`Addon::leaving`], [`Addon::hook_deadline`], [`Addon::left`] |
+//! | health | feedback, or a lease that the agent renews | [`Addon::conditions`], [`fn@availability`], [`Addon::health_mode`] |
+//! | farewell | hooks with a deadline, then finalizers, then works | [`Addon::leaving`], [`Addon::hook_deadline`], [`Addon::left`] |
 //!
 //! A `kubectl delete --cascade=foreground` of a `ManagedClusterAddOn` has the garbage collector take the
 //! works away while hooks would still need them; hooks then end by their deadline.
 //!
 //! Pure parts: `hash`, `settled`, `registration`, `permissions`, `hosting`, `place`, `render`, `pack`,
-//! `hooks`, `finalizers`, `health`, `csr`, `sign`, `queue`, `trouble` and `reconcile`'s plan,
+//! `hooks`, `finalizers`, `health`, `feedback`, `csr`, `sign`, `queue`, `trouble` and `reconcile`'s plan,
 //! farewell and report. The rest moves bytes.
 
 mod addon;
@@ -40,6 +40,7 @@ mod drive;
 mod error;
 mod event;
 mod exchange;
+mod feedback;
 mod finalizers;
 mod hash;
 mod health;
@@ -75,6 +76,7 @@ pub use self::{
         Config, Health, HealthInput, Leaving, LeavingPhase, Removal, RenderError, RenderInput,
         Rendered, WorkReport,
     },
+    feedback::availability,
     metrics::Metrics,
     sign::{SigningCa, SigningCaError},
     target::{Admission, ConfigKind, HealthMode, Hosts, Registration, Target},

@@ -52,7 +52,9 @@ const NO_REASONS: &[&str] = &[
     "True",
     "Unknown",
     // names of values in the feedback of works
+    "DesiredNumberScheduled",
     "JobComplete",
+    "NumberReady",
     "PodPhase",
     "ReadyReplicas",
     "Replicas",

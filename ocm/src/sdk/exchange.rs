@@ -140,6 +140,9 @@ pub struct Health {
     pub verdicts: Vec<Verdict>,
     /// When to ask again if nothing happens; for verdicts that depend on the time.
     pub recheck: Option<Duration>,
+    /// `Available` is not known yet and will be, when asked again at the latest. The first good news
+    /// of the works then waits for it, and the two share a write.
+    pub pending: bool,
 }
 
 /// A cluster that is about to lose the add-on.

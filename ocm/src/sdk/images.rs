@@ -6,7 +6,7 @@
 
 use serde::Deserialize;
 
-use super::{Config, Target};
+use super::{Config, RenderError, Target};
 use crate::{api::addon::ImageMirror, keys};
 
 #[derive(Default, Deserialize)]
@@ -15,19 +15,32 @@ struct Annotation {
     registries: Vec<ImageMirror>,
 }
 
-/// The registries to use on a cluster. An annotation that cannot be read counts as none.
-pub fn registries(config: &Config, target: Target<'_>) -> Vec<ImageMirror> {
+/// The registries to use on a cluster.
+///
+/// An annotation that cannot be read is told and not passed over: without its mirror a cluster might
+/// look for images where it must not.
+pub fn registries(config: &Config, target: Target<'_>) -> Result<Vec<ImageMirror>, RenderError> {
     let configured = config.deployment.as_ref().map(|it| &it.registries);
     if let Some(configured) = configured.filter(|registries| !registries.is_empty()) {
-        return configured.clone();
+        return Ok(configured.clone());
     }
     if target.addon.hosting_cluster().is_some() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let annotations = target.cluster.metadata.annotations.as_ref();
     let text = annotations.and_then(|annotations| annotations.get(keys::IMAGE_REGISTRIES));
-    let read = text.and_then(|text| serde_json::from_str::<Annotation>(text).ok());
-    read.unwrap_or_default().registries
+    let Some(text) = text else {
+        return Ok(Vec::new());
+    };
+    let read = serde_json::from_str::<Annotation>(text);
+    read.map(|read| read.registries)
+        .map_err(|error| RenderError {
+            message: format!(
+                "the annotation {} on the ManagedCluster cannot be read: {error}; correct it or take \
+                 it away",
+                keys::IMAGE_REGISTRIES
+            ),
+        })
 }
 
 /// The image to use in place of `image`.
@@ -104,7 +117,11 @@ mod tests {
     }
 
     /// The registries of a cluster with this annotation.
-    fn found(config: &Config, annotation: Option<&str>, hosted: bool) -> Vec<ImageMirror> {
+    fn found(
+        config: &Config,
+        annotation: Option<&str>,
+        hosted: bool,
+    ) -> Result<Vec<ImageMirror>, RenderError> {
         let name = ClusterName::new("c").unwrap();
         let (mut cluster, mut addon) = (ManagedCluster::default(), ManagedClusterAddOn::default());
         let note = |key: &str, text: &str| Some([(key.to_owned(), text.to_owned())].into());
@@ -123,12 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_beats_the_annotation_and_nonsense_is_none() {
+    fn the_configuration_beats_the_annotation_and_nonsense_is_told() {
         let none = Config::default();
         let text = Some(r#"{"registries":[{"source":"a","mirror":"b"}]}"#);
-        assert!(found(&none, None, false).is_empty());
-        assert!(found(&none, Some("nonsense"), false).is_empty());
-        assert_eq!(found(&none, text, false), [registry("a", "b")]);
+        assert_eq!(found(&none, None, false), Ok(vec![]));
+        let refused = found(&none, Some("nonsense"), false).unwrap_err();
+        assert!(
+            refused.message.contains(keys::IMAGE_REGISTRIES),
+            "{refused}"
+        );
+        assert_eq!(found(&none, text, false), Ok(vec![registry("a", "b")]));
         let config = Config {
             deployment: Some(AddOnDeploymentConfigSpec {
                 registries: vec![registry("c", "d")],
@@ -136,14 +157,14 @@ mod tests {
             }),
             ..Config::default()
         };
-        assert_eq!(found(&config, text, false), [registry("c", "d")]);
-        assert_eq!(found(&config, text, true), [registry("c", "d")]);
+        assert_eq!(found(&config, text, false), Ok(vec![registry("c", "d")]));
+        assert_eq!(found(&config, text, true), Ok(vec![registry("c", "d")]));
     }
 
     #[test]
     fn a_cluster_does_not_say_what_its_host_runs() {
         let text = Some(r#"{"registries":[{"source":"","mirror":"evil.example.com"}]}"#);
-        assert!(found(&Config::default(), text, true).is_empty());
+        assert_eq!(found(&Config::default(), text, true), Ok(vec![]));
     }
 
     proptest! {

@@ -8,6 +8,7 @@ use tracing::{debug, info, warn};
 
 use self::{
     farewell::{Farewell, Parting},
+    idle::Idle,
     plan::{Look, Plan, Stage, Works},
     report::Facts,
 };
@@ -19,6 +20,7 @@ use crate::{api::addon::ManagedClusterAddOn, condition::Verdict, name::ClusterNa
 
 mod apply;
 mod farewell;
+mod idle;
 mod plan;
 mod report;
 
@@ -35,7 +37,7 @@ pub(crate) async fn reconcile<A: Addon>(
 ) -> Result<Outcome, Error> {
     let observed = hub.world.observe(name);
     match plan::stage(hub.addon.as_ref(), name, &observed) {
-        Stage::Idle => Ok(Outcome::Settled(None)),
+        Stage::Idle => Ok(wait_to_be_taken_in(hub, name, &observed, now).await),
         Stage::Left => {
             hub.addon
                 .left(name)
@@ -54,6 +56,25 @@ fn hook(hook: &'static str, cluster: &ClusterName, source: super::HookError) -> 
         hook,
         cluster: cluster.to_string(),
         source,
+    }
+}
+
+/// Says in an Event why nothing is done, if that is not about to change.
+async fn wait_to_be_taken_in<A: Addon>(
+    hub: &Hub<A>,
+    cluster: &ClusterName,
+    observed: &Observed,
+    now: Timestamp,
+) -> Outcome {
+    let Some(addon) = observed.addon.as_deref() else {
+        return Outcome::Settled(None);
+    };
+    match idle::idle(hub.addon.name(), addon, observed.offer.as_deref(), now) {
+        Idle::Wait(left) => Outcome::Settled(Some(left)),
+        Idle::Tell(reason, note) => {
+            warn_about(hub, regarding(hub, cluster, addon), (reason, &note), now).await;
+            Outcome::Settled(Some(SWEEP))
+        }
     }
 }
 
@@ -78,7 +99,7 @@ async fn leave<A: Addon>(
     }
 }
 
-/// Hooks, then works, then finalizers.
+/// Hooks, then finalizers, then works.
 async fn part<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,
@@ -109,12 +130,14 @@ async fn part<A: Addon>(
             give_up(hub, cluster, addon, &pending, now).await;
         }
     }
+    // Before the works, among which are the hooks: a finalizer that somebody else's write keeps us from
+    // taking away must not have them run a second time. Works of an add-on that is gone go anyway.
+    if let Some((finalizers, addon)) = finalizers.zip(observed.addon.as_deref()) {
+        apply::finalizers(hub, cluster, addon, &finalizers).await?;
+    }
     apply::works(hub, cluster, steps, &mut Facts::default()).await?;
     for work in &deserted {
         apply::desert(hub, cluster, work).await?;
-    }
-    if let Some((finalizers, addon)) = finalizers.zip(observed.addon.as_deref()) {
-        apply::finalizers(hub, cluster, addon, &finalizers).await?;
     }
     let recheck = recheck.map_or(SWEEP, |recheck| recheck.min(SWEEP));
     Ok(Outcome::Settled(Some(recheck)))
@@ -130,11 +153,22 @@ async fn give_up<A: Addon>(
 ) {
     warn!(%cluster, pending, "hooks before deletion given up");
     let note = format!("the add-on goes without its hooks, whose time is over: {pending}");
+    let said = ("PreDeleteHookGivenUp", note.as_str());
+    warn_about(hub, regarding(hub, cluster, addon), said, now).await;
+}
+
+/// Warns in an Event, unless that was said.
+async fn warn_about<A: Addon>(
+    hub: &Hub<A>,
+    regarding: ObjectReference,
+    (reason, note): (&'static str, &str),
+    now: Timestamp,
+) {
     let saying = Saying {
-        regarding: regarding(hub, cluster, addon),
+        regarding,
         warning: true,
-        reason: "PreDeleteHookGivenUp",
-        note: &note,
+        reason,
+        note,
     };
     let reporter = hub.addon.name().as_str();
     hub.events
@@ -260,16 +294,8 @@ async fn explain<A: Addon>(hub: &Hub<A>, target: Target<'_>, waiting: &Waiting, 
         return;
     };
     let note = format!("the add-on waits: {waiting}");
-    let saying = Saying {
-        regarding: regarding(hub, target.name, target.addon),
-        warning: true,
-        reason,
-        note: &note,
-    };
-    let reporter = hub.addon.name().as_str();
-    hub.events
-        .say(&hub.client, reporter, saying, now, &hub.metrics)
-        .await;
+    let about = regarding(hub, target.name, target.addon);
+    warn_about(hub, about, (reason, &note), now).await;
 }
 
 fn regarding<A: Addon>(
@@ -300,13 +326,11 @@ async fn say<A: Addon>(
         render_error: facts.render_error.as_ref(),
         now,
     });
-    let report = report::report(
-        hub.addon.health_mode(),
-        target,
-        facts,
-        &health.verdicts,
-        now,
-    );
+    let report = report::report(hub.addon.health_mode(), target, facts, &health, now);
+    if let Some(conditions) = report.first_word(target.addon.conditions()) {
+        apply::first_word(hub, target, &conditions).await?;
+        return Ok(health.recheck);
+    }
     if let Some(conditions) = report.deploy {
         apply::conditions(hub, target, &conditions).await?;
     }

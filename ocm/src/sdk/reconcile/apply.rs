@@ -66,6 +66,38 @@ pub(super) async fn conditions<A: Addon>(
     status_part(hub, cluster, addon, ("deploy", Written::Conditions), status).await
 }
 
+/// Writes the first word of an install: what is said of the works and `Available` in one write.
+///
+/// The two parts have field managers of their own, and server-side apply is of one manager at a time.
+/// So the list is patched as a whole, under the version that was looked at; later words of either
+/// part take their conditions over.
+pub(super) async fn first_word<A: Addon>(
+    hub: &Hub<A>,
+    target: Target<'_>,
+    conditions: &[Condition],
+) -> Result<(), Error> {
+    let name = hub.addon.name().as_str();
+    let version = &target.addon.metadata.resource_version;
+    let patch = json!({
+        "metadata": { "resourceVersion": version },
+        "status": { "conditions": conditions },
+    });
+    let params = PatchParams {
+        field_manager: Some(format!("{name}-first")),
+        ..PatchParams::default()
+    };
+    let api = addons_of(hub, target.name);
+    let written = api.patch_status(name, &params, &Patch::Merge(&patch)).await;
+    let written = written.map_err(|source| Error::Write {
+        action: "patch the conditions of",
+        object: format!("ManagedClusterAddOn {}/{name}", target.name),
+        source: Box::new(source),
+    })?;
+    hub.metrics.wrote(Written::Conditions);
+    expect_addon(hub, target.name, written);
+    Ok(())
+}
+
 /// Says how far the hooks are, if that is news. With a field manager of its own, so that what was
 /// said of the works stays.
 pub(super) async fn hooks<A: Addon>(

@@ -1,8 +1,7 @@
 //! What to do for a cluster that loses the add-on. Pure.
 //!
 //! Hooks run first, while everything they may need is still there; then the works go, and with
-//! them the finalizers. Nothing here may last for ever: hooks have a deadline that counts from the
-//! deletion, and a cluster that is gone is waited for by nobody.
+//! them the finalizers. Nothing here may last for ever: hooks have a deadline, and a cluster that is gone is waited for by nobody.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +11,7 @@ use serde_json::json;
 use super::plan::{self, Look, Step, Wish};
 use crate::{
     api::addon::{AddOnConfig, ManagedClusterAddOn, Version},
-    condition::Verdict,
+    condition::{self, Verdict},
     keys,
     name::ClusterName,
     sdk::{
@@ -173,11 +172,25 @@ fn hooked_places(addon: &ManagedClusterAddOn, hosting: &Hosting) -> Vec<Place> {
     places
 }
 
+/// By how much the hub's clock may differ from ours before hooks notice.
+const SKEW: SignedDuration = SignedDuration::from_mins(5);
+
 /// How long hooks may take yet; `None` if their time is over.
+///
+/// The time of the deletion is of the API server's clock, so it is counted from what was said of the
+/// hooks first, which is of ours. The cluster may write that too, so the deletion bounds it.
 fn left(addon: &ManagedClusterAddOn, deadline: Duration, now: Timestamp) -> Option<Duration> {
-    let since = addon.metadata.deletion_timestamp.as_ref()?;
+    let deleted = addon.metadata.deletion_timestamp.as_ref()?.0;
+    let kind = condition::addon::HOOK_MANIFEST_COMPLETED;
+    let said = condition::find(addon.conditions(), kind);
+    let ours = said.map(|said| now.duration_since(said.last_transition_time.0));
+    let theirs = now.duration_since(deleted).saturating_sub(SKEW);
+    let taken = ours
+        .unwrap_or_default()
+        .max(theirs)
+        .max(SignedDuration::ZERO);
     let deadline = SignedDuration::try_from(deadline).unwrap_or(SignedDuration::MAX);
-    let left = deadline.checked_sub(now.duration_since(since.0))?;
+    let left = deadline.checked_sub(taken)?;
     Duration::try_from(left).ok().filter(|left| !left.is_zero())
 }
 

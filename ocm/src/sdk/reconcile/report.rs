@@ -6,7 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use crate::{
     condition::{self, Status, Verdict, addon},
     name::{AddonName, ClusterName},
-    sdk::{HealthMode, RenderError, Target, WorkReport, health, hosting::Hosting, world::Observed},
+    sdk::{
+        Health, HealthMode, RenderError, Target, WorkReport, health, hosting::Hosting,
+        world::Observed,
+    },
 };
 
 /// What is known when the works have been seen to.
@@ -77,14 +80,31 @@ pub(crate) struct Report {
     pub(crate) available: Option<Condition>,
 }
 
+impl Report {
+    /// All that is to be said, if it is the first word of an install and can be said at once: the
+    /// whole list as it will be.
+    pub(crate) fn first_word(&self, live: &[Condition]) -> Option<Vec<Condition>> {
+        let (deploy, available) = self.deploy.as_ref().zip(self.available.as_ref())?;
+        if condition::find(live, addon::MANIFEST_APPLIED).is_some() {
+            return None;
+        }
+        let ours = || deploy.iter().chain([available]);
+        let kept = live
+            .iter()
+            .filter(|it| ours().all(|ours| ours.type_ != it.type_));
+        Some(kept.chain(ours()).cloned().collect())
+    }
+}
+
 /// Decides what to say of a served cluster.
 pub(crate) fn report(
     mode: HealthMode,
     target: Target<'_>,
     facts: &Facts,
-    verdicts: &[Verdict],
+    said: &Health,
     now: Timestamp,
 ) -> Report {
+    let verdicts = &said.verdicts;
     let live = target.addon.conditions();
     let mut draft = Draft::new(live, now);
     draft.state(addon::MANIFEST_APPLIED, facts.applied(false));
@@ -102,8 +122,9 @@ pub(crate) fn report(
         .iter()
         .find(|verdict| verdict.kind == addon::AVAILABLE);
     let available = available.filter(|_| health::may_write_available(mode, target.cluster));
+    let waits = said.pending && available.is_none() && draft.is_first_good_news();
     Report {
-        deploy: draft.finish(),
+        deploy: draft.finish().filter(|_| !waits),
         available: available
             .map(|verdict| verdict.onto(live, now))
             .filter(|condition| !is_said(condition, live)),
@@ -208,6 +229,13 @@ impl<'a> Draft<'a> {
     /// Takes back what only the SDK says.
     fn unsay(&mut self, kind: &str) {
         self.news |= condition::find(self.live, kind).is_some();
+    }
+
+    /// Whether nothing was said of the works before, and now only that all is well.
+    fn is_first_good_news(&self) -> bool {
+        let applied = condition::is_true(&self.conditions, addon::MANIFEST_APPLIED);
+        let troubled = condition::is_true(&self.conditions, addon::DEGRADED);
+        applied && !troubled && condition::find(self.live, addon::MANIFEST_APPLIED).is_none()
     }
 
     fn finish(self) -> Option<Vec<Condition>> {

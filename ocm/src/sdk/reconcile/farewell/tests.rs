@@ -30,12 +30,15 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// A cluster with a work, whose add-on was deleted at second 0.
+/// A cluster with a work, whose add-on was deleted at second 0, which was told of the hooks at once.
 fn deleting(finalizers: &[&str]) -> Observed {
     let mut met = observed();
     let mut addon = (**met.addon.as_ref().unwrap()).clone();
     addon.metadata.deletion_timestamp = Some(Time(at(0)));
     addon.metadata.finalizers = Some(finalizers.iter().map(|&name| name.to_owned()).collect());
+    let waits = Verdict::new(condition::addon::HOOK_MANIFEST_COMPLETED, false, "R", "");
+    let status = addon.status.get_or_insert_default();
+    status.conditions.push(waits.onto(&[], at(0)));
     met.addon = Some(Arc::new(addon));
     let mut work = Work::default();
     work.report.name = "addon-a-deploy-0".to_owned();
@@ -121,6 +124,36 @@ fn hooks_that_do_not_end_are_given_up_at_their_deadline() {
     assert!(late.given_up.unwrap().contains("not started"));
     assert_eq!(late.finalizers, Some(vec![]));
     assert_eq!(late.steps.len(), 2);
+}
+
+/// The deletion is of the hub's clock, and what was said of the hooks is of ours.
+#[test]
+fn clocks_that_disagree_neither_cut_hooks_short_nor_keep_an_add_on() {
+    let deleted_at = |deleted: i64, said: Option<i64>| {
+        let mut met = deleting(&[keys::PRE_DELETE_FINALIZER]);
+        let mut addon = (**met.addon.as_ref().unwrap()).clone();
+        addon.metadata.deletion_timestamp = Some(Time(at(deleted)));
+        let conditions = &mut addon.status.as_mut().unwrap().conditions;
+        let kind = condition::addon::HOOK_MANIFEST_COMPLETED;
+        conditions.retain(|it| it.type_ != kind);
+        let waits = Verdict::new(kind, false, "R", "");
+        conditions.extend(said.map(|said| waits.onto(&[], at(said))));
+        met.addon = Some(Arc::new(addon));
+        met
+    };
+    let hooks = hooked_author();
+    let minutes = |count: i64| 60 * count;
+    let goes = |met: &Observed, now: i64| decide(&hooks, met, now).finalizers.is_some();
+    // Ours is four minutes ahead, or an hour behind: the first look gives all the time there is.
+    assert!(!goes(&deleted_at(0, None), minutes(4)));
+    assert!(!goes(&deleted_at(minutes(60), None), 0));
+    let first = decide(&hooks, &deleted_at(minutes(60), None), 0);
+    assert_eq!(first.recheck, Some(Duration::from_mins(10)));
+    // And after that time of ours it is over, whatever the hub's clock says.
+    assert!(goes(&deleted_at(minutes(60), Some(0)), minutes(10)));
+    // A cluster that sets what was said of its hooks anew again and again does not stay for ever.
+    assert!(!goes(&deleted_at(0, Some(minutes(14))), minutes(14)));
+    assert!(goes(&deleted_at(0, Some(minutes(15))), minutes(15)));
 }
 
 #[test]

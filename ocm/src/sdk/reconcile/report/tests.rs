@@ -59,7 +59,11 @@ fn decide(live: &[Condition], facts: &Facts, verdicts: &[Verdict], lost: bool) -
         cluster: &cluster,
         addon: &addon,
     };
-    report(HealthMode::Customized, target, facts, verdicts, at(9))
+    let said = Health {
+        verdicts: verdicts.to_vec(),
+        ..Health::default()
+    };
+    report(HealthMode::Customized, target, facts, &said, at(9))
 }
 
 /// What the hub has after this report.
@@ -335,7 +339,52 @@ fn in_lease_mode_available_is_the_clusters_own() {
         addon: &ManagedClusterAddOn::default(),
     };
     let facts = settled(vec![applied(true)]);
-    let said = report(HealthMode::Lease, target, &facts, &good(), at(9));
+    let health = Health {
+        verdicts: good().to_vec(),
+        ..Health::default()
+    };
+    let said = report(HealthMode::Lease, target, &facts, &health, at(9));
     assert_eq!(said.available, None);
     assert_eq!(kinds(said.deploy.as_ref()), ["ManifestApplied", "Degraded"]);
+}
+
+/// `Available` will be known soon; until then the first good news of the works has time.
+#[test]
+fn the_first_good_news_waits_for_available_and_bad_news_does_not() {
+    let (name, cluster) = (ClusterName::new("c").unwrap(), ManagedCluster::default());
+    let addon = ManagedClusterAddOn::default();
+    let target = Target {
+        name: &name,
+        cluster: &cluster,
+        addon: &addon,
+    };
+    let pending = |verdicts: &[Verdict]| Health {
+        verdicts: verdicts.to_vec(),
+        pending: true,
+        ..Health::default()
+    };
+    let decide =
+        |facts: &Facts, said: &Health| report(HealthMode::Customized, target, facts, said, at(9));
+    let [available, degraded] = good();
+    let well = settled(vec![applied(true)]);
+    assert_eq!(
+        decide(&well, &pending(&[degraded.clone()])),
+        Report::default()
+    );
+    let both = decide(&well, &pending(&[available, degraded.clone()]));
+    let first = both.first_word(&[]).unwrap();
+    assert_eq!(
+        kinds(Some(&first)),
+        ["ManifestApplied", "Degraded", "Available"]
+    );
+    let failed = decide(&settled(vec![applied(false)]), &pending(&[degraded]));
+    assert_eq!(
+        kinds(failed.deploy.as_ref()),
+        ["ManifestApplied", "Degraded"]
+    );
+    assert_eq!(failed.first_word(&[]), None);
+    let troubled = Verdict::new("Degraded", true, "R", "m");
+    assert!(decide(&well, &pending(&[troubled])).deploy.is_some());
+    // Said once, the two parts go their own ways.
+    assert_eq!(both.first_word(&first), None);
 }
