@@ -1,10 +1,10 @@
 //! The hub's half of OCM, whichever runner it is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::{crds, real, real_binaries, stand_in};
+use crate::{crds, real, real_binaries, stand_in, tasks::Tasks};
 
 /// What the hub's half of OCM needs.
 #[derive(Clone, Debug)]
@@ -13,6 +13,24 @@ pub struct HubConfig {
     pub kubeconfig: PathBuf,
     /// Directory for certificates and logs; made if absent.
     pub dir: PathBuf,
+}
+
+/// Only the CRDs of OCM on a hub, and the conversion between the two versions of its add-on API: for whoever plays OCM
+/// himself. Dropping it ends the conversion.
+#[derive(Debug)]
+pub struct Conversion {
+    _tasks: Tasks,
+}
+
+impl Conversion {
+    /// Installs the CRDs and serves the webhook, the stand-in's in any case.
+    pub async fn serve(kubeconfig: &Path) -> Result<Self> {
+        let client = crate::client::from_kubeconfig(kubeconfig, "lab-ocm").await?;
+        crds::install(&client, "hub").await?;
+        let mut tasks = Tasks::default();
+        stand_in::hub::serve_conversion(&client, &mut tasks).await?;
+        Ok(Self { _tasks: tasks })
+    }
 }
 
 /// OCM's controllers on the hub. Dropping it ends them at once, as a crash would.

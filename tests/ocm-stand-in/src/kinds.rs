@@ -97,6 +97,9 @@ pub(crate) mod words {
     /// Annotation of a v1beta1 ManagedClusterAddOn that carries v1alpha1's `spec.installNamespace`.
     pub(crate) const INSTALL_NAMESPACE: &str =
         "addon.open-cluster-management.io/v1alpha1-install-namespace";
+    /// Annotation that names the cluster which an add-on's agent runs on instead of its own.
+    pub(crate) const HOSTING_CLUSTER: &str =
+        "addon.open-cluster-management.io/hosting-cluster-name";
     /// Name of a default config that v1alpha1 left out.
     pub(crate) const NO_DEFAULT: &str = "__reserved_no_default__";
     /// The signer behind `kubeClient` registrations.

@@ -41,8 +41,24 @@ mod tasks;
 mod hub;
 mod spoke;
 
-pub use hub::{Hub, HubConfig};
+pub use hub::{Conversion, Hub, HubConfig};
 pub use spoke::{Spoke, SpokeConfig};
+
+/// A new key and a request for a certificate, both PEM, in the form that OCM's registration agent makes them: for whoever
+/// plays a cluster.
+pub fn certificate_request(
+    user: &str,
+    groups: &[String],
+    dns_names: &[&str],
+) -> anyhow::Result<(String, String)> {
+    let subject = stand_in::Subject {
+        common_name: user.to_owned(),
+        organizations: groups.iter().cloned().collect(),
+        ..stand_in::Subject::default()
+    };
+    let made = stand_in::request(&subject, dns_names)?;
+    Ok((made.key_pem, made.csr_pem))
+}
 
 /// The directory of real OCM binaries, when the caller wants those: `OCM_BIN_DIR`.
 pub fn real_binaries() -> Option<std::path::PathBuf> {

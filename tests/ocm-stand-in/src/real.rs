@@ -168,6 +168,8 @@ pub(crate) async fn start_spoke(binaries: &Path, config: &SpokeConfig) -> Result
         kubeconfig,
         dir,
         feedback_interval,
+        tokens,
+        management_kubeconfig,
         ..
     } = config;
     let hub = client::config(hub_kubeconfig, "lab-ocm").await?;
@@ -191,12 +193,30 @@ pub(crate) async fn start_spoke(binaries: &Path, config: &SpokeConfig) -> Result
         dir,
         "registration-agent",
         &["registration", "agent"],
-    )?
-    .common(&as_registration, AGENT_NAMESPACE)?
-    .with(format!("--spoke-cluster-name={cluster}"))
-    .with(format!("--agent-id={cluster}-agent"))
-    .with(format!("--bootstrap-kubeconfig={}", bootstrap.display()))
-    .with(format!("--hub-kubeconfig-dir={}", credentials.display()));
+    )?;
+    let registration = match management_kubeconfig {
+        None => registration.common(&as_registration, AGENT_NAMESPACE)?,
+        Some(management) => {
+            let hosted = dir.join("management.kubeconfig");
+            write_management_kubeconfig(management, &hosted).await?;
+            registration
+                .common(&hosted, AGENT_NAMESPACE)?
+                .with(format!("--spoke-kubeconfig={}", as_registration.display()))
+                // The host has a klusterlet of its own in that namespace.
+                .with(format!(
+                    "--hub-kubeconfig-secret=hub-kubeconfig-of-{cluster}"
+                ))
+        }
+    };
+    let registration = registration
+        .with(format!("--spoke-cluster-name={cluster}"))
+        .with(format!("--agent-id={cluster}-agent"))
+        .with(format!("--bootstrap-kubeconfig={}", bootstrap.display()))
+        .with(format!("--hub-kubeconfig-dir={}", credentials.display()))
+        .with(format!(
+            "--addon-kubeclient-registration-auth={}",
+            if *tokens { "token" } else { "csr" }
+        ));
     let mut work = Program::new(binaries, dir, "work-agent", &["work", "agent"])?
         .common(&as_work, AGENT_NAMESPACE)?
         .with(format!("--spoke-cluster-name={cluster}"))
@@ -218,6 +238,14 @@ pub(crate) async fn start_spoke(binaries: &Path, config: &SpokeConfig) -> Result
     tasks.spawn(registration.keep());
     tasks.spawn(work.keep());
     Ok(Processes { tasks })
+}
+
+/// Access to the cluster that the klusterlet runs on, under the rights of the klusterlet there.
+async fn write_management_kubeconfig(management: &Path, file: &Path) -> Result<()> {
+    let config = client::config(management, "lab-ocm").await?;
+    let admin = client::as_identity(&config, config.auth_info.clone())?;
+    let token = klusterlet::token(&admin, AGENT_NAMESPACE, klusterlet::REGISTRATION).await?;
+    write_kubeconfig(&config, &token, file).await
 }
 
 async fn write_kubeconfig(api_server: &kube::Config, token: &str, file: &Path) -> Result<()> {

@@ -1,8 +1,10 @@
 //! Which configuration an add-on should have on a cluster, and how far it has come. Pure.
 //!
 //! A configuration is named by the add-on's defaults, overridden per kind by a placement's strategy, and
-//! that again by the ManagedClusterAddOn itself. Of the rollout types only `All` is here: every cluster
-//! is given the new configuration at once.
+//! that again by the ManagedClusterAddOn itself. Of the rollout types `All` and `Progressive` are here; one by
+//! groups is as `All`, since placements have no groups here.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
@@ -172,6 +174,34 @@ pub(crate) fn state(add_on: &Value, wanted: &[Config]) -> State {
         }
     }
     State::Succeeded
+}
+
+/// Which add-ons may have what is wanted now, the others keep what they have: all of them, or with `Progressive` those
+/// that have it already and as many more as may be under way at a time.
+pub(crate) fn batch(strategy: &Value, states: &[(String, State)]) -> BTreeSet<String> {
+    let waiting = || states.iter().filter(|(_, state)| *state == State::ToApply);
+    let busy = |state: State| matches!(state, State::Progressing | State::Failed);
+    let under_way = states.iter().filter(|(_, state)| busy(*state)).count();
+    let most = if strategy["type"] == "Progressive" {
+        most(&strategy["progressive"]["maxConcurrency"], states.len())
+    } else {
+        usize::MAX
+    };
+    let begun = states.iter().filter(|(_, state)| *state != State::ToApply);
+    let next = waiting().take(most.saturating_sub(under_way));
+    begun.chain(next).map(|(name, _)| name.clone()).collect()
+}
+
+/// A number, or so many per cent of all, rounded up.
+fn most(value: &Value, all: usize) -> usize {
+    let number = value
+        .as_u64()
+        .and_then(|number| usize::try_from(number).ok());
+    let percent = value
+        .as_str()
+        .and_then(|text| text.strip_suffix('%')?.parse::<usize>().ok());
+    let share = percent.map(|percent| all.saturating_mul(percent).div_ceil(100));
+    number.or(share).unwrap_or(all)
 }
 
 /// The `configReferences` that put `wanted` in place and keep what was observed of the same objects.
@@ -364,6 +394,34 @@ mod tests {
             references(&add_on, &wanted),
             add_on["status"]["configReferences"]
         );
+    }
+
+    #[test]
+    fn a_progressive_rollout_has_so_many_under_way_and_no_more() {
+        use State::{Progressing, Succeeded, ToApply};
+        let states = |states: &[State]| -> Vec<(String, State)> {
+            let named = states.iter().enumerate();
+            named
+                .map(|(index, state)| (index.to_string(), *state))
+                .collect()
+        };
+        let one = json!({ "type": "Progressive", "progressive": { "maxConcurrency": 1 } });
+        let half = json!({ "type": "Progressive", "progressive": { "maxConcurrency": "50%" } });
+        let cases: [(&Value, &[State], &[&str]); 5] = [
+            (&json!(null), &[ToApply, ToApply], &["0", "1"]),
+            (&one, &[ToApply, ToApply, ToApply], &["0"]),
+            (&one, &[Succeeded, Progressing, ToApply], &["0", "1"]),
+            (&one, &[Succeeded, Succeeded, ToApply], &["0", "1", "2"]),
+            (&half, &[ToApply, ToApply, ToApply], &["0", "1"]),
+        ];
+        for (strategy, now, wanted) in cases {
+            let batch = batch(strategy, &states(now));
+            assert_eq!(
+                batch.iter().collect::<Vec<_>>(),
+                wanted,
+                "{strategy} {now:?}"
+            );
+        }
     }
 
     #[test]

@@ -23,6 +23,10 @@ pub struct SpokeConfig {
     pub lease_seconds: u32,
     /// How often the work agent looks at what it applied.
     pub feedback_interval: Duration,
+    /// Whether add-ons that are clients of the hub's API server get tokens instead of certificates.
+    pub tokens: bool,
+    /// Cluster admin of the cluster that the klusterlet itself runs on, if that is not the spoke: hosted mode.
+    pub management_kubeconfig: Option<PathBuf>,
 }
 
 impl SpokeConfig {
@@ -41,6 +45,8 @@ impl SpokeConfig {
             labels: BTreeMap::new(),
             lease_seconds: 10,
             feedback_interval: Duration::from_secs(2),
+            tokens: false,
+            management_kubeconfig: None,
         }
     }
 }
@@ -96,6 +102,14 @@ impl Spoke {
     /// The name of the managed cluster.
     pub fn cluster(&self) -> &str {
         &self.config.cluster
+    }
+
+    /// Starts the agents again with something changed about them, and waits until the hub sees the cluster.
+    pub async fn reconfigure(&mut self, change: impl FnOnce(&mut SpokeConfig)) -> Result<()> {
+        self.stop().await;
+        change(&mut self.config);
+        self.resume().await?;
+        self.accept().await
     }
 
     /// Ends the agents; the cluster stays as it is, and the hub notices when the lease runs out.

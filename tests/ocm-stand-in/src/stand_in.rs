@@ -1,8 +1,7 @@
 //! The stand-in: our own tasks in the place of OCM's.
 //!
-//! Left out, because no story needs it: token registrations, hosted add-ons' leases, executors of works,
-//! AddOnTemplates, rollouts other than `All`, decision groups and scores of placements, CEL rules,
-//! ManifestWorkReplicaSets, the admission webhooks, eviction of applied works whose hub work vanished
+//! Left out, because no story needs it: executors of works, AddOnTemplates, rollouts by group and their
+//! deadlines, decision groups and scores of placements, CEL rules, ManifestWorkReplicaSets, the admission webhooks, eviction of applied works whose hub work vanished
 //! while the agent was away.
 
 pub(crate) mod hub;
@@ -10,4 +9,4 @@ mod pki;
 pub(crate) mod spoke;
 mod webhook;
 
-pub(crate) use pki::{certificate_pem, serving};
+pub(crate) use pki::{Subject, certificate_pem, request, serving};

@@ -9,6 +9,7 @@ mod placements;
 mod progress;
 mod removal;
 mod requests;
+mod tokens;
 
 use std::{future::Future, sync::Arc};
 
@@ -24,11 +25,19 @@ use crate::{
     kinds::{
         CERTIFICATE_SIGNING_REQUEST, CLUSTER_MANAGEMENT_ADD_ON, CLUSTER_SET, CLUSTER_SET_BINDING,
         LEASE, MANAGED_CLUSTER, MANAGED_CLUSTER_ADD_ON, MANIFEST_WORK, PLACEMENT,
-        PLACEMENT_DECISION,
+        PLACEMENT_DECISION, SERVICE_ACCOUNT,
         words::{CLUSTER_LEASE, CLUSTER_NAME},
     },
     tasks::Tasks,
 };
+
+/// Serves the conversion webhook and has the hub ask it.
+pub(crate) async fn serve_conversion(client: &Client, tasks: &mut Tasks) -> Result<()> {
+    let certificate = pki::serving().context("make the webhook's certificate")?;
+    let address = webhook::serve(&certificate, tasks).await?;
+    let url = format!("https://{address}/convert");
+    crds::convert_through(client, &url, &certificate.ca).await
+}
 
 /// What every controller of the hub works with.
 #[derive(Clone)]
@@ -48,10 +57,7 @@ impl Controllers {
     pub(crate) async fn start(config: &HubConfig) -> Result<Self> {
         let client = crate::client::from_kubeconfig(&config.kubeconfig, "lab-ocm-stand-in").await?;
         let mut tasks = Tasks::default();
-        let certificate = pki::serving().context("make the webhook's certificate")?;
-        let address = webhook::serve(&certificate, &mut tasks).await?;
-        let url = format!("https://{address}/convert");
-        crds::convert_through(&client, &url, &certificate.ca).await?;
+        serve_conversion(&client, &mut tasks).await?;
 
         let cache = Cache::fill(&client, watched(), &mut tasks).await?;
         let hub = Hub { client, cache };
@@ -66,6 +72,7 @@ impl Controllers {
         hub.keep(&mut tasks, "add-ons", add_ons::pass);
         hub.keep(&mut tasks, "configuration", configuration::pass);
         hub.keep(&mut tasks, "progress", progress::pass);
+        hub.keep(&mut tasks, "tokens", tokens::pass);
         Ok(Self { tasks })
     }
 
@@ -103,6 +110,7 @@ fn watched() -> Vec<Watched> {
         Watched::all(MANIFEST_WORK),
         Watched::all(LEASE).named(CLUSTER_LEASE),
         Watched::all(CERTIFICATE_SIGNING_REQUEST).labelled(CLUSTER_NAME),
+        Watched::all(SERVICE_ACCOUNT).labelled(tokens::OURS),
     ]
 }
 

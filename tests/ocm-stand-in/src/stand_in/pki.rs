@@ -63,9 +63,13 @@ pub(crate) struct Request {
 ///
 /// Written out by hand because `rcgen` keeps one value per attribute type, while Go puts all O values
 /// into one RDN of several values, and an approver must cope with that form.
-pub(crate) fn request(subject: &Subject, dns_name: Option<&str>) -> Result<Request> {
+pub(crate) fn request(subject: &Subject, dns_names: &[&str]) -> Result<Request> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let extensions = dns_name.map_or_else(Vec::new, der::extension_request);
+    let extensions = if dns_names.is_empty() {
+        Vec::new()
+    } else {
+        der::extension_request(dns_names)
+    };
     let info = der::tagged(
         0x30,
         &[
@@ -182,9 +186,10 @@ mod der {
         )
     }
 
-    /// The attribute that asks for one DNS name.
-    pub(super) fn extension_request(dns_name: &str) -> Vec<u8> {
-        let names = tagged(0x30, &[tagged(0x82, &[dns_name.as_bytes().to_vec()])]);
+    /// The attribute that asks for DNS names.
+    pub(super) fn extension_request(dns_names: &[&str]) -> Vec<u8> {
+        let one = |name: &&str| tagged(0x82, &[name.as_bytes().to_vec()]);
+        let names = tagged(0x30, &dns_names.iter().map(one).collect::<Vec<_>>());
         let extension = tagged(0x30, &[oid(SUBJECT_ALT_NAME), tagged(0x04, &[names])]);
         let set = tagged(0x31, &[tagged(0x30, &[extension])]);
         tagged(0x30, &[oid(EXTENSION_REQUEST), set])
@@ -275,7 +280,7 @@ mod tests {
             organizations: BTreeSet::from(["one:group".to_owned(), "another:group".to_owned()]),
             units: BTreeSet::from(["unit".to_owned()]),
         };
-        let made = request(&wanted, Some("a.addon.open-cluster-management.io")).unwrap();
+        let made = request(&wanted, &["a.addon.open-cluster-management.io"]).unwrap();
         assert_eq!(subject_of_request(made.csr_pem.as_bytes()).unwrap(), wanted);
 
         // One RDN with two values, as Go writes it.
@@ -296,7 +301,7 @@ mod tests {
     fn a_key_has_the_form_of_go_and_is_the_one_of_the_request() {
         use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
 
-        let made = request(&Subject::default(), None).unwrap();
+        let made = request(&Subject::default(), &[]).unwrap();
         assert!(made.key_pem.starts_with("-----BEGIN EC PRIVATE KEY-----"));
         let der = PrivateKeyDer::from_pem_slice(made.key_pem.as_bytes()).unwrap();
         let key = rustls::crypto::aws_lc_rs::sign::any_ecdsa_type(&der).unwrap();

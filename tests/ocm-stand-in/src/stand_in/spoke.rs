@@ -5,7 +5,11 @@ mod cluster;
 mod enrolment;
 mod work;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use kube::{Client, Config, config::AuthInfo};
@@ -46,9 +50,11 @@ struct Ground {
     /// The hub credentials that only suffice to ask for better ones.
     bootstrap: AuthInfo,
     registration: Client,
+    management: Client,
     work: Client,
     dir: PathBuf,
     feedback_interval: Duration,
+    driver: &'static str,
 }
 
 /// What the agents work with once the hub knows them.
@@ -62,11 +68,15 @@ struct Spoke {
     hub_config: Config,
     /// The spoke as the registration agent.
     registration: Client,
+    /// The cluster that the klusterlet runs on, as the registration agent: the spoke, but for hosted mode.
+    management: Client,
     /// The spoke as the work agent.
     work: Client,
     on_hub: Arc<Cache>,
     claims: Arc<Cache>,
     feedback_interval: Duration,
+    /// How add-ons become clients of the hub's API server: `csr` or `token`.
+    driver: &'static str,
 }
 
 impl Agents {
@@ -82,14 +92,21 @@ impl Agents {
             client::as_identity(&spoke, bearer(token))
         };
         hub.auth_info = AuthInfo::default();
+        let registration = as_account(klusterlet::REGISTRATION).await?;
+        let management = match &config.management_kubeconfig {
+            Some(kubeconfig) => on_management(kubeconfig).await?,
+            None => registration.clone(),
+        };
         let ground = Ground {
             cluster: config.cluster.clone(),
             hub,
             bootstrap,
-            registration: as_account(klusterlet::REGISTRATION).await?,
+            registration,
+            management,
             work: as_account(klusterlet::WORK).await?,
             dir: config.dir.clone(),
             feedback_interval: config.feedback_interval,
+            driver: if config.tokens { "token" } else { "csr" },
         };
         let mut tasks = Tasks::default();
         tasks.spawn(lives(ground));
@@ -100,6 +117,14 @@ impl Agents {
     pub(crate) async fn stop(self) {
         self.tasks.stop().await;
     }
+}
+
+/// The cluster that the klusterlet runs on, under the rights of the klusterlet there.
+async fn on_management(kubeconfig: &Path) -> Result<Client> {
+    let config = client::config(kubeconfig, USER_AGENT).await?;
+    let admin = client::as_identity(&config, config.auth_info.clone())?;
+    let token = klusterlet::token(&admin, AGENT_NAMESPACE, klusterlet::REGISTRATION).await?;
+    client::as_identity(&config, bearer(token))
 }
 
 fn bearer(token: String) -> AuthInfo {
@@ -163,8 +188,10 @@ impl Spoke {
             hub,
             hub_config: ground.hub.clone(),
             registration: ground.registration.clone(),
+            management: ground.management.clone(),
             work: ground.work.clone(),
             feedback_interval: ground.feedback_interval,
+            driver: ground.driver,
         })
     }
 }

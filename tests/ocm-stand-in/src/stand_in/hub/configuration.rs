@@ -47,6 +47,7 @@ struct Counts {
 struct Node {
     clusters: BTreeSet<String>,
     configs: Vec<Config>,
+    rollout: Value,
 }
 
 /// The placements in their order; a later one takes shared clusters from an earlier one.
@@ -68,6 +69,7 @@ fn nodes(hub: &Hub, management: &Value, defaults: &[Config]) -> Vec<Node> {
                 } else {
                     BTreeSet::new()
                 },
+                rollout: place["rolloutStrategy"].clone(),
                 configs: progression.map_or_else(
                     || defaults.to_vec(),
                     |one| rollout::of_placement(defaults, one),
@@ -94,10 +96,35 @@ async fn configure(hub: &Hub, management: &DynamicObject) -> Result<Vec<Counts>>
             ..Counts::default()
         })
         .collect();
-    for add_on in instances(hub, &management.name_any()) {
-        let node = add_on
-            .namespace()
-            .and_then(|cluster| owner.get(&cluster).copied());
+    let all = instances(hub, &management.name_any());
+    let node_of = |add_on: &DynamicObject| {
+        let cluster = add_on.namespace()?;
+        owner.get(&cluster).copied()
+    };
+    let batches: Vec<_> = nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| {
+            let of_node = all.iter().filter(|add_on| node_of(add_on) == Some(index));
+            let states = of_node.map(|add_on| {
+                let wanted = rollout::of_add_on(&node.configs, &add_on.data);
+                let cluster = add_on.namespace().unwrap_or_default();
+                (cluster, rollout::state(&add_on.data, &wanted))
+            });
+            rollout::batch(&node.rollout, &states.collect::<Vec<_>>())
+        })
+        .collect();
+    for add_on in all {
+        let node = node_of(&add_on);
+        let cluster = add_on.namespace().unwrap_or_default();
+        let batch = node.and_then(|index| batches.get(index));
+        if batch.is_some_and(|batch| !batch.contains(&cluster)) {
+            // Its turn has not come: it keeps what it has.
+            if let Some(counts) = node.and_then(|index| counts.get_mut(index)) {
+                counts.upgrading += 1;
+            }
+            continue;
+        }
         let inherited = node
             .and_then(|index| nodes.get(index))
             .map_or(&defaults, |node| &node.configs);

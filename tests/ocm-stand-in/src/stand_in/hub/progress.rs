@@ -14,11 +14,13 @@ use super::{
 use crate::{
     condition::{self, Condition},
     control::Again,
-    kinds::{MANAGED_CLUSTER_ADD_ON, MANIFEST_WORK, words::ADD_ON_NAME},
+    kinds::{
+        MANAGED_CLUSTER_ADD_ON, MANIFEST_WORK,
+        words::{ADD_ON_NAME, HOSTING_CLUSTER},
+    },
     rollout,
 };
 
-const HOSTING: &str = "addon.open-cluster-management.io/hosting-cluster-name";
 const ADD_ON_NAMESPACE: &str = "open-cluster-management.io/addon-namespace";
 const HASHES: &str = "open-cluster-management.io/config-spec-hash";
 
@@ -53,7 +55,7 @@ fn works(hub: &Hub, add_on: &DynamicObject) -> Vec<Arc<DynamicObject>> {
     };
     let mut works = hub.cache.within(MANIFEST_WORK, &cluster);
     works.retain(|work| of_add_on(work, None));
-    if let Some(host) = add_on.annotations().get(HOSTING) {
+    if let Some(host) = add_on.annotations().get(HOSTING_CLUSTER) {
         let mut hosted = hub.cache.within(MANIFEST_WORK, host);
         hosted.retain(|work| of_add_on(work, Some(&cluster)));
         works.extend(hosted);
@@ -118,7 +120,7 @@ fn judge(add_on: &DynamicObject, works: &[Arc<DynamicObject>]) -> Verdict {
     }
     let is_hosted = add_on
         .annotations()
-        .get(HOSTING)
+        .get(HOSTING_CLUSTER)
         .is_some_and(|host| !host.is_empty());
     if is_hosted && !has("HostingManifestApplied") {
         return Verdict::WaitingForHostedManifests;

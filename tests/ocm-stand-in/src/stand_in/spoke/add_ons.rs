@@ -1,6 +1,9 @@
-//! The registration agent's part in add-ons: a certificate in a Secret for every registration.
+//! The registration agent's part in add-ons: a certificate or a token in a Secret for every registration,
+//! and a look at the leases of those that renew one.
 
+mod lease;
 mod registration;
+mod token;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -66,6 +69,10 @@ pub(super) fn start(spoke: &Spoke, tasks: &mut Tasks) {
     keep(tasks, "add-on registration", &spoke.on_hub, move || {
         pass(own.clone(), Arc::clone(&remembered))
     });
+    let own = spoke.clone();
+    keep(tasks, "add-on lease", &spoke.on_hub, move || {
+        lease::pass(own.clone())
+    });
 }
 
 async fn pass(spoke: Spoke, remembered: Arc<Mutex<Remembered>>) -> Result<Again> {
@@ -80,7 +87,9 @@ async fn pass(spoke: Spoke, remembered: Arc<Mutex<Remembered>>) -> Result<Again>
             untouched.push(add_on.name_any());
             continue;
         }
-        if registration::set_driver(&spoke, add_on).await? {
+        if registration::set_driver(&spoke, add_on).await?
+            || registration::set_token_user(&spoke, add_on).await?
+        {
             untouched.push(add_on.name_any());
             continue;
         }
@@ -117,7 +126,7 @@ async fn forget(
         .collect();
     for key in over {
         if let Some((was, _)) = remembered.get(&key) {
-            let api: Api<Secret> = Api::namespaced(spoke.registration.clone(), &was.namespace);
+            let api = was.secrets(spoke);
             condition::tolerate_staleness(api.delete(&was.secret, &DeleteParams::default()).await)?;
         }
         remembered.remove(&key);
@@ -132,8 +141,11 @@ async fn ensure(
     one: &Registration,
     memory: &mut Memory,
 ) -> Result<Again> {
-    let secrets: Api<Secret> = Api::namespaced(spoke.registration.clone(), &one.namespace);
+    let secrets = one.secrets(spoke);
     let live = secrets.get_opt(&one.secret).await?;
+    if one.token {
+        return token::ensure(spoke, add_on, one, live).await;
+    }
     if let Some(good) = live
         .as_ref()
         .and_then(|secret| one.certificate_in(secret, spoke))
@@ -189,7 +201,7 @@ async fn ask(spoke: &Spoke, add_on: &DynamicObject, one: &Registration) -> Resul
         return Ok(None);
     }
     let dns_name = format!("{name}.addon.open-cluster-management.io");
-    let made = pki::request(&one.subject, Some(&dns_name))?;
+    let made = pki::request(&one.subject, &[&dns_name])?;
     let csr: CertificateSigningRequest = serde_json::from_value(json!({
         "metadata": {
             "generateName": format!("addon-{}-{name}-", spoke.cluster),
@@ -250,11 +262,21 @@ async fn save(
     key_pem: &str,
     certificate_pem: &str,
 ) -> Result<bool> {
-    let mut data = BTreeMap::from([
+    let data = [
         ("tls.key".to_owned(), key_pem.to_owned()),
         ("tls.crt".to_owned(), certificate_pem.to_owned()),
-        ("cluster-name".to_owned(), spoke.cluster.clone()),
-    ]);
+    ];
+    write(spoke, secrets, one, data.into()).await
+}
+
+/// Writes the Secret with what all of them have besides; false while its namespace is not there yet.
+async fn write(
+    spoke: &Spoke,
+    secrets: &Api<Secret>,
+    one: &Registration,
+    mut data: BTreeMap<String, String>,
+) -> Result<bool> {
+    data.insert("cluster-name".to_owned(), spoke.cluster.clone());
     data.extend(
         one.kubeconfig(spoke)
             .map(|config| ("kubeconfig".to_owned(), config)),
@@ -294,9 +316,14 @@ async fn report(
             Condition::of("ClusterCertificateRotated", false, reason, problem)
         }
     };
+    say(spoke, add_on, &wanted).await
+}
+
+/// Puts a condition on an add-on.
+async fn say(spoke: &Spoke, add_on: &DynamicObject, wanted: &Condition) -> Result<()> {
     let api = MANAGED_CLUSTER_ADD_ON.within(&spoke.hub, &spoke.cluster);
     condition::write_status(&api, add_on, |status| {
-        condition::set(condition::list(status), &wanted);
+        condition::set(condition::list(status), wanted);
     })
     .await
 }

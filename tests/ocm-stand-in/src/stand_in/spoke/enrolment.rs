@@ -121,7 +121,7 @@ fn subject(cluster: &str, agent: &str) -> Subject {
 /// Asks for a certificate, waits for it without a limit, and keeps it. The key is new each time.
 async fn request(hub: &Client, ground: &Ground, agent: &str) -> Result<Identity> {
     let cluster = &ground.cluster;
-    let made = pki::request(&subject(cluster, agent), None)?;
+    let made = pki::request(&subject(cluster, agent), &[])?;
     let api: Api<CertificateSigningRequest> = Api::all(hub.clone());
     let csr = serde_json::from_value(json!({
         "metadata": { "generateName": format!("{cluster}-"), "labels": { CLUSTER_NAME: cluster } },

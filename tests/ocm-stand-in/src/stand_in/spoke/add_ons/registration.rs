@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{ResourceExt, api::DynamicObject};
+use kube::{Api, ResourceExt, api::DynamicObject};
 use serde_json::{Value, json};
 
 use super::super::Spoke;
@@ -10,16 +10,20 @@ use crate::{
     client, condition,
     kinds::{
         MANAGED_CLUSTER_ADD_ON,
-        words::{ADD_ON_NAMESPACE, INSTALL_NAMESPACE, KUBE_SIGNER},
+        words::{ADD_ON_NAMESPACE, HOSTING_CLUSTER, INSTALL_NAMESPACE, KUBE_SIGNER},
     },
     stand_in::pki::{Certificate, Subject},
 };
 
-/// One certificate to keep in one Secret.
+/// One certificate, or token, to keep in one Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Registration {
     pub(super) secret: String,
     pub(super) namespace: String,
+    /// Whether the Secret is for an agent on the cluster that the klusterlet runs on.
+    pub(super) hosted: bool,
+    /// Whether it is a token of the hub's, not a certificate.
+    pub(super) token: bool,
     pub(super) signer: String,
     pub(super) subject: Subject,
 }
@@ -42,12 +46,26 @@ impl Registration {
         (certificate.subject == self.subject).then_some(certificate)
     }
 
-    /// For a client of the hub's API server, the kubeconfig that goes with the certificate.
+    /// The Secrets of the cluster that the agent runs on.
+    pub(super) fn secrets(&self, spoke: &Spoke) -> Api<Secret> {
+        let cluster = if self.hosted {
+            &spoke.management
+        } else {
+            &spoke.registration
+        };
+        Api::namespaced(cluster.clone(), &self.namespace)
+    }
+
+    /// For a client of the hub's API server, the kubeconfig that goes with the certificate or the token.
     pub(super) fn kubeconfig(&self, spoke: &Spoke) -> Option<String> {
         if self.signer != KUBE_SIGNER {
             return None;
         }
-        let user = json!({ "client-certificate": "tls.crt", "client-key": "tls.key" });
+        let user = if self.token {
+            json!({ "tokenFile": "token" })
+        } else {
+            json!({ "client-certificate": "tls.crt", "client-key": "tls.key" })
+        };
         Some(client::kubeconfig(
             &spoke.hub_config,
             "configuration",
@@ -56,8 +74,19 @@ impl Registration {
     }
 }
 
-/// The namespace on the spoke that an add-on's Secrets go to.
-fn namespace(add_on: &DynamicObject) -> String {
+/// Whether an add-on's agent runs on another cluster than its own.
+pub(super) fn is_hosted(add_on: &DynamicObject) -> bool {
+    let host = add_on.annotations().get(HOSTING_CLUSTER);
+    host.is_some_and(|host| !host.is_empty())
+}
+
+/// The service account on the hub that an add-on's agent is with a token.
+pub(super) fn account(add_on: &str) -> String {
+    format!("{add_on}-agent")
+}
+
+/// The namespace that an add-on's Secrets and lease go to.
+pub(super) fn namespace(add_on: &DynamicObject) -> String {
     let said = add_on.data["status"]["namespace"]
         .as_str()
         .filter(|name| !name.is_empty());
@@ -73,7 +102,7 @@ fn namespace(add_on: &DynamicObject) -> String {
 /// The registrations of an add-on that say enough to be acted on.
 pub(super) fn wanted(cluster: &str, add_on: &DynamicObject) -> Vec<Registration> {
     let name = add_on.name_any();
-    let namespace = namespace(add_on);
+    let (namespace, hosted) = (namespace(add_on), is_hosted(add_on));
     let all = add_on.data["status"]["registrations"]
         .as_array()
         .map_or(&[][..], Vec::as_slice);
@@ -90,11 +119,22 @@ pub(super) fn wanted(cluster: &str, add_on: &DynamicObject) -> Vec<Registration>
             } else {
                 format!("{name}-{}-client-cert", signer.replace('/', "-"))
             };
+            let token = is_kube && asked["driver"] == "token";
+            let subject = if token {
+                Subject {
+                    common_name: user_of_token(cluster, &name),
+                    ..Subject::default()
+                }
+            } else {
+                subject(cluster, &name, &asked["subject"], is_kube)
+            };
             Some(Registration {
                 secret,
                 namespace: namespace.clone(),
+                hosted,
+                token,
                 signer: signer.to_owned(),
-                subject: subject(cluster, &name, &asked["subject"], is_kube),
+                subject,
             })
         })
         .collect()
@@ -121,7 +161,32 @@ fn subject(cluster: &str, add_on: &str, asked: &Value, is_kube: bool) -> Subject
     subject
 }
 
-/// Says that the first `kubeClient` registration uses certificates; true if that had to be said.
+/// The user that an agent with a token is.
+fn user_of_token(cluster: &str, add_on: &str) -> String {
+    format!("system:serviceaccount:{cluster}:{}", account(add_on))
+}
+
+/// Says who an agent with a token is; true if that had to be said.
+pub(super) async fn set_token_user(spoke: &Spoke, add_on: &DynamicObject) -> Result<bool> {
+    let wanted = json!({ "user": user_of_token(&spoke.cluster, &add_on.name_any()) });
+    let registrations = add_on.data["status"]["registrations"].as_array();
+    let wrong = registrations.into_iter().flatten().position(|one| {
+        one["type"] == "kubeClient"
+            && one["kubeClient"]["driver"] == "token"
+            && one["kubeClient"]["subject"] != wanted
+    });
+    let Some(index) = wrong else { return Ok(false) };
+    let api = MANAGED_CLUSTER_ADD_ON.within(&spoke.hub, &spoke.cluster);
+    condition::write_status(&api, add_on, |status| {
+        if let Some(one) = status.pointer_mut(&format!("/registrations/{index}")) {
+            one["kubeClient"]["subject"] = wanted;
+        }
+    })
+    .await?;
+    Ok(true)
+}
+
+/// Says how the first `kubeClient` registration works; true if that had to be said.
 pub(super) async fn set_driver(spoke: &Spoke, add_on: &DynamicObject) -> Result<bool> {
     let registrations = add_on.data["status"]["registrations"].as_array();
     let first = registrations
@@ -133,13 +198,13 @@ pub(super) async fn set_driver(spoke: &Spoke, add_on: &DynamicObject) -> Result<
             add_on
                 .data
                 .pointer(&driver)
-                .is_none_or(|driver| driver != "csr")
+                .is_none_or(|driver| driver != spoke.driver)
         });
     let Some(index) = first else { return Ok(false) };
     let api = MANAGED_CLUSTER_ADD_ON.within(&spoke.hub, &spoke.cluster);
     condition::write_status(&api, add_on, |status| {
         if let Some(one) = status.pointer_mut(&format!("/registrations/{index}")) {
-            one["kubeClient"]["driver"] = json!("csr");
+            one["kubeClient"]["driver"] = json!(spoke.driver);
         }
     })
     .await?;
