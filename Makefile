@@ -4,11 +4,11 @@
 CARGO ?= cargo
 LAB := target/debug/lab
 
-.PHONY: build tools demo test unit stories soak lint fmt
+.PHONY: build tools demo test unit stories soak bench lint fmt
 
-# Our programs, and the lab.
+# Our programs, the lab, and the example add-on that stories run.
 build:
-	$(CARGO) build --locked --workspace --bins
+	$(CARGO) build --locked --workspace --bins --examples
 
 # What the lab runs and does not contain: Kubernetes, etcd, Argo CD, redis. Built or installed once.
 tools: build
@@ -29,7 +29,7 @@ unit:
 # What is told on real control planes. `make stories STORY=name` tells those whose name has that in it.
 # The first line is there for the programs that the stories start.
 stories:
-	$(CARGO) test --locked --workspace --tests --no-run
+	$(CARGO) build --locked --workspace --bins --examples
 	$(CARGO) test --locked --workspace --test stories -- $(STORY)
 
 # Many histories that chance makes up (SIM_HISTORIES=10000); `make test` lives a few hundred of them.
@@ -37,6 +37,12 @@ stories:
 soak: export SIM_HISTORIES ?= 10000
 soak:
 	$(CARGO) test --release --locked -p tests --test simulation whatever -- --nocapture
+
+# What our programs cost, as tables in Markdown; docs/performance.md has some. `make bench BENCH=name` measures what has that in
+# its name; parameters are variables of the environment.
+bench: tools
+	$(CARGO) build --locked --release --workspace --bins
+	target/release/bench $(BENCH)
 
 lint:
 	$(CARGO) fmt --all -- --check

@@ -172,7 +172,7 @@ impl Lab {
             if !ocm {
                 return Ok(None);
             }
-            let started = layers::ocm(&self.clusters, &self.dir).await?;
+            let started = layers::ocm(&self.clusters, pods, &self.dir).await?;
             let kind = if started.hub.is_real() {
                 "real"
             } else {

@@ -109,6 +109,9 @@ impl Cluster {
         let manager =
             controller_manager(&tools.kube_controller_manager, &kubeconfig, &keys, &dir).start()?;
         admin.write(&dir.join("inside.kubeconfig"))?;
+        admin
+            .through(format!("https://10.244.{index}.1:{}", port(index)))
+            .write(&dir.join("pods.kubeconfig"))?;
         if let Some(port) = outside_port {
             admin
                 .through(format!("https://127.0.0.1:{port}"))
@@ -177,6 +180,11 @@ impl Cluster {
     /// The admin's kubeconfig, for use inside the lab.
     pub fn kubeconfig(&self) -> PathBuf {
         self.inner.dir.join("inside.kubeconfig")
+    }
+
+    /// The admin's kubeconfig with an address that Pods of all clusters reach, once there are Pods.
+    pub fn kubeconfig_among_pods(&self) -> PathBuf {
+        self.inner.dir.join("pods.kubeconfig")
     }
 
     /// Writes a kubeconfig for a user with a client certificate, and returns its path.

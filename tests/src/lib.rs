@@ -25,11 +25,13 @@
 
 pub mod argocd;
 pub mod audit;
+pub mod bench;
 pub mod certs;
 pub mod cluster;
 pub mod demo;
 pub mod faults;
 pub mod git;
+pub mod hello;
 pub mod helm;
 pub mod kubeconfig;
 pub mod metrics;

@@ -61,6 +61,33 @@ where
     }
 }
 
+/// As [`until_within`], looking ten times less often: for looks that cost what is being measured something.
+pub async fn slowly<V, Looking>(
+    bound: Duration,
+    what: &str,
+    mut look: impl FnMut() -> Looking,
+    fits: impl FnMut(&V) -> bool,
+) -> Result<V>
+where
+    V: Debug,
+    Looking: Future<Output = Result<V>>,
+{
+    let mut first = true;
+    let paced = || {
+        let pause = if std::mem::take(&mut first) {
+            Duration::ZERO
+        } else {
+            INTERVAL * 9
+        };
+        let look = look();
+        async move {
+            sleep(pause).await;
+            look.await
+        }
+    };
+    until_within(bound, what, paced, fits).await
+}
+
 /// Waits until the object is there and `fits`, and returns it. The failure shows the object without its managed
 /// fields.
 pub async fn object<K>(

@@ -12,6 +12,7 @@ mod autonomous;
 mod base;
 mod chart;
 mod command;
+mod conformance;
 mod delivery;
 mod enrolment;
 mod faults;
@@ -46,10 +47,13 @@ macro_rules! staged {
 fn main() -> ExitCode {
     tell(vec![
         control_planes(),
+        crowd(),
         interop::chapter(),
         pods(),
         product(),
         life_of_the_chart(),
+        guest(),
+        conformance(),
         restarts(),
     ])
 }
@@ -146,6 +150,67 @@ fn life_of_the_chart() -> Chapter {
             staged!(chart::an_uninstallation_takes_the_add_on_off_and_an_installation_adopts),
             staged!(chart::an_uninstallation_waits_for_a_lost_spoke_with_a_bound),
             staged!(chart::an_installation_refuses_an_add_on_of_templates),
+        ],
+    )
+}
+
+/// Many clusters, simulated: on a hub without anything else.
+fn crowd() -> Chapter {
+    Chapter::alone(
+        Options::control_planes(0),
+        vec![story!(
+            conformance::crowd::simulated_clusters_take_at_most_four_writes_each
+        )],
+    )
+}
+
+/// Points that our own add-on does not touch, told with the SDK's example.
+fn guest() -> Chapter {
+    Chapter::shared(
+        Options {
+            argocd: false,
+            product: false,
+            ..Options::everything(2)
+        },
+        vec![
+            staged!(conformance::registration::an_agent_has_rights_in_its_own_namespace_only),
+            staged!(conformance::registration::the_lease_decides_whether_an_agent_is_available),
+            staged!(conformance::registration::an_agent_with_a_token_has_the_same_rights),
+            staged!(conformance::configuration::an_absent_configuration_is_told_and_waited_for),
+            staged!(conformance::works::much_is_shared_out_and_stays_where_it_is),
+            staged!(conformance::works::an_object_that_fits_into_no_work_is_named),
+            staged!(conformance::works::what_is_not_rendered_any_more_goes),
+            staged!(conformance::farewell::a_hook_runs_before_an_add_on_goes),
+            staged!(conformance::farewell::a_hook_that_fails_is_given_up_at_its_deadline),
+            staged!(conformance::farewell::an_add_on_of_a_dead_cluster_goes_without_its_hook),
+            staged!(conformance::intake::an_add_on_without_its_definition_gets_nothing_and_is_told),
+            staged!(conformance::intake::a_namespace_of_the_longest_name_is_served),
+            staged!(conformance::hosted::an_agent_is_hosted_on_another_cluster),
+        ],
+    )
+}
+
+/// What OCM and its users expect of any add-on, told with ours.
+fn conformance() -> Chapter {
+    Chapter::shared(
+        Options::everything(3),
+        vec![
+            staged!(conformance::writes::an_install_takes_at_most_four_writes),
+            staged!(conformance::writes::a_restarted_manager_writes_nothing),
+            staged!(conformance::readers::tables_and_trees_show_that_all_is_well),
+            staged!(conformance::readers::both_versions_of_the_api_tell_the_same),
+            staged!(conformance::certificates::a_certificate_says_what_was_registered_and_no_more),
+            staged!(conformance::certificates::a_request_that_is_not_exactly_ours_stays_pending),
+            staged!(conformance::certificates::a_cluster_of_the_longest_name_is_enrolled),
+            staged!(conformance::configuration::an_unknown_kind_of_configuration_is_told),
+            staged!(conformance::configuration::the_most_particular_configuration_counts),
+            staged!(conformance::configuration::an_edited_configuration_is_rolled_out_one_cluster_at_a_time),
+            staged!(conformance::clusters::what_a_spoke_writes_into_its_own_status_grants_nothing),
+            staged!(conformance::clusters::what_a_spoke_writes_on_its_managed_cluster_grants_nothing),
+            staged!(conformance::clusters::a_lost_cluster_is_available_again_as_soon_as_it_is_back),
+            staged!(conformance::clusters::drift_on_a_spoke_is_repaired_and_others_fields_stay),
+            staged!(conformance::clusters::a_deleted_cluster_leaves_nothing_behind),
+            staged!(conformance::writes::the_work_agents_were_refused_nothing),
         ],
     )
 }

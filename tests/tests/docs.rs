@@ -26,13 +26,36 @@ fn every_proof_of_a_feature_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Every name that `docs/security.md` gives as proof is a test or a story that exists.
+/// Every name that these pages give as proof is a test or a story that exists.
 #[test]
-fn every_proof_on_the_security_page_exists() {
-    let text = fs::read_to_string(root().join("docs/security.md")).expect("docs/security.md");
+fn every_proof_on_the_pages_of_proofs_exists() {
+    for (page, least) in [("docs/security.md", 40), ("docs/ocm.md", 30)] {
+        every_proof_exists(page, least);
+    }
+}
+
+/// Every point of the conformance list has its line, with at least one test.
+#[test]
+fn every_point_of_conformance_has_a_test() {
+    let text = fs::read_to_string(root().join("docs/ocm.md")).expect("docs/ocm.md");
+    for point in 1..=23 {
+        let start = format!("| {point} | ");
+        let line = text.lines().find(|line| line.starts_with(&start));
+        let line = line.unwrap_or_else(|| panic!("docs/ocm.md has no line for point {point}"));
+        let tests = backticked(line).filter(|it| is_sentence(it)).count();
+        assert!(tests > 0, "point {point} has no test");
+    }
+}
+
+fn every_proof_exists(page: &str, least: usize) {
+    let text = fs::read_to_string(root().join(page)).expect(page);
     let known = test_names();
     let proofs: Vec<_> = backticked(&text).filter(|it| is_sentence(it)).collect();
-    assert!(proofs.len() > 40, "only {} proofs were found", proofs.len());
+    assert!(
+        proofs.len() > least,
+        "only {} proofs were found in {page}",
+        proofs.len()
+    );
     let unknown: Vec<_> = proofs
         .into_iter()
         .filter(|it| !known.contains(*it))

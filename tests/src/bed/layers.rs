@@ -55,8 +55,9 @@ pub(super) async fn kubelets(
     try_join_all(starting).await
 }
 
-/// Starts Open Cluster Management, and joins every spoke.
-pub(super) async fn ocm(clusters: &[Cluster], dir: &Path) -> Result<Ocm> {
+/// Starts Open Cluster Management, and joins every spoke. Add-ons' agents get the hub's address from their klusterlet,
+/// so where there are Pods it must be one that Pods reach.
+pub(super) async fn ocm(clusters: &[Cluster], pods: bool, dir: &Path) -> Result<Ocm> {
     let (hub, spokes) = clusters.split_first().context("a lab has a hub")?;
     let dir = dir.join("ocm");
     let config = HubConfig {
@@ -66,7 +67,12 @@ pub(super) async fn ocm(clusters: &[Cluster], dir: &Path) -> Result<Ocm> {
     let hub_half = Hub::start(config).await.context("start OCM on the hub")?;
     let joining = spokes.iter().map(|spoke| {
         let name = spoke.name();
-        let config = SpokeConfig::new(name, hub.kubeconfig(), spoke.kubeconfig(), dir.join(name));
+        let to_hub = if pods {
+            hub.kubeconfig_among_pods()
+        } else {
+            hub.kubeconfig()
+        };
+        let config = SpokeConfig::new(name, to_hub, spoke.kubeconfig(), dir.join(name));
         async move {
             let joined = Spoke::join(config).await;
             Ok::<_, anyhow::Error>((

@@ -57,6 +57,27 @@ impl At {
         }
     }
 
+    /// An object of any kind, which is named with its plural; `namespace` is none for cluster scope.
+    pub fn of(
+        api_version: &str,
+        (kind, plural): (&str, &str),
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Self {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Self::new((group, version, kind, plural), namespace, name)
+    }
+
+    /// Its `apiVersion` and kind.
+    pub fn kind(&self) -> (&str, &str) {
+        (&self.resource.api_version, &self.resource.kind)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// An Argo CD Application.
     pub fn application(namespace: &str, name: &str) -> Self {
         Self::new(
@@ -240,7 +261,13 @@ impl Objects {
         Self { client }
     }
 
-    fn api(&self, at: &At) -> Api<DynamicObject> {
+    /// The client's own way to all objects of a kind.
+    pub fn everywhere(&self, at: &At) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &at.resource)
+    }
+
+    /// The client's own way to the objects beside this one.
+    pub fn api(&self, at: &At) -> Api<DynamicObject> {
         match &at.namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &at.resource),
             None => Api::all_with(self.client.clone(), &at.resource),
@@ -309,6 +336,21 @@ impl Objects {
             .await;
         Ok(serde_json::to_value(
             merged.with_context(|| format!("patch {at}"))?,
+        )?)
+    }
+
+    /// Merges a patch into the object's status.
+    pub async fn merge_status(&self, at: &At, patch: Value) -> Result<Value> {
+        let params = PatchParams {
+            field_manager: Some(USER.to_owned()),
+            ..Default::default()
+        };
+        let merged = self
+            .api(at)
+            .patch_status(&at.name, &params, &Patch::Merge(&patch))
+            .await;
+        Ok(serde_json::to_value(
+            merged.with_context(|| format!("patch the status of {at}"))?,
         )?)
     }
 

@@ -1,0 +1,156 @@
+//! Measuring: each benchmark gets a hub of its own and answers with tables, which are printed as Markdown.
+//!
+//! `make bench` runs them all, `make bench BENCH=scale` those whose name has that in it. Parameters are variables of the
+//! environment, each told where it is read. Nothing here is a test: a number is only ever printed.
+
+pub mod scale;
+
+mod crowd;
+mod meter;
+
+use std::{fmt, process::ExitCode, sync::Arc};
+
+use anyhow::{Context as _, Result};
+use futures::future::BoxFuture;
+use tokio::runtime::Runtime;
+
+use crate::{
+    Lab, Options, Tools,
+    namespaces::{self, Door, Entered},
+    progress::{Progress, say},
+    world,
+};
+
+/// One benchmark.
+struct Bench {
+    /// By this name it is chosen.
+    name: &'static str,
+    /// What its lab has.
+    options: Options,
+    /// Measures.
+    measure: fn(Arc<Lab>) -> BoxFuture<'static, Result<Vec<Table>>>,
+}
+
+/// All of them, in the order in which they run.
+fn all() -> Vec<Bench> {
+    vec![Bench {
+        name: "scale",
+        options: Options::control_planes(0),
+        measure: |lab| Box::pin(scale::tables(lab)),
+    }]
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// What the numbers are about.
+    pub title: String,
+    /// The heads of its columns.
+    pub columns: Vec<String>,
+    /// Its lines, each as long as the heads.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(title: impl Into<String>, columns: &[&str]) -> Self {
+        Self {
+            title: title.into(),
+            columns: columns.iter().map(|&column| column.to_owned()).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a line.
+    pub fn row(&mut self, cells: &[&dyn fmt::Display]) {
+        self.rows
+            .push(cells.iter().map(ToString::to_string).collect());
+    }
+}
+
+/// As Markdown.
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            title,
+            columns,
+            rows,
+        } = self;
+        writeln!(f, "### {title}\n\n| {} |", columns.join(" | "))?;
+        writeln!(f, "|{}", "---|".repeat(columns.len()))?;
+        for row in rows {
+            writeln!(f, "| {} |", row.join(" | "))?;
+        }
+        Ok(())
+    }
+}
+
+/// The main of `bench`: arguments are parts of the names of what shall run, all without.
+pub fn main() -> ExitCode {
+    lab_kubelet::maybe_become_container();
+    namespaces::maybe_become_init();
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            say(format_args!("bench: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<ExitCode> {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let mut benches = all();
+    benches.retain(|bench| {
+        wanted.is_empty() || wanted.iter().any(|part| bench.name.contains(part.as_str()))
+    });
+    // The supervisor builds: inside there is no network.
+    if !namespaces::are_ours() {
+        Tools::ensure()?;
+    }
+    let door = Door {
+        ports: 0,
+        follow_parent: true,
+    };
+    match namespaces::enter(door)? {
+        Entered::Ended(code) => return Ok(code),
+        Entered::Inside(_) => {}
+    }
+    world::log_to(&namespaces::scratch().join("lab.log"))?;
+    let runtime = Runtime::new().context("start a runtime")?;
+    for bench in benches {
+        let name = bench.name;
+        let tables = runtime.block_on(one(bench));
+        for table in tables.with_context(|| format!("measure {name}"))? {
+            say(format_args!("\n{table}"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn one(bench: Bench) -> Result<Vec<Table>> {
+    let dir = namespaces::scratch().join("lab");
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir).context("clear the directory of the lab before")?;
+    }
+    let lab = Lab::start(bench.options, &dir, &[], &mut Progress::new()).await?;
+    let lab = Arc::new(lab);
+    let measured = (bench.measure)(Arc::clone(&lab)).await;
+    if let Some(lab) = Arc::into_inner(lab) {
+        lab.stop().await;
+    }
+    measured
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_printed_as_markdown() {
+        let mut table = Table::new("Title", &["a", "b"]);
+        table.row(&[&1, &"x"]);
+        let text = "### Title\n\n| a | b |\n|---|---|\n| 1 | x |\n";
+        assert_eq!(table.to_string(), text);
+    }
+}

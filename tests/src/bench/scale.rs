@@ -1,0 +1,366 @@
+//! Many clusters on one hub: how long until all have their work, what the manager writes and holds, and what a look at
+//! everything costs when nothing has changed.
+//!
+//! The hub's API server, its etcd and the manager are real; OCM's controllers and the clusters are simulated. The agents
+//! never connect, so the last thing that is said of each cluster is that.
+//!
+//! | variable | |
+//! |---|---|
+//! | `BENCH_CLUSTERS` | how many clusters, 2,000 unless set |
+
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use lab_ocm_stand_in::Conversion;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    Table,
+    crowd::{Crowd, addon},
+    meter::{Counter, metric, resident},
+};
+use crate::{
+    Cluster, Lab, argocd,
+    audit::Mark,
+    process::{Process, Program},
+    product,
+    progress::say,
+    steps::{
+        At,
+        objects::{ADDON, has_condition},
+    },
+    wait,
+};
+
+const CLUSTERS: usize = 2000;
+/// The user that the manager is here.
+const USER: &str = "bench:manager";
+const METRICS: u16 = 8000;
+/// What an install is made of; Events, certificates and cluster Secrets are counted apart.
+const COUNTED: [&str; 2] = ["managedclusteraddons", "manifestworks"];
+
+/// What a look at everything, or an install, cost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// How long it took.
+    pub took: Duration,
+    /// Writes by verb and kind, all clusters together.
+    pub writes: BTreeMap<String, usize>,
+    /// Writes to add-ons and works of the cluster that took most of them.
+    pub most: usize,
+    /// What the API server sent meanwhile.
+    pub kib: u64,
+    /// The manager's resident memory at the end.
+    pub mib: u64,
+}
+
+impl Cost {
+    /// All writes.
+    pub fn total(&self) -> usize {
+        self.writes.values().sum()
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// How many clusters.
+    pub clusters: usize,
+    /// The manager starts on a hub with that many clusters, none of which has the add-on.
+    pub start: Cost,
+    /// All of them get the add-on; the time is until the last has its work.
+    pub install: Cost,
+    /// The configuration that all of them use is touched and says the same as before.
+    pub no_op: Cost,
+    /// The manager starts again.
+    pub restart: Cost,
+}
+
+/// The table of `make bench`.
+pub(super) async fn tables(lab: Arc<Lab>) -> Result<Vec<Table>> {
+    let clusters = std::env::var("BENCH_CLUSTERS").ok();
+    let clusters = clusters.map(|text| text.parse().context("BENCH_CLUSTERS"));
+    let measured = measure(lab, clusters.transpose()?.unwrap_or(CLUSTERS)).await?;
+    Ok(vec![table(&measured), writes(&measured)])
+}
+
+fn table(measured: &Measured) -> Table {
+    let title = format!("{} simulated clusters on one hub", measured.clusters);
+    let columns = [
+        "step",
+        "time",
+        "writes to add-ons and works, most of a cluster",
+        "all writes",
+        "from the API",
+        "manager's memory at the end",
+    ];
+    let mut table = Table::new(title, &columns);
+    for (step, cost) in [
+        ("start of the manager, no add-on yet", &measured.start),
+        (
+            "add-on on all clusters, until the last work is there",
+            &measured.install,
+        ),
+        ("look at all, nothing has changed", &measured.no_op),
+        ("restart of the manager", &measured.restart),
+    ] {
+        table.row(&[
+            &step,
+            &format!("{:.1} s", cost.took.as_secs_f32()),
+            &cost.most,
+            &cost.total(),
+            &format!("{} KiB", cost.kib),
+            &format!("{} MiB", cost.mib),
+        ]);
+    }
+    table
+}
+
+fn writes(measured: &Measured) -> Table {
+    let mut table = Table::new("The writes of the install", &["what", "count"]);
+    for (what, count) in &measured.install.writes {
+        table.row(&[what, count]);
+    }
+    table
+}
+
+/// The manager and what is measured of it.
+struct Manager {
+    hub: Cluster,
+    process: Process,
+    counter: Counter,
+}
+
+/// Measures with so many clusters, on a hub that has nothing yet.
+pub async fn measure(lab: Arc<Lab>, clusters: usize) -> Result<Measured> {
+    let hub = lab.hub().clone();
+    let _conversion = Conversion::serve(&hub.kubeconfig()).await?;
+    argocd::prepare_hub(&hub, lab.tools()).await?;
+    let crowd = Crowd::new(hub.client(), clusters);
+    step(&format!("{clusters} clusters are made"), crowd.join()).await?;
+    offer(hub.clone()).await?;
+
+    let mut manager = Manager::start(hub.clone()).await?;
+    let (owner, config) = offered(hub.clone()).await?;
+    let start = manager.cost(Mark::default(), 0, Instant::now())?;
+    let (mut works, _agents) = crowd.work_agents();
+
+    let begin = Begin::of(&manager)?;
+    let enabling = step("the add-on is on everywhere", crowd.enable(&owner, &config));
+    let all = async {
+        let there = works.wait_for(|count| *count == clusters).await;
+        there
+            .map(|_| Instant::now())
+            .context("the works are watched")
+    };
+    let ((), there) = tokio::try_join!(enabling, all)?;
+    let took = there - begin.at;
+    step(
+        "everything is said of every cluster",
+        until_said(hub.clone(), clusters),
+    )
+    .await?;
+    let install = Cost {
+        took,
+        ..manager.cost(begin.mark, begin.kib, begin.at)?
+    };
+
+    let begin = Begin::of(&manager)?;
+    let before = reconciles().await?;
+    let touched = json!({ "metadata": { "annotations": { "example.com/touched": "yes" } } });
+    let config = At::addon_config(product::NAMESPACE, ADDON);
+    crate::steps::Objects::new(hub.client())
+        .merge(&config, touched)
+        .await?;
+    until_reconciled(before + clusters as u64).await?;
+    let no_op = manager.cost(begin.mark, begin.kib, begin.at)?;
+
+    manager.process.stop().await;
+    let begin = Begin::of(&manager)?;
+    manager.process.restart()?;
+    until_reconciled(clusters as u64).await?;
+    let restart = manager.cost(begin.mark, begin.kib, begin.at)?;
+    manager.process.stop().await;
+    Ok(Measured {
+        clusters,
+        start,
+        install,
+        no_op,
+        restart,
+    })
+}
+
+async fn step<T>(what: &str, act: impl Future<Output = Result<T>>) -> Result<T> {
+    let begin = Instant::now();
+    let done = act.await?;
+    say(format_args!(
+        "{what} ({:.1} s)",
+        begin.elapsed().as_secs_f32()
+    ));
+    Ok(done)
+}
+
+/// Where something begins.
+struct Begin {
+    at: Instant,
+    mark: Mark,
+    kib: u64,
+}
+
+impl Begin {
+    fn of(manager: &Manager) -> Result<Self> {
+        Ok(Self {
+            at: Instant::now(),
+            mark: manager.hub.audit().mark()?,
+            kib: manager.counter.kib(),
+        })
+    }
+}
+
+impl Manager {
+    /// Starts it, with an API that counts.
+    async fn start(hub: Cluster) -> Result<Self> {
+        let api = SocketAddr::from((Ipv4Addr::LOCALHOST, hub.api_port()));
+        let counter = Counter::start(api).await?;
+        let kubeconfig = hub.kubeconfig_for(USER, Some("system:masters"))?;
+        let text = std::fs::read_to_string(&kubeconfig)?;
+        let counted = text.replace(hub.api_url(), &format!("https://{}", counter.address()));
+        std::fs::write(&kubeconfig, counted)?;
+        let program = product::programs()?.join("addon-manager");
+        let process = Program::new("addon-manager", program, hub.dir())
+            .flag("kubeconfig", kubeconfig)
+            .flag("own-namespace", product::NAMESPACE)
+            .flag("leader-election", "false")
+            .flag("principal-address", "principal.example.com:443")
+            .flag("metrics-port", METRICS.to_string())
+            .flag("log-level", "warn")
+            .start()?;
+        Ok(Self {
+            hub,
+            process,
+            counter,
+        })
+    }
+
+    fn cost(&self, mark: Mark, kib: u64, since: Instant) -> Result<Cost> {
+        let entries = self.hub.audit().by(USER, mark)?;
+        let mut writes = BTreeMap::<String, usize>::new();
+        let mut clusters = BTreeMap::<String, usize>::new();
+        for entry in entries.iter().filter(|entry| entry.is_write()) {
+            let object = entry.object.clone().unwrap_or_default();
+            let what = format!("{} {}", entry.verb, object.kind());
+            *writes.entry(what).or_default() += 1;
+            if COUNTED.contains(&object.resource.as_str()) {
+                *clusters.entry(object.namespace).or_default() += 1;
+            }
+        }
+        Ok(Cost {
+            took: since.elapsed(),
+            writes,
+            most: clusters.into_values().max().unwrap_or_default(),
+            kib: self.counter.kib() - kib,
+            mib: resident(self.process.id().context("the manager runs")?)?,
+        })
+    }
+}
+
+/// Makes what the chart makes of OCM's kinds, and what OCM's add-on manager says of it first.
+async fn offer(hub: Cluster) -> Result<()> {
+    let namespace = product::NAMESPACE;
+    hub.apply(&format!(
+        "apiVersion: v1
+kind: Namespace
+metadata: {{ name: {namespace} }}
+---
+apiVersion: addon.open-cluster-management.io/v1alpha1
+kind: AddOnDeploymentConfig
+metadata: {{ name: {ADDON}, namespace: {namespace} }}
+spec: {{ agentInstallNamespace: open-cluster-management-agent-addon }}
+---
+apiVersion: addon.open-cluster-management.io/v1beta1
+kind: ClusterManagementAddOn
+metadata: {{ name: {ADDON} }}
+spec:
+  addOnMeta: {{ displayName: Argo CD Agent }}
+  defaultConfigs:
+    - {{ group: addon.open-cluster-management.io, resource: addondeploymentconfigs, namespace: {namespace}, name: {ADDON} }}
+"
+    ))
+    .await?;
+    let reference = json!({
+        "group": "addon.open-cluster-management.io", "resource": "addondeploymentconfigs",
+        "desiredConfig": { "namespace": namespace, "name": ADDON, "specHash": "" },
+    });
+    let status = json!({ "status": { "defaultConfigReferences": [reference] } });
+    let objects = crate::steps::Objects::new(hub.client());
+    objects.merge_status(&definition(), status).await.map(drop)
+}
+
+fn definition() -> At {
+    let kind = ("ClusterManagementAddOn", "clustermanagementaddons");
+    At::of(
+        "addon.open-cluster-management.io/v1beta1",
+        kind,
+        None,
+        ADDON,
+    )
+}
+
+/// The owner of all add-ons and their configuration, once the manager has said its hash: then it has read everything.
+async fn offered(hub: Cluster) -> Result<(Value, Value)> {
+    let objects = crate::steps::Objects::new(hub.client());
+    let hashed = |it: &Value| {
+        let hash = &it["status"]["defaultConfigReferences"][0]["desiredConfig"]["specHash"];
+        hash.as_str().is_some_and(|hash| !hash.is_empty())
+    };
+    let what = "has the hash of its configuration";
+    let offer = objects
+        .until(&definition(), what, wait::BOUND, hashed)
+        .await?;
+    let owner = json!({
+        "apiVersion": "addon.open-cluster-management.io/v1beta1",
+        "kind": "ClusterManagementAddOn", "name": ADDON, "uid": offer["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true,
+    });
+    let reference = &offer["status"]["defaultConfigReferences"][0];
+    Ok((owner, reference["desiredConfig"].clone()))
+}
+
+/// Waits until the manager has said of every cluster that its works are applied, and that its agent has not come.
+async fn until_said(hub: Cluster, clusters: usize) -> Result<()> {
+    let objects = crate::steps::Objects::new(hub.client());
+    let addons = objects.everywhere(&addon(""));
+    let look = || async {
+        let list = addons.list(&kube::api::ListParams::default()).await?;
+        let said = list.items.into_iter().filter(|it| {
+            let it = json!({ "status": it.data["status"] });
+            has_condition(&it, "ManifestApplied", "True", "")
+                && has_condition(&it, "Available", "False", "")
+        });
+        Ok(said.count())
+    };
+    let bound = Duration::from_mins(15);
+    wait::slowly(bound, "all clusters are told of", look, |count| {
+        *count == clusters
+    })
+    .await
+    .map(drop)
+}
+
+async fn reconciles() -> Result<u64> {
+    metric(METRICS, "addon_reconciles_total", "outcome=\"Settled\"").await
+}
+
+async fn until_reconciled(wanted: u64) -> Result<()> {
+    let bound = Duration::from_mins(10);
+    let what = format!("{wanted} reconciles are done");
+    wait::slowly(bound, &what, reconciles, |count| *count >= wanted)
+        .await
+        .map(drop)
+}

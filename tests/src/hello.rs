@@ -1,0 +1,59 @@
+//! The example add-on of the SDK, installed on the hub as its tutorial says.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use lab_kubelet::{Image, Images};
+
+use crate::{Cluster, product, steps::At};
+
+/// Its name: of the `ClusterManagementAddOn`, the `ManagedClusterAddOns`, the lease, the agent.
+pub const ADDON: &str = "hello";
+/// Where its manager is.
+pub const NAMESPACE: &str = "hello-addon";
+/// The manager's Deployment and service account.
+pub const MANAGER: &str = "hello-manager";
+
+/// As whom the manager asks the hub.
+pub const USER: &str = "system:serviceaccount:hello-addon:hello-manager";
+
+/// Tells the kubelets what the image stands for.
+pub fn provide_image(images: &Images) -> Result<()> {
+    let program = product::programs()?.join("examples/hello_addon");
+    ensure!(
+        program.is_file(),
+        "no {}: run `make build`",
+        program.display()
+    );
+    let image = Image::of_program("/usr/local/bin/hello", program).user(65532);
+    images.insert("example.com/hello:v1", image);
+    Ok(())
+}
+
+/// Applies what the tutorial has for a hub.
+pub async fn apply(hub: &Cluster) -> Result<()> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ocm/examples/hello_addon/hub.yaml");
+    hub.apply_file(&file)
+        .await
+        .context("install the example add-on")
+}
+
+/// The `ClusterManagementAddOn`.
+pub fn definition() -> At {
+    At::of(
+        "addon.open-cluster-management.io/v1beta1",
+        ("ClusterManagementAddOn", "clustermanagementaddons"),
+        None,
+        ADDON,
+    )
+}
+
+/// The `ManagedClusterAddOn` of a cluster.
+pub fn addon(cluster: &str) -> At {
+    At::of(
+        "addon.open-cluster-management.io/v1beta1",
+        ("ManagedClusterAddOn", "managedclusteraddons"),
+        Some(cluster),
+        ADDON,
+    )
+}

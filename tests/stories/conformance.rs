@@ -1,0 +1,16 @@
+//! Whether OCM could tell our add-on, or any other that is made with the SDK, from the best of the others.
+//!
+//! One story, or more, for each point of the list in `docs/ocm.md`; all are told on the stand-in and on real OCM.
+
+pub(crate) mod certificates;
+pub(crate) mod clusters;
+pub(crate) mod configuration;
+pub(crate) mod crowd;
+pub(crate) mod farewell;
+pub(crate) mod guest;
+pub(crate) mod hosted;
+pub(crate) mod intake;
+pub(crate) mod readers;
+pub(crate) mod registration;
+pub(crate) mod works;
+pub(crate) mod writes;

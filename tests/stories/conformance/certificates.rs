@@ -1,0 +1,258 @@
+//! Which requests for certificates are granted, and what the certificates say.
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use lab::{
+    product,
+    steps::{
+        At, Objects, enrol,
+        objects::{ADDON, has_condition},
+    },
+    stranger::agent_name,
+    wait,
+};
+use lab_ocm_stand_in::certificate_request;
+use serde_json::{Value, json};
+use x509_parser::{pem::parse_x509_pem, prelude::*};
+
+use crate::stage::{SOON, Stage};
+
+const SIGNER: &str = "open-cluster-management.io/argocd-agent-addon";
+const SAN: &str = "argocd-agent-addon.addon.open-cluster-management.io";
+
+/// A request that is good in all but what a case changes.
+#[derive(Clone)]
+struct Request<'a> {
+    name: &'a str,
+    cluster: &'a str,
+    requester: String,
+    signer: &'a str,
+    groups: Vec<String>,
+    alternatives: Vec<&'a str>,
+}
+
+impl<'a> Request<'a> {
+    fn good(name: &'a str, cluster: &'a str) -> Self {
+        let group = format!("system:open-cluster-management:cluster:{cluster}:addon:{ADDON}");
+        Self {
+            name,
+            cluster,
+            requester: format!("system:open-cluster-management:{cluster}:agent"),
+            signer: SIGNER,
+            groups: vec![
+                group,
+                format!("system:open-cluster-management:addon:{ADDON}"),
+            ],
+            alternatives: vec![SAN],
+        }
+    }
+
+    /// Makes it, in the name of its requester.
+    async fn ask(&self, stage: &Stage) -> Result<At> {
+        let group = self
+            .requester
+            .rsplit_once(':')
+            .map_or("", |(group, _)| group);
+        // Rights to ask are not what is tested: every spoke may make requests.
+        let groups = [group, "system:masters"];
+        let asking = stage.lab.hub().client_as(&self.requester, &groups).await?;
+        let (_key, pem) =
+            certificate_request(&agent_name(self.cluster), &self.groups, &self.alternatives)?;
+        let body = json!({
+            "metadata": { "labels": {
+                "open-cluster-management.io/addon-name": ADDON,
+                "open-cluster-management.io/cluster-name": self.cluster,
+            }},
+            "spec": {
+                "signerName": self.signer,
+                "usages": ["digital signature", "key encipherment", "client auth"],
+                "request": base64::engine::general_purpose::STANDARD.encode(pem),
+            },
+        });
+        let at = At::csr(self.name);
+        stage.hub.delete(&at).await?;
+        Objects::new(asking).apply(&at, body).await?;
+        Ok(at)
+    }
+}
+
+/// Waits for the Event of this reason about a request.
+async fn until_told(hub: &Objects, request: &str, reason: &str) -> Result<()> {
+    let events = At::event("default");
+    let look = || hub.list(&events, "");
+    let told = |events: &Vec<Value>| {
+        events
+            .iter()
+            .any(|it| it["involvedObject"]["name"] == request && it["reason"] == reason)
+    };
+    let what = format!("an Event {reason} about {request}");
+    wait::until(&what, look, told).await.map(drop)
+}
+
+/// Who asks, for whom, of which signer and for what all have to be right: a requester whose name only begins like the
+/// cluster's is another one.
+pub(crate) async fn a_request_that_is_not_exactly_ours_stays_pending(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    stage.not_enrolled(2).await?;
+    let good = |name: &'static str| Request::good(name, "spoke1");
+    let with = |mut request: Request<'static>, change: fn(&mut Request<'static>)| {
+        change(&mut request);
+        request
+    };
+    let cases = [
+        (Request::good("not-enabled", "spoke2"), "AddonNotEnabled"),
+        (
+            with(good("one-group-more"), |it| {
+                it.groups.push("system:masters".to_owned())
+            }),
+            "WrongOrganizations",
+        ),
+        (
+            with(good("one-group-less"), |it| it.groups.truncate(1)),
+            "WrongOrganizations",
+        ),
+        (
+            with(good("of-the-hubs-signer"), |it| {
+                it.signer = "kubernetes.io/kube-apiserver-client"
+            }),
+            "WrongSigner",
+        ),
+        (
+            with(good("one-name-more"), |it| {
+                it.alternatives.push("hub.example.com")
+            }),
+            "WrongAlternativeName",
+        ),
+        (
+            with(good("of-a-name-that-begins-so"), |it| {
+                it.requester = "system:open-cluster-management:spoke11:agent".to_owned();
+            }),
+            "WrongRequester",
+        ),
+        (
+            with(good("through-grpc-without-a-word"), |it| {
+                it.requester =
+                    "system:serviceaccount:open-cluster-management-hub:grpc-server-sa".to_owned();
+            }),
+            "WrongRequester",
+        ),
+    ];
+    for (request, reason) in cases {
+        let at = request.ask(stage).await?;
+        until_told(&stage.hub, request.name, reason).await?;
+        let csr = stage.hub.read(&at).await?;
+        ensure!(
+            csr["status"]["conditions"].is_null(),
+            "{}: {}",
+            request.name,
+            csr["status"]
+        );
+        ensure!(
+            csr["status"]["certificate"].is_null(),
+            "{} got a certificate",
+            request.name
+        );
+        stage.hub.delete(&at).await?;
+    }
+    Ok(())
+}
+
+/// The chain ends at our CA, the certificate is good for clients only and not for longer than the manager allows, and
+/// its subject is the registered one.
+pub(crate) async fn a_certificate_says_what_was_registered_and_no_more(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    let secret = At::secret(enrol::AGENT_NAMESPACE, enrol::CERTIFICATE);
+    let certificate = pem(&stage.spoke(1).read(&secret).await?)?;
+    let authority = pem(&stage
+        .hub
+        .read(&At::secret(product::NAMESPACE, "argocd-agent-ca"))
+        .await?)?;
+    let (certificate, authority) = (certificate.parse_x509()?, authority.parse_x509()?);
+    ensure!(
+        certificate.issuer() == authority.subject(),
+        "{}",
+        certificate.issuer()
+    );
+    certificate.verify_signature(Some(authority.public_key()))?;
+    let texts = |parts: Vec<&AttributeTypeAndValue<'_>>| -> Vec<String> {
+        parts
+            .into_iter()
+            .filter_map(|it| it.as_str().ok().map(str::to_owned))
+            .collect()
+    };
+    let subject = certificate.subject();
+    ensure!(
+        texts(subject.iter_common_name().collect()) == [agent_name("spoke1")],
+        "{subject}"
+    );
+    let mut groups = texts(subject.iter_organization().collect());
+    groups.sort();
+    let mut wanted = Request::good("any", "spoke1").groups;
+    wanted.sort();
+    ensure!(groups == wanted, "{groups:?}");
+    let usage = certificate.extended_key_usage()?.context("usages")?.value;
+    ensure!(
+        usage.client_auth && !usage.server_auth && !usage.any && usage.other.is_empty(),
+        "{usage:?}"
+    );
+    ensure!(!certificate.is_ca());
+    let validity = certificate.validity();
+    let life = validity.not_after.timestamp() - validity.not_before.timestamp();
+    // Thirty days, and some minutes in which a clock that is behind takes it for good already.
+    ensure!(life <= 30 * 24 * 3600 + 3600, "{validity:?}");
+    ensure!(validity.is_valid(), "{validity:?}");
+    Ok(())
+}
+
+fn pem(secret: &Value) -> Result<Pem> {
+    let encoded = secret["data"]["tls.crt"]
+        .as_str()
+        .context("a certificate")?;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(encoded)?;
+    Ok(parse_x509_pem(&bytes)?.1)
+}
+
+/// A cluster with the longest name there is gets its work and its certificate, and leaves nothing behind. There is no
+/// cluster behind it: the story asks in its name.
+pub(crate) async fn a_cluster_of_the_longest_name_is_enrolled(stage: &Stage) -> Result<()> {
+    let longest = "l".repeat(63);
+    let cluster = At::cluster(&longest);
+    stage
+        .hub
+        .apply(&cluster, json!({ "spec": { "hubAcceptsClient": true } }))
+        .await?;
+    stage
+        .hub
+        .until_there(&At::namespace(&longest), SOON)
+        .await?;
+    enrol::by_label(&stage.hub, &longest).await?;
+    let addon = At::addon(&longest);
+    let registered = |it: &Value| has_condition(it, "RegistrationApplied", "True", "");
+    stage
+        .hub
+        .until(&addon, "is registered", SOON, registered)
+        .await?;
+    let work = At::work(&longest, "addon-argocd-agent-addon-deploy-0");
+    stage.hub.until_there(&work, SOON).await?;
+    let request = Request::good("of-the-longest-name", &longest)
+        .ask(stage)
+        .await?;
+    let issued = |it: &Value| it["status"]["certificate"].is_string();
+    stage
+        .hub
+        .until(&request, "has a certificate", SOON, issued)
+        .await?;
+    stage.hub.delete(&request).await?;
+    stage
+        .hub
+        .until_there(&enrol::cluster_secret(&longest), SOON)
+        .await?;
+    stage.hub.delete(&cluster).await?;
+    stage.hub.until_gone(&cluster, wait::BOUND).await?;
+    for at in [addon, work, enrol::cluster_secret(&longest)] {
+        stage.hub.until_gone(&at, SOON).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! Which configuration counts for a cluster, when it gets there, and what is said when it cannot.
+
+use anyhow::{Context as _, Result, ensure};
+use lab::{
+    hello,
+    product::{self, OptIn},
+    steps::{At, enrol},
+    wait,
+};
+use serde_json::{Value, json};
+
+use super::guest::{Guest, listed};
+use crate::stage::{SOON, Stage};
+
+const ANNOTATION: &str = "open-cluster-management.io/config-spec-hash";
+
+/// A configuration as it is named in specs.
+fn named(namespace: &str, name: &str) -> Value {
+    json!({
+        "group": "addon.open-cluster-management.io", "resource": "addondeploymentconfigs",
+        "namespace": namespace, "name": name,
+    })
+}
+
+fn logs_at(level: &str) -> Value {
+    json!({ "customizedVariables": listed(&[("LOG_LEVEL", level)]) })
+}
+
+/// The level that the work of a cluster gives its agent.
+fn level(works: &[Value]) -> Option<&str> {
+    let manifests = works
+        .iter()
+        .flat_map(|work| work["spec"]["workload"]["manifests"].as_array());
+    let deployment = manifests.flatten().find(|it| it["kind"] == "Deployment")?;
+    let env = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array()?;
+    let level = env
+        .iter()
+        .find(|it| it["name"] == "ARGOCD_AGENT_LOG_LEVEL")?;
+    level["value"].as_str()
+}
+
+async fn works(stage: &Stage, cluster: &str) -> Result<Vec<Value>> {
+    stage
+        .hub
+        .list(&At::work(cluster, ""), &enrol::of_addon())
+        .await
+}
+
+async fn until_level(stage: &Stage, cluster: &str, wanted: &str) -> Result<Vec<Value>> {
+    let look = || works(stage, cluster);
+    let fits = |works: &Vec<Value>| level(works) == Some(wanted);
+    let what = format!("the work of {cluster} has the level {wanted}");
+    wait::until(&what, look, fits).await
+}
+
+/// Waits until OCM says that this configuration is applied, and holds it against the work's annotation.
+async fn until_applied(stage: &Stage, cluster: &str, wanted: &str) -> Result<()> {
+    let applied = |addon: &Value| {
+        let reference = &addon["status"]["configReferences"][0];
+        reference["lastAppliedConfig"]["name"] == wanted
+            && reference["lastAppliedConfig"] == reference["desiredConfig"]
+    };
+    let what = format!("has {wanted} applied");
+    let addon = stage
+        .hub
+        .until(&At::addon(cluster), &what, SOON, applied)
+        .await?;
+    let desired = &addon["status"]["configReferences"][0]["desiredConfig"];
+    let (namespace, hash) = (text(&desired["namespace"]), text(&desired["specHash"]));
+    let key =
+        format!("addondeploymentconfigs.addon.open-cluster-management.io/{namespace}/{wanted}");
+    for work in works(stage, cluster).await? {
+        let said: Value = serde_json::from_str(text(&work["metadata"]["annotations"][ANNOTATION]))?;
+        ensure!(said == json!({ key.clone(): hash }), "{said}");
+    }
+    Ok(())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Sets how OCM installs, and what it configures placement by placement.
+async fn place(stage: &Stage, placement: Value) -> Result<()> {
+    product::apply(stage.lab.hub(), OptIn::Placements).await?;
+    let mut one = json!({ "namespace": product::NAMESPACE, "name": "argocd-agent-addon" });
+    if let (Some(one), Value::Object(more)) = (one.as_object_mut(), placement) {
+        one.extend(more);
+    }
+    let strategy = json!({ "type": "Placements", "placements": [one] });
+    let spec = json!({ "spec": { "installStrategy": strategy } });
+    stage
+        .hub
+        .merge(&At::addon_definition(), spec)
+        .await
+        .map(drop)
+}
+
+/// Back to what the other stories start from.
+async fn unplace(stage: &Stage) -> Result<()> {
+    let manual = json!({ "type": "Manual", "placements": null });
+    let spec = json!({ "spec": { "installStrategy": manual } });
+    stage.hub.merge(&At::addon_definition(), spec).await?;
+    product::apply(stage.lab.hub(), OptIn::Manual).await
+}
+
+/// The defaults of the add-on, then a placement's, then the cluster's own.
+pub(crate) async fn the_most_particular_configuration_counts(stage: &Stage) -> Result<()> {
+    for number in 1..=3 {
+        stage.not_enrolled(number).await?;
+    }
+    let placed = At::addon_config(product::NAMESPACE, "placed");
+    let own = At::addon_config("spoke1", "own");
+    stage
+        .hub
+        .apply(&placed, json!({ "spec": logs_at("warn") }))
+        .await?;
+    stage
+        .hub
+        .apply(&own, json!({ "spec": logs_at("debug") }))
+        .await?;
+    place(stage, json!({})).await?;
+    enrol::by_label(&stage.hub, "spoke1").await?;
+    enrol::until_available(&stage.hub, "spoke1").await?;
+    until_level(stage, "spoke1", "info").await?;
+    until_applied(stage, "spoke1", "argocd-agent-addon").await?;
+
+    place(
+        stage,
+        json!({ "configs": [named(product::NAMESPACE, "placed")] }),
+    )
+    .await?;
+    until_level(stage, "spoke1", "warn").await?;
+    until_applied(stage, "spoke1", "placed").await?;
+
+    let configs = json!({ "spec": { "configs": [named("spoke1", "own")] } });
+    stage.hub.merge(&At::addon("spoke1"), configs).await?;
+    until_level(stage, "spoke1", "debug").await?;
+    until_applied(stage, "spoke1", "own").await?;
+
+    enrol::take_label_away(&stage.hub, "spoke1").await?;
+    enrol::until_removed(&stage.hub, stage.spoke(1), "spoke1").await?;
+    unplace(stage).await?;
+    stage.hub.delete(&placed).await?;
+    stage.hub.delete(&own).await
+}
+
+/// An edit of a configuration in place goes to one cluster after the other, as the rollout strategy says. While none
+/// of them can apply it, one has it and no other.
+pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
+    stage: &Stage,
+) -> Result<()> {
+    let clusters = ["spoke1", "spoke2", "spoke3"];
+    for number in 1..=3 {
+        stage.not_enrolled(number).await?;
+    }
+    let rollout = json!({ "type": "Progressive", "progressive": { "maxConcurrency": 1 } });
+    place(stage, json!({ "rolloutStrategy": rollout })).await?;
+    for cluster in clusters {
+        enrol::by_label(&stage.hub, cluster).await?;
+    }
+    for cluster in clusters {
+        enrol::until_available(&stage.hub, cluster).await?;
+    }
+    klusterlets(stage, false).await?;
+    let default = At::addon_config(product::NAMESPACE, "argocd-agent-addon");
+    stage
+        .hub
+        .merge(&default, json!({ "spec": logs_at("debug") }))
+        .await?;
+    let changed = async || -> Result<Vec<&str>> {
+        let mut changed = Vec::new();
+        for cluster in clusters {
+            if level(&works(stage, cluster).await?) == Some("debug") {
+                changed.push(cluster);
+            }
+        }
+        Ok(changed)
+    };
+    let first = wait::until("a first cluster", &changed, |it: &Vec<&str>| !it.is_empty()).await?;
+    // OCM has seen that it goes on, and would have begun with the next if it might.
+    let at = At::addon(first.first().context("a cluster")?);
+    let goes_on = |addon: &Value| {
+        lab::steps::objects::has_condition(addon, "Progressing", "True", "Progressing")
+    };
+    stage.hub.until(&at, "is under way", SOON, goes_on).await?;
+    let one = changed().await?;
+    ensure!(one.len() == 1, "one at a time, not {one:?}");
+
+    klusterlets(stage, true).await?;
+    let hash = stage.hub.read(&at).await?["status"]["configReferences"][0]["desiredConfig"].clone();
+    let counts = || async {
+        // In this order: what is done later cannot make too many look right.
+        let changed = changed().await?.len();
+        let mut done = 0;
+        for cluster in clusters {
+            let addon = stage.hub.read(&At::addon(cluster)).await?;
+            done +=
+                usize::from(addon["status"]["configReferences"][0]["lastAppliedConfig"] == hash);
+        }
+        Ok((changed, done))
+    };
+    let all = |(changed, done): &(usize, usize)| *changed > done + 1 || *done == 3;
+    let (changed, done) = wait::until("all are done, or too many at once", counts, all).await?;
+    ensure!(
+        changed <= done + 1,
+        "{changed} were changed when {done} were done"
+    );
+
+    for cluster in clusters {
+        enrol::until_available(&stage.hub, cluster).await?;
+        enrol::take_label_away(&stage.hub, cluster).await?;
+    }
+    for (number, cluster) in (1..).zip(clusters) {
+        enrol::until_removed(&stage.hub, stage.spoke(number), cluster).await?;
+    }
+    unplace(stage).await?;
+    let none = json!({ "spec": { "customizedVariables": [] } });
+    stage.hub.merge(&default, none).await.map(drop)
+}
+
+/// Starts or ends the agents of OCM on all spokes.
+async fn klusterlets(stage: &Stage, run: bool) -> Result<()> {
+    let mut ocm = stage.lab.ocm().await?;
+    for spoke in ocm.spokes.values_mut() {
+        if run {
+            spoke.resume().await?;
+        } else {
+            spoke.stop().await;
+        }
+    }
+    Ok(())
+}
+
+/// A kind of configuration that the add-on does not know is told by OCM, because the manager says which it knows; the
+/// agent stays as it is.
+pub(crate) async fn an_unknown_kind_of_configuration_is_told(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let at = At::addon("spoke1");
+    let mark = stage.lab.hub().audit().mark()?;
+    let unknown = json!({ "group": "example.com", "resource": "widgets", "name": "any" });
+    stage
+        .hub
+        .merge(&at, json!({ "spec": { "configs": [unknown] } }))
+        .await?;
+    let told = |it: &Value| {
+        lab::steps::objects::has_condition(it, "Progressing", "False", "ConfigurationUnsupported")
+    };
+    stage.hub.until(&at, "is told", SOON, told).await?;
+    until_level(stage, "spoke1", "info").await?;
+    stage
+        .hub
+        .merge(&at, json!({ "spec": { "configs": null } }))
+        .await?;
+    enrol::until_available(&stage.hub, "spoke1").await?;
+    let user = format!(
+        "system:serviceaccount:{}:{}",
+        product::NAMESPACE,
+        product::MANAGER
+    );
+    let written = stage.lab.hub().audit().by(&user, mark)?;
+    let written: Vec<_> = written.iter().filter(|it| it.is_write()).collect();
+    ensure!(
+        written.len() < 10,
+        "writes for a word that means nothing: {written:#?}"
+    );
+    Ok(())
+}
+
+/// A configuration that does not exist is named in an Event and waited for; the agent stays as it is.
+pub(crate) async fn an_absent_configuration_is_told_and_waited_for(stage: &Stage) -> Result<()> {
+    let guest = Guest::of(stage).await?;
+    let at = hello::addon("spoke1");
+    let configs = json!({ "spec": { "configs": [named("spoke1", hello::ADDON)] } });
+    stage
+        .hub
+        .delete(&At::addon_config("spoke1", hello::ADDON))
+        .await?;
+    stage.hub.apply(&at, configs).await?;
+    let events = At::event("spoke1");
+    let look = || stage.hub.list(&events, "");
+    let told = |events: &Vec<Value>| {
+        events.iter().any(|event| {
+            let names = event["message"]
+                .as_str()
+                .is_some_and(|it| it.contains("/spoke1/hello"));
+            event["reason"] == "ConfigurationAbsent" && names
+        })
+    };
+    wait::until("an Event that names the object", look, told).await?;
+    let works = guest.until_works(1, "are looked at", |_| true).await?;
+    ensure!(
+        works.is_empty(),
+        "nothing is sent before its configuration is known: {works:?}"
+    );
+    guest.configure(1, &[]).await?;
+    guest.until_well(1).await?;
+    guest.disable(1).await
+}

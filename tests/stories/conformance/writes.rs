@@ -1,0 +1,104 @@
+//! How often our manager writes: little for an install, nothing when nothing changes.
+
+use anyhow::{Result, ensure};
+use lab::{
+    audit::Mark,
+    product,
+    steps::{At, enrol},
+    wait,
+};
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+/// What is counted: what an install is made of. Events, certificates and the cluster Secret are counted apart.
+const COUNTED: [&str; 2] = ["managedclusteraddons", "manifestworks"];
+
+fn manager() -> String {
+    format!(
+        "system:serviceaccount:{}:{}",
+        product::NAMESPACE,
+        product::MANAGER
+    )
+}
+
+/// Writes of the manager to add-ons and works of a cluster since a mark.
+fn writes(stage: &Stage, cluster: &str, mark: Mark) -> Result<Vec<String>> {
+    let entries = stage.lab.hub().audit().by(&manager(), mark)?;
+    let counted = entries
+        .iter()
+        .filter(|entry| entry.is_write())
+        .filter_map(|entry| {
+            let object = entry.object.as_ref()?;
+            let counts = COUNTED.contains(&object.resource.as_str()) && object.namespace == cluster;
+            counts.then(|| format!("{} {} {}", entry.verb, object.kind(), object.name))
+        });
+    Ok(counted.collect())
+}
+
+/// From `clusteradm addon enable` to Available the manager writes at most four times.
+pub(crate) async fn an_install_takes_at_most_four_writes(stage: &Stage) -> Result<()> {
+    stage.not_enrolled(2).await?;
+    let mark = stage.lab.hub().audit().mark()?;
+    enrol::by_addon(&stage.hub, "spoke2").await?;
+    enrol::until_available(&stage.hub, "spoke2").await?;
+    let written = writes(stage, "spoke2", mark)?;
+    ensure!(!written.is_empty() && written.len() <= 4, "{written:#?}");
+    Ok(())
+}
+
+/// A manager that starts again looks at every cluster, and has nothing to write.
+pub(crate) async fn a_restarted_manager_writes_nothing(stage: &Stage) -> Result<()> {
+    for number in [1, 2] {
+        stage.enrolled(number).await?;
+    }
+    let labels = format!("app.kubernetes.io/name={}", product::MANAGER);
+    let pods = stage
+        .hub
+        .list(&At::pod(product::NAMESPACE, ""), &labels)
+        .await?;
+    let mark = stage.lab.hub().audit().mark()?;
+    for pod in &pods {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        stage.hub.kill(&At::pod(product::NAMESPACE, name)).await?;
+    }
+    // The label of a cluster reaches its Secret once the new manager has looked at the cluster.
+    let colour = |colour: Option<&str>| json!({"metadata": {"labels": {"colour": colour}}});
+    for number in [1, 2] {
+        let cluster = format!("spoke{number}");
+        stage
+            .hub
+            .merge(&At::cluster(&cluster), colour(Some("green")))
+            .await?;
+        let green = |secret: &Value| secret["metadata"]["labels"]["colour"] == "green";
+        let secret = enrol::cluster_secret(&cluster);
+        let what = "follows its cluster again";
+        stage.hub.until(&secret, what, wait::BOUND, green).await?;
+        stage
+            .hub
+            .merge(&At::cluster(&cluster), colour(None))
+            .await?;
+        enrol::until_available(&stage.hub, &cluster).await?;
+        let written = writes(stage, &cluster, mark)?;
+        ensure!(written.is_empty(), "{cluster}: {written:#?}");
+    }
+    Ok(())
+}
+
+/// Whatever the stories before did, the work agents had the rights for our works under the klusterlet's roles.
+pub(crate) async fn the_work_agents_were_refused_nothing(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let user = "system:serviceaccount:open-cluster-management-agent:klusterlet-work-sa";
+    for spoke in stage.lab.spokes() {
+        let audit = spoke.audit();
+        let used = audit.used_rules(user)?;
+        ensure!(
+            used.iter().any(|it| it.ends_with("deployments.apps")),
+            "the work agent of {} did nothing: {used:?}",
+            spoke.name()
+        );
+        let refused = audit.forbidden(user)?;
+        ensure!(refused.is_empty(), "{}: {refused:#?}", spoke.name());
+    }
+    Ok(())
+}
