@@ -168,55 +168,23 @@ pub(crate) async fn start_spoke(binaries: &Path, config: &SpokeConfig) -> Result
         kubeconfig,
         dir,
         feedback_interval,
-        tokens,
-        management_kubeconfig,
         ..
     } = config;
     let hub = client::config(hub_kubeconfig, "lab-ocm").await?;
-    let spoke = client::config(kubeconfig, "lab-ocm").await?;
     let hub_admin = client::as_identity(&hub, hub.auth_info.clone())?;
-    let spoke_admin = client::as_identity(&spoke, spoke.auth_info.clone())?;
-
     let bootstrap = dir.join("bootstrap.kubeconfig");
     let token = klusterlet::bootstrap_token(&hub_admin).await?;
     write_kubeconfig(&hub, &token, &bootstrap).await?;
     let as_registration = dir.join("registration.kubeconfig");
-    let token = klusterlet::token(&spoke_admin, AGENT_NAMESPACE, klusterlet::REGISTRATION).await?;
-    write_kubeconfig(&spoke, &token, &as_registration).await?;
+    write_agents_kubeconfig(kubeconfig, klusterlet::REGISTRATION, &as_registration).await?;
     let as_work = dir.join("work.kubeconfig");
-    let token = klusterlet::token(&spoke_admin, AGENT_NAMESPACE, klusterlet::WORK).await?;
-    write_kubeconfig(&spoke, &token, &as_work).await?;
+    write_agents_kubeconfig(kubeconfig, klusterlet::WORK, &as_work).await?;
 
     let credentials = dir.join("hub-kubeconfig");
-    let registration = Program::new(
-        binaries,
-        dir,
-        "registration-agent",
-        &["registration", "agent"],
-    )?;
-    let registration = match management_kubeconfig {
-        None => registration.common(&as_registration, AGENT_NAMESPACE)?,
-        Some(management) => {
-            let hosted = dir.join("management.kubeconfig");
-            write_management_kubeconfig(management, &hosted).await?;
-            registration
-                .common(&hosted, AGENT_NAMESPACE)?
-                .with(format!("--spoke-kubeconfig={}", as_registration.display()))
-                // The host has a klusterlet of its own in that namespace.
-                .with(format!(
-                    "--hub-kubeconfig-secret=hub-kubeconfig-of-{cluster}"
-                ))
-        }
-    };
+    let registration = registration_agent(binaries, config, &as_registration).await?;
     let registration = registration
-        .with(format!("--spoke-cluster-name={cluster}"))
-        .with(format!("--agent-id={cluster}-agent"))
         .with(format!("--bootstrap-kubeconfig={}", bootstrap.display()))
-        .with(format!("--hub-kubeconfig-dir={}", credentials.display()))
-        .with(format!(
-            "--addon-kubeclient-registration-auth={}",
-            if *tokens { "token" } else { "csr" }
-        ));
+        .with(format!("--hub-kubeconfig-dir={}", credentials.display()));
     let mut work = Program::new(binaries, dir, "work-agent", &["work", "agent"])?
         .common(&as_work, AGENT_NAMESPACE)?
         .with(format!("--spoke-cluster-name={cluster}"))
@@ -240,11 +208,47 @@ pub(crate) async fn start_spoke(binaries: &Path, config: &SpokeConfig) -> Result
     Ok(Processes { tasks })
 }
 
-/// Access to the cluster that the klusterlet runs on, under the rights of the klusterlet there.
-async fn write_management_kubeconfig(management: &Path, file: &Path) -> Result<()> {
-    let config = client::config(management, "lab-ocm").await?;
-    let admin = client::as_identity(&config, config.auth_info.clone())?;
-    let token = klusterlet::token(&admin, AGENT_NAMESPACE, klusterlet::REGISTRATION).await?;
+/// The registration agent but for its way to the hub; in hosted mode it runs on another cluster than its spoke.
+async fn registration_agent(
+    binaries: &Path,
+    config: &SpokeConfig,
+    as_registration: &Path,
+) -> Result<Program> {
+    let SpokeConfig {
+        cluster,
+        dir,
+        tokens,
+        management_kubeconfig,
+        ..
+    } = config;
+    let command = ["registration", "agent"];
+    let agent = Program::new(binaries, dir, "registration-agent", &command)?;
+    let agent = match management_kubeconfig {
+        None => agent.common(as_registration, AGENT_NAMESPACE)?,
+        Some(management) => {
+            let hosted = dir.join("management.kubeconfig");
+            write_agents_kubeconfig(management, klusterlet::REGISTRATION, &hosted).await?;
+            agent
+                .common(&hosted, AGENT_NAMESPACE)?
+                .with(format!("--spoke-kubeconfig={}", as_registration.display()))
+                // The host has a klusterlet of its own in that namespace.
+                .with(format!(
+                    "--hub-kubeconfig-secret=hub-kubeconfig-of-{cluster}"
+                ))
+        }
+    };
+    let driver = if *tokens { "token" } else { "csr" };
+    Ok(agent
+        .with(format!("--spoke-cluster-name={cluster}"))
+        .with(format!("--agent-id={cluster}-agent"))
+        .with(format!("--addon-kubeclient-registration-auth={driver}")))
+}
+
+/// Access to a cluster under the rights of one of the klusterlet's agents there; `admin` is cluster admin's.
+async fn write_agents_kubeconfig(admin: &Path, account: &str, file: &Path) -> Result<()> {
+    let config = client::config(admin, "lab-ocm").await?;
+    let client = client::as_identity(&config, config.auth_info.clone())?;
+    let token = klusterlet::token(&client, AGENT_NAMESPACE, account).await?;
     write_kubeconfig(&config, &token, file).await
 }
 

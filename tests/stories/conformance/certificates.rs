@@ -89,21 +89,18 @@ async fn until_told(hub: &Objects, request: &str, reason: &str) -> Result<()> {
     wait::until(&what, look, told).await.map(drop)
 }
 
-/// Who asks, for whom, of which signer and for what all have to be right: a requester whose name only begins like the
-/// cluster's is another one.
-pub(crate) async fn a_request_that_is_not_exactly_ours_stays_pending(stage: &Stage) -> Result<()> {
-    stage.enrolled(1).await?;
-    stage.not_enrolled(2).await?;
+/// Requests that are wrong in one respect, and the reason that is given.
+fn wrong_requests() -> Vec<(Request<'static>, &'static str)> {
     let good = |name: &'static str| Request::good(name, "spoke1");
     let with = |mut request: Request<'static>, change: fn(&mut Request<'static>)| {
         change(&mut request);
         request
     };
-    let cases = [
+    vec![
         (Request::good("not-enabled", "spoke2"), "AddonNotEnabled"),
         (
             with(good("one-group-more"), |it| {
-                it.groups.push("system:masters".to_owned())
+                it.groups.push("system:masters".to_owned());
             }),
             "WrongOrganizations",
         ),
@@ -113,13 +110,13 @@ pub(crate) async fn a_request_that_is_not_exactly_ours_stays_pending(stage: &Sta
         ),
         (
             with(good("of-the-hubs-signer"), |it| {
-                it.signer = "kubernetes.io/kube-apiserver-client"
+                it.signer = "kubernetes.io/kube-apiserver-client";
             }),
             "WrongSigner",
         ),
         (
             with(good("one-name-more"), |it| {
-                it.alternatives.push("hub.example.com")
+                it.alternatives.push("hub.example.com");
             }),
             "WrongAlternativeName",
         ),
@@ -136,8 +133,15 @@ pub(crate) async fn a_request_that_is_not_exactly_ours_stays_pending(stage: &Sta
             }),
             "WrongRequester",
         ),
-    ];
-    for (request, reason) in cases {
+    ]
+}
+
+/// Who asks, for whom, of which signer and for what all have to be right: a requester whose name only begins like the
+/// cluster's is another one.
+pub(crate) async fn a_request_that_is_not_exactly_ours_stays_pending(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    stage.not_enrolled(2).await?;
+    for (request, reason) in wrong_requests() {
         let at = request.ask(stage).await?;
         until_told(&stage.hub, request.name, reason).await?;
         let csr = stage.hub.read(&at).await?;

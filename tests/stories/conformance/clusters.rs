@@ -24,6 +24,17 @@ async fn as_spoke(stage: &Stage, cluster: &str) -> Result<Objects> {
     ))
 }
 
+/// Kills OCM's agents on spoke1, or starts them again.
+async fn klusterlet(stage: &Stage, run: bool) -> Result<()> {
+    let mut ocm = stage.lab.ocm().await?;
+    let spoke = ocm.spokes.get_mut("spoke1").context("spoke1")?;
+    if run {
+        return spoke.resume().await;
+    }
+    spoke.kill();
+    Ok(())
+}
+
 /// A lost cluster keeps its add-on, which is Unknown, and is available again as soon as the cluster is back: nobody has
 /// to wait for a resync.
 pub(crate) async fn a_lost_cluster_is_available_again_as_soon_as_it_is_back(
@@ -32,14 +43,7 @@ pub(crate) async fn a_lost_cluster_is_available_again_as_soon_as_it_is_back(
     stage.enrolled(1).await?;
     let at = At::addon("spoke1");
     let before = stage.hub.read(&at).await?["metadata"]["uid"].clone();
-    stage
-        .lab
-        .ocm()
-        .await?
-        .spokes
-        .get_mut("spoke1")
-        .context("spoke1")?
-        .kill();
+    klusterlet(stage, false).await?;
     let lost = |it: &Value| {
         has_condition(
             it,
@@ -52,15 +56,7 @@ pub(crate) async fn a_lost_cluster_is_available_again_as_soon_as_it_is_back(
     let bound = wait::BOUND * 2;
     stage.hub.until(&at, "is Unknown", bound, lost).await?;
     let mark = stage.lab.hub().audit().mark()?;
-    stage
-        .lab
-        .ocm()
-        .await?
-        .spokes
-        .get_mut("spoke1")
-        .context("spoke1")?
-        .resume()
-        .await?;
+    klusterlet(stage, true).await?;
     let back = |it: &Value| has_condition(it, "ManagedClusterConditionAvailable", "True", "");
     stage
         .hub
@@ -157,34 +153,11 @@ fn common_name(csr: &Value) -> Result<String> {
     Ok(String::from_utf8_lossy(&der).into_owned())
 }
 
-/// Labels, annotations and claims of a ManagedCluster are the cluster's to write. They decide nothing that is not its
-/// own; what cannot be used is told, and what was sent before stays.
-pub(crate) async fn what_a_spoke_writes_on_its_managed_cluster_grants_nothing(
-    stage: &Stage,
-) -> Result<()> {
-    stage.enrolled(1).await?;
-    let (at, addon) = (At::cluster("spoke1"), At::addon("spoke1"));
-    let before = stage.hub.read(&addon).await?;
-    let spoke = as_spoke(stage, "spoke1").await?;
-    let registries = "open-cluster-management.io/image-registries";
-    let hosting = "addon.open-cluster-management.io/hosting-cluster-name";
-    let forged = json!({
-        "labels": {
-            "argocd.argoproj.io/secret-type": "repository",
-            "argocd-agent.argoproj-labs.io/agent-name": "spoke2",
-            "colour": "red",
-        },
-        "annotations": { hosting: "spoke2", registries: "{not json" },
-    });
-    rewrite(&spoke, stage, &at, &forged).await?;
-    let claims = json!([
-        { "name": "argocd.argoproj.io/managed-by", "value": "spoke2" },
-        { "name": "x".repeat(200), "value": "y".repeat(1000) },
-    ]);
-    spoke
-        .merge_status(&at, json!({ "status": { "clusterClaims": claims } }))
-        .await?;
+const REGISTRIES: &str = "open-cluster-management.io/image-registries";
+const HOSTING: &str = "addon.open-cluster-management.io/hosting-cluster-name";
 
+/// The cluster Secret follows what may be followed, and is still this cluster's.
+async fn secret_is_unharmed(stage: &Stage) -> Result<()> {
     let secret = enrol::cluster_secret("spoke1");
     let red = |it: &Value| it["metadata"]["labels"]["colour"] == "red";
     let secret = stage
@@ -202,7 +175,11 @@ pub(crate) async fn what_a_spoke_writes_on_its_managed_cluster_grants_nothing(
     );
     let annotations = &secret["metadata"]["annotations"];
     ensure!(!annotations.to_string().contains("spoke2"), "{annotations}");
+    Ok(())
+}
 
+/// What cannot be read is named, and nothing went to another cluster.
+async fn annotation_is_told(stage: &Stage) -> Result<()> {
     // An annotation that nobody can read is told, with its name.
     let told = |it: &Value| {
         let degraded = lab::steps::objects::condition(it, "Degraded");
@@ -210,11 +187,11 @@ pub(crate) async fn what_a_spoke_writes_on_its_managed_cluster_grants_nothing(
             .map(|it| it["message"].to_string())
             .unwrap_or_default();
         has_condition(it, "Degraded", "True", "ConfigurationInvalid")
-            && message.contains(registries)
+            && message.contains(REGISTRIES)
     };
     stage
         .hub
-        .until(&addon, "names the annotation", SOON, told)
+        .until(&At::addon("spoke1"), "names the annotation", SOON, told)
         .await?;
     let hosted = stage
         .hub
@@ -227,6 +204,37 @@ pub(crate) async fn what_a_spoke_writes_on_its_managed_cluster_grants_nothing(
         hosted.is_empty(),
         "nothing was sent to another cluster: {hosted:?}"
     );
+    Ok(())
+}
+
+/// Labels, annotations and claims of a ManagedCluster are the cluster's to write. They decide nothing that is not its
+/// own; what cannot be used is told, and what was sent before stays.
+pub(crate) async fn what_a_spoke_writes_on_its_managed_cluster_grants_nothing(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    let (at, addon) = (At::cluster("spoke1"), At::addon("spoke1"));
+    let before = stage.hub.read(&addon).await?;
+    let spoke = as_spoke(stage, "spoke1").await?;
+    let forged = json!({
+        "labels": {
+            "argocd.argoproj.io/secret-type": "repository",
+            "argocd-agent.argoproj-labs.io/agent-name": "spoke2",
+            "colour": "red",
+        },
+        "annotations": { HOSTING: "spoke2", REGISTRIES: "{not json" },
+    });
+    rewrite(&spoke, stage, &at, &forged).await?;
+    let claims = json!([
+        { "name": "argocd.argoproj.io/managed-by", "value": "spoke2" },
+        { "name": "x".repeat(200), "value": "y".repeat(1000) },
+    ]);
+    spoke
+        .merge_status(&at, json!({ "status": { "clusterClaims": claims } }))
+        .await?;
+
+    secret_is_unharmed(stage).await?;
+    annotation_is_told(stage).await?;
 
     let none = json!({
         "labels": {
@@ -234,7 +242,7 @@ pub(crate) async fn what_a_spoke_writes_on_its_managed_cluster_grants_nothing(
             "argocd-agent.argoproj-labs.io/agent-name": null,
             "colour": null,
         },
-        "annotations": { hosting: null, registries: null },
+        "annotations": { HOSTING: null, REGISTRIES: null },
     });
     stage.hub.merge(&at, json!({ "metadata": none })).await?;
     let healed = |it: &Value| has_condition(it, "Degraded", "False", "");

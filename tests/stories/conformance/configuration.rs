@@ -145,21 +145,33 @@ pub(crate) async fn the_most_particular_configuration_counts(stage: &Stage) -> R
     stage.hub.delete(&own).await
 }
 
+const CLUSTERS: [&str; 3] = ["spoke1", "spoke2", "spoke3"];
+
+/// The clusters whose work has the edit.
+async fn changed(stage: &Stage) -> Result<Vec<&'static str>> {
+    let mut changed = Vec::new();
+    for cluster in CLUSTERS {
+        if level(&works(stage, cluster).await?) == Some("debug") {
+            changed.push(cluster);
+        }
+    }
+    Ok(changed)
+}
+
 /// An edit of a configuration in place goes to one cluster after the other, as the rollout strategy says. While none
 /// of them can apply it, one has it and no other.
 pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
     stage: &Stage,
 ) -> Result<()> {
-    let clusters = ["spoke1", "spoke2", "spoke3"];
     for number in 1..=3 {
         stage.not_enrolled(number).await?;
     }
     let rollout = json!({ "type": "Progressive", "progressive": { "maxConcurrency": 1 } });
     place(stage, json!({ "rolloutStrategy": rollout })).await?;
-    for cluster in clusters {
+    for cluster in CLUSTERS {
         enrol::by_label(&stage.hub, cluster).await?;
     }
-    for cluster in clusters {
+    for cluster in CLUSTERS {
         enrol::until_available(&stage.hub, cluster).await?;
     }
     klusterlets(stage, false).await?;
@@ -168,16 +180,9 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
         .hub
         .merge(&default, json!({ "spec": logs_at("debug") }))
         .await?;
-    let changed = async || -> Result<Vec<&str>> {
-        let mut changed = Vec::new();
-        for cluster in clusters {
-            if level(&works(stage, cluster).await?) == Some("debug") {
-                changed.push(cluster);
-            }
-        }
-        Ok(changed)
-    };
-    let first = wait::until("a first cluster", &changed, |it: &Vec<&str>| !it.is_empty()).await?;
+    let changed = || changed(stage);
+    let some = |it: &Vec<&str>| !it.is_empty();
+    let first = wait::until("a first cluster", changed, some).await?;
     // OCM has seen that it goes on, and would have begun with the next if it might.
     let at = At::addon(first.first().context("a cluster")?);
     let goes_on = |addon: &Value| {
@@ -193,7 +198,7 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
         // In this order: what is done later cannot make too many look right.
         let changed = changed().await?.len();
         let mut done = 0;
-        for cluster in clusters {
+        for cluster in CLUSTERS {
             let addon = stage.hub.read(&At::addon(cluster)).await?;
             done +=
                 usize::from(addon["status"]["configReferences"][0]["lastAppliedConfig"] == hash);
@@ -207,11 +212,11 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
         "{changed} were changed when {done} were done"
     );
 
-    for cluster in clusters {
+    for cluster in CLUSTERS {
         enrol::until_available(&stage.hub, cluster).await?;
         enrol::take_label_away(&stage.hub, cluster).await?;
     }
-    for (number, cluster) in (1..).zip(clusters) {
+    for (number, cluster) in (1..).zip(CLUSTERS) {
         enrol::until_removed(&stage.hub, stage.spoke(number), cluster).await?;
     }
     unplace(stage).await?;

@@ -52,6 +52,17 @@ impl<'a> Guest<'a> {
         Ok(())
     }
 
+    /// Kills the manager, and waits until another one runs.
+    pub(crate) async fn kill_manager(&self) -> Result<()> {
+        let pods = At::pod(hello::NAMESPACE, "");
+        let pods = self.hub.list(&pods, "app=hello-manager").await?;
+        for pod in &pods {
+            let name = pod["metadata"]["name"].as_str().context("a name")?;
+            self.hub.kill(&At::pod(hello::NAMESPACE, name)).await?;
+        }
+        self.until_managed().await
+    }
+
     /// Sets a variable of the manager's environment, and waits until it runs with that.
     pub(crate) async fn tell_manager(&self, name: &str, value: &str) -> Result<()> {
         let manager = At::deployment(hello::NAMESPACE, hello::MANAGER);

@@ -24,6 +24,34 @@ async fn host(guest: &Guest<'_>, host: Option<&str>) -> Result<()> {
         .map(drop)
 }
 
+/// Selects the works on the host.
+const HOSTED: &str = "open-cluster-management.io/addon-namespace=spoke2";
+
+/// What is marked for the host is there and only there, and the rest on the cluster itself.
+async fn is_shared_out(guest: &Guest<'_>) -> Result<()> {
+    let (own, of_host) = (guest.stage.spoke(2), guest.stage.spoke(1));
+    let agent = At::deployment(APART, hello::ADDON);
+    of_host.until_there(&agent, wait::BOUND).await?;
+    ensure!(
+        own.get(&agent).await?.is_none(),
+        "the agent is on the host alone"
+    );
+    // What is not marked for the host goes to the cluster itself.
+    let book = At::config_map("default", "hello-book-1");
+    own.until_there(&book, wait::BOUND).await?;
+    ensure!(
+        of_host.get(&book).await?.is_none(),
+        "the book is on the cluster alone"
+    );
+    let works = guest.hub.list(&At::work("spoke1", ""), HOSTED).await?;
+    let names: Vec<_> = works.iter().map(|work| &work["metadata"]["name"]).collect();
+    ensure!(
+        names == [&json!("addon-hello-deploy-hosting-spoke2-0")],
+        "{names:?}"
+    );
+    Ok(())
+}
+
 /// A host that is not there or not allowed gets nothing; one that is runs the agent, and is left clean.
 pub(crate) async fn an_agent_is_hosted_on_another_cluster(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
@@ -62,34 +90,16 @@ pub(crate) async fn an_agent_is_hosted_on_another_cluster(stage: &Stage) -> Resu
         .until(2, ["HostingManifestApplied", "True", ""])
         .await?;
     guest.until_well(2).await?;
-    let (own, of_host) = (stage.spoke(2), stage.spoke(1));
-    let agent = At::deployment(APART, hello::ADDON);
-    of_host.until_there(&agent, wait::BOUND).await?;
-    ensure!(
-        own.get(&agent).await?.is_none(),
-        "the agent is on the host alone"
-    );
-    // What is not marked for the host goes to the cluster itself.
-    let book = At::config_map("default", "hello-book-1");
-    own.until_there(&book, wait::BOUND).await?;
-    ensure!(
-        of_host.get(&book).await?.is_none(),
-        "the book is on the cluster alone"
-    );
-    let hosted = "open-cluster-management.io/addon-namespace=spoke2";
-    let works = guest.hub.list(&At::work("spoke1", ""), hosted).await?;
-    let names: Vec<_> = works.iter().map(|work| &work["metadata"]["name"]).collect();
-    ensure!(
-        names == [&json!("addon-hello-deploy-hosting-spoke2-0")],
-        "{names:?}"
-    );
+    is_shared_out(&guest).await?;
 
     guest.leave(2).await?;
     guest.until_gone(2).await?;
     let gone = |works: &Vec<Value>| works.is_empty();
     let at = At::work("spoke1", "");
-    let look = || guest.hub.list(&at, hosted);
+    let look = || guest.hub.list(&at, HOSTED);
     wait::until("no work is left for the host", look, gone).await?;
+    let of_host = stage.spoke(1);
+    let agent = At::deployment(APART, hello::ADDON);
     of_host.until_gone(&agent, wait::BOUND).await?;
     let word = of_host
         .read(&At::config_map(APART, "hello-goodbye"))

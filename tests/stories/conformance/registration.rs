@@ -93,18 +93,7 @@ pub(crate) async fn an_agent_with_a_token_has_the_same_rights(stage: &Stage) -> 
     reads_its_own_and_no_more(&guest, 2).await?;
 
     // A look at everything anew leaves all that as it is.
-    let pods = stage
-        .hub
-        .list(&At::pod(hello::NAMESPACE, ""), "app=hello-manager")
-        .await?;
-    let pod = pods
-        .first()
-        .and_then(|pod| pod["metadata"]["name"].as_str());
-    stage
-        .hub
-        .kill(&At::pod(hello::NAMESPACE, pod.context("a manager")?))
-        .await?;
-    guest.until_managed().await?;
+    guest.kill_manager().await?;
     guest.configure(2, &[("GREETING", "again")]).await?;
     guest
         .until_works(2, "have the new greeting", |works| {
