@@ -82,7 +82,7 @@ fn text(value: &Value) -> &str {
 
 /// Sets how OCM installs, and what it configures placement by placement.
 async fn place(stage: &Stage, placement: Value) -> Result<()> {
-    product::apply(stage.lab.hub(), OptIn::Placements).await?;
+    product::install(&stage.lab.helm(), OptIn::Placements).await?;
     let mut one = json!({ "namespace": product::NAMESPACE, "name": "argocd-agent-addon" });
     if let (Some(one), Value::Object(more)) = (one.as_object_mut(), placement) {
         one.extend(more);
@@ -101,7 +101,7 @@ async fn unplace(stage: &Stage) -> Result<()> {
     let manual = json!({ "type": "Manual", "placements": null });
     let spec = json!({ "spec": { "installStrategy": manual } });
     stage.hub.merge(&At::addon_definition(), spec).await?;
-    product::apply(stage.lab.hub(), OptIn::Manual).await
+    product::install(&stage.lab.helm(), OptIn::Manual).await
 }
 
 /// The defaults of the add-on, then a placement's, then the cluster's own.
