@@ -33,9 +33,9 @@ pub fn provide_image(images: &Images) -> Result<()> {
 /// Applies what the tutorial has for a hub.
 pub async fn apply(hub: &Cluster) -> Result<()> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ocm/examples/hello_addon/hub.yaml");
-    hub.apply_file(&file)
-        .await
-        .context("install the example add-on")
+    let text = tokio::fs::read_to_string(&file).await;
+    let text = text.with_context(|| format!("read {}", file.display()))?;
+    hub.apply(&text).await.context("install the example add-on")
 }
 
 /// The `ClusterManagementAddOn`.

@@ -230,8 +230,8 @@ impl Manager {
         let counter = Counter::start(api).await?;
         let kubeconfig = hub.kubeconfig_for(USER, Some("system:masters"))?;
         let text = std::fs::read_to_string(&kubeconfig)?;
-        let counted = text.replace(hub.api_url(), &format!("https://{}", counter.address()));
-        std::fs::write(&kubeconfig, counted)?;
+        let metered = text.replace(hub.api_url(), &format!("https://{}", counter.address()));
+        std::fs::write(&kubeconfig, metered)?;
         let program = product::programs()?.join("addon-manager");
         let process = Program::new("addon-manager", program, hub.dir())
             .flag("kubeconfig", kubeconfig)
