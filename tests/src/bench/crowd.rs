@@ -53,7 +53,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Makes their namespaces and ManagedClusters, accepted, joined and available.
+    /// Makes their namespaces and `ManagedClusters`, accepted, joined and available.
     pub(super) async fn join(&self) -> Result<()> {
         self.each(|crowd, name| async move {
             let label = json!({ "open-cluster-management.io/cluster-name": name });
