@@ -122,14 +122,14 @@ fn wrong_requests() -> Vec<(Request<'static>, &'static str)> {
         ),
         (
             with(good("of-a-name-that-begins-so"), |it| {
-                it.requester = "system:open-cluster-management:spoke11:agent".to_owned();
+                "system:open-cluster-management:spoke11:agent".clone_into(&mut it.requester);
             }),
             "WrongRequester",
         ),
         (
             with(good("through-grpc-without-a-word"), |it| {
-                it.requester =
-                    "system:serviceaccount:open-cluster-management-hub:grpc-server-sa".to_owned();
+                "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
+                    .clone_into(&mut it.requester);
             }),
             "WrongRequester",
         ),

@@ -30,7 +30,7 @@ fn logs_at(level: &str) -> Value {
 fn level(works: &[Value]) -> Option<&str> {
     let manifests = works
         .iter()
-        .flat_map(|work| work["spec"]["workload"]["manifests"].as_array());
+        .filter_map(|work| work["spec"]["workload"]["manifests"].as_array());
     let deployment = manifests.flatten().find(|it| it["kind"] == "Deployment")?;
     let env = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array()?;
     let level = env

@@ -153,7 +153,7 @@ impl<'a> Guest<'a> {
     pub(crate) async fn until_gone(&self, number: usize) -> Result<()> {
         let cluster = format!("spoke{number}");
         self.hub.until_gone(&hello::addon(&cluster), WELL).await?;
-        self.until_works(number, "none is left", |works| works.is_empty())
+        self.until_works(number, "none is left", Vec::is_empty)
             .await?;
         for at in [
             At::role(&cluster, RIGHTS),

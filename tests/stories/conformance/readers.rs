@@ -105,11 +105,11 @@ pub(crate) async fn both_versions_of_the_api_tell_the_same(stage: &Stage) -> Res
     };
     agree().await?;
     for at in [At::addon("spoke1"), newer("spoke1")] {
-        let note = json!({ "metadata": { "annotations": { "example.com/note": "written" } } });
-        stage.hub.merge(&at, note).await?;
+        let written = json!({ "metadata": { "annotations": { "example.com/note": "written" } } });
+        stage.hub.merge(&at, written).await?;
         agree().await?;
-        let none = json!({ "metadata": { "annotations": { "example.com/note": null } } });
-        stage.hub.merge(&at, none).await?;
+        let absent = json!({ "metadata": { "annotations": { "example.com/note": null } } });
+        stage.hub.merge(&at, absent).await?;
     }
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }

@@ -177,9 +177,7 @@ pub(crate) async fn what_is_not_rendered_any_more_goes(stage: &Stage) -> Result<
     ensure!(spoke.get(&agent).await?.is_some(), "the rest stays");
 
     guest.configure_with(1, with(&[("QUIET", "yes")])).await?;
-    guest
-        .until_works(1, "none is left", |works| works.is_empty())
-        .await?;
+    guest.until_works(1, "none is left", Vec::is_empty).await?;
     spoke.until_gone(&agent, wait::BOUND).await?;
     guest.disable(1).await?;
     let left = spoke.read(&namespace).await?;

@@ -88,16 +88,16 @@ pub(crate) async fn a_restarted_manager_writes_nothing(stage: &Stage) -> Result<
 /// Whatever the stories before did, the work agents had the rights for our works under the klusterlet's roles.
 pub(crate) async fn the_work_agents_were_refused_nothing(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
-    let user = "system:serviceaccount:open-cluster-management-agent:klusterlet-work-sa";
+    let account = "system:serviceaccount:open-cluster-management-agent:klusterlet-work-sa";
     for spoke in stage.lab.spokes() {
         let audit = spoke.audit();
-        let used = audit.used_rules(user)?;
+        let used = audit.used_rules(account)?;
         ensure!(
             used.iter().any(|it| it.ends_with("deployments.apps")),
             "the work agent of {} did nothing: {used:?}",
             spoke.name()
         );
-        let refused = audit.forbidden(user)?;
+        let refused = audit.forbidden(account)?;
         ensure!(refused.is_empty(), "{}: {refused:#?}", spoke.name());
     }
     Ok(())
