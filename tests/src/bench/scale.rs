@@ -254,9 +254,14 @@ impl Manager {
         let mut clusters = BTreeMap::<String, usize>::new();
         for entry in entries.iter().filter(|entry| entry.is_write()) {
             let object = entry.object.clone().unwrap_or_default();
-            let what = format!("{} {}", entry.verb, object.kind());
+            let mut what = format!("{} {}", entry.verb, object.kind());
+            let refused = entry.code >= 400;
+            if refused {
+                // Somebody else was quicker; it is tried again.
+                what = format!("{what}, refused with {}", entry.code);
+            }
             *writes.entry(what).or_default() += 1;
-            if COUNTED.contains(&object.resource.as_str()) {
+            if !refused && COUNTED.contains(&object.resource.as_str()) {
                 *clusters.entry(object.namespace).or_default() += 1;
             }
         }
