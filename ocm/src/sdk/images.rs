@@ -116,13 +116,17 @@ mod tests {
         }
     }
 
+    fn name() -> ClusterName {
+        ClusterName::new("c").unwrap()
+    }
+
     /// The registries of a cluster with this annotation.
     fn found(
         config: &Config,
         annotation: Option<&str>,
         hosted: bool,
     ) -> Result<Vec<ImageMirror>, RenderError> {
-        let name = ClusterName::new("c").unwrap();
+        let name = name();
         let (mut cluster, mut addon) = (ManagedCluster::default(), ManagedClusterAddOn::default());
         let note = |key: &str, text: &str| Some([(key.to_owned(), text.to_owned())].into());
         if let Some(text) = annotation {

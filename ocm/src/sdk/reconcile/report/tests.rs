@@ -368,7 +368,7 @@ fn the_first_good_news_waits_for_available_and_bad_news_does_not() {
     let [available, degraded] = good();
     let well = settled(vec![applied(true)]);
     assert_eq!(
-        decide(&well, &pending(&[degraded.clone()])),
+        decide(&well, &pending(std::slice::from_ref(&degraded))),
         Report::default()
     );
     let both = decide(&well, &pending(&[available, degraded.clone()]));
