@@ -70,6 +70,10 @@ pub struct Parts {
     pub address: watch::Receiver<Option<Address>>,
     /// Told the addresses that configurations name, so that the certificate covers them.
     pub addresses: watch::Sender<BTreeMap<String, Address>>,
+    /// Whether clusters get the repositories without a project, unless their configuration says otherwise.
+    pub shares_unscoped: bool,
+    /// Told which clusters get them.
+    pub sharing: watch::Sender<BTreeMap<String, bool>>,
     /// The sessions.
     pub sessions: watch::Receiver<Sessions>,
     /// Changes of mode that wait until there are no Applications.
@@ -164,6 +168,12 @@ impl ArgocdAgent {
             let before = known.insert(cluster.to_string(), address.clone());
             before.as_ref() != Some(address)
         });
+    }
+
+    fn note_sharing(&self, cluster: &ClusterName, shares: bool) {
+        self.parts
+            .sharing
+            .send_if_modified(|known| known.insert(cluster.to_string(), shares) != Some(shares));
     }
 
     fn secret_errors(&self) -> MutexGuard<'_, BTreeMap<ClusterName, String>> {
@@ -298,6 +308,9 @@ impl sdk::Addon for ArgocdAgent {
             })
             .map_err(|error| refused(error.to_string()))?;
         self.note_address(target.name, &spoke.principal);
+        let shares = settings::shares_unscoped(&deployment, self.parts.shares_unscoped)
+            .map_err(|error| refused(error.to_string()))?;
+        self.note_sharing(target.name, shares);
         let objects = self
             .templates
             .render(&spoke)

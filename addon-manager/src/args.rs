@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::{Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use runtime::args::{AdminArgs, KubeArgs, LogArgs, duration, port, with_env};
+use runtime::args::{AdminArgs, KubeArgs, LogArgs, boolean, duration, port, with_env};
 
 /// Steers the Argo CD of managed clusters from the hub: an OCM add-on manager with the principal.
 #[derive(Debug, Parser)]
@@ -71,6 +71,10 @@ pub struct SharedArgs {
     /// without it port 9090 of the Service argocd-agent-resource-proxy.
     #[arg(long)]
     pub resource_proxy_address: Option<String>,
+    /// Send repository Secrets without a project to clusters, too.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub share_unscoped_repositories: bool,
     /// Largest message accepted, in bytes.
     #[arg(long, default_value_t = 16 << 20)]
     pub grpc_max_message_size: usize,
@@ -103,7 +107,7 @@ pub struct ManagerArgs {
     #[arg(long, value_parser = duration, default_value = "720h")]
     pub certificate_life: Duration,
     /// Lead only while holding the lease; `false` is for a single process out of the cluster.
-    #[arg(long, action = clap::ArgAction::Set, value_parser = runtime::args::boolean, default_value = "true")]
+    #[arg(long, action = clap::ArgAction::Set, value_parser = boolean, default_value = "true")]
     pub leader_election: bool,
 }
 
@@ -172,7 +176,7 @@ pub struct ReadyArgs {
 }
 
 /// Variables of the Go principal for the flags in common.
-const SHARED_ENV: [(&str, &str); 9] = [
+const SHARED_ENV: [(&str, &str); 10] = [
     ("log_level", "ARGOCD_PRINCIPAL_LOG_LEVEL"),
     ("log_format", "ARGOCD_PRINCIPAL_LOG_FORMAT"),
     ("healthz_port", "ARGOCD_PRINCIPAL_HEALTH_CHECK_PORT"),
@@ -185,6 +189,7 @@ const SHARED_ENV: [(&str, &str); 9] = [
         "resource_proxy_address",
         "ARGOCD_PRINCIPAL_RESOURCE_PROXY_ADDRESS",
     ),
+    ("share_unscoped_repositories", "SHARE_UNSCOPED_REPOSITORIES"),
 ];
 
 /// Variables of the Go principal for its own flags.

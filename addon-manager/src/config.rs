@@ -37,6 +37,8 @@ pub struct Shared {
     pub principal: principal::Settings,
     /// host:port by which Argo CD reaches the resource proxy.
     pub resource_proxy: String,
+    /// Whether clusters get the repositories without a project, unless their configuration says otherwise.
+    pub shares_unscoped: bool,
 }
 
 /// The whole hub program.
@@ -185,6 +187,7 @@ fn shared(
         namespace,
         allowed_namespaces,
         resource_proxy_address,
+        share_unscoped_repositories,
         grpc_max_message_size,
     } = args;
     if grpc_max_message_size < LEAST_MESSAGE {
@@ -212,6 +215,7 @@ fn shared(
         admin,
         principal,
         resource_proxy,
+        shares_unscoped: share_unscoped_repositories,
     })
 }
 

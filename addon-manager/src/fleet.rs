@@ -65,12 +65,14 @@ impl Freshness {
     }
 }
 
-/// The fleet as `world` has it. `server` gives the URL in a cluster's Secret.
+/// The fleet as `world` has it. `server` gives the URL in a cluster's Secret; `sharing` tells which clusters get the
+/// repositories without a project.
 pub fn fleet(
     world: &World,
     own: &Own,
     sessions: &Sessions,
     freshness: &mut Freshness,
+    sharing: &BTreeMap<String, bool>,
     server: impl Fn(&str) -> String,
 ) -> Fleet {
     let mut clusters = BTreeMap::new();
@@ -87,6 +89,7 @@ pub fn fleet(
                         .addons
                         .get(name)
                         .and_then(|it| it.confirm_delete.clone()),
+                    shares_unscoped: sharing.get(name).copied(),
                 },
             );
         }
@@ -112,23 +115,27 @@ pub struct Publisher {
     pub serving: watch::Sender<bool>,
     /// Where the fleet goes.
     pub fleet: watch::Sender<Arc<Fleet>>,
+    /// Which clusters get the repositories without a project, as far as it is known.
+    pub sharing: watch::Receiver<BTreeMap<String, bool>>,
 }
 
 impl Publisher {
     /// Publishes every change until the token is cancelled.
     ///
     /// While the hub has not been listed nothing is published: what was there stays.
-    pub async fn run(self, mut sessions: watch::Receiver<Sessions>, token: CancellationToken) {
+    pub async fn run(mut self, mut sessions: watch::Receiver<Sessions>, token: CancellationToken) {
         let mut revision = self.view.revision();
         let mut freshness = Freshness::default();
         loop {
             revision.mark_unchanged();
             let now = Arc::clone(&sessions.borrow_and_update());
+            self.sharing.mark_unchanged();
             self.publish(&now, &mut freshness);
             let next = async {
                 tokio::select! {
                     changed = revision.changed() => changed.is_ok(),
                     changed = sessions.changed() => changed.is_ok(),
+                    changed = self.sharing.changed() => changed.is_ok(),
                 }
             };
             match token.run_until_cancelled(next).await {
@@ -144,7 +151,8 @@ impl Publisher {
             return;
         };
         let server = |name: &str| argocd::cluster_secret::server_url(&self.resource_proxy, name);
-        let fleet = fleet(&world, &self.own, sessions, freshness, server);
+        let sharing = self.sharing.borrow().clone();
+        let fleet = fleet(&world, &self.own, sessions, freshness, &sharing, server);
         self.fleet.send_if_modified(|known| {
             let changed = **known != fleet;
             if changed {
@@ -199,7 +207,8 @@ mod tests {
     }
 
     fn look(world: &World, sessions: &Sessions, freshness: &mut Freshness) -> Option<bool> {
-        let fleet = fleet(world, &Own::default(), sessions, freshness, |_| {
+        let none = BTreeMap::new();
+        let fleet = fleet(world, &Own::default(), sessions, freshness, &none, |_| {
             String::new()
         });
         fleet.clusters.get("c").map(|enrolment| enrolment.fresh)
@@ -253,12 +262,14 @@ mod tests {
             &Own::default(),
             &Sessions::default(),
             &mut freshness,
+            &BTreeMap::from([("c".to_owned(), true)]),
             server,
         );
         assert_eq!(
             fleet.clusters["c"].confirm_delete.as_deref(),
             Some("digest")
         );
+        assert_eq!(fleet.clusters["c"].shares_unscoped, Some(true));
     }
 
     #[test]

@@ -102,6 +102,10 @@ pub struct ScopeArgs {
     /// Further namespaces that may hold Applications: names, globs, or `/regular expressions/`.
     #[arg(long, value_delimiter = ',')]
     pub allowed_namespaces: Vec<String>,
+    /// Make namespaces of Applications that are missing.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub create_namespace: bool,
     /// Only objects with these labels.
     #[arg(long, default_value = "")]
     pub label_selector: String,
@@ -150,6 +154,7 @@ const ENV: &[(&str, &str)] = &[
         "ARGOCD_AGENT_DESTINATION_BASED_MAPPING",
     ),
     ("allowed_namespaces", "ARGOCD_AGENT_ALLOWED_NAMESPACES"),
+    ("create_namespace", "ARGOCD_AGENT_CREATE_NAMESPACE"),
     ("label_selector", "ARGOCD_AGENT_LABEL_SELECTOR"),
     (
         "source_uid_mismatch_policy",

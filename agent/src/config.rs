@@ -89,6 +89,8 @@ pub struct Scope {
     /// Whether an Application keeps the namespace that it has on the hub, when a Go principal
     /// sends it; ours sends what was routed here.
     pub keep_namespaces: bool,
+    /// Whether namespaces of Applications that are missing are made.
+    pub create_namespaces: bool,
     /// Label selector of watches.
     pub label_selector: String,
     /// Who owns the Applications.
@@ -272,6 +274,7 @@ fn scope_of(args: &ScopeArgs, mode: &str) -> Result<Scope, Error> {
         namespace,
         destination_based_mapping,
         allowed_namespaces,
+        create_namespace,
         label_selector,
     } = args;
     let mode: Mode = mode
@@ -294,6 +297,7 @@ fn scope_of(args: &ScopeArgs, mode: &str) -> Result<Scope, Error> {
         argocd_namespace: namespace.clone(),
         further_namespaces: further,
         keep_namespaces: *destination_based_mapping,
+        create_namespaces: *create_namespace,
         label_selector: label_selector.clone(),
         mode,
     })
@@ -378,7 +382,6 @@ fn refuse_what_would_harm(later: &LaterArgs) -> Result<(), Error> {
     let left_out = [
         (!later.tls_ciphersuites.is_empty(), "--tls-ciphersuites"),
         (later.enable_compression, "--enable-compression"),
-        (later.create_namespace, "--create-namespace"),
         (later.ignore_unmanaged_apps, "--ignore-unmanaged-apps"),
         (!later.otlp_address.is_empty(), "--otlp-address"),
         (later.pprof_port != 0, "--pprof-port"),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use argocd::projection::Written;
-use argocd::{Meta, digest};
-use protocol::{Event, Mode, ObjectKey, Verdict};
+use argocd::{Meta, glob};
+use protocol::{Event, Kind, Mode, ObjectKey, Verdict};
 use runtime::error::{Blame, Chain};
 use runtime::parts::Spawner;
 use tokio::sync::{Mutex, MutexGuard, watch};
@@ -18,8 +18,8 @@ use crate::config::{Policy, Scope};
 use crate::link::Welcome;
 use crate::metrics::Metrics;
 use crate::report::Reports;
-use crate::spoke::Spoke;
-use crate::store::{Store, Wanted};
+use crate::spoke::{Spoke, shared};
+use crate::store::{Entry, Store, Wanted};
 
 mod apply;
 mod command;
@@ -81,6 +81,7 @@ impl Replica {
             spoke,
             store: Arc::clone(&store),
             metrics: metrics.clone(),
+            creates_namespaces: scope.create_namespaces,
         };
         let sight = Sight::none_of(observe::targets(&scope));
         Self {
@@ -173,8 +174,8 @@ impl Replica {
         let verdict = self.obey(reader, event, &message).await;
         if let Verdict::Refused(reason) = &verdict {
             tracing::warn!(object = %message.key, reason, "refused what the hub asked for");
-            // Ours is told by the acknowledgement.
-            if !welcome.capabilities.is_ours() {
+            // Ours is told by the acknowledgement, and Go's listens for Applications only.
+            if message.key.kind == Kind::Application && !welcome.capabilities.is_ours() {
                 self.reports
                     .error(&message.key, &message.hub, reason.clone());
             }
@@ -182,53 +183,69 @@ impl Replica {
         verdict
     }
 
-    async fn obey(&self, reader: Reader<'_>, event: &Event, message: &Message) -> Verdict {
+    /// What a message comes to here, and what the hub then wants.
+    fn plan(
+        &self,
+        reader: Reader<'_>,
+        event: &Event,
+        message: &Message,
+    ) -> (Result<Plan, No>, Option<Wanted>) {
         let Message {
             order,
             hub: _,
             key,
             body,
         } = message;
-        let _only_writer = self.lock(key).await;
-        let entry = self.store.get(key);
-        let live = entry.live.as_deref();
+        let Entry { live, wanted } = self.store.get(key);
+        let live = live.as_deref();
         let same_name = live.is_some_and(|live| reader.is_same_name(message, live));
-        let written = entry
-            .wanted
-            .as_ref()
-            .and_then(|wanted| wanted.written.clone());
-        let mut wanted = None;
-        let planned = match order {
-            Order::Delete => Ok(plan::delete(
-                Meta::of(body).uid(),
-                same_name,
-                reader.principal_uid(event),
-                live,
-            )),
-            Order::Sync => plan::sync(&event.event_id, body, live, self.policy),
-            Order::Terminate => plan::terminate(body, live, self.policy),
+        match order {
+            Order::Delete => {
+                let take_away = match shared(key.kind) {
+                    Some(_) => plan::withdraw,
+                    None => plan::delete,
+                };
+                let (uid, principal) = (Meta::of(body).uid(), reader.principal_uid(event));
+                let plan = take_away(uid, same_name, principal, live);
+                let wanted = wanted.as_deref().map(|wanted| &wanted.desired);
+                (Ok(plan.forgetting(uid, wanted)), None)
+            }
+            Order::Sync => (plan::sync(&event.event_id, body, live, self.policy), None),
+            Order::Terminate => (plan::terminate(body, live, self.policy), None),
             Order::State => match reader.desired(event, message) {
-                Err(unfit) => Err(No::Refused(Chain(&unfit).to_string())),
+                Err(unfit) => (Err(No::Refused(Chain(&unfit).to_string())), None),
                 Ok(desired) => {
+                    let written = wanted.and_then(|wanted| wanted.written.clone());
                     let incoming = Incoming {
                         message: body,
                         desired: &desired,
                         same_name,
                     };
                     let plan = plan::state(incoming, live, written.as_ref(), self.policy);
-                    let digest = digest::agreed(body);
-                    wanted = Some(Wanted {
+                    let wanted = Wanted {
                         desired,
-                        digest,
+                        digest: message::digest(key.kind, body),
                         written,
                         leaving: false,
-                    });
-                    plan
+                    };
+                    (plan, Some(wanted))
                 }
             },
-        };
+        }
+    }
+
+    async fn obey(&self, reader: Reader<'_>, event: &Event, message: &Message) -> Verdict {
+        let key = &message.key;
+        let _only_writer = self.lock(key).await;
+        let (planned, wanted) = self.plan(reader, event, message);
         match planned {
             Err(No::Refused(reason)) => Verdict::Refused(reason),
+            Err(No::Occupied(reason)) => {
+                if let Some(wanted) = wanted {
+                    self.store.remember(key.clone(), wanted);
+                }
+                Verdict::Refused(reason.to_owned())
+            }
             Err(No::NotYet(why)) => {
                 tracing::debug!(object = %key, why, "cannot do it yet");
                 Verdict::Retry { after: BUSY_PAUSE }
@@ -239,7 +256,17 @@ impl Replica {
                     after: WEATHER_PAUSE,
                 }
             }
-            Ok(plan) => self.apply(key, plan, wanted).await,
+            Ok(plan) => {
+                let is_new = plan
+                    .steps
+                    .iter()
+                    .any(|step| matches!(step, plan::Step::Create(_)));
+                let verdict = self.apply(key, plan, wanted).await;
+                if is_new && verdict == Verdict::Done {
+                    self.tell_if_overlooked(key).await;
+                }
+                verdict
+            }
         }
     }
 
@@ -322,6 +349,35 @@ impl Replica {
         }
     }
 
+    /// An Application in a namespace that Argo CD does not look at stays as it is for ever.
+    async fn tell_if_overlooked(&self, key: &ObjectKey) {
+        let argocd_namespace = &self.scope.argocd_namespace;
+        if key.kind != Kind::Application || key.namespace == *argocd_namespace {
+            return;
+        }
+        let asked = self.writer.spoke.application_namespaces(argocd_namespace);
+        let patterns = match asked.await {
+            Ok(patterns) => patterns.unwrap_or_default(),
+            Err(error) => {
+                tracing::debug!(error = %Chain(&error), "cannot read which namespaces Argo CD looks at");
+                return;
+            }
+        };
+        let mut patterns = patterns.split(',').map(str::trim);
+        if !patterns.any(|pattern| glob::matches_entry(pattern, &key.namespace)) {
+            let namespace = &key.namespace;
+            // The name on the hub is the same: other namespaces are kept.
+            self.reports.error(
+                key,
+                key,
+                format!(
+                    "Argo CD on the cluster does not look at namespace {namespace:?}: add it to application.namespaces \
+                     of its ConfigMap argocd-cmd-params-cm and restart its application controller"
+                ),
+            );
+        }
+    }
+
     /// What a failed write means for the message that asked for it.
     fn judge(&self, key: &ObjectKey, error: &apply::Error) -> Verdict {
         if error.is_final() {
@@ -332,6 +388,14 @@ impl Replica {
             return self.look_again(key, error);
         }
         tracing::warn!(object = %key, error = %Chain(error), "cannot write; trying again");
+        if error.lacks_namespace() && key.kind == Kind::Application {
+            let namespace = &key.namespace;
+            let message = format!(
+                "namespace {namespace:?} does not exist on the cluster: create it, or let the agent do so \
+                 (--create-namespace)"
+            );
+            self.reports.error(key, key, message);
+        }
         let after = match error.blame() {
             Blame::Weather => WEATHER_PAUSE,
             Blame::User | Blame::Us => PERSON_PAUSE,
@@ -348,6 +412,11 @@ impl Replica {
         if is_over && error.is_unclear() {
             self.patience.end(key);
             return Verdict::Refused(Chain(error).to_string());
+        }
+        // We see Secrets of repositories only; this is another one.
+        if is_over && key.kind == Kind::Repository {
+            self.patience.end(key);
+            return Verdict::Refused(plan::TAKEN.to_owned());
         }
         if is_strange {
             tracing::warn!(object = %key, error = %Chain(error), "not as our watch tells it; looking on");

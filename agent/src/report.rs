@@ -76,8 +76,11 @@ impl Reports {
         &self.store
     }
 
-    /// This object, which came from `source_uid` on the hub, is gone here.
+    /// This object, which came from `source_uid` on the hub, is gone here. Only Applications are waited for.
     pub fn gone(&self, key: &ObjectKey, source_uid: &str, last: Option<&Value>) {
+        if key.kind != Kind::Application {
+            return;
+        }
         let event = gone_event(key, source_uid, last);
         let mut pending = self.lock();
         pending.statuses.remove(key);

@@ -1,9 +1,11 @@
 //! The spoke's API as the engine needs it: a trait, so that it can run on something else than Kubernetes.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use argocd::Patch;
+use argocd::entries::Shared;
+use argocd::masked::Masked;
 use futures::future::BoxFuture;
 use protocol::{Kind, ObjectKey};
 use runtime::error::Blame;
@@ -43,6 +45,15 @@ pub trait Spoke: Debug + Send + Sync + 'static {
         patch: Patch,
     ) -> BoxFuture<'a, Result<Value, Error>>;
 
+    /// Makes a namespace; it is fine if it is there already.
+    fn make_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>>;
+
+    /// The namespaces besides its own that Argo CD looks at, as its settings have them; none if they do not say.
+    fn application_namespaces<'a>(
+        &'a self,
+        argocd_namespace: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, Error>>;
+
     /// Deletes the object with this UID.
     fn delete<'a>(&'a self, key: &'a ObjectKey, uid: &'a str) -> BoxFuture<'a, Result<(), Error>>;
 }
@@ -59,8 +70,18 @@ pub struct Target {
 /// Takes in what a watch reports.
 pub type Reporter = Arc<dyn Fn(Report) + Send + Sync>;
 
+/// Which of the `ConfigMap`s a kind is that hub and spoke fill together.
+pub(crate) const fn shared(kind: Kind) -> Option<Shared> {
+    match kind {
+        Kind::GpgKey => Some(Shared::GpgKeys),
+        Kind::TlsCerts => Some(Shared::TlsCerts),
+        Kind::SshKnownHosts => Some(Shared::SshKnownHosts),
+        Kind::Application | Kind::AppProject | Kind::Repository => None,
+    }
+}
+
 /// What a watch has seen.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum Report {
     /// An object is there and looks like this, without its managed fields.
     Applied(Value),
@@ -77,6 +98,21 @@ pub enum Report {
     NotServed,
 }
 
+impl Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Applied(object) => f.debug_tuple("Applied").field(&Masked(object)).finish(),
+            Self::Gone { key, uid } => f
+                .debug_struct("Gone")
+                .field("key", key)
+                .field("uid", uid)
+                .finish(),
+            Self::Synced => f.write_str("Synced"),
+            Self::NotServed => f.write_str("NotServed"),
+        }
+    }
+}
+
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a write did not happen.
@@ -88,6 +124,9 @@ pub enum Error {
     /// The operations do not fit; the API does not say whether the object is another one or the value bad.
     #[error("its operations do not fit what is there")]
     Misfit(#[source] Source),
+    /// The namespace is not there.
+    #[error("its namespace does not exist")]
+    NoNamespace(#[source] Source),
     /// The API will never take this value.
     #[error(transparent)]
     Refused(Source),

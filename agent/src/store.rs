@@ -5,9 +5,11 @@
 //! Memory is bounded by the number of objects that are watched or wanted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use argocd::Meta;
+use argocd::masked::Masked;
 use argocd::projection::Written;
 use protocol::ObjectKey;
 use serde_json::Value;
@@ -34,7 +36,7 @@ pub struct Making<'a> {
 }
 
 /// What is known about one object.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Entry {
     /// As it is on the spoke.
     pub live: Option<Arc<Value>>,
@@ -43,7 +45,7 @@ pub struct Entry {
 }
 
 /// What the hub last wanted, after it was applied.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The object as it should be here.
     pub desired: Value,
@@ -56,8 +58,38 @@ pub struct Wanted {
     pub leaving: bool,
 }
 
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("live", &self.live.as_deref().map(Masked))
+            .field("wanted", &self.wanted)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wanted")
+            .field("desired", &Masked(&self.desired))
+            .field("leaving", &self.leaving)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("None"),
+            Self::Changed { before } => f
+                .debug_struct("Changed")
+                .field("before", &before.as_deref().map(Masked))
+                .finish(),
+        }
+    }
+}
+
 /// What a watch event meant.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Change {
     /// Nothing: an echo of our own write, or an older version.
     None,

@@ -16,6 +16,14 @@ pub fn canonical(value: &Value) -> String {
     out
 }
 
+/// Go's checksum of a Secret or `ConfigMap`: SHA-256 of the canonical data. None without any, unless `or_empty`.
+pub fn data_checksum(object: &Value, or_empty: bool) -> Option<Vec<u8>> {
+    match Meta::of(object).field("data") {
+        Some(data) => Some(sha256(&canonical(data))),
+        None => or_empty.then(|| sha256("{}")),
+    }
+}
+
 /// Go's spec checksum: SHA-256 of the canonical spec without `destination`. None without a spec.
 pub fn spec_checksum(object: &Value) -> Option<Vec<u8>> {
     let mut spec = Meta::of(object).field("spec")?.clone();
@@ -64,6 +72,19 @@ pub fn agreed(object: &Value) -> String {
     hex::encode(sha256(&canonical(&agreed)))
 }
 
+/// The same for a `ConfigMap` of which only entries travel.
+pub fn agreed_entries(object: &Value) -> String {
+    let meta = Meta::of(object);
+    let agreed = json!({
+        "name": meta.name(),
+        "namespace": meta.namespace(),
+        "uid": meta.uid(),
+        "deleting": meta.is_deleting(),
+        "data": meta.field("data"),
+    });
+    hex::encode(sha256(&canonical(&agreed)))
+}
+
 /// Short digest of any value, to tell contents apart.
 pub fn short(value: &Value) -> String {
     hex::encode(sha256(&canonical(value)).get(..8).unwrap_or_default())
@@ -75,6 +96,8 @@ pub fn is_volatile(annotation: &str) -> bool {
         keys::LAST_APPLIED,
         keys::REFRESH,
         keys::REFRESH_ID,
+        keys::CONTENT_ID,
+        keys::SHARED_ENTRIES,
         keys::NOTIFIED,
         keys::LAST_UPDATED,
         keys::LAST_COMMAND,

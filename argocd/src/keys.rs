@@ -34,6 +34,18 @@ pub const IGNORE_SYNC: &str = "argocd-agent.argoproj-labs.io/ignore-sync";
 pub const AGENT_NAME: &str = "argocd-agent.argoproj-labs.io/agent-name";
 /// Label: `cluster`, `repository` or `repo-creds`.
 pub const SECRET_TYPE: &str = "argocd.argoproj.io/secret-type";
+/// Value of [`SECRET_TYPE`]: access to one repository.
+pub const REPOSITORY: &str = "repository";
+/// Value of [`SECRET_TYPE`]: access to every repository whose URL begins like this one's.
+pub const REPO_CREDS: &str = "repo-creds";
+/// Selects both, and no other Secret.
+pub const REPOSITORY_SELECTOR: &str = "argocd.argoproj.io/secret-type in (repository,repo-creds)";
+/// Label that Argo CD's own `ConfigMap`s carry.
+pub const PART_OF: &str = "app.kubernetes.io/part-of";
+/// Label by which Argo CD may track what belongs to an Application.
+pub const INSTANCE: &str = "app.kubernetes.io/instance";
+/// Annotation by which Argo CD may track what belongs to an Application.
+pub const TRACKING_ID: &str = "argocd.argoproj.io/tracking-id";
 
 /// Annotation of the agent: event id of the last sync command it took, and the digest of its content.
 pub const LAST_COMMAND: &str = "argocd-agent.open-cluster-management.io/last-command";
@@ -45,6 +57,11 @@ pub const REFRESH_ID: &str = "argocd-agent.open-cluster-management.io/refresh-id
 pub const APPLIED_ANNOTATIONS: &str = "argocd-agent.open-cluster-management.io/applied-annotations";
 /// Annotation on the hub: the autonomous cluster whose object this one mirrors. What lacks it is never taken for a mirror.
 pub const MIRRORED_FROM: &str = "argocd-agent.open-cluster-management.io/mirrored-from";
+
+/// Annotation that the principal adds on the wire: names this very content of a Secret without telling anything of it.
+pub const CONTENT_ID: &str = "argocd-agent.open-cluster-management.io/content-id";
+/// Annotation of the agent on a `ConfigMap` that hub and spoke fill together: which entries are the hub's.
+pub const SHARED_ENTRIES: &str = "argocd-agent.open-cluster-management.io/shared-entries";
 
 /// Prefix of our labels and annotations.
 pub const OUR_PREFIX: &str = "argocd-agent.open-cluster-management.io/";
@@ -63,6 +80,9 @@ pub const CONDITION_CONFLICT: &str = "ArgoCDAgentConflict";
 pub const CONDITION_NAME_CONFLICT: &str = "ArgoCDAgentNameConflict";
 /// Condition: the project does not admit it.
 pub const CONDITION_NOT_ADMITTED: &str = "ArgoCDAgentNotAdmitted";
+
+/// Condition: its repository's Secret has no project and is not shared with its cluster, or the cluster refuses it.
+pub const CONDITION_REPOSITORY: &str = "ArgoCDAgentRepositoryNotShared";
 
 /// Argo CD's finalizer of Applications: resources go first.
 pub const RESOURCES_FINALIZER: &str = "resources-finalizer.argocd.argoproj.io";

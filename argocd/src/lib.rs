@@ -24,19 +24,27 @@
 //! | [`digest`] | Go's checksums, and ours |
 //! | [`cluster_secret`] | the Argo CD cluster Secret of a managed cluster |
 //! | [`memory`] | what an API server makes of writes, behind the in-memory stores of both ends |
+//! | [`repository`] | repository and repo-creds Secrets: what they are about, whose they are, what of them travels |
+//! | [`host_keys`] | which hosts an Application needs, and which TLS certificates and SSH keys are theirs |
+//! | [`entries`] | `ConfigMap`s that hub and spoke fill together |
+//! | [`masked`] | objects as they may be printed |
 
 pub mod admission;
 pub mod cluster_secret;
 pub mod command;
 pub mod digest;
+pub mod entries;
 pub mod glob;
+pub mod host_keys;
 pub mod keys;
+pub mod masked;
 pub mod memory;
 pub mod mirror;
 pub mod object;
 pub mod patch;
 pub mod project;
 pub mod projection;
+pub mod repository;
 pub mod routing;
 
 #[cfg(test)]

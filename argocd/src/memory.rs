@@ -4,9 +4,11 @@
 //! so whoever counts versions counts writes that were needed.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::masked::Masked;
 use crate::object::Meta;
 use crate::patch::{self, Patch};
 
@@ -14,7 +16,7 @@ use crate::patch::{self, Patch};
 mod tests;
 
 /// Objects by key.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Objects<K> {
     kept: BTreeMap<K, Value>,
     /// Begins the UIDs, so that two servers never give the same one.
@@ -26,12 +28,34 @@ pub struct Objects<K> {
 pub type Seen<K> = BTreeMap<K, (String, String)>;
 
 /// A difference between what a watch has told and what there is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum News<K> {
     /// It is there and looks like this.
     Applied(K, Value),
     /// The one with this UID is gone.
     Gone(K, String),
+}
+
+impl<K> fmt::Debug for Objects<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects")
+            .field("count", &self.kept.len())
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: fmt::Debug> fmt::Debug for News<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Applied(key, object) => f
+                .debug_tuple("Applied")
+                .field(key)
+                .field(&Masked(object))
+                .finish(),
+            Self::Gone(key, uid) => f.debug_tuple("Gone").field(key).field(uid).finish(),
+        }
+    }
 }
 
 /// Why a write was not taken.

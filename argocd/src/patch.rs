@@ -1,18 +1,32 @@
 //! What to send so that one value becomes another.
 
+use std::fmt;
+
 use serde_json::{Map, Value, json};
+
+use crate::masked::Masked;
 
 #[cfg(test)]
 mod tests;
 
 /// A patch for the API server. Both kinds bring the target about exactly; a merge patch is preferred.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Patch {
     /// RFC 7396, `application/merge-patch+json`.
     Merge(Value),
     /// RFC 6902, `application/json-patch+json`: the operations, as an array. Used where the target holds
     /// a null inside an object (Helm's `valuesObject: {key: null}`), which a merge patch cannot say.
     Json(Value),
+}
+
+impl fmt::Debug for Patch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, body) = match self {
+            Self::Merge(body) => ("Merge", body),
+            Self::Json(body) => ("Json", body),
+        };
+        f.debug_tuple(kind).field(&Masked(body)).finish()
+    }
 }
 
 impl Patch {

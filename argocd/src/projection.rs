@@ -4,11 +4,13 @@
 //! owns status. Everything here is idempotent: once a patch is applied there is no second one.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use serde_json::{Map, Value, json};
 
 use crate::command::{Judgement, Operation};
 use crate::digest::is_volatile;
+use crate::entries;
 use crate::keys;
 use crate::object::{Application, Meta};
 use crate::patch::{self, Patch};
@@ -88,6 +90,12 @@ pub enum Unusable {
     /// It has no spec.
     #[error("spec is missing or not an object")]
     NoSpec,
+    /// It is a Secret of another kind.
+    #[error("the label argocd.argoproj.io/secret-type is neither repository nor repo-creds")]
+    NotForARepository,
+    /// Its data cannot be that of a Secret or a `ConfigMap`.
+    #[error("data is not what it should be")]
+    BadData,
 }
 
 /// A hub Application as the principal sends it: no status, no operation, nothing that the API server keeps for itself.
@@ -214,7 +222,10 @@ pub fn patch_for_spoke(live: &Value, desired: &Value) -> Option<Patch> {
     if live_meta.is_deleting() {
         return None;
     }
-    let from = managed_part(live);
+    if entries::is_shared(desired) {
+        return entries::merge_patch(live, desired);
+    }
+    let from = managed_part(live, desired);
     let spec = match (live_meta.field("spec"), desired_meta.field("spec")) {
         (Some(live), Some(desired)) if normal_spec(live) == normal_spec(desired) => live.clone(),
         (_, desired) => desired.cloned().unwrap_or_default(),
@@ -224,6 +235,7 @@ pub fn patch_for_spoke(live: &Value, desired: &Value) -> Option<Patch> {
         merged_annotations(live_meta, desired_meta),
         merged_finalizers(live_meta, desired_meta),
         &spec,
+        data_of(desired, desired),
     );
     patch::between(&from, &to)
 }
@@ -233,10 +245,18 @@ pub fn patch_for_spoke(live: &Value, desired: &Value) -> Option<Patch> {
 /// The API server prunes what it does not know. If what remains now equals what remained right after the
 /// last write of the same value, that is its normal form and writing again would change nothing. What the
 /// spoke adds of its own, such as a refresh, does not count.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// It is never printed: of a Secret it would be a digest of what that holds.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Written {
     desired: String,
     remained: String,
+}
+
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Written").finish_non_exhaustive()
+    }
 }
 
 impl Written {
@@ -271,6 +291,7 @@ fn remains(desired: &Value, object: &Value) -> String {
         to_map(annotations),
         finalizers.map(str::to_owned).collect(),
         &meta.field("spec").cloned().unwrap_or_default(),
+        data_of(object, desired.value()),
     ))
 }
 
@@ -360,7 +381,7 @@ fn checked_spec(meta: Meta<'_>) -> Result<&Map<String, Value>, Unusable> {
 }
 
 /// The incoming annotations with our stamps and the record of which came from the hub.
-fn stamped(meta: Meta<'_>, context: &SpokeContext<'_>) -> Map<String, Value> {
+pub(crate) fn stamped(meta: Meta<'_>, context: &SpokeContext<'_>) -> Map<String, Value> {
     let mut annotations = Map::new();
     let mut applied = Vec::new();
     for (key, value) in meta
@@ -416,13 +437,26 @@ fn merged_finalizers(live: Meta<'_>, desired: Meta<'_>) -> Vec<String> {
     kept.chain(missing).map(|name| (*name).to_owned()).collect()
 }
 
-fn managed_part(object: &Value) -> Value {
+/// Those parts of `object` that `desired` speaks about.
+fn managed_part(object: &Value, desired: &Value) -> Value {
     let meta = Meta::of(object);
     part(
         to_map(meta.labels()),
         to_map(meta.annotations()),
         meta.finalizers().into_iter().map(str::to_owned).collect(),
         &meta.field("spec").cloned().unwrap_or_default(),
+        data_of(object, desired),
+    )
+}
+
+/// What it holds, if it is of a kind that holds something.
+fn data_of(object: &Value, desired: &Value) -> Option<Value> {
+    desired.get("data")?;
+    Some(
+        Meta::of(object)
+            .field("data")
+            .cloned()
+            .unwrap_or_else(|| json!({})),
     )
 }
 
@@ -432,6 +466,7 @@ fn part(
     annotations: Map<String, Value>,
     finalizers: Vec<String>,
     spec: &Value,
+    data: Option<Value>,
 ) -> Value {
     let mut metadata = Map::new();
     if !labels.is_empty() {
@@ -443,7 +478,11 @@ fn part(
     if !finalizers.is_empty() {
         metadata.insert("finalizers".to_owned(), finalizers.into());
     }
-    json!({ "metadata": metadata, "spec": spec })
+    let mut part = json!({ "metadata": metadata, "spec": spec });
+    if let (Some(fields), Some(data)) = (part.as_object_mut(), data) {
+        fields.insert("data".to_owned(), data);
+    }
+    part
 }
 
 fn to_map<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Map<String, Value> {

@@ -25,6 +25,8 @@ pub struct Enrolment {
     pub fresh: bool,
     /// The digest of a [`HeldDeletion`](crate::HeldDeletion) that a person has confirmed.
     pub confirm_delete: Option<String>,
+    /// Whether repositories without a project are for this cluster, too; none while that is not known.
+    pub shares_unscoped: Option<bool>,
 }
 
 /// The name of a cluster, which is also its namespace on the hub.

@@ -5,12 +5,12 @@
 //! then listens misses nothing. Clusters without a session have no mailbox: their next connect compares everything.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use argocd::{Application, routing::RoutingSettings};
+use argocd::{Meta, routing::RoutingSettings};
 use protocol::ObjectKey;
 use runtime::{clock::Clock, news::News};
 use tokio::sync::Semaphore;
@@ -69,8 +69,8 @@ struct State {
     mirrors: Mirrors,
     sessions: BTreeMap<String, (u64, Mailbox)>,
     next: u64,
-    applications_synced: bool,
-    projects_synced: bool,
+    /// The kinds that have been reported as a whole.
+    synced: BTreeSet<Watched>,
 }
 
 impl fmt::Debug for Hub {
@@ -82,6 +82,11 @@ impl fmt::Debug for Hub {
 }
 
 impl State {
+    /// Whether everything that there is has been reported.
+    fn is_synced(&self) -> bool {
+        Watched::ALL.iter().all(|kind| self.synced.contains(kind))
+    }
+
     /// A cluster without a session hears nothing: its next connect compares everything.
     fn tell(&self, cluster: &str, say: impl FnOnce(&Mailbox)) {
         if let Some((_, mailbox)) = self.sessions.get(cluster) {
@@ -100,14 +105,14 @@ impl Hub {
         let index = Index::new(RoutingSettings {
             argocd_namespace: settings.argocd_namespace.clone(),
             allowed_namespaces: settings.other_namespaces.clone(),
-        });
+        })
+        .salted(uuid::Uuid::new_v4().to_string());
         let state = State {
             index,
             mirrors: Mirrors::default(),
             sessions: BTreeMap::new(),
             next: 0,
-            applications_synced: false,
-            projects_synced: false,
+            synced: BTreeSet::new(),
         };
         Self {
             state: Mutex::new(state),
@@ -141,12 +146,12 @@ impl Hub {
         let concerned = mirror::concerned(&report, &self.argocd_namespace);
         let effects = match report {
             Report::Applied(Watched::Application, object) => {
-                let new = state.applications_synced;
+                let new = state.synced.contains(&Watched::Application);
                 state.index.set_application(object, new)
             }
-            Report::Applied(Watched::AppProject, object) => {
-                let name = Application::of(&object).name().to_owned();
-                state.index.set_project(&name, Some(object))
+            Report::Applied(kind, object) => {
+                let name = Meta::of(&object).name().to_owned();
+                state.index.set_provision(kind, &name, Some(object))
             }
             Report::Deleted {
                 kind: Watched::Application,
@@ -158,12 +163,11 @@ impl Hub {
                 key,
                 uid,
             } => state.index.remove_project(&key.name, &uid),
-            Report::Synced(Watched::Application) => {
-                state.applications_synced = true;
-                Vec::new()
+            Report::Deleted { kind, key, uid: _ } => {
+                state.index.set_provision(kind, &key.name, None)
             }
-            Report::Synced(Watched::AppProject) => {
-                state.projects_synced = true;
+            Report::Synced(kind) => {
+                state.synced.insert(kind);
                 Vec::new()
             }
         };
@@ -174,7 +178,7 @@ impl Hub {
             self.crooked.mark(key);
         }
         self.news.tell();
-        state.applications_synced && state.projects_synced
+        state.is_synced()
     }
 
     /// Takes in who is enrolled now.
@@ -195,6 +199,8 @@ impl Hub {
         state
             .sessions
             .insert(cluster.to_string(), (id, mailbox.clone()));
+        let effects = state.index.forgive(cluster.as_str());
+        self.post(&state, effects);
         let delivered = state.index.delivered_to(cluster.as_str());
         for (key, entry) in state.index.routed_to(cluster.as_str()) {
             if entry.refresh().is_some() {
@@ -215,12 +221,14 @@ impl Hub {
         }
     }
 
-    /// What a cluster refused, for a condition on the Application.
+    /// What a cluster refused, for a condition on the Application, or on those that need it.
     pub(crate) fn refused_by(&self, cluster: &ClusterName, key: &ObjectKey, reason: &str) {
-        let Some(key) = Key::from_object(key) else {
-            return;
-        };
         let mut state = self.lock();
+        let Some(key) = Key::from_object(key) else {
+            tracing::warn!(%cluster, object = %key, reason, "a cluster refuses what it is provided with");
+            let effects = state.index.refuse(cluster.as_str(), key, reason);
+            return self.post(&state, effects);
+        };
         let theirs = state
             .index
             .application(&key)

@@ -29,6 +29,7 @@ pub(crate) fn enrolment(mode: Mode) -> Enrolment {
         server: None,
         fresh: false,
         confirm_delete: None,
+        shares_unscoped: Some(false),
     }
 }
 

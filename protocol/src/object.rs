@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::version::Capability;
+
 /// The kinds of objects that are replicated. Their order is the order in which they are first sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -12,16 +14,22 @@ pub enum Kind {
     Repository,
     /// The ConfigMap of GPG keys.
     GpgKey,
+    /// The ConfigMap of TLS certificates; ours, a Go peer has no word for it.
+    TlsCerts,
+    /// The ConfigMap of SSH known hosts; ours, too.
+    SshKnownHosts,
     /// An Argo CD Application.
     Application,
 }
 
 impl Kind {
     /// Every kind, in the order of sending.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 6] = [
         Self::AppProject,
         Self::Repository,
         Self::GpgKey,
+        Self::TlsCerts,
+        Self::SshKnownHosts,
         Self::Application,
     ];
 
@@ -31,7 +39,17 @@ impl Kind {
             Self::AppProject => "AppProject",
             Self::Repository => "Repository",
             Self::GpgKey => "GPGKey",
+            Self::TlsCerts => "TLSCerts",
+            Self::SshKnownHosts => "SSHKnownHosts",
             Self::Application => "Application",
+        }
+    }
+
+    /// What a peer must be able to do before it is told of such an object.
+    pub const fn needs(self) -> Option<Capability> {
+        match self {
+            Self::TlsCerts | Self::SshKnownHosts => Some(Capability::HostKeys),
+            Self::AppProject | Self::Repository | Self::GpgKey | Self::Application => None,
         }
     }
 }

@@ -55,15 +55,22 @@ impl Entry {
         self.delete.is_none() && self.marks.is_empty() && self.out.is_empty()
     }
 
-    /// Applications refer to projects and repositories: those come first and go last.
+    /// Applications refer to projects, repositories and keys: those come first and go last.
     fn rank(&self, kind: Kind) -> u8 {
         match (kind, self.must_delete()) {
             (Kind::Application, true) => 0,
             (Kind::AppProject, false) => 1,
             (Kind::Repository, false) => 2,
-            (Kind::GpgKey, false) => 3,
+            (Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts, false) => 3,
             (Kind::Application, false) => 4,
-            (Kind::AppProject | Kind::Repository | Kind::GpgKey, true) => 5,
+            (
+                Kind::AppProject
+                | Kind::Repository
+                | Kind::GpgKey
+                | Kind::TlsCerts
+                | Kind::SshKnownHosts,
+                true,
+            ) => 5,
         }
     }
 }

@@ -124,7 +124,12 @@ impl Session {
     /// Something about this object changed here and has to be said. Idempotent and cheap.
     ///
     /// A new [`Facet::State`] takes back a delete that was not sent yet, if there is a state when it is sent.
+    ///
+    /// A kind that the peer has no word for is nothing to it.
     pub fn mark(&mut self, key: impl Borrow<ObjectKey>, facet: Facet) {
+        if !self.peer.knows(key.borrow().kind) {
+            return;
+        }
         self.outbox.mark(key.borrow(), facet);
         // something in flight may be due earlier now, to be replaced by this
         self.flights.look_again();
@@ -139,6 +144,7 @@ impl Session {
     /// message, which replaces one of the same content that was not sent yet.
     pub fn say(&mut self, event: Event) {
         match event.object() {
+            Some(key) if !self.peer.knows(key.kind) => {}
             Some(key) if event.verb == Verb::Delete => {
                 // what is in flight about it does not matter any more, so the delete need not wait for it
                 self.flights.forget(&key);

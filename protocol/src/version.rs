@@ -45,14 +45,17 @@ pub enum Capability {
     Heartbeat,
     /// An acknowledgement says when the event was refused and why.
     RefusalInAck,
+    /// The agent takes TLS certificates and SSH known hosts, and merges them.
+    HostKeys,
 }
 
 impl Capability {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::DigestResync,
         Self::CommandIdentity,
         Self::Heartbeat,
         Self::RefusalInAck,
+        Self::HostKeys,
     ];
 
     /// The word in `capabilities`.
@@ -62,6 +65,7 @@ impl Capability {
             Self::CommandIdentity => "command-identity",
             Self::Heartbeat => "heartbeat",
             Self::RefusalInAck => "refusal-in-ack",
+            Self::HostKeys => "host-keys",
         }
     }
 }

@@ -106,6 +106,7 @@ fn fleet(clusters: &[String], gone: &[String], fresh: bool) -> Arc<Fleet> {
         server: None,
         fresh,
         confirm_delete: None,
+        shares_unscoped: Some(false),
     };
     let there = clusters.iter().filter(|name| !gone.contains(name));
     let clusters = there.map(|name| (name.clone(), enrolment.clone()));

@@ -132,6 +132,7 @@ impl Agent {
             argocd_namespace: ARGOCD.to_owned(),
             further_namespaces: vec![TEAM.to_owned()],
             keep_namespaces: false,
+            create_namespaces: false,
             label_selector: String::new(),
             mode: protocol::Mode::Managed,
         };

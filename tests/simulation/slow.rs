@@ -229,6 +229,17 @@ impl Spoke for Slow<spoke::Memory> {
         self.written(self.inner.patch(key, uid, patch)).boxed()
     }
 
+    fn make_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), spoke::Error>> {
+        self.written(self.inner.make_namespace(name)).boxed()
+    }
+
+    fn application_namespaces<'a>(
+        &'a self,
+        argocd_namespace: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, spoke::Error>> {
+        self.inner.application_namespaces(argocd_namespace)
+    }
+
     fn delete<'a>(
         &'a self,
         key: &'a ObjectKey,

@@ -1,5 +1,7 @@
 //! A git server with repositories that stories commit to. Argo CD's git client wants a smart server, so this is
-//! `git daemon`.
+//! `git daemon`; [`private`] has them behind a password.
+
+pub mod private;
 
 use std::{
     fs,

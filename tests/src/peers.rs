@@ -85,6 +85,8 @@ pub struct Pair {
     pub spoke: Objects,
     /// What things are called.
     pub names: Names,
+    /// Whose programs they are.
+    pub pairing: Pairing,
     /// The principal's process.
     pub principal: Process,
     /// The agent's process.
@@ -104,6 +106,7 @@ impl Pair {
             principal: programs::principal(pairing.principal, &setting)?.start()?,
             agent: programs::agent(pairing.agent, &setting)?.start()?,
             names: setting.names,
+            pairing,
         };
         pair.connected().await?;
         Ok(pair)

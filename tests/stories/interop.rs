@@ -9,6 +9,7 @@ mod commands;
 mod deletion;
 mod delivery;
 mod projects;
+mod repositories;
 mod restarts;
 
 use std::time::Duration;
@@ -83,6 +84,14 @@ macro_rules! cases {
                 $title,
                 $principal,
                 $agent,
+                Destination,
+                "made",
+                delivery::a_missing_namespace_is_made
+            ),
+            case!(
+                $title,
+                $principal,
+                $agent,
                 Namespace,
                 "sync",
                 commands::a_sync_runs_once_and_its_result_comes_back
@@ -126,6 +135,30 @@ macro_rules! cases {
                 Namespace,
                 "project",
                 projects::a_project_follows_and_goes
+            ),
+            case!(
+                $title,
+                $principal,
+                $agent,
+                Namespace,
+                "repo",
+                repositories::a_repository_follows_its_project_and_goes
+            ),
+            case!(
+                $title,
+                $principal,
+                $agent,
+                Namespace,
+                "repodown",
+                repositories::a_repository_that_changes_while_nobody_listens_follows
+            ),
+            case!(
+                $title,
+                $principal,
+                $agent,
+                Namespace,
+                "gpg",
+                repositories::gpg_keys_follow_and_go
             ),
             case!(
                 $title,

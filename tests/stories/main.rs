@@ -22,6 +22,7 @@ mod kills;
 mod pods;
 mod programs;
 mod removal;
+mod repositories;
 mod rights;
 mod stage;
 mod traces;
@@ -112,6 +113,10 @@ fn product() -> Chapter {
             staged!(delivery::a_sync_runs_once),
             staged!(delivery::a_deletion_on_the_hub_removes_the_workload),
             staged!(delivery::a_project_that_does_not_admit_is_named),
+            staged!(repositories::a_private_repository_is_synced_with_what_the_hub_has),
+            staged!(repositories::a_secret_without_a_project_is_kept_back_and_named),
+            staged!(repositories::a_secret_follows_its_project_and_spares_the_spokes_own),
+            staged!(repositories::keys_are_put_beside_the_spokes_own_and_go_again),
             staged!(
                 intruders::requests::a_wrong_certificate_request_stays_pending_and_is_explained
             ),

@@ -90,6 +90,24 @@ pub fn address(
     }
 }
 
+/// Whether a cluster with this configuration gets the repositories without a project.
+pub fn shares_unscoped(config: &AddOnDeploymentConfigSpec, default: bool) -> Result<bool, Error> {
+    let name = "SHARE_UNSCOPED_REPOSITORIES";
+    match config
+        .variable("SHARE_UNSCOPED_REPOSITORIES")
+        .filter(|value| !value.is_empty())
+    {
+        None => Ok(default),
+        Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(value) => Err(Error::Variable {
+            name,
+            value: value.to_owned(),
+            wanted: "true or false",
+        }),
+    }
+}
+
 /// The settings of one spoke.
 pub fn spoke(
     config: &AddOnDeploymentConfigSpec,

@@ -56,7 +56,16 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
     let secrets = Watch::new(Api::namespaced(client.clone(), &namespace));
     spawner.spawn(
         "cluster Secrets",
-        follow_fleet(secrets, namespace, fleet, serving, spawner.token().clone()),
+        follow_fleet(
+            secrets,
+            Hub {
+                argocd_namespace: namespace,
+                shares_unscoped: shared.shares_unscoped,
+            },
+            fleet,
+            serving,
+            spawner.token().clone(),
+        ),
     );
     let inputs = Inputs {
         client,
@@ -138,10 +147,16 @@ pub(super) async fn tell_ready(
     }
 }
 
+/// What is the same for all enrolments.
+struct Hub {
+    argocd_namespace: String,
+    shares_unscoped: bool,
+}
+
 /// Every cluster Secret that names an agent is an enrolment.
 async fn follow_fleet(
     secrets: Watch<Secret>,
-    argocd_namespace: String,
+    hub: Hub,
     fleet: watch::Sender<Arc<Fleet>>,
     serving: watch::Sender<bool>,
     token: CancellationToken,
@@ -157,9 +172,10 @@ async fn follow_fleet(
         match event {
             Event::Applied { object, .. } => {
                 let name = object.metadata.name.clone().unwrap_or_default();
-                match enrolment(&object, &argocd_namespace) {
-                    Ok(enrolment) => {
-                        clusters.insert(name, enrolment);
+                match enrolment(&object, &hub.argocd_namespace) {
+                    Ok((cluster, mut enrolment)) => {
+                        enrolment.shares_unscoped = Some(hub.shares_unscoped);
+                        clusters.insert(name, (cluster, enrolment));
                     }
                     Err(reason) => {
                         tracing::warn!(secret = name, reason, "a cluster Secret lets nobody in");
@@ -212,6 +228,7 @@ fn enrolment(secret: &Secret, argocd_namespace: &str) -> Result<(String, Enrolme
         server: text("server"),
         fresh: false,
         confirm_delete: annotation(keys::CONFIRM_DELETE),
+        shares_unscoped: None,
     };
     Ok((agent.clone(), enrolment))
 }

@@ -120,6 +120,8 @@ pub(super) struct Channels {
     pub(super) looked: watch::Sender<bool>,
     /// Where agents of single clusters dial.
     pub(super) addresses: watch::Sender<BTreeMap<String, Address>>,
+    /// Which clusters get the repositories without a project, as far as it is known.
+    pub(super) sharing: watch::Sender<BTreeMap<String, bool>>,
     /// From the opting in to the conditions.
     pub(super) held_modes: watch::Sender<HeldModes>,
 }
@@ -134,6 +136,7 @@ impl Channels {
             address: watch::Sender::new(config.principal_address.clone()),
             looked: watch::Sender::new(config.principal_address.is_some()),
             addresses: watch::Sender::default(),
+            sharing: watch::Sender::default(),
             held_modes: watch::Sender::default(),
         }
     }

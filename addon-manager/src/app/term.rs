@@ -117,6 +117,7 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
         resource_proxy: config.shared.resource_proxy.clone(),
         serving: channels.serving.clone(),
         fleet: channels.fleet.clone(),
+        sharing: channels.sharing.subscribe(),
     };
     let changed = wakes.clone();
     let following = secrets.follow(token.clone(), move |cluster| changed.wake(cluster));
@@ -202,6 +203,8 @@ fn addon_parts(term: &Term, view: &View, secrets: &ClusterSecrets) -> addon::Par
         authority: channels.authority.subscribe(),
         address: channels.address.subscribe(),
         addresses: channels.addresses.clone(),
+        shares_unscoped: config.shared.shares_unscoped,
+        sharing: channels.sharing.clone(),
         sessions: channels.sessions.subscribe(),
         held_modes: channels.held_modes.subscribe(),
         serving_since: Clock::system().now(),

@@ -39,10 +39,6 @@ pub struct LaterArgs {
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub enable_compression: bool,
-    /// Make missing namespaces.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
-    pub create_namespace: bool,
     /// Leave Applications alone that are not from the hub.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
@@ -125,7 +121,6 @@ pub(super) const ENV: &[(&str, &str)] = &[
     ("tls_max_version", "ARGOCD_AGENT_TLS_MAX_VERSION"),
     ("tls_ciphersuites", "ARGOCD_AGENT_TLS_CIPHERSUITES"),
     ("enable_compression", "ARGOCD_AGENT_ENABLE_COMPRESSION"),
-    ("create_namespace", "ARGOCD_AGENT_CREATE_NAMESPACE"),
     (
         "ignore_unmanaged_apps",
         "ARGOCD_AGENT_IGNORE_UNMANAGED_APPS",

@@ -28,6 +28,8 @@ pub(super) struct Writer {
     pub(super) spoke: Arc<dyn Spoke>,
     pub(super) store: Arc<Store>,
     pub(super) metrics: Metrics,
+    /// Whether namespaces that are missing are made.
+    pub(super) creates_namespaces: bool,
 }
 
 impl Writer {
@@ -40,7 +42,7 @@ impl Writer {
     ) -> Result<Option<Written>, Error> {
         match step {
             Step::Create(object) => {
-                let answer = self.create(key, &object).await?;
+                let answer = self.create_in_its_namespace(key, &object).await?;
                 let desired = desired.unwrap_or(&object);
                 self.converge(key, answer, desired).await.map(Some)
             }
@@ -63,6 +65,28 @@ impl Writer {
             Step::Patch { uid, patch } => self.patch(key, &uid, patch).await.map(|_answer| None),
             Step::Delete { uid } => self.delete(key, &uid).await.map(|()| None),
         }
+    }
+
+    /// Makes its namespace too, if that is missing and we may.
+    async fn create_in_its_namespace(
+        &self,
+        key: &ObjectKey,
+        object: &Value,
+    ) -> Result<Arc<Value>, Error> {
+        let made = self.create(key, object).await;
+        let missing = matches!(&made, Err(error) if error.lacks_namespace());
+        if !missing || !self.creates_namespaces {
+            return made;
+        }
+        let namespace = &key.namespace;
+        tracing::info!(
+            namespace,
+            "making a namespace for an Application of the hub"
+        );
+        let write = "make the namespace of";
+        let making = self.spoke.make_namespace(namespace);
+        self.bounded(WriteKind::Create, write, key, making).await?;
+        self.create(key, object).await
     }
 
     /// Patches until nothing is to be patched, at most twice: what remains then is the normal form,

@@ -32,6 +32,7 @@ impl Replica {
         match plan(event, &body, live.as_deref()) {
             Ok(plan) => self.apply(&key, plan, None).await,
             Err(No::Refused(reason)) => refused(&reason),
+            Err(No::Occupied(reason)) => refused(reason),
             Err(No::NotYet(why)) => {
                 tracing::debug!(object = %key, why, "cannot do it yet");
                 Verdict::Retry { after: BUSY_PAUSE }

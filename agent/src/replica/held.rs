@@ -3,6 +3,7 @@
 use argocd::{Meta, digest};
 use protocol::payload::{RequestUpdate, SyncedResource};
 use protocol::{Kind, ObjectKey};
+use serde_json::Value;
 
 use super::message::Reader;
 use crate::store::{Entry, Store};
@@ -64,6 +65,14 @@ pub(super) fn one(store: &Store, reader: Reader<'_>, asked: &SyncedResource) -> 
 fn update(key: &ObjectKey, entry: &Entry, reader: Reader<'_>) -> Option<RequestUpdate> {
     let live = entry.live.as_deref()?;
     let meta = Meta::of(live);
+    let capabilities = &reader.welcome.capabilities;
+    if key
+        .kind
+        .needs()
+        .is_some_and(|needed| !capabilities.has(needed))
+    {
+        return None;
+    }
     // What is told may be taken away as unknown to the hub. A Go principal says its name with some objects only, so
     // towards it the source UID is all there is.
     let ours = reader.welcome.principal_uid.as_deref();
@@ -75,9 +84,19 @@ fn update(key: &ObjectKey, entry: &Entry, reader: Reader<'_>) -> Option<RequestU
         namespace: reader.hub_namespace(key, live),
         uid: meta.source_uid()?.to_owned(),
         kind: key.kind.as_str().to_owned(),
-        checksum: digest::spec_checksum(live),
+        checksum: checksum(key.kind, live, capabilities.is_ours()),
         digest: entry.wanted.as_ref().map(|wanted| wanted.digest.clone()),
     })
+}
+
+/// Go's checksum. Ours does not look at it, so it is not told one of what a Secret holds.
+fn checksum(kind: Kind, live: &Value, is_ours: bool) -> Option<Vec<u8>> {
+    match kind {
+        Kind::Application | Kind::AppProject => digest::spec_checksum(live),
+        Kind::Repository if is_ours => None,
+        Kind::Repository => digest::data_checksum(live, false),
+        Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => digest::data_checksum(live, true),
+    }
 }
 
 #[cfg(test)]
@@ -131,6 +150,7 @@ mod tests {
             argocd_namespace: "argocd".to_owned(),
             further_namespaces: vec![],
             keep_namespaces: false,
+            create_namespaces: false,
             label_selector: String::new(),
             mode: protocol::Mode::Managed,
         }

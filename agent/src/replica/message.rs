@@ -1,13 +1,16 @@
 //! Understands what the hub says about an object: whether it makes sense here, and what the object is
 //! called here.
 
+use argocd::entries;
 use argocd::projection::{SpokeContext, Unusable, desired_on_spoke, desired_project_on_spoke};
-use argocd::{Meta, glob, keys};
+use argocd::repository::{content_id, desired_secret_on_spoke};
+use argocd::{Meta, digest, glob, keys};
 use protocol::{Event, Kind, ObjectKey, Target, Verb};
 use serde_json::Value;
 
 use crate::config::Scope;
 use crate::link::Welcome;
+use crate::spoke::shared;
 
 /// Something that cannot be done with a message, now or later.
 #[derive(Debug, thiserror::Error)]
@@ -84,9 +87,6 @@ impl Reader<'_> {
         let Target::Object(kind) = event.target else {
             return Err(Unfit::Unsupported(event.target));
         };
-        if !matches!(kind, Kind::Application | Kind::AppProject) {
-            return Err(Unfit::Unsupported(event.target));
-        }
         let order = Order::of(kind, event.verb).ok_or(Unfit::NoMeaning {
             target: event.target,
             verb: event.verb,
@@ -102,6 +102,10 @@ impl Reader<'_> {
             if !is_name(name) {
                 return Err(Unfit::BadName(name.chars().take(64).collect()));
             }
+        }
+        // Nothing else is written by that way.
+        if shared(kind).is_some_and(|shared| shared.name() != hub.name) {
+            return Err(Unfit::BadName(hub.name));
         }
         let namespace = self.namespace_here(&hub);
         if !self.is_admitted(&namespace) {
@@ -120,9 +124,11 @@ impl Reader<'_> {
         let context = self.context(&hub.namespace, None);
         match hub.kind {
             Kind::Application => context.spoke_namespace(&hub.namespace).to_owned(),
-            Kind::AppProject | Kind::Repository | Kind::GpgKey => {
-                self.scope.argocd_namespace.clone()
-            }
+            Kind::AppProject
+            | Kind::Repository
+            | Kind::GpgKey
+            | Kind::TlsCerts
+            | Kind::SshKnownHosts => self.scope.argocd_namespace.clone(),
         }
     }
 
@@ -141,7 +147,11 @@ impl Reader<'_> {
         let context = self.context(Meta::of(body).namespace(), self.principal_uid(event));
         match key.kind {
             Kind::AppProject => desired_project_on_spoke(body, &context),
-            Kind::Application | Kind::Repository | Kind::GpgKey => desired_on_spoke(body, &context),
+            Kind::Application => desired_on_spoke(body, &context),
+            Kind::Repository => desired_secret_on_spoke(body, &context),
+            Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => {
+                entries::desired_on_spoke(body, &context)
+            }
         }
         .map_err(Unfit::Unusable)
     }
@@ -169,9 +179,11 @@ impl Reader<'_> {
         }
         match key.kind {
             Kind::Application => self.context("", None).hub_namespace(live).to_owned(),
-            Kind::AppProject | Kind::Repository | Kind::GpgKey => {
-                self.welcome.principal_namespace.clone()
-            }
+            Kind::AppProject
+            | Kind::Repository
+            | Kind::GpgKey
+            | Kind::TlsCerts
+            | Kind::SshKnownHosts => self.welcome.principal_namespace.clone(),
         }
     }
 
@@ -206,6 +218,15 @@ impl Reader<'_> {
             principal_uid,
             cluster,
         }
+    }
+}
+
+/// What names the content of a message, so that the hub need not say it again.
+pub(super) fn digest(kind: Kind, body: &Value) -> String {
+    match kind {
+        Kind::Application | Kind::AppProject => digest::agreed(body),
+        Kind::Repository => content_id(body),
+        Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => digest::agreed_entries(body),
     }
 }
 

@@ -68,10 +68,12 @@ pub(super) fn targets(scope: &Scope) -> Vec<Target> {
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
     };
     let target = |kind, namespace| Target { kind, namespace };
-    let mut targets = vec![target(
-        Kind::AppProject,
-        Some(scope.argocd_namespace.clone()),
-    )];
+    let of_argocd = |kind| target(kind, Some(scope.argocd_namespace.clone()));
+    let mut targets: Vec<Target> = Kind::ALL
+        .into_iter()
+        .filter(|kind| *kind != Kind::Application)
+        .map(of_argocd)
+        .collect();
     if scope.further_namespaces.iter().all(is_name) {
         let own = std::iter::once(&scope.argocd_namespace);
         let names = own.chain(&scope.further_namespaces).cloned();
@@ -192,6 +194,7 @@ mod tests {
             argocd_namespace: "argocd".to_owned(),
             further_namespaces: further.iter().map(|name| (*name).to_owned()).collect(),
             keep_namespaces: false,
+            create_namespaces: false,
             label_selector: String::new(),
             mode: Mode::Managed,
         }
@@ -203,21 +206,22 @@ mod tests {
             kind,
             namespace: namespace.map(ToOwned::to_owned),
         };
-        let named = |kind, name| target(kind, Some(name));
+        let applications = |further: &[&str]| -> Vec<Target> {
+            let (applications, others): (Vec<_>, Vec<_>) = targets(&scope(further))
+                .into_iter()
+                .partition(|target| target.kind == Kind::Application);
+            assert!(
+                others
+                    .iter()
+                    .all(|it| it.namespace.as_deref() == Some("argocd"))
+            );
+            applications
+        };
+        let named = |name| target(Kind::Application, Some(name));
         assert_eq!(
-            targets(&scope(&["team-a"])),
-            [
-                named(Kind::AppProject, "argocd"),
-                named(Kind::Application, "argocd"),
-                named(Kind::Application, "team-a"),
-            ]
+            applications(&["team-a"]),
+            [named("argocd"), named("team-a")]
         );
-        assert_eq!(
-            targets(&scope(&["team-*"])),
-            [
-                named(Kind::AppProject, "argocd"),
-                target(Kind::Application, None)
-            ]
-        );
+        assert_eq!(applications(&["team-*"]), [target(Kind::Application, None)]);
     }
 }

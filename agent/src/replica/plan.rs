@@ -3,9 +3,12 @@
 //! The rules in one place: whose object it is, what a differing source means, when something is
 //! deleted. Nothing here deletes an object without the stamp of the principal that asks for it.
 
+use std::fmt;
+
 use argocd::command::{self, Take};
+use argocd::masked::Masked;
 use argocd::projection::{Written, patch_for_spoke, release_patch_for_spoke};
-use argocd::{Application, Meta, Patch, keys};
+use argocd::{Application, Meta, Patch, entries, keys};
 use serde_json::{Value, json};
 
 use crate::config::{Adoption, Mismatch, Policy, Recreated};
@@ -14,7 +17,7 @@ use crate::config::{Adoption, Mismatch, Policy, Recreated};
 mod tests;
 
 /// What the hub said about an object, made ready for the spoke.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Incoming<'a> {
     /// As it came.
     pub(super) message: &'a Value,
@@ -25,7 +28,7 @@ pub(super) struct Incoming<'a> {
 }
 
 /// One write.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(super) enum Step {
     /// Makes the object.
     Create(Value),
@@ -35,6 +38,21 @@ pub(super) enum Step {
     Patch { uid: String, patch: Patch },
     /// Deletes the object with this UID.
     Delete { uid: String },
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create(object) => f.debug_tuple("Create").field(&Masked(object)).finish(),
+            Self::Converge { uid } => f.debug_struct("Converge").field("uid", uid).finish(),
+            Self::Patch { uid, patch } => f
+                .debug_struct("Patch")
+                .field("uid", uid)
+                .field("patch", patch)
+                .finish(),
+            Self::Delete { uid } => f.debug_struct("Delete").field("uid", uid).finish(),
+        }
+    }
 }
 
 /// What to remember after the steps.
@@ -68,6 +86,15 @@ impl Plan {
         gone: None,
     };
 
+    /// What was wanted of the object that is taken away is wanted no more, even if nothing of it is here.
+    pub(super) fn forgetting(mut self, source_uid: &str, wanted: Option<&Value>) -> Self {
+        let same = wanted.is_some_and(|it| Meta::of(it).source_uid() == Some(source_uid));
+        if same && self.memory == Memory::Keep {
+            self.memory = Memory::Forget;
+        }
+        self
+    }
+
     pub(super) const fn steps(steps: Vec<Step>, memory: Memory) -> Self {
         Self {
             steps,
@@ -82,8 +109,33 @@ impl Plan {
 pub(super) enum No {
     /// Now or later; the hub is told why.
     Refused(String),
+    /// Something of the spoke's own is in its place; the hub is told, and should that go, it is made.
+    Occupied(&'static str),
     /// Not yet.
     NotYet(&'static str),
+}
+
+/// What becomes of something of the same name that did not come from the hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// It is taken over, as the policy says.
+    Adopt,
+    /// It stays as it is: a Secret of the spoke's own.
+    Spare,
+    /// It stays, and the hub's entries are put beside its own.
+    Merge,
+}
+
+impl Manner {
+    fn of(desired: &Value) -> Self {
+        if entries::is_shared(desired) {
+            Self::Merge
+        } else if desired.get("kind").and_then(Value::as_str) == Some("Secret") {
+            Self::Spare
+        } else {
+            Self::Adopt
+        }
+    }
 }
 
 /// The hub said how the object should be.
@@ -98,6 +150,10 @@ pub(super) fn state(
     } = incoming;
     if live.is_some_and(|live| Meta::of(live).is_ignored()) {
         return Ok(Plan::NOTHING);
+    }
+    let manner = Manner::of(desired);
+    if manner == Manner::Merge {
+        return Ok(merge(incoming, live, written));
     }
     if Meta::of(message).is_deleting() {
         return Ok(deletion(incoming, live));
@@ -114,6 +170,7 @@ pub(super) fn state(
     }
     let uid = Meta::of(live).uid().to_owned();
     match relation(desired, live) {
+        Relation::Unmanaged if manner == Manner::Spare => Err(No::Occupied(TAKEN)),
         Relation::Unmanaged if adoption(live, policy) == Adoption::Never => {
             Err(No::Refused(NOT_ADOPTED.to_owned()))
         }
@@ -132,6 +189,49 @@ pub(super) fn state(
 
 /// What the Go agent says word for word.
 const NOT_ADOPTED: &str = "Adoption policy for application is set to never. Either change the policy and recreate the app on the principal or delete the existing app on the agent.";
+
+/// For a Secret.
+pub(super) const TAKEN: &str = "a Secret of this name is on the cluster already and did not come from the hub; it is left alone. \
+                         Rename one of the two, or delete the one on the cluster";
+
+/// The hub said what entries there should be beside the spoke's own.
+fn merge(incoming: Incoming<'_>, live: Option<&Value>, written: Option<&Written>) -> Plan {
+    let Incoming {
+        message, desired, ..
+    } = incoming;
+    match live {
+        Some(live) if Meta::of(message).is_deleting() => withdrawal(live),
+        None if Meta::of(message).is_deleting() => Plan::steps(vec![], Memory::Forget),
+        Some(live) if Meta::of(live).is_deleting() => Plan::steps(vec![], Memory::Want),
+        Some(live) => Plan::steps(converge(desired, live, written), Memory::Want),
+        None if entries::is_empty(desired) => Plan::steps(vec![], Memory::Want),
+        None => Plan::steps(vec![Step::Create(desired.clone())], Memory::Want),
+    }
+}
+
+/// The hub has no such entries any more.
+pub(super) fn withdraw(
+    source_uid: &str,
+    same_name: bool,
+    principal_uid: Option<&str>,
+    live: Option<&Value>,
+) -> Plan {
+    let Some(live) = live else {
+        return Plan::steps(vec![], Memory::Forget);
+    };
+    let meta = Meta::of(live);
+    if meta.is_ignored() || !is_meant(meta, source_uid, same_name, principal_uid) {
+        return Plan::NOTHING;
+    }
+    withdrawal(live)
+}
+
+fn withdrawal(live: &Value) -> Plan {
+    let uid = Meta::of(live).uid().to_owned();
+    let patch = entries::withdraw_patch(live);
+    let steps = patch.map(|patch| Step::Patch { uid, patch });
+    Plan::steps(steps.into_iter().collect(), Memory::Forget)
+}
 
 /// The hub's object is being deleted and waits for ours to go.
 ///
@@ -183,11 +283,7 @@ pub(super) fn delete(
         return Plan::steps(vec![], Memory::Forget);
     };
     let meta = Meta::of(live);
-    let is_meant = meta.source_uid().is_some_and(|uid| {
-        let same_object = uid == source_uid && !is_of_other_principal(meta, principal_uid);
-        same_object || (same_name && has_stamp(meta, principal_uid))
-    });
-    if meta.is_ignored() || !is_meant {
+    if meta.is_ignored() || !is_meant(meta, source_uid, same_name, principal_uid) {
         return Plan::NOTHING;
     }
     let uid = meta.uid().to_owned();
@@ -205,6 +301,19 @@ pub(super) fn delete(
     )
 }
 
+/// Whether a delete is about the object that the live one came from.
+fn is_meant(
+    live: Meta<'_>,
+    source_uid: &str,
+    same_name: bool,
+    principal_uid: Option<&str>,
+) -> bool {
+    live.source_uid().is_some_and(|uid| {
+        let same_object = uid == source_uid && !is_of_other_principal(live, principal_uid);
+        same_object || (same_name && has_stamp(live, principal_uid))
+    })
+}
+
 /// Something changed here about an object that the hub wants so.
 pub(super) fn drift(
     desired: &Value,
@@ -212,9 +321,13 @@ pub(super) fn drift(
     written: Option<&Written>,
     policy: Policy,
 ) -> Plan {
+    let manner = Manner::of(desired);
     let steps = match live {
+        None if manner == Manner::Merge && entries::is_empty(desired) => vec![],
         None => vec![Step::Create(recreated(desired, policy))],
         Some(live) if Meta::of(live).is_ignored() || Meta::of(live).is_deleting() => vec![],
+        // It is the spoke's own, from the beginning or by now.
+        Some(live) if manner == Manner::Spare && Meta::of(live).source_uid().is_none() => vec![],
         Some(live) => converge(desired, live, written),
     };
     Plan::steps(steps, Memory::Keep)
@@ -350,6 +463,7 @@ fn recreated(desired: &Value, policy: Policy) -> Value {
     match policy.recreated {
         // A desired value has no status, so both start without one.
         Recreated::Ignore | Recreated::ClearStatus => {}
+        Recreated::Resync if Manner::of(desired) != Manner::Adopt => {}
         Recreated::Resync => {
             if let Some(fields) = object.as_object_mut() {
                 fields.insert("operation".to_owned(), json!({ "sync": {} }));

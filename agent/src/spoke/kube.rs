@@ -3,8 +3,11 @@
 use std::fmt;
 
 use argocd::Patch;
+use argocd::keys::REPOSITORY_SELECTOR;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, TryFutureExt as _};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{
     DeleteParams, DynamicObject, Patch as Body, PatchParams, PostParams, Preconditions,
 };
@@ -15,7 +18,7 @@ use runtime::kube::{Event, Gone, Sighting, Watch, watch_if_served};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, Report, Reporter, Spoke, Target};
+use super::{Error, Report, Reporter, Spoke, Target, shared};
 
 mod error;
 
@@ -23,6 +26,10 @@ use error::{malformed, sorted, sorted_operations};
 
 /// Who wrote what, in the managed fields.
 const FIELD_MANAGER: &str = "argocd-agent";
+
+/// Settings of Argo CD's programs, and the one that says which namespaces it looks at.
+const SETTINGS: &str = "argocd-cmd-params-cm";
+const APPLICATION_NAMESPACES: &str = "application.namespaces";
 
 /// The spoke's Kubernetes API.
 #[derive(Clone)]
@@ -55,7 +62,11 @@ impl Kubernetes {
 fn resource(kind: Kind) -> ApiResource {
     let (name, plural) = match kind {
         Kind::AppProject => ("AppProject", "appprojects"),
-        Kind::Application | Kind::Repository | Kind::GpgKey => ("Application", "applications"),
+        Kind::Application => ("Application", "applications"),
+        Kind::Repository => return ApiResource::erase::<Secret>(&()),
+        Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => {
+            return ApiResource::erase::<ConfigMap>(&());
+        }
     };
     ApiResource::from_gvk_with_plural(
         &GroupVersionKind::gvk("argoproj.io", "v1alpha1", name),
@@ -76,7 +87,7 @@ impl Spoke for Kubernetes {
             None => Api::all_with(client, &resource(kind)),
             Some(namespace) => Api::namespaced_with(client, namespace, &resource(kind)),
         };
-        let watch = Watch::<DynamicObject>::new(api).labels(&self.label_selector);
+        let watch = narrowed(Watch::new(api), kind, &self.label_selector);
         watch_if_served(watch, token, move |sighting| {
             if let Some(told) = told(kind, sighting) {
                 report(told);
@@ -128,6 +139,42 @@ impl Spoke for Kubernetes {
         .boxed()
     }
 
+    fn make_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        async move {
+            let namespace = Namespace {
+                metadata: ObjectMeta {
+                    name: Some(name.to_owned()),
+                    ..ObjectMeta::default()
+                },
+                ..Namespace::default()
+            };
+            let params = PostParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PostParams::default()
+            };
+            let namespaces = Api::<Namespace>::all(self.client.clone());
+            match namespaces.create(&params, &namespace).await {
+                Ok(_made) => Ok(()),
+                Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+                Err(error) => Err(sorted(error, &[])),
+            }
+        }
+        .boxed()
+    }
+
+    fn application_namespaces<'a>(
+        &'a self,
+        argocd_namespace: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+        async move {
+            let maps = Api::<ConfigMap>::namespaced(self.client.clone(), argocd_namespace);
+            let settings = maps.get_opt(SETTINGS).await;
+            let settings = settings.map_err(|error| sorted(error, &[]))?;
+            Ok(settings.and_then(|map| map.data?.remove(APPLICATION_NAMESPACES)))
+        }
+        .boxed()
+    }
+
     fn delete<'a>(&'a self, key: &'a ObjectKey, uid: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         async move {
             let params = DeleteParams::background().preconditions(Preconditions {
@@ -141,6 +188,19 @@ impl Spoke for Kubernetes {
                 .map(drop)
         }
         .boxed()
+    }
+}
+
+/// Only what is needed: of Secrets those of repositories, of `ConfigMap`s those of keys, which are Argo CD's own and
+/// carry nobody's labels.
+fn narrowed(watch: Watch<DynamicObject>, kind: Kind, label_selector: &str) -> Watch<DynamicObject> {
+    match (shared(kind), kind) {
+        (Some(shared), _) => watch.fields(&format!("metadata.name={}", shared.name())),
+        (None, Kind::Repository) if label_selector.is_empty() => watch.labels(REPOSITORY_SELECTOR),
+        (None, Kind::Repository) => {
+            watch.labels(&format!("{REPOSITORY_SELECTOR},{label_selector}"))
+        }
+        (None, _) => watch.labels(label_selector),
     }
 }
 

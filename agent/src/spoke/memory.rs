@@ -213,6 +213,19 @@ impl Spoke for Memory {
             .boxed()
     }
 
+    /// Every namespace is there.
+    fn make_namespace<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        async { Ok(()) }.boxed()
+    }
+
+    /// Whoever plays Argo CD looks everywhere.
+    fn application_namespaces<'a>(
+        &'a self,
+        _argocd_namespace: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+        async { Ok(Some("*".to_owned())) }.boxed()
+    }
+
     fn delete<'a>(&'a self, key: &'a ObjectKey, uid: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         self.write(move |objects| {
             let before = objects.version();

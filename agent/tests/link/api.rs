@@ -20,6 +20,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use super::wait::{SOON, soon};
 
 const ROOT: &str = "/apis/argoproj.io/v1alpha1/namespaces/{namespace}/{plural}";
+const CORE: &str = "/api/v1/namespaces/{namespace}/{plural}";
 
 /// The server, and what it holds; the latter outlives a restart.
 pub(super) struct Api {
@@ -46,7 +47,7 @@ struct Inner {
     objects: BTreeMap<(String, String), Value>,
     /// Every change, so that a watch can begin anywhere.
     history: Vec<(u64, String, &'static str, Value)>,
-    /// The definitions of all kinds are missing.
+    /// The definitions of all of Argo CD's kinds are missing.
     bare: bool,
     /// Every write by a client.
     writes: Vec<String>,
@@ -58,10 +59,13 @@ impl Api {
     }
 
     pub(super) async fn start_at(world: Arc<World>, address: SocketAddr) -> Self {
-        let router = Router::new()
-            .route(ROOT, get(list_or_watch).post(create))
-            .route(&format!("{ROOT}/{{name}}"), patch(patch_one).delete(delete))
-            .with_state(Arc::clone(&world));
+        let mut router = Router::new();
+        for root in [ROOT, CORE] {
+            router = router
+                .route(root, get(list_or_watch).post(create))
+                .route(&format!("{root}/{{name}}"), patch(patch_one).delete(delete));
+        }
+        let router = router.with_state(Arc::clone(&world));
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -201,6 +205,11 @@ impl World {
 }
 
 impl Inner {
+    /// Whether the definition of this kind is missing; those of Kubernetes itself are not.
+    fn lacks(&self, plural: &str) -> bool {
+        self.bare && !["secrets", "configmaps"].contains(&plural)
+    }
+
     fn put(&mut self, key: (String, String), mut object: Value) -> Value {
         let change = if self.objects.contains_key(&key) {
             "MODIFIED"
@@ -243,13 +252,13 @@ async fn list_or_watch(
 ) -> Response {
     if query.get("watch").is_none_or(|watch| watch != "true") {
         let inner = world.inner.lock().unwrap();
-        if inner.bare {
+        if inner.lacks(&plural) {
             return failure(StatusCode::NOT_FOUND, "NotFound");
         }
         let items: Vec<&Value> = inner
             .objects
             .iter()
-            .filter(|(key, _)| key.0 == plural)
+            .filter(|(key, _)| key.0 == plural && is_selected(&query, &key.1))
             .map(|(_, o)| o)
             .collect();
         let version = inner.version.to_string();
@@ -263,13 +272,13 @@ async fn list_or_watch(
         .get("resourceVersion")
         .and_then(|v| v.parse().ok())
         .unwrap_or_default();
-    if world.inner.lock().unwrap().bare {
+    if world.inner.lock().unwrap().lacks(&plural) {
         return failure(StatusCode::NOT_FOUND, "NotFound");
     }
     let version = world.version.subscribe();
     let lines =
         futures::stream::unfold((world, version, from), move |(world, mut version, from)| {
-            let plural = plural.clone();
+            let (plural, query) = (plural.clone(), query.clone());
             async move {
                 loop {
                     let mut silent = world.silent.subscribe();
@@ -277,13 +286,13 @@ async fn list_or_watch(
                     version.borrow_and_update();
                     let next = {
                         let inner = world.inner.lock().unwrap();
-                        if inner.bare {
+                        if inner.lacks(&plural) {
                             return None;
                         }
-                        let mut later = inner
-                            .history
-                            .iter()
-                            .filter(|(v, p, ..)| *v > from && *p == plural);
+                        let mut later = inner.history.iter().filter(|(v, p, _, object)| {
+                            let name = object["metadata"]["name"].as_str().unwrap();
+                            *v > from && *p == plural && is_selected(&query, name)
+                        });
                         later.next().map(|(v, _, change, object)| {
                             (
                                 *v,
@@ -301,6 +310,11 @@ async fn list_or_watch(
     Body::from_stream(lines.map(Ok::<_, std::io::Error>)).into_response()
 }
 
+fn is_selected(query: &HashMap<String, String>, name: &str) -> bool {
+    let selector = query.get("fieldSelector").map(String::as_str);
+    selector.is_none_or(|selector| selector == format!("metadata.name={name}"))
+}
+
 async fn create(
     State(world): State<Arc<World>>,
     Path((_, plural)): Path<(String, String)>,
@@ -311,7 +325,7 @@ async fn create(
     inner.writes.push(format!("create {name}"));
     world.written.notify_waiters();
     let key = (plural, name);
-    if inner.bare {
+    if inner.lacks(&key.0) {
         return failure(StatusCode::NOT_FOUND, "NotFound");
     }
     if inner.objects.contains_key(&key) {

@@ -40,6 +40,7 @@ impl Spoke {
             further_namespaces: vec![],
             keep_namespaces: false,
             mode: Mode::Managed,
+            create_namespaces: false,
             label_selector: String::new(),
         };
         let policy = Policy {

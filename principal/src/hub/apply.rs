@@ -91,8 +91,11 @@ impl Hub {
         if held {
             state.index.name_operation(key);
         }
-        let effects = state.index.set_report(key, None);
-        self.post(&state, effects);
+        // Without a status nobody over there has looked at it yet.
+        if Meta::of(report).field("status").is_some() {
+            let effects = state.index.set_report(key, None);
+            self.post(&state, effects);
+        }
         let cluster = from.cluster.as_str();
         if held || judgement.terminate {
             state.tell(cluster, |mailbox| mailbox.command(key.object()));

@@ -29,10 +29,11 @@ pub(crate) const DISCONNECTED: &str = "ArgoCDAgentDisconnected";
 pub(crate) const ERROR: &str = "ArgoCDAgentError";
 
 /// Every type that this principal sets and clears.
-const KINDS: [&str; 5] = [
+const KINDS: [&str; 6] = [
     keys::CONDITION_CONFLICT,
     keys::CONDITION_NAME_CONFLICT,
     keys::CONDITION_NOT_ADMITTED,
+    keys::CONDITION_REPOSITORY,
     DISCONNECTED,
     ERROR,
 ];
@@ -85,7 +86,8 @@ impl Hub {
             if self.is_releasable(entry) {
                 return Some(release_patch_for_hub(entry.object()));
             }
-            Some(plan(entry, connected, now))
+            let trouble = self.lock().index.repository_trouble(entry);
+            Some(plan(entry, connected, trouble, now))
         });
         written.await.map(|_written| ())
     }
@@ -111,8 +113,14 @@ impl Hub {
 }
 
 /// The patch that brings the conditions in line; none when they are.
-fn plan(entry: &Entry, connected: bool, now: Timestamp) -> Option<Patch> {
-    let wanted = wanted(entry, connected);
+fn plan(
+    entry: &Entry,
+    connected: bool,
+    repository_trouble: Option<String>,
+    now: Timestamp,
+) -> Option<Patch> {
+    let mut wanted = wanted(entry, connected);
+    wanted.extend(repository_trouble.map(|trouble| (keys::CONDITION_REPOSITORY, trouble)));
     let now = rfc3339(now);
     let mut shown = entry.object().as_ref().clone();
     let mut changed = false;

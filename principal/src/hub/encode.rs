@@ -31,16 +31,12 @@ impl Source for Voice<'_> {
                 }
             }
             (Kind::Application, Facet::Command) => command(key, &self.told(key)?)?,
-            (Kind::AppProject, Facet::State) => {
-                let project = self
-                    .hub
-                    .lock()
-                    .index
-                    .project_for(&key.name, self.cluster.as_str())?;
-                about(key, state(said_before), &project, &project)
+            (_, Facet::State) => {
+                let cluster = self.cluster.as_str();
+                let provision = self.hub.lock().index.provision(cluster, key)?;
+                about(key, state(said_before), &provision, &provision)
             }
-            (Kind::Application | Kind::AppProject, Facet::Status | Facet::Command)
-            | (Kind::Repository | Kind::GpgKey, _) => return None,
+            (_, Facet::Status | Facet::Command) => return None,
         };
         Some(self.hub.signed(event))
     }
@@ -61,9 +57,13 @@ impl Voice<'_> {
 impl Hub {
     /// A copy has to go. A stub says which: never anything of an object that the cluster may not have.
     pub(crate) fn delete(&self, key: &ObjectKey, uid: &str) -> Event {
-        let kind = key.kind.as_str();
+        let (api_version, kind) = match key.kind {
+            Kind::Application | Kind::AppProject => (argocd::keys::API_VERSION, key.kind.as_str()),
+            Kind::Repository => ("v1", "Secret"),
+            Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => ("v1", "ConfigMap"),
+        };
         let stub = json!({
-            "apiVersion": argocd::keys::API_VERSION,
+            "apiVersion": api_version,
             "kind": kind,
             "metadata": { "name": key.name, "namespace": key.namespace, "uid": uid },
         });

@@ -1,4 +1,4 @@
-//! What the hub wants of every cluster: Applications and projects, by name and UID, and where each goes.
+//! What the hub wants of every cluster: Applications by name and UID and where each goes, and what goes with them.
 //!
 //! Pure: objects and the fleet go in, effects come out. An Application is judged again whenever it, its project,
 //! the fleet, or another Application that wants the same name on a spoke changes. What a cluster may still hold of
@@ -10,10 +10,11 @@ use std::{
 };
 
 use argocd::{
-    AppProject, Meta,
+    AppProject, Application, Meta,
     admission::Target,
     command::Introduced,
     project::Cluster,
+    repository::{Repository, normal_url, urls},
     routing::{Clusters, RoutingSettings, route},
 };
 use protocol::{Kind, ObjectKey};
@@ -23,9 +24,12 @@ use crate::fleet::{Fleet, Mode};
 
 mod entry;
 mod judge;
+mod provisions;
 
 pub use entry::Key;
+use entry::Uses;
 pub(crate) use entry::{Entry, Held, Place, Placement};
+use provisions::Provisions;
 
 /// What follows from a change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +48,17 @@ pub(crate) enum Effect {
     Conditions(Key),
 }
 
+/// What a cluster should have of something by this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Provided {
+    /// This one, with this digest.
+    This(ObjectKey, String),
+    /// Nothing.
+    Nothing,
+    /// Nobody here can say.
+    Unclear,
+}
+
 /// The hub's objects as far as clusters are concerned.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -53,19 +68,26 @@ pub(crate) struct Index {
     by_uid: BTreeMap<String, Key>,
     /// Who wants a name on a spoke, the keeper first: creation time and UID.
     claims: BTreeMap<Place, BTreeSet<(String, String)>>,
-    projects: BTreeMap<String, Arc<Value>>,
+    provisions: Provisions,
 }
 
 impl Index {
     pub(crate) fn new(settings: RoutingSettings) -> Self {
         Self {
+            provisions: Provisions::new(&settings.argocd_namespace),
             settings,
             clusters: Clusters::default(),
             applications: BTreeMap::new(),
             by_uid: BTreeMap::new(),
             claims: BTreeMap::new(),
-            projects: BTreeMap::new(),
         }
+    }
+
+    /// With something that nobody else knows, under what names the content of Secrets.
+    #[must_use]
+    pub(crate) fn salted(mut self, salt: String) -> Self {
+        self.provisions.salt(salt);
+        self
     }
 
     /// Takes in who is enrolled now. Never makes a copy go: leaving the fleet leaves everything where it is.
@@ -79,17 +101,18 @@ impl Index {
             .filter(|(_, enrolment)| enrolment.mode == Mode::Autonomous)
             .map(|(name, _)| name.clone());
         let clusters = Clusters::new(fleet.clusters.iter().map(server)).with_autonomous(autonomous);
-        if clusters == self.clusters {
+        if clusters == self.clusters && self.provisions.shares_as(fleet) {
             return Vec::new();
         }
         self.clusters = clusters;
+        let mut effects = self.provisions.set_fleet(fleet, &self.clusters);
         let keys: Vec<Key> = self.applications.keys().cloned().collect();
-        let mut effects: Vec<Effect> = keys
+        let placed = keys
             .iter()
             .flat_map(|key| self.place(key, Introduced::default()))
-            .collect();
+            .filter(|effect| !matches!(effect, Effect::Gone { .. }));
+        effects.extend(placed);
         effects.extend(keys.into_iter().map(Effect::Conditions));
-        effects.retain(|effect| !matches!(effect, Effect::Gone { .. }));
         effects
     }
 
@@ -110,9 +133,12 @@ impl Index {
             introduced
         } else {
             // One of the same name before it: the copy stays and is adopted, a new UID alone deletes nothing.
-            let holder = self.forget(&key).and_then(|replaced| replaced.holder);
+            let replaced = self.forget(&key);
             let mut entry = Entry::new(object, new);
-            entry.holder = holder;
+            if let Some(replaced) = replaced {
+                entry.holder = replaced.holder;
+                entry.uses = replaced.uses;
+            }
             self.applications.insert(key.clone(), entry);
             self.by_uid.insert(uid, key.clone());
             Introduced::default()
@@ -126,14 +152,14 @@ impl Index {
     pub(crate) fn set_written_project(&mut self, object: Value) -> Vec<Effect> {
         let meta = Meta::of(&object);
         let (name, version) = (meta.name().to_owned(), meta.resource_version());
-        let is_old = self.projects.get(&name).is_some_and(|known| {
+        let is_old = self.provisions.project(&name).is_some_and(|known| {
             let known = Meta::of(known);
             known.uid() == meta.uid() && !entry::is_newer(version, known.resource_version())
         });
         if is_old {
             return Vec::new();
         }
-        self.set_project(&name, Some(object))
+        self.set_provision(Kind::AppProject, &name, Some(object))
     }
 
     /// The hub deleted an Application.
@@ -148,7 +174,7 @@ impl Index {
         let Some(entry) = self.forget(key) else {
             return Vec::new();
         };
-        let mut effects = Vec::new();
+        let mut effects = self.exchange_hosts(entry.uses.clone(), None);
         let autonomous = |cluster: &String| self.clusters.is_autonomous(cluster);
         if let Some(cluster) = entry.holder.clone().filter(|it| !autonomous(it)) {
             effects.push(Effect::Gone {
@@ -163,69 +189,76 @@ impl Index {
         effects
     }
 
-    /// Takes in an AppProject of the Argo CD namespace, or its deletion.
-    pub(crate) fn set_project(&mut self, name: &str, object: Option<Value>) -> Vec<Effect> {
-        let before = self.projects.get(name).cloned();
-        match object {
-            Some(object) => self.projects.insert(name.to_owned(), Arc::new(object)),
-            None => self.projects.remove(name),
-        };
-        let after = self.projects.get(name).cloned();
-        let mut effects = self.project_effects(name, before.as_deref(), after.as_deref());
-        let members: Vec<Key> = self
-            .applications
-            .iter()
-            .filter(|(_, entry)| entry.application().project() == name)
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in members {
-            effects.extend(self.settle(&key, Introduced::default()));
-            effects.push(Effect::Conditions(key));
+    /// Takes in a project, a repository or keys of the Argo CD namespace, or their deletion.
+    pub(crate) fn set_provision(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        object: Option<Value>,
+    ) -> Vec<Effect> {
+        let before = self.provisions.repository(name).cloned();
+        let mut effects = self.provisions.set(kind, name, object, &self.clusters);
+        if kind == Kind::AppProject {
+            let members = self.keys_of(|application| application.project() == name);
+            for key in &members {
+                effects.extend(self.settle(key, Introduced::default()));
+            }
+            effects.extend(members.into_iter().map(Effect::Conditions));
+        }
+        if kind == Kind::Repository {
+            let after = self.provisions.repository(name);
+            let concerned: Vec<_> = before.iter().chain(after).collect();
+            effects.extend(self.who_needs(&concerned));
         }
         effects
     }
 
     /// The hub deleted a project, unless another of its name is there already.
     pub(crate) fn remove_project(&mut self, name: &str, uid: &str) -> Vec<Effect> {
-        let known = self.projects.get(name).map(|known| Meta::of(known).uid());
-        if known == Some(uid) {
-            self.set_project(name, None)
+        let known = self.provisions.project(name);
+        if known.is_some_and(|known| Meta::of(known).uid() == uid) {
+            self.set_provision(Kind::AppProject, name, None)
         } else {
             Vec::new()
         }
     }
 
-    fn project_effects(
-        &self,
-        name: &str,
-        before: Option<&Value>,
-        after: Option<&Value>,
-    ) -> Vec<Effect> {
-        let key = ObjectKey::new(Kind::AppProject, &self.settings.argocd_namespace, name);
-        let uid = before
-            .or(after)
-            .map(|project| Meta::of(project).uid())
-            .unwrap_or_default();
-        let compiled = |project: Option<&Value>, cluster: &str| {
-            project.and_then(|project| judge::project_for(project, self.cluster(cluster)))
+    /// A cluster refuses something that it is provided with.
+    pub(crate) fn refuse(&mut self, cluster: &str, key: &ObjectKey, reason: &str) -> Vec<Effect> {
+        let is_news = self.provisions.refuse(cluster, key, reason);
+        let repository = self.provisions.repository(&key.name).filter(|_| is_news);
+        self.who_needs(&repository.into_iter().collect::<Vec<_>>())
+    }
+
+    /// A cluster is asked anew; what it refused before counts no more.
+    pub(crate) fn forgive(&mut self, cluster: &str) -> Vec<Effect> {
+        let refused = self.provisions.forgive(cluster);
+        let refused: Vec<_> = refused
+            .iter()
+            .filter_map(|key| self.provisions.repository(&key.name))
+            .collect();
+        self.who_needs(&refused)
+    }
+
+    fn who_needs(&self, repositories: &[&Repository]) -> Vec<Effect> {
+        if repositories.is_empty() {
+            return Vec::new();
+        }
+        let needs = |url: &&str| {
+            let url = normal_url(url);
+            repositories
+                .iter()
+                .any(|repository| repository.is_for(&url))
         };
-        let effect = |cluster: &str| match (compiled(before, cluster), compiled(after, cluster)) {
-            (before, Some(after)) => (before.as_ref() != Some(&after)).then(|| Effect::State {
-                cluster: cluster.to_owned(),
-                key: key.clone(),
-            }),
-            (Some(_), None) => Some(Effect::Gone {
-                cluster: cluster.to_owned(),
-                key: key.clone(),
-                uid: uid.to_owned(),
-            }),
-            (None, None) => None,
-        };
-        let managed = |cluster: &&str| !self.clusters.is_autonomous(cluster);
-        self.clusters
-            .names()
-            .filter(managed)
-            .filter_map(effect)
+        let keys = self.keys_of(|application| urls(application).iter().any(needs));
+        keys.into_iter().map(Effect::Conditions).collect()
+    }
+
+    fn keys_of(&self, fits: impl Fn(Application<'_>) -> bool) -> Vec<Key> {
+        let entries = self.applications.iter();
+        entries
+            .filter(|(_, entry)| fits(entry.application()))
+            .map(|(key, _)| key.clone())
             .collect()
     }
 
@@ -243,11 +276,15 @@ impl Index {
         };
         let claim = entry.claim();
         let before = std::mem::replace(&mut entry.placement, placement);
+        let mut effects = self.use_hosts(key);
+        let Some(entry) = self.applications.get(key) else {
+            return effects;
+        };
         let (before, after) = (before.place().cloned(), entry.placement.place().cloned());
         if before == after {
-            return self.settle(key, introduced);
+            effects.extend(self.settle(key, introduced));
+            return effects;
         }
-        let mut effects = Vec::new();
         if let Some(after) = &after {
             self.claims
                 .entry(after.clone())
@@ -262,6 +299,39 @@ impl Index {
             effects.extend(self.settle_claimants(place));
         }
         effects
+    }
+
+    /// Whoever it goes to needs the keys of the hosts that its sources are on.
+    fn use_hosts(&mut self, key: &Key) -> Vec<Effect> {
+        let Some(entry) = self.applications.get_mut(key) else {
+            return Vec::new();
+        };
+        let now = entry.uses_now();
+        if entry.uses == now {
+            return Vec::new();
+        }
+        let before = std::mem::replace(&mut entry.uses, now.clone());
+        self.exchange_hosts(before, now)
+    }
+
+    fn exchange_hosts(&mut self, before: Option<Uses>, after: Option<Uses>) -> Vec<Effect> {
+        let none = BTreeSet::new();
+        let (provisions, clusters) = (&mut self.provisions, &self.clusters);
+        match (before, after) {
+            (Some(before), Some(after)) if before.cluster == after.cluster => {
+                provisions.set_hosts(&before.cluster, &before.hosts, &after.hosts, clusters)
+            }
+            (before, after) => {
+                let mut effects = Vec::new();
+                if let Some(Uses { cluster, hosts }) = after {
+                    effects.extend(provisions.set_hosts(&cluster, &none, &hosts, clusters));
+                }
+                if let Some(Uses { cluster, hosts }) = before {
+                    effects.extend(provisions.set_hosts(&cluster, &hosts, &none, clusters));
+                }
+                effects
+            }
+        }
     }
 
     fn settle_claimants(&mut self, place: &Place) -> Vec<Effect> {
@@ -302,18 +372,14 @@ impl Index {
             return Some(judge::name_conflict(place, other));
         }
         let application = entry.application();
-        let project = self.projects.get(application.project());
+        let project = self.provisions.project(application.project());
         let Cluster { name, server } = self.cluster(&place.cluster);
         let target = Target {
             argocd_namespace: &self.settings.argocd_namespace,
             cluster: name,
             server,
         };
-        judge::admission(
-            application,
-            project.map(|project| AppProject::of(project)),
-            target,
-        )
+        judge::admission(application, project.map(AppProject::of), target)
     }
 
     fn cluster<'a>(&'a self, name: &'a str) -> Cluster<'a> {
@@ -359,25 +425,40 @@ impl Index {
         self.by_uid(uid)
     }
 
-    /// The project as this cluster may see it.
-    pub(crate) fn project_for(&self, name: &str, cluster: &str) -> Option<Value> {
-        judge::project_for(self.projects.get(name)?, self.cluster(cluster))
+    /// A project, a repository or keys as this cluster may see them.
+    pub(crate) fn provision(&self, cluster: &str, key: &ObjectKey) -> Option<Value> {
+        let is_provided = self.provisions.provides(cluster);
+        let compiled = || self.provisions.compiled(cluster, key, &self.clusters);
+        is_provided.then(compiled)?
+    }
+
+    /// What this cluster should have of one.
+    pub(crate) fn provided(&self, cluster: &str, kind: Kind, name: &str) -> Provided {
+        if !self.provisions.knows(cluster, kind, name) {
+            return Provided::Unclear;
+        }
+        let said = self.provisions.digest(cluster, kind, name);
+        said.map_or(Provided::Nothing, |(key, digest)| {
+            Provided::This(key, digest)
+        })
+    }
+
+    /// Why the cluster of an Application has no access to its repository, although the hub has.
+    pub(crate) fn repository_trouble(&self, entry: &Entry) -> Option<String> {
+        let (cluster, application) = (entry.delivered_to()?, entry.application());
+        self.provisions
+            .trouble(cluster, application.project(), &urls(application))
     }
 
     /// Everything that is delivered to this cluster.
     pub(crate) fn delivered_to(&self, cluster: &str) -> Vec<ObjectKey> {
-        let namespace = &self.settings.argocd_namespace;
-        let projects = self
-            .projects
-            .iter()
-            .filter(|(_, project)| judge::project_for(project, self.cluster(cluster)).is_some())
-            .map(|(name, _)| ObjectKey::new(Kind::AppProject, namespace, name));
+        let provisions = self.provisions.provided_to(cluster).cloned();
         let applications = self
             .applications
             .iter()
             .filter(|(_, entry)| entry.delivered_to() == Some(cluster))
             .map(|(key, _)| key.object());
-        projects.chain(applications).collect()
+        provisions.chain(applications).collect()
     }
 
     /// Applications that go to this cluster, delivered or held, or are mirrors of it.
@@ -391,21 +472,14 @@ impl Index {
     pub(crate) fn object(&self, key: &ObjectKey) -> Option<&Arc<Value>> {
         match key.kind {
             Kind::Application => Some(self.applications.get(&Key::from_object(key)?)?.object()),
-            Kind::AppProject => self
-                .projects
-                .get(&key.name)
-                .filter(|_| key.namespace == self.settings.argocd_namespace),
-            Kind::Repository | Kind::GpgKey => None,
+            Kind::AppProject => self.provisions.kept_project(key),
+            Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => None,
         }
     }
 
     /// Everything that carries the mark of a mirror of this cluster.
     pub(crate) fn mirrors_of(&self, cluster: &str) -> Vec<(ObjectKey, Arc<Value>)> {
-        let namespace = &self.settings.argocd_namespace;
-        let projects = self.projects.iter().map(|(name, project)| {
-            let key = ObjectKey::new(Kind::AppProject, namespace, name);
-            (key, project)
-        });
+        let projects = self.provisions.kept_projects();
         let applications = self
             .applications
             .iter()
@@ -444,6 +518,13 @@ impl Index {
             }
             Some(_) | None => Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+impl Index {
+    fn set_project(&mut self, name: &str, object: Option<Value>) -> Vec<Effect> {
+        self.set_provision(Kind::AppProject, name, object)
     }
 }
 

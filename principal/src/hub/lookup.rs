@@ -1,11 +1,11 @@
 //! What a cluster says it holds, against what it should have.
 
-use argocd::{digest, routing::SpokeNamespace};
+use argocd::routing::SpokeNamespace;
 use protocol::{Kind, ObjectKey, payload::RequestUpdate};
 
 use super::{
     Hub,
-    index::{Entry, Index, Key, Place, Placement},
+    index::{Entry, Index, Key, Place, Placement, Provided},
 };
 use crate::fleet::ClusterName;
 
@@ -41,23 +41,20 @@ impl Hub {
                     self.spoke_namespace(cluster, agent_namespace, &claim.namespace);
                 application(&state.index, cluster.as_str(), spoke_namespace, claim)
             }
-            Ok(Kind::AppProject) => {
-                let compiled = state.index.project_for(&claim.name, cluster.as_str());
-                compiled.map_or(Lookup::Unknown, |project| Lookup::Wanted {
-                    key: ObjectKey::new(Kind::AppProject, &self.argocd_namespace, &claim.name),
-                    digest: digest::agreed(&project),
-                })
-            }
-            // Not delivered by this version: what another one has delivered is not ours to take away.
-            Ok(Kind::Repository | Kind::GpgKey) | Err(_) => Lookup::LeaveAlone,
+            Ok(kind) => match state.index.provided(cluster.as_str(), kind, &claim.name) {
+                Provided::This(key, digest) => Lookup::Wanted { key, digest },
+                Provided::Nothing => Lookup::Unknown,
+                Provided::Unclear => Lookup::LeaveAlone,
+            },
+            // Not of this version: what another one has delivered is not ours to take away.
+            Err(_) => Lookup::LeaveAlone,
         }
     }
 
     /// Whether what is not known here may be taken for not wanted on this cluster.
     pub(crate) fn is_authority_for(&self, cluster: &ClusterName) -> bool {
         let state = self.lock();
-        state.applications_synced
-            && state.projects_synced
+        state.is_synced()
             && self.principal_uid.get().is_some()
             && state.index.is_cluster(cluster.as_str())
     }

@@ -235,6 +235,7 @@ pub(super) fn concerned(report: &Report, argocd_namespace: &str) -> Option<Objec
     match kind {
         Watched::Application => Some(key.object()),
         Watched::AppProject => Some(ObjectKey::new(Kind::AppProject, argocd_namespace, key.name)),
+        Watched::Repository | Watched::GpgKey | Watched::TlsCerts | Watched::SshKnownHosts => None,
     }
 }
 
@@ -287,7 +288,7 @@ impl Hub {
                 let name = mirror::project_name(cluster, name).ok()?;
                 Some(ObjectKey::new(kind, &self.argocd_namespace, name))
             }
-            Kind::Repository | Kind::GpgKey => None,
+            Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use argocd::Patch;
+use argocd::{Patch, masked::Masked};
 use futures::future::BoxFuture;
 use runtime::error::Blame;
 use serde_json::Value;
@@ -17,7 +17,7 @@ pub use self::{kube::Kubernetes, memory::Memory};
 
 /// Reads and writes what the hub has.
 pub trait Store: Debug + Send + Sync + 'static {
-    /// Reports every Application and project, and all changes, until the token is cancelled.
+    /// Reports every object of the kinds that are [`Watched`], and all changes, until the token is cancelled.
     ///
     /// Outages are waited out; `report` is called in order for each kind and must be quick.
     fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()>;
@@ -59,7 +59,7 @@ pub trait Store: Debug + Send + Sync + 'static {
 pub type Reporter = std::sync::Arc<dyn Fn(Report) + Send + Sync>;
 
 /// What a watch has seen.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Report {
     /// An object is there and looks like this, without its managed fields.
     Applied(Watched, Value),
@@ -76,13 +76,27 @@ pub enum Report {
     Synced(Watched),
 }
 
-/// The kinds that are watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Watched {
-    /// Applications of all namespaces.
-    Application,
-    /// Projects of the Argo CD namespace.
-    AppProject,
+/// The kinds that are watched: Applications of all namespaces, everything else in the Argo CD namespace. Of Secrets
+/// only those of repositories, and of `ConfigMap`s only the three with keys.
+pub use protocol::Kind as Watched;
+
+impl Debug for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Applied(kind, object) => f
+                .debug_tuple("Applied")
+                .field(kind)
+                .field(&Masked(object))
+                .finish(),
+            Self::Deleted { kind, key, uid } => f
+                .debug_struct("Deleted")
+                .field("kind", kind)
+                .field("key", key)
+                .field("uid", uid)
+                .finish(),
+            Self::Synced(kind) => f.debug_tuple("Synced").field(kind).finish(),
+        }
+    }
 }
 
 /// Why a write or a read did not happen.

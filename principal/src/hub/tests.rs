@@ -74,10 +74,12 @@ fn an_older_ear_that_is_dropped_does_not_take_the_newer_along() {
 }
 
 #[test]
-fn ready_is_only_who_has_read_both_kinds() {
+fn ready_is_only_who_has_read_every_kind() {
     let hub = hub();
-    assert!(!hub.report(Report::Synced(Watched::AppProject)));
-    assert!(hub.report(Report::Synced(Watched::Application)));
+    let told: Vec<bool> = Watched::ALL
+        .map(|kind| hub.report(Report::Synced(kind)))
+        .to_vec();
+    assert_eq!(told, [false, false, false, false, false, true]);
 }
 
 #[test]
@@ -166,8 +168,9 @@ fn of_a_cluster_that_is_not_enrolled_nothing_is_unknown() {
     assert_eq!(look("c"), Lookup::LeaveAlone);
     let synced = || hub.is_authority_for(&name("a"));
     assert!(!synced());
-    hub.report(Report::Synced(Watched::AppProject));
-    assert!(!synced(), "the Applications are not read");
-    hub.report(Report::Synced(Watched::Application));
+    for kind in Watched::ALL {
+        assert!(!synced(), "the {kind}s are not read");
+        hub.report(Report::Synced(kind));
+    }
     assert!(synced() && !hub.is_authority_for(&name("c")));
 }

@@ -47,6 +47,7 @@ pub(crate) fn enrolled(clusters: &[&str]) -> Arc<Fleet> {
         server: None,
         fresh: false,
         confirm_delete: None,
+        shares_unscoped: Some(false),
     };
     let clusters = clusters
         .iter()

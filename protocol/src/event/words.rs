@@ -8,11 +8,13 @@ use crate::object::Kind;
 const PREFIX: &str = "io.argoproj.argocd-agent.event";
 
 impl Target {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Object(Kind::Application),
         Self::Object(Kind::AppProject),
         Self::Object(Kind::Repository),
         Self::Object(Kind::GpgKey),
+        Self::Object(Kind::TlsCerts),
+        Self::Object(Kind::SshKnownHosts),
         Self::ApplicationSet,
         Self::Ack,
         Self::Resource,
@@ -31,6 +33,8 @@ impl Target {
             Self::Object(Kind::AppProject) => "appproject",
             Self::Object(Kind::Repository) => "repository",
             Self::Object(Kind::GpgKey) => "gpgkey",
+            Self::Object(Kind::TlsCerts) => "tlscerts",
+            Self::Object(Kind::SshKnownHosts) => "sshknownhosts",
             Self::ApplicationSet => "applicationset",
             Self::Ack => "eventProcessed",
             Self::Resource => "resource",

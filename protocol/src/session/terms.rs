@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::event::Event;
-use crate::object::{Facet, Mode, ObjectKey};
+use crate::object::{Facet, Kind, Mode, ObjectKey};
 use crate::version::Capabilities;
 
 /// Which end of the stream we are.
@@ -22,6 +22,14 @@ pub struct Peer {
     pub mode: Mode,
     /// What both ends can do. Empty towards a Go peer.
     pub capabilities: Capabilities,
+}
+
+impl Peer {
+    /// Whether it has a word for such objects. A Go agent that hears an unknown one never acknowledges it.
+    pub fn knows(&self, kind: Kind) -> bool {
+        kind.needs()
+            .is_none_or(|capability| self.capabilities.has(capability))
+    }
 }
 
 /// Bounds and times of a session. Every one is a setting with a tested default.

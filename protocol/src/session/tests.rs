@@ -655,3 +655,23 @@ fn a_sync_that_waits_does_not_hold_up_what_a_go_principal_says_next() {
         assert_eq!(said, acks);
     }
 }
+
+#[test]
+fn a_peer_is_not_told_of_kinds_that_it_has_no_word_for() {
+    let key = ObjectKey::new(Kind::TlsCerts, "argocd", "argocd-tls-certs-cm");
+    let store = Store::of([key.clone()]);
+    for (capabilities, told) in [
+        (Capabilities::default(), false),
+        (Capabilities::ours(), true),
+    ] {
+        let peer = Peer {
+            mode: Mode::Managed,
+            capabilities,
+        };
+        let mut session = Session::new(Role::Principal, peer, Limits::default());
+        session.mark(&key, Facet::State);
+        assert_eq!(session.next_outgoing(&store, at(0)).is_some(), told);
+        session.say(Event::about(&key, Verb::Delete, "uid", "", Bytes::new()));
+        assert_eq!(session.next_outgoing(&store, at(0)).is_some(), told);
+    }
+}

@@ -88,6 +88,7 @@ pub(super) fn agent(make: Make, setting: &Setting) -> Result<Program> {
         .flag("server-address", "127.0.0.1")
         .flag("server-port", "8443")
         .flag("allowed-namespaces", further_namespace(&names.agent))
+        .flag("create-namespace", mapping_flag(*mapping))
         .flag("destination-based-mapping", mapping_flag(*mapping))
         .flag("redis-addr", "127.0.0.1:6379")
         .flag("log-format", "text")

@@ -121,3 +121,28 @@ pub async fn until_removed(hub: &Objects, spoke: &Objects, cluster: &str) -> Res
 pub fn of_addon() -> String {
     format!("open-cluster-management.io/addon-name={ADDON}")
 }
+
+/// Gives a cluster's add-on a configuration of its own with this variable.
+pub async fn with_variable(hub: &Objects, cluster: &str, name: &str, value: &str) -> Result<()> {
+    let own = At::addon_config(cluster, VARIABLES);
+    let variables = json!([{"name": name, "value": value}]);
+    hub.apply(&own, json!({"spec": {"customizedVariables": variables}}))
+        .await?;
+    let named = json!({"spec": {"configs": [{
+        "group": "addon.open-cluster-management.io",
+        "resource": "addondeploymentconfigs",
+        "namespace": cluster,
+        "name": VARIABLES,
+    }]}});
+    hub.merge(&At::addon(cluster), named).await.map(drop)
+}
+
+/// Takes that configuration away again.
+pub async fn without_variables(hub: &Objects, cluster: &str) -> Result<()> {
+    let none = json!({"spec": {"configs": null}});
+    hub.merge(&At::addon(cluster), none).await?;
+    hub.delete(&At::addon_config(cluster, VARIABLES)).await
+}
+
+/// The name of such a configuration.
+const VARIABLES: &str = "variables";

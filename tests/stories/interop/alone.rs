@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use lab::{
     Lab, namespaces,
-    peers::{Mapping, Pair, Setting, get, healthy, ours, prepare},
+    peers::{Make, Mapping, Pair, Pairing, Setting, get, healthy, ours, prepare},
     process::{Process, Program},
     steps::{At, Objects},
 };
@@ -37,6 +37,10 @@ pub(crate) async fn everything_can_be_in_files_on_other_ports_and_in_variables(
         principal: principal(&setting)?,
         agent: agent(&setting)?,
         names: setting.names,
+        pairing: Pairing {
+            principal: Make::Ours,
+            agent: Make::Ours,
+        },
     };
     let told = works(&mut pair).await;
     finish(pair, told).await

@@ -1,7 +1,10 @@
 //! Specs go to the spoke, statuses come back.
 
 use anyhow::{Result, ensure};
-use lab::{peers::Pair, steps::At};
+use lab::{
+    peers::{Make, Pair},
+    steps::At,
+};
 use serde_json::{Value, json};
 
 use super::{PROJECT, Replicated, SOON, SOURCE_UID, allow, body, further_namespace};
@@ -104,4 +107,42 @@ pub(crate) async fn a_destination_names_the_agent(pair: &mut Pair) -> Result<()>
         pair.spoke.until_gone(&app.spoke, SOON).await?;
     }
     Ok(())
+}
+
+/// A namespace that is missing on the spoke is made. Between our own ends the hub is told, too, if Argo CD there does not
+/// look at it.
+pub(crate) async fn a_missing_namespace_is_made(pair: &mut Pair) -> Result<()> {
+    let names = pair.names.clone();
+    let further = further_namespace(&names.agent);
+    allow(pair, PROJECT).await?;
+    pair.hub.apply(&At::namespace(&further), json!({})).await?;
+    let settings = At::config_map(&names.spoke, "argocd-cmd-params-cm");
+    let elsewhere = json!({"data": {"application.namespaces": "elsewhere"}});
+    pair.spoke.apply(&settings, elsewhere).await?;
+    let app = Replicated {
+        hub: At::application(&further, "app"),
+        spoke: At::application(&further, "app"),
+    };
+    pair.hub.apply(&app.hub, body(&names.agent, &[])).await?;
+    app.until_revision(pair, "v1").await?;
+    if pair.pairing.principal == Make::Ours && pair.pairing.agent == Make::Ours {
+        let told = |app: &Value| {
+            let conditions = app["status"]["conditions"].as_array();
+            conditions.into_iter().flatten().any(|it| {
+                it["message"]
+                    .as_str()
+                    .is_some_and(|message| message.contains("application.namespaces"))
+            })
+        };
+        pair.hub
+            .until(
+                &app.hub,
+                "says that Argo CD does not look there",
+                SOON,
+                told,
+            )
+            .await?;
+    }
+    app.set_status(pair, "Synced", "Healthy").await?;
+    app.until_status(pair, "Synced", "Healthy").await.map(drop)
 }

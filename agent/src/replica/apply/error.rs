@@ -28,6 +28,7 @@ impl Error {
         match self.write() {
             Some(spoke::Error::Failed { blame, .. }) => *blame,
             Some(spoke::Error::Refused(_)) => Blame::Us,
+            Some(spoke::Error::NoNamespace(_)) => Blame::User,
             Some(spoke::Error::Stale | spoke::Error::Misfit(_)) | None => Blame::Weather,
         }
     }
@@ -35,6 +36,11 @@ impl Error {
     /// The API server will never take this value.
     pub(in crate::replica) const fn is_final(&self) -> bool {
         matches!(self.write(), Some(spoke::Error::Refused(_)))
+    }
+
+    /// There is no namespace to put it into.
+    pub(in crate::replica) const fn lacks_namespace(&self) -> bool {
+        matches!(self.write(), Some(spoke::Error::NoNamespace(_)))
     }
 
     /// The cache was behind; the next look will see more.

@@ -3,6 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod provisions;
+
 const POLICY: Policy = Policy {
     mismatch: Mismatch::Upsert,
     adoption: Adoption::Always,

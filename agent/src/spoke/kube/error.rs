@@ -15,6 +15,8 @@ pub(super) fn malformed(source: serde_json::Error) -> Error {
 pub(super) fn sorted(error: kube::Error, stale: &[u16]) -> Error {
     if is_code(&error, stale) || (!stale.is_empty() && is_other_object(&error)) {
         Error::Stale
+    } else if is_missing_namespace(&error) {
+        Error::NoNamespace(Box::new(error))
     } else if is_code(&error, &[400, 413, 422]) {
         Error::Refused(Box::new(error))
     } else {
@@ -43,6 +45,12 @@ pub(super) fn sorted_operations(error: kube::Error) -> Error {
 
 fn is_code(error: &kube::Error, codes: &[u16]) -> bool {
     matches!(error, kube::Error::Api(status) if codes.contains(&status.code))
+}
+
+/// A definition that is missing is a 404 too, but not about a namespace.
+fn is_missing_namespace(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status)
+        if status.code == 404 && status.details.as_ref().is_some_and(|it| it.kind == "namespaces"))
 }
 
 fn is_other_object(error: &kube::Error) -> bool {
@@ -85,6 +93,9 @@ mod tests {
                 ..
             }
         ));
+        let missing = json!({ "code": 404, "details": { "kind": "namespaces", "name": "team-a" } });
+        let missing = kube::Error::Api(Box::new(serde_json::from_value(missing).unwrap()));
+        assert!(matches!(sorted(missing, &[409]), Error::NoNamespace(_)));
         assert!(matches!(create(409), Error::Stale));
         assert!(matches!(patch(404), Error::Stale));
     }

@@ -1,10 +1,11 @@
 //! One Application in the index.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use argocd::{
     Application, Meta,
     command::{self, Introduced},
+    host_keys,
     routing::{Route, SpokeNamespace},
 };
 use protocol::{Kind, ObjectKey};
@@ -107,6 +108,13 @@ impl Placement {
     }
 }
 
+/// The hosts that an Application needs, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Uses {
+    pub(super) cluster: String,
+    pub(super) hosts: BTreeSet<String>,
+}
+
 /// What was last said to a cluster about an Application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Said {
@@ -132,6 +140,8 @@ pub(crate) struct Entry {
     said: Option<Said>,
     /// The cluster that may hold a copy.
     pub(super) holder: Option<String>,
+    /// The hosts that are counted for it.
+    pub(super) uses: Option<Uses>,
     /// What the cluster last said went wrong with it.
     pub(crate) report: Option<String>,
 }
@@ -146,6 +156,7 @@ impl Entry {
             commands: Commands::default(),
             said: None,
             holder: None,
+            uses: None,
             report: None,
         };
         entry.take_in(object);
@@ -229,6 +240,13 @@ impl Entry {
             | Placement::Conflict(_)
             | Placement::Mirror(_) => None,
         }
+    }
+
+    /// The hosts that the cluster it goes to needs for it, delivered or held: a held one may have a copy that runs.
+    pub(super) fn uses_now(&self) -> Option<Uses> {
+        let cluster = self.cluster()?.to_owned();
+        let hosts = host_keys::hosts(self.application());
+        (!hosts.is_empty()).then_some(Uses { cluster, hosts })
     }
 
     /// The digest of what its cluster should have.

@@ -22,7 +22,12 @@ enum Happens {
     Deleted(App),
     /// A project comes, admits nothing any more, or goes.
     Project(&'static str, Option<bool>),
-    Fleet(Vec<&'static str>),
+    /// A repository comes, or changes its project, or goes.
+    Repository(&'static str, Option<&'static str>),
+    /// The certificate of a host comes or goes.
+    Certificate(bool),
+    /// Who is enrolled, and whether repositories without a project are for them.
+    Fleet(Vec<&'static str>, bool),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +53,33 @@ fn happens() -> impl Strategy<Value = Happens> {
             ignored,
         },
     );
+    let repository = prop::option::of(prop::sample::select(vec!["", "default", "team"]));
+    let fleets = prop::sample::subsequence(vec!["a", "ab"], 0..=2);
     prop_oneof![
         6 => set,
         2 => app().prop_map(Happens::Deleted),
         1 => (project(), prop::option::of(any::<bool>())).prop_map(|(p, o)| Happens::Project(p, o)),
-        1 => prop::sample::subsequence(vec!["a", "ab"], 0..=2).prop_map(Happens::Fleet),
+        2 => (prop::sample::select(vec!["r1", "r2"]), repository).prop_map(|(r, p)| Happens::Repository(r, p)),
+        1 => any::<bool>().prop_map(Happens::Certificate),
+        1 => (fleets, any::<bool>()).prop_map(|(f, s)| Happens::Fleet(f, s)),
     ]
+}
+
+const CERTIFICATES: &str = "argocd-tls-certs-cm";
+
+fn repository(name: &str, project: &str, version: u64) -> Value {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    json!({
+        "metadata": {
+            "namespace": "argocd", "name": name, "uid": name, "resourceVersion": version.to_string(),
+            "labels": { keys::SECRET_TYPE: keys::REPOSITORY },
+        },
+        "data": {
+            "url": STANDARD.encode("https://other.example/x"),
+            "project": STANDARD.encode(project),
+            "password": STANDARD.encode("secret"),
+        },
+    })
 }
 
 /// The hub, and for each cluster the copies that it has been told to have: digest by object.
@@ -130,14 +156,30 @@ impl Model {
                 }
                 self.index.set_project(name, Some(project))
             }
-            Happens::Fleet(clusters) => self.join(&clusters),
+            Happens::Repository(name, project) => {
+                let object = project.map(|project| repository(name, project, self.version));
+                self.index.set_provision(Kind::Repository, name, object)
+            }
+            Happens::Certificate(is_there) => {
+                let object = json!({
+                    "metadata": { "namespace": "argocd", "name": CERTIFICATES, "uid": "tls" },
+                    "data": { "example.com": "PEM" },
+                });
+                self.index
+                    .set_provision(Kind::TlsCerts, CERTIFICATES, is_there.then_some(object))
+            }
+            Happens::Fleet(clusters, shares) => self.join(&clusters, shares),
         };
         self.carry_out(effects);
     }
 
     /// Who leaves hears nothing more; who comes in compares everything, as a resync does.
-    fn join(&mut self, clusters: &[&str]) -> Vec<Effect> {
-        let effects = self.index.set_fleet(&fleet(clusters));
+    fn join(&mut self, clusters: &[&str], shares: bool) -> Vec<Effect> {
+        let mut fleet = fleet(clusters);
+        for enrolment in fleet.clusters.values_mut() {
+            enrolment.shares_unscoped = Some(shares);
+        }
+        let effects = self.index.set_fleet(&fleet);
         for cluster in clusters {
             for key in self.index.delivered_to(cluster) {
                 let copies = self.copies.entry((*cluster).to_owned()).or_default();
@@ -146,6 +188,12 @@ impl Model {
             let held = self.copies.get(*cluster).cloned().unwrap_or_default();
             for key in held.into_keys() {
                 self.tell(cluster, &key);
+                if key.kind != Kind::Application && self.wanted(cluster, &key).is_none() {
+                    self.copies
+                        .entry((*cluster).to_owned())
+                        .or_default()
+                        .remove(&key);
+                }
             }
         }
         effects
@@ -182,8 +230,25 @@ impl Model {
             let entry = self.index.application(&key)?;
             return (entry.delivered_to() == Some(cluster)).then(|| entry.digest());
         }
-        let project = self.index.project_for(&key.name, cluster)?;
-        Some(argocd::digest::agreed(&project))
+        let provision = self.index.provision(cluster, key)?;
+        Some(match key.kind {
+            Kind::Repository => argocd::repository::content_id(&provision),
+            Kind::TlsCerts => argocd::digest::agreed_entries(&provision),
+            Kind::Application | Kind::AppProject | Kind::GpgKey | Kind::SshKnownHosts => {
+                argocd::digest::agreed(&provision)
+            }
+        })
+    }
+
+    /// Nobody has a Secret, a project or a key that is not for them.
+    fn check_provisions(&self) -> Result<(), TestCaseError> {
+        for cluster in self.index.clusters.names() {
+            let held = self.copies.get(cluster).into_iter().flatten();
+            for (key, digest) in held.filter(|(key, _)| key.kind != Kind::Application) {
+                prop_assert_eq!(Some(digest.clone()), self.wanted(cluster, key));
+            }
+        }
+        Ok(())
     }
 
     /// Every enrolled cluster has what it should have, as it should be.
@@ -224,6 +289,7 @@ proptest! {
             model.happen(event);
             model.check()?;
             model.check_names()?;
+            model.check_provisions()?;
         }
     }
 }

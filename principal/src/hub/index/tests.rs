@@ -142,9 +142,17 @@ fn leaving_the_fleet_and_coming_back_deletes_nothing() {
     );
     assert_eq!(said(index.set_fleet(&fleet(&[]))), []);
     let back = said(index.set_fleet(&fleet(&["a"])));
+    let project = Effect::State {
+        cluster: "a".to_owned(),
+        key: ObjectKey::new(Kind::AppProject, "argocd", "default"),
+    };
     assert_eq!(
         back,
-        [state("a", "a", "app"), state("a", "argocd", "other")]
+        [
+            project,
+            state("a", "a", "app"),
+            state("a", "argocd", "other")
+        ]
     );
 }
 

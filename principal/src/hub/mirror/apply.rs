@@ -67,7 +67,7 @@ impl Hub {
         let desired = match kind {
             Kind::Application => mirror::application(&source, cluster),
             Kind::AppProject => mirror::project(&source, cluster, &self.argocd_namespace),
-            Kind::Repository | Kind::GpgKey => {
+            Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => {
                 return refused("not_allowed", "this is not mirrored");
             }
         };
@@ -210,7 +210,11 @@ fn step(from: &Sender, said: &Said, live: Option<&Live>) -> Step {
     let Some(live) = live else {
         return Step::Create(match key.kind {
             Kind::Application => mirror::created(desired, source, cluster),
-            Kind::AppProject | Kind::Repository | Kind::GpgKey => desired.clone(),
+            Kind::AppProject
+            | Kind::Repository
+            | Kind::GpgKey
+            | Kind::TlsCerts
+            | Kind::SshKnownHosts => desired.clone(),
         });
     };
     let object = &live.object;

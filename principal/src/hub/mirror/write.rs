@@ -38,7 +38,7 @@ pub(super) fn watched(kind: Kind) -> Option<Watched> {
     match kind {
         Kind::Application => Some(Watched::Application),
         Kind::AppProject => Some(Watched::AppProject),
-        Kind::Repository | Kind::GpgKey => None,
+        Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => None,
     }
 }
 
@@ -123,6 +123,10 @@ impl Hub {
                 let effects = match kind {
                     Watched::Application => state.index.remove_application(&place, uid),
                     Watched::AppProject => state.index.remove_project(&place.name, uid),
+                    Watched::Repository
+                    | Watched::GpgKey
+                    | Watched::TlsCerts
+                    | Watched::SshKnownHosts => Vec::new(),
                 };
                 self.post(&state, effects);
                 return Ok(None);
@@ -147,6 +151,9 @@ impl Hub {
         let mut effects = match kind {
             Watched::Application => state.index.set_application(object, false),
             Watched::AppProject => state.index.set_written_project(object),
+            Watched::Repository | Watched::GpgKey | Watched::TlsCerts | Watched::SshKnownHosts => {
+                Vec::new()
+            }
         };
         effects.retain(|effect| !matches!(effect, Effect::Command { .. }));
         self.post(&state, effects);

@@ -1,8 +1,14 @@
 //! The hub's API is a Kubernetes API.
 
-use argocd::{Meta, Patch as Change};
-use futures::{FutureExt as _, future::BoxFuture};
-use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use argocd::{Meta, Patch as Change, entries::Shared, keys::REPOSITORY_SELECTOR};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, join_all},
+};
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Secret},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{
     Api, Client,
     api::{
@@ -46,12 +52,38 @@ impl Kubernetes {
         }
     }
 
+    /// Only what is needed: of Secrets those of repositories, of `ConfigMap`s those of keys.
+    fn watch_of(&self, kind: Watched) -> Watch<DynamicObject> {
+        let (client, resource) = (self.client.clone(), resource_of(kind));
+        let watch = Watch::new(if kind == Watched::Application {
+            Api::all_with(client, &resource)
+        } else {
+            Api::namespaced_with(client, &self.argocd_namespace, &resource)
+        });
+        let named = |shared: Shared| format!("metadata.name={}", shared.name());
+        match kind {
+            Watched::Application | Watched::AppProject => watch,
+            Watched::Repository => watch.labels(REPOSITORY_SELECTOR),
+            Watched::GpgKey => watch.fields(&named(Shared::GpgKeys)),
+            Watched::TlsCerts => watch.fields(&named(Shared::TlsCerts)),
+            Watched::SshKnownHosts => watch.fields(&named(Shared::SshKnownHosts)),
+        }
+    }
+
     fn objects(&self, kind: Watched, namespace: &str) -> Api<DynamicObject> {
-        let resource = match kind {
-            Watched::Application => resource("Application", "applications"),
-            Watched::AppProject => resource("AppProject", "appprojects"),
-        };
+        let resource = resource_of(kind);
         Api::namespaced_with(self.client.clone(), namespace, &resource)
+    }
+}
+
+fn resource_of(kind: Watched) -> ApiResource {
+    match kind {
+        Watched::Application => resource("Application", "applications"),
+        Watched::AppProject => resource("AppProject", "appprojects"),
+        Watched::Repository => ApiResource::erase::<Secret>(&()),
+        Watched::GpgKey | Watched::TlsCerts | Watched::SshKnownHosts => {
+            ApiResource::erase::<ConfigMap>(&())
+        }
     }
 }
 
@@ -67,36 +99,15 @@ fn resource(kind: &str, plural: &str) -> ApiResource {
 
 impl Store for Kubernetes {
     fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()> {
-        let applications = Api::all_with(
-            self.client.clone(),
-            &resource("Application", "applications"),
-        );
-        let projects = Api::namespaced_with(
-            self.client.clone(),
-            &self.argocd_namespace,
-            &resource("AppProject", "appprojects"),
-        );
-        let tell = |kind: Watched, report: Reporter| {
-            move |event: Event<DynamicObject>| {
+        let watches = Watched::ALL.map(|kind| {
+            let report = Reporter::clone(&report);
+            watch_trimmed(self.watch_of(kind), token.clone(), move |event| {
                 if let Some(told) = told(kind, event) {
                     report(told);
                 }
-            }
-        };
-        let applications = watch_trimmed(
-            Watch::new(applications),
-            token.clone(),
-            tell(Watched::Application, Reporter::clone(&report)),
-        );
-        let projects = watch_trimmed(
-            Watch::new(projects),
-            token,
-            tell(Watched::AppProject, report),
-        );
-        async move {
-            futures::join!(applications, projects);
-        }
-        .boxed()
+            })
+        });
+        join_all(watches).map(drop).boxed()
     }
 
     fn patch<'a>(

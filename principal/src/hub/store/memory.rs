@@ -202,15 +202,14 @@ impl Store for Memory {
     fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()> {
         let memory = self.clone();
         async move {
-            let kinds = [Watched::AppProject, Watched::Application];
-            let mut seen = [Seen::new(), Seen::new()];
+            let mut seen = Watched::ALL.map(|kind| (kind, Seen::new()));
             let mut synced = false;
             loop {
                 let count = memory.shared.changed.count();
-                for (kind, seen) in kinds.into_iter().zip(&mut seen) {
-                    memory.tell(kind, seen, &report);
+                for (kind, seen) in &mut seen {
+                    memory.tell(*kind, seen, &report);
                     if !synced {
-                        report(Report::Synced(kind));
+                        report(Report::Synced(*kind));
                     }
                 }
                 synced = true;

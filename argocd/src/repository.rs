@@ -1,0 +1,197 @@
+//! Repository and repo-creds Secrets: what they are about, whose they are, and what of them travels.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value, json};
+
+use crate::keys;
+use crate::object::{Application, Meta};
+use crate::projection::{SpokeContext, Unusable, stamped, wire_metadata};
+
+#[cfg(test)]
+mod tests;
+
+/// Entries that say where a repository is and whose, and give no access to it.
+const PLACE: [&str; 4] = ["url", "name", "type", "project"];
+
+/// A Secret that gives Argo CD access to a repository, or to all whose URL begins like its own.
+///
+/// What it holds beside its place is not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repository {
+    /// Its own URL, in the form in which URLs are compared.
+    pub url: String,
+    /// The project that it belongs to; none if it is for all.
+    pub project: Option<String>,
+    /// Whether it is for every URL that begins with its own.
+    pub is_template: bool,
+    /// Whether it holds anything beside its place: without that nobody needs it.
+    pub gives_access: bool,
+}
+
+impl Repository {
+    /// Reads a Secret; none if it is not for a repository, or if its user wants it left alone.
+    pub fn of(secret: &Value) -> Option<Self> {
+        let meta = Meta::of(secret);
+        let is_template = is_template(meta)?;
+        if meta.is_ignored() {
+            return None;
+        }
+        let data = meta.field("data").and_then(Value::as_object);
+        let gives_access =
+            data.is_some_and(|data| data.keys().any(|entry| !PLACE.contains(&entry.as_str())));
+        Some(Self {
+            url: normal_url(&entry(data, "url")),
+            project: Some(entry(data, "project")).filter(|project| !project.is_empty()),
+            is_template,
+            gives_access,
+        })
+    }
+
+    /// Whether Argo CD would use it for this URL, in the form in which URLs are compared.
+    pub fn is_for(&self, url: &str) -> bool {
+        if self.url.is_empty() {
+            false
+        } else if self.is_template {
+            url.starts_with(&self.url)
+        } else {
+            url == self.url
+        }
+    }
+}
+
+fn is_template(meta: Meta<'_>) -> Option<bool> {
+    match meta.label(keys::SECRET_TYPE) {
+        Some(keys::REPOSITORY) => Some(false),
+        Some(keys::REPO_CREDS) => Some(true),
+        Some(_) | None => None,
+    }
+}
+
+/// One entry as text; what is not text is as good as not there.
+fn entry(data: Option<&Map<String, Value>>, name: &str) -> String {
+    data.and_then(|data| data.get(name)?.as_str())
+        .and_then(|encoded| STANDARD.decode(encoded).ok())
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .map(|text| text.trim().to_owned())
+        .unwrap_or_default()
+}
+
+/// A repository's URL as Argo CD compares it.
+pub fn normal_url(url: &str) -> String {
+    let url = url.trim().to_lowercase();
+    let url = url.strip_suffix(".git").unwrap_or(&url);
+    let bare = url.strip_prefix("ssh://").unwrap_or(url);
+    if !is_ssh(bare) {
+        return url.to_owned();
+    }
+    if bare.len() < url.len() {
+        bare.to_owned()
+    } else {
+        // git@host:path
+        bare.replacen(':', "/", 1)
+    }
+}
+
+/// `user@host…` with nothing in the user's name that would make it another kind of URL.
+fn is_ssh(url: &str) -> bool {
+    url.split_once('@').is_some_and(|(user, rest)| {
+        !user.contains(['/', ':']) && !rest.is_empty() && !rest.contains('@')
+    })
+}
+
+/// The repositories that an Application is made of, as it names them.
+pub fn urls(application: Application<'_>) -> Vec<&str> {
+    let Some(spec) = application.spec() else {
+        return Vec::new();
+    };
+    let several = spec.get("sources").and_then(Value::as_array);
+    let hydrated = spec.pointer("/sourceHydrator/drySource");
+    let sources = spec.get("source").into_iter();
+    sources
+        .chain(several.into_iter().flatten())
+        .chain(hydrated)
+        .filter_map(|source| source.get("repoURL")?.as_str())
+        .filter(|url| !url.is_empty())
+        .collect()
+}
+
+/// The Secret as it is sent. `content_id` names this very content without telling anything of it.
+///
+/// No Argo CD may take it for a part of an Application over there, so what says so stays here.
+pub fn wire_secret(hub: &Value, content_id: &str) -> Value {
+    let mut metadata = wire_metadata(hub);
+    metadata.remove("finalizers");
+    if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+        labels.remove(keys::INSTANCE);
+    }
+    let annotations = metadata
+        .entry("annotations")
+        .or_insert_with(|| json!({}))
+        .as_object_mut();
+    if let Some(annotations) = annotations {
+        annotations.remove(keys::TRACKING_ID);
+        annotations.insert(keys::CONTENT_ID.to_owned(), content_id.into());
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata,
+        "type": "Opaque",
+        "data": hub.get("data").cloned().unwrap_or_else(|| json!({})),
+    })
+}
+
+/// What names the content of a Secret that was sent: what the principal said, or which version it is.
+///
+/// A digest would tell whoever sees it when a guess at a password is right.
+pub fn content_id(message: &Value) -> String {
+    let meta = Meta::of(message);
+    meta.annotation(keys::CONTENT_ID).map_or_else(
+        || format!("{}/{}", meta.uid(), meta.resource_version()),
+        str::to_owned,
+    )
+}
+
+/// What the spoke shall hold for an incoming Secret.
+///
+/// It has to be one for a repository: nothing else is written by that way. Its type is the one without a meaning of
+/// its own, whatever the hub says.
+pub fn desired_secret_on_spoke(
+    incoming: &Value,
+    context: &SpokeContext<'_>,
+) -> Result<Value, Unusable> {
+    let meta = Meta::of(incoming);
+    if meta.name().is_empty() {
+        return Err(Unusable::NoName);
+    }
+    if meta.uid().is_empty() {
+        return Err(Unusable::NoUid);
+    }
+    is_template(meta).ok_or(Unusable::NotForARepository)?;
+    let empty = Map::new();
+    let data = match incoming.get("data") {
+        None | Some(Value::Null) => &empty,
+        Some(data) => data.as_object().ok_or(Unusable::BadData)?,
+    };
+    let is_encoded = |value: &Value| {
+        value
+            .as_str()
+            .is_some_and(|text| STANDARD.decode(text).is_ok())
+    };
+    if !data.values().all(is_encoded) {
+        return Err(Unusable::BadData);
+    }
+    Ok(json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": meta.name(),
+            "namespace": context.argocd_namespace,
+            "labels": meta.labels(),
+            "annotations": stamped(meta, context),
+            "finalizers": [],
+        },
+        "type": "Opaque",
+        "data": data,
+    }))
+}

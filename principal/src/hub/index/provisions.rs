@@ -1,0 +1,421 @@
+//! What clusters are provided with besides Applications: projects, repositories, keys and known hosts. Pure.
+//!
+//! Each is compiled for one cluster at a time. What was said last is remembered as identity and digest, so a change of
+//! anything that goes into it is told once, and what a cluster may not have any more goes from it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use argocd::{
+    Meta, digest,
+    entries::{self, Shared},
+    host_keys,
+    masked::Sealed,
+    project::Cluster,
+    repository::{self, Repository},
+    routing::Clusters,
+};
+use protocol::{Kind, Mode, ObjectKey};
+use serde_json::{Value, json};
+
+use super::{Effect, judge};
+use crate::fleet::Fleet;
+
+/// Those that are compiled from the hosts that a cluster uses.
+const OF_HOSTS: [(Kind, Shared); 2] = [
+    (Kind::TlsCerts, Shared::TlsCerts),
+    (Kind::SshKnownHosts, Shared::SshKnownHosts),
+];
+
+/// What a cluster was told last about one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Said {
+    uid: String,
+    digest: String,
+}
+
+/// What there is to provide, and who was told of it.
+#[derive(Debug, Default)]
+pub(super) struct Provisions {
+    /// Of the hub's Argo CD.
+    namespace: String,
+    /// So that what names a Secret's content means nothing to anybody else, nor after a restart.
+    salt: Sealed<String>,
+    objects: BTreeMap<(Kind, String), Sealed<Arc<Value>>>,
+    repositories: BTreeMap<String, Repository>,
+    /// How many Applications of a cluster need a host.
+    uses: BTreeMap<String, BTreeMap<String, usize>>,
+    /// Whether a cluster gets the repositories without a project, too, if that is known.
+    sharing: BTreeMap<String, bool>,
+    /// By cluster; there is an entry for everyone that is provided.
+    said: BTreeMap<String, BTreeMap<ObjectKey, Said>>,
+    /// What a cluster refuses to take, and why.
+    refused: BTreeMap<(String, ObjectKey), String>,
+}
+
+impl Provisions {
+    pub(super) fn new(namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn salt(&mut self, salt: String) {
+        self.salt = Sealed::new(salt);
+    }
+
+    /// Takes in who is provided now: clusters whose specs the hub owns.
+    ///
+    /// Coming, going and other servers make nothing go; that repositories are shared no more does.
+    pub(super) fn set_fleet(&mut self, fleet: &Fleet, clusters: &Clusters) -> Vec<Effect> {
+        let managed = fleet
+            .clusters
+            .iter()
+            .filter(|(_, enrolment)| enrolment.mode == Mode::Managed);
+        let sharing = managed
+            .clone()
+            .filter_map(|(name, enrolment)| Some((name.clone(), enrolment.shares_unscoped?)))
+            .collect();
+        let before = std::mem::replace(&mut self.sharing, sharing);
+        self.said
+            .retain(|cluster, _| fleet.clusters.contains_key(cluster));
+        let keys = self.keys();
+        let mut effects = Vec::new();
+        for (cluster, _) in managed {
+            self.said.entry(cluster.clone()).or_default();
+            let changed = before.get(cluster) != self.sharing.get(cluster);
+            let said = keys
+                .iter()
+                .filter_map(|key| self.say(cluster, key, clusters));
+            effects.extend(said.filter(|effect| match effect {
+                Effect::Gone { key, .. } => changed && key.kind == Kind::Repository,
+                Effect::State { .. } | Effect::Command { .. } | Effect::Conditions(_) => true,
+            }));
+        }
+        effects
+    }
+
+    /// Whether repositories are shared as before.
+    pub(super) fn shares_as(&self, fleet: &Fleet) -> bool {
+        let provided = |(name, enrolment): (&String, &crate::Enrolment)| {
+            let managed = enrolment.mode == Mode::Managed;
+            managed == self.said.contains_key(name)
+                && enrolment.shares_unscoped.filter(|_| managed) == self.sharing.get(name).copied()
+        };
+        fleet.clusters.iter().all(provided)
+    }
+
+    /// Takes in an object of the Argo CD namespace, or its deletion.
+    pub(super) fn set(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        object: Option<Value>,
+        clusters: &Clusters,
+    ) -> Vec<Effect> {
+        let repository = object.as_ref().and_then(Repository::of);
+        let place = (kind, name.to_owned());
+        match object {
+            Some(object) => self.objects.insert(place, Sealed::new(Arc::new(object))),
+            None => self.objects.remove(&place),
+        };
+        if kind == Kind::Repository {
+            match repository {
+                Some(repository) => self.repositories.insert(name.to_owned(), repository),
+                None => self.repositories.remove(name),
+            };
+        }
+        let mut keys = vec![self.key(kind, name)];
+        if kind == Kind::AppProject {
+            let members = self
+                .repositories
+                .iter()
+                .filter(|(_, repository)| repository.project.as_deref() == Some(name));
+            keys.extend(members.map(|(member, _)| self.key(Kind::Repository, member)));
+        }
+        if matches!(kind, Kind::AppProject | Kind::Repository) {
+            keys.extend(OF_HOSTS.map(|(kind, shared)| self.key(kind, shared.name())));
+        }
+        let provided: Vec<String> = self.said.keys().cloned().collect();
+        provided
+            .iter()
+            .flat_map(|cluster| keys.iter().map(move |key| (cluster, key)))
+            .filter_map(|(cluster, key)| self.say(cluster, key, clusters))
+            .collect()
+    }
+
+    /// An Application of this cluster needs these hosts, and no longer those that it needed before.
+    pub(super) fn set_hosts(
+        &mut self,
+        cluster: &str,
+        before: &BTreeSet<String>,
+        after: &BTreeSet<String>,
+        clusters: &Clusters,
+    ) -> Vec<Effect> {
+        let uses = self.uses.entry(cluster.to_owned()).or_default();
+        for host in after.difference(before) {
+            *uses.entry(host.clone()).or_default() += 1;
+        }
+        for host in before.difference(after) {
+            if let Some(count) = uses.get_mut(host) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        uses.retain(|_, count| *count > 0);
+        if uses.is_empty() {
+            self.uses.remove(cluster);
+        }
+        OF_HOSTS
+            .map(|(kind, shared)| self.key(kind, shared.name()))
+            .iter()
+            .filter_map(|key| self.say(cluster, key, clusters))
+            .collect()
+    }
+
+    /// Remembers what this cluster should have now; says what follows from that.
+    fn say(&mut self, cluster: &str, key: &ObjectKey, clusters: &Clusters) -> Option<Effect> {
+        if !self.said.contains_key(cluster) {
+            return None;
+        }
+        let now = self.identify(cluster, key, clusters);
+        let said = self.said.get_mut(cluster)?;
+        if said.get(key) == now.as_ref() {
+            return None;
+        }
+        self.refused.remove(&(cluster.to_owned(), key.clone()));
+        let (cluster, key) = (cluster.to_owned(), key.clone());
+        Some(if let Some(now) = now {
+            said.insert(key.clone(), now);
+            Effect::State { cluster, key }
+        } else {
+            let uid = said.remove(&key)?.uid;
+            Effect::Gone { cluster, key, uid }
+        })
+    }
+
+    fn identify(&self, cluster: &str, key: &ObjectKey, clusters: &Clusters) -> Option<Said> {
+        let uid = || Some(Meta::of(self.object(key)?).uid().to_owned());
+        let digest = match key.kind {
+            Kind::Repository => {
+                let repository = self.repositories.get(&key.name)?;
+                self.is_for(repository, cluster)
+                    .then(|| self.content_id(key))??
+            }
+            Kind::AppProject => digest::agreed(&self.compiled(cluster, key, clusters)?),
+            Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => {
+                digest::agreed_entries(&self.compiled(cluster, key, clusters)?)
+            }
+            Kind::Application => return None,
+        };
+        Some(Said {
+            uid: uid()?,
+            digest,
+        })
+    }
+
+    fn is_for(&self, repository: &Repository, cluster: &str) -> bool {
+        match &repository.project {
+            // A project is said before what belongs to it.
+            Some(project) => self
+                .said
+                .get(cluster)
+                .is_some_and(|said| said.contains_key(&self.key(Kind::AppProject, project))),
+            None => self.sharing.get(cluster) == Some(&true),
+        }
+    }
+
+    /// Names the content of a Secret. Nothing of the content goes into it: a digest would confirm a guess.
+    fn content_id(&self, key: &ObjectKey) -> Option<String> {
+        let meta = Meta::of(self.object(key)?);
+        let version = json!([*self.salt, meta.uid(), meta.resource_version()]);
+        Some(digest::short(&version))
+    }
+
+    fn hosts(&self, cluster: &str) -> BTreeSet<String> {
+        let used = self.uses.get(cluster).into_iter().flat_map(BTreeMap::keys);
+        let repositories = self
+            .provided_to(cluster)
+            .filter(|key| key.kind == Kind::Repository)
+            .filter_map(|key| host_keys::host(&self.repositories.get(&key.name)?.url));
+        used.cloned().chain(repositories).collect()
+    }
+
+    fn object(&self, key: &ObjectKey) -> Option<&Value> {
+        let object = self.objects.get(&(key.kind, key.name.clone()))?;
+        Some(object.as_ref())
+    }
+
+    fn key(&self, kind: Kind, name: &str) -> ObjectKey {
+        ObjectKey::new(kind, &self.namespace, name)
+    }
+
+    /// In the order in which they are compiled: repositories follow their projects, and hosts both.
+    fn keys(&self) -> Vec<ObjectKey> {
+        self.objects
+            .keys()
+            .map(|(kind, name)| self.key(*kind, name))
+            .collect()
+    }
+}
+
+/// Questions.
+impl Provisions {
+    /// A project as the hub has it.
+    pub(super) fn project(&self, name: &str) -> Option<&Value> {
+        self.object(&self.key(Kind::AppProject, name))
+    }
+
+    /// A project as the hub has it, by its whole name.
+    pub(super) fn kept_project(&self, key: &ObjectKey) -> Option<&Arc<Value>> {
+        let project = self.objects.get(&(Kind::AppProject, key.name.clone()))?;
+        (key.namespace == self.namespace).then_some(project)
+    }
+
+    /// All projects as the hub has them.
+    pub(super) fn kept_projects(&self) -> impl Iterator<Item = (ObjectKey, &Arc<Value>)> {
+        let all = self.objects.iter();
+        all.filter(|((kind, _), _)| *kind == Kind::AppProject)
+            .map(|((kind, name), project)| {
+                let project: &Arc<Value> = project;
+                (self.key(*kind, name), project)
+            })
+    }
+
+    /// One of them as this cluster may see it; none if it may not.
+    pub(super) fn compiled(
+        &self,
+        cluster: &str,
+        key: &ObjectKey,
+        clusters: &Clusters,
+    ) -> Option<Value> {
+        let shared = match key.kind {
+            Kind::AppProject => {
+                let cluster = Cluster {
+                    name: cluster,
+                    server: clusters.server_of(cluster),
+                };
+                return judge::project_for(self.object(key)?, cluster);
+            }
+            Kind::Repository => {
+                let repository = self.repositories.get(&key.name)?;
+                return self.is_for(repository, cluster).then(|| {
+                    Some(repository::wire_secret(
+                        self.object(key)?,
+                        &self.content_id(key)?,
+                    ))
+                })?;
+            }
+            Kind::GpgKey => Shared::GpgKeys,
+            Kind::TlsCerts => Shared::TlsCerts,
+            Kind::SshKnownHosts => Shared::SshKnownHosts,
+            Kind::Application => return None,
+        };
+        entries::wire(shared, self.object(key)?, &self.hosts(cluster))
+    }
+
+    /// Everything that this cluster should have.
+    pub(super) fn provided_to(&self, cluster: &str) -> impl Iterator<Item = &ObjectKey> {
+        self.said.get(cluster).into_iter().flat_map(BTreeMap::keys)
+    }
+
+    /// Whether this cluster is provided by the hub at all.
+    pub(super) fn provides(&self, cluster: &str) -> bool {
+        self.said.contains_key(cluster)
+    }
+
+    /// Whether it can be said what this cluster should have of one.
+    pub(super) fn knows(&self, cluster: &str, kind: Kind, name: &str) -> bool {
+        let depends = kind == Kind::Repository
+            && self
+                .repositories
+                .get(name)
+                .is_some_and(|repository| repository.project.is_none());
+        self.provides(cluster) && (!depends || self.sharing.contains_key(cluster))
+    }
+
+    /// The digest of what this cluster should have of one.
+    pub(super) fn digest(
+        &self,
+        cluster: &str,
+        kind: Kind,
+        name: &str,
+    ) -> Option<(ObjectKey, String)> {
+        let key = self.key(kind, name);
+        let said = self.said.get(cluster)?.get(&key)?;
+        let digest = said.digest.clone();
+        Some((key, digest))
+    }
+}
+
+/// Repositories that an Application needs and its cluster does not have.
+impl Provisions {
+    /// A cluster refuses one; true if that is news.
+    pub(super) fn refuse(&mut self, cluster: &str, key: &ObjectKey, reason: &str) -> bool {
+        let is_provided = self.provided_to(cluster).any(|provided| provided == key);
+        let place = (cluster.to_owned(), key.clone());
+        is_provided && self.refused.insert(place, reason.to_owned()).as_deref() != Some(reason)
+    }
+
+    /// What a cluster refused before counts no more.
+    pub(super) fn forgive(&mut self, cluster: &str) -> Vec<ObjectKey> {
+        let all = self.refused.keys();
+        let theirs: Vec<_> = all.filter(|(name, _)| name == cluster).cloned().collect();
+        for place in &theirs {
+            self.refused.remove(place);
+        }
+        theirs.into_iter().map(|(_, key)| key).collect()
+    }
+
+    /// The Secret of this name as far as it tells what it is for.
+    pub(super) fn repository(&self, name: &str) -> Option<&Repository> {
+        self.repositories.get(name)
+    }
+
+    /// Why the cluster has no access to one of these repositories, although the hub has.
+    pub(super) fn trouble(&self, cluster: &str, project: &str, urls: &[&str]) -> Option<String> {
+        urls.iter()
+            .find_map(|url| self.trouble_with(cluster, project, &repository::normal_url(url)))
+    }
+
+    fn trouble_with(&self, cluster: &str, project: &str, url: &str) -> Option<String> {
+        let (mut kept_back, mut refusal) = (None, None);
+        for (name, repository) in &self.repositories {
+            // Templates have no project for Argo CD.
+            let counts = repository.is_template
+                || repository.project.as_deref().is_none_or(|it| it == project);
+            if !counts || !repository.gives_access || !repository.is_for(url) {
+                continue;
+            }
+            let key = self.key(Kind::Repository, name);
+            let secret = key.subject();
+            let provided = self.said.get(cluster)?.contains_key(&key);
+            match self.refused.get(&(cluster.to_owned(), key)) {
+                Some(reason) => {
+                    refusal.get_or_insert_with(|| {
+                        format!(
+                            "cluster {cluster} refuses the Secret {secret} of its repository: {reason}"
+                        )
+                    });
+                }
+                None if provided => return None,
+                None if repository.project.is_none() => {
+                    kept_back.get_or_insert(secret);
+                }
+                None => {}
+            }
+        }
+        let kept_back = kept_back.map(|secret| {
+            format!(
+                "the Secret {secret} of its repository has no project, so cluster {cluster} does not get it: set its \
+                 entry `project` to {project:?}, or SHARE_UNSCOPED_REPOSITORIES for the cluster"
+            )
+        });
+        refusal.or(kept_back)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! Repositories behind HTTPS, a user name and a password: git's own smart backend, and a door before it.
+//!
+//! The certificate is of an authority that nobody knows, so that whoever fetches needs both the certificate and the
+//! password from somewhere.
+
+use std::{
+    fmt,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::Stdio,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use anyhow::{Context as _, Result};
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{DefaultBodyLimit, Request, State},
+    response::{IntoResponse as _, Response},
+    serve::Listener,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{HeaderMap, StatusCode, header};
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::{TcpListener, TcpStream},
+    process::Command,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{HOST, Repository, Server};
+use crate::certs::Authority;
+
+/// Who may fetch.
+pub const USER: &str = "fetcher";
+/// No repository of a story is larger.
+const LARGEST: usize = 16 << 20;
+
+/// A server of the repositories of [`Server`] under another address. Dropping it ends it.
+pub struct Private {
+    door: Arc<Door>,
+    port: u16,
+    certificate: String,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl fmt::Debug for Private {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Private")
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Door {
+    git: PathBuf,
+    root: PathBuf,
+    password: Mutex<String>,
+    /// How often somebody had the right password.
+    opened: Mutex<usize>,
+}
+
+impl Server {
+    /// Serves all repositories over HTTPS, too, to who has this password.
+    pub async fn private(&self, password: &str) -> Result<Private> {
+        let authority = Authority::new("nobody-knows-it")?;
+        let pair = authority.serving(HOST, &[HOST], &[])?;
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))
+            .await
+            .context("listen for private repositories")?;
+        let port = listener.local_addr()?.port();
+        let door = Arc::new(Door {
+            git: self.git.clone(),
+            root: self.dir.clone(),
+            password: Mutex::new(password.to_owned()),
+            opened: Mutex::default(),
+        });
+        let chain = vec![CertificateDer::from_pem_slice(pair.cert.as_bytes())?];
+        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes())?;
+        let config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        let tls = Tls {
+            listener,
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+        };
+        let router = Router::new()
+            .fallback(serve)
+            .layer(DefaultBodyLimit::max(LARGEST))
+            .with_state(Arc::clone(&door));
+        let serving = async move {
+            // It ends only with its task.
+            drop(axum::serve(tls, router).await);
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "ends with the server, which owns it"
+        )]
+        let task = AbortOnDropHandle::new(tokio::spawn(serving));
+        Ok(Private {
+            door,
+            port,
+            certificate: authority.pair().cert.clone(),
+            _task: task,
+        })
+    }
+}
+
+impl Private {
+    /// The address of a repository for Argo CD in a Pod of any cluster.
+    pub fn url(&self, repository: &Repository) -> String {
+        format!("https://{HOST}:{}/{}.git", self.port, repository.name)
+    }
+
+    /// The authority to believe, as PEM.
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// From now on only this password opens the door.
+    pub fn change_password(&self, password: &str) {
+        password.clone_into(&mut lock(&self.door.password));
+    }
+
+    /// How often somebody came in.
+    pub fn opened(&self) -> usize {
+        *lock(&self.door.opened)
+    }
+}
+
+struct Tls {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl Listener for Tls {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (stream, peer) = Listener::accept(&mut self.listener).await;
+            // Whoever does not believe us goes away here.
+            if let Ok(stream) = self.acceptor.accept(stream).await {
+                return (stream, peer);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
+async fn serve(State(door): State<Arc<Door>>, request: Request) -> Response {
+    if !door.opens(request.headers()) {
+        let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"private\"")];
+        return (StatusCode::UNAUTHORIZED, challenge).into_response();
+    }
+    match door.fetch(request).await {
+        Ok(response) => response,
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response(),
+    }
+}
+
+impl Door {
+    fn opens(&self, headers: &HeaderMap) -> bool {
+        let right = format!("{USER}:{}", *lock(&self.password));
+        let right = format!("Basic {}", STANDARD.encode(right));
+        let given = headers.get(header::AUTHORIZATION);
+        let opens = given.is_some_and(|given| given.as_bytes() == right.as_bytes());
+        *lock(&self.opened) += usize::from(opens);
+        opens
+    }
+
+    /// Runs git's backend as the CGI program that it is.
+    async fn fetch(&self, request: Request) -> Result<Response> {
+        let (parts, body) = request.into_parts();
+        let body = axum::body::to_bytes(body, LARGEST).await?;
+        let text = |name: header::HeaderName| {
+            let value = parts
+                .headers
+                .get(name)
+                .and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        };
+        let mut child = self
+            .backend()
+            .env("PATH_INFO", parts.uri.path())
+            .env("QUERY_STRING", parts.uri.query().unwrap_or_default())
+            .env("REQUEST_METHOD", parts.method.as_str())
+            .env("CONTENT_TYPE", text(header::CONTENT_TYPE))
+            .env("HTTP_CONTENT_ENCODING", text(header::CONTENT_ENCODING))
+            .env("CONTENT_LENGTH", body.len().to_string())
+            .env(
+                "GIT_PROTOCOL",
+                text(header::HeaderName::from_static("git-protocol")),
+            )
+            .spawn()
+            .context("run git http-backend")?;
+        let mut input = child.stdin.take().context("no input")?;
+        let feed = async move { input.write_all(&body).await };
+        // Where it does not take everything, its answer says why.
+        let (_taken, output) = tokio::join!(feed, child.wait_with_output());
+        answer(&output?.stdout)
+    }
+
+    fn backend(&self) -> Command {
+        let mut command = Command::new(&self.git);
+        command
+            .arg("http-backend")
+            .env("GIT_PROJECT_ROOT", &self.root)
+            .env("GIT_HTTP_EXPORT_ALL", "1")
+            .env("REMOTE_USER", USER)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_SYSTEM", "/dev/null")
+            // The repositories belong to whom the lab runs as, whatever that is called in this user namespace.
+            .env("GIT_CONFIG_COUNT", "1")
+            .env("GIT_CONFIG_KEY_0", "safe.directory")
+            .env("GIT_CONFIG_VALUE_0", "*")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+}
+
+/// What a CGI program says, as HTTP.
+fn answer(output: &[u8]) -> Result<Response> {
+    let end = output
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .context("git http-backend said no headers")?;
+    let (head, body) = output.split_at(end);
+    let mut response = Response::new(Body::from(Bytes::copy_from_slice(
+        body.get(4..).unwrap_or_default(),
+    )));
+    for line in std::str::from_utf8(head)?.lines() {
+        let (name, value) = line.split_once(':').context("a header without a colon")?;
+        let value = value.trim();
+        if name.eq_ignore_ascii_case("status") {
+            let code = value.split(' ').next().unwrap_or_default();
+            *response.status_mut() = code.parse()?;
+        } else {
+            let name: header::HeaderName = name.parse()?;
+            response.headers_mut().insert(name, value.parse()?);
+        }
+    }
+    Ok(response)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn what_a_cgi_program_says_is_an_answer() {
+        let said = b"Status: 404 Not Found\r\nContent-Type: text/plain\r\n\r\nno\r\n\r\nbody";
+        let response = answer(said).unwrap();
+        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+        assert_eq!(response.headers()["content-type"], "text/plain");
+        assert!(answer(b"garbage").is_err());
+    }
+
+    #[test]
+    fn only_the_right_password_opens() {
+        let door = Door {
+            git: Path::new("git").to_owned(),
+            root: Path::new("/").to_owned(),
+            password: Mutex::new("secret".to_owned()),
+            opened: Mutex::default(),
+        };
+        let headers = |password: &str| {
+            let given = STANDARD.encode(format!("{USER}:{password}"));
+            let mut headers = HeaderMap::new();
+            headers.insert("authorization", format!("Basic {given}").parse().unwrap());
+            headers
+        };
+        assert!(door.opens(&headers("secret")));
+        assert!(!door.opens(&headers("guess")));
+        assert!(!door.opens(&HeaderMap::new()));
+        assert_eq!(*lock(&door.opened), 1);
+    }
+}
