@@ -219,7 +219,7 @@ impl sdk::Addon for ArgocdAgent {
         let reserved = self
             .world(target)
             .reserved(target.name.as_str(), &self.parts.own);
-        reserved.map_or(Admission::Serve, |message| Admission::Hold {
+        reserved.map_or(Admission::Serve, |message| Admission::Refuse {
             reason: "ReservedCluster".to_owned(),
             message,
         })
@@ -388,8 +388,9 @@ impl sdk::Addon for ArgocdAgent {
 fn is_for_good(phase: LeavingPhase, view: &View, cluster: &ClusterName) -> bool {
     match phase {
         LeavingPhase::NotAdmitted => view.cluster(cluster).is_none(),
-        LeavingPhase::ClusterDeleting | LeavingPhase::AddonDeleting | LeavingPhase::AddonGone => {
-            true
-        }
+        LeavingPhase::Refused
+        | LeavingPhase::ClusterDeleting
+        | LeavingPhase::AddonDeleting
+        | LeavingPhase::AddonGone => true,
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use lab::{
     product::{self, OptIn},
-    steps::{At, enrol},
+    steps::{At, enrol, objects::has_condition},
 };
 use serde_json::{Value, json};
 
@@ -138,4 +138,40 @@ async fn until_log_level(stage: &Stage, level: &str) -> Result<()> {
         .until(&agent, &what, lab::wait::BOUND, logs)
         .await
         .map(drop)
+}
+
+/// A cluster that turns out to be the hub itself is refused, and what it has of us is taken away; its add-on stays and
+/// says why. When that was a mistake, it is served again.
+pub(crate) async fn a_cluster_that_turns_out_to_be_the_hub_loses_the_agent(
+    stage: &Stage,
+) -> Result<()> {
+    stage.not_enrolled(2).await?;
+    enrol::by_addon(&stage.hub, "spoke2").await?;
+    enrol::until_available(&stage.hub, "spoke2").await?;
+    let itself = stage.hub.read(&At::namespace("kube-system")).await?;
+    let claim = At::cluster_claim("id.k8s.io");
+    let id = json!({"spec": {"value": itself["metadata"]["uid"]}});
+    stage.spoke(2).apply(&claim, id).await?;
+
+    let addon = At::addon("spoke2");
+    let refused = |addon: &Value| has_condition(addon, "Degraded", "True", "ReservedCluster");
+    let what = "is Degraded as ReservedCluster";
+    stage
+        .hub
+        .until(&addon, what, lab::wait::BOUND, refused)
+        .await?;
+    let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let spoke = stage.spoke(2);
+    spoke.until_gone(&agent, lab::wait::BOUND).await?;
+    let secret = enrol::cluster_secret("spoke2");
+    stage.hub.until_gone(&secret, lab::wait::BOUND).await?;
+    ensure!(
+        stage.hub.get(&addon).await?.is_some(),
+        "the add-on stays to say why"
+    );
+
+    spoke.delete(&claim).await?;
+    enrol::until_available(&stage.hub, "spoke2").await?;
+    stage.hub.until_there(&secret, SOON).await?;
+    stage.not_enrolled(2).await
 }

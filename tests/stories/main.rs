@@ -138,6 +138,7 @@ fn product() -> Chapter {
             staged!(removal::opting_out_touches_no_application_and_opting_in_adopts),
             staged!(removal::an_addon_deleted_under_its_label_is_made_again),
             staged!(enrolment::a_placement_enrols_a_cluster),
+            staged!(enrolment::a_cluster_that_turns_out_to_be_the_hub_loses_the_agent),
             staged!(rights::an_issued_identity_is_refused_at_the_hubs_api),
             staged!(rights::nothing_of_ours_was_forbidden),
             staged!(rights::every_right_of_ours_was_used),

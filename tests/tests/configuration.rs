@@ -78,6 +78,34 @@ fn every_variable_of_the_configuration_has_its_row() {
     compare_first_cells("Variables of the AddOnDeploymentConfig", &read);
 }
 
+/// Helm looks at `templates/` only; a manifest beside it would be applied by nobody, and no one would say so.
+#[test]
+fn every_manifest_of_the_hub_is_in_the_chart() {
+    let folder = sources::root().join("manifests");
+    let names = |folder: &std::path::Path| -> BTreeSet<String> {
+        let entries = std::fs::read_dir(folder).expect("a folder of manifests");
+        let names = entries
+            .flatten()
+            .map(|it| it.file_name().to_string_lossy().into_owned());
+        names.collect()
+    };
+    let known = ["hub", "spoke"].map(str::to_owned);
+    assert_eq!(
+        names(&folder),
+        known.into(),
+        "optional manifests of the hub are templates behind a value: manifests/hub/templates, values.yaml, \
+         values.schema.json"
+    );
+    let stray: Vec<_> = names(&folder.join("hub"))
+        .into_iter()
+        .filter(|name| name.ends_with(".yaml") && !["Chart.yaml", "values.yaml"].contains(&&**name))
+        .collect();
+    assert!(
+        stray.is_empty(),
+        "put into manifests/hub/templates: {stray:?}"
+    );
+}
+
 /// The chart refuses variables that nobody reads, so it has to know those that somebody reads.
 #[test]
 fn every_variable_of_the_configuration_is_a_value_of_the_chart() {

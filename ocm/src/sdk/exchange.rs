@@ -162,6 +162,8 @@ pub enum LeavingPhase {
     /// The ManagedCluster is not there or not accepted: its agent must not come in. The works stay,
     /// whatever the answer.
     NotAdmitted,
+    /// The author [refuses](super::Admission::Refuse) the cluster; the `ManagedClusterAddOn` stays.
+    Refused,
     /// The ManagedCluster is being deleted; OCM will delete the `ManagedClusterAddOn`, so the works
     /// stay for now, whatever the answer.
     ClusterDeleting,

@@ -46,7 +46,17 @@ pub(crate) async fn reconcile<A: Addon>(
             Ok(Outcome::Settled(None))
         }
         Stage::Leaving(leaving) => leave(hub, &leaving, &observed, now).await,
-        Stage::Held { target, verdict } => hold(hub, target, &verdict, now).await,
+        Stage::Held {
+            target,
+            verdict,
+            clears,
+        } => {
+            let held = hold(hub, target, &verdict, now).await?;
+            if clears {
+                return clear(hub, name, &observed).await;
+            }
+            Ok(held)
+        }
         Stage::Served(target) => serve(hub, target, &observed, now).await,
     }
 }
@@ -90,7 +100,7 @@ async fn leave<A: Addon>(
         Removal::Proceed => {}
     }
     match leaving.phase {
-        LeavingPhase::NotAdmitted | LeavingPhase::ClusterDeleting => {
+        LeavingPhase::NotAdmitted | LeavingPhase::Refused | LeavingPhase::ClusterDeleting => {
             Ok(Outcome::Settled(Some(SWEEP)))
         }
         LeavingPhase::AddonDeleting | LeavingPhase::AddonGone => {
@@ -174,6 +184,33 @@ async fn warn_about<A: Addon>(
     hub.events
         .say(&hub.client, reporter, saying, now, &hub.metrics)
         .await;
+}
+
+/// Takes away what a refused cluster has. Without hooks: they would serve an add-on that goes, and this one stays.
+async fn clear<A: Addon>(
+    hub: &Hub<A>,
+    cluster: &ClusterName,
+    observed: &Observed,
+) -> Result<Outcome, Error> {
+    if observed.works.is_empty() {
+        let left = hub.addon.left(cluster).await;
+        left.map_err(|source| hook("left", cluster, source))?;
+        return Ok(Outcome::Settled(Some(SWEEP)));
+    }
+    let leaving = Leaving {
+        cluster: cluster.clone(),
+        phase: LeavingPhase::Refused,
+        works: observed.works.len(),
+    };
+    let removal = hub.addon.leaving(&leaving).await;
+    match removal.map_err(|source| hook("leaving", cluster, source))? {
+        Removal::Wait(pause) => return Ok(Outcome::Settled(Some(pause))),
+        Removal::Proceed => {}
+    }
+    let outgoing = observed.works.iter().filter(|work| !work.deleting);
+    let steps = outgoing.map(|work| plan::Step::delete(work)).collect();
+    apply::works(hub, cluster, steps, &mut Facts::default()).await?;
+    Ok(Outcome::Settled(Some(SWEEP)))
 }
 
 /// Only says why nothing is done. Hooks and works are left as they are.

@@ -36,6 +36,14 @@ pub enum Admission {
         /// For people, with the next step.
         message: String,
     },
+    /// Not at all: as [`Hold`](Self::Hold), and what the cluster has of the add-on is taken away. The
+    /// `ManagedClusterAddOn` itself stays, to say why.
+    Refuse {
+        /// A word for the condition's reason.
+        reason: String,
+        /// The condition's message: why, and what to do about it.
+        message: String,
+    },
 }
 
 /// A kind of configuration: where its objects are on the hub.

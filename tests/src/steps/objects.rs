@@ -118,6 +118,17 @@ impl At {
         Self::new(api, None, name)
     }
 
+    /// A `ClusterClaim`, on a spoke.
+    pub fn cluster_claim(name: &str) -> Self {
+        let api = (
+            "cluster.open-cluster-management.io",
+            "v1alpha1",
+            "ClusterClaim",
+            "clusterclaims",
+        );
+        Self::new(api, None, name)
+    }
+
     /// A `ManagedClusterAddOn`, in the version that users of `clusteradm` write.
     pub fn addon(cluster: &str) -> Self {
         let api = (

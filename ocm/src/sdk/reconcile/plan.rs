@@ -38,6 +38,8 @@ pub(crate) enum Stage<'a> {
         target: Target<'a>,
         /// Why.
         verdict: Verdict,
+        /// Whether it loses what it has.
+        clears: bool,
     },
     /// The add-on serves the cluster.
     Served(Target<'a>),
@@ -86,7 +88,12 @@ pub(crate) fn stage<'a>(
         addon: cluster_addon,
     };
     match held(addon, target, observed) {
-        Some(verdict) => Stage::Held { target, verdict },
+        Some(verdict) => Stage::Held {
+            target,
+            verdict,
+            clears: !uses_template(observed)
+                && matches!(addon.admit(target), Admission::Refuse { .. }),
+        },
         None => Stage::Served(target),
     }
 }
@@ -103,7 +110,9 @@ pub(crate) fn held(addon: &impl Addon, target: Target<'_>, observed: &Observed) 
     }
     match addon.admit(target) {
         Admission::Serve => {}
-        Admission::Hold { reason, message } => return Some(degraded(reason, message)),
+        Admission::Hold { reason, message } | Admission::Refuse { reason, message } => {
+            return Some(degraded(reason, message));
+        }
     }
     let host = target.addon.hosting_cluster()?;
     if addon.hosts() != Hosts::None {

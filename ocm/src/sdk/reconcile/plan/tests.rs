@@ -165,6 +165,7 @@ fn phase(observed: &Observed) -> &'static str {
             LeavingPhase::NotAdmitted => "not admitted",
             LeavingPhase::ClusterDeleting => "cluster deleting",
             LeavingPhase::AddonDeleting => "addon deleting",
+            LeavingPhase::Refused => "refused",
             LeavingPhase::AddonGone => "addon gone",
         },
     }
@@ -262,8 +263,30 @@ fn an_authors_refusal_is_said_as_it_is() {
         message: "m".to_owned(),
     };
     let (name, met) = (cluster_name(), observed());
-    let Stage::Held { verdict, .. } = stage(&author, &name, &met) else {
+    let Stage::Held {
+        verdict, clears, ..
+    } = stage(&author, &name, &met)
+    else {
         panic!()
     };
     assert_eq!(verdict, Verdict::new("Degraded", true, "R", "m"));
+    assert!(!clears, "what is held keeps what it has");
+}
+
+#[test]
+fn a_cluster_that_the_author_refuses_loses_what_it_has() {
+    let mut author = author(Vec::new());
+    author.admission = Admission::Refuse {
+        reason: "R".to_owned(),
+        message: "m".to_owned(),
+    };
+    let (name, met) = (cluster_name(), observed());
+    let Stage::Held {
+        verdict, clears, ..
+    } = stage(&author, &name, &met)
+    else {
+        panic!()
+    };
+    assert_eq!(verdict, Verdict::new("Degraded", true, "R", "m"));
+    assert!(clears);
 }
