@@ -3,7 +3,7 @@
 //!
 //! A spoke gets what `core-install.yaml` of Argo CD has for applications: application controller,
 //! repo server, redis. The hub gets the CRDs and the namespace only; there our principal stands
-//! where a controller would.
+//! where a controller would. Where stories want it, the hub's `ApplicationSet` controller comes in addition.
 
 mod images;
 mod manifests;
@@ -31,39 +31,62 @@ pub const CONTROLLER: &str = "argocd-application-controller";
 /// Its other programs, Deployments.
 pub const DEPLOYMENTS: [&str; 2] = ["argocd-redis", "argocd-repo-server"];
 
+/// What makes Applications from `ApplicationSets`, a Deployment.
+pub const APPLICATION_SETS: &str = "argocd-applicationset-controller";
+
 /// Prepares a hub for Applications: the CRDs and the namespace.
 pub async fn prepare_hub(hub: &Cluster, tools: &Tools) -> Result<()> {
-    hub.apply(&namespace()).await?;
-    hub.apply(&Manifests::read(tools)?.crds())
+    hub.apply(&namespace(NAMESPACE)).await?;
+    hub.apply(&Manifests::read(tools, NAMESPACE)?.crds())
         .await
         .context("apply the CRDs of Argo CD")
 }
 
 /// Installs Argo CD on clusters, and returns when it is available on all of them.
 pub async fn install(clusters: &[Cluster], tools: &Tools) -> Result<()> {
-    let manifests = Manifests::read(tools)?;
+    let manifests = Manifests::read(tools, NAMESPACE)?;
     let installing = clusters
         .iter()
-        .map(|cluster| install_on(cluster, &manifests));
+        .map(|cluster| install_on(cluster, NAMESPACE, &manifests));
     try_join_all(installing).await.map(drop)
 }
 
-async fn install_on(cluster: &Cluster, manifests: &Manifests) -> Result<()> {
-    cluster.apply(&namespace()).await?;
+/// Installs Argo CD on a cluster in another namespace than the usual one.
+pub async fn install_in(cluster: &Cluster, namespace: &str, tools: &Tools) -> Result<()> {
+    install_on(cluster, namespace, &Manifests::read(tools, namespace)?).await
+}
+
+async fn install_on(cluster: &Cluster, namespace: &str, manifests: &Manifests) -> Result<()> {
+    cluster.apply(&self::namespace(namespace)).await?;
     cluster
         .apply(&manifests.core())
         .await
         .context("apply the manifests of Argo CD")?;
-    until_available(cluster).await
+    until_available(cluster, namespace).await
+}
+
+/// Installs on a hub what makes Applications from `ApplicationSets`, with progressive syncs, and returns when it is
+/// available.
+pub async fn install_application_sets(hub: &Cluster, tools: &Tools) -> Result<()> {
+    hub.apply(&Manifests::read(tools, NAMESPACE)?.application_sets())
+        .await
+        .context("apply the manifests of Argo CD")?;
+    until_deployed(hub, NAMESPACE, &DEPLOYMENTS).await?;
+    until_deployed(hub, NAMESPACE, &[APPLICATION_SETS]).await
+}
+
+async fn until_deployed(cluster: &Cluster, namespace: &str, names: &[&str]) -> Result<()> {
+    let deployments: Api<Deployment> = Api::namespaced(cluster.client(), namespace);
+    for name in names {
+        wait::object(&deployments, name, "is available", is_available).await?;
+    }
+    Ok(())
 }
 
 /// Waits until every part of Argo CD on a cluster is ready.
-pub async fn until_available(cluster: &Cluster) -> Result<()> {
-    let deployments: Api<Deployment> = Api::namespaced(cluster.client(), NAMESPACE);
-    for name in DEPLOYMENTS {
-        wait::object(&deployments, name, "is available", is_available).await?;
-    }
-    let sets: Api<StatefulSet> = Api::namespaced(cluster.client(), NAMESPACE);
+async fn until_available(cluster: &Cluster, namespace: &str) -> Result<()> {
+    until_deployed(cluster, namespace, &DEPLOYMENTS).await?;
+    let sets: Api<StatefulSet> = Api::namespaced(cluster.client(), namespace);
     let is_ready = |set: &StatefulSet| {
         set.status
             .as_ref()
@@ -83,11 +106,10 @@ fn is_available(deployment: &Deployment) -> bool {
     })
 }
 
-/// Removes Argo CD from a cluster, and waits until no Pod of it is left. Its CRDs and the
-/// Applications stay.
-pub async fn remove(cluster: &Cluster, tools: &Tools) -> Result<()> {
-    cluster.delete(&Manifests::read(tools)?.programs()).await?;
-    let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
+/// Removes what runs of Argo CD, and waits until no Pod of it is left.
+async fn remove_from(cluster: &Cluster, namespace: &str, manifests: &Manifests) -> Result<()> {
+    cluster.delete(&manifests.programs()).await?;
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), namespace);
     let look = || async {
         let list = pods.list(&ListParams::default()).await?;
         Ok(list
@@ -103,15 +125,21 @@ pub async fn remove(cluster: &Cluster, tools: &Tools) -> Result<()> {
 
 /// Removes everything of Argo CD from a cluster that has no Applications, the namespace included.
 pub async fn purge(cluster: &Cluster, tools: &Tools) -> Result<()> {
-    remove(cluster, tools).await?;
-    cluster.delete(&Manifests::read(tools)?.core()).await?;
-    let namespaces: Api<Namespace> = Api::all(cluster.client());
-    namespaces
-        .delete(NAMESPACE, &DeleteParams::default())
-        .await?;
-    wait::gone(&namespaces, NAMESPACE).await
+    purge_from(cluster, NAMESPACE, tools).await
 }
 
-fn namespace() -> String {
-    format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {NAMESPACE}}}}}")
+/// As [`purge`], from another namespace. The CRDs go with it.
+pub async fn purge_from(cluster: &Cluster, namespace: &str, tools: &Tools) -> Result<()> {
+    let manifests = Manifests::read(tools, namespace)?;
+    remove_from(cluster, namespace, &manifests).await?;
+    cluster.delete(&manifests.core()).await?;
+    let namespaces: Api<Namespace> = Api::all(cluster.client());
+    namespaces
+        .delete(namespace, &DeleteParams::default())
+        .await?;
+    wait::gone(&namespaces, namespace).await
+}
+
+fn namespace(name: &str) -> String {
+    format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}")
 }

@@ -32,6 +32,8 @@ pub struct Tools {
     pub kubectl: PathBuf,
     /// `helm`.
     pub helm: PathBuf,
+    /// `kustomize`, which Argo CD's repo server calls, as it does `helm`.
+    pub kustomize: PathBuf,
     /// `etcd`.
     pub etcd: PathBuf,
     /// Argo CD: one program that is a different one by `ARGOCD_BINARY_NAME`.
@@ -64,6 +66,7 @@ impl Tools {
             ),
             kubectl: program("kubectl", kubectl()),
             helm: program("helm", helm()),
+            kustomize: program("kustomize", executable(directory().join("kustomize"))),
             etcd: program("etcd", control_plane_program("etcd")),
             argocd: program("argocd", argocd()),
             argocd_module: program("the sources of argocd", build::argocd_module()),

@@ -117,6 +117,13 @@ async fn life_of_an_application(stage: &Stage, blow: Blow, name: &str) -> Result
     stage.enrolled(1).await?;
     let mut app = stage.greeter(name, 1).await?;
     app.automated = false;
+    // Argo CD looks again only minutes later when it has seen an Application before its project. So another one brings
+    // the project along before anything happens.
+    let mut first = app.clone();
+    first.at = At::application("spoke1", &format!("{name}-first"));
+    first.namespace = format!("{name}-first");
+    first.apply(&stage.hub).await?;
+    until_compared(stage, &first.at).await?;
     let traces = Traces::begin(stage, &app)?;
     stage
         .spoke(1)
@@ -125,11 +132,7 @@ async fn life_of_an_application(stage: &Stage, blow: Blow, name: &str) -> Result
 
     app.apply(&stage.hub).await?;
     blow.fall(stage).await?;
-    let compared = |app: &Value| app["status"]["sync"]["status"] == "OutOfSync";
-    stage
-        .hub
-        .until(&app.at, "is OutOfSync", lab::wait::BOUND, compared)
-        .await?;
+    until_compared(stage, &app.at).await?;
 
     deliver::ask_for_sync(&stage.hub, &app.at, "v1").await?;
     blow.fall(stage).await?;
@@ -155,8 +158,19 @@ async fn life_of_an_application(stage: &Stage, blow: Blow, name: &str) -> Result
         stage.spoke(1).until_gone(at, SOON).await?;
     }
     traces.nothing_was_made_twice()?;
-    stage.clear(&app).await?;
+    stage.clear(&first).await?;
     stage.spoke(1).delete(&At::namespace(name)).await
+}
+
+/// Waits until the hub shows that Argo CD has compared it with what is there.
+async fn until_compared(stage: &Stage, at: &At) -> Result<()> {
+    let compared = |app: &Value| app["status"]["sync"]["status"] == "OutOfSync";
+    let what = "is OutOfSync";
+    stage
+        .hub
+        .until(at, what, lab::wait::BOUND, compared)
+        .await
+        .map(drop)
 }
 
 /// What an Application of the greeter leaves behind, and who made it.

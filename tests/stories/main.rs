@@ -19,13 +19,17 @@ mod faults;
 mod interop;
 mod intruders;
 mod kills;
+mod places;
 mod pods;
 mod programs;
 mod removal;
 mod repositories;
+mod restore;
 mod rights;
+mod sets;
 mod stage;
 mod traces;
+mod users;
 
 use std::process::ExitCode;
 
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         interop::chapter(),
         pods(),
         product(),
+        users(),
         life_of_the_chart(),
         guest(),
         conformance(),
@@ -156,6 +161,24 @@ fn life_of_the_chart() -> Chapter {
             staged!(chart::an_uninstallation_takes_the_add_on_off_and_an_installation_adopts),
             staged!(chart::an_uninstallation_waits_for_a_lost_spoke_with_a_bound),
             staged!(chart::an_installation_refuses_an_add_on_of_templates),
+        ],
+    )
+}
+
+/// What users of Argo CD do. The lab is that of the chapter before, if that was told.
+fn users() -> Chapter {
+    Chapter::shared(
+        Options::everything(2),
+        vec![
+            staged!(users::an_application_of_applications_brings_up_its_children),
+            staged!(users::hooks_and_waves_run_in_their_order),
+            staged!(users::helm_kustomize_and_several_sources_are_rendered),
+            staged!(users::annotations_of_other_controllers_survive),
+            staged!(places::argo_cd_has_another_namespace_on_a_spoke),
+            staged!(restore::a_hub_restored_from_a_backup_replaces_no_workload),
+            staged!(restore::an_application_set_made_again_replaces_no_workload),
+            staged!(sets::a_list_of_clusters_gets_its_applications),
+            staged!(sets::clusters_with_a_label_get_their_application),
         ],
     )
 }

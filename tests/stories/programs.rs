@@ -85,6 +85,13 @@ impl Program {
         found.context("a ready Pod")
     }
 
+    /// Waits until none of it is left.
+    pub(crate) async fn until_none(self, stage: &Stage) -> Result<()> {
+        let look = || async { Ok(self.pods(stage).await?.len()) };
+        let what = format!("{self:?} has ended");
+        wait::until(&what, look, |left| *left == 0).await.map(drop)
+    }
+
     fn process(self, pod: &Value) -> Result<Running> {
         let address: IpAddr = pod["status"]["podIP"]
             .as_str()

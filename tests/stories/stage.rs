@@ -14,7 +14,7 @@ use lab::{
     },
     stranger::{Door, Forger},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// One more round through everything on two busy cores.
 pub(crate) const SOON: Duration = Duration::from_mins(1);
@@ -109,6 +109,23 @@ impl Stage {
         let greets = |map: &Value| map["data"]["greeting"] == word;
         self.spoke(number)
             .until(&at, &format!("says {word}"), SOON, greets)
+            .await
+            .map(drop)
+    }
+
+    /// Asks Argo CD to look again at an Application of spoke1, as its UI does, and waits until it has: then what asks
+    /// for it is gone, on both sides.
+    pub(crate) async fn refresh(&self, at: &At, replica: &str) -> Result<()> {
+        const REFRESH: &str = "argocd.argoproj.io/refresh";
+        let asked = json!({"metadata": {"annotations": {REFRESH: "hard"}}});
+        self.hub.merge(at, asked).await?;
+        let looked = |app: &Value| app["metadata"]["annotations"][REFRESH].is_null();
+        let what = "was looked at again";
+        self.hub.until(at, what, lab::wait::BOUND, looked).await?;
+        let replica = Self::replica(replica);
+        let spoke = self.spoke(1);
+        spoke
+            .until(&replica, what, lab::wait::BOUND, looked)
             .await
             .map(drop)
     }

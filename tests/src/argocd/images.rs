@@ -45,6 +45,11 @@ fn argocd(tools: &Tools) -> Result<Image> {
         .env("HOME", "/home/argocd")
         .env("USER", "argocd")
         .file(program, Source::Machine(tools.argocd.clone()))
+        .file("/usr/local/bin/helm", Source::Machine(tools.helm.clone()))
+        .file(
+            "/usr/local/bin/kustomize",
+            Source::Machine(tools.kustomize.clone()),
+        )
         .file("/home/argocd", Source::Directory)
         .file("/app/config/ssh", Source::Directory)
         .file("/app/config/tls", Source::Directory)

@@ -5,11 +5,14 @@ use std::fs;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::NAMESPACE;
+use super::APPLICATION_SETS;
 use crate::Tools;
 
-/// What Argo CD's `core-install.yaml` has for applications; its `ApplicationSet` controller is left
-/// out.
+/// The `ConfigMap` with the settings of Argo CD's programs.
+const PARAMETERS: &str = "argocd-cmd-params-cm";
+const PROGRESSIVE_SYNCS: &str = "applicationsetcontroller.enable.progressive.syncs";
+
+/// What Argo CD's `core-install.yaml` has but CRDs.
 #[derive(Debug)]
 pub(super) struct Manifests {
     objects: Vec<Value>,
@@ -17,7 +20,8 @@ pub(super) struct Manifests {
 }
 
 impl Manifests {
-    pub(super) fn read(tools: &Tools) -> Result<Self> {
+    /// Reads them, for Argo CD in a namespace.
+    pub(super) fn read(tools: &Tools, namespace: &str) -> Result<Self> {
         let manifests = tools.argocd_module.join("manifests");
         let read = |name: &str| {
             let path = manifests.join(name);
@@ -29,7 +33,7 @@ impl Manifests {
             "applicationset-crd.yaml",
         ];
         Ok(Self {
-            objects: objects(&read("core-install.yaml")?)?,
+            objects: objects(&read("core-install.yaml")?, namespace)?,
             crds: crds
                 .iter()
                 .map(|name| read(&format!("crds/{name}")))
@@ -42,12 +46,32 @@ impl Manifests {
         self.crds.join("\n---\n")
     }
 
-    /// Everything for a cluster that runs applications.
+    /// Everything for a cluster that runs applications: all but the `ApplicationSet` controller.
     pub(super) fn core(&self) -> String {
         let crds = self.crds.iter().take(2).cloned();
-        crds.chain(self.objects.iter().map(Value::to_string))
+        crds.chain(self.without(APPLICATION_SETS).map(Value::to_string))
             .collect::<Vec<_>>()
             .join("\n---\n")
+    }
+
+    /// Everything for a hub that makes Applications for others: all but the application controller. Progressive syncs
+    /// are switched on, as the documentation of Argo CD says.
+    pub(super) fn application_sets(&self) -> String {
+        let objects = self.without(super::CONTROLLER).cloned().map(|mut object| {
+            if object["kind"] == "ConfigMap" && object["metadata"]["name"] == PARAMETERS {
+                object["data"] = json!({ PROGRESSIVE_SYNCS: "true" });
+            }
+            object.to_string()
+        });
+        objects.collect::<Vec<_>>().join("\n---\n")
+    }
+
+    /// All but what belongs to one program.
+    fn without(&self, program: &str) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |object| {
+            let name = object["metadata"]["name"].as_str();
+            name.is_none_or(|name| !name.starts_with(program))
+        })
     }
 
     /// Only what runs.
@@ -64,23 +88,23 @@ impl Manifests {
 }
 
 /// The objects of `core-install.yaml` but CRDs, in Argo CD's namespace.
-fn objects(text: &str) -> Result<Vec<Value>> {
+fn objects(text: &str, namespace: &str) -> Result<Vec<Value>> {
     let documents = text.split("\n---\n");
     // Before they are read: the CRDs are long, and reading YAML takes its time in a debug build.
     let wanted = documents.filter(|document| {
-        let mut lines = document.lines();
-        !lines
-            .clone()
+        !document
+            .lines()
             .any(|line| line == "kind: CustomResourceDefinition")
-            && !lines.any(|line| line.starts_with("  name: argocd-applicationset-controller"))
     });
     wanted
         .map(|document| {
             let mut object: Value =
                 serde_saphyr::from_str(document).context("read YAML of Argo CD")?;
             let kind = object["kind"].as_str().unwrap_or_default();
-            if !matches!(kind, "ClusterRole" | "ClusterRoleBinding") {
-                object["metadata"]["namespace"] = json!(NAMESPACE);
+            match kind {
+                "ClusterRole" => {}
+                "ClusterRoleBinding" => object["subjects"][0]["namespace"] = json!(namespace),
+                _ => object["metadata"]["namespace"] = json!(namespace),
             }
             Ok(object)
         })
@@ -92,15 +116,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_for_application_sets_and_crds_are_left_out_and_the_rest_has_a_namespace() {
+    fn crds_are_left_out_and_the_rest_has_a_namespace_and_its_place() {
         let text = "kind: CustomResourceDefinition\nmetadata:\n  name: x\n---\n\
                     kind: Role\nmetadata:\n  name: argocd-applicationset-controller\n---\n\
-                    kind: ClusterRole\nmetadata:\n  name: a\n---\n\
+                    kind: ClusterRole\nmetadata:\n  name: argocd-application-controller\n---\n\
                     kind: ConfigMap\nmetadata:\n  name: b\n";
-        let expected = [
-            json!({ "kind": "ClusterRole", "metadata": { "name": "a" } }),
-            json!({ "kind": "ConfigMap", "metadata": { "name": "b", "namespace": NAMESPACE } }),
-        ];
-        assert_eq!(objects(text).unwrap(), expected);
+        let set = json!({ "kind": "Role", "metadata": { "name": APPLICATION_SETS, "namespace": "here" } });
+        let app =
+            json!({ "kind": "ClusterRole", "metadata": { "name": super::super::CONTROLLER } });
+        let map = json!({ "kind": "ConfigMap", "metadata": { "name": "b", "namespace": "here" } });
+        let manifests = Manifests {
+            objects: objects(text, "here").unwrap(),
+            crds: Vec::new(),
+        };
+        assert_eq!(manifests.objects, [set.clone(), app.clone(), map.clone()]);
+        assert_eq!(manifests.core(), format!("{app}\n---\n{map}"));
+        assert_eq!(manifests.application_sets(), format!("{set}\n---\n{map}"));
     }
 }

@@ -87,8 +87,15 @@ const HELM: Module = Module {
     },
 };
 
+const KUSTOMIZE: Module = Module {
+    name: "kustomize",
+    path: "sigs.k8s.io/kustomize/kustomize/v5",
+    programs: &[("sigs.k8s.io/kustomize/kustomize/v5", "kustomize")],
+    version_flags: |_| String::new(),
+};
+
 /// All of them, in the order in which they are built.
-const MODULES: [Module; 4] = [ETCD, KUBERNETES, HELM, ARGOCD];
+const MODULES: [Module; 5] = [ETCD, KUBERNETES, HELM, KUSTOMIZE, ARGOCD];
 
 /// Builds what neither the machine nor `target/tools` has. Two that call this at once build once.
 pub(super) fn ensure() -> Result<()> {
@@ -287,6 +294,8 @@ fn has_elsewhere(program: &str) -> bool {
     match program {
         "argocd" => std::env::var_os("ARGOCD_BIN").is_some_and(|path| !path.is_empty()),
         "helm" => std::env::var_os("HELM_BIN").is_some_and(|path| !path.is_empty()),
+        // Argo CD shall meet the one that it was made for, not whatever is on this machine.
+        "kustomize" => false,
         "kubectl" => has_elsewhere("kube-apiserver") && elsewhere(program).is_some(),
         other => elsewhere(other).is_some(),
     }

@@ -1,0 +1,162 @@
+//! `ApplicationSets` on the hub, with Argo CD's own controller for them: the Applications that it makes run on the spokes.
+
+use anyhow::{Result, ensure};
+use lab::{
+    argocd,
+    steps::{At, deliver, enrol::ARGOCD, workload},
+};
+use serde_json::{Value, json};
+
+use crate::stage::{SOON, Stage, commit};
+
+/// Makes sure that the hub has the controller, both spokes the add-on, and there is a project for all of it.
+pub(crate) async fn prepare(stage: &Stage, project: &str) -> Result<()> {
+    let controller = At::deployment(ARGOCD, argocd::APPLICATION_SETS);
+    if stage.hub.get(&controller).await?.is_none() {
+        argocd::install_application_sets(stage.lab.hub(), stage.lab.tools()).await?;
+    }
+    stage.enrolled(1).await?;
+    stage.enrolled(2).await?;
+    let spec = json!({"spec": {
+        "sourceRepos": ["*"],
+        "destinations": [{"name": "*", "server": "*", "namespace": "*"}],
+        "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
+    }});
+    stage
+        .hub
+        .apply(&At::project(ARGOCD, project), spec)
+        .await
+        .map(drop)
+}
+
+/// The template of an Application of the greeter.
+fn template(
+    name: &str,
+    destination: &Value,
+    repository: &str,
+    path: &str,
+    revision: &str,
+) -> Value {
+    json!({
+        "metadata": {"name": name, "finalizers": [deliver::CASCADE]},
+        "spec": {
+            "project": "sets",
+            "source": {"repoURL": repository, "path": path, "targetRevision": revision},
+            "destination": destination,
+            "syncPolicy": {
+                "automated": {"prune": true, "selfHeal": true},
+                "syncOptions": ["CreateNamespace=true"],
+            },
+        },
+    })
+}
+
+async fn make(stage: &Stage, name: &str, generators: Value, template: Value) -> Result<At> {
+    let at = At::application_set(ARGOCD, name);
+    let spec = json!({"spec": {
+        "goTemplate": true,
+        "goTemplateOptions": ["missingkey=error"],
+        "generators": generators,
+        "template": template,
+    }});
+    stage.hub.apply(&at, spec).await?;
+    Ok(at)
+}
+
+/// A set with one Application on spoke1 that leaves what it deployed when it goes.
+pub(crate) fn leaving(repository: &str, revision: &str) -> Value {
+    let destination = json!({"name": "{{.cluster}}", "namespace": "set-again"});
+    let mut body = template(
+        "set-again-{{.cluster}}",
+        &destination,
+        repository,
+        workload::PATH,
+        revision,
+    );
+    body["metadata"]["finalizers"] = json!([]);
+    json!({"spec": {
+        "goTemplate": true,
+        "generators": [{"list": {"elements": [{"cluster": "spoke1"}]}}],
+        "syncPolicy": {"preserveResourcesOnDeletion": true},
+        "template": body,
+    }})
+}
+
+/// Removes a set with its Applications and what they deployed.
+async fn clear(stage: &Stage, set: &At, applications: &[At]) -> Result<()> {
+    stage.hub.delete(set).await?;
+    for at in applications {
+        stage.hub.until_gone(at, lab::wait::BOUND).await?;
+    }
+    Ok(())
+}
+
+/// A list of clusters: one Application for each, on each.
+pub(crate) async fn a_list_of_clusters_gets_its_applications(stage: &Stage) -> Result<()> {
+    prepare(stage, "sets").await?;
+    let repository = stage.lab.git().repository("set-list")?;
+    commit(&repository, "hello", "v1")?;
+    let elements = json!([{"list": {"elements": [{"cluster": "spoke1"}, {"cluster": "spoke2"}]}}]);
+    let destination = json!({"name": "{{.cluster}}", "namespace": "set-list"});
+    let path = workload::PATH;
+    let body = template(
+        "set-list-{{.cluster}}",
+        &destination,
+        &repository.url(),
+        path,
+        "v1",
+    );
+    let set = make(stage, "set-list", elements, body).await?;
+    let apps = ["set-list-spoke1", "set-list-spoke2"].map(|name| At::application(ARGOCD, name));
+    for (number, at) in (1..).zip(&apps) {
+        deliver::until_healthy(&stage.hub, at, "").await?;
+        stage.until_greets(number, "set-list", "hello").await?;
+    }
+    clear(stage, &set, &apps).await
+}
+
+/// Clusters by label: whoever has the label of the ManagedCluster gets the Application, whoever loses it loses the
+/// Application with all that it deployed. The destination is the server of the cluster Secret, as in Argo CD's examples.
+pub(crate) async fn clusters_with_a_label_get_their_application(stage: &Stage) -> Result<()> {
+    prepare(stage, "sets").await?;
+    let repository = stage.lab.git().repository("set-label")?;
+    commit(&repository, "hello", "v1")?;
+    label(stage, "spoke1", json!("yes")).await?;
+    let selector = json!([{"clusters": {"selector": {"matchLabels": {"in-the-set": "yes"}}}}]);
+    let destination = json!({"server": "{{.server}}", "namespace": "set-label"});
+    let path = workload::PATH;
+    let body = template(
+        "set-label-{{.name}}",
+        &destination,
+        &repository.url(),
+        path,
+        "v1",
+    );
+    let set = make(stage, "set-label", selector, body).await?;
+    let apps = ["set-label-spoke1", "set-label-spoke2"].map(|name| At::application(ARGOCD, name));
+    deliver::until_healthy(&stage.hub, &apps[0], "").await?;
+    ensure!(
+        stage.hub.get(&apps[1]).await?.is_none(),
+        "spoke2 has no such label"
+    );
+
+    label(stage, "spoke2", json!("yes")).await?;
+    deliver::until_healthy(&stage.hub, &apps[1], "").await?;
+    stage.until_greets(2, "set-label", "hello").await?;
+    label(stage, "spoke1", Value::Null).await?;
+    stage.hub.until_gone(&apps[0], lab::wait::BOUND).await?;
+    let left = At::config_map("set-label", workload::NAME);
+    stage.spoke(1).until_gone(&left, SOON).await?;
+
+    clear(stage, &set, &apps).await?;
+    label(stage, "spoke2", Value::Null).await
+}
+
+async fn label(stage: &Stage, cluster: &str, value: Value) -> Result<()> {
+    let labels = json!({"metadata": {"labels": {"in-the-set": value}}});
+    stage
+        .hub
+        .merge(&At::cluster(cluster), labels)
+        .await
+        .map(drop)
+}
