@@ -177,6 +177,9 @@ pub struct Known<'a> {
     pub refresh: Option<&'a str>,
     /// Whether the peer names the commands it took: ours does, a Go agent does not.
     pub names_commands: bool,
+    /// A report has shown that the operation was taken. A copy that somebody deleted and that was made again may not
+    /// know any more.
+    pub taken: bool,
 }
 
 /// What a report means for the commands on the hub object.
@@ -204,7 +207,8 @@ pub enum Operation {
 
 /// Judges a report about `hub`. In this order, for an `.operation` that is set:
 ///
-/// 1. its event id is known and the peer names commands: taken if the report names it, else not;
+/// 1. a report has shown that it was taken; or its event id is known and the peer names commands: taken if the report
+///    names it, else not;
 /// 2. the hub shows it as running: it was taken;
 /// 3. the spoke has the same operation set: it was taken;
 /// 4. the last command taken on the spoke has the same content (for a Go agent: the last operation), and
@@ -288,6 +292,9 @@ fn gist(value: &Value) -> Option<Value> {
 }
 
 fn was_taken(hub: &Value, report: &Value, operation: &Value, known: Known<'_>) -> bool {
+    if known.taken {
+        return true;
+    }
     let on_spoke = Application::of(report);
     let last = last_command(report);
     if let (Some(id), true) = (known.operation, known.names_commands) {

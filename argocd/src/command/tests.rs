@@ -45,16 +45,19 @@ const OURS: Known<'_> = Known {
     operation: Some(ID),
     refresh: None,
     names_commands: true,
+    taken: false,
 };
 const RESTARTED: Known<'_> = Known {
     operation: None,
     refresh: None,
     names_commands: true,
+    taken: false,
 };
 const GO: Known<'_> = Known {
     operation: Some(ID),
     refresh: None,
     names_commands: false,
+    taken: false,
 };
 
 fn operation(hub: &Value, report: &Value, known: Known<'_>) -> Operation {
@@ -196,6 +199,18 @@ fn the_hubs_operation_stays_until_the_spokes_has_ended() {
         &sync("2"),
     );
     assert_eq!(operation(&hub, &ended, OURS), CLEAR);
+}
+
+#[test]
+fn a_copy_that_was_made_again_is_not_asked_for_what_the_one_before_it_took() {
+    let hub = app(Some(sync("a")), None);
+    let again = app(None, None);
+    assert_eq!(operation(&hub, &again, OURS), Operation::Hold);
+    let taken = Known {
+        taken: true,
+        ..OURS
+    };
+    assert_eq!(operation(&hub, &again, taken), Operation::Follow(None));
 }
 
 #[test]

@@ -88,8 +88,11 @@ impl Hub {
             return;
         };
         let held = matches!(judgement.operation, Operation::Hold);
+        let has_operation = entry.application().operation().is_some();
         if held {
             state.index.name_operation(key);
+        } else if has_operation && from.names_commands {
+            state.index.take_operation(key);
         }
         // Without a status nobody over there has looked at it yet.
         if Meta::of(report).field("status").is_some() {
@@ -194,6 +197,7 @@ pub(super) fn judged(from: &Sender, key: &Key, entry: &Entry, report: &Value) ->
         operation: operation.as_deref(),
         refresh: entry.refresh(),
         names_commands: from.names_commands,
+        taken: entry.is_taken(),
     };
     Some(judge(entry.object(), report, known))
 }

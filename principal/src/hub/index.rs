@@ -509,6 +509,13 @@ impl Index {
         }
     }
 
+    /// A report has shown that the operation on it was taken.
+    pub(crate) fn take_operation(&mut self, key: &Key) {
+        if let Some(entry) = self.applications.get_mut(key) {
+            entry.take_operation();
+        }
+    }
+
     /// Records what a cluster reported about an Application, until it reports its status.
     pub(crate) fn set_report(&mut self, key: &Key, report: Option<String>) -> Vec<Effect> {
         match self.applications.get_mut(key) {

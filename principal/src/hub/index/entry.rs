@@ -127,6 +127,8 @@ struct Said {
 struct Commands {
     /// The version that introduced the operation which is set.
     operation: Option<String>,
+    /// A report has shown that the operation which is set was taken.
+    taken: bool,
     /// The identity of the refresh that is asked for.
     refresh: Option<String>,
 }
@@ -178,9 +180,13 @@ impl Entry {
             self.application().operation(),
             Application::of(&object).operation(),
         );
+        let is_other = before != after;
+        if introduced.operation || is_other {
+            self.commands.taken = false;
+        }
         if introduced.operation {
             self.commands.operation = Some(Meta::of(&object).resource_version().to_owned());
-        } else if before != after {
+        } else if is_other {
             self.commands.operation = None;
         }
         if !command::wants_refresh(&object) {
@@ -266,6 +272,16 @@ impl Entry {
         self.commands.refresh.as_deref()
     }
 
+    /// Whether a report has shown that the operation which is set was taken.
+    pub(crate) const fn is_taken(&self) -> bool {
+        self.commands.taken
+    }
+
+    /// A report has shown that the operation which is set was taken.
+    pub(super) const fn take_operation(&mut self) {
+        self.commands.taken = true;
+    }
+
     /// The operation that is set has turned out to be one that no cluster knows: this version names it now.
     pub(super) fn name_operation(&mut self) {
         if self.application().operation().is_some() && self.commands.operation.is_none() {
@@ -282,7 +298,7 @@ impl Entry {
 
     /// Whether there is something to be done once.
     pub(crate) fn has_command(&self) -> bool {
-        self.operation_version().is_some() || self.is_terminating()
+        (self.operation_version().is_some() && !self.is_taken()) || self.is_terminating()
     }
 
     /// Whether the hub moved it away from where a copy is, as opposed to holding it back.

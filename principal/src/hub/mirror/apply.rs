@@ -231,6 +231,7 @@ fn step(from: &Sender, said: &Said, live: Option<&Live>) -> Step {
                     operation: operation.as_deref(),
                     refresh: entry.refresh(),
                     names_commands: from.names_commands,
+                    taken: entry.is_taken(),
                 };
                 let judgement = judge(object, source, known);
                 mirror::application_patch(object, desired, source, &judgement, cluster)
