@@ -27,6 +27,7 @@ mod repositories;
 mod restore;
 mod rights;
 mod sets;
+mod size;
 mod stage;
 mod traces;
 mod users;
@@ -174,11 +175,14 @@ fn users() -> Chapter {
             staged!(users::hooks_and_waves_run_in_their_order),
             staged!(users::helm_kustomize_and_several_sources_are_rendered),
             staged!(users::annotations_of_other_controllers_survive),
+            staged!(size::a_status_as_large_as_there_can_be_arrives),
             staged!(places::argo_cd_has_another_namespace_on_a_spoke),
             staged!(restore::a_hub_restored_from_a_backup_replaces_no_workload),
             staged!(restore::an_application_set_made_again_replaces_no_workload),
             staged!(sets::a_list_of_clusters_gets_its_applications),
             staged!(sets::clusters_with_a_label_get_their_application),
+            staged!(sets::folders_of_a_repository_are_applications),
+            staged!(sets::a_change_rolls_from_cluster_to_cluster),
         ],
     )
 }

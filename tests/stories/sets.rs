@@ -1,6 +1,6 @@
 //! `ApplicationSets` on the hub, with Argo CD's own controller for them: the Applications that it makes run on the spokes.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use lab::{
     argocd,
     steps::{At, deliver, enrol::ARGOCD, workload},
@@ -159,4 +159,122 @@ async fn label(stage: &Stage, cluster: &str, value: Value) -> Result<()> {
         .merge(&At::cluster(cluster), labels)
         .await
         .map(drop)
+}
+
+/// Folders of a repository: each is an Application, and a folder that is added or removed adds or removes one.
+pub(crate) async fn folders_of_a_repository_are_applications(stage: &Stage) -> Result<()> {
+    prepare(stage, "sets").await?;
+    let repository = stage.lab.git().repository("set-folders")?;
+    let map = |word: &str| {
+        format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: word}}, data: {{word: {word}}}}}"
+        )
+    };
+    repository.commit("one", &[("apps/folder-one/map.yaml", &map("one"))])?;
+    let folders = json!([{"git": {
+        "repoURL": repository.url(),
+        "revision": "main",
+        "directories": [{"path": "apps/*"}],
+    }}]);
+    let destination = json!({"name": "spoke1", "namespace": "{{.path.basename}}"});
+    let body = template(
+        "{{.path.basename}}",
+        &destination,
+        &repository.url(),
+        "{{.path.path}}",
+        "main",
+    );
+    let set = make(stage, "set-folders", folders, body).await?;
+    let apps = ["folder-one", "folder-two"].map(|name| At::application(ARGOCD, name));
+    deliver::until_healthy(&stage.hub, &apps[0], "").await?;
+
+    repository.commit("two", &[("apps/folder-two/map.yaml", &map("two"))])?;
+    look_again(stage, &set).await?;
+    deliver::until_healthy(&stage.hub, &apps[1], "").await?;
+    let word = At::config_map("folder-two", "word");
+    let is_two = |map: &Value| map["data"]["word"] == "two";
+    stage
+        .spoke(1)
+        .until(&word, "says two", SOON, is_two)
+        .await?;
+    repository.remove("not one", "apps/folder-one/map.yaml")?;
+    look_again(stage, &set).await?;
+    stage.hub.until_gone(&apps[0], lab::wait::BOUND).await?;
+    let gone = At::config_map("folder-one", "word");
+    stage.spoke(1).until_gone(&gone, SOON).await?;
+    clear(stage, &set, &apps).await
+}
+
+/// Asks the controller to look at the repository now, as the webhook of a git server does; by itself it would some
+/// minutes later.
+async fn look_again(stage: &Stage, set: &At) -> Result<()> {
+    let asked = json!({"metadata": {"annotations": {"argocd.argoproj.io/application-set-refresh": "true"}}});
+    stage.hub.merge(set, asked).await.map(drop)
+}
+
+/// A change goes through the clusters step by step: the second begins when the first is healthy.
+pub(crate) async fn a_change_rolls_from_cluster_to_cluster(stage: &Stage) -> Result<()> {
+    prepare(stage, "sets").await?;
+    let repository = stage.lab.git().repository("set-rolls")?;
+    commit(&repository, "hello", "v1")?;
+    let at = At::application_set(ARGOCD, "set-rolls");
+    stage
+        .hub
+        .apply(&at, rolling(&repository.url(), "v1"))
+        .await?;
+    let apps = ["rolls-spoke1", "rolls-spoke2"].map(|name| At::application(ARGOCD, name));
+    for app in &apps {
+        deliver::until_healthy(&stage.hub, app, "").await?;
+    }
+
+    let next = commit(&repository, "good-day", "v2")?;
+    stage
+        .hub
+        .apply(&at, rolling(&repository.url(), "v2"))
+        .await?;
+    let mut times = Vec::new();
+    for (number, app) in (1..).zip(&apps) {
+        deliver::until_healthy(&stage.hub, app, &next).await?;
+        stage.until_greets(number, "set-rolls", "good-day").await?;
+        let ended = |app: &Value| {
+            let sync = &app["status"]["operationState"];
+            sync["phase"] == "Succeeded" && sync["syncResult"]["revision"] == next
+        };
+        let app = stage.hub.until(app, "shows its sync", SOON, ended).await?;
+        let sync = &app["status"]["operationState"];
+        let time = |name: &str| -> Result<jiff::Timestamp> {
+            Ok(sync[name].as_str().context("a time")?.parse()?)
+        };
+        times.push((time("startedAt")?, time("finishedAt")?));
+    }
+    ensure!(
+        times[0].1 <= times[1].0,
+        "the second cluster began before the first had ended: {times:?}"
+    );
+    clear(stage, &at, &apps).await
+}
+
+fn rolling(repository: &str, revision: &str) -> Value {
+    let destination = json!({"name": "{{.cluster}}", "namespace": "set-rolls"});
+    let mut body = template(
+        "rolls-{{.cluster}}",
+        &destination,
+        repository,
+        workload::PATH,
+        revision,
+    );
+    body["metadata"]["labels"] = json!({"step": "{{.step}}"});
+    let step = |name: &str| json!({"matchExpressions": [{"key": "step", "operator": "In", "values": [name]}]});
+    json!({"spec": {
+        "goTemplate": true,
+        "generators": [{"list": {"elements": [
+            {"cluster": "spoke1", "step": "first"},
+            {"cluster": "spoke2", "step": "second"},
+        ]}}],
+        "strategy": {
+            "type": "RollingSync",
+            "rollingSync": {"steps": [step("first"), step("second")]},
+        },
+        "template": body,
+    }})
 }
