@@ -48,8 +48,7 @@ pub(crate) async fn a_repository_follows_its_project_and_goes(pair: &mut Pair) -
     pair.spoke.merge(&spoke, edit).await?;
     until_password(pair, &spoke, "two").await?;
 
-    let away =
-        json!({"spec": {"destinations": [{"name": "elsewhere", "namespace": "*", "server": "*"}]}});
+    let away = json!({"spec": {"destinations": [{"name": "elsewhere", "namespace": "*"}]}});
     pair.hub
         .merge(&At::project(&pair.names.hub, "mine"), away)
         .await?;
