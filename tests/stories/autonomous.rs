@@ -37,7 +37,7 @@ impl<'a> Own<'a> {
 
     async fn new(stage: &'a Stage, name: &str) -> Result<Self> {
         stage.autonomous(NUMBER).await?;
-        let repository = stage.lab.git().repository(name)?;
+        let repository = stage.lab.git().repository(&own_repository(name))?;
         commit(&repository, "hello", "v1")?;
         deliver::allow(stage.spoke(NUMBER), name, "in-cluster").await?;
         let app = Application {
@@ -64,7 +64,8 @@ impl<'a> Own<'a> {
 
     /// Changes it on the spoke; returns the commit that has to be shown.
     async fn change(&mut self) -> Result<String> {
-        let repository = self.stage.lab.git().repository(&self.app.project)?;
+        let repository = own_repository(&self.app.project);
+        let repository = self.stage.lab.git().repository(&repository)?;
         let next = commit(&repository, "changed", "v2")?;
         "v2".clone_into(&mut self.app.revision);
         self.app.apply(self.stage.spoke(NUMBER)).await?;
@@ -81,6 +82,11 @@ impl<'a> Own<'a> {
         spoke.delete(&project).await?;
         self.stage.hub.until_gone(&self.project(), SOON).await
     }
+}
+
+/// Where an Application of the spoke is kept in git; the hub may have one of the same name.
+fn own_repository(name: &str) -> String {
+    format!("own-{name}")
 }
 
 /// An Application made on the spoke is shown on the hub with its status and project, follows, and goes when it goes.
@@ -344,7 +350,7 @@ pub(crate) async fn managed_and_autonomous_clusters_live_in_one_fleet(stage: &St
     let own = Own::running(stage, "both").await?;
     deliver::until_healthy(&stage.hub, &managed.at, "").await?;
 
-    // The same repository: what changes on the hub goes to the managed cluster only.
+    // What changes on the hub goes to the managed cluster only.
     let repository = stage.lab.git().repository("both")?;
     let next = commit(&repository, "for-one", "v2")?;
     "v2".clone_into(&mut managed.revision);

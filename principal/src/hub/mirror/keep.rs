@@ -45,7 +45,12 @@ impl Contests {
                 contest.waits = true;
                 false
             }
-            Some(_) | None => true,
+            Some(contest) => {
+                // Its turn has come, whatever comes of it.
+                contest.waits = false;
+                true
+            }
+            None => true,
         }
     }
 
