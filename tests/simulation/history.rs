@@ -143,7 +143,13 @@ impl World {
             };
             nature.spawn("argocd", controller.run(stop.clone()));
             sites.push(Site {
-                agent: Some(Agent::start(name, certificate, &store, &network)),
+                agent: Some(Agent::start(
+                    name,
+                    Mode::Managed,
+                    certificate,
+                    &store,
+                    &network,
+                )),
                 name: name.clone(),
                 certificate: certificate.clone(),
                 store,
@@ -524,6 +530,7 @@ impl Site {
             trace.say(format_args!("{}: agent starts", self.name));
             self.agent = Some(Agent::start(
                 &self.name,
+                Mode::Managed,
                 &self.certificate,
                 &self.store,
                 network,

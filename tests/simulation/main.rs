@@ -23,6 +23,7 @@ mod history;
 mod lie;
 mod network;
 mod oracle;
+mod owner;
 mod people;
 mod process;
 mod slow;
@@ -126,6 +127,31 @@ fn whatever_happens_both_sides_agree_in_the_end() {
     });
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     eprintln!("{lived:?} histories, {writes:?} writes");
+    assert!(failed.is_empty(), "these seeds failed: {failed:?}");
+}
+
+#[test]
+fn whatever_happens_the_hub_shows_what_an_autonomous_cluster_has() {
+    runtime::install_crypto_provider();
+    let certificates = certificates();
+    let only = setting("SIM_SEED");
+    let seeds = only.map_or(0..setting("SIM_HISTORIES").unwrap_or(HISTORIES), |seed| {
+        seed..seed + 1
+    });
+    let mut failed = vec![];
+    for seed in seeds {
+        let (findings, trace) = clock().block_on(owner::live(seed, &certificates[0]));
+        if only.is_some() {
+            eprintln!("{}", trace.lines().join("\n"));
+        }
+        if !findings.is_empty() {
+            eprintln!("SIM_SEED={seed}: {findings:#?}");
+            failed.push(seed);
+        }
+        if failed.len() >= ENOUGH {
+            break;
+        }
+    }
     assert!(failed.is_empty(), "these seeds failed: {failed:?}");
 }
 

@@ -13,6 +13,7 @@ use agent::store::Store;
 use jiff::Timestamp;
 use principal::store::Memory;
 use principal::{Feeds, Fleet, Handle, JwtKey, Settings, start_unbound};
+use protocol::Mode;
 use runtime::clock::Clock;
 use runtime::credentials::Material;
 use runtime::metrics::Registry;
@@ -120,6 +121,7 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn start(
         cluster: &str,
+        mode: Mode,
         certificate: &CertificateDer<'static>,
         spoke: &Slow<spoke::Memory>,
         network: &Network,
@@ -134,7 +136,7 @@ impl Agent {
             keep_namespaces: false,
             create_namespaces: false,
             label_selector: String::new(),
-            mode: protocol::Mode::Managed,
+            mode,
         };
         let policy = Policy {
             mismatch: Mismatch::Upsert,
