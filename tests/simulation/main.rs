@@ -135,9 +135,8 @@ fn whatever_happens_the_hub_shows_what_an_autonomous_cluster_has() {
     runtime::install_crypto_provider();
     let certificates = certificates();
     let only = setting("SIM_SEED");
-    let seeds = only.map_or(0..setting("SIM_HISTORIES").unwrap_or(HISTORIES), |seed| {
-        seed..seed + 1
-    });
+    let histories = setting("SIM_HISTORIES").unwrap_or(HISTORIES);
+    let seeds = only.map_or(0..histories, |seed| seed..seed + 1);
     let mut failed = vec![];
     for seed in seeds {
         let (findings, trace) = clock().block_on(owner::live(seed, &certificates[0]));
