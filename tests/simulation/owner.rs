@@ -276,13 +276,7 @@ impl World {
                 }
             }
         }
-        let there: usize = [Watched::Application, Watched::AppProject]
-            .into_iter()
-            .map(|kind| self.hub.inner.all(kind).len())
-            .sum();
-        if there != shown {
-            findings.push(format!("{there} mirrors of {shown} objects"));
-        }
+        findings.extend(self.strays(shown));
         let twice = self
             .deeds
             .syncs()
@@ -290,6 +284,15 @@ impl World {
             .filter(|(_, times)| *times > 1);
         findings.extend(twice.map(|(name, times)| format!("{name} ran {times} times")));
         findings
+    }
+
+    /// Mirrors of nothing.
+    fn strays(&self, shown: usize) -> Option<String> {
+        let there: usize = [Watched::Application, Watched::AppProject]
+            .into_iter()
+            .map(|kind| self.hub.inner.all(kind).len())
+            .sum();
+        (there != shown).then(|| format!("{there} mirrors of {shown} objects"))
     }
 
     async fn close(mut self) {
