@@ -101,7 +101,12 @@ impl Program {
             .create(true)
             .append(true)
             .open(&self.log)?;
-        Command::new(&self.binary)
+        let mut command = Command::new(&self.binary);
+        if let Some(dir) = self.log.parent() {
+            // They write serving certificates to a temporary directory and leave them there.
+            command.env("TMPDIR", dir);
+        }
+        command
             .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
