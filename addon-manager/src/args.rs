@@ -78,6 +78,14 @@ pub struct SharedArgs {
     /// Largest message accepted, in bytes.
     #[arg(long, default_value_t = 16 << 20)]
     pub grpc_max_message_size: usize,
+    /// Serve `WebSocket`s over HTTP/1.1 on the same port, for agents whose way does not carry HTTP/2.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "true", default_missing_value = "true")]
+    pub enable_websocket: bool,
+    /// Common names of the client certificates of proxies that end TLS on the way: an agent behind one proves its own
+    /// certificate inside the session.
+    #[arg(long, value_delimiter = ',')]
+    pub trusted_proxy: Vec<String>,
 }
 
 /// Flags of the whole hub program.
@@ -138,10 +146,25 @@ pub struct PrincipalArgs {
     /// File with the key under the tokens, instead of the Secret.
     #[arg(long)]
     pub jwt_key: Option<PathBuf>,
-    /// How an agent proves who it is: `mtls:ocm`, `mtls:<pattern over the subject>` or
-    /// `mtls:uri:<pattern>`.
+    /// How an agent proves who it is: `mtls:ocm`, `mtls:<pattern over the subject>`,
+    /// `mtls:uri:<pattern>`, `userpass:<file>`, or behind a mesh `header:<name>:<pattern>`.
     #[arg(long, default_value = "")]
     pub auth: String,
+    /// Serve without TLS, behind a mesh that does it. Needs `--auth=header:…` or `userpass:…`.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub insecure_plaintext: bool,
+    /// Want a client certificate also where passwords tell who an agent is; elsewhere it is always wanted.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub require_client_certs: bool,
+    /// Make a cluster Secret for every agent that proves who it is and has none.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub enable_self_cluster_registration: bool,
+    /// Secret with the client certificate (`tls.crt`, `tls.key`, `ca.crt`) that goes into those cluster Secrets.
+    #[arg(long, default_value = "")]
+    pub self_registration_client_cert_secret: String,
 }
 
 /// Flags of `uninstall`.
@@ -176,7 +199,7 @@ pub struct ReadyArgs {
 }
 
 /// Variables of the Go principal for the flags in common.
-const SHARED_ENV: [(&str, &str); 10] = [
+const SHARED_ENV: [(&str, &str); 12] = [
     ("log_level", "ARGOCD_PRINCIPAL_LOG_LEVEL"),
     ("log_format", "ARGOCD_PRINCIPAL_LOG_FORMAT"),
     ("healthz_port", "ARGOCD_PRINCIPAL_HEALTH_CHECK_PORT"),
@@ -190,10 +213,12 @@ const SHARED_ENV: [(&str, &str); 10] = [
         "ARGOCD_PRINCIPAL_RESOURCE_PROXY_ADDRESS",
     ),
     ("share_unscoped_repositories", "SHARE_UNSCOPED_REPOSITORIES"),
+    ("enable_websocket", "ARGOCD_PRINCIPAL_ENABLE_WEBSOCKET"),
+    ("trusted_proxy", "ARGOCD_PRINCIPAL_TRUSTED_PROXIES"),
 ];
 
 /// Variables of the Go principal for its own flags.
-const PRINCIPAL_ENV: [(&str, &str); 9] = [
+const PRINCIPAL_ENV: [(&str, &str); 13] = [
     (
         "grpc_max_message_size",
         "ARGOCD_PRINCIPAL_GRPC_MAX_MESSAGE_SIZE",
@@ -209,6 +234,19 @@ const PRINCIPAL_ENV: [(&str, &str); 9] = [
     ("jwt_secret_name", "ARGOCD_PRINCIPAL_JWT_SECRET_NAME"),
     ("jwt_key", "ARGOCD_PRINCIPAL_JWT_KEY_PATH"),
     ("auth", "ARGOCD_PRINCIPAL_AUTH"),
+    ("insecure_plaintext", "ARGOCD_PRINCIPAL_INSECURE_PLAINTEXT"),
+    (
+        "require_client_certs",
+        "ARGOCD_PRINCIPAL_TLS_CLIENT_CERT_REQUIRE",
+    ),
+    (
+        "enable_self_cluster_registration",
+        "ARGOCD_PRINCIPAL_ENABLE_SELF_CLUSTER_REGISTRATION",
+    ),
+    (
+        "self_registration_client_cert_secret",
+        "ARGOCD_PRINCIPAL_SELF_REGISTRATION_CLIENT_CERT_SECRET",
+    ),
 ];
 
 /// Those of them that the small subcommands have.
@@ -316,11 +354,7 @@ mod tests {
 
     #[test]
     fn a_flag_that_would_be_dangerous_to_ignore_is_refused() {
-        for flag in [
-            "--insecure-plaintext",
-            "--client-cert-subject-match=true",
-            "--ha-enabled",
-        ] {
+        for flag in ["--client-cert-subject-match=true", "--ha-enabled"] {
             let refused = parsed(&format!("addon-manager principal {flag}")).unwrap_err();
             assert!(
                 refused.to_string().contains("not supported yet"),

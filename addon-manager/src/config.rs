@@ -71,6 +71,15 @@ pub struct Alone {
     pub ca: Source<PathBuf>,
     /// The key under the tokens.
     pub token_key: Source<PathBuf>,
+    /// Whether agents register themselves.
+    pub registration: Option<Registration>,
+}
+
+/// Agents register themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Secret with the certificate that goes into the cluster Secrets.
+    pub certificate: Option<String>,
 }
 
 /// The removal of the add-on from all clusters.
@@ -139,6 +148,15 @@ pub enum Error {
     /// How agents prove who they are.
     #[error("--auth")]
     Auth(#[from] identity::InvalidMethod),
+    /// Certificates without TLS, or a header that anybody could set.
+    #[error(
+        "--insecure-plaintext goes with --auth=header:… or --auth=userpass:…, and --auth=header:… with \
+         --insecure-plaintext"
+    )]
+    Plaintext,
+    /// A name that no certificate has.
+    #[error("--trusted-proxy {0:?} cannot be a common name")]
+    TrustedProxy(String),
     /// A certificate without its key, or a key without its certificate.
     #[error("--tls-cert and --tls-key belong together")]
     HalfPair,
@@ -189,6 +207,8 @@ fn shared(
         resource_proxy_address,
         share_unscoped_repositories,
         grpc_max_message_size,
+        enable_websocket,
+        trusted_proxy,
     } = args;
     if grpc_max_message_size < LEAST_MESSAGE {
         return Err(Error::TooSmall {
@@ -205,6 +225,8 @@ fn shared(
         .collect();
     principal.identity = identity;
     principal.limits.message_bytes = grpc_max_message_size;
+    principal.websockets = enable_websocket;
+    principal.trusted_proxies = trusted_proxies(trusted_proxy)?;
     let resource_proxy = match resource_proxy_address.filter(|text| !text.is_empty()) {
         Some(given) => checked_address("--resource-proxy-address", &given)?.to_string(),
         None => resource_proxy,
@@ -217,6 +239,17 @@ fn shared(
         resource_proxy,
         shares_unscoped: share_unscoped_repositories,
     })
+}
+
+/// A name that agents could get too would let an agent speak for others.
+fn trusted_proxies(names: Vec<String>) -> Result<Vec<String>, Error> {
+    let names = names.into_iter().map(|name| name.trim().to_owned());
+    let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
+    let is_agent = |name: &&String| name.starts_with("system:") || name.len() > 64;
+    match names.iter().find(is_agent) {
+        Some(name) => Err(Error::TrustedProxy(name.clone())),
+        None => Ok(names),
+    }
 }
 
 fn manager(args: ManagerArgs) -> Result<Manager, Error> {
@@ -261,12 +294,20 @@ fn alone(args: PrincipalArgs) -> Result<Alone, Error> {
         jwt_secret_name,
         jwt_key,
         auth,
+        insecure_plaintext,
+        require_client_certs,
+        enable_self_cluster_registration,
+        self_registration_client_cert_secret,
     } = args;
     let identity = if auth.is_empty() {
         identity::Method::ocm()
     } else {
         identity::Method::from_flag(&auth)?
     };
+    match (identity.word(), insecure_plaintext) {
+        ("mtls", true) | ("header", false) => return Err(Error::Plaintext),
+        _ => {}
+    }
     let serving = match (given(tls_cert), given(tls_key)) {
         (Some(certificate), Some(key)) => Source::Files((certificate, key)),
         (None, None) => Source::Secret(tls_secret_name),
@@ -274,12 +315,17 @@ fn alone(args: PrincipalArgs) -> Result<Alone, Error> {
     };
     let or_secret =
         |path: Option<PathBuf>, secret| given(path).map_or(Source::Secret(secret), Source::Files);
+    let mut shared = shared(
+        common,
+        identity,
+        "argocd-agent-resource-proxy:9090".to_owned(),
+    )?;
+    shared.principal.plaintext = insecure_plaintext;
+    shared.principal.require_certificates = require_client_certs;
+    let certificate = Some(self_registration_client_cert_secret).filter(|name| !name.is_empty());
     Ok(Alone {
-        shared: shared(
-            common,
-            identity,
-            "argocd-agent-resource-proxy:9090".to_owned(),
-        )?,
+        shared,
+        registration: enable_self_cluster_registration.then_some(Registration { certificate }),
         serving,
         ca: or_secret(root_ca_path, tls_ca_secret_name),
         token_key: or_secret(jwt_key, jwt_secret_name),
@@ -357,6 +403,45 @@ mod tests {
         assert_eq!(alone.serving, Source::Files(("c".into(), "k".into())));
         assert_eq!(alone.ca, Source::Secret("argocd-agent-ca".to_owned()));
         assert_eq!(alone.token_key, Source::Files("j".into()));
+    }
+
+    #[test]
+    fn plaintext_is_for_a_mesh_only() {
+        let header = "--auth=header:x-client:^(.+)$";
+        for wrong in [
+            "--insecure-plaintext",
+            header,
+            "--insecure-plaintext --auth=mtls:ocm",
+        ] {
+            let refused = config(&format!("addon-manager principal {wrong}"));
+            assert!(matches!(refused, Err(Error::Plaintext)), "{wrong}");
+        }
+        let line = format!("addon-manager principal --insecure-plaintext {header}");
+        let Config::Principal(alone) = config(&line).unwrap() else {
+            panic!("the principal")
+        };
+        assert!(alone.shared.principal.plaintext);
+    }
+
+    #[test]
+    fn websockets_are_on_and_everything_that_widens_the_door_is_off() {
+        let Config::Principal(alone) = config("addon-manager principal").unwrap() else {
+            panic!("the principal")
+        };
+        let settings = &alone.shared.principal;
+        assert!(settings.websockets && !settings.plaintext && settings.trusted_proxies.is_empty());
+        assert_eq!(alone.registration, None);
+    }
+
+    #[test]
+    fn the_name_of_an_agent_is_no_proxy() {
+        let line = "addon-manager --trusted-proxy=edge,system:open-cluster-management:cluster:a";
+        assert!(matches!(config(line), Err(Error::TrustedProxy(_))));
+        let Config::Manager(manager) = config("addon-manager --trusted-proxy=edge,other").unwrap()
+        else {
+            panic!("the manager")
+        };
+        assert_eq!(manager.shared.principal.trusted_proxies, ["edge", "other"]);
     }
 
     #[test]

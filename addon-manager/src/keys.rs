@@ -15,6 +15,8 @@ pub const CONFIRM_MODE: &str = "argocd-agent.open-cluster-management.io/confirm-
 /// Annotation on a `ManagedClusterAddOn` by which a person allows a large deletion that was held; its value is
 /// the digest that the condition names.
 pub const CONFIRM_DELETE: &str = "argocd-agent.open-cluster-management.io/confirm-delete";
+/// Label on a cluster Secret that an agent got by registering itself; upstream's.
+pub const SELF_REGISTERED: &str = "argocd-agent.argoproj-labs.io/self-registered-cluster";
 /// Label on the pod that leads: the Service of the principal selects it.
 pub const ACTIVE: &str = "argocd-agent.open-cluster-management.io/active";
 /// Who we are to server-side apply and in Events.

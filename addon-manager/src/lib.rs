@@ -22,6 +22,7 @@
 //! | [`hub`] | what decisions need to know of the hub |
 //! | [`optin`] | opting in by label, and the mode of each cluster |
 //! | [`fleet`] | who may connect, cluster Secrets, removal |
+//! | [`registration`] | self-registration, without OCM |
 //! | [`issuer`] | CA, serving certificates, token key |
 //! | [`uninstall`] | takes the add-on off all clusters, before `helm uninstall` takes the program away |
 //! | [`active`], [`load_balancer`], [`ready`], [`token_key`], [`wake`], [`metrics`] | small parts of their own |
@@ -40,6 +41,7 @@ pub mod load_balancer;
 pub mod metrics;
 pub mod optin;
 pub mod ready;
+pub mod registration;
 pub mod token_key;
 pub mod uninstall;
 pub mod wake;

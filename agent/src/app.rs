@@ -90,10 +90,8 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
     replica.start(&spawner);
     watch_expiry(material.clone(), metrics.clone(), &spawner);
     say_when_ready(replica.sight(), &readiness, &spawner);
-    let network = link::Tls {
-        hub: hub.clone(),
-        tls: ClientTls::follow(material.clone(), &spawner),
-    };
+    let tls = ClientTls::follow(material.clone(), &spawner);
+    let network = link::Network::new(hub.clone(), tls, spawner);
     let link = Link {
         hub,
         argocd_namespace,

@@ -55,11 +55,11 @@ pub struct HubArgs {
     /// Who owns the specs: managed (the hub) or autonomous (this cluster).
     #[arg(long, default_value = "autonomous")]
     pub agent_mode: String,
-    /// How to authenticate: `mtls:any` or `userpass:<file>`.
+    /// How to authenticate: `mtls:any`, `userpass:<file>`, or `header:` behind a mesh.
     #[arg(long, default_value = "mtls:any")]
     pub creds: String,
     /// Pause between heartbeats; 0 sends none.
-    #[arg(long, value_parser = duration, default_value = "15s")]
+    #[arg(long, value_parser = duration, default_value = "10s")]
     pub heartbeat_interval: Duration,
     /// Pause between HTTP/2 pings; 0 sends none.
     #[arg(long, value_parser = duration, default_value = "0")]
@@ -67,6 +67,54 @@ pub struct HubArgs {
     /// Largest message in bytes.
     #[arg(long, default_value_t = 209_715_200)]
     pub grpc_max_message_size: usize,
+    /// Talk through `WebSocket`s over HTTP/1.1 only; otherwise they are used where HTTP/2 does not get through.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub enable_websocket: bool,
+    /// Talk without TLS, where a mesh does it. Needs `--creds=header:` or `userpass:<file>`.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub insecure_plaintext: bool,
+    /// The forward proxy.
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
+}
+
+/// The forward proxy on the way to the principal.
+#[derive(Debug, Clone, Group)]
+pub struct ProxyArgs {
+    /// URL of the proxy, `http://` or `https://`, with user and password where it wants them.
+    #[arg(long, default_value = "", hide_env_values = true)]
+    pub https_proxy: ProxyUrl,
+    /// What is reached without it: names with their subdomains, addresses, networks; `*` for everything.
+    #[arg(long, default_value = "")]
+    pub no_proxy: String,
+    /// File with the certificates to trust for a proxy that is itself talked to with TLS.
+    #[arg(long)]
+    pub proxy_ca_path: Option<PathBuf>,
+}
+
+/// A URL that may have a password in it. Cannot be printed.
+#[derive(Clone, Default)]
+pub struct ProxyUrl(String);
+
+impl ProxyUrl {
+    /// The URL.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for ProxyUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl From<&str> for ProxyUrl {
+    fn from(url: &str) -> Self {
+        Self(url.to_owned())
+    }
 }
 
 /// Certificates: from files where a path is given, else from Secrets.
@@ -140,6 +188,11 @@ const ENV: &[(&str, &str)] = &[
         "grpc_max_message_size",
         "ARGOCD_AGENT_GRPC_MAX_MESSAGE_SIZE",
     ),
+    ("enable_websocket", "ARGOCD_AGENT_ENABLE_WEBSOCKET"),
+    ("insecure_plaintext", "ARGOCD_AGENT_INSECURE_PLAINTEXT"),
+    ("https_proxy", "HTTPS_PROXY"),
+    ("no_proxy", "NO_PROXY"),
+    ("proxy_ca_path", "CA_BUNDLE_FILE_PATH"),
     (
         "root_ca_secret_name",
         "ARGOCD_AGENT_TLS_ROOT_CA_SECRET_NAME",

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use protocol::Mode;
 
+pub mod proxy;
+
+use self::proxy::Proxy;
 use crate::args::{Args, HubArgs, LaterArgs, PolicyArgs, ScopeArgs, TlsArgs};
 
 /// Everything the agent has to know.
@@ -36,6 +39,12 @@ pub struct Hub {
     pub keep_alive: Option<Duration>,
     /// Largest message in bytes.
     pub max_message: usize,
+    /// Whether only `WebSocket`s are used; otherwise they follow where HTTP/2 does not get through.
+    pub only_websockets: bool,
+    /// Whether a mesh does TLS, and we do not.
+    pub plaintext: bool,
+    /// The forward proxy.
+    pub proxy: Proxy,
 }
 
 /// How to authenticate.
@@ -45,6 +54,8 @@ pub enum Method {
     Mtls,
     /// By user and password, the first line of this file as `user:password`.
     UserPass(PathBuf),
+    /// By a header that a mesh sets on the way.
+    Header,
 }
 
 /// Where certificates come from.
@@ -147,8 +158,16 @@ pub enum Error {
     #[error("agent mode {0:?} is neither managed nor autonomous")]
     Mode(String),
     /// The credentials are not understood.
-    #[error("--creds {0:?} is neither mtls:any nor userpass:<file>")]
+    #[error("--creds {0:?} is neither mtls:any nor userpass:<file> nor header:")]
     Credentials(String),
+    /// The forward proxy cannot be used. Without its URL, which may have a password in it.
+    #[error("--https-proxy (HTTPS_PROXY): {0}")]
+    Proxy(&'static str),
+    /// Plaintext with certificates, or a header without plaintext.
+    #[error(
+        "--insecure-plaintext goes with --creds header: or userpass:<file>, and header: with --insecure-plaintext"
+    )]
+    Plaintext,
     /// A certificate without its key or the other way round.
     #[error("--tls-client-cert and --tls-client-key go together")]
     HalfCertificate,
@@ -209,19 +228,30 @@ impl TryFrom<&HubArgs> for Hub {
             heartbeat_interval,
             keep_alive_ping_interval,
             grpc_max_message_size,
+            enable_websocket,
+            insecure_plaintext,
+            proxy,
         } = args;
         if server_address.is_empty() {
             return Err(Error::NoServer);
         }
         let some = |duration: Duration| (!duration.is_zero()).then_some(duration);
+        let method: Method = creds.parse()?;
+        match (&method, insecure_plaintext) {
+            (Method::Mtls, true) | (Method::Header, false) => return Err(Error::Plaintext),
+            (Method::Mtls, false) | (Method::Header, true) | (Method::UserPass(_), _) => {}
+        }
         Ok(Self {
             // Addresses of version 6 are written in brackets in URLs, and without them elsewhere.
             host: server_address.trim_matches(['[', ']']).to_owned(),
             port: *server_port,
-            method: creds.parse()?,
+            method,
             heartbeat: some(*heartbeat_interval),
             keep_alive: some(*keep_alive_ping_interval),
             max_message: *grpc_max_message_size,
+            only_websockets: *enable_websocket,
+            plaintext: *insecure_plaintext,
+            proxy: Proxy::new(proxy).map_err(Error::Proxy)?,
         })
     }
 }
@@ -233,10 +263,7 @@ impl FromStr for Method {
         match text.split_once(':') {
             Some(("mtls", _)) => Ok(Self::Mtls),
             Some(("userpass", file)) if !file.is_empty() => Ok(Self::UserPass(file.into())),
-            Some(("header", _)) => Err(Error::Unsupported {
-                flag: "--creds header:",
-                why: "it needs a connection without TLS; use mtls:any",
-            }),
+            Some(("header", _)) => Ok(Self::Header),
             _ => Err(Error::Credentials(text.to_owned())),
         }
     }
@@ -361,16 +388,6 @@ fn refuse_what_would_harm(later: &LaterArgs) -> Result<(), Error> {
             "give the principal's CA with --root-ca-path",
         ),
         (
-            later.insecure_plaintext,
-            "--insecure-plaintext",
-            "the agent always talks TLS",
-        ),
-        (
-            later.enable_websocket,
-            "--enable-websocket",
-            "the agent talks HTTP/2 only",
-        ),
-        (
             !matches!(later.tls_max_version.as_str(), "" | "tls1.3"),
             "--tls-max-version",
             "the agent talks TLS 1.3 only",
@@ -436,17 +453,37 @@ mod tests {
 
     #[test]
     fn what_would_weaken_the_connection_is_refused() {
-        for flag in [
-            "--insecure-tls",
-            "--insecure-plaintext",
-            "--tls-max-version=tls1.2",
-        ] {
+        for flag in ["--insecure-tls", "--tls-max-version=tls1.2"] {
             assert!(
                 matches!(config(&[flag]), Err(Error::Unsupported { .. })),
                 "{flag}"
             );
         }
         assert!(config(&["--insecure-tls=false", "--enable-compression"]).is_ok());
+    }
+
+    #[test]
+    fn plaintext_is_for_a_mesh_only() {
+        for wrong in [
+            &["--insecure-plaintext"][..],
+            &["--insecure-plaintext", "--creds=mtls:any"],
+            &["--creds=header:"],
+        ] {
+            assert_eq!(config(wrong).unwrap_err(), Error::Plaintext, "{wrong:?}");
+        }
+        let meshed = config(&["--insecure-plaintext", "--creds=header:"]).unwrap();
+        assert_eq!(
+            (meshed.hub.method, meshed.hub.plaintext),
+            (Method::Header, true)
+        );
+    }
+
+    #[test]
+    fn a_proxy_that_cannot_be_used_is_refused_without_its_password() {
+        let error = config(&["--https-proxy=socks5://me:secret@proxy"]).unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+        let used = config(&["--https-proxy=http://me:secret@proxy:3128"]).unwrap();
+        assert!(!format!("{used:?}").contains("secret"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Keeps one session with the principal up.
 //!
-//! `dial` makes a connection and authenticates, `drive` lives one session, `recover` decides what
-//! comes after its end. All state that has to survive a connection is in the store and the reports;
+//! `connect` opens what calls go over, along a `road` and in one of the `ways`: one connection of HTTP/2, or a `websocket`
+//! for each call. `dial` authenticates over it, `drive` lives one session, `recover` decides what comes after its end. All state that has to survive a connection is in the store and the reports;
 //! a new session learns from a resync what is missing.
 
 use std::sync::Arc;
@@ -14,19 +14,26 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Hub;
-use crate::metrics::{EndLabels, Metrics};
+use crate::metrics::{EndLabels, Metrics, TransportLabels};
 use crate::replica::{Replica, Sight};
 use crate::report::Reports;
 
+mod connect;
 mod credentials;
 mod dial;
 mod drive;
 mod recover;
 mod resync;
+mod road;
+mod ways;
+mod websocket;
 
-pub use dial::{Carrier, Connect, Error as DialError, Tls, Welcome};
+pub use connect::{Carrier, Connect, Network};
+pub use dial::{Error as DialError, Welcome};
 use drive::Drive;
 use recover::{End, Next, Pauses};
+pub use road::Error as RoadError;
+pub use ways::Outcome;
 
 /// Whether the principal hears us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,14 +100,12 @@ impl Link {
     /// One connection from dial to end.
     async fn attempt(&mut self, backoff: &mut Backoff, token: &CancellationToken) -> End {
         let used = Arc::clone(&self.material.borrow_and_update());
-        let mode = self.replica.mode();
-        let dialled = dial::dial(&self.hub, &*self.network, &self.argocd_namespace, mode);
-        let opened = match token.run_until_cancelled(dialled).await {
+        let opened = match token.run_until_cancelled(self.dial(&used)).await {
             None => return End::Stopped,
             Some(Err(error)) => return End::NotDialled(error),
             Some(Ok(opened)) => opened,
         };
-        let mut heard = false;
+        let (mut heard, transport) = (false, self.network.transport());
         let end = Drive {
             heartbeat: self.hub.heartbeat,
             max_message: self.hub.max_message,
@@ -115,17 +120,49 @@ impl Link {
                 self.metrics.connected.set(1);
                 self.metrics.connected_since.set(unix_now());
                 self.metrics.connections.inc();
+                self.metrics
+                    .sessions
+                    .get_or_create(&TransportLabels { transport })
+                    .inc();
                 self.state.send_replace(LinkState::Up);
             },
         }
         .run(opened, token)
         .await;
+        if !heard && end.is_of_the_way() {
+            // Calls get through and streams do not: some proxies wait for the end of what never ends.
+            self.network.hear(Outcome::Stuck);
+        }
         if heard {
             self.metrics.connected.set(0);
             self.metrics.connected_since.set(0.0);
             self.state.send_replace(LinkState::Down);
         }
         end
+    }
+
+    /// Connects and authenticates; once more where the way that was taken is not certain to be the best.
+    async fn dial(&self, used: &Material) -> Result<dial::Opened, dial::Error> {
+        let identity = used.identity.as_ref();
+        let once = async || {
+            let (network, mode) = (&*self.network, self.replica.mode());
+            let dialled =
+                dial::dial(&self.hub, network, identity, &self.argocd_namespace, mode).await;
+            let outcome = dialled
+                .as_ref()
+                .map_or_else(dial::Error::outcome, |_opened| Outcome::Through);
+            self.network.hear(outcome);
+            dialled
+        };
+        let opened = once().await?;
+        if !self.network.is_probing() {
+            return Ok(opened);
+        }
+        if let Ok(better) = once().await {
+            return Ok(better);
+        }
+        // What worked a moment ago; it is remembered now.
+        once().await
     }
 
     fn note(&self, end: &End) {

@@ -33,6 +33,13 @@ pub struct EndLabels {
     pub reason: &'static str,
 }
 
+/// Labels of [`Metrics::sessions`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct TransportLabels {
+    /// Over what: `http2` or `websocket`.
+    pub transport: &'static str,
+}
+
 /// All of them; clones count together.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
@@ -42,6 +49,8 @@ pub struct Metrics {
     pub connected_since: Gauge<f64, AtomicU64>,
     /// Sessions begun.
     pub connections: Counter,
+    /// The same by what they go over.
+    pub sessions: Family<TransportLabels, Counter>,
     /// Authentications refused.
     pub auth_failures: Counter,
     /// Why connections ended or did not begin.
@@ -79,6 +88,11 @@ impl Metrics {
                 m.connected_since,
             );
             r.register("argocd_agent_connections", "Sessions begun", m.connections);
+            r.register(
+                "argocd_agent_sessions",
+                "Sessions begun, by what they go over",
+                m.sessions,
+            );
             let failures = "Authentications that the principal refused";
             r.register("argocd_agent_auth_failures", failures, m.auth_failures);
             let ends = "Connections that ended or did not begin; a rise says that the link is bad";

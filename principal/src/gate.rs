@@ -1,30 +1,56 @@
 //! Who may come in, decided anew at every door: authentication, refresh, and the opening of a stream.
 //!
-//! What a certificate says is combined with what the hub has recorded; a claim of the agent never widens it. The
+//! What somebody shows (`papers`) is combined with what the hub has recorded; a claim of the agent never widens it. The
 //! order of the checks is upstream's, so that a peer without credentials learns nothing about versions or clusters.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
 
 use protocol::{
     refusal::Refusal,
     version::{self, Capabilities},
     wire::authapi::{AuthRequest, AuthResponse},
 };
-use runtime::{clock::Clock, error::Chain};
+use runtime::{clock::Clock, credentials::Material, error::Chain};
 use tokio::sync::watch;
 
 use crate::{
     fleet::{ClusterName, Enrolment, Fleet, Mode},
-    identity::Method,
+    identity::{Method, PeerCertificate},
     listener::Peer,
     metrics::Metrics,
     registry::{End, Registry},
+    revoked::Revoked,
     tokens::{Announced, Holder, JwtKey, Purpose, REFRESH_RENEWAL, Verified},
+    users::Passwords,
 };
 
 mod budget;
+mod papers;
+mod proof;
+mod shown;
 
 pub(crate) use budget::Budget;
+pub(crate) use papers::Papers;
+pub(crate) use proof::Nonces;
+
+/// From the making of a cluster Secret to the fleet that knows of it.
+const REGISTRATION: Duration = Duration::from_secs(10);
+
+/// Enrols clusters that show who they are and are not enrolled yet, where that is wanted.
+pub trait Registrar: std::fmt::Debug + Send + Sync {
+    /// Writes down that this cluster is to be let in; true when it may be. What it changes arrives with the fleet.
+    fn register(&self, cluster: ClusterName, mode: Mode) -> BoxFuture<'_, bool>;
+}
+
+/// The newest certificate that each cluster proved over a proxy.
+type Proved = Mutex<BTreeMap<ClusterName, Arc<PeerCertificate>>>;
 
 /// What the doors have in common.
 #[derive(Debug)]
@@ -40,7 +66,19 @@ pub(crate) struct Gate {
     pub(crate) registry: Registry,
     pub(crate) metrics: Metrics,
     pub(crate) clock: Clock,
-    pub(crate) budget: Budget,
+    pub(crate) budget: Budget<ClusterName>,
+    /// Common names of proxies that may speak for agents, with a proof of theirs.
+    pub(crate) proxies: Arc<[String]>,
+    pub(crate) nonces: Nonces,
+    /// Our own certificate and the trusted CAs.
+    pub(crate) material: watch::Receiver<Arc<Material>>,
+    /// None until the list is known.
+    pub(crate) revoked: watch::Receiver<Option<Arc<Revoked>>>,
+    /// Where the method asks for them.
+    pub(crate) passwords: Option<Passwords>,
+    pub(crate) registrar: Option<Arc<dyn Registrar>>,
+    // Held for a lookup, never over an await. Bounded by the fleet.
+    pub(crate) proved: Proved,
 }
 
 /// A stream that may be opened.
@@ -48,11 +86,19 @@ pub(crate) struct Gate {
 pub(crate) struct Admitted {
     pub(crate) holder: Holder,
     pub(crate) enrolment: Enrolment,
+    pub(crate) papers: Arc<Papers>,
 }
 
 impl Gate {
-    /// Exchanges a certificate for tokens.
-    pub(crate) fn authenticate(
+    /// What somebody has to sign who comes over a proxy that ends TLS: a nonce, with our identity.
+    pub(crate) fn challenge(&self, peer: &Peer) -> Option<(Bytes, Arc<str>)> {
+        let proxy = self.proxy(peer)?;
+        let uid = self.serving().ok()?;
+        Some((self.nonces.give(proxy.thumbprint(), self.clock.now())?, uid))
+    }
+
+    /// Exchanges what somebody shows for tokens.
+    pub(crate) async fn authenticate(
         &self,
         peer: &Peer,
         user_agent: Option<&str>,
@@ -61,26 +107,29 @@ impl Gate {
         let principal_uid = self.serving()?;
         let AuthRequest {
             method,
-            credentials: _,
+            credentials,
             mode,
             version,
             agent_namespace,
             capabilities,
+            proof,
         } = request;
         let claimed: Mode = mode
             .parse()
             .map_err(|_unknown| Refusal::UnknownMode(shortened(&mode)))?;
-        if method != "mtls" {
+        if method != self.identity.word() {
             return Err(Refusal::AuthenticationFailed);
         }
-        let cluster = self.identify(peer)?;
+        let claims = shown::Claims {
+            credentials,
+            proof,
+            principal_uid: &principal_uid,
+        };
+        let (cluster, papers) = self.shown(peer, claims).await?;
+        self.not_revoked(&cluster, &papers)?;
+        self.register(&cluster, claimed).await?;
         self.enrolled(&cluster, claimed)?;
-        if version.is_empty() {
-            return Err(self.told(&cluster, Refusal::VersionRequired));
-        }
-        if !version::is_presentable(&version) || agent_namespace.len() > 63 {
-            return Err(self.told(&cluster, Refusal::VersionMismatch));
-        }
+        presentable(&version, &agent_namespace).map_err(|refusal| self.told(&cluster, refusal))?;
         if !self.budget.spend(&cluster) {
             return Err(Refusal::TooMany);
         }
@@ -101,8 +150,8 @@ impl Gate {
             announced,
         };
         Ok(AuthResponse {
-            access_token: self.issue(Purpose::Access, &holder, peer)?,
-            refresh_token: self.issue(Purpose::Refresh, &holder, peer)?,
+            access_token: self.issue(Purpose::Access, &holder, &papers)?,
+            refresh_token: self.issue(Purpose::Refresh, &holder, &papers)?,
             version: answer,
             principal_namespace: self.argocd_namespace.clone(),
             principal_uid: principal_uid.to_string(),
@@ -114,7 +163,7 @@ impl Gate {
     /// Exchanges a refresh token for an access token, on the certificate that it was issued on.
     pub(crate) fn refresh(&self, peer: &Peer, token: &str) -> Result<AuthResponse, Refusal> {
         self.serving()?;
-        let Verified { holder, expires } = self.verify(peer, token, Purpose::Refresh)?;
+        let (Verified { holder, expires }, papers) = self.verify(peer, token, Purpose::Refresh)?;
         self.enrolled(&holder.cluster, holder.mode)?;
         if !self.budget.spend(&holder.cluster) {
             return Err(Refusal::TooMany);
@@ -122,9 +171,9 @@ impl Gate {
         let left = expires.duration_since(self.clock.now());
         let renewal = jiff::SignedDuration::try_from(REFRESH_RENEWAL).unwrap_or_default();
         Ok(AuthResponse {
-            access_token: self.issue(Purpose::Access, &holder, peer)?,
+            access_token: self.issue(Purpose::Access, &holder, &papers)?,
             refresh_token: if left < renewal {
-                self.issue(Purpose::Refresh, &holder, peer)?
+                self.issue(Purpose::Refresh, &holder, &papers)?
             } else {
                 String::new()
             },
@@ -135,18 +184,35 @@ impl Gate {
     /// Whether a stream with this token may be opened.
     pub(crate) fn admit(&self, peer: &Peer, token: &str) -> Result<Admitted, Refusal> {
         self.serving()?;
-        let Verified { holder, expires: _ } = self.verify(peer, token, Purpose::Access)?;
+        let (Verified { holder, expires: _ }, papers) =
+            self.verify(peer, token, Purpose::Access)?;
         let enrolment = self.enrolled(&holder.cluster, holder.mode)?;
         if !self.budget.spend(&holder.cluster) {
             return Err(Refusal::TooMany);
         }
-        Ok(Admitted { holder, enrolment })
+        Ok(Admitted {
+            holder,
+            enrolment,
+            papers: Arc::new(papers),
+        })
     }
 
     /// Why a session that is open may not stay, if so.
-    pub(crate) fn verdict(&self, cluster: &ClusterName, mode: Mode) -> Option<End> {
+    pub(crate) fn verdict(
+        &self,
+        cluster: &ClusterName,
+        mode: Mode,
+        papers: &Papers,
+    ) -> Option<End> {
         if !*self.active.borrow() {
             return Some(End::Inactive);
+        }
+        if self.are_revoked(cluster, papers) {
+            return Some(End::Revoked);
+        }
+        let passwords = self.passwords.as_ref();
+        if passwords.is_some_and(|passwords| !papers.are_current(&passwords.users())) {
+            return Some(End::Password);
         }
         match self.fleet.borrow().clusters.get(cluster.as_str()) {
             None => Some(End::LeftFleet),
@@ -155,22 +221,71 @@ impl Gate {
         }
     }
 
+    /// Forgets clusters that are not wanted any more.
+    pub(crate) fn keep(&self, keep: impl Fn(&str) -> bool) {
+        self.budget.keep(&keep);
+        let mut proved = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
+        proved.retain(|cluster, _| keep(cluster.as_str()));
+    }
+
     /// Whether this replica serves, and as whom.
     fn serving(&self) -> Result<Arc<str>, Refusal> {
         if !*self.active.borrow() {
             return Err(Refusal::NotActive("standby".to_owned()));
         }
+        let starting = || Refusal::NotActive("starting".to_owned());
+        // Who is revoked must not slip in before that is known.
+        if self.revoked.borrow().is_none() {
+            return Err(starting());
+        }
         let uid = self.principal_uid.borrow().clone();
-        uid.ok_or_else(|| Refusal::NotActive("starting".to_owned()))
+        uid.ok_or_else(starting)
     }
 
-    fn identify(&self, peer: &Peer) -> Result<ClusterName, Refusal> {
-        self.identity
-            .cluster_of(peer.certificate.leaf())
-            .map_err(|why| {
-                tracing::info!(address = %peer.address, reason = %why, "a certificate was refused");
-                Refusal::AuthenticationFailed
-            })
+    fn are_revoked(&self, cluster: &ClusterName, papers: &Papers) -> bool {
+        let list = self.revoked.borrow();
+        list.as_ref()
+            .is_some_and(|list| list.has_cluster(cluster.as_str()) || papers.are_revoked(list))
+    }
+
+    fn not_revoked(&self, cluster: &ClusterName, papers: &Papers) -> Result<(), Refusal> {
+        if !self.are_revoked(cluster, papers) {
+            return Ok(());
+        }
+        tracing::info!(%cluster, "what is on the revocation list was refused");
+        // Whoever is not enrolled must not be able to make us remember it.
+        if self.fleet.borrow().clusters.contains_key(cluster.as_str()) {
+            return Err(self.told(cluster, Refusal::Revoked));
+        }
+        Err(Refusal::Revoked)
+    }
+
+    /// Enrols a cluster that is not, where that is wanted.
+    async fn register(&self, cluster: &ClusterName, mode: Mode) -> Result<(), Refusal> {
+        let Some(registrar) = &self.registrar else {
+            return Ok(());
+        };
+        if self.fleet.borrow().clusters.contains_key(cluster.as_str()) {
+            return Ok(());
+        }
+        if !self.budget.spend(cluster) {
+            return Err(Refusal::TooMany);
+        }
+        let registering = async {
+            if !registrar.register(cluster.clone(), mode).await {
+                return false;
+            }
+            let mut fleet = self.fleet.clone();
+            let known = fleet
+                .wait_for(|fleet| fleet.clusters.contains_key(cluster.as_str()))
+                .await;
+            known.is_ok()
+        };
+        match tokio::time::timeout(REGISTRATION, registering).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Refusal::NotEnrolled),
+            Err(_elapsed) => Err(Refusal::NotActive("registering".to_owned())),
+        }
     }
 
     fn enrolled(&self, cluster: &ClusterName, claimed: Mode) -> Result<Enrolment, Refusal> {
@@ -191,43 +306,52 @@ impl Gate {
         Ok(enrolment)
     }
 
-    fn verify(&self, peer: &Peer, token: &str, purpose: Purpose) -> Result<Verified, Refusal> {
+    fn verify(
+        &self,
+        peer: &Peer,
+        token: &str,
+        purpose: Purpose,
+    ) -> Result<(Verified, Papers), Refusal> {
         let key = Arc::clone(&self.jwt_key.borrow());
-        let thumbprint = peer.certificate.thumbprint();
-        let verified =
-            key.verify(token, purpose, thumbprint, self.clock.now()).map_err(|why| {
-                tracing::info!(address = %peer.address, error = %Chain(&why), "a token was refused");
-                Refusal::InvalidToken
-            })?;
-        // The same certificate may have meant another cluster under another method.
-        let cluster = self
-            .identify(peer)
-            .map_err(|_nobody| Refusal::InvalidToken)?;
-        if cluster == verified.holder.cluster {
-            Ok(verified)
-        } else {
-            Err(Refusal::InvalidToken)
-        }
+        let mut papers = None;
+        let bound_to = |cluster: &ClusterName| {
+            papers = self.presented(peer, cluster);
+            papers.as_ref().map(|papers| papers.binding)
+        };
+        let verified = key.verify_bound(token, purpose, self.clock.now(), bound_to);
+        let verified = verified.map_err(|why| {
+            tracing::info!(address = %peer.address, error = %Chain(&why), "a token was refused");
+            Refusal::InvalidToken
+        })?;
+        let papers = papers.ok_or(Refusal::InvalidToken)?;
+        self.not_revoked(&verified.holder.cluster, &papers)?;
+        Ok((verified, papers))
     }
 
-    fn issue(&self, purpose: Purpose, holder: &Holder, peer: &Peer) -> Result<String, Refusal> {
+    fn issue(&self, purpose: Purpose, holder: &Holder, papers: &Papers) -> Result<String, Refusal> {
         let key = Arc::clone(&self.jwt_key.borrow());
-        key.issue(
-            purpose,
-            holder,
-            peer.certificate.thumbprint(),
-            self.clock.now(),
-        )
-        .map_err(|why| {
-            tracing::error!(error = %Chain(&why), "cannot issue tokens");
-            Refusal::Internal
-        })
+        key.issue(purpose, holder, papers.binding, self.clock.now())
+            .map_err(|why| {
+                tracing::error!(error = %Chain(&why), "cannot issue tokens");
+                Refusal::Internal
+            })
     }
 
     fn told(&self, cluster: &ClusterName, refusal: Refusal) -> Refusal {
         self.registry.report_refused(cluster, &refusal.to_string());
         refusal
     }
+}
+
+/// Whether what an agent says of itself can be kept.
+fn presentable(version: &str, namespace: &str) -> Result<(), Refusal> {
+    if version.is_empty() {
+        return Err(Refusal::VersionRequired);
+    }
+    if !version::is_presentable(version) || namespace.len() > 63 {
+        return Err(Refusal::VersionMismatch);
+    }
+    Ok(())
 }
 
 /// Our agent presents the version that it thinks we want, and its own in the user agent. For people only.

@@ -1,10 +1,11 @@
-//! From a verified certificate to the name of a cluster.
+//! From what somebody shows, usually a verified certificate, to the name of a cluster.
 //!
 //! One method is configured; a certificate that does not fit it exactly is nobody. Everything here is pure and
 //! faces a peer: no input makes it panic, and nothing is matched in part.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
+use http::HeaderName;
 use jiff::Timestamp;
 use regex::Regex;
 use rustls_pki_types::CertificateDer;
@@ -31,6 +32,15 @@ pub enum Method {
     Subject(Regex),
     /// The first group of a pattern over the one URI name.
     Uri(Regex),
+    /// User and password, in a file with bcrypt hashes; the user is the cluster.
+    UserPass(PathBuf),
+    /// The first group of a pattern over a header that a mesh sets. Needs a listener without TLS.
+    Header {
+        /// The header's name.
+        name: HeaderName,
+        /// What is looked for in its value.
+        pattern: Regex,
+    },
 }
 
 /// Why a certificate is nobody's.
@@ -58,12 +68,16 @@ pub enum NotIdentified {
 pub enum InvalidMethod {
     /// Not one of the known methods.
     #[error(
-        "unknown authentication method {0:?}, want mtls:subject:<pattern> or mtls:uri:<pattern>"
+        "unknown authentication method {0:?}, want mtls:ocm, mtls:subject:<pattern>, mtls:uri:<pattern>, \
+         userpass:<file> or header:<name>:<pattern>"
     )]
     Unknown(String),
     /// The pattern is not a regular expression.
     #[error("read the pattern of the authentication method")]
     Pattern(#[source] Box<regex::Error>),
+    /// The header's name is none.
+    #[error("{0:?} cannot be the name of a header")]
+    Header(String),
     /// The pattern has no group to take the name from.
     #[error("the pattern of the authentication method has no group")]
     NoGroup,
@@ -83,12 +97,18 @@ impl Method {
         }
     }
 
-    /// Reads upstream's `--auth` value: `mtls:subject:<pattern>`, `mtls:<pattern>` or `mtls:uri:<pattern>`.
+    /// Reads upstream's `--auth` value: `mtls:subject:<pattern>`, `mtls:<pattern>`, `mtls:uri:<pattern>`,
+    /// `userpass:<file>` or `header:<name>:<pattern>`.
     ///
     /// Upstream's default pattern `CN=([^,]+)` looks anywhere in the printed subject, where another attribute can
     /// pose as the common name. It means the common name, so that is what it becomes here.
     pub fn from_flag(flag: &str) -> Result<Self, InvalidMethod> {
         let unknown = || InvalidMethod::Unknown(flag.to_owned());
+        match flag.split_once(':') {
+            Some(("userpass", path)) if !path.is_empty() => return Ok(Self::UserPass(path.into())),
+            Some(("header", rest)) => return header(rest, unknown),
+            Some(_) | None => {}
+        }
         let rest = flag.strip_prefix("mtls:").ok_or_else(unknown)?;
         if rest == "ocm" {
             return Ok(Self::ocm());
@@ -115,9 +135,37 @@ impl Method {
             Self::Cn => common_name(&certificate)?.to_owned(),
             Self::Subject(pattern) => first_group(pattern, &go_subject(certificate.subject()))?,
             Self::Uri(pattern) => first_group(pattern, only_uri(&certificate)?)?,
+            // A certificate says nothing there.
+            Self::UserPass(_) | Self::Header { .. } => return Err(NotIdentified::Form),
         };
         ClusterName::try_from(name.as_str()).map_err(|_invalid| NotIdentified::Name)
     }
+
+    /// The cluster that the value of the configured header names.
+    pub fn cluster_in(&self, header: &str) -> Result<ClusterName, NotIdentified> {
+        let Self::Header { name: _, pattern } = self else {
+            return Err(NotIdentified::Form);
+        };
+        let name = first_group(pattern, header)?;
+        ClusterName::try_from(name.as_str()).map_err(|_invalid| NotIdentified::Name)
+    }
+
+    /// The word in `AuthRequest.method` that goes with it.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Ocm { .. } | Self::Cn | Self::Subject(_) | Self::Uri(_) => "mtls",
+            Self::UserPass(_) => "userpass",
+            Self::Header { .. } => "header",
+        }
+    }
+}
+
+fn header(rest: &str, unknown: impl Fn() -> InvalidMethod) -> Result<Method, InvalidMethod> {
+    let (name, pattern) = rest.split_once(':').ok_or_else(&unknown)?;
+    let name: HeaderName = name
+        .parse()
+        .map_err(|_invalid| InvalidMethod::Header(name.to_owned()))?;
+    pattern_with_group(pattern).map(|pattern| Method::Header { name, pattern })
 }
 
 fn pattern_with_group(pattern: &str) -> Result<Regex, InvalidMethod> {
@@ -236,6 +284,11 @@ impl Thumbprint {
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
+
+    /// What a token is bound to where it is no certificate.
+    pub(crate) const fn from_digest(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
 }
 
 impl fmt::Debug for Thumbprint {
@@ -244,12 +297,23 @@ impl fmt::Debug for Thumbprint {
     }
 }
 
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits
+        .filter_map(|digit| char::from_digit(u32::from(digit), 16))
+        .collect()
+}
+
 /// The certificate of a connection, whose chain TLS has verified.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCertificate {
     chain: Vec<CertificateDer<'static>>,
     thumbprint: Thumbprint,
     not_after: Timestamp,
+    /// In hexadecimal digits.
+    serial: String,
+    /// The only common name, if there is just one.
+    common_name: Option<String>,
 }
 
 impl PeerCertificate {
@@ -261,6 +325,8 @@ impl PeerCertificate {
         Some(Self {
             thumbprint: Thumbprint(Sha256::digest(leaf).into()),
             not_after,
+            serial: hexadecimal(parsed.raw_serial()),
+            common_name: common_name(&parsed).ok().map(str::to_owned),
             chain: chain.iter().map(|der| der.clone().into_owned()).collect(),
         })
     }
@@ -268,6 +334,18 @@ impl PeerCertificate {
     /// The leaf.
     pub fn leaf(&self) -> &[u8] {
         self.chain.first().map_or(&[], |der| der.as_ref())
+    }
+
+    /// Its serial number in hexadecimal digits.
+    pub fn serial(&self) -> &str {
+        &self.serial
+    }
+
+    /// Whether its common name is, as a whole, one of these.
+    pub fn is_one_of(&self, names: &[String]) -> bool {
+        self.common_name
+            .as_ref()
+            .is_some_and(|name| names.contains(name))
     }
 
     /// Leaf first, as the peer sent it.

@@ -1,8 +1,13 @@
-//! From the port to requests: TCP, TLS, HTTP/2, each with its bounds.
+//! From the port to requests: TCP, TLS, HTTP/2 or a WebSocket over HTTP/1.1, each with its bounds.
 //!
 //! Nothing that a stranger does here ends anything but its own connection: an accept that fails is waited out,
 //! handshakes run beside each other, bounded in number and time, and whoever comes in is known by the certificate
 //! that TLS has verified. The TLS configuration is looked up at each handshake, so that it can rotate.
+//!
+//! ```text
+//!   accept ─► handshake ─► connection ─► HTTP/2: every request ──────────────────────┐
+//!                                   └──► HTTP/1.1: upgrade ─► websocket: one request ┴─► routes
+//! ```
 
 use std::{
     convert::Infallible,
@@ -12,24 +17,28 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response};
-use hyper::body::Incoming;
+use http::{HeaderName, Request, Response};
 use runtime::{credentials::ServerTls, error::Chain, parts::Spawner};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::Semaphore,
+    time::timeout,
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tonic::{body::Body, service::Routes};
 use tower::ServiceExt as _;
 
-use crate::{identity::PeerCertificate, metrics::Metrics, settings::Limits};
+use crate::{
+    identity::{PeerCertificate, Thumbprint},
+    metrics::Metrics,
+    settings::Limits,
+};
 
 mod connection;
 mod handshake;
 mod slots;
+mod websocket;
 
-use slots::Slots;
+use slots::{Slots, Turns};
 
 /// What to wait after an accept that failed, usually for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -39,8 +48,25 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Peer {
     /// Where it comes from; with a load balancer in between, the balancer.
     pub(crate) address: SocketAddr,
-    /// The certificate it presented.
-    pub(crate) certificate: Arc<PeerCertificate>,
+    /// The certificate that it presented and TLS has verified; none where none is asked for.
+    pub(crate) certificate: Option<Arc<PeerCertificate>>,
+    /// What this request has in the header that tells who it is, where one is configured.
+    pub(crate) header: Option<Arc<str>>,
+}
+
+/// How the listener treats whoever comes.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    /// TLS, and with it certificates; none where a mesh has done both.
+    pub(crate) tls: Option<ServerTls>,
+    /// Whether HTTP/1.1 with `WebSocket`s is spoken besides HTTP/2.
+    pub(crate) websockets: bool,
+    /// The header that tells who sends a request.
+    pub(crate) header: Option<HeaderName>,
+    /// Common names of proxies, which hold connections for many agents.
+    pub(crate) proxies: Arc<[String]>,
+    /// The bounds.
+    pub(crate) limits: Limits,
 }
 
 /// Accepts connections and serves requests on them.
@@ -52,36 +78,39 @@ pub(crate) struct Listener {
 
 #[derive(Debug)]
 struct Shared {
-    tls: ServerTls,
+    rules: Rules,
     routes: Routes,
-    limits: Limits,
     metrics: Metrics,
     spawner: Spawner,
     connections: Arc<Semaphore>,
-    by_address: Slots<IpAddr>,
-    by_certificate: Slots<crate::identity::Thumbprint>,
+    handshakes: Semaphore,
+    /// Connections of an address that wait for their handshake or are in it.
+    waiting: Slots<IpAddr>,
+    by_address: Turns<IpAddr>,
+    by_certificate: Slots<Thumbprint>,
 }
 
 impl Listener {
     /// Takes the port. Nothing is accepted before [`Self::run`].
     pub(crate) async fn bind(
         address: SocketAddr,
-        tls: ServerTls,
+        rules: Rules,
         routes: Routes,
-        limits: &Limits,
         metrics: Metrics,
         spawner: &Spawner,
     ) -> io::Result<Self> {
         let tcp = TcpListener::bind(address).await?;
+        let limits = &rules.limits;
         let shared = Shared {
-            tls,
             routes: routes.prepare(),
             metrics,
             spawner: spawner.clone(),
             connections: Arc::new(Semaphore::new(limits.connections)),
-            by_address: Slots::new(limits.handshakes_per_address),
+            handshakes: Semaphore::new(limits.handshakes),
+            waiting: Slots::new(limits.waiting_per_address),
+            by_address: Turns::new(limits.handshakes_per_address),
             by_certificate: Slots::new(limits.connections_per_certificate),
-            limits: limits.clone(),
+            rules,
         };
         Ok(Self {
             tcp,
@@ -104,17 +133,12 @@ impl Listener {
 }
 
 async fn accept(tcp: &TcpListener, shared: &Arc<Shared>) -> Infallible {
-    let handshakes = Arc::new(Semaphore::new(shared.limits.handshakes));
     let mut failing = false;
     loop {
-        // Waits here when all handshakes are taken: more peers queue in the kernel, not in our memory.
-        let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else {
-            return std::future::pending().await;
-        };
         match tcp.accept().await {
             Ok((socket, address)) => {
                 failing = false;
-                let work = serve(Arc::clone(shared), socket, address, permit);
+                let work = serve(Arc::clone(shared), socket, address);
                 shared.spawner.spawn_short("connection", work);
             }
             Err(error) => {
@@ -128,66 +152,83 @@ async fn accept(tcp: &TcpListener, shared: &Arc<Shared>) -> Infallible {
     }
 }
 
-async fn serve(
-    shared: Arc<Shared>,
-    socket: TcpStream,
-    address: SocketAddr,
-    permit: OwnedSemaphorePermit,
-) {
+async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let Ok(_slot) = Arc::clone(&shared.connections).try_acquire_owned() else {
         return shared.metrics.handshake("too_many_connections");
     };
-    let shaken = match shared.by_address.take(address.ip()) {
-        Some(_slot) => shake_hands(&shared, socket).await,
-        None => Err("too_many_from_address"),
-    };
-    drop(permit);
-    let (stream, certificate) = match shaken {
+    let (stream, certificate) = match let_in(&shared, socket, address.ip()).await {
         Ok(shaken) => shaken,
         Err(outcome) => {
             tracing::debug!(%address, outcome, "handshake failed");
             return shared.metrics.handshake(outcome);
         }
     };
-    let Some(_slot) = shared.by_certificate.take(certificate.thumbprint()) else {
+    // A proxy that ends TLS holds the connections of many agents.
+    let own = certificate
+        .as_ref()
+        .filter(|certificate| !certificate.is_one_of(&shared.rules.proxies));
+    let slot = own.map(|certificate| shared.by_certificate.take(certificate.thumbprint()));
+    if matches!(slot, Some(None)) {
         return shared.metrics.handshake("too_many_of_certificate");
-    };
+    }
     shared.metrics.handshake("ok");
     let _open = shared.metrics.connection();
     let peer = Peer {
         address,
-        certificate: Arc::new(certificate),
+        certificate: certificate.map(Arc::new),
+        header: None,
     };
     if let Err(error) = connection::drive(&shared, stream, peer).await {
         tracing::debug!(%address, error = %Chain(&*error), "connection failed");
     }
 }
 
-async fn shake_hands(
+/// Waits for the turn of this address and for its own, then shakes hands.
+///
+/// Behind a load balancer all agents are one address: a storm of them waits here, with a bound, instead of being sent
+/// away to come again. The rest of all handshakes stays free for other addresses.
+async fn let_in(
     shared: &Shared,
     socket: TcpStream,
-) -> Result<(TlsStream<TcpStream>, PeerCertificate), &'static str> {
-    let config = shared.tls.current().ok_or("no_certificate_of_ours")?;
+    address: IpAddr,
+) -> Result<(handshake::Stream, Option<PeerCertificate>), &'static str> {
+    let _waiting = shared
+        .waiting
+        .take(address)
+        .ok_or("too_many_from_address")?;
+    let turn = async {
+        let of_address = shared.by_address.wait(address).await;
+        (of_address, shared.handshakes.acquire().await)
+    };
+    let limits = &shared.rules.limits;
+    let _turn = timeout(limits.handshake_time, turn)
+        .await
+        .map_err(|_elapsed| "waited_too_long")?;
     // Without it a small answer may wait for the peer's delayed acknowledgement.
     socket.set_nodelay(true).map_err(|_gone| "closed")?;
-    let handshake = TlsAcceptor::from(config).accept(socket);
-    let stream = tokio::time::timeout(shared.limits.handshake_time, handshake)
-        .await
-        .map_err(|_elapsed| "timeout")?
-        .map_err(|error| handshake::outcome(&error))?;
-    let (_, tls) = stream.get_ref();
-    let chain = tls.peer_certificates().unwrap_or_default();
-    let certificate = PeerCertificate::from_chain(chain).ok_or("no_certificate")?;
-    Ok((stream, certificate))
+    timeout(
+        limits.handshake_time,
+        handshake::shake(shared.rules.tls.as_ref(), socket),
+    )
+    .await
+    .map_err(|_elapsed| "timeout")?
 }
 
 impl Shared {
     /// Answers one request of `peer`.
-    async fn answer(
+    async fn answer<B>(
         &self,
-        peer: Peer,
-        mut request: Request<Incoming>,
-    ) -> Result<Response<Body>, Infallible> {
+        mut peer: Peer,
+        mut request: Request<B>,
+    ) -> Result<Response<Body>, Infallible>
+    where
+        B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        peer.header = self.rules.header.as_ref().and_then(|name| {
+            let value = request.headers().get(name)?.to_str().ok()?;
+            Some(value.into())
+        });
         request.extensions_mut().insert(peer);
         self.routes.clone().oneshot(request).await
     }

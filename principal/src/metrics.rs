@@ -26,6 +26,7 @@ struct Direction {
 pub(crate) struct Metrics {
     handshakes: Family<Outcome, Counter>,
     connections: Gauge,
+    websockets: Family<Outcome, Counter>,
     refusals: Family<Reason, Counter>,
     sessions: Gauge,
     session_ends: Family<Reason, Counter>,
@@ -42,6 +43,7 @@ impl Metrics {
             let Self {
                 handshakes,
                 connections,
+                websockets,
                 refusals,
                 sessions,
                 session_ends,
@@ -51,6 +53,11 @@ impl Metrics {
             } = metrics.clone();
             all.register("handshakes", "TLS handshakes by how they ended", handshakes);
             all.register("connections", "Open connections", connections);
+            all.register(
+                "websockets",
+                "Calls over WebSockets that ended, and requests of HTTP/1.1 that were none, by how",
+                websockets,
+            );
             all.register(
                 "refusals",
                 "Authentications, refreshes and subscriptions refused; a rise is a peer that keeps trying",
@@ -71,6 +78,12 @@ impl Metrics {
 
     pub(crate) fn handshake(&self, outcome: &'static str) {
         self.handshakes
+            .get_or_create_owned(&Outcome { outcome })
+            .inc();
+    }
+
+    pub(crate) fn websocket(&self, outcome: &'static str) {
+        self.websockets
             .get_or_create_owned(&Outcome { outcome })
             .inc();
     }

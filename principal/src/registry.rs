@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     fleet::{ClusterName, Mode},
-    identity::PeerCertificate,
+    gate::Papers,
     report::{HeldDeletion, SessionReport, Sessions, Unmirrored},
 };
 
@@ -34,6 +34,10 @@ pub(crate) enum End {
     ModeChanged,
     /// The certificate's time is over, or its CA is not trusted any more.
     Certificate,
+    /// What it stands on was put on the revocation list.
+    Revoked,
+    /// The password that it stands on was changed or taken away.
+    Password,
     /// It has lived as long as a session may.
     Life,
     /// Another replica serves now.
@@ -50,6 +54,8 @@ impl End {
             Self::LeftFleet => "left_fleet",
             Self::ModeChanged => "mode_changed",
             Self::Certificate => "certificate",
+            Self::Revoked => "revoked",
+            Self::Password => "password",
             Self::Life => "life",
             Self::Inactive => "inactive",
             Self::Stopping => "stopping",
@@ -81,7 +87,7 @@ struct State {
 struct Live {
     id: u64,
     mode: Mode,
-    certificate: Arc<PeerCertificate>,
+    papers: Arc<Papers>,
     end: watch::Sender<Option<End>>,
     gone: CancellationToken,
 }
@@ -121,9 +127,9 @@ impl Registry {
         &self,
         cluster: &ClusterName,
         mode: Mode,
-        certificate: &Arc<PeerCertificate>,
+        papers: &Arc<Papers>,
     ) -> Seat {
-        let (seat, predecessor) = self.sit_down(cluster, mode, certificate);
+        let (seat, predecessor) = self.sit_down(cluster, mode, papers);
         if let Some(predecessor) = predecessor
             && tokio::time::timeout(PREDECESSOR, predecessor.cancelled())
                 .await
@@ -139,7 +145,7 @@ impl Registry {
         &self,
         cluster: &ClusterName,
         mode: Mode,
-        certificate: &Arc<PeerCertificate>,
+        papers: &Arc<Papers>,
     ) -> (Seat, Option<CancellationToken>) {
         let mut state = self.lock();
         let id = state.next;
@@ -149,7 +155,7 @@ impl Registry {
         let live = Live {
             id,
             mode,
-            certificate: Arc::clone(certificate),
+            papers: Arc::clone(papers),
             end,
             gone: gone.clone(),
         };
@@ -170,12 +176,9 @@ impl Registry {
     }
 
     /// Ends every session for which `verdict` has a reason.
-    pub(crate) fn end_where(
-        &self,
-        verdict: impl Fn(&ClusterName, Mode, &PeerCertificate) -> Option<End>,
-    ) {
+    pub(crate) fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Papers) -> Option<End>) {
         for (cluster, live) in &self.lock().live {
-            if let Some(end) = verdict(cluster, live.mode, &live.certificate) {
+            if let Some(end) = verdict(cluster, live.mode, &live.papers) {
                 live.end.send_replace(Some(end));
             }
         }

@@ -31,6 +31,7 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
     };
     let version = version::Service {
         version: settings.version.clone(),
+        gate: Arc::clone(gate),
     };
     let events = events::Service {
         sessions: Arc::clone(sessions),
@@ -75,7 +76,8 @@ impl Services {
         let certificate = Arc::new(PeerCertificate::from_chain(chain)?);
         request.extensions_mut().insert(Peer {
             address,
-            certificate,
+            certificate: Some(certificate),
+            header: None,
         });
         self.0.clone().oneshot(request).await.ok()
     }

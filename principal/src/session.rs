@@ -23,11 +23,11 @@ use crate::{
     fleet::{ClusterName, Fleet},
     gate::{Admitted, Gate},
     hub::Hub,
-    listener::Peer,
     metrics::Metrics,
     registry::End,
     settings::Limits,
     trust::{Roots, Trust},
+    users::Passwords,
 };
 
 mod agreement;
@@ -62,13 +62,12 @@ impl Sessions {
     /// Starts the session of an admitted peer and returns what it says.
     pub(crate) fn open(
         self: &Arc<Self>,
-        peer: Peer,
         admitted: Admitted,
         inbound: Streaming<Event>,
     ) -> mpsc::Receiver<Result<Event, Status>> {
         let (outbound, events) = mpsc::channel(OUTBOUND);
         let span = tracing::info_span!("session", cluster = %admitted.holder.cluster);
-        let session = Arc::clone(self).run(peer, admitted, inbound, outbound);
+        let session = Arc::clone(self).run(admitted, inbound, outbound);
         self.spawner
             .spawn_short("session", session.instrument(span));
         events
@@ -76,7 +75,6 @@ impl Sessions {
 
     async fn run(
         self: Arc<Self>,
-        peer: Peer,
         admitted: Admitted,
         inbound: Streaming<Event>,
         outbound: mpsc::Sender<Result<Event, Status>>,
@@ -85,14 +83,14 @@ impl Sessions {
         let seat = self
             .gate
             .registry
-            .take_seat(&cluster, mode, &peer.certificate)
+            .take_seat(&cluster, mode, &admitted.papers)
             .await;
         // Asked again now that the seat is visible to those who end sessions: no change falls in between.
-        if let Some(end) = self.gate.verdict(&cluster, mode) {
+        if let Some(end) = self.gate.verdict(&cluster, mode, &admitted.papers) {
             return over::close(seat, &outbound, over::Over::Hub(end)).await;
         }
         let _open = self.metrics.session();
-        let driver = driver::Driver::new(&self, seat, &peer, &admitted, inbound, outbound);
+        let driver = driver::Driver::new(&self, seat, &admitted, inbound, outbound);
         let session = driver.id();
         tracing::info!(session, version = %admitted.holder.announced.version, "session opened");
         let reason = driver.run().await;
@@ -109,7 +107,8 @@ pub(crate) struct Told {
     pub(crate) gate: watch::Sender<Arc<Fleet>>,
 }
 
-/// Keeps the sessions in line with what the program is told: fleet, replica state, trusted CAs, stop.
+/// Keeps the sessions in line with what the program is told: fleet, replica state, trusted
+/// CAs, revocation list, passwords, stop.
 ///
 /// A source that has ended tells nothing new; what it told last stays in use.
 pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, told: Told) {
@@ -119,18 +118,22 @@ pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, told: Told) {
         gate: door,
     } = told;
     let gate = &sessions.gate;
-    let mut active = gate.active.clone();
+    let (mut active, mut revoked) = (gate.active.clone(), gate.revoked.clone());
+    let mut users = gate.passwords.as_ref().map(Passwords::follow);
     let stop = sessions.spawner.token().clone();
     loop {
         sessions.follow_fleet(&door, &Arc::clone(&fleet.borrow_and_update()));
         active.borrow_and_update();
+        revoked.borrow_and_update();
         gate.registry
-            .end_where(|cluster, mode, _| gate.verdict(cluster, mode));
+            .end_where(|cluster, mode, papers| gate.verdict(cluster, mode, papers));
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
             () = news(&mut fleet) => {}
             () = news(&mut active) => {}
+            () = news(&mut revoked) => {}
+            () = news_of(users.as_mut()) => {}
             Some(trust) = roots.changed() => sessions.follow_trust(&trust),
         }
     }
@@ -141,6 +144,14 @@ pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, told: Told) {
 async fn news<T>(source: &mut watch::Receiver<T>) {
     if source.changed().await.is_err() {
         std::future::pending::<()>().await;
+    }
+}
+
+/// The same of a source that may not be there.
+async fn news_of<T>(source: Option<&mut watch::Receiver<T>>) {
+    match source {
+        Some(source) => news(source).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -160,13 +171,13 @@ impl Sessions {
         gate.send_replace(Arc::clone(fleet));
         let is_enrolled = |cluster: &str| fleet.clusters.contains_key(cluster);
         self.gate.registry.keep_reports(is_enrolled);
-        self.gate.budget.keep(is_enrolled);
+        self.gate.keep(is_enrolled);
     }
 
     fn follow_trust(&self, trust: &Trust) {
         let now = self.clock.now();
-        self.gate.registry.end_where(|_, _, certificate| {
-            (!trust.vouches_for(certificate, now)).then_some(End::Certificate)
+        self.gate.registry.end_where(|_, _, papers| {
+            (!papers.are_trusted(trust, now)).then_some(End::Certificate)
         });
     }
 }

@@ -13,8 +13,16 @@ pub struct Settings {
     pub argocd_namespace: String,
     /// Namespaces besides the clusters' own and Argo CD's whose Applications may name a cluster as destination.
     pub other_namespaces: Vec<String>,
-    /// How a verified certificate becomes the name of a cluster.
+    /// How what somebody shows, usually a verified certificate, becomes the name of a cluster.
     pub identity: identity::Method,
+    /// Whether agents are served in plaintext, behind a mesh that has done TLS.
+    pub plaintext: bool,
+    /// Whether a connection needs a certificate also where it does not tell who somebody is.
+    pub require_certificates: bool,
+    /// Whether `WebSocket`s over HTTP/1.1 are served besides HTTP/2, on the same port.
+    pub websockets: bool,
+    /// Common names of the client certificates of proxies that end TLS on the way to us.
+    pub trusted_proxies: Vec<String>,
     /// Our own version, as `Version` reports it (without the `argocd-agent-` prefix).
     pub version: String,
     /// What one peer, or all of them, can use at most.
@@ -26,16 +34,18 @@ pub struct Settings {
 pub struct Limits {
     /// Bytes of one message, after decompression. An object in etcd is 1.5 MiB at most.
     pub message_bytes: usize,
-    /// TLS handshakes at the same time; more wait in the kernel's queue.
+    /// TLS handshakes at the same time; more wait for their turn.
     pub handshakes: usize,
-    /// TLS handshakes at the same time from one address; more are closed. A load balancer may be one address for
-    /// all agents, so this only keeps some room for others.
+    /// TLS handshakes at the same time from one address; more wait for their turn. A load balancer or a proxy may be
+    /// one address for all agents, so this only keeps some room for others.
     pub handshakes_per_address: usize,
-    /// How long one handshake may take.
+    /// Connections of one address that wait for their handshake or are in it; more are closed.
+    pub waiting_per_address: usize,
+    /// How long one handshake may take, and how long it may wait for its turn.
     pub handshake_time: Duration,
     /// Open connections; more are closed as they come.
     pub connections: usize,
-    /// Open connections of one certificate.
+    /// Open connections of one certificate. With `WebSocket`s each call has its own.
     pub connections_per_certificate: usize,
     /// Requests at the same time on one connection.
     pub streams_per_connection: u32,
@@ -45,7 +55,7 @@ pub struct Limits {
     pub session_life: Duration,
     /// Bytes of one session's messages that wait to be applied; at the bound its stream is not read.
     pub inbox_bytes: usize,
-    /// How long an agent that sends heartbeats may be silent at least.
+    /// How long an agent that sends heartbeats may be silent at least: two of ours, and a half.
     pub silence: Duration,
     /// Writes to the hub's API at the same time, shared fairly by all sessions.
     pub writes: usize,
@@ -84,14 +94,15 @@ impl Default for Limits {
             message_bytes: 16 << 20,
             handshakes: 256,
             handshakes_per_address: 192,
+            waiting_per_address: 8192,
             handshake_time: Duration::from_secs(10),
             connections: 20_000,
-            connections_per_certificate: 8,
+            connections_per_certificate: 32,
             streams_per_connection: 32,
             idle: Duration::from_mins(1),
             session_life: Duration::from_hours(12),
             inbox_bytes: 64 << 20,
-            silence: Duration::from_mins(2),
+            silence: Duration::from_secs(25),
             writes: 64,
             writes_per_session: 8,
             drain: Duration::from_secs(5),
@@ -108,6 +119,10 @@ impl Settings {
             argocd_namespace: "argocd".to_owned(),
             other_namespaces: Vec::new(),
             identity: identity::Method::ocm(),
+            plaintext: false,
+            require_certificates: false,
+            websockets: true,
+            trusted_proxies: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             limits: Limits::default(),
         }

@@ -15,20 +15,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     fleet::Fleet,
-    gate::{Budget, Gate},
+    gate::{Budget, Gate, Nonces, Registrar},
     hub::{
         self, Hub,
         store::{Kubernetes, Reporter, Store},
     },
-    listener::Listener,
+    identity::Method,
+    listener::{Listener, Rules},
     metrics::Metrics,
     registry::Registry,
     report::Sessions as Reports,
+    revoked::{self, Revoked},
     service::{self, Services},
     session::{self, Sessions, Told},
     settings::Settings,
     tokens::JwtKey,
     trust::Roots,
+    users::{self, Passwords, Users},
 };
 
 /// What the principal works with; everything that can change arrives as a watched value.
@@ -43,6 +46,8 @@ pub struct Inputs {
     pub jwt_key: watch::Receiver<Arc<JwtKey>>,
     /// Whether this replica serves; while not, every session is refused.
     pub active: watch::Receiver<bool>,
+    /// Enrols clusters that are not, where that is wanted.
+    pub registrar: Option<Arc<dyn Registrar>>,
     /// Where the metrics go.
     pub metrics: MetricsRegistry,
     /// Starts the tasks; cancelling its token ends them.
@@ -63,6 +68,8 @@ pub struct Feeds {
     pub server_tls: watch::Receiver<Arc<Material>>,
     pub jwt_key: watch::Receiver<Arc<JwtKey>>,
     pub active: watch::Receiver<bool>,
+    pub revoked: watch::Receiver<Option<Arc<Revoked>>>,
+    pub registrar: Option<Arc<dyn Registrar>>,
     pub metrics: MetricsRegistry,
     pub spawner: Spawner,
     pub clock: Clock,
@@ -103,9 +110,11 @@ pub async fn start(settings: Settings, inputs: Inputs) -> Result<Handle, StartEr
         server_tls,
         jwt_key,
         active,
+        registrar,
         metrics,
         spawner,
     } = inputs;
+    let revoked = revoked::follow(client.clone(), &settings.argocd_namespace, &spawner);
     let store = Kubernetes::new(client, settings.argocd_namespace.clone());
     let clock = Clock::system();
     let feeds = Feeds {
@@ -113,6 +122,8 @@ pub async fn start(settings: Settings, inputs: Inputs) -> Result<Handle, StartEr
         server_tls,
         jwt_key,
         active,
+        revoked,
+        registrar,
         metrics,
         spawner,
         clock,
@@ -128,7 +139,15 @@ pub async fn start_on(
     settings: Settings,
     feeds: Feeds,
 ) -> Result<Handle, StartError> {
-    let assembled = assemble(store, &settings, &feeds);
+    let users = match &settings.identity {
+        Method::UserPass(path) => Some(users::follow(path.clone(), &feeds.spawner).await),
+        Method::Ocm { .. }
+        | Method::Cn
+        | Method::Subject(_)
+        | Method::Uri(_)
+        | Method::Header { .. } => None,
+    };
+    let assembled = assemble(store, &settings, &feeds, users);
     let refused = |source| StartError::Listen {
         address: settings.listen,
         source,
@@ -149,7 +168,7 @@ pub fn start_unbound(
     settings: &Settings,
     feeds: Feeds,
 ) -> (Handle, Services) {
-    let assembled = assemble(store, settings, &feeds);
+    let assembled = assemble(store, settings, &feeds, None);
     let services = Services::new(service::routes(settings, &assembled.sessions));
     (keep_going(assembled, settings.listen, feeds), services)
 }
@@ -205,7 +224,12 @@ struct Assembled {
     door: watch::Sender<Arc<Fleet>>,
 }
 
-fn assemble(store: Arc<dyn Store>, settings: &Settings, feeds: &Feeds) -> Assembled {
+fn assemble(
+    store: Arc<dyn Store>,
+    settings: &Settings,
+    feeds: &Feeds,
+    users: Option<watch::Receiver<Users>>,
+) -> Assembled {
     let metrics = Metrics::register(&feeds.metrics);
     let clock = feeds.clock.clone();
     let (registry, reports) = Registry::new(clock.clone());
@@ -225,6 +249,13 @@ fn assemble(store: Arc<dyn Store>, settings: &Settings, feeds: &Feeds) -> Assemb
         metrics: metrics.clone(),
         clock: clock.clone(),
         budget: Budget::default(),
+        proxies: settings.trusted_proxies.clone().into(),
+        nonces: Nonces::new(),
+        material: feeds.server_tls.clone(),
+        revoked: feeds.revoked.clone(),
+        passwords: users.map(Passwords::new),
+        registrar: feeds.registrar.clone(),
+        proved: std::sync::Mutex::default(),
     };
     let sessions = Sessions {
         gate: Arc::new(gate),
@@ -248,14 +279,26 @@ async fn listen(
     sessions: &Arc<Sessions>,
 ) -> std::io::Result<Listener> {
     let routes = service::routes(settings, sessions);
-    let tls = ServerTls::follow(
-        feeds.server_tls.clone(),
-        ClientAuth::Required,
-        &feeds.spawner,
-    );
+    let (header, asks) = match &settings.identity {
+        Method::Header { name, .. } => (Some(name.clone()), ClientAuth::None),
+        Method::UserPass(_) if !settings.require_certificates => (None, ClientAuth::Optional),
+        Method::UserPass(_)
+        | Method::Ocm { .. }
+        | Method::Cn
+        | Method::Subject(_)
+        | Method::Uri(_) => (None, ClientAuth::Required),
+    };
+    let tls = (!settings.plaintext)
+        .then(|| ServerTls::follow(feeds.server_tls.clone(), asks, &feeds.spawner));
+    let rules = Rules {
+        tls,
+        websockets: settings.websockets,
+        header,
+        proxies: settings.trusted_proxies.clone().into(),
+        limits: settings.limits.clone(),
+    };
     let metrics = sessions.metrics.clone();
-    let (address, limits) = (settings.listen, &settings.limits);
-    Listener::bind(address, tls, routes, limits, metrics, &feeds.spawner).await
+    Listener::bind(settings.listen, rules, routes, metrics, &feeds.spawner).await
 }
 
 /// Learns who we are and follows the hub's objects; ready when both are known.

@@ -1,8 +1,8 @@
 //! Tokens: who authenticated, in which mode, and with which certificate.
 //!
 //! The form is upstream's (RS512, its issuer and audiences, the subject as JSON text). Ours carry one claim more:
-//! the SHA-256 of the certificate they were issued on (RFC 8705), without which they are worth nothing. Nothing is
-//! remembered here about tokens; the time is a parameter.
+//! the SHA-256 of the certificate they were issued on (RFC 8705), or of what was shown instead of one, without which they
+//! are worth nothing. Nothing is remembered here about tokens; the time is a parameter.
 
 use std::{fmt, time::Duration};
 
@@ -218,10 +218,18 @@ impl JwtKey {
         presented_with: Thumbprint,
         now: Timestamp,
     ) -> Result<Verified, Worthless> {
+        self.verify_bound(token, purpose, now, |_| Some(presented_with))
+    }
+
+    /// Reads a token; `bound_to` says what a token of this cluster has to be bound to, none: nothing will do.
+    pub fn verify_bound(
+        &self,
+        token: &str,
+        purpose: Purpose,
+        now: Timestamp,
+        bound_to: impl FnOnce(&ClusterName) -> Option<Thumbprint>,
+    ) -> Result<Verified, Worthless> {
         let claims = self.claims(token, purpose)?;
-        if claims.cnf.certificate != confirmation(presented_with) {
-            return Err(Worthless::OtherCertificate);
-        }
         if now.as_second() < claims.nbf || now.as_second() >= claims.exp {
             return Err(Worthless::Time);
         }
@@ -229,8 +237,12 @@ impl JwtKey {
         let subject: Subject =
             serde_json::from_str(&claims.sub).map_err(|_form| Worthless::Subject)?;
         let cluster = ClusterName::try_from(subject.client_id.as_str());
+        let cluster = cluster.map_err(|_invalid| Worthless::Subject)?;
+        if bound_to(&cluster).map(confirmation).as_ref() != Some(&claims.cnf.certificate) {
+            return Err(Worthless::OtherCertificate);
+        }
         let holder = Holder {
-            cluster: cluster.map_err(|_invalid| Worthless::Subject)?,
+            cluster,
             announced: claims.agent,
             mode: subject
                 .mode

@@ -41,7 +41,7 @@ impl Roots {
 }
 
 impl Trust {
-    fn new(material: &Material) -> Self {
+    pub(crate) fn new(material: &Material) -> Self {
         let Some(roots) = &material.roots else {
             return Self(None);
         };
@@ -64,7 +64,14 @@ impl Trust {
     /// Whether the chain is still good. Without usable CAs nobody new comes in, but nobody is thrown out either:
     /// that is a fault of ours and not a decision about a peer.
     pub(crate) fn vouches_for(&self, certificate: &PeerCertificate, now: Timestamp) -> bool {
-        let Some(verifier) = &self.0 else { return true };
+        self.0.is_none() || self.lets_in(certificate, now)
+    }
+
+    /// Whether the chain is good for somebody new.
+    pub(crate) fn lets_in(&self, certificate: &PeerCertificate, now: Timestamp) -> bool {
+        let Some(verifier) = &self.0 else {
+            return false;
+        };
         let [leaf, intermediates @ ..] = certificate.chain() else {
             return false;
         };

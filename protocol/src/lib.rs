@@ -19,17 +19,21 @@
 //! | [`resync`] | what is still unconfirmed after a connect |
 //! | [`refusal`] | why an authentication or a session is refused, in one table |
 //! | [`version`] | versions and capabilities |
+//! | [`proof`] | what an agent proves where a proxy ends TLS |
+//! | [`websocket`] | the frames of gRPC over `WebSocket`s |
 
 pub mod event;
 pub mod inbox;
 pub mod object;
 pub mod outbox;
 pub mod payload;
+pub mod proof;
 pub mod refusal;
 pub mod resync;
 pub mod session;
 pub mod token;
 pub mod version;
+pub mod websocket;
 pub mod wire;
 
 pub use event::{Event, Malformed, Target, Verb};

@@ -2,6 +2,8 @@
 
 use tonic::{Code, Status};
 
+use crate::proof;
+
 /// Why a peer is turned away. The texts that the Go implementation fixed are kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -20,6 +22,12 @@ pub enum Refusal {
     /// Token missing, expired, of another key, or bound to another certificate.
     #[error("invalid authentication data")]
     InvalidToken,
+    /// What the agent showed is on the revocation list.
+    #[error("its certificate or cluster is revoked")]
+    Revoked,
+    /// The in-session proof is missing or wrong.
+    #[error("in-session proof refused: {0}")]
+    Proof(proof::Refused),
     /// The cluster is not enrolled (any more), or in another mode.
     #[error("cluster is not enrolled")]
     NotEnrolled,
@@ -61,6 +69,8 @@ impl Refusal {
             Self::VersionRequired => "VersionRequired",
             Self::VersionMismatch => "VersionMismatch",
             Self::InvalidToken => "InvalidToken",
+            Self::Revoked => "Revoked",
+            Self::Proof(why) => why.reason(),
             Self::NotEnrolled => "NotEnrolled",
             Self::NotActive(_) => "NotActive",
             Self::Superseded => "Superseded",
@@ -77,9 +87,11 @@ impl Refusal {
             // Go returns a bare error there, which gRPC turns into Unknown
             Self::UnknownMode(_) => Code::Unknown,
             // a Go agent connects anew on Unauthenticated, which is what a lost enrolment needs
-            Self::AuthenticationFailed | Self::InvalidToken | Self::NotEnrolled => {
-                Code::Unauthenticated
-            }
+            Self::AuthenticationFailed
+            | Self::InvalidToken
+            | Self::NotEnrolled
+            | Self::Revoked
+            | Self::Proof(_) => Code::Unauthenticated,
             Self::VersionRequired => Code::InvalidArgument,
             Self::VersionMismatch => Code::FailedPrecondition,
             Self::NotActive(_) | Self::Superseded | Self::Draining => Code::Unavailable,

@@ -43,6 +43,8 @@ pub enum Error {
 pub async fn client(args: &KubeArgs, user_agent: &str) -> Result<Client, Error> {
     let mut config = config(args).await?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
+    // Out of a cluster HTTPS_PROXY would count here too; it is for the way to the hub.
+    config.proxy_url = None;
     if let Ok(value) = HeaderValue::from_str(user_agent) {
         config.headers.push((USER_AGENT, value));
     }

@@ -23,8 +23,8 @@ use crate::{
     wait,
 };
 
-pub use papers::Papers;
-pub use programs::{AGENT_HEALTH, GO, PRINCIPAL_HEALTH, Setting, further_namespace, ours};
+pub use papers::{HUB, Papers};
+pub use programs::{AGENT_HEALTH, GO, PRINCIPAL_HEALTH, Setting, Way, further_namespace, ours};
 
 /// Whose program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,16 +100,26 @@ impl Pair {
     /// Makes what the two need on the clusters, starts them and waits until they are connected.
     pub async fn start(lab: &Lab, name: &str, pairing: Pairing, mapping: Mapping) -> Result<Self> {
         let setting = prepare(lab, name, mapping).await?;
-        let mut pair = Self {
+        Self::start_in(lab, setting, pairing).await
+    }
+
+    /// The same in a setting of one's own.
+    pub async fn start_in(lab: &Lab, setting: Setting, pairing: Pairing) -> Result<Self> {
+        let mut pair = Self::launch(lab, setting, pairing)?;
+        pair.connected().await?;
+        Ok(pair)
+    }
+
+    /// Starts both and waits for nothing.
+    pub fn launch(lab: &Lab, setting: Setting, pairing: Pairing) -> Result<Self> {
+        Ok(Self {
             hub: Objects::new(lab.hub().client()),
             spoke: Objects::new(lab.spoke(1).client()),
             principal: programs::principal(pairing.principal, &setting)?.start()?,
             agent: programs::agent(pairing.agent, &setting)?.start()?,
             names: setting.names,
             pairing,
-        };
-        pair.connected().await?;
-        Ok(pair)
+        })
     }
 
     /// Waits until the agent says that it is connected.
@@ -193,6 +203,7 @@ pub async fn prepare(lab: &Lab, name: &str, mapping: Mapping) -> Result<Setting>
         spoke: spoke.clone(),
         directory,
         papers,
+        way: Way::default(),
     })
 }
 

@@ -98,6 +98,11 @@ impl Tools {
     }
 }
 
+/// nginx, which only the stories about proxies need.
+pub fn nginx() -> Option<PathBuf> {
+    on_path("nginx")
+}
+
 /// The directory of what we built.
 pub fn directory() -> PathBuf {
     workspace().join("target/tools")

@@ -5,12 +5,12 @@
 
 mod alone;
 mod autonomous;
-mod commands;
+pub(crate) mod commands;
 mod deletion;
-mod delivery;
+pub(crate) mod delivery;
 mod projects;
 mod repositories;
-mod restarts;
+pub(crate) mod restarts;
 
 use std::time::Duration;
 
@@ -269,7 +269,7 @@ fn short_name(Pairing { principal, agent }: Pairing, case: &str) -> String {
 }
 
 /// Ends a pair; a failure gets the ends of its logs.
-async fn finish(mut pair: Pair, told: Result<()>) -> Result<()> {
+pub(crate) async fn finish(mut pair: Pair, told: Result<()>) -> Result<()> {
     let told = told
         .and_then(|()| pair.check())
         .map_err(|error| anyhow!("{error:#}\n{}", pair.logs()));

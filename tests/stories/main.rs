@@ -30,6 +30,7 @@ mod sets;
 mod size;
 mod stage;
 mod traces;
+mod transport;
 mod users;
 
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         control_planes(),
         crowd(),
         interop::chapter(),
+        transport::chapter(),
         pods(),
         product(),
         users(),

@@ -53,6 +53,12 @@ const FILES: [(&str, &str); 8] = [
     ),
 ];
 
+/// The `ConfigMap` with those whom the agent believes.
+const TRUST: &str = "argocd-agent-addon-ca";
+/// The certificates of the proxy in it, and where they are in the pod.
+const PROXY_CA: &str = "proxy-ca.crt";
+const PROXY_CA_PATH: &str = "/etc/argocd-agent/ca/proxy-ca.crt";
+
 /// What differs from one cluster to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spoke {
@@ -96,6 +102,8 @@ pub struct Proxy {
     pub https: String,
     /// What is reached directly.
     pub except: String,
+    /// Whom to trust for a proxy that is itself talked to with TLS, as PEM.
+    pub ca: String,
 }
 
 /// The parsed manifests.
@@ -124,6 +132,9 @@ impl Templates {
             let mut object = template.fill(&values)?;
             if object.pointer("/kind") == Some(&json!("Deployment")) {
                 adjust(&mut object, spoke);
+            }
+            if object.pointer("/metadata/name") == Some(&json!(TRUST)) {
+                trust_proxy(&mut object, &spoke.proxy);
             }
             // Agent and Argo CD may share a namespace; a work must not name an object twice.
             if !objects
@@ -202,15 +213,29 @@ fn adjust(deployment: &mut Value, spoke: &Spoke) {
         http,
         https,
         except,
+        ca,
     } = proxy;
+    // Beside the CA of the principal, and so read again when it changes.
+    let bundle = if ca.is_empty() { "" } else { PROXY_CA_PATH };
     for (name, value) in [
         ("HTTP_PROXY", http),
         ("HTTPS_PROXY", https),
         ("NO_PROXY", except),
+        ("CA_BUNDLE_FILE_PATH", &bundle.to_owned()),
     ] {
         if !value.is_empty() {
             env.push(json!({"name": name, "value": value}));
         }
+    }
+}
+
+/// Puts the certificates of the proxy where the agent looks for them.
+fn trust_proxy(map: &mut Value, proxy: &Proxy) {
+    if proxy.ca.is_empty() {
+        return;
+    }
+    if let Some(data) = map.get_mut("data").and_then(Value::as_object_mut) {
+        data.insert(PROXY_CA.to_owned(), proxy.ca.as_str().into());
     }
 }
 

@@ -1,5 +1,6 @@
 //! From an `AddOnDeploymentConfig` to the settings of one spoke: pure.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ocm::{
     api::addon::{AddOnDeploymentConfigSpec, ImageMirror},
     name::is_dns_label,
@@ -47,6 +48,9 @@ pub enum Error {
         /// What it could be.
         wanted: &'static str,
     },
+    /// The certificates of the proxy are none.
+    #[error("spec.proxyConfig.caBundle of the AddOnDeploymentConfig holds no certificate in PEM")]
+    ProxyCa,
 }
 
 /// Recorded value, then label, then configuration, then managed.
@@ -124,7 +128,7 @@ pub fn spoke(
         image: mirrored(&defaults.image, &config.registries),
         log_level: log_level(config)?,
         placement: placement(config),
-        proxy: proxy(config),
+        proxy: proxy(config)?,
         resources: resources(config),
     })
 }
@@ -175,15 +179,20 @@ fn placement(config: &AddOnDeploymentConfigSpec) -> Placement {
         })
 }
 
-fn proxy(config: &AddOnDeploymentConfigSpec) -> Proxy {
-    config
-        .proxy_config
-        .as_ref()
-        .map_or_else(Proxy::default, |proxy| Proxy {
-            http: proxy.http_proxy.clone(),
-            https: proxy.https_proxy.clone(),
-            except: proxy.no_proxy.clone(),
-        })
+fn proxy(config: &AddOnDeploymentConfigSpec) -> Result<Proxy, Error> {
+    let Some(proxy) = &config.proxy_config else {
+        return Ok(Proxy::default());
+    };
+    // A byte field: base64 of PEM.
+    let bundle = STANDARD.decode(proxy.ca_bundle.as_bytes()).ok();
+    let bundle = bundle.and_then(|bytes| String::from_utf8(bytes).ok());
+    let ca = bundle.filter(|text| text.is_empty() || text.contains("-----BEGIN CERTIFICATE-----"));
+    Ok(Proxy {
+        http: proxy.http_proxy.clone(),
+        https: proxy.https_proxy.clone(),
+        except: proxy.no_proxy.clone(),
+        ca: ca.ok_or(Error::ProxyCa)?,
+    })
 }
 
 /// Of several entries that fit, the last one counts, as with OCM's own framework.
@@ -349,6 +358,24 @@ mod tests {
             mirrored(image, &[mirror("", "r.local/m")]),
             "r.local/m/agent:v1"
         );
+    }
+
+    #[test]
+    fn the_certificates_of_a_proxy_are_checked_and_passed_on() {
+        let with = |bundle: &str| AddOnDeploymentConfigSpec {
+            proxy_config: Some(ocm::api::addon::ProxyConfig {
+                https_proxy: "https://proxy:3129".to_owned(),
+                ca_bundle: bundle.to_owned(),
+                ..ocm::api::addon::ProxyConfig::default()
+            }),
+            ..AddOnDeploymentConfigSpec::default()
+        };
+        let pem = "-----BEGIN CERTIFICATE-----\n";
+        assert_eq!(proxy(&with(&STANDARD.encode(pem))).unwrap().ca, pem);
+        assert_eq!(proxy(&with("")).unwrap().ca, "");
+        for wrong in ["no base64", &STANDARD.encode("no certificate")] {
+            assert_eq!(proxy(&with(wrong)), Err(Error::ProxyCa), "{wrong}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use ocm::name::is_dns_label;
-use principal::{Enrolment, Fleet, Inputs, Mode};
+use principal::{Enrolment, Fleet, Inputs, Mode, Registrar};
 use runtime::{
     clock::Clock,
     credentials::{
@@ -22,9 +22,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::Basis;
 use crate::{
-    config::{Alone, Source},
+    config::{Alone, Registration, Shared, Source},
     hub::{is_of_kubernetes, mode_of},
-    keys, token_key,
+    keys,
+    registration::SelfRegistration,
+    token_key,
 };
 
 /// Starts the principal and returns when it serves.
@@ -41,6 +43,7 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
         serving,
         ca,
         token_key: key,
+        registration,
     } = config;
     let namespace = shared.principal.argocd_namespace.clone();
     let (identity, roots) = material(serving, ca, &client, &namespace, &spawner).await;
@@ -67,8 +70,10 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
             spawner.token().clone(),
         ),
     );
+    let registrar = registrar(registration, &shared, &client);
     let inputs = Inputs {
         client,
+        registrar,
         fleet: enrolled,
         server_tls: credentials::combine(identity, roots, &spawner),
         jwt_key,
@@ -83,6 +88,21 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
         tell_ready(handle.ready, ready, spawner.token().clone()),
     );
     Ok(())
+}
+
+/// Who enrols agents that are not, if anybody does.
+fn registrar(
+    registration: Option<Registration>,
+    shared: &Shared,
+    client: &Client,
+) -> Option<Arc<dyn Registrar>> {
+    let Registration { certificate } = registration?;
+    Some(Arc::new(SelfRegistration::new(
+        client.clone(),
+        &shared.principal.argocd_namespace,
+        &shared.resource_proxy,
+        certificate,
+    )))
 }
 
 type Followed = watch::Receiver<Arc<Material>>;

@@ -226,6 +226,8 @@ impl Ground {
             server_tls: self.server_tls(),
             jwt_key,
             active: self.channels.serving.subscribe(),
+            // With OCM, its add-ons say who is enrolled.
+            registrar: None,
             metrics,
             spawner: self.spawner.clone(),
         })

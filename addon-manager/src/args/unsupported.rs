@@ -16,7 +16,7 @@ use Ignored::{Harmless, Misleading};
 type Flag = (&'static str, &'static str, Ignored);
 
 /// Flags that are on or off.
-const SWITCHES: [Flag; 15] = [
+const SWITCHES: [Flag; 11] = [
     (
         "namespace-create-enable",
         "ARGOCD_PRINCIPAL_NAMESPACE_CREATE_ENABLE",
@@ -26,17 +26,6 @@ const SWITCHES: [Flag; 15] = [
         "insecure-tls-generate",
         "ARGOCD_PRINCIPAL_TLS_SERVER_ALLOW_GENERATE",
         Misleading,
-    ),
-    (
-        "insecure-plaintext",
-        "ARGOCD_PRINCIPAL_INSECURE_PLAINTEXT",
-        Misleading,
-    ),
-    // Client certificates are always required.
-    (
-        "require-client-certs",
-        "ARGOCD_PRINCIPAL_TLS_CLIENT_CERT_REQUIRE",
-        Harmless,
     ),
     (
         "client-cert-subject-match",
@@ -51,11 +40,6 @@ const SWITCHES: [Flag; 15] = [
     (
         "insecure-jwt-generate",
         "ARGOCD_PRINCIPAL_JWT_ALLOW_GENERATE",
-        Misleading,
-    ),
-    (
-        "enable-websocket",
-        "ARGOCD_PRINCIPAL_ENABLE_WEBSOCKET",
         Misleading,
     ),
     (
@@ -79,17 +63,12 @@ const SWITCHES: [Flag; 15] = [
         "ARGOCD_PRINCIPAL_DESTINATION_BASED_MAPPING",
         Harmless,
     ),
-    (
-        "enable-self-cluster-registration",
-        "ARGOCD_PRINCIPAL_ENABLE_SELF_CLUSTER_REGISTRATION",
-        Misleading,
-    ),
     ("otlp-insecure", "ARGOCD_PRINCIPAL_OTLP_INSECURE", Harmless),
     ("ha-enabled", "ARGOCD_PRINCIPAL_HA_ENABLED", Misleading),
 ];
 
 /// Flags with a value.
-const VALUES: [Flag; 32] = [
+const VALUES: [Flag; 31] = [
     ("full-detail", "ARGOCD_PRINCIPAL_FULL_DETAIL", Harmless),
     ("pprof-port", "ARGOCD_PRINCIPAL_PPROF_PORT", Harmless),
     (
@@ -175,11 +154,6 @@ const VALUES: [Flag; 32] = [
         "label-selector",
         "ARGOCD_PRINCIPAL_LABEL_SELECTOR",
         Misleading,
-    ),
-    (
-        "self-registration-client-cert-secret",
-        "ARGOCD_PRINCIPAL_SELF_REGISTRATION_CLIENT_CERT_SECRET",
-        Harmless,
     ),
     (
         "redis-proxy-server-tls-cert",

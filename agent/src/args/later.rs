@@ -18,14 +18,6 @@ pub struct LaterArgs {
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub insecure_tls: bool,
-    /// Talk without TLS.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
-    pub insecure_plaintext: bool,
-    /// Talk through `WebSocket`s.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
-    pub enable_websocket: bool,
     /// Lowest TLS version; always 1.3.
     #[arg(long, default_value = "")]
     pub tls_min_version: String,
@@ -115,8 +107,6 @@ impl From<&str> for Unread {
 
 pub(super) const ENV: &[(&str, &str)] = &[
     ("insecure_tls", "ARGOCD_AGENT_TLS_INSECURE"),
-    ("insecure_plaintext", "ARGOCD_AGENT_INSECURE_PLAINTEXT"),
-    ("enable_websocket", "ARGOCD_AGENT_ENABLE_WEBSOCKET"),
     ("tls_min_version", "ARGOCD_AGENT_TLS_MIN_VERSION"),
     ("tls_max_version", "ARGOCD_AGENT_TLS_MAX_VERSION"),
     ("tls_ciphersuites", "ARGOCD_AGENT_TLS_CIPHERSUITES"),

@@ -8,7 +8,7 @@ use runtime::clock::Clock;
 use runtime::credentials::Material;
 use tokio::sync::watch;
 
-use super::dial::Connect;
+use super::connect::Connect;
 
 /// How often to look whether the configuration was built from the material.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

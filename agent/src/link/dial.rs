@@ -1,79 +1,29 @@
 //! Connects, authenticates, and hands over a channel on which a session can be opened.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use http::Uri;
-use hyper_util::rt::TokioIo;
 use protocol::Mode;
+use protocol::proof;
 use protocol::version::{self, Capabilities};
 use protocol::wire::authapi::authentication_client::AuthenticationClient;
-use protocol::wire::authapi::{AuthRequest, AuthResponse};
-use protocol::wire::versionapi::VersionRequest;
+use protocol::wire::authapi::{AuthRequest, AuthResponse, Proof};
 use protocol::wire::versionapi::version_client::VersionClient;
-use runtime::credentials::ClientTls;
-use rustls::ClientConfig;
-use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tonic::body::Body;
+use protocol::wire::versionapi::{VersionRequest, VersionResponse};
+use runtime::credentials::Identity;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::Endpoint;
 use tonic::{Request, Status};
-use tower::ServiceExt as _;
-use tower::util::BoxCloneSyncService;
 
+use super::connect::{CONNECT_TIMEOUT, Carrier, Connect};
+use super::road;
+use super::ways::Outcome;
 use crate::config::{Hub, Method};
 
-/// Name resolution, TCP and TLS together; a slower network would not carry the session either.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// One answer of the principal before the session.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// Windows of HTTP/2, so that what a peer can make us hold is known.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 2 << 20;
 /// Answers before the session are small.
 const CALL_MESSAGE: usize = 1 << 20;
-
-/// Carries calls to the principal: one connection of HTTP/2, or what stands for it.
-pub type Carrier = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Status>;
-
-/// Makes connections to the principal: over the network, or in a simulation of it.
-pub trait Connect: fmt::Debug + Send + Sync + 'static {
-    /// Whether there is what it takes to try, such as certificates.
-    fn is_ready(&self) -> bool;
-
-    /// One connection, new each time.
-    fn connect(&self) -> BoxFuture<'_, Result<Carrier, Error>>;
-}
-
-/// Connects over TCP, TLS and HTTP/2.
-#[derive(Debug)]
-pub struct Tls {
-    /// Where the principal is.
-    pub hub: Hub,
-    /// Certificates as they are now.
-    pub tls: ClientTls,
-}
-
-impl Connect for Tls {
-    fn is_ready(&self) -> bool {
-        self.tls.current().is_some()
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Carrier, Error>> {
-        async {
-            let config = self.tls.current().ok_or(Error::NoTls)?;
-            connect(&self.hub, config).await
-        }
-        .boxed()
-    }
-}
 
 /// Why no session came about.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +40,10 @@ pub enum Error {
     },
     #[error("connect to the principal at {address}: no answer in {CONNECT_TIMEOUT:?}")]
     ConnectTimeout { address: String },
+    #[error("connect to the principal")]
+    Road(#[from] road::Error),
+    #[error("prove the client certificate through a proxy: {what}")]
+    Prove { what: &'static str },
     #[error("ask the principal for its version")]
     Version(#[source] Box<Status>),
     #[error("read user and password from {path:?}")]
@@ -109,6 +63,8 @@ impl Error {
             Self::NoTls => "NoCertificates",
             Self::Connect { .. } => "CannotConnect",
             Self::ConnectTimeout { .. } => "ConnectTimeout",
+            Self::Road(error) => error.reason(),
+            Self::Prove { .. } => "CannotProve",
             Self::Version(_) => "VersionFailed",
             Self::ReadUser { .. } | Self::BadUser { .. } => "BadCredentials",
             Self::Authenticate(_) => "NotAuthenticated",
@@ -124,9 +80,26 @@ impl Error {
             | Self::NoTls
             | Self::Connect { .. }
             | Self::ConnectTimeout { .. }
+            | Self::Road(_)
+            | Self::Prove { .. }
             | Self::ReadUser { .. }
             | Self::BadUser { .. }
             | Self::BadAnswer { .. } => None,
+        }
+    }
+
+    /// What it says about the way that was tried.
+    pub(super) fn outcome(&self) -> Outcome {
+        match self {
+            Self::Road(error) => error.outcome(),
+            // Somebody accepted the connection, and every principal tells its version to everybody.
+            Self::Connect { .. } | Self::Version(_) | Self::BadAnswer { .. } => Outcome::NotSpoken,
+            Self::Authenticate(_) | Self::Prove { .. } => Outcome::Through,
+            Self::Address { .. }
+            | Self::NoTls
+            | Self::ConnectTimeout { .. }
+            | Self::ReadUser { .. }
+            | Self::BadUser { .. } => Outcome::Unknown,
         }
     }
 
@@ -158,23 +131,25 @@ pub(super) struct Opened {
     pub(super) welcome: Welcome,
 }
 
-/// Connects and authenticates, once.
+/// Connects and authenticates, once. `identity` is for the proof where a proxy ends TLS.
 pub(super) async fn dial(
     hub: &Hub,
     network: &dyn Connect,
+    identity: Option<&Identity>,
     argocd_namespace: &str,
     mode: Mode,
 ) -> Result<Opened, Error> {
     let channel = network.connect().await?;
-    let version = principal_version(channel.clone()).await?;
+    let principal = principal_version(channel.clone()).await?;
     let request = AuthRequest {
         method: method_name(&hub.method).to_owned(),
         credentials: credentials(&hub.method).await?,
         mode: mode.as_str().to_owned(),
         // A Go principal takes only its own version.
-        version: version::bare(&version).to_owned(),
+        version: version::bare(&principal.version).to_owned(),
         agent_namespace: argocd_namespace.to_owned(),
         capabilities: Capabilities::ours().to_words(),
+        proof: prove(&hub.host, identity, &principal)?,
     };
     let answer = call(
         AuthenticationClient::new(channel.clone())
@@ -185,8 +160,9 @@ pub(super) async fn dial(
     .map_err(|status| Error::Authenticate(Box::new(status)))?;
     let (token, welcome) = read_answer(answer)?;
     tracing::info!(
-        principal_version = %version,
+        principal_version = %principal.version,
         agent_name = welcome.agent_name.as_deref().unwrap_or_default(),
+        transport = network.transport(),
         "authenticated"
     );
     Ok(Opened {
@@ -196,18 +172,52 @@ pub(super) async fn dial(
     })
 }
 
-async fn principal_version(channel: Carrier) -> Result<String, Error> {
+async fn principal_version(channel: Carrier) -> Result<VersionResponse, Error> {
     let mut client = VersionClient::new(channel).max_decoding_message_size(CALL_MESSAGE);
     let answer = call(client.version(Request::new(VersionRequest {})))
         .await
         .map_err(|status| Error::Version(Box::new(status)))?;
     if version::is_presentable(version::bare(&answer.version)) {
-        Ok(answer.version)
+        Ok(answer)
     } else {
         Err(Error::BadAnswer {
             what: "its version is not one",
         })
     }
+}
+
+/// The proof that is asked for with a nonce: a proxy on the way ends TLS, and shows the principal its own certificate.
+fn prove(
+    host: &str,
+    identity: Option<&Identity>,
+    principal: &VersionResponse,
+) -> Result<Option<Proof>, Error> {
+    let VersionResponse {
+        version: _,
+        nonce,
+        principal_uid,
+    } = principal;
+    if nonce.is_empty() {
+        return Ok(None);
+    }
+    let cannot = |what| Error::Prove { what };
+    if nonce.len() > proof::LONGEST || principal_uid.len() > proof::LONGEST {
+        return Err(cannot("what is to be signed is too long"));
+    }
+    let identity = identity.ok_or_else(|| cannot("there is no certificate"))?;
+    let signature = identity
+        .sign(&proof::signed(host, principal_uid, nonce))
+        .ok_or_else(|| cannot("the key does not sign"))?;
+    let chain = identity.chain().iter();
+    Ok(Some(Proof {
+        chain: chain
+            .map(|der| bytes::Bytes::copy_from_slice(der))
+            .collect(),
+        scheme: signature.scheme.into(),
+        signature: signature.bytes.into(),
+        server_name: host.to_owned(),
+        nonce: nonce.clone(),
+    }))
 }
 
 fn read_answer(answer: AuthResponse) -> Result<(MetadataValue<Ascii>, Welcome), Error> {
@@ -255,6 +265,7 @@ const fn method_name(method: &Method) -> &'static str {
     match method {
         Method::Mtls => "mtls",
         Method::UserPass(_) => "userpass",
+        Method::Header => "header",
     }
 }
 
@@ -276,66 +287,6 @@ async fn credentials(method: &Method) -> Result<std::collections::HashMap<String
     Ok([("clientid", user), ("clientsecret", password)]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into())
-}
-
-async fn connect(hub: &Hub, config: Arc<ClientConfig>) -> Result<Carrier, Error> {
-    let Hub {
-        host,
-        port,
-        keep_alive,
-        ..
-    } = hub;
-    let address = authority(host, *port);
-    let bad_address = || Error::Address {
-        address: address.clone(),
-    };
-    let name = ServerName::try_from(host.clone()).map_err(|_error| bad_address())?;
-    let uri = |scheme| format!("{scheme}://{address}").parse::<Uri>();
-    let origin = uri("https").map_err(|_error| bad_address())?;
-    // tonic refuses https when it does not do TLS itself; `origin` is what goes on the wire.
-    let mut endpoint = Endpoint::from(uri("http").map_err(|_error| bad_address())?)
-        .origin(origin)
-        .user_agent(concat!("argocd-agent/", env!("CARGO_PKG_VERSION")))
-        .map_err(|source| Error::Connect {
-            address: address.clone(),
-            source,
-        })?
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .tcp_nodelay(true);
-    if let Some(interval) = keep_alive {
-        endpoint = endpoint
-            .http2_keep_alive_interval(*interval)
-            .keep_alive_while_idle(false);
-    }
-    let (host, port) = (host.clone(), *port);
-    let connector = tower::service_fn(move |_: Uri| {
-        let (host, name, config) = (host.clone(), name.clone(), Arc::clone(&config));
-        async move {
-            let tcp = TcpStream::connect((host, port)).await?;
-            tcp.set_nodelay(true)?;
-            let tls = TlsConnector::from(config).connect(name, tcp).await?;
-            Ok::<_, io::Error>(TokioIo::new(tls))
-        }
-    });
-    let channel = tokio::time::timeout(CONNECT_TIMEOUT, endpoint.connect_with_connector(connector))
-        .await
-        .map_err(|_elapsed| Error::ConnectTimeout {
-            address: address.clone(),
-        })?
-        .map_err(|source| Error::Connect { address, source })?;
-    Ok(BoxCloneSyncService::new(
-        channel.map_err(|error| Status::from_error(Box::new(error))),
-    ))
-}
-
-/// `host:port`, with the brackets that an address of version 6 needs.
-fn authority(host: &str, port: u16) -> String {
-    if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    }
 }
 
 #[cfg(test)]
@@ -368,11 +319,5 @@ mod tests {
                 "{token:?}"
             );
         }
-    }
-
-    #[test]
-    fn an_address_of_version_6_gets_brackets() {
-        assert_eq!(authority("::1", 443), "[::1]:443");
-        assert_eq!(authority("hub.example", 443), "hub.example:443");
     }
 }

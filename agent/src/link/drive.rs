@@ -34,8 +34,6 @@ const OUTGOING: usize = 64;
 const HANDS: usize = 16;
 /// How long what is under way may take when a session ends on purpose.
 const DRAIN: Duration = Duration::from_secs(3);
-/// How many heartbeats may stay unanswered.
-const MISSED_HEARTBEATS: u32 = 3;
 
 /// Everything that one session needs.
 pub(super) struct Drive<'a> {
@@ -300,6 +298,7 @@ impl<'a> Moving<'a> {
     }
 }
 
+/// Two heartbeats may stay unanswered, and half of a third: with the default, a dead hub is left after 25 seconds.
 fn silence_limit(heartbeat: Duration) -> Duration {
-    heartbeat.saturating_mul(MISSED_HEARTBEATS)
+    heartbeat.saturating_mul(5) / 2
 }

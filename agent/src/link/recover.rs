@@ -42,6 +42,25 @@ impl End {
             Self::Violation(_) => "Violation",
         }
     }
+
+    /// Whether something between the two ends may be to blame, and not one of them.
+    pub(super) fn is_of_the_way(&self) -> bool {
+        match self {
+            Self::Silent => true,
+            Self::Broken(status) => was_made_here(status),
+            Self::Stopped
+            | Self::Renewed
+            | Self::NotDialled(_)
+            | Self::Closed
+            | Self::Violation(_) => false,
+        }
+    }
+}
+
+/// A status that was made here from a broken connection has that as its source, whatever its code; only one that the
+/// peer sent is its word.
+fn was_made_here(status: &Status) -> bool {
+    std::error::Error::source(status).is_some()
 }
 
 /// What comes next.
@@ -100,9 +119,7 @@ impl Pauses {
     }
 
     fn after_status(&mut self, status: &Status, now: Instant) -> Duration {
-        // A status that was made here from a broken connection has that as its source, whatever
-        // its code; only one that the peer sent is its word.
-        let broken = std::error::Error::source(status).is_some();
+        let broken = was_made_here(status);
         match advice(status) {
             Advice::RetrySlowly if !broken => self.person.failed(now),
             Advice::RetrySlowly | Advice::Retry => self.weather.failed(now),

@@ -22,7 +22,7 @@ use agent::link::LinkState;
 use api::{Api, World};
 use argocd::{Meta, keys};
 use bytes::Bytes;
-use principal::{Conversation, Manner, PRINCIPAL_UID, Principal};
+use principal::{Conversation, Manner, NONCE, PRINCIPAL_UID, Principal};
 use protocol::payload::{self, ArgoCd, RequestUpdate, SpokeInfo};
 use protocol::wire::cloudevents::CloudEvent;
 use protocol::wire::cloudevents::cloud_event::Data;
@@ -420,7 +420,7 @@ async fn a_principal_of_another_authority_is_not_talked_to() {
     let spoke = Spoke::start(&api, &principal, ours.material("spoke1", &ours.pem()));
     let refused = async {
         let labels = agent::metrics::EndLabels {
-            reason: "CannotConnect",
+            reason: "TlsFailed",
         };
         while spoke.metrics.link_ends.get_or_create(&labels).get() < 2 {
             tokio::task::yield_now().await;
@@ -497,4 +497,53 @@ async fn a_delete_by_the_hub_means_what_has_the_name_now() {
         .await;
     // The finalizer went first: nobody asked for the workload to go.
     assert_eq!(world.writes(), ["create one", "patch one", "delete one"]);
+}
+
+#[tokio::test]
+async fn an_agent_that_is_asked_proves_the_certificate_it_has_and_else_says_nothing_of_it() {
+    let (scene, _talk) = connected(Manner::Proxied).await;
+    let asked = scene
+        .principal
+        .authenticated
+        .lock()
+        .unwrap()
+        .first()
+        .cloned()
+        .unwrap();
+    let proof = asked.proof.unwrap();
+    assert_eq!(
+        (proof.server_name.as_str(), &proof.nonce[..]),
+        ("localhost", NONCE)
+    );
+    let material = scene.spoke.material.borrow().clone();
+    let identity = material.identity.as_ref().unwrap();
+    assert_eq!(&proof.chain[0][..], &identity.chain()[0][..]);
+    let signed = protocol::proof::signed("localhost", PRINCIPAL_UID, NONCE);
+    let algorithms = runtime::credentials::provider().signature_verification_algorithms;
+    let scheme = rustls::SignatureScheme::from(u16::try_from(proof.scheme).unwrap());
+    let (_, of_scheme) = algorithms
+        .mapping
+        .iter()
+        .find(|(known, _)| *known == scheme)
+        .unwrap();
+    let leaf = rustls::server::ParsedCertificate::try_from(&identity.chain()[0]).unwrap();
+    // The key is the end of its description: a sequence with one bit string behind the algorithm.
+    let key = leaf.subject_public_key_info();
+    let key = &key[key.len() - 65..];
+    assert!(
+        of_scheme[0]
+            .verify_signature(key, &signed, &proof.signature)
+            .is_ok()
+    );
+
+    let (scene, _talk) = connected(Manner::Ours).await;
+    let asked = scene
+        .principal
+        .authenticated
+        .lock()
+        .unwrap()
+        .first()
+        .cloned()
+        .unwrap();
+    assert_eq!(asked.proof, None);
 }

@@ -28,8 +28,13 @@ pub(super) const PRINCIPAL_UID: &str = "principal-1";
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manner {
     Ours,
+    /// Ours, behind a proxy that ends TLS.
+    Proxied,
     Go,
 }
+
+/// What is to be signed behind a proxy.
+pub(super) const NONCE: &[u8] = b"once";
 
 pub(super) struct Principal {
     pub(super) address: SocketAddr,
@@ -198,9 +203,15 @@ impl Version for Services {
         &self,
         _request: Request<VersionRequest>,
     ) -> Result<Response<VersionResponse>, Status> {
-        Ok(Response::new(VersionResponse {
+        let mut answer = VersionResponse {
             version: "argocd-agent-9.8.7".to_owned(),
-        }))
+            ..VersionResponse::default()
+        };
+        if self.manner == Manner::Proxied {
+            answer.nonce = NONCE.into();
+            PRINCIPAL_UID.clone_into(&mut answer.principal_uid);
+        }
+        Ok(Response::new(answer))
     }
 }
 
@@ -221,7 +232,7 @@ impl Authentication for Services {
             principal_namespace: "argocd".to_owned(),
             ..AuthResponse::default()
         };
-        if self.manner == Manner::Ours {
+        if self.manner != Manner::Go {
             PRINCIPAL_UID.clone_into(&mut answer.principal_uid);
             "spoke1".clone_into(&mut answer.agent_name);
             answer.capabilities = Capabilities::ours().to_words();

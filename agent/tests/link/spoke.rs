@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::config::proxy::Proxy;
 use agent::config::{Adoption, Hub, Method, Mismatch, Policy, Recreated, Scope};
-use agent::link::{Link, LinkState, Tls};
+use agent::link::{Link, LinkState, Network};
 use agent::metrics::Metrics;
 use agent::replica::Replica;
 use agent::report::Reports;
@@ -61,18 +62,9 @@ impl Spoke {
         replica.start(&spawner);
         let material = watch::Sender::new(material);
         let (state_sender, state) = watch::channel(LinkState::Down);
-        let hub = Hub {
-            host: "localhost".to_owned(),
-            port: principal.address.port(),
-            method: Method::Mtls,
-            heartbeat: Some(Duration::from_millis(500)),
-            keep_alive: None,
-            max_message: 4 << 20,
-        };
-        let network = Tls {
-            hub: hub.clone(),
-            tls: ClientTls::follow(material.subscribe(), &spawner),
-        };
+        let hub = hub(principal.address.port());
+        let tls = ClientTls::follow(material.subscribe(), &spawner);
+        let network = Network::new(hub.clone(), tls, spawner.clone());
         let link = Link {
             hub,
             argocd_namespace: "argocd".to_owned(),
@@ -110,5 +102,20 @@ impl Spoke {
 impl Drop for Spoke {
     fn drop(&mut self) {
         self.token.cancel();
+    }
+}
+
+/// Beats often, so that silence is noticed soon.
+fn hub(port: u16) -> Hub {
+    Hub {
+        host: "localhost".to_owned(),
+        port,
+        method: Method::Mtls,
+        heartbeat: Some(Duration::from_millis(500)),
+        keep_alive: None,
+        max_message: 4 << 20,
+        only_websockets: false,
+        plaintext: false,
+        proxy: Proxy::default(),
     }
 }

@@ -1,10 +1,13 @@
-//! How often one cluster may ask for tokens and streams.
+//! How often somebody may ask for what costs something.
 //!
-//! Signing costs a millisecond of processor time; an agent that asks in a loop must not take that from others.
+//! Signing a token costs a millisecond of processor time, comparing a password tens of them; whoever asks in a loop must
+//! not take that from others.
 
 use std::{
+    borrow::Borrow,
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -16,12 +19,16 @@ use crate::fleet::ClusterName;
 const BURST: u32 = 30;
 /// One connect needs about three; this lets an agent that is restarted again and again in.
 const REFILL: Duration = Duration::from_millis(500);
+/// Keys that are remembered; beyond that those are forgotten that have everything left.
+const MOST: usize = 10_000;
 
-/// What each enrolled cluster has left. Bounded by the fleet: nobody else gets here.
-#[derive(Debug, Default)]
-pub(crate) struct Budget {
+/// What each key has left.
+#[derive(Debug)]
+pub(crate) struct Budget<K> {
+    burst: u32,
+    refill: Duration,
     // Held for a lookup, never over an await.
-    left: Mutex<BTreeMap<ClusterName, Left>>,
+    left: Mutex<BTreeMap<K, Left>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,21 +37,44 @@ struct Left {
     since: Instant,
 }
 
-impl Budget {
-    /// Takes one from the cluster's budget; false when nothing is left.
-    pub(crate) fn spend(&self, cluster: &ClusterName) -> bool {
-        let now = Instant::now();
-        let mut all = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = all.entry(cluster.clone()).or_insert(Left {
-            tokens: BURST,
-            since: now,
-        });
-        let refills = now.duration_since(left.since).as_millis() / REFILL.as_millis();
-        if refills > 0 {
-            let refills = u32::try_from(refills).unwrap_or(u32::MAX);
-            left.tokens = left.tokens.saturating_add(refills).min(BURST);
-            left.since = now;
+impl Default for Budget<ClusterName> {
+    /// For tokens and streams of one cluster.
+    fn default() -> Self {
+        Self::new(BURST, REFILL)
+    }
+}
+
+impl<K: Ord + Clone + fmt::Debug> Budget<K> {
+    /// So many at once, and another one after each `refill`.
+    pub(crate) const fn new(burst: u32, refill: Duration) -> Self {
+        Self {
+            burst,
+            refill,
+            left: Mutex::new(BTreeMap::new()),
         }
+    }
+
+    /// Whether anything is left.
+    pub(crate) fn has_left(&self, key: &K) -> bool {
+        let now = Instant::now();
+        let all = self.lock();
+        all.get(key)
+            .is_none_or(|left| self.refilled(*left, now).tokens > 0)
+    }
+
+    /// Takes one from the key's budget; false when nothing is left.
+    pub(crate) fn spend(&self, key: &K) -> bool {
+        let now = Instant::now();
+        let full = Left {
+            tokens: self.burst,
+            since: now,
+        };
+        let mut all = self.lock();
+        if all.len() >= MOST {
+            all.retain(|_, left| self.refilled(*left, now).tokens < self.burst);
+        }
+        let left = all.entry(key.clone()).or_insert(full);
+        *left = self.refilled(*left, now);
         match left.tokens.checked_sub(1) {
             Some(tokens) => {
                 left.tokens = tokens;
@@ -54,10 +84,28 @@ impl Budget {
         }
     }
 
-    /// Forgets clusters that are not wanted any more.
-    pub(crate) fn keep(&self, keep: impl Fn(&str) -> bool) {
-        let mut all = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|cluster, _| keep(cluster.as_str()));
+    fn refilled(&self, left: Left, now: Instant) -> Left {
+        let refills = now.duration_since(left.since).as_millis() / self.refill.as_millis().max(1);
+        if refills == 0 {
+            return left;
+        }
+        let refills = u32::try_from(refills).unwrap_or(u32::MAX);
+        Left {
+            tokens: left.tokens.saturating_add(refills).min(self.burst),
+            since: now,
+        }
+    }
+
+    /// Forgets keys that are not wanted any more.
+    pub(crate) fn keep(&self, keep: impl Fn(&str) -> bool)
+    where
+        K: Borrow<str>,
+    {
+        self.lock().retain(|key, _| keep(key.borrow()));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Left>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -67,14 +115,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_cluster_in_a_loop_spends_its_own_budget_only() {
-        let budget = Budget::default();
+        let budget = Budget::<ClusterName>::default();
         let [a, ab] = ["a", "ab"].map(|name| ClusterName::try_from(name).unwrap());
         let granted = (0..100).filter(|_| budget.spend(&a)).count();
         assert_eq!(granted, 30);
+        assert!(!budget.has_left(&a));
         assert!(budget.spend(&ab));
         tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(budget.has_left(&a));
         assert_eq!((0..100).filter(|_| budget.spend(&a)).count(), 2);
         budget.keep(|name| name == "ab");
+        assert_eq!(budget.left.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_remembered_is_bounded() {
+        let budget = Budget::new(2, Duration::from_secs(1));
+        for key in 0..MOST {
+            budget.spend(&key);
+        }
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(budget.spend(&MOST));
         assert_eq!(budget.left.lock().unwrap().len(), 1);
     }
 }

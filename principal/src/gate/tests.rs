@@ -8,6 +8,7 @@ struct Setup {
     active: watch::Sender<bool>,
     uid: watch::Sender<Option<Arc<str>>>,
     reports: watch::Receiver<Sessions>,
+    revoked: watch::Sender<Option<Arc<Revoked>>>,
     authority: Authority,
     clock: Clock,
 }
@@ -23,6 +24,8 @@ fn setup(clusters: &[(&str, Mode)]) -> Setup {
     let (uid, uid_now) = watch::channel(Some(Arc::from("principal-uid")));
     let clock = Clock::standing_at(jiff::Timestamp::now());
     let (registry, reports) = Registry::new(clock.clone());
+    let authority = Authority::new();
+    let (revoked, revoked_now) = watch::channel(Some(Arc::default()));
     let gate = Gate {
         identity: Method::ocm(),
         argocd_namespace: "hub-argocd".to_owned(),
@@ -34,6 +37,13 @@ fn setup(clusters: &[(&str, Mode)]) -> Setup {
         metrics: Metrics::default(),
         clock: clock.clone(),
         budget: Budget::default(),
+        proxies: ["proxy".to_owned()].into(),
+        nonces: Nonces::new(),
+        material: watch::channel(Arc::new(authority.server().material(&authority))).1,
+        revoked: revoked_now,
+        passwords: None,
+        registrar: None,
+        proved: Mutex::default(),
     };
     Setup {
         gate,
@@ -41,7 +51,8 @@ fn setup(clusters: &[(&str, Mode)]) -> Setup {
         active,
         uid,
         reports,
-        authority: Authority::new(),
+        revoked,
+        authority,
         clock,
     }
 }
@@ -50,9 +61,14 @@ impl Setup {
     fn peer(&self, cluster: &str) -> Peer {
         Peer {
             address: ([127, 0, 0, 1], 1).into(),
-            certificate: Arc::new(self.authority.agent(cluster).peer_certificate()),
+            certificate: Some(Arc::new(self.authority.agent(cluster).peer_certificate())),
+            header: None,
         }
     }
+}
+
+fn papers(setup: &Setup) -> Papers {
+    Papers::of_certificate(&setup.peer("spoke1").certificate.unwrap())
 }
 
 fn request(mode: &str) -> AuthRequest {
@@ -72,6 +88,7 @@ async fn an_enrolled_cluster_gets_tokens_and_a_stream() {
     let answer = setup
         .gate
         .authenticate(&peer, None, request("managed"))
+        .await
         .unwrap();
     assert_eq!(
         answer.version, "0.5.0",
@@ -100,6 +117,7 @@ async fn our_own_agent_learns_our_version_and_what_both_can_do() {
     let answer = setup
         .gate
         .authenticate(&setup.peer("spoke1"), None, ours)
+        .await
         .unwrap();
     assert_eq!(answer.version, version::VERSION);
     assert_eq!(answer.capabilities, ["digest-resync"]);
@@ -112,6 +130,7 @@ async fn our_own_agent_learns_our_version_and_what_both_can_do() {
     setup
         .gate
         .authenticate(&setup.peer("spoke1"), agent, ours)
+        .await
         .unwrap();
     assert_eq!(
         setup.reports.borrow()["spoke1"].agent_version.as_deref(),
@@ -122,10 +141,11 @@ async fn our_own_agent_learns_our_version_and_what_both_can_do() {
 #[tokio::test]
 async fn refusals_come_in_upstreams_order() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
-    let refused = |cluster: &str, request: AuthRequest| {
+    let refused = async |cluster: &str, request: AuthRequest| {
         setup
             .gate
             .authenticate(&setup.peer(cluster), None, request)
+            .await
             .unwrap_err()
     };
     let unknown = AuthRequest {
@@ -133,27 +153,33 @@ async fn refusals_come_in_upstreams_order() {
         ..request("both")
     };
     assert_eq!(
-        refused("spoke1", unknown),
+        refused("spoke1", unknown).await,
         Refusal::UnknownMode("both".to_owned())
     );
     let userpass = AuthRequest {
         method: "userpass".to_owned(),
         ..request("managed")
     };
-    assert_eq!(refused("spoke1", userpass), Refusal::AuthenticationFailed);
+    assert_eq!(
+        refused("spoke1", userpass).await,
+        Refusal::AuthenticationFailed
+    );
     let stranger = AuthRequest {
         version: String::new(),
         ..request("managed")
     };
-    assert_eq!(refused("spoke2", stranger.clone()), Refusal::NotEnrolled);
-    assert_eq!(refused("spoke1", stranger), Refusal::VersionRequired);
+    assert_eq!(
+        refused("spoke2", stranger.clone()).await,
+        Refusal::NotEnrolled
+    );
+    assert_eq!(refused("spoke1", stranger).await, Refusal::VersionRequired);
     let absurd = AuthRequest {
         version: "x".repeat(1000),
         ..request("managed")
     };
-    assert_eq!(refused("spoke1", absurd), Refusal::VersionMismatch);
+    assert_eq!(refused("spoke1", absurd).await, Refusal::VersionMismatch);
     assert_eq!(
-        refused("spoke1", request("autonomous")),
+        refused("spoke1", request("autonomous")).await,
         Refusal::NotEnrolled
     );
 }
@@ -165,12 +191,14 @@ async fn a_cluster_in_the_wrong_mode_is_told_about_and_a_stranger_is_not_remembe
         setup
             .gate
             .authenticate(&setup.peer("spoke1"), None, request("autonomous"))
+            .await
             .is_err()
     );
     assert!(
         setup
             .gate
             .authenticate(&setup.peer("spoke2"), None, request("managed"))
+            .await
             .is_err()
     );
     let reports = setup.reports.borrow();
@@ -186,11 +214,13 @@ async fn a_name_that_begins_like_anothers_opens_nothing() {
     let setup = setup(&[("a", Mode::Managed)]);
     let refused = setup
         .gate
-        .authenticate(&setup.peer("ab"), None, request("managed"));
+        .authenticate(&setup.peer("ab"), None, request("managed"))
+        .await;
     assert_eq!(refused.unwrap_err(), Refusal::NotEnrolled);
     let tokens = setup
         .gate
         .authenticate(&setup.peer("a"), None, request("managed"))
+        .await
         .unwrap();
     for token in [&tokens.access_token, &tokens.refresh_token] {
         let stolen = setup.gate.admit(&setup.peer("ab"), token);
@@ -205,6 +235,7 @@ async fn a_refresh_is_good_on_its_own_certificate_only() {
     let tokens = setup
         .gate
         .authenticate(&peer, None, request("managed"))
+        .await
         .unwrap();
     let fresh = setup.gate.refresh(&peer, &tokens.refresh_token).unwrap();
     assert!(setup.gate.admit(&peer, &fresh.access_token).is_ok());
@@ -229,6 +260,7 @@ async fn a_refresh_token_near_its_end_is_replaced() {
     let tokens = setup
         .gate
         .authenticate(&peer, None, request("managed"))
+        .await
         .unwrap();
     let nearly = jiff::SignedDuration::from_mins(24 * 60 - 1);
     setup.clock.set(setup.clock.now() + nearly);
@@ -247,15 +279,23 @@ async fn who_left_the_fleet_gets_nothing_for_a_good_token() {
     let tokens = setup
         .gate
         .authenticate(&peer, None, request("managed"))
+        .await
         .unwrap();
-    assert_eq!(setup.gate.verdict(&name("spoke1"), Mode::Managed), None);
+    assert_eq!(
+        setup
+            .gate
+            .verdict(&name("spoke1"), Mode::Managed, &papers(&setup)),
+        None
+    );
     setup.fleet.send_replace(Arc::default());
     let refresh = setup.gate.refresh(&peer, &tokens.refresh_token);
     assert_eq!(refresh.unwrap_err(), Refusal::NotEnrolled);
     let stream = setup.gate.admit(&peer, &tokens.access_token);
     assert_eq!(stream.unwrap_err(), Refusal::NotEnrolled);
     assert_eq!(
-        setup.gate.verdict(&name("spoke1"), Mode::Managed),
+        setup
+            .gate
+            .verdict(&name("spoke1"), Mode::Managed, &papers(&setup)),
         Some(End::LeftFleet)
     );
 }
@@ -263,7 +303,9 @@ async fn who_left_the_fleet_gets_nothing_for_a_good_token() {
 #[tokio::test]
 async fn a_changed_mode_ends_the_session() {
     let setup = setup(&[("spoke1", Mode::Autonomous)]);
-    let verdict = setup.gate.verdict(&name("spoke1"), Mode::Managed);
+    let verdict = setup
+        .gate
+        .verdict(&name("spoke1"), Mode::Managed, &papers(&setup));
     assert_eq!(verdict, Some(End::ModeChanged));
 }
 
@@ -272,19 +314,27 @@ async fn a_replica_that_does_not_serve_refuses_everybody() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
     let peer = setup.peer("spoke1");
     setup.uid.send_replace(None);
-    let starting = setup.gate.authenticate(&peer, None, request("managed"));
+    let starting = setup
+        .gate
+        .authenticate(&peer, None, request("managed"))
+        .await;
     assert_eq!(
         starting.unwrap_err(),
         Refusal::NotActive("starting".to_owned())
     );
     setup.active.send_replace(false);
-    let standby = setup.gate.authenticate(&peer, None, request("managed"));
+    let standby = setup
+        .gate
+        .authenticate(&peer, None, request("managed"))
+        .await;
     assert_eq!(
         standby.unwrap_err(),
         Refusal::NotActive("standby".to_owned())
     );
     assert_eq!(
-        setup.gate.verdict(&name("spoke1"), Mode::Managed),
+        setup
+            .gate
+            .verdict(&name("spoke1"), Mode::Managed, &papers(&setup)),
         Some(End::Inactive)
     );
 }
@@ -295,7 +345,118 @@ async fn a_cluster_that_asks_in_a_loop_is_slowed() {
     let peer = setup.peer("spoke1");
     let mut last = Ok(AuthResponse::default());
     for _ in 0..40 {
-        last = setup.gate.authenticate(&peer, None, request("managed"));
+        last = setup
+            .gate
+            .authenticate(&peer, None, request("managed"))
+            .await;
     }
     assert_eq!(last.unwrap_err(), Refusal::TooMany);
+}
+
+#[tokio::test]
+async fn what_is_revoked_gets_neither_tokens_nor_streams_and_loses_its_session() {
+    let setup = setup(&[("spoke1", Mode::Managed), ("spoke2", Mode::Managed)]);
+    let (peer, other) = (setup.peer("spoke1"), setup.peer("spoke2"));
+    let tokens = setup
+        .gate
+        .authenticate(&peer, None, request("managed"))
+        .await
+        .unwrap();
+    let shown = Papers::of_certificate(peer.certificate.as_ref().unwrap());
+    let fingerprint = format!("{:?}", shown.binding);
+    for key in ["cluster.spoke1", fingerprint.as_str()] {
+        setup
+            .revoked
+            .send_replace(Some(Arc::new(Revoked::read([key]))));
+        let again = setup
+            .gate
+            .authenticate(&peer, None, request("managed"))
+            .await;
+        assert_eq!(again.unwrap_err(), Refusal::Revoked);
+        assert_eq!(
+            setup.gate.admit(&peer, &tokens.access_token).unwrap_err(),
+            Refusal::Revoked
+        );
+        assert_eq!(
+            setup
+                .gate
+                .refresh(&peer, &tokens.refresh_token)
+                .unwrap_err(),
+            Refusal::Revoked
+        );
+        let verdict = setup.gate.verdict(&name("spoke1"), Mode::Managed, &shown);
+        assert_eq!(verdict, Some(End::Revoked));
+        assert!(
+            setup
+                .gate
+                .authenticate(&other, None, request("managed"))
+                .await
+                .is_ok()
+        );
+    }
+    setup.revoked.send_replace(None);
+    let unknown = setup
+        .gate
+        .authenticate(&other, None, request("managed"))
+        .await;
+    assert_eq!(
+        unknown.unwrap_err(),
+        Refusal::NotActive("starting".to_owned())
+    );
+}
+
+/// Lets everybody in, and says who that was.
+#[derive(Debug)]
+struct Welcoming(watch::Sender<Arc<Fleet>>);
+
+impl Registrar for Welcoming {
+    fn register(&self, cluster: ClusterName, mode: Mode) -> BoxFuture<'_, bool> {
+        self.0.send_modify(|fleet| {
+            Arc::make_mut(fleet)
+                .clusters
+                .insert(cluster.to_string(), enrolment(mode));
+        });
+        Box::pin(async { true })
+    }
+}
+
+#[tokio::test]
+async fn a_registrar_enrols_who_shows_who_it_is_and_nobody_else() {
+    let mut setup = setup(&[]);
+    let peer = setup.peer("spoke1");
+    let strict = setup
+        .gate
+        .authenticate(&peer, None, request("managed"))
+        .await;
+    assert_eq!(strict.unwrap_err(), Refusal::NotEnrolled);
+    setup.gate.registrar = Some(Arc::new(Welcoming(setup.fleet.clone())));
+    let nobody = Peer {
+        certificate: Some(Arc::new(
+            setup.authority.client("nobody").peer_certificate(),
+        )),
+        ..peer.clone()
+    };
+    let refused = setup
+        .gate
+        .authenticate(&nobody, None, request("managed"))
+        .await;
+    assert_eq!(refused.unwrap_err(), Refusal::AuthenticationFailed);
+    setup
+        .revoked
+        .send_replace(Some(Arc::new(Revoked::read(["cluster.spoke1"]))));
+    let refused = setup
+        .gate
+        .authenticate(&peer, None, request("managed"))
+        .await;
+    assert_eq!(refused.unwrap_err(), Refusal::Revoked);
+    assert!(setup.fleet.borrow().clusters.is_empty());
+    setup.revoked.send_replace(Some(Arc::default()));
+    assert!(
+        setup
+            .gate
+            .authenticate(&peer, None, request("managed"))
+            .await
+            .is_ok()
+    );
+    assert_eq!(setup.fleet.borrow().clusters.len(), 1);
 }

@@ -133,7 +133,9 @@ fn one_uri_name_tells_the_cluster_and_two_tell_none() {
 fn a_method_that_cannot_work_is_refused_at_the_start() {
     for bad in [
         "",
-        "userpass:/x",
+        "userpass:",
+        "header:x:y",
+        "header:a b:(.+)",
         "mtls:",
         "mtls:subject:",
         "mtls:subject:CN=x",
@@ -142,6 +144,25 @@ fn a_method_that_cannot_work_is_refused_at_the_start() {
     ] {
         assert!(Method::from_flag(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn a_header_tells_the_cluster_by_the_first_group_of_its_pattern() {
+    let flag = "header:X-Forwarded-Client-Cert:URI=spiffe://[^/]+/ns/([^/]+)/";
+    let method = Method::from_flag(flag).unwrap();
+    let named = |value: &str| method.cluster_in(value).map(|name| name.to_string());
+    assert_eq!(
+        named("By=x;URI=spiffe://mesh/ns/spoke1/sa/y"),
+        Ok("spoke1".to_owned())
+    );
+    assert_eq!(named("By=x"), Err(NotIdentified::Form));
+    assert_eq!(
+        named("URI=spiffe://mesh/ns/Spoke_1/"),
+        Err(NotIdentified::Name)
+    );
+    assert_eq!(Method::ocm().cluster_in("spoke1"), Err(NotIdentified::Form));
+    let certificate = certificate(&[(DnType::CommonName, "spoke1")], &[]);
+    assert_eq!(method.cluster_of(&certificate), Err(NotIdentified::Form));
 }
 
 #[test]

@@ -1,8 +1,15 @@
 //! One connection's life: requests side by side, an end when it is idle, a drain when the program stops.
+//!
+//! Over HTTP/1.1 the one request becomes a WebSocket, which has the rest of the connection's life.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use http::Response;
+use futures::future::BoxFuture;
+use http::{Response, Version};
 use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -10,31 +17,43 @@ use hyper_util::{
     server::conn::auto,
 };
 use runtime::parts::Spawner;
-use tokio::{net::TcpStream, sync::watch};
-use tokio_rustls::server::TlsStream;
+use tokio::sync::watch;
 use tonic::body::Body;
 
-use super::{Peer, Shared};
+use super::{Peer, Shared, handshake::Stream, websocket};
 
-/// A peer that answers no ping for this long is gone; together with the interval below the usual minute.
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
-const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// A peer that is asked this often and then silent for this long is gone: within 30 seconds in all.
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// hyper lets a stream have 1 MiB unread and a connection no more: one slow stream would stop the others.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
+/// What a request of HTTP/1.1 may have before its body; our agent's has half a kilobyte and a token.
+const HEADERS: usize = 32 << 10;
+const HEADER_LINES: usize = 64;
+
+/// What is left of a connection after an upgrade.
+type Upgraded = Arc<Mutex<Option<BoxFuture<'static, ()>>>>;
 
 /// Serves a connection until it ends, is idle for too long, or the program stops.
 pub(super) async fn drive(
     shared: &Arc<Shared>,
-    stream: TlsStream<TcpStream>,
+    stream: Stream,
     peer: Peer,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let running = Running::default();
+    let (running, upgraded) = (Running::default(), Upgraded::default());
     let service = {
-        let (shared, running) = (Arc::clone(shared), running.clone());
+        let (shared, running, upgraded) =
+            (Arc::clone(shared), running.clone(), Arc::clone(&upgraded));
         service_fn(move |request: http::Request<Incoming>| {
             let (shared, peer, one) = (Arc::clone(&shared), peer.clone(), running.begin());
+            let upgraded = Arc::clone(&upgraded);
             async move {
+                if request.version() < Version::HTTP_2 {
+                    let (response, socket) = websocket::upgrade(&shared, peer, request);
+                    *upgraded.lock().unwrap_or_else(PoisonError::into_inner) = socket;
+                    return Ok(response);
+                }
                 shared
                     .answer(peer, request)
                     .await
@@ -42,25 +61,39 @@ pub(super) async fn drive(
             }
         })
     };
-    let mut builder = auto::Builder::new(Tasks(shared.spawner.clone())).http2_only();
+    let limits = &shared.rules.limits;
+    let mut builder = auto::Builder::new(Tasks(shared.spawner.clone()));
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // Without a bound a peer could say one byte of its headers each minute.
+        .header_read_timeout(limits.handshake_time)
+        .max_headers(HEADER_LINES)
+        .max_buf_size(HEADERS);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(shared.limits.streams_per_connection)
+        .max_concurrent_streams(limits.streams_per_connection)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     tokio::select! {
         biased;
-        ended = connection.as_mut() => return ended,
+        ended = connection.as_mut() => {
+            let socket = upgraded.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(socket) = socket {
+                socket.await;
+            }
+            return ended;
+        }
         () = shared.spawner.token().cancelled() => {}
-        () = running.idle(shared.limits.idle) => {}
+        () = running.idle(limits.idle) => {}
     }
     connection.as_mut().graceful_shutdown();
-    tokio::time::timeout(shared.limits.drain, connection)
+    tokio::time::timeout(limits.drain, connection)
         .await
         .unwrap_or(Ok(()))
 }

@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 type Counts<K> = Arc<Mutex<HashMap<K, usize>>>;
 
 /// Counts what is taken. Holds an entry only for keys that have something taken.
@@ -62,8 +64,69 @@ impl<K: Hash + Eq> Drop for Slot<K> {
     }
 }
 
-fn lock<K>(counts: &Counts<K>) -> MutexGuard<'_, HashMap<K, usize>> {
-    counts.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<K, V>(map: &Mutex<HashMap<K, V>>) -> MutexGuard<'_, HashMap<K, V>> {
+    map.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Queues<K> = Arc<Mutex<HashMap<K, Arc<Semaphore>>>>;
+
+/// The same for those who can wait: first come, first served, by key. Holds an entry only for keys in use.
+#[derive(Debug)]
+pub(super) struct Turns<K> {
+    most: usize,
+    // Held for a lookup, never over an await.
+    queues: Queues<K>,
+}
+
+/// Somebody's turn.
+#[derive(Debug)]
+#[must_use = "dropped, the next one has its turn"]
+pub(super) struct Turn<K: Hash + Eq> {
+    /// None once it is over.
+    permit: Option<OwnedSemaphorePermit>,
+    /// Forgets the key's queue when nobody is in it.
+    key: K,
+    queues: Queues<K>,
+}
+
+impl<K: Hash + Eq + Copy> Turns<K> {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            queues: Arc::default(),
+        }
+    }
+
+    /// Waits for a turn of `key`. Cancel-safe.
+    pub(super) async fn wait(&self, key: K) -> Turn<K> {
+        let mut turn = Turn {
+            permit: None,
+            key,
+            queues: Arc::clone(&self.queues),
+        };
+        let queue = Arc::clone(
+            lock(&self.queues)
+                .entry(key)
+                .or_insert_with(|| Arc::new(Semaphore::new(self.most))),
+        );
+        // Nobody closes it, so that there is always a permit in the end.
+        turn.permit = queue.acquire_owned().await.ok();
+        turn
+    }
+}
+
+impl<K: Hash + Eq> Drop for Turn<K> {
+    fn drop(&mut self) {
+        let mut queues = lock(&self.queues);
+        drop(self.permit.take());
+        // Who waits or has a permit holds the queue besides the map.
+        if queues
+            .get(&self.key)
+            .is_some_and(|queue| Arc::strong_count(queue) == 1)
+        {
+            queues.remove(&self.key);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -80,6 +143,30 @@ mod tests {
         assert!(slots.take("b").is_some());
         drop(first);
         assert!(slots.take("a").is_some());
+    }
+
+    #[tokio::test]
+    async fn turns_come_in_order_and_one_key_does_not_wait_for_another() {
+        let turns = Turns::new(1);
+        let first = turns.wait("a").await;
+        let mut waiting = std::pin::pin!(turns.wait("a"));
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        drop(turns.wait("b").await);
+        drop(first);
+        drop(waiting.await);
+        assert!(lock(&turns.queues).is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_stops_waiting_leaves_nothing() {
+        let turns = Turns::new(1);
+        let first = turns.wait("a").await;
+        {
+            let mut waiting = std::pin::pin!(turns.wait("a"));
+            assert!(futures::poll!(waiting.as_mut()).is_pending());
+        }
+        drop(first);
+        assert!(lock(&turns.queues).is_empty());
     }
 
     #[test]

@@ -1,14 +1,16 @@
 use super::*;
+use crate::identity::PeerCertificate;
 use rustls_pki_types::CertificateDer;
 
-fn certificate() -> Arc<PeerCertificate> {
+fn certificate() -> Arc<Papers> {
     let key = rcgen::KeyPair::generate().unwrap();
     let der = rcgen::CertificateParams::default()
         .self_signed(&key)
         .unwrap()
         .der()
         .to_vec();
-    Arc::new(PeerCertificate::from_chain(&[CertificateDer::from(der)]).unwrap())
+    let certificate = PeerCertificate::from_chain(&[CertificateDer::from(der)]).unwrap();
+    Arc::new(Papers::of_certificate(&Arc::new(certificate)))
 }
 
 fn name(raw: &str) -> ClusterName {

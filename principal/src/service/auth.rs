@@ -26,11 +26,16 @@ impl Authentication for Service {
             .get("user-agent")
             .and_then(|raw| raw.to_str().ok());
         let agent = agent.map(str::to_owned);
-        peer(&request)
-            .and_then(|peer| {
+        let authenticated = match peer(&request) {
+            Ok(peer) => {
+                let request = request.into_inner();
                 self.gate
-                    .authenticate(&peer, agent.as_deref(), request.into_inner())
-            })
+                    .authenticate(&peer, agent.as_deref(), request)
+                    .await
+            }
+            Err(refusal) => Err(refusal),
+        };
+        authenticated
             .map(Response::new)
             .map_err(|refusal| refuse(&self.gate, &refusal))
     }

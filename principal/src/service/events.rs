@@ -12,7 +12,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{peer, refuse};
-use crate::{gate::Admitted, listener::Peer, session::Sessions};
+use crate::{gate::Admitted, session::Sessions};
 
 #[derive(Debug)]
 pub(super) struct Service {
@@ -21,15 +21,14 @@ pub(super) struct Service {
 
 impl Service {
     /// The metadata `authorization` holds the bare token, without a scheme; of several the first counts.
-    fn admit<T>(&self, request: &Request<T>) -> Result<(Peer, Admitted), Status> {
+    fn admit<T>(&self, request: &Request<T>) -> Result<Admitted, Status> {
         let token = request
             .metadata()
             .get("authorization")
             .and_then(|raw| raw.to_str().ok());
         let admitted = peer(request).and_then(|peer| {
             let gate = &self.sessions.gate;
-            let admitted = gate.admit(&peer, token.ok_or(Refusal::InvalidToken)?)?;
-            Ok((peer, admitted))
+            gate.admit(&peer, token.ok_or(Refusal::InvalidToken)?)
         });
         admitted.map_err(|refusal| refuse(&self.sessions.gate, &refusal))
     }
@@ -43,8 +42,8 @@ impl EventStream for Service {
         &self,
         request: Request<Streaming<Event>>,
     ) -> Result<Response<Self::SubscribeStream>, Status> {
-        let (peer, admitted) = self.admit(&request)?;
-        let events = self.sessions.open(peer, admitted, request.into_inner());
+        let admitted = self.admit(&request)?;
+        let events = self.sessions.open(admitted, request.into_inner());
         Ok(Response::new(ReceiverStream::new(events)))
     }
 

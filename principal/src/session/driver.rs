@@ -25,9 +25,8 @@ use super::{
 };
 use crate::{
     fleet::{Fleet, Mode},
-    gate::Admitted,
+    gate::{Admitted, Papers},
     hub::{Hub, Sender, Subscription, Voice},
-    listener::Peer,
     registry::{End, Seat},
 };
 
@@ -75,12 +74,15 @@ impl Driver {
     pub(super) fn new(
         sessions: &Arc<Sessions>,
         seat: Seat,
-        peer: &Peer,
         admitted: &Admitted,
         inbound: Streaming<Frame>,
         outbound: mpsc::Sender<Result<Frame, Status>>,
     ) -> Self {
-        let Admitted { holder, enrolment } = admitted;
+        let Admitted {
+            holder,
+            enrolment,
+            papers,
+        } = admitted;
         let capabilities = Capabilities::read(&holder.announced.capabilities);
         let limits = MachineLimits {
             message_bytes: sessions.limits.message_bytes,
@@ -116,7 +118,7 @@ impl Driver {
             outbound,
             working: FuturesUnordered::new(),
             started: Instant::now(),
-            ends: ends(sessions, peer),
+            ends: ends(sessions, papers),
             pulse: Pulse::default(),
             seat,
             sessions: Arc::clone(sessions),
@@ -381,16 +383,15 @@ impl Driver {
     }
 }
 
-/// A session ends with its certificate, or when it has lived long enough.
-fn ends(sessions: &Sessions, peer: &Peer) -> (Instant, End) {
+/// A session ends with the first of its certificates, or when it has lived long enough.
+fn ends(sessions: &Sessions, papers: &Papers) -> (Instant, End) {
     let now = Instant::now();
     let life = (now + sessions.limits.session_life, End::Life);
-    let left = peer
-        .certificate
-        .not_after()
-        .duration_since(sessions.clock.now());
-    let left = Duration::try_from(left).unwrap_or_default();
-    let certificate = now.checked_add(left).map(|at| (at, End::Certificate));
+    let certificate = papers.not_after().and_then(|not_after| {
+        let left = not_after.duration_since(sessions.clock.now());
+        now.checked_add(Duration::try_from(left).unwrap_or_default())
+    });
+    let certificate = certificate.map(|at| (at, End::Certificate));
     certificate.filter(|(at, _)| *at < life.0).unwrap_or(life)
 }
 

@@ -41,7 +41,8 @@ impl Over {
         match self {
             Self::Hub(End::Superseded) => Some(Refusal::Superseded),
             Self::Hub(End::LeftFleet | End::ModeChanged) => Some(Refusal::NotEnrolled),
-            Self::Hub(End::Certificate) => Some(Refusal::AuthenticationFailed),
+            Self::Hub(End::Certificate | End::Password) => Some(Refusal::AuthenticationFailed),
+            Self::Hub(End::Revoked) => Some(Refusal::Revoked),
             Self::Hub(End::Inactive) => Some(Refusal::NotActive("standby".to_owned())),
             Self::Hub(End::Life | End::Stopping) => Some(Refusal::Draining),
             Self::Peer(_) => None,

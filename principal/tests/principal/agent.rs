@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use http::{HeaderName, HeaderValue};
 use hyper_util::rt::TokioIo;
 use protocol::{
     Event, Kind, ObjectKey, Target, Verb,
@@ -14,10 +15,14 @@ use protocol::{
         },
         cloudevents::CloudEvent,
         eventstreamapi::{Event as Frame, event_stream_client::EventStreamClient},
+        versionapi::{VersionRequest, VersionResponse, version_client::VersionClient},
     },
 };
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
     Request, Status, Streaming,
@@ -29,9 +34,11 @@ use crate::{
     world::{BOUND, World, bounded},
 };
 
-/// A connection with a certificate.
+/// A connection, usually with a certificate.
 pub(crate) struct Caller {
     channel: Channel,
+    /// What a mesh puts into each request.
+    header: Option<HeaderValue>,
 }
 
 /// A session.
@@ -56,7 +63,24 @@ pub(crate) fn request() -> AuthRequest {
 
 impl Caller {
     pub(crate) async fn new(world: &World, leaf: &Leaf) -> Self {
-        let stream = bounded("handshake", world.tls(leaf)).await.unwrap();
+        Self::over(bounded("handshake", world.tls(leaf)).await.unwrap()).await
+    }
+
+    pub(crate) async fn without_certificate(world: &World) -> Self {
+        let mut nobody = world.certificate("a").material(&world.authority);
+        nobody.identity = None;
+        Self::over(bounded("handshake", world.tls_with(&nobody)).await.unwrap()).await
+    }
+
+    /// Without TLS, with the header that a mesh sets.
+    pub(crate) async fn plaintext(world: &World, header: &'static str) -> Self {
+        Self {
+            header: Some(HeaderValue::from_static(header)),
+            ..Self::over(world.tcp().await).await
+        }
+    }
+
+    async fn over(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
         let mut stream = Some(TokioIo::new(stream));
         let connector = tower::service_fn(move |_: http::Uri| {
             let once = stream
@@ -68,12 +92,36 @@ impl Caller {
         let channel = bounded("connect", endpoint.connect_with_connector(connector))
             .await
             .unwrap();
-        Self { channel }
+        Self {
+            channel,
+            header: None,
+        }
+    }
+
+    fn asking<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(header) = &self.header {
+            let name = HeaderName::from_static("x-forwarded-client-cert");
+            let value = header.to_str().unwrap().parse().unwrap();
+            request.metadata_mut().insert(
+                name.as_str()
+                    .parse::<tonic::metadata::AsciiMetadataKey>()
+                    .unwrap(),
+                value,
+            );
+        }
+        request
+    }
+
+    pub(crate) async fn version(&self) -> VersionResponse {
+        let mut client = VersionClient::new(self.channel.clone());
+        let asked = client.version(self.asking(VersionRequest {}));
+        bounded("version", asked).await.unwrap().into_inner()
     }
 
     pub(crate) async fn authenticate(&self, request: AuthRequest) -> Result<AuthResponse, Status> {
         let mut client = AuthenticationClient::new(self.channel.clone());
-        bounded("authenticate", client.authenticate(request))
+        bounded("authenticate", client.authenticate(self.asking(request)))
             .await
             .map(tonic::Response::into_inner)
     }
@@ -83,7 +131,7 @@ impl Caller {
         let request = RefreshTokenRequest {
             refresh_token: token.to_owned(),
         };
-        bounded("refresh", client.refresh_token(request))
+        bounded("refresh", client.refresh_token(self.asking(request)))
             .await
             .map(tonic::Response::into_inner)
     }
@@ -91,7 +139,7 @@ impl Caller {
     /// Opens a stream with a token, or with none.
     pub(crate) async fn subscribe(&self, token: Option<&str>) -> Result<Agent, Status> {
         let (send, frames) = mpsc::channel(64);
-        let mut request = Request::new(ReceiverStream::new(frames));
+        let mut request = self.asking(ReceiverStream::new(frames));
         if let Some(token) = token {
             request
                 .metadata_mut()

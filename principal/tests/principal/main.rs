@@ -10,10 +10,14 @@ mod doors;
 #[cfg(test)]
 mod mirrors;
 #[cfg(test)]
+mod proxies;
+#[cfg(test)]
 mod sessions;
 #[cfg(test)]
 mod sync;
 #[cfg(test)]
 mod takeaway;
+#[cfg(test)]
+mod websocket;
 #[cfg(test)]
 mod world;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use principal::{
-    Enrolment, Feeds, Fleet, Handle, JwtKey, Limits, MirrorLimits, Mode, SessionReport, Settings,
-    start_on,
+    Enrolment, Feeds, Fleet, Handle, JwtKey, Limits, MirrorLimits, Mode, Revoked, SessionReport,
+    Settings, start_on,
     store::{Memory, Watched},
 };
 use runtime::{
@@ -36,6 +36,7 @@ pub(crate) struct World {
     pub(crate) fleet: watch::Sender<Arc<Fleet>>,
     pub(crate) active: watch::Sender<bool>,
     pub(crate) material: watch::Sender<Arc<Material>>,
+    pub(crate) revoked: watch::Sender<Option<Arc<Revoked>>>,
     pub(crate) handle: Handle,
     metrics: Registry,
     token: CancellationToken,
@@ -77,6 +78,15 @@ impl World {
 
     /// The same on a hub that was there before.
     pub(crate) async fn on(hub: Memory, clusters: &[&str]) -> Self {
+        Self::set(hub, clusters, |_| {}).await
+    }
+
+    /// The same with other settings.
+    pub(crate) async fn set(
+        hub: Memory,
+        clusters: &[&str],
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         runtime::install_crypto_provider();
         let authority = Authority::new();
         hub.put(Watched::AppProject, open_project("default"));
@@ -94,15 +104,19 @@ impl World {
             },
             ..Limits::default()
         };
-        let settings = Settings {
+        let mut settings = Settings {
             limits,
             ..Settings::usual(([127, 0, 0, 1], 0).into())
         };
+        change(&mut settings);
+        let (revoked, revoked_now) = watch::channel(Some(Arc::default()));
         let feeds = Feeds {
             fleet: fleet_now,
             server_tls,
             jwt_key: watch::channel(Arc::new(JWT_KEY.clone())).1,
             active: active_now,
+            revoked: revoked_now,
+            registrar: None,
             metrics: metrics.clone(),
             spawner: parts.spawner(),
             clock: Clock::system(),
@@ -120,6 +134,7 @@ impl World {
             fleet,
             active,
             material,
+            revoked,
             handle,
             metrics,
             token,

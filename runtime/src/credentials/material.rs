@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use rustls::RootCertStore;
 use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::{self, PemObject as _};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -112,10 +112,38 @@ impl fmt::Debug for Identity {
     }
 }
 
+/// What TLS 1.3 signs with, strongest habits first.
+const SCHEMES: [SignatureScheme; 7] = [
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ECDSA_NISTP521_SHA512,
+    SignatureScheme::ED25519,
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA512,
+];
+
+/// A signature, and by which scheme, as TLS numbers them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature {
+    /// The scheme.
+    pub scheme: u16,
+    /// What was signed comes to this.
+    pub bytes: Vec<u8>,
+}
+
 impl Identity {
     /// The leaf and its intermediates.
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.certified.cert
+    }
+
+    /// Signs with the key of the leaf, by a scheme of TLS 1.3; none if the key cannot.
+    pub fn sign(&self, message: &[u8]) -> Option<Signature> {
+        let signer = self.certified.key.choose_scheme(&SCHEMES)?;
+        let scheme = u16::from(signer.scheme());
+        let bytes = signer.sign(message).ok()?;
+        Some(Signature { scheme, bytes })
     }
 }
 
@@ -125,6 +153,13 @@ pub struct Roots {
     /// As they were read.
     pub certificates: Vec<CertificateDer<'static>>,
     pub(super) store: Arc<RootCertStore>,
+}
+
+impl Roots {
+    /// As the TLS library wants them.
+    pub fn store(&self) -> Arc<RootCertStore> {
+        Arc::clone(&self.store)
+    }
 }
 
 /// Checked TLS material; parts that are not known yet, or not used, are absent.

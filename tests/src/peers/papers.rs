@@ -13,8 +13,12 @@ use serde_json::{Value, json};
 use super::{Mapping, Names};
 use crate::{
     certs::{Authority, Pair},
+    nginx,
     steps::{At, Objects},
 };
+
+/// A name of the principal that no resolver knows: only a forward proxy leads there.
+pub const HUB: &str = "hub.lab.test";
 
 /// What a principal and an agent prove themselves with.
 #[derive(Debug)]
@@ -35,10 +39,20 @@ impl Papers {
             .context("make the key under the tokens")?;
         Ok(Self {
             agent: agent.to_owned(),
-            serving: authority.serving("principal", &["localhost"], &loopback)?,
+            serving: authority.serving("principal", &["localhost", HUB], &loopback)?,
             client: authority.client(agent, None)?,
             token_key: token_key.serialize_pem(),
             authority,
+        })
+    }
+
+    /// What a proxy between the two shows to each of them.
+    pub fn of_proxy(&self) -> Result<nginx::Papers> {
+        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        Ok(nginx::Papers {
+            serving: self.authority.serving("edge", &["localhost"], &loopback)?,
+            client: self.authority.client(nginx::NAME, None)?,
+            authority: self.authority.pair().cert.clone(),
         })
     }
 

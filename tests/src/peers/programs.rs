@@ -29,6 +29,41 @@ pub struct Setting {
     pub directory: PathBuf,
     /// What they prove themselves with.
     pub papers: Papers,
+    /// How they find each other.
+    pub way: Way,
+}
+
+/// How an agent finds its principal and says who it is, where that is not by mutual TLS on the loopback.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// The host that the agent dials.
+    pub host: &'static str,
+    /// The port that it dials.
+    pub port: u16,
+    /// The principal's `--auth`.
+    pub auth: String,
+    /// The agent's `--creds`.
+    pub creds: String,
+    /// Further flags of the principal: name and value.
+    pub principal: Vec<(&'static str, String)>,
+    /// Further flags of the agent: name and value.
+    pub agent: Vec<(&'static str, String)>,
+    /// Further variables of the agent: name and value.
+    pub variables: Vec<(&'static str, String)>,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1",
+            port: 8443,
+            auth: "mtls:CN=([^,]+)".to_owned(),
+            creds: "mtls:any".to_owned(),
+            principal: Vec::new(),
+            agent: Vec::new(),
+            variables: Vec::new(),
+        }
+    }
 }
 
 /// The principal of this make.
@@ -38,6 +73,7 @@ pub(super) fn principal(make: Make, setting: &Setting) -> Result<Program> {
         mapping,
         hub,
         directory,
+        way,
         ..
     } = setting;
     // Go admits by this list alone; ours takes an agent's own namespace anyway, and routes the others by destination.
@@ -51,10 +87,14 @@ pub(super) fn principal(make: Make, setting: &Setting) -> Result<Program> {
         .flag("kubecontext", hub.name())
         .flag("namespace", &names.hub)
         .flag("allowed-namespaces", namespaces)
-        .flag("auth", "mtls:CN=([^,]+)")
+        .flag("auth", &way.auth)
         .flag("destination-based-mapping", mapping_flag(*mapping))
         .flag("log-format", "text")
         .flag("healthz-port", PRINCIPAL_HEALTH.to_string());
+    let program = way
+        .principal
+        .iter()
+        .fold(program, |program, (name, value)| program.flag(name, value));
     Ok(match make {
         Make::Ours => program.flag("log-level", "debug"),
         // There is no redis here, and nobody who would use it.
@@ -72,6 +112,7 @@ pub(super) fn agent(make: Make, setting: &Setting) -> Result<Program> {
         mapping,
         spoke,
         directory,
+        way,
         ..
     } = setting;
     let program = Program::new("agent", binary(make, "agent")?, directory);
@@ -79,14 +120,18 @@ pub(super) fn agent(make: Make, setting: &Setting) -> Result<Program> {
         Make::Ours => program,
         Make::Go => program.arg("agent"),
     };
+    let flags = way.agent.iter();
+    let program = flags.fold(program, |program, (name, value)| program.flag(name, value));
+    let variables = way.variables.iter();
+    let program = variables.fold(program, |program, (name, value)| program.env(name, value));
     Ok(program
         .flag("kubeconfig", spoke.kubeconfig())
         .flag("kubecontext", spoke.name())
         .flag("namespace", &names.spoke)
         .flag("agent-mode", mode_flag(*mapping))
-        .flag("creds", "mtls:any")
-        .flag("server-address", "127.0.0.1")
-        .flag("server-port", "8443")
+        .flag("creds", &way.creds)
+        .flag("server-address", way.host)
+        .flag("server-port", way.port.to_string())
         .flag("allowed-namespaces", further_namespace(&names.agent))
         .flag("create-namespace", mapping_flag(*mapping))
         .flag("destination-based-mapping", mapping_flag(*mapping))

@@ -8,12 +8,17 @@ use nix::unistd::Uid;
 use super::{executable, on_path};
 use crate::progress::say;
 
-/// A program, and the Debian package that brings it.
-const NEEDED: [(&str, &str); 4] = [
+/// A program or a file, and the Debian package that brings it.
+const NEEDED: [(&str, &str); 6] = [
     ("redis-server", "redis-server"),
     ("ip", "iproute2"),
     ("git", "git"),
     ("gpg", "gnupg"),
+    ("nginx", "nginx"),
+    (
+        "/usr/lib/nginx/modules/ngx_stream_module.so",
+        "libnginx-mod-stream",
+    ),
 ];
 
 /// Installs the packages that are missing, as root on Debian and its kin; elsewhere says which they are.
@@ -41,6 +46,7 @@ fn missing() -> Vec<&'static str> {
     let absent = |program: &str| match program {
         // The daemon is a program of git's own directory, which some distributions package apart.
         "git" => on_path("git").is_none() || git_daemon_is_missing(),
+        file if file.starts_with('/') => !std::path::Path::new(file).exists(),
         other => on_path(other).is_none(),
     };
     NEEDED

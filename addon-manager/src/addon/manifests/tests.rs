@@ -156,6 +156,39 @@ fn placement_proxies_and_resources_reach_the_pod() {
     let env = pod["containers"][0]["env"].as_array().unwrap();
     assert!(env.contains(&json!({"name": "HTTPS_PROXY", "value": "http://proxy:3128"})));
     assert!(env.iter().all(|variable| variable["name"] != "HTTP_PROXY"));
+    assert!(
+        env.iter()
+            .all(|variable| variable["name"] != "CA_BUNDLE_FILE_PATH")
+    );
+}
+
+#[test]
+fn the_certificates_of_a_proxy_are_beside_those_of_the_principal() {
+    let adjusted = Spoke {
+        proxy: Proxy {
+            https: "https://proxy:3129".to_owned(),
+            ca: "PROXY PEM".to_owned(),
+            ..Proxy::default()
+        },
+        ..spoke()
+    };
+    let objects = render(&adjusted);
+    let pod = &of_kind(&objects, "Deployment")[0]["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let env = container["env"].as_array().unwrap();
+    let path = env
+        .iter()
+        .find(|it| it["name"] == "CA_BUNDLE_FILE_PATH")
+        .unwrap();
+    let (directory, file) = path["value"].as_str().unwrap().rsplit_once('/').unwrap();
+    let mounted = &container["volumeMounts"][0];
+    assert_eq!(
+        (&mounted["name"], &mounted["mountPath"]),
+        (&json!("ca"), &json!(directory))
+    );
+    assert_eq!(of_kind(&objects, "ConfigMap")[0]["data"][file], "PROXY PEM");
+    let without = render(&spoke());
+    assert_eq!(of_kind(&without, "ConfigMap")[0]["data"][file], json!(null));
 }
 
 #[test]

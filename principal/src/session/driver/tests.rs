@@ -132,6 +132,13 @@ fn sessions(applications: &[String], limits: Limits) -> Arc<Sessions> {
         metrics: metrics.clone(),
         clock: clock.clone(),
         budget: Budget::default(),
+        proxies: [].into(),
+        nonces: crate::gate::Nonces::new(),
+        material: watch::channel(Arc::default()).1,
+        revoked: watch::channel(Some(Arc::default())).1,
+        passwords: None,
+        registrar: None,
+        proved: std::sync::Mutex::default(),
     };
     Arc::new(Sessions {
         gate: Arc::new(gate),
@@ -150,10 +157,7 @@ async fn turns_in_a_minute(applications: &[String], statuses: &[&str], hands: us
         ..Limits::default()
     };
     let sessions = sessions(applications, limits);
-    let peer = Peer {
-        address: ([127, 0, 0, 1], 1).into(),
-        certificate: Arc::new(Authority::new().agent("a").peer_certificate()),
-    };
+    let certificate = Arc::new(Authority::new().agent("a").peer_certificate());
     let admitted = Admitted {
         holder: Holder {
             cluster: name("a"),
@@ -165,15 +169,14 @@ async fn turns_in_a_minute(applications: &[String], statuses: &[&str], hands: us
             },
         },
         enrolment: enrolment(Mode::Managed),
+        papers: Arc::new(Papers::of_certificate(&certificate)),
     };
     let registry = &sessions.gate.registry;
     let mode = admitted.holder.mode;
-    let seat = registry
-        .take_seat(&name("a"), mode, &peer.certificate)
-        .await;
+    let seat = registry.take_seat(&name("a"), mode, &admitted.papers).await;
     let (outbound, _unread) = mpsc::channel(4);
     let inbound = saying(statuses);
-    let mut driver = Driver::new(&sessions, seat, &peer, &admitted, inbound, outbound);
+    let mut driver = Driver::new(&sessions, seat, &admitted, inbound, outbound);
     let mut turns = 0;
     let turning = async {
         while turns < TOO_MANY {

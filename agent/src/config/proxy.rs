@@ -1,0 +1,187 @@
+//! The forward proxy, as the usual variables say it: which addresses go through it, and with which credentials.
+
+use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc};
+
+use http::{HeaderValue, Uri};
+use hyper_util::client::proxy::matcher::Matcher;
+
+use crate::args::ProxyArgs;
+
+/// The forward proxy, if there is one. Credentials are never printed.
+#[derive(Clone, Default)]
+pub struct Proxy {
+    matcher: Option<Arc<Matcher>>,
+    /// For the log.
+    shown: String,
+    ca: Option<PathBuf>,
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.shown.is_empty() {
+            "none"
+        } else {
+            &self.shown
+        })
+    }
+}
+
+/// The way through a proxy.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Whether the proxy itself is talked to with TLS.
+    pub(crate) tls: bool,
+    /// The value of `Proxy-Authorization`.
+    pub(crate) credentials: Option<HeaderValue>,
+    /// Whom to trust for the proxy.
+    pub(crate) ca: Option<PathBuf>,
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+impl Proxy {
+    /// Reads the settings; what is wrong with them is said without the credentials.
+    pub(super) fn new(args: &ProxyArgs) -> Result<Self, &'static str> {
+        let ProxyArgs {
+            https_proxy,
+            no_proxy,
+            proxy_ca_path,
+        } = args;
+        let url = https_proxy.as_str().trim();
+        if url.is_empty() {
+            return Ok(Self::default());
+        }
+        // As Go: without a scheme it is http.
+        let full = if url.contains("://") {
+            url.to_owned()
+        } else {
+            format!("http://{url}")
+        };
+        let uri: Uri = full.parse().map_err(|_invalid| "it is not a URL")?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) {
+            return Err("only http:// and https:// proxies are supported");
+        }
+        let host = uri
+            .host()
+            .filter(|host| !host.is_empty())
+            .ok_or("it has no host")?;
+        let ca = proxy_ca_path
+            .clone()
+            .filter(|path| !path.as_os_str().is_empty());
+        Ok(Self {
+            shown: format!("{}://{host}", uri.scheme_str().unwrap_or_default()),
+            matcher: Some(Arc::new(
+                Matcher::builder().https(full).no(no_proxy.as_str()).build(),
+            )),
+            ca,
+        })
+    }
+
+    /// How this address is reached; none: without a proxy.
+    pub(crate) fn route(&self, host: &str, port: u16) -> Option<Route> {
+        let is_here = |ip: IpAddr| ip.is_loopback();
+        // As Go: this machine is never reached through a proxy.
+        if host == "localhost" || host.parse().is_ok_and(is_here) {
+            return None;
+        }
+        let host = if host.contains(':') {
+            format!("[{host}]")
+        } else {
+            host.to_owned()
+        };
+        let uri: Uri = format!("https://{host}:{port}").parse().ok()?;
+        let found = self.matcher.as_ref()?.intercept(&uri)?;
+        let proxy = found.uri();
+        let tls = proxy.scheme_str() == Some("https");
+        Some(Route {
+            host: proxy.host()?.trim_matches(['[', ']']).to_owned(),
+            port: proxy.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+            tls,
+            credentials: found.basic_auth().cloned().map(|mut value| {
+                value.set_sensitive(true);
+                value
+            }),
+            ca: self.ca.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxy(https: &str, no: &str) -> Result<Proxy, &'static str> {
+        Proxy::new(&ProxyArgs {
+            https_proxy: https.into(),
+            no_proxy: no.to_owned(),
+            proxy_ca_path: None,
+        })
+    }
+
+    fn goes_through(no: &str, host: &str) -> bool {
+        proxy("http://proxy:3128", no)
+            .unwrap()
+            .route(host, 443)
+            .is_some()
+    }
+
+    #[test]
+    fn without_a_proxy_everything_is_reached_directly() {
+        assert!(proxy("", "").unwrap().route("hub.example", 443).is_none());
+    }
+
+    #[test]
+    fn names_networks_and_this_machine_are_left_out_as_go_does() {
+        for (no, host, through) in [
+            ("", "hub.example", true),
+            ("hub.example", "hub.example", false),
+            ("example", "hub.example", false),
+            (".example", "hub.example", false),
+            ("ub.example", "hub.example", true),
+            ("other, hub.example ", "hub.example", false),
+            ("10.0.0.0/8", "10.1.2.3", false),
+            ("10.0.0.0/8", "11.1.2.3", true),
+            ("10.1.2.3", "10.1.2.3", false),
+            ("*", "hub.example", false),
+            ("", "localhost", false),
+            ("", "127.0.0.1", false),
+            ("", "::1", false),
+        ] {
+            assert_eq!(goes_through(no, host), through, "NO_PROXY={no} {host}");
+        }
+    }
+
+    #[test]
+    fn user_and_password_go_to_the_proxy_and_nowhere_else() {
+        let proxy = proxy("http://me:p%40ss@proxy.example:3128", "").unwrap();
+        let route = proxy.route("hub.example", 443).unwrap();
+        assert_eq!(
+            (route.host.as_str(), route.port, route.tls),
+            ("proxy.example", 3128, false)
+        );
+        assert_eq!(route.credentials.as_ref().unwrap(), "Basic bWU6cEBzcw==");
+        let printed = format!("{proxy:?} {route:?}");
+        assert!(!printed.contains("ss"), "{printed}");
+    }
+
+    #[test]
+    fn a_proxy_may_lack_its_scheme_and_have_tls() {
+        let route = |url| proxy(url, "").unwrap().route("hub.example", 443).unwrap();
+        assert_eq!(
+            (route("proxy:3128").port, route("proxy:3128").tls),
+            (3128, false)
+        );
+        assert_eq!(
+            (route("https://proxy").port, route("https://proxy").tls),
+            (443, true)
+        );
+        assert!(proxy("socks5://proxy:1080", "").is_err());
+        assert!(proxy("http://", "").is_err());
+    }
+}

@@ -1,0 +1,363 @@
+//! gRPC over `WebSocket`s, and what else comes over HTTP/1.1: answered clearly, with bounds.
+
+use bytes::Bytes;
+use futures::{SinkExt as _, StreamExt as _};
+use http::HeaderMap;
+use prost::Message as _;
+use protocol::{
+    Event, Target, Verb,
+    payload::SyncedResourceList,
+    websocket::{END, Frame, metadata, read_metadata},
+    wire::{authapi::AuthResponse, eventstreamapi::Event as Envelope, versionapi::VersionResponse},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_tungstenite::{
+    WebSocketStream, client_async,
+    tungstenite::{
+        Message,
+        client::IntoClientRequest as _,
+        protocol::{CloseFrame, frame::coding::CloseCode},
+    },
+};
+
+use crate::{
+    agent::{Agent, request},
+    authority::Leaf,
+    world::{World, application, bounded},
+};
+
+type Stream = TlsStream<TcpStream>;
+
+fn sockets(outcome: &str, count: u32) -> String {
+    format!("argocd_principal_websockets_total{{outcome=\"{outcome}\"}} {count}")
+}
+
+/// A connection as one of HTTP/1.1: Go's client offers no protocol.
+async fn http1(world: &World, leaf: &Leaf) -> Stream {
+    let config = runtime::credentials::client_config(&leaf.material(&world.authority)).unwrap();
+    let mut config = rustls::ClientConfig::clone(&config);
+    config.alpn_protocols.clear();
+    let connector = TlsConnector::from(std::sync::Arc::new(config));
+    let connected = connector.connect("localhost".try_into().unwrap(), world.tcp().await);
+    bounded("handshake", connected).await.unwrap()
+}
+
+/// One call over its own socket.
+struct Call(WebSocketStream<Stream>);
+
+impl Call {
+    async fn open(
+        world: &World,
+        leaf: &Leaf,
+        method: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Self {
+        let mut request = format!("wss://localhost{method}")
+            .into_client_request()
+            .unwrap();
+        let usual = [
+            ("sec-websocket-protocol", "grpc-ws"),
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+        ];
+        for (name, value) in usual.iter().chain(headers) {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        let opened = Box::pin(client_async(request, http1(world, leaf).await));
+        let (socket, _response) = bounded("upgrade", opened).await.unwrap();
+        Self(socket)
+    }
+
+    async fn send(&mut self, message: Message) {
+        bounded("send", self.0.send(message)).await.unwrap();
+    }
+
+    async fn say(&mut self, message: &impl prost::Message) {
+        let body = message.encode_to_vec();
+        let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+        let frame = [&[0], &length[..], &body].concat();
+        self.send(Message::Binary(frame.into())).await;
+    }
+
+    async fn end(&mut self) {
+        self.send(Message::Binary(Bytes::from_static(&END))).await;
+    }
+
+    /// The next frame, or the close that came instead.
+    async fn next(&mut self) -> Result<Frame, Option<CloseFrame>> {
+        loop {
+            match bounded("a message", self.0.next()).await {
+                Some(Ok(Message::Binary(bytes))) => return Ok(Frame::read(bytes).unwrap()),
+                Some(Ok(Message::Close(close))) => return Err(close),
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(other)) => panic!("{other:?}"),
+                Some(Err(_)) | None => return Err(None),
+            }
+        }
+    }
+
+    async fn headers(&mut self) -> HeaderMap {
+        let frame = self.next().await.unwrap();
+        let Frame::Metadata(lines) = frame else {
+            panic!("{frame:?}")
+        };
+        read_metadata(&lines).unwrap()
+    }
+
+    async fn message<M: prost::Message + Default>(&mut self) -> M {
+        let frame = self.next().await.unwrap();
+        let Frame::Data(data) = frame else {
+            panic!("{frame:?}")
+        };
+        M::decode(data.slice(5..)).unwrap()
+    }
+
+    /// The code with which it ends, whatever comes before.
+    async fn code(&mut self) -> Option<CloseCode> {
+        loop {
+            if let Err(close) = self.next().await {
+                return close.map(|close| close.code);
+            }
+        }
+    }
+}
+
+const VERSION: &str = "/versionapi.Version/Version";
+const AUTHENTICATE: &str = "/authapi.Authentication/Authenticate";
+const SUBSCRIBE: &str = "/eventstreamapi.EventStream/Subscribe";
+
+#[tokio::test]
+async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
+    let world = World::with(&["a"]).await;
+    let leaf = world.certificate("a");
+
+    let mut call = Call::open(&world, &leaf, VERSION, &[]).await;
+    call.say(&protocol::wire::versionapi::VersionRequest {})
+        .await;
+    call.end().await;
+    assert_eq!(call.headers().await["content-type"], "application/grpc");
+    let version: VersionResponse = call.message().await;
+    assert!(version.version.starts_with("argocd-agent-"));
+    assert!(version.nonce.is_empty(), "no proxy is known here");
+    assert_eq!(call.headers().await["grpc-status"], "0");
+    assert_eq!(call.code().await, Some(CloseCode::Normal));
+
+    let mut call = Call::open(&world, &leaf, AUTHENTICATE, &[]).await;
+    call.say(&request()).await;
+    call.end().await;
+    call.headers().await;
+    let tokens: AuthResponse = call.message().await;
+    assert_eq!(call.headers().await["grpc-status"], "0");
+
+    let authorization = [("authorization", tokens.access_token.as_str())];
+    let mut session = Call::open(&world, &leaf, SUBSCRIBE, &authorization).await;
+    session.headers().await;
+    let asked: Envelope = session.message().await;
+    let asked = Event::try_from(asked.event.unwrap()).unwrap();
+    assert_eq!(
+        (asked.target, asked.verb),
+        (Target::Resync, Verb::RequestResourceResync)
+    );
+    let list = SyncedResourceList {
+        checksum: argocd::digest::list_checksum([]),
+    };
+    for event in [asked.ack(), Event::request_synced_resource_list(&list)] {
+        let event = Some(event.into_cloud_event("agent://agent-managed"));
+        session.say(&Envelope { event }).await;
+    }
+    world.create(application("a", "app"));
+    loop {
+        let envelope: Envelope = session.message().await;
+        let event = Event::try_from(envelope.event.unwrap()).unwrap();
+        if event.verb == Verb::Create && event.object().is_some_and(|key| key.name == "app") {
+            break;
+        }
+    }
+    world
+        .reported("connected", |reports| reports["a"].connected)
+        .await;
+    session.send(Message::Close(None)).await;
+    world
+        .reported("gone", |reports| !reports["a"].connected)
+        .await;
+}
+
+#[tokio::test]
+async fn a_refusal_is_one_frame_of_headers_with_the_status() {
+    let world = World::with(&["a"]).await;
+    let mut call = Call::open(&world, &world.certificate("b"), AUTHENTICATE, &[]).await;
+    call.say(&request()).await;
+    call.end().await;
+    let headers = call.headers().await;
+    assert_eq!(headers["grpc-status"], "16");
+    assert_eq!(headers["grpc-message"], "cluster%20is%20not%20enrolled");
+    assert_eq!(call.code().await, Some(CloseCode::Normal));
+}
+
+#[tokio::test]
+async fn who_breaks_the_rules_is_told_by_the_code_and_counted() {
+    let world = World::with(&["a", "b"]).await;
+    let mut other = Agent::empty(&world, "b").await;
+    let leaf = world.certificate("a");
+    let headers = metadata(
+        &[(http::header::TE, "trailers".parse().unwrap())]
+            .into_iter()
+            .collect(),
+    );
+    let large = vec![0_u8; 100 << 10];
+    for (message, outcome, code) in [
+        (
+            Message::Text("hello".into()),
+            "text",
+            CloseCode::Unsupported,
+        ),
+        (
+            Message::Binary(Bytes::from_static(b"abc")),
+            "malformed",
+            CloseCode::Protocol,
+        ),
+        (
+            Message::Binary(Bytes::from_static(b"\0\0\0\0\x05abc")),
+            "malformed",
+            CloseCode::Protocol,
+        ),
+        (Message::Binary(headers), "malformed", CloseCode::Protocol),
+        (Message::Binary(large.into()), "oversized", CloseCode::Size),
+    ] {
+        let mut call = Call::open(&world, &leaf, AUTHENTICATE, &[]).await;
+        call.send(message).await;
+        assert_eq!(call.code().await, Some(code), "{outcome}");
+    }
+    for (outcome, count) in [("text", 1), ("malformed", 3), ("oversized", 1)] {
+        world.counted(&sockets(outcome, count)).await;
+    }
+    world.create(application("b", "app"));
+    other.about("app").await;
+}
+
+#[tokio::test]
+async fn a_message_in_fragments_is_one_message_and_too_many_of_them_are_too_large() {
+    use tokio_tungstenite::tungstenite::protocol::frame::{
+        Frame as Fragment,
+        coding::{Data, OpCode},
+    };
+    let world = World::with(&["a"]).await;
+    let leaf = world.certificate("a");
+    let body = request().encode_to_vec();
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    let framed = [&[0], &length[..], &body].concat();
+    let fragment = |bytes: Vec<u8>, first: bool, last: bool| {
+        let code = OpCode::Data(if first { Data::Binary } else { Data::Continue });
+        Message::Frame(Fragment::message(bytes, code, last))
+    };
+    let mut call = Call::open(&world, &leaf, AUTHENTICATE, &[]).await;
+    let pieces: Vec<&[u8]> = framed.chunks(7).collect();
+    for (at, piece) in pieces.iter().enumerate() {
+        call.send(fragment(piece.to_vec(), at == 0, at + 1 == pieces.len()))
+            .await;
+    }
+    call.end().await;
+    call.headers().await;
+    let tokens: AuthResponse = call.message().await;
+    assert!(!tokens.access_token.is_empty());
+
+    let mut endless = Call::open(&world, &leaf, AUTHENTICATE, &[]).await;
+    for at in 0..20 {
+        // The other end may have closed already; that is what it should do.
+        drop(
+            endless
+                .0
+                .send(fragment(vec![0; 4 << 10], at == 0, false))
+                .await,
+        );
+    }
+    assert!(matches!(endless.code().await, Some(CloseCode::Size) | None));
+    world.counted(&sockets("oversized", 1)).await;
+}
+
+/// Says something after the handshake and reads all that comes.
+async fn answer(world: &World, text: &str) -> String {
+    let mut stream = http1(world, &world.certificate("a")).await;
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    drop(bounded("closed", stream.read_to_end(&mut answer)).await);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn other_requests_of_http_1_1_are_told_what_is_spoken_here() {
+    let world = World::with(&["a"]).await;
+    let plain = answer(&world, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(
+        plain.starts_with("HTTP/1.1 404") && plain.contains("gRPC"),
+        "{plain}"
+    );
+    world.counted(&sockets("not_grpc", 1)).await;
+    let stripped = "GET /versionapi.Version/Version HTTP/1.1\r\nHost: x\r\nSec-WebSocket-Protocol: grpc-ws\r\n\r\n";
+    let stripped = answer(&world, stripped).await;
+    assert!(
+        stripped.starts_with("HTTP/1.1 400") && stripped.contains("proxy"),
+        "{stripped}"
+    );
+    world.counted(&sockets("bad_upgrade", 1)).await;
+    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(1000));
+    assert!(answer(&world, &many).await.starts_with("HTTP/1.1 431"));
+    let long = format!("GET / HTTP/1.1\r\na: {}\r\n\r\n", "b".repeat(100 << 10));
+    assert!(answer(&world, &long).await.starts_with("HTTP/1.1 431"));
+    Agent::of(&world, "a").await;
+}
+
+#[tokio::test]
+async fn http_without_tls_is_told_to_speak_tls() {
+    let world = World::with(&["a"]).await;
+    for request in [
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let mut socket = world.tcp().await;
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        drop(bounded("closed", socket.read_to_end(&mut answer)).await);
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        assert!(
+            answer.starts_with("HTTP/1.1 400") && answer.ends_with("plaintext\n"),
+            "{answer}"
+        );
+    }
+    world
+        .counted("argocd_principal_handshakes_total{outcome=\"plain_http\"} 2")
+        .await;
+}
+
+#[tokio::test]
+async fn headers_that_never_end_end_the_connection() {
+    let world = World::set(principal::store::Memory::new(), &["a"], |settings| {
+        settings.limits.handshake_time = std::time::Duration::from_millis(300);
+    })
+    .await;
+    let mut slow = http1(&world, &world.certificate("a")).await;
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: ").await.unwrap();
+    let mut rest = Vec::new();
+    drop(bounded("closed", slow.read_to_end(&mut rest)).await);
+    world.counted("argocd_principal_connections 0").await;
+}
+
+#[tokio::test]
+async fn switched_off_they_are_refused_and_http_2_is_not() {
+    let world = World::set(principal::store::Memory::new(), &["a"], |settings| {
+        settings.websockets = false;
+    })
+    .await;
+    let asked = "GET /versionapi.Version/Version HTTP/1.1\r\nHost: x\r\nSec-WebSocket-Protocol: grpc-ws\r\n\r\n";
+    let refused = answer(&world, asked).await;
+    assert!(
+        refused.starts_with("HTTP/1.1 404") && refused.contains("--enable-websocket"),
+        "{refused}"
+    );
+    world.counted(&sockets("switched_off", 1)).await;
+    Agent::of(&world, "a").await;
+}

@@ -1,0 +1,272 @@
+//! gRPC over `WebSocket`s, as the library of the Go implementation speaks it. Pure.
+//!
+//! Each call has a socket of its own, and each binary message is one frame: a flag byte, the length in four bytes,
+//! and as many bytes. A client sends data frames and [`END`]; a server sends one metadata frame with the headers,
+//! then data frames, then one metadata frame with the trailers. Headers that hold a `grpc-status` are trailers too.
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// What a client asks for in `Sec-WebSocket-Protocol`.
+pub const SUBPROTOCOL: &str = "grpc-ws";
+/// Ends what a client has to say.
+pub const END: [u8; HEADER] = [METADATA, 0, 0, 0, 0];
+
+/// Flag and length.
+const HEADER: usize = 5;
+const METADATA: u8 = 0x80;
+const COMPRESSED: u8 = 1;
+/// More lines than any gRPC server has; what is longer is no metadata.
+const MOST_LINES: usize = 128;
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A gRPC message, flag and length included.
+    Data(Bytes),
+    /// Headers or trailers; empty, from a client: the end.
+    Metadata(Bytes),
+}
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// There is no room for flag and length.
+    #[error("a frame of fewer than {HEADER} bytes")]
+    Short,
+    /// It says another length than it has.
+    #[error("a frame whose length is not the one it says")]
+    Length,
+    /// A message is longer than allowed.
+    #[error("a gRPC message that is too long")]
+    TooLong,
+    /// Nobody compresses metadata.
+    #[error("compressed metadata")]
+    Compressed,
+    /// Metadata are lines of `key: value`.
+    #[error("metadata that cannot be read")]
+    Metadata,
+}
+
+impl Frame {
+    /// Reads one binary message.
+    pub fn read(message: Bytes) -> Result<Self, Malformed> {
+        let (flag, length) = header(&message).ok_or(Malformed::Short)?;
+        if message.len() - HEADER != length {
+            return Err(Malformed::Length);
+        }
+        if flag & METADATA == 0 {
+            return Ok(Self::Data(message));
+        }
+        if flag & COMPRESSED != 0 {
+            return Err(Malformed::Compressed);
+        }
+        Ok(Self::Metadata(message.slice(HEADER..)))
+    }
+}
+
+fn header(bytes: &[u8]) -> Option<(u8, usize)> {
+    let (flag, rest) = bytes.split_first()?;
+    let length = rest.first_chunk::<4>()?;
+    Some((*flag, usize::try_from(u32::from_be_bytes(*length)).ok()?))
+}
+
+/// Headers or trailers as a message.
+pub fn metadata(headers: &HeaderMap) -> Bytes {
+    let lines = headers
+        .iter()
+        .map(|(name, value)| [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    let lines = lines.fold(Vec::new(), |mut all, line| {
+        all.extend_from_slice(&line);
+        all
+    });
+    let mut message = BytesMut::with_capacity(HEADER + lines.len());
+    message.put_u8(METADATA);
+    message.put_u32(u32::try_from(lines.len()).unwrap_or(u32::MAX));
+    message.put_slice(&lines);
+    message.freeze()
+}
+
+/// Reads the lines of a metadata frame.
+pub fn read_metadata(lines: &[u8]) -> Result<HeaderMap, Malformed> {
+    let mut headers = HeaderMap::new();
+    let lines = lines
+        .split(|byte| *byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    for (number, line) in lines.filter(|line| !line.is_empty()).enumerate() {
+        if number >= MOST_LINES {
+            return Err(Malformed::Metadata);
+        }
+        let colon = line
+            .iter()
+            .position(|byte| *byte == b':')
+            .ok_or(Malformed::Metadata)?;
+        let (name, value) = line.split_at(colon);
+        let value = value.strip_prefix(b":").unwrap_or(value).trim_ascii();
+        let name = HeaderName::from_bytes(name).map_err(|_invalid| Malformed::Metadata)?;
+        let value = HeaderValue::from_bytes(value).map_err(|_invalid| Malformed::Metadata)?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+/// Cuts the body of a gRPC request or response, which comes in any pieces, into its messages.
+#[derive(Debug)]
+pub struct Cutter {
+    waiting: BytesMut,
+    longest: usize,
+}
+
+impl Cutter {
+    /// Takes no message longer than this.
+    pub fn new(longest: usize) -> Self {
+        Self {
+            waiting: BytesMut::new(),
+            longest,
+        }
+    }
+
+    /// Takes in the next piece.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.waiting.extend_from_slice(piece);
+    }
+
+    /// The next whole message, flag and length included.
+    pub fn cut(&mut self) -> Result<Option<Bytes>, Malformed> {
+        let Some((_, length)) = header(&self.waiting) else {
+            return Ok(None);
+        };
+        if length > self.longest {
+            return Err(Malformed::TooLong);
+        }
+        if self.waiting.remaining() < HEADER + length {
+            return Ok(None);
+        }
+        Ok(Some(self.waiting.split_to(HEADER + length).freeze()))
+    }
+
+    /// Whether nothing is left over.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+/// The bytes that a message of `longest` takes on the socket.
+pub const fn framed(longest: usize) -> usize {
+    longest.saturating_add(HEADER)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        });
+        pairs.collect()
+    }
+
+    /// As Go's server writes headers and trailers of an answer.
+    const GO_TRAILERS: &[u8] =
+        b"\x80\x00\x00\x00\x27Grpc-Message: version%0A\r\nGrpc-Status: 9\r\n";
+
+    #[test]
+    fn gos_trailers_are_read() {
+        let Ok(Frame::Metadata(lines)) = Frame::read(Bytes::from_static(GO_TRAILERS)) else {
+            panic!("metadata")
+        };
+        let read = read_metadata(&lines).unwrap();
+        assert_eq!(
+            read,
+            headers(&[("grpc-status", "9"), ("grpc-message", "version%0A")])
+        );
+    }
+
+    #[test]
+    fn metadata_are_lines_behind_a_flag_and_a_length() {
+        let written = metadata(&headers(&[("grpc-status", "0")]));
+        assert_eq!(&written[..], b"\x80\x00\x00\x00\x10grpc-status: 0\r\n");
+        assert_eq!(&metadata(&HeaderMap::new())[..], END);
+    }
+
+    #[test]
+    fn a_data_frame_is_a_grpc_message() {
+        let message = Bytes::from_static(b"\x00\x00\x00\x00\x02hi");
+        assert_eq!(Frame::read(message.clone()), Ok(Frame::Data(message)));
+        assert_eq!(
+            Frame::read(Bytes::copy_from_slice(&END)),
+            Ok(Frame::Metadata(Bytes::new()))
+        );
+    }
+
+    #[test]
+    fn what_is_no_frame_is_refused_with_a_reason() {
+        for (bytes, why) in [
+            (&b""[..], Malformed::Short),
+            (b"\x00\x00\x00\x00", Malformed::Short),
+            (b"\x00\x00\x00\x00\x02h", Malformed::Length),
+            (b"\x00\x00\x00\x00\x02hij", Malformed::Length),
+            (b"\x81\x00\x00\x00\x00", Malformed::Compressed),
+        ] {
+            assert_eq!(
+                Frame::read(Bytes::from_static(bytes)),
+                Err(why),
+                "{bytes:?}"
+            );
+        }
+        let many = "a: b\r\n".repeat(MOST_LINES + 1);
+        for lines in ["no colon", ": no name", "a b: space", &many] {
+            assert_eq!(
+                read_metadata(lines.as_bytes()),
+                Err(Malformed::Metadata),
+                "{lines:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_refused_before_it_is_there() {
+        let mut cutter = Cutter::new(10);
+        cutter.push(b"\x00\x00\x00\x00\x0b");
+        assert_eq!(cutter.cut(), Err(Malformed::TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn messages_come_out_as_they_were_however_they_were_cut(
+            messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8),
+            size in 1_usize..60,
+        ) {
+            let framed: Vec<Vec<u8>> = messages.iter().map(|body| {
+                let mut message = vec![0];
+                message.extend_from_slice(&u32::try_from(body.len()).unwrap().to_be_bytes());
+                message.extend_from_slice(body);
+                message
+            }).collect();
+            let mut cutter = Cutter::new(64);
+            let mut out: Vec<Vec<u8>> = vec![];
+            for piece in framed.concat().chunks(size) {
+                cutter.push(piece);
+                while let Some(message) = cutter.cut().unwrap() {
+                    out.push(message.to_vec());
+                }
+            }
+            prop_assert!(cutter.is_empty());
+            prop_assert_eq!(out, framed);
+        }
+
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(Frame::Metadata(lines)) = Frame::read(Bytes::from(bytes.clone())) {
+                drop(read_metadata(&lines));
+            }
+            drop(read_metadata(&bytes));
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! The ways between an agent and its principal: `WebSocket`s, proxies, and other credentials than a certificate.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use lab::{
+    Lab, Options,
+    connect::ConnectProxy,
+    nginx::{self, Passing},
+    peers::{
+        AGENT_HEALTH, GO, HUB, Make, Mapping, PRINCIPAL_HEALTH, Pair, Pairing, Setting, Way, get,
+        healthy, prepare,
+    },
+    steps::At,
+    story::{Chapter, Story},
+    wait,
+};
+use serde_json::json;
+
+use crate::interop::{Replicated, SOON, commands, delivery, finish, restarts};
+
+const OURS: Pairing = Pairing {
+    principal: Make::Ours,
+    agent: Make::Ours,
+};
+const GO_AGENT: Pairing = Pairing {
+    principal: Make::Ours,
+    agent: Make::Go,
+};
+const GO_PRINCIPAL: Pairing = Pairing {
+    principal: Make::Go,
+    agent: Make::Ours,
+};
+/// Of our agent; the Go program has its own.
+const AGENT_METRICS: u16 = 8181;
+
+/// A case of the interop stories with both ends over `WebSocket`s.
+macro_rules! over_websockets {
+    ($title:literal, $pairing:ident, $short:literal, $group:ident::$case:ident) => {
+        Story {
+            name: concat!(
+                "transport::",
+                $title,
+                "_over_websockets::",
+                stringify!($case)
+            ),
+            needs: $pairing.needs(),
+            tell: |lab| {
+                Box::pin(async move {
+                    let mut setting = prepare(&lab, $short, Mapping::Namespace).await?;
+                    setting.way = websockets();
+                    let mut pair = Pair::start_in(&lab, setting, $pairing).await?;
+                    let told = $group::$case(&mut pair).await;
+                    finish(pair, told).await
+                })
+            },
+        }
+    };
+}
+
+macro_rules! told {
+    ($name:ident, $needs:expr) => {
+        Story {
+            name: concat!("transport::", stringify!($name)),
+            needs: $needs,
+            tell: |lab| Box::pin($name(lab)),
+        }
+    };
+}
+
+pub(crate) fn chapter() -> Chapter {
+    let mut stories = interop_over_websockets();
+    stories.extend([
+        told!(
+            nginx_that_passes_tls_through_keeps_the_agents_certificate,
+            None
+        ),
+        told!(behind_nginx_that_ends_tls_an_agent_proves_itself, None),
+        told!(
+            behind_nginx_that_speaks_http_1_1_only_an_agent_finds_its_way,
+            None
+        ),
+        told!(a_proxy_that_is_not_trusted_carries_nobody, None),
+        told!(an_agent_dials_through_a_forward_proxy_with_a_password, None),
+        told!(a_password_stands_for_a_certificate, None),
+        told!(a_password_stands_for_a_certificate_of_a_go_agent, Some(GO)),
+        told!(behind_a_mesh_its_header_says_who_it_is, None),
+        told!(behind_a_mesh_its_header_says_who_a_go_agent_is, Some(GO)),
+        told!(an_agent_without_a_cluster_secret_registers_itself, None),
+        told!(a_revoked_cluster_is_out_at_once_and_comes_back, None),
+    ]);
+    Chapter::shared(Options::control_planes(1), stories)
+}
+
+fn interop_over_websockets() -> Vec<Story> {
+    vec![
+        over_websockets!(
+            "our_principal_and_our_agent",
+            OURS,
+            "woo-status",
+            delivery::an_application_arrives_and_its_status_comes_back
+        ),
+        over_websockets!(
+            "our_principal_and_our_agent",
+            OURS,
+            "woo-hubdown",
+            restarts::what_happens_without_a_principal_is_made_up_for
+        ),
+        over_websockets!(
+            "our_principal_and_a_go_agent",
+            GO_AGENT,
+            "wog-status",
+            delivery::an_application_arrives_and_its_status_comes_back
+        ),
+        over_websockets!(
+            "our_principal_and_a_go_agent",
+            GO_AGENT,
+            "wog-sync",
+            commands::a_sync_runs_once_and_its_result_comes_back
+        ),
+        over_websockets!(
+            "our_principal_and_a_go_agent",
+            GO_AGENT,
+            "wog-hubdown",
+            restarts::what_happens_without_a_principal_is_made_up_for
+        ),
+        over_websockets!(
+            "a_go_principal_and_our_agent",
+            GO_PRINCIPAL,
+            "wgo-status",
+            delivery::an_application_arrives_and_its_status_comes_back
+        ),
+        over_websockets!(
+            "a_go_principal_and_our_agent",
+            GO_PRINCIPAL,
+            "wgo-sync",
+            commands::a_sync_runs_once_and_its_result_comes_back
+        ),
+        over_websockets!(
+            "a_go_principal_and_our_agent",
+            GO_PRINCIPAL,
+            "wgo-hubdown",
+            restarts::what_happens_without_a_principal_is_made_up_for
+        ),
+    ]
+}
+
+fn websockets() -> Way {
+    let on = || vec![("enable-websocket", "true".to_owned())];
+    Way {
+        principal: on(),
+        agent: on(),
+        ..Way::default()
+    }
+}
+
+/// An Application goes out and its status comes back.
+async fn works(pair: &mut Pair) -> Result<()> {
+    delivery::an_application_arrives_and_its_status_comes_back(pair).await
+}
+
+/// Over what our agent has had sessions.
+async fn transports() -> Result<Vec<String>> {
+    let metrics = get(AGENT_METRICS, "/metrics").await?;
+    let lines = metrics
+        .lines()
+        .filter(|line| line.starts_with("argocd_agent_sessions_total"));
+    Ok(lines.map(ToOwned::to_owned).collect())
+}
+
+async fn went_over(transport: &str) -> Result<()> {
+    let sessions = transports().await?;
+    let only = format!("{{transport=\"{transport}\"}}");
+    ensure!(!sessions.is_empty(), "no sessions are counted");
+    ensure!(
+        sessions.iter().all(|line| line.contains(&only)),
+        "{sessions:?}"
+    );
+    Ok(())
+}
+
+/// Tells a story of our pair behind nginx.
+async fn behind_nginx(lab: &Lab, name: &str, passing: Passing, transport: &str) -> Result<()> {
+    let mut setting = prepare(lab, name, Mapping::Namespace).await?;
+    setting.way.port = nginx::PORT;
+    if passing != Passing::Through {
+        setting
+            .way
+            .principal
+            .push(("trusted-proxy", nginx::NAME.to_owned()));
+    }
+    let papers = setting.papers.of_proxy()?;
+    let mut proxy = nginx::start(&setting.directory, passing, &papers, name).await?;
+    let told = async {
+        let mut pair = Pair::start_in(lab, setting, OURS).await?;
+        let told = async {
+            works(&mut pair).await?;
+            went_over(transport).await
+        };
+        let told = told.await;
+        finish(pair, told).await
+    };
+    let told = told.await.with_context(|| proxy.log_tail());
+    proxy.stop().await;
+    told
+}
+
+async fn nginx_that_passes_tls_through_keeps_the_agents_certificate(lab: Arc<Lab>) -> Result<()> {
+    behind_nginx(&lab, "through", Passing::Through, "http2").await
+}
+
+async fn behind_nginx_that_ends_tls_an_agent_proves_itself(lab: Arc<Lab>) -> Result<()> {
+    behind_nginx(&lab, "ended", Passing::Http2, "http2").await
+}
+
+async fn behind_nginx_that_speaks_http_1_1_only_an_agent_finds_its_way(
+    lab: Arc<Lab>,
+) -> Result<()> {
+    behind_nginx(&lab, "downgraded", Passing::Http1, "websocket").await
+}
+
+/// Waits until the principal has counted this, as it is in its metrics.
+async fn counted(what: &str) -> Result<()> {
+    let look = || async { get(8000, "/metrics").await };
+    let counted = |metrics: &String| metrics.lines().any(|line| line.starts_with(what));
+    wait::until_within(SOON, what, look, counted)
+        .await
+        .map(drop)
+}
+
+async fn a_proxy_that_is_not_trusted_carries_nobody(lab: Arc<Lab>) -> Result<()> {
+    let mut setting = prepare(&lab, "untrusted", Mapping::Namespace).await?;
+    setting.way.port = nginx::PORT;
+    let papers = setting.papers.of_proxy()?;
+    let mut proxy = nginx::start(&setting.directory, Passing::Http2, &papers, "untrusted").await?;
+    let mut pair = Pair::launch(&lab, setting, OURS)?;
+    let told = async {
+        healthy(PRINCIPAL_HEALTH, SOON).await?;
+        // It is known, by its own certificate, and enrolled is no cluster of that name.
+        counted("argocd_principal_refusals_total{reason=\"NotEnrolled\"}").await?;
+        let health = get(AGENT_HEALTH, "/healthz").await?;
+        ensure!(
+            !health.starts_with("HTTP/1.1 200"),
+            "the agent is connected"
+        );
+        pair.check()
+    };
+    let told = told.await;
+    let told = finish(pair, told).await.with_context(|| proxy.log_tail());
+    proxy.stop().await;
+    told
+}
+
+async fn an_agent_dials_through_a_forward_proxy_with_a_password(lab: Arc<Lab>) -> Result<()> {
+    let mut setting = prepare(&lab, "forwarded", Mapping::Namespace).await?;
+    let proxy = ConnectProxy::start(([127, 0, 0, 1], 8443).into(), Some("me:p@ss")).await?;
+    setting.way.host = HUB;
+    let url = format!("http://me:p%40ss@127.0.0.1:{}", proxy.port());
+    setting.way.variables = vec![
+        ("HTTPS_PROXY", url),
+        ("NO_PROXY", "10.0.0.0/8,.svc".to_owned()),
+    ];
+    let mut pair = Pair::start_in(&lab, setting, OURS).await?;
+    let told = async {
+        works(&mut pair).await?;
+        let asked = proxy.asked();
+        let to = format!("{HUB}:8443");
+        ensure!(!asked.is_empty(), "nobody asked the proxy");
+        ensure!(
+            asked.iter().all(|(host, granted)| *host == to && *granted),
+            "{asked:?}"
+        );
+        ensure!(
+            !pair.agent.log_tail().contains("p%40ss"),
+            "the password is in the log"
+        );
+        Ok(())
+    };
+    let told = told.await;
+    finish(pair, told).await
+}
+
+/// Both ends with a password, and no certificate that would tell who the agent is.
+async fn with_password(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
+    let mut setting = prepare(lab, name, Mapping::Namespace).await?;
+    std::fs::create_dir_all(&setting.directory)?;
+    let (users, credentials) = (
+        setting.directory.join("users"),
+        setting.directory.join("credentials"),
+    );
+    let hash = bcrypt::hash("secret", 5)?;
+    std::fs::write(&users, format!("# users\n{name}:{hash}\n"))?;
+    std::fs::write(&credentials, format!("{name}:secret\n"))?;
+    setting.way.auth = format!("userpass:{}", users.display());
+    setting.way.creds = format!("userpass:{}", credentials.display());
+    let mut pair = Pair::start_in(lab, setting, pairing).await?;
+    let told = async {
+        works(&mut pair).await?;
+        std::fs::write(&users, "# nobody\n")?;
+        disconnected().await?;
+        std::fs::write(&users, format!("{name}:{hash}\n"))?;
+        pair.connected().await
+    };
+    let told = told.await;
+    finish(pair, told).await
+}
+
+async fn a_password_stands_for_a_certificate(lab: Arc<Lab>) -> Result<()> {
+    with_password(&lab, "password", OURS).await
+}
+
+async fn a_password_stands_for_a_certificate_of_a_go_agent(lab: Arc<Lab>) -> Result<()> {
+    with_password(&lab, "gopassword", GO_AGENT).await
+}
+
+/// nginx stands for the mesh: it sets the header, and everything is plaintext here.
+async fn meshed(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
+    let mut setting = prepare(lab, name, Mapping::Namespace).await?;
+    let plaintext = || vec![("insecure-plaintext", "true".to_owned())];
+    setting.way = Way {
+        port: nginx::PORT,
+        auth: "header:x-client-id:^(.+)$".to_owned(),
+        creds: "header:".to_owned(),
+        principal: plaintext(),
+        agent: plaintext(),
+        ..Way::default()
+    };
+    let papers = setting.papers.of_proxy()?;
+    let mut proxy = nginx::start(&setting.directory, Passing::Mesh, &papers, name).await?;
+    let told = async {
+        let mut pair = Pair::start_in(lab, setting, pairing).await?;
+        let told = works(&mut pair).await;
+        finish(pair, told).await
+    };
+    let told = told.await.with_context(|| proxy.log_tail());
+    proxy.stop().await;
+    told
+}
+
+async fn behind_a_mesh_its_header_says_who_it_is(lab: Arc<Lab>) -> Result<()> {
+    meshed(&lab, "meshed", OURS).await
+}
+
+async fn behind_a_mesh_its_header_says_who_a_go_agent_is(lab: Arc<Lab>) -> Result<()> {
+    meshed(&lab, "gomeshed", GO_AGENT).await
+}
+
+/// Waits until the agent says that it is not connected.
+async fn disconnected() -> Result<()> {
+    let look = || async { get(AGENT_HEALTH, "/healthz").await };
+    let down = |answer: &String| !answer.starts_with("HTTP/1.1 200");
+    wait::until_within(SOON, "the agent is disconnected", look, down)
+        .await
+        .map(drop)
+}
+
+async fn an_agent_without_a_cluster_secret_registers_itself(lab: Arc<Lab>) -> Result<()> {
+    let mut setting = prepare(&lab, "newcomer", Mapping::Namespace).await?;
+    let hub = lab::steps::Objects::new(lab.hub().client());
+    hub.delete(&At::secret(&setting.names.hub, "cluster-agent"))
+        .await?;
+    let made = At::secret(&setting.names.hub, "cluster-newcomer");
+    let on = ("enable-self-cluster-registration", "true".to_owned());
+    setting.way.principal.push(on);
+    let mut pair = Pair::start_in(&lab, setting, OURS).await?;
+    let told = async {
+        let secret = pair.hub.read(&made).await?;
+        let labels = &secret["metadata"]["labels"];
+        ensure!(
+            labels["argocd-agent.argoproj-labs.io/self-registered-cluster"] == "true",
+            "{labels}"
+        );
+        works(&mut pair).await?;
+        // Whoever is to stay away is on the list before its Secret goes.
+        revoke(&pair, Some("cluster.newcomer")).await?;
+        pair.hub.delete(&made).await?;
+        disconnected().await?;
+        counted("argocd_principal_refusals_total{reason=\"Revoked\"}").await?;
+        ensure!(
+            pair.hub.get(&made).await?.is_none(),
+            "a revoked agent registered itself"
+        );
+        Ok(())
+    };
+    let told = told.await;
+    finish(pair, told).await
+}
+
+async fn revoke(pair: &Pair, entry: Option<&str>) -> Result<()> {
+    let at = At::config_map(&pair.names.hub, "argocd-agent-tls-blocklist");
+    match entry {
+        Some(entry) => pair
+            .hub
+            .apply(&at, json!({"data": {entry: "stolen"}}))
+            .await
+            .map(drop),
+        None => pair.hub.delete(&at).await,
+    }
+}
+
+async fn a_revoked_cluster_is_out_at_once_and_comes_back(lab: Arc<Lab>) -> Result<()> {
+    let setting: Setting = prepare(&lab, "revoked", Mapping::Namespace).await?;
+    let pair = Pair::start_in(&lab, setting, OURS).await?;
+    let told = async {
+        let app = Replicated::new(&pair, "app");
+        app.deliver(&pair, &[]).await?;
+        revoke(&pair, Some("cluster.revoked")).await?;
+        disconnected().await?;
+        counted("argocd_principal_session_ends_total{reason=\"revoked\"}").await?;
+        counted("argocd_principal_refusals_total{reason=\"Revoked\"}").await?;
+        revoke(&pair, None).await?;
+        healthy(AGENT_HEALTH, Duration::from_mins(1)).await?;
+        if pair.spoke.get(&app.spoke).await?.is_none() {
+            bail!("the replica went with the revocation");
+        }
+        app.set_revision(&pair, "v2").await?;
+        app.until_revision(&pair, "v2").await.map(drop)
+    };
+    let told = told.await;
+    finish(pair, told).await
+}
