@@ -174,7 +174,7 @@ mod tests {
 
     /// As Go's server writes headers and trailers of an answer.
     const GO_TRAILERS: &[u8] =
-        b"\x80\x00\x00\x00\x27Grpc-Message: version%0A\r\nGrpc-Status: 9\r\n";
+        b"\x80\x00\x00\x00\x2aGrpc-Message: version%0A\r\nGrpc-Status: 9\r\n";
 
     #[test]
     fn gos_trailers_are_read() {
