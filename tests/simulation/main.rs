@@ -32,7 +32,7 @@ use history::{Failure, Outcome};
 use lie::Lie;
 
 /// Enough to meet most kinds of trouble, few enough for every run of all tests.
-const HISTORIES: u64 = 300;
+const HISTORIES: u64 = 60;
 /// The most spokes in one history.
 const SPOKES: usize = 3;
 /// After so many failures the rest would say nothing new.

@@ -35,6 +35,8 @@ use tonic::{
 
 /// A principal that does not answer within this is broken.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// A client's preface and its empty settings (RFC 9113, section 3.4); a server may wait for them before it says a word.
+const HTTP2_BEGINS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// The principal's door: where it is and whom it trusts.
 #[derive(Clone, Debug)]
@@ -166,6 +168,8 @@ impl Door {
         let shake = async {
             let connector = TlsConnector::from(Arc::new(config));
             let mut stream = connector.connect(ServerName::from(host), socket).await?;
+            // Where we are not let in this may fail before the alert is read, or not; the alert is what counts.
+            let _said = stream.write_all(HTTP2_BEGINS).await;
             // Settings of HTTP/2, if we are let in.
             stream.read_u8().await
         };
