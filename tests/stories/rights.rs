@@ -25,21 +25,13 @@ const ASKED_ON_THE_WAY: [&str; 4] = [
 ];
 
 /// Rights for what these stories do not bring about.
-const FOR_RARE_OCCASIONS: [&str; 10] = [
+const FOR_RARE_OCCASIONS: [&str; 3] = [
     // Certificates are renewed in place when a third of their life is left, a month from now.
     "update secrets",
     // Two replicas: the leader takes the mark off the other's pod. The mark itself is a patch.
     "create leases.coordination.k8s.io",
     // Events of one series are patched into one.
     "patch events.events.k8s.io",
-    // Not seen in these stories yet; each needs a story that brings it about, or has to go.
-    "get managedclusteraddons.addon.open-cluster-management.io",
-    "patch appprojects.argoproj.io",
-    "create configmaps",
-    "patch configmaps",
-    "create secrets",
-    "patch secrets",
-    "delete secrets",
 ];
 
 /// OCM's work agent, which brings our objects to a spoke with the rights that OCM gives it.
