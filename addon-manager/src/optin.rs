@@ -32,6 +32,8 @@ const GATHER: Duration = Duration::from_millis(50);
 const RETRY: Duration = Duration::from_secs(5);
 /// How often Applications are counted that hold a change of mode: nothing tells when they are gone.
 const RECOUNT: Duration = Duration::from_secs(15);
+/// How long a step that was done is given to be seen; until then it is not done a second time.
+const SEEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Clusters whose mode cannot change yet, with the number of Applications that are in the way.
 pub type HeldModes = Arc<BTreeMap<String, usize>>;
@@ -59,6 +61,8 @@ struct Past {
     told: BTreeSet<Step>,
     /// Changes of mode that were found held, and when.
     counted: BTreeMap<Step, Instant>,
+    /// Steps that were done, and when, until what we read of the hub no longer asks for them.
+    done: BTreeMap<Step, Instant>,
 }
 
 impl OptIn {
@@ -90,6 +94,7 @@ impl OptIn {
         let steps = plan(&world, &self.own);
         past.told.retain(|step| steps.contains(step));
         past.counted.retain(|step, _| steps.contains(step));
+        past.done.retain(|step, _| steps.contains(step));
         let mut held = BTreeMap::clone(&self.held.borrow());
         held.retain(|cluster, _| {
             past.counted
@@ -102,7 +107,10 @@ impl OptIn {
                 continue;
             }
             match self.writer.apply(&step).await {
-                Ok(Done::Yes) => info!(?step, "opting in"),
+                Ok(Done::Yes) => {
+                    info!(?step, "opting in");
+                    past.did(step);
+                }
                 Ok(Done::Later) => {}
                 Ok(Done::Held(applications)) => {
                     if let Some(cluster) = changes(&step) {
@@ -118,8 +126,7 @@ impl OptIn {
             }
         }
         self.tell(held);
-        let recount = (!past.counted.is_empty()).then_some(RECOUNT);
-        if failed { Some(RETRY) } else { recount }
+        past.next(failed)
     }
 
     fn tell(&self, held: BTreeMap<String, usize>) {
@@ -139,8 +146,26 @@ impl Past {
         if let Step::Refuse { .. } = step {
             return !self.told.insert(step.clone());
         }
-        let counted = self.counted.get(step);
-        counted.is_some_and(|at| at.elapsed() < RECOUNT)
+        let within = |at: Option<&Instant>, time| at.is_some_and(|at| at.elapsed() < time);
+        within(self.counted.get(step), RECOUNT) || within(self.done.get(step), SEEN_WITHIN)
+    }
+
+    /// Notes a step that was done. What was told is kept by itself, as long as its reason stays.
+    fn did(&mut self, step: Step) {
+        if !matches!(step, Step::Refuse { .. }) {
+            self.done.insert(step, Instant::now());
+        }
+    }
+
+    /// When to look again without a change.
+    fn next(&self, failed: bool) -> Option<Duration> {
+        let again = [
+            (failed, RETRY),
+            (!self.done.is_empty(), SEEN_WITHIN),
+            (!self.counted.is_empty(), RECOUNT),
+        ];
+        let due = again.into_iter().filter(|(is_due, _)| *is_due);
+        due.map(|(_, pause)| pause).min()
     }
 }
 
@@ -155,4 +180,31 @@ fn changes(step: &Step) -> Option<&String> {
 
 fn complain(step: &Step, error: &Error) {
     warn!(?step, error = %runtime::error::Chain(error), "opting in failed; trying again");
+}
+
+#[cfg(test)]
+mod tests {
+    use principal::Mode;
+
+    use super::*;
+    use plan::Source;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_done_is_not_done_again_before_it_can_be_seen() {
+        let step = Step::Record {
+            cluster: "a".to_owned(),
+            uid: "1".to_owned(),
+            mode: Source::Known(Mode::Managed),
+        };
+        let mut past = Past::default();
+        assert!(!past.is_enough(&step));
+        assert_eq!(past.next(false), None);
+
+        past.did(step.clone());
+        assert!(past.is_enough(&step));
+        assert_eq!(past.next(false), Some(SEEN_WITHIN));
+
+        tokio::time::advance(SEEN_WITHIN).await;
+        assert!(!past.is_enough(&step), "it came to nothing");
+    }
 }

@@ -5,6 +5,7 @@
 pub(crate) mod certificates;
 pub(crate) mod clusters;
 pub(crate) mod configuration;
+pub(crate) mod crowd;
 pub(crate) mod farewell;
 pub(crate) mod guest;
 pub(crate) mod hosted;

@@ -54,6 +54,7 @@ macro_rules! staged {
 fn main() -> ExitCode {
     tell(vec![
         control_planes(),
+        crowd(),
         interop::chapter(),
         transport::chapter(),
         pods(),
@@ -185,6 +186,16 @@ fn users() -> Chapter {
             staged!(sets::folders_of_a_repository_are_applications),
             staged!(sets::a_change_rolls_from_cluster_to_cluster),
         ],
+    )
+}
+
+/// Many clusters, simulated: on a hub without anything else.
+fn crowd() -> Chapter {
+    Chapter::alone(
+        Options::control_planes(0),
+        vec![story!(
+            conformance::crowd::simulated_clusters_take_at_most_four_writes_each
+        )],
     )
 }
 
