@@ -14,7 +14,7 @@ use protocol::version::Capability;
 use protocol::wire::eventstreamapi::Event as Frame;
 use protocol::wire::eventstreamapi::event_stream_client::EventStreamClient;
 use protocol::{Limits, ObjectKey, Peer, Role, Session, Target, Verdict, Violation, WorkId};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, mpsc::error::TrySendError, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -34,6 +34,8 @@ const OUTGOING: usize = 64;
 const HANDS: usize = 16;
 /// How long what is under way may take when a session ends on purpose.
 const DRAIN: Duration = Duration::from_secs(3);
+/// How long a principal that takes nothing from us any more may still tell us why.
+const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// Everything that one session needs.
 pub(super) struct Drive<'a> {
@@ -55,6 +57,7 @@ enum Happened {
     Changed,
     Sight,
     RoomToSend,
+    HungUp,
     Due,
     Renewal,
     Stop,
@@ -70,6 +73,8 @@ pub(super) struct Moving<'a> {
     outgoing: mpsc::Sender<Frame>,
     /// The outgoing half was full when we last tried.
     full: bool,
+    /// Since when the outgoing half is closed: it never has room again.
+    hung_up: Option<Instant>,
     working: FuturesUnordered<BoxFuture<'a, (WorkId, Verdict)>>,
     /// Since when we are draining, and what for.
     draining: Option<(Instant, End)>,
@@ -113,6 +118,7 @@ impl Drive<'_> {
             claimed: BTreeSet::new(),
             outgoing,
             full: false,
+            hung_up: None,
             working: FuturesUnordered::new(),
             draining: None,
             heard: false,
@@ -141,9 +147,12 @@ impl Drive<'_> {
         );
         loop {
             let now = moving.begun.elapsed();
-            let Ok(permit) = moving.outgoing.try_reserve() else {
-                moving.full = true;
-                break;
+            let permit = match moving.outgoing.try_reserve() {
+                Ok(permit) => permit,
+                Err(refused) => {
+                    moving.full = matches!(refused, TrySendError::Full(()));
+                    break;
+                }
             };
             let Some(event) = moving.session.next_outgoing(&source, now) else {
                 break;
@@ -170,6 +179,7 @@ impl Drive<'_> {
         let Moving {
             outgoing,
             full,
+            hung_up,
             working,
             ..
         } = moving;
@@ -180,7 +190,8 @@ impl Drive<'_> {
             frame = incoming.next(), if has_room => Happened::Frame(frame),
             () = self.reports.changed(), if !draining => Happened::Changed,
             Ok(()) = self.sight.changed(), if !draining => Happened::Sight,
-            _ = outgoing.reserve(), if *full => Happened::RoomToSend,
+            () = outgoing.closed(), if hung_up.is_none() => Happened::HungUp,
+            Ok(_) = outgoing.reserve(), if *full => Happened::RoomToSend,
             () = self.renewal.due(), if !draining => Happened::Renewal,
             () = tokio::time::sleep(wait) => Happened::Due,
         }
@@ -198,6 +209,7 @@ impl Drive<'_> {
             Happened::Sight => self.tell_sight(moving),
             Happened::Stop => moving.drain(End::Stopped),
             Happened::Renewal => moving.drain(End::Renewed),
+            Happened::HungUp => moving.hung_up = Some(Instant::now()),
             Happened::Due if moving.is_silent(self.heartbeat) => return Some(End::Silent),
             Happened::RoomToSend | Happened::Due => {}
         }
@@ -252,12 +264,18 @@ impl<'a> Moving<'a> {
             .draining
             .as_ref()
             .map(|(since, _)| DRAIN.saturating_sub(since.elapsed()));
-        let due = [self.session.next_timeout(now), silence, drain]
+        let last_word = self
+            .hung_up
+            .map(|since| LAST_WORD.saturating_sub(since.elapsed()));
+        let due = [self.session.next_timeout(now), silence, drain, last_word]
             .into_iter()
             .flatten()
             .min();
         // What is due and cannot be done now must not keep the loop turning.
-        let cannot = self.full || self.draining.is_some() || self.working.len() >= HANDS;
+        let cannot = self.full
+            || self.hung_up.is_some()
+            || self.draining.is_some()
+            || self.working.len() >= HANDS;
         let least = if cannot {
             Duration::from_millis(50)
         } else {
@@ -278,8 +296,15 @@ impl<'a> Moving<'a> {
         self.draining = Some((Instant::now(), end));
     }
 
-    /// The end of a drain, when nothing is under way any more or its time is over.
+    /// The end of a drain, when nothing is under way any more or its time is over; and the end of a
+    /// session whose principal hung up and said no more.
     fn is_over(&mut self) -> Option<End> {
+        if self
+            .hung_up
+            .is_some_and(|since| since.elapsed() >= LAST_WORD)
+        {
+            return Some(self.ended(End::Closed));
+        }
         let (since, _) = self.draining.as_ref()?;
         let drained = self.session.is_drained() && self.working.is_empty();
         let late = !drained && since.elapsed() >= DRAIN;
