@@ -1,5 +1,7 @@
 //! `ApplicationSets` on the hub, with Argo CD's own controller for them: the Applications that it makes run on the spokes.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use lab::{
     argocd,
@@ -189,8 +191,12 @@ pub(crate) async fn folders_of_a_repository_are_applications(stage: &Stage) -> R
     deliver::until_healthy(&stage.hub, &apps[0], "").await?;
 
     repository.commit("two", &[("apps/folder-two/map.yaml", &map("two"))])?;
-    look_again(stage, &set).await?;
-    deliver::until_healthy(&stage.hub, &apps[1], "").await?;
+    looking_again(
+        stage,
+        &set,
+        deliver::until_healthy(&stage.hub, &apps[1], ""),
+    )
+    .await?;
     let word = At::config_map("folder-two", "word");
     let is_two = |map: &Value| map["data"]["word"] == "two";
     stage
@@ -198,18 +204,32 @@ pub(crate) async fn folders_of_a_repository_are_applications(stage: &Stage) -> R
         .until(&word, "says two", SOON, is_two)
         .await?;
     repository.remove("not one", "apps/folder-one/map.yaml")?;
-    look_again(stage, &set).await?;
-    stage.hub.until_gone(&apps[0], lab::wait::BOUND).await?;
+    let gone = stage.hub.until_gone(&apps[0], lab::wait::BOUND);
+    looking_again(stage, &set, gone).await?;
     let gone = At::config_map("folder-one", "word");
     stage.spoke(1).until_gone(&gone, SOON).await?;
     clear(stage, &set, &apps).await
 }
 
-/// Asks the controller to look at the repository now, as the webhook of a git server does; by itself it would some
-/// minutes later.
-async fn look_again(stage: &Stage, set: &At) -> Result<()> {
+/// Waits for something while the controller is asked to look at the repository, as the webhook of a git server does; by
+/// itself it would some minutes later. It forgets what it is asked while it is looking, so it is asked again.
+async fn looking_again<T>(
+    stage: &Stage,
+    set: &At,
+    seen: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let asked = json!({"metadata": {"annotations": {"argocd.argoproj.io/application-set-refresh": "true"}}});
-    stage.hub.merge(set, asked).await.map(drop)
+    let asking = async {
+        let mut seconds = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            seconds.tick().await;
+            stage.hub.merge(set, asked.clone()).await?;
+        }
+    };
+    tokio::select! {
+        seen = seen => seen,
+        failed = asking => failed,
+    }
 }
 
 /// A change goes through the clusters step by step: the second begins when the first is healthy.
