@@ -237,6 +237,12 @@ impl Replica {
     async fn obey(&self, reader: Reader<'_>, event: &Event, message: &Message) -> Verdict {
         let key = &message.key;
         let _only_writer = self.lock(key).await;
+        if message.wants_it_gone()
+            && self.store.live(key).is_none()
+            && let Some(verdict) = self.doubt_absence(key).await
+        {
+            return verdict;
+        }
         let (planned, wanted) = self.plan(reader, event, message);
         match planned {
             Err(No::Refused(reason)) => Verdict::Refused(reason),
@@ -267,6 +273,21 @@ impl Replica {
                 }
                 verdict
             }
+        }
+    }
+
+    /// What to answer instead of "it is not here", if that is not sure.
+    ///
+    /// The hub takes our word for it and lets its object go, for ever. A cache does not say so: its watch may be
+    /// behind or broken, as in an agent whose rights ended while its successor already runs.
+    async fn doubt_absence(&self, key: &ObjectKey) -> Option<Verdict> {
+        match self.writer.finds(key).await {
+            Ok(false) => None,
+            Ok(true) => {
+                tracing::debug!(object = %key, "is there, but no watch has told of it yet");
+                Some(Verdict::Retry { after: BUSY_PAUSE })
+            }
+            Err(error) => Some(self.judge(key, &error)),
         }
     }
 

@@ -212,6 +212,10 @@ impl Spoke for Slow<spoke::Memory> {
         self.lagging(report, inner, token.clone())
     }
 
+    fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, spoke::Error>> {
+        self.written(self.inner.has(key)).boxed()
+    }
+
     fn create<'a>(
         &'a self,
         key: &'a ObjectKey,

@@ -142,6 +142,11 @@ impl Writer {
         }
     }
 
+    /// Whether the spoke has the object, whatever the watches told.
+    pub(super) async fn finds(&self, key: &ObjectKey) -> Result<bool, Error> {
+        in_time("look for", key, self.spoke.has(key)).await
+    }
+
     async fn bounded<T>(
         &self,
         kind: WriteKind,
@@ -153,21 +158,29 @@ impl Writer {
             .writes
             .get_or_create(&WriteLabels { write: kind })
             .inc();
-        let object = || key.clone();
-        let outcome = match tokio::time::timeout(WRITE_TIMEOUT, call).await {
-            Err(_elapsed) => Err(Error::Timeout {
-                write,
-                object: object(),
-            }),
-            Ok(answer) => answer.map_err(|source| Error::Write {
-                write,
-                object: object(),
-                source,
-            }),
-        };
+        let outcome = in_time(write, key, call).await;
         if outcome.is_err() {
             self.metrics.write_failures.inc();
         }
         outcome
+    }
+}
+
+async fn in_time<T>(
+    write: &'static str,
+    key: &ObjectKey,
+    call: impl Future<Output = Result<T, spoke::Error>>,
+) -> Result<T, Error> {
+    let object = || key.clone();
+    match tokio::time::timeout(WRITE_TIMEOUT, call).await {
+        Err(_elapsed) => Err(Error::Timeout {
+            write,
+            object: object(),
+        }),
+        Ok(answer) => answer.map_err(|source| Error::Write {
+            write,
+            object: object(),
+            source,
+        }),
     }
 }

@@ -74,6 +74,17 @@ pub(super) struct Message {
     pub(super) body: Value,
 }
 
+impl Message {
+    /// Whether the hub waits for the object to go.
+    pub(super) fn wants_it_gone(&self) -> bool {
+        match self.order {
+            Order::Delete => true,
+            Order::State => Meta::of(&self.body).is_deleting(),
+            Order::Sync | Order::Terminate => false,
+        }
+    }
+}
+
 /// Reads messages of one principal, for one spoke.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a> {

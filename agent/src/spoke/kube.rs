@@ -9,7 +9,7 @@ use futures::{FutureExt as _, TryFutureExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{
-    DeleteParams, DynamicObject, Patch as Body, PatchParams, PostParams, Preconditions,
+    DeleteParams, DynamicObject, ListParams, Patch as Body, PatchParams, PostParams, Preconditions,
 };
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
@@ -93,6 +93,24 @@ impl Spoke for Kubernetes {
                 report(told);
             }
         })
+        .boxed()
+    }
+
+    /// A list, for which there is a right already.
+    fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, Error>> {
+        async move {
+            let labels = labels(key.kind, &self.label_selector);
+            let params = ListParams::default()
+                .labels(&labels)
+                .fields(&format!("metadata.name={}", key.name))
+                .limit(1);
+            match self.api(key).list_metadata(&params).await {
+                Ok(found) => Ok(!found.items.is_empty()),
+                // The spoke does not serve this kind.
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+                Err(error) => Err(sorted(error, &[])),
+            }
+        }
         .boxed()
     }
 
@@ -194,13 +212,19 @@ impl Spoke for Kubernetes {
 /// Only what is needed: of Secrets those of repositories, of `ConfigMap`s those of keys, which are Argo CD's own and
 /// carry nobody's labels.
 fn narrowed(watch: Watch<DynamicObject>, kind: Kind, label_selector: &str) -> Watch<DynamicObject> {
+    let watch = watch.labels(&labels(kind, label_selector));
+    match shared(kind) {
+        Some(shared) => watch.fields(&format!("metadata.name={}", shared.name())),
+        None => watch,
+    }
+}
+
+fn labels(kind: Kind, label_selector: &str) -> String {
     match (shared(kind), kind) {
-        (Some(shared), _) => watch.fields(&format!("metadata.name={}", shared.name())),
-        (None, Kind::Repository) if label_selector.is_empty() => watch.labels(REPOSITORY_SELECTOR),
-        (None, Kind::Repository) => {
-            watch.labels(&format!("{REPOSITORY_SELECTOR},{label_selector}"))
-        }
-        (None, _) => watch.labels(label_selector),
+        (Some(_), _) => String::new(),
+        (None, Kind::Repository) if label_selector.is_empty() => REPOSITORY_SELECTOR.to_owned(),
+        (None, Kind::Repository) => format!("{REPOSITORY_SELECTOR},{label_selector}"),
+        (None, _) => label_selector.to_owned(),
     }
 }
 

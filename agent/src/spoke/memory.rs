@@ -128,10 +128,7 @@ impl Memory {
         tokio::task::yield_now().await;
         self.change(|state| {
             if state.outage {
-                return Err(Error::Failed {
-                    blame: Blame::Weather,
-                    source: "outage".into(),
-                });
+                return Err(outage());
             }
             let State {
                 objects, writes, ..
@@ -194,6 +191,18 @@ impl Spoke for Memory {
         .boxed()
     }
 
+    fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, Error>> {
+        async move {
+            tokio::task::yield_now().await;
+            let state = self.lock();
+            if state.outage {
+                return Err(outage());
+            }
+            Ok(state.objects.get(key).is_some())
+        }
+        .boxed()
+    }
+
     fn create<'a>(
         &'a self,
         key: &'a ObjectKey,
@@ -248,6 +257,13 @@ fn only_for(uid: &str, mut patch: Patch) -> Patch {
         }
     }
     patch
+}
+
+fn outage() -> Error {
+    Error::Failed {
+        blame: Blame::Weather,
+        source: "outage".into(),
+    }
 }
 
 fn sorted(denied: Denied) -> Error {

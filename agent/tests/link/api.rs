@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use argocd::Patch;
+use argocd::{Meta, Patch};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -117,6 +117,14 @@ impl World {
         let mut object = inner.objects.get(&key).unwrap().clone();
         change(&mut object);
         inner.put(key, object);
+        self.tell(&inner);
+    }
+
+    /// Makes an object as somebody on the spoke would.
+    pub(super) fn make(&self, plural: &str, object: Value) {
+        let mut inner = self.inner.lock().unwrap();
+        let name = Meta::of(&object).name().to_owned();
+        inner.put((plural.to_owned(), name), object);
         self.tell(&inner);
     }
 

@@ -500,6 +500,32 @@ async fn a_delete_by_the_hub_means_what_has_the_name_now() {
 }
 
 #[tokio::test]
+async fn what_no_watch_has_told_of_is_not_said_to_be_gone() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    let world = &scene.api.world;
+    world.hold_watches(true);
+    // Another agent of this cluster made it, and we do not see it.
+    let mut copy = app("one", "5", "main");
+    copy["metadata"] = json!({
+        "name": "one", "namespace": "argocd",
+        "annotations": { keys::SOURCE_UID: "hub-one", keys::PRINCIPAL_UID: PRINCIPAL_UID },
+    });
+    world.make(APPS, copy);
+    let mut going = app("one", "6", "main");
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    // Nobody plays Argo CD and takes it away.
+    going["metadata"]["finalizers"] = json!([]);
+    talk.say(about(Verb::SpecUpdate, &going)).await;
+    talk.say(about(Verb::Create, &app("two", "7", "main")))
+        .await;
+    talk.acknowledged("two_hub-two_7").await;
+
+    world.hold_watches(false);
+    talk.until(Verb::Delete).await;
+    assert_eq!(world.object(APPS, "one"), None);
+}
+
+#[tokio::test]
 async fn an_agent_that_is_asked_proves_the_certificate_it_has_and_else_says_nothing_of_it() {
     let (scene, _talk) = connected(Manner::Proxied).await;
     let asked = scene
