@@ -174,10 +174,12 @@ fn users() -> Chapter {
         Options::everything(2),
         vec![
             staged!(users::an_application_of_applications_brings_up_its_children),
+            staged!(users::a_sync_window_of_the_hub_holds_on_the_spoke),
             staged!(users::hooks_and_waves_run_in_their_order),
             staged!(users::helm_kustomize_and_several_sources_are_rendered),
             staged!(users::annotations_of_other_controllers_survive),
             staged!(size::a_status_as_large_as_there_can_be_arrives),
+            staged!(size::a_thousand_applications_of_one_cluster_come_and_go),
             staged!(places::argo_cd_has_another_namespace_on_a_spoke),
             staged!(restore::a_hub_restored_from_a_backup_replaces_no_workload),
             staged!(restore::an_application_set_made_again_replaces_no_workload),

@@ -1,13 +1,22 @@
-//! Much at once: an Application with a status as large as there can be.
+//! Much at once: an Application with a status as large as there can be, and a thousand Applications of one cluster.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lab::{
     argocd,
     steps::{At, deliver, enrol::ARGOCD},
 };
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::{
+    programs::Program,
+    stage::{SOON, Stage},
+};
+
+/// How many Applications the one cluster gets.
+const MANY: usize = 1_000;
+/// How many requests of a story are under way at once.
+const HANDS: usize = 16;
 
 /// What etcd takes of one object is 1.5 MiB; this leaves room for the spec and for managed fields.
 const LARGE: usize = 1_400_000;
@@ -71,4 +80,68 @@ pub(crate) async fn a_status_as_large_as_there_can_be_arrives(stage: &Stage) -> 
         .until(&app.at, what, lab::wait::BOUND, short)
         .await?;
     stage.clear(&app).await
+}
+
+/// A thousand Applications for one cluster are made, changed and removed, and its agent stays the same.
+pub(crate) async fn a_thousand_applications_of_one_cluster_come_and_go(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    deliver::allow(&stage.hub, "thousand", "spoke1").await?;
+    controllers(stage, 0).await?;
+    let programs = [
+        Program::Manager.running(stage).await?,
+        Program::Agent(1).running(stage).await?,
+    ];
+    let at = |number: usize| At::application("spoke1", &format!("many-{number}"));
+    let body = |revision: &str| {
+        json!({"metadata": {"labels": {"of": "thousand"}}, "spec": {
+            "project": "thousand",
+            "source": {"repoURL": "git://git.lab/none.git", "path": ".", "targetRevision": revision},
+            "destination": {"name": "in-cluster", "namespace": "thousand"},
+        }})
+    };
+    let each = |revision: &'static str| {
+        stream::iter(0..MANY).map(move |number| async move {
+            stage.hub.apply(&at(number), body(revision)).await.map(drop)
+        })
+    };
+    each("one")
+        .buffer_unordered(HANDS)
+        .try_collect::<()>()
+        .await?;
+    until_there_are(stage, MANY, "one").await?;
+    each("two")
+        .buffer_unordered(HANDS)
+        .try_collect::<()>()
+        .await?;
+    until_there_are(stage, MANY, "two").await?;
+    let gone =
+        stream::iter(0..MANY).map(|number| async move { stage.hub.delete(&at(number)).await });
+    gone.buffer_unordered(HANDS).try_collect::<()>().await?;
+    until_there_are(stage, 0, "two").await?;
+    for program in &programs {
+        program.still_runs(stage).await?;
+    }
+    controllers(stage, 1).await?;
+    stage.hub.delete(&At::project(ARGOCD, "thousand")).await
+}
+
+/// Waits until the spoke has so many of them, all at this revision.
+async fn until_there_are(stage: &Stage, count: usize, revision: &str) -> Result<()> {
+    let look = || async {
+        let all = stage
+            .spoke(1)
+            .list(&At::application(ARGOCD, ""), "of=thousand")
+            .await?;
+        let old = all
+            .iter()
+            .filter(|app| app["spec"]["source"]["targetRevision"] != revision);
+        Ok((all.len(), old.count()))
+    };
+    let what = format!("{count} Applications at {revision:?} on the spoke");
+    lab::wait::until_within(SOON * 2, &what, look, |seen| *seen == (count, 0))
+        .await
+        .map(drop)
+        .with_context(|| "all, and all of them changed".to_owned())
 }

@@ -65,6 +65,45 @@ pub(crate) async fn an_application_of_applications_brings_up_its_children(
     stage.spoke(1).until_gone(&left, SOON).await
 }
 
+/// A sync window of the hub's project keeps the spoke's Argo CD from syncing, until it is taken away.
+pub(crate) async fn a_sync_window_of_the_hub_holds_on_the_spoke(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let app = stage.greeter("window", 1).await?;
+    let project = At::project(ARGOCD, "window");
+    let windows = |windows: Value| json!({"spec": {"syncWindows": windows}});
+    let closed = json!([{
+        "kind": "deny",
+        "schedule": "* * * * *",
+        "duration": "24h",
+        "applications": ["*"],
+    }]);
+    stage.hub.merge(&project, windows(closed)).await?;
+    let has_one = |project: &Value| project["spec"]["syncWindows"].is_array();
+    let what = "has the window";
+    stage.spoke(1).until(&project, what, SOON, has_one).await?;
+    app.apply(&stage.hub).await?;
+    let compared = |app: &Value| app["status"]["sync"]["status"] == "OutOfSync";
+    let what = "was compared";
+    stage
+        .hub
+        .until(&app.at, what, lab::wait::BOUND, compared)
+        .await?;
+    // Whatever was to come of the first look has come when the second has ended.
+    stage.refresh(&app.at, "window").await?;
+    let deployed = At::config_map("window", workload::NAME);
+    let deployed = stage.spoke(1).get(&deployed).await?;
+    ensure!(deployed.is_none(), "it was synced in a closed window");
+
+    stage.hub.merge(&project, windows(Value::Null)).await?;
+    let open = |project: &Value| project["spec"]["syncWindows"].is_null();
+    let what = "has no window any more";
+    stage.spoke(1).until(&project, what, SOON, open).await?;
+    stage.refresh(&app.at, "window").await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    stage.until_greets(1, "window", "hello").await?;
+    stage.clear(&app).await
+}
+
 /// The image of a Job that is done at once.
 const DONE: &str = "lab.local/done:1";
 
