@@ -1,23 +1,23 @@
 //! Each of our programs with its counterpart, ours and that of the Go argocd-agent, on the same wire.
 //!
-//! Every case is told for all pairings with a program of ours. What Argo CD would do on the spoke, the stories do by
+//! Every case is told for all pairings, that of two Go programs too: it shows what the others are compared with. What Argo CD would do on the spoke, the stories do by
 //! hand.
 
 mod alone;
 mod autonomous;
-pub(crate) mod commands;
+mod commands;
 mod deletion;
 pub(crate) mod delivery;
 mod projects;
 mod repositories;
-pub(crate) mod restarts;
+mod restarts;
 
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use lab::{
     Options,
-    peers::{Make, Mapping, Pair, Pairing, allow, further_namespace},
+    peers::{Make, Mapping, Pair, Pairing, Way, allow, further_namespace, prepare},
     steps::At,
     story::{Chapter, Story},
 };
@@ -30,221 +30,66 @@ const PROJECT: &str = "everything";
 /// Stamped by the agent on every replica: the UID of the hub object.
 const SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
 
-/// One case for one pairing: told on a pair of its own.
-macro_rules! case {
-    ($title:literal, $principal:ident, $agent:ident, $mapping:ident, $short:literal, $group:ident::$case:ident) => {{
-        const PAIRING: Pairing = Pairing {
-            principal: Make::$principal,
-            agent: Make::$agent,
-        };
-        Story {
-            name: concat!("interop::", $title, "::", stringify!($case)),
-            needs: PAIRING.needs(),
-            tell: |lab| {
-                Box::pin(async move {
-                    let name = short_name(PAIRING, $short);
-                    let mut pair = Pair::start(&lab, &name, PAIRING, Mapping::$mapping).await?;
-                    let told = $group::$case(&mut pair).await;
-                    finish(pair, told).await
-                })
-            },
-        }
-    }};
-}
-
-/// All cases for one pairing.
-macro_rules! cases {
-    ($title:literal, $principal:ident, $agent:ident) => {
-        [
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Namespace,
-                "status",
-                delivery::an_application_arrives_and_its_status_comes_back
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Namespace,
-                "drift",
-                delivery::an_edit_and_a_deletion_on_the_spoke_are_undone
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Destination,
-                "dest",
-                delivery::a_destination_names_the_agent
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Destination,
-                "made",
-                delivery::a_missing_namespace_is_made
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Namespace,
-                "sync",
-                commands::a_sync_runs_once_and_its_result_comes_back
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Namespace,
-                "end",
-                commands::a_running_sync_is_terminated
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Namespace,
-                "refresh",
-                commands::a_refresh_is_asked_for_and_done
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Namespace,
-                "delete",
-                deletion::an_application_without_finalizers_goes
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Namespace,
-                "cascade",
-                deletion::an_application_with_a_finalizer_goes_after_its_workload
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Namespace,
-                "project",
-                projects::a_project_follows_and_goes
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Namespace,
-                "repo",
-                repositories::a_repository_follows_its_project_and_goes
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Namespace,
-                "repodown",
-                repositories::a_repository_that_changes_while_nobody_listens_follows
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Namespace,
-                "gpg",
-                repositories::gpg_keys_follow_and_go
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Namespace,
-                "hubdown",
-                restarts::what_happens_without_a_principal_is_made_up_for
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Namespace,
-                "spokedown",
-                restarts::what_happens_without_an_agent_is_made_up_for
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Autonomous,
-                "shown",
-                autonomous::what_the_spoke_owns_is_shown_and_follows
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Autonomous,
-                "mheld",
-                autonomous::a_mirror_is_held_against_edits_and_deletion
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Autonomous,
-                "msync",
-                autonomous::a_sync_asked_for_at_a_mirror_runs_once
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Autonomous,
-                "mend",
-                autonomous::a_running_sync_is_terminated_at_a_mirror
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Autonomous,
-                "mrefresh",
-                autonomous::a_refresh_asked_for_at_a_mirror_is_done
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Autonomous,
-                "mproject",
-                autonomous::a_project_of_the_spoke_is_shown_and_goes
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Autonomous,
-                "mhubdown",
-                autonomous::a_restarted_principal_shows_what_the_spoke_has
-            ),
-            case!(
-                $title,
-                $principal,
-                $agent,
-                Autonomous,
-                "mspokedown",
-                autonomous::a_restarted_agent_says_what_the_spoke_has
-            ),
-        ]
+/// Cases for one pairing, each told on a pair of its own.
+macro_rules! told {
+    ($title:literal, $principal:ident, $agent:ident, $way:expr; $($short:literal $mapping:ident $group:ident::$case:ident,)*) => {
+        [$({
+            const PAIRING: Pairing = Pairing {
+                principal: Make::$principal,
+                agent: Make::$agent,
+            };
+            Story {
+                name: concat!("interop::", $title, "::", stringify!($case)),
+                needs: PAIRING.needs(),
+                tell: |lab| {
+                    Box::pin(async move {
+                        let way: Way = $way;
+                        let name = short_name(PAIRING, &way, $short);
+                        let mut setting = prepare(&lab, &name, Mapping::$mapping).await?;
+                        setting.way = way;
+                        let mut pair = Pair::start_in(&lab, setting, PAIRING).await?;
+                        let told = $group::$case(&mut pair).await;
+                        finish(pair, told).await
+                    })
+                },
+            }
+        }),*]
     };
 }
 
-/// All cases for all pairings.
+/// All cases for one pairing and one way between its two ends.
+macro_rules! cases {
+    ($title:literal, $principal:ident, $agent:ident, $way:expr) => {
+        told! {
+            $title, $principal, $agent, $way;
+            "status" Namespace delivery::an_application_arrives_and_its_status_comes_back,
+            "drift" Namespace delivery::an_edit_and_a_deletion_on_the_spoke_are_undone,
+            "dest" Destination delivery::a_destination_names_the_agent,
+            "made" Destination delivery::a_missing_namespace_is_made,
+            "sync" Namespace commands::a_sync_runs_once_and_its_result_comes_back,
+            "end" Namespace commands::a_running_sync_is_terminated,
+            "refresh" Namespace commands::a_refresh_is_asked_for_and_done,
+            "delete" Namespace deletion::an_application_without_finalizers_goes,
+            "cascade" Namespace deletion::an_application_with_a_finalizer_goes_after_its_workload,
+            "project" Namespace projects::a_project_follows_and_goes,
+            "repo" Namespace repositories::a_repository_follows_its_project_and_goes,
+            "repodown" Namespace repositories::a_repository_that_changes_while_nobody_listens_follows,
+            "gpg" Namespace repositories::gpg_keys_follow_and_go,
+            "hubdown" Namespace restarts::what_happens_without_a_principal_is_made_up_for,
+            "spokedown" Namespace restarts::what_happens_without_an_agent_is_made_up_for,
+            "shown" Autonomous autonomous::what_the_spoke_owns_is_shown_and_follows,
+            "mheld" Autonomous autonomous::a_mirror_is_held_against_edits_and_deletion,
+            "msync" Autonomous autonomous::a_sync_asked_for_at_a_mirror_runs_once,
+            "mend" Autonomous autonomous::a_running_sync_is_terminated_at_a_mirror,
+            "mrefresh" Autonomous autonomous::a_refresh_asked_for_at_a_mirror_is_done,
+            "mproject" Autonomous autonomous::a_project_of_the_spoke_is_shown_and_goes,
+            "mhubdown" Autonomous autonomous::a_restarted_principal_shows_what_the_spoke_has,
+            "mspokedown" Autonomous autonomous::a_restarted_agent_says_what_the_spoke_has,
+        }
+    };
+}
+
+/// All cases for all pairings over TLS, and over `WebSocket`s for those that a Go program is in.
 pub(crate) fn chapter() -> Chapter {
     let mut stories = vec![Story {
         name: "interop::alone::everything_can_be_in_files_on_other_ports_and_in_variables",
@@ -253,19 +98,44 @@ pub(crate) fn chapter() -> Chapter {
             Box::pin(alone::everything_can_be_in_files_on_other_ports_and_in_variables(lab))
         },
     }];
-    stories.extend(cases!("our_principal_and_our_agent", Ours, Ours));
-    stories.extend(cases!("our_principal_and_a_go_agent", Ours, Go));
-    stories.extend(cases!("a_go_principal_and_our_agent", Go, Ours));
+    let ours = cases!("our_principal_and_our_agent", Ours, Ours, Way::default());
+    let go_agent = cases!("our_principal_and_a_go_agent", Ours, Go, Way::default());
+    let go_principal = cases!("a_go_principal_and_our_agent", Go, Ours, Way::default());
+    let go = cases!("a_go_principal_and_a_go_agent", Go, Go, Way::default());
+    stories.extend(
+        ours.into_iter()
+            .chain(go_agent)
+            .chain(go_principal)
+            .chain(go),
+    );
+    stories.extend(cases!(
+        "our_principal_and_a_go_agent_over_websockets",
+        Ours,
+        Go,
+        Way::websockets()
+    ));
+    stories.extend(cases!(
+        "a_go_principal_and_our_agent_over_websockets",
+        Go,
+        Ours,
+        Way::websockets()
+    ));
+    stories.extend(told! {
+        "our_principal_and_our_agent_over_websockets", Ours, Ours, Way::websockets();
+        "status" Namespace delivery::an_application_arrives_and_its_status_comes_back,
+        "hubdown" Namespace restarts::what_happens_without_a_principal_is_made_up_for,
+    });
     Chapter::shared(Options::control_planes(1), stories)
 }
 
 /// The name of a pair, short enough for a namespace.
-fn short_name(Pairing { principal, agent }: Pairing, case: &str) -> String {
+fn short_name(Pairing { principal, agent }: Pairing, way: &Way, case: &str) -> String {
     let word = |make| match make {
         Make::Ours => "o",
         Make::Go => "g",
     };
-    format!("{}{}-{case}", word(principal), word(agent))
+    let way = if way.agent.is_empty() { "" } else { "w" };
+    format!("{way}{}{}-{case}", word(principal), word(agent))
 }
 
 /// Ends a pair; a failure gets the ends of its logs.

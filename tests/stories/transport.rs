@@ -17,7 +17,7 @@ use lab::{
 };
 use serde_json::json;
 
-use crate::interop::{Replicated, SOON, commands, delivery, finish, restarts};
+use crate::interop::{Replicated, SOON, delivery, finish};
 
 const OURS: Pairing = Pairing {
     principal: Make::Ours,
@@ -27,36 +27,8 @@ const GO_AGENT: Pairing = Pairing {
     principal: Make::Ours,
     agent: Make::Go,
 };
-const GO_PRINCIPAL: Pairing = Pairing {
-    principal: Make::Go,
-    agent: Make::Ours,
-};
 /// Of our agent; the Go program has its own.
 const AGENT_METRICS: u16 = 8181;
-
-/// A case of the interop stories with both ends over `WebSocket`s.
-macro_rules! over_websockets {
-    ($title:literal, $pairing:ident, $short:literal, $group:ident::$case:ident) => {
-        Story {
-            name: concat!(
-                "transport::",
-                $title,
-                "_over_websockets::",
-                stringify!($case)
-            ),
-            needs: $pairing.needs(),
-            tell: |lab| {
-                Box::pin(async move {
-                    let mut setting = prepare(&lab, $short, Mapping::Namespace).await?;
-                    setting.way = websockets();
-                    let mut pair = Pair::start_in(&lab, setting, $pairing).await?;
-                    let told = $group::$case(&mut pair).await;
-                    finish(pair, told).await
-                })
-            },
-        }
-    };
-}
 
 macro_rules! told {
     ($name:ident, $needs:expr) => {
@@ -69,8 +41,7 @@ macro_rules! told {
 }
 
 pub(crate) fn chapter() -> Chapter {
-    let mut stories = interop_over_websockets();
-    stories.extend([
+    let stories = vec![
         told!(
             nginx_that_passes_tls_through_keeps_the_agents_certificate,
             None
@@ -88,70 +59,8 @@ pub(crate) fn chapter() -> Chapter {
         told!(behind_a_mesh_its_header_says_who_a_go_agent_is, Some(GO)),
         told!(an_agent_without_a_cluster_secret_registers_itself, None),
         told!(a_revoked_cluster_is_out_at_once_and_comes_back, None),
-    ]);
+    ];
     Chapter::shared(Options::control_planes(1), stories)
-}
-
-fn interop_over_websockets() -> Vec<Story> {
-    vec![
-        over_websockets!(
-            "our_principal_and_our_agent",
-            OURS,
-            "woo-status",
-            delivery::an_application_arrives_and_its_status_comes_back
-        ),
-        over_websockets!(
-            "our_principal_and_our_agent",
-            OURS,
-            "woo-hubdown",
-            restarts::what_happens_without_a_principal_is_made_up_for
-        ),
-        over_websockets!(
-            "our_principal_and_a_go_agent",
-            GO_AGENT,
-            "wog-status",
-            delivery::an_application_arrives_and_its_status_comes_back
-        ),
-        over_websockets!(
-            "our_principal_and_a_go_agent",
-            GO_AGENT,
-            "wog-sync",
-            commands::a_sync_runs_once_and_its_result_comes_back
-        ),
-        over_websockets!(
-            "our_principal_and_a_go_agent",
-            GO_AGENT,
-            "wog-hubdown",
-            restarts::what_happens_without_a_principal_is_made_up_for
-        ),
-        over_websockets!(
-            "a_go_principal_and_our_agent",
-            GO_PRINCIPAL,
-            "wgo-status",
-            delivery::an_application_arrives_and_its_status_comes_back
-        ),
-        over_websockets!(
-            "a_go_principal_and_our_agent",
-            GO_PRINCIPAL,
-            "wgo-sync",
-            commands::a_sync_runs_once_and_its_result_comes_back
-        ),
-        over_websockets!(
-            "a_go_principal_and_our_agent",
-            GO_PRINCIPAL,
-            "wgo-hubdown",
-            restarts::what_happens_without_a_principal_is_made_up_for
-        ),
-    ]
-}
-
-fn websockets() -> Way {
-    let on = || vec![("enable-websocket", "true".to_owned())];
-    Way {
-        principal: on(),
-        agent: on(),
-        ..Way::default()
-    }
 }
 
 /// An Application goes out and its status comes back.

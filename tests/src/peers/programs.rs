@@ -52,6 +52,18 @@ pub struct Way {
     pub variables: Vec<(&'static str, String)>,
 }
 
+impl Way {
+    /// With both ends over `WebSocket`s.
+    pub fn websockets() -> Self {
+        let on = || vec![("enable-websocket", "true".to_owned())];
+        Self {
+            principal: on(),
+            agent: on(),
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for Way {
     fn default() -> Self {
         Self {
