@@ -2,9 +2,10 @@
 //!
 //! A story is an `async fn(Arc<Lab>) -> Result<()>`, registered in the list of `tests/stories/main.rs`. The runner
 //! enters the lab's namespaces once, tells stories one after the other, and keeps a lab for the next story that wants
-//! the same one. A story that fails leaves its world behind: in print, and whole in `target/lab/worlds`; the next
+//! the same one. It does so in several processes at once, each with a part of the chapters. A story that fails leaves its world behind: in print, and whole in `target/lab/worlds`; the next
 //! story then gets a new lab.
 
+mod parts;
 mod runner;
 
 use std::sync::Arc;

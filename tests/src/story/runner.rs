@@ -15,7 +15,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Chapter, Story};
+use super::{Chapter, Story, parts};
 use crate::{
     Lab, Options, Tools,
     namespaces::{self, Door, Entered},
@@ -28,10 +28,13 @@ use crate::{
 const BOUND: Duration = Duration::from_mins(12);
 
 /// The main of a story runner: understands the arguments of Rust's test harness.
-pub fn main(chapters: Vec<Chapter>) -> ExitCode {
+///
+/// The parts are told at the same time, each by a process of its own on labs of its own; one after the other with
+/// `--test-threads=1`.
+pub fn main(parts: Vec<Vec<Chapter>>) -> ExitCode {
     lab_kubelet::maybe_become_container();
     namespaces::maybe_become_init();
-    match run(chapters) {
+    match run(parts) {
         Ok(code) => code,
         Err(error) => {
             complain(format_args!("{error:#}"));
@@ -40,9 +43,19 @@ pub fn main(chapters: Vec<Chapter>) -> ExitCode {
     }
 }
 
-fn run(chapters: Vec<Chapter>) -> Result<ExitCode> {
+fn run(mut parts: Vec<Vec<Chapter>>) -> Result<ExitCode> {
     let mut arguments = Arguments::from_args();
-    // Labs use the same addresses, and two processors are busy with one.
+    let part = parts::ours()?.filter(|part| *part < parts.len());
+    let is_whole = part.is_none() && arguments.test_threads != Some(1);
+    if is_whole && !arguments.list && !namespaces::are_ours() {
+        Tools::ensure()?;
+        return parts::tell(parts.len());
+    }
+    let chapters = match part {
+        Some(part) => parts.swap_remove(part),
+        None => parts.into_iter().flatten().collect(),
+    };
+    // Labs of one process use the same addresses.
     arguments.test_threads = Some(1);
     let stories = chapters.iter().flat_map(|chapter| &chapter.stories);
     let trials: Vec<_> = stories.map(|story| trial(story, || Ok(()))).collect();
