@@ -5,13 +5,19 @@
 
 pub mod scale;
 
+mod agents;
+mod applications;
 mod crowd;
+mod figures;
 mod meter;
+mod sight;
+mod simulated;
+mod sync;
 
 use std::{fmt, process::ExitCode, sync::Arc};
 
 use anyhow::{Context as _, Result};
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -28,16 +34,28 @@ struct Bench {
     /// What its lab has.
     options: Options,
     /// Measures.
-    measure: fn(Arc<Lab>) -> BoxFuture<'static, Result<Vec<Table>>>,
+    measure: fn(Arc<Lab>) -> LocalBoxFuture<'static, Result<Vec<Table>>>,
 }
 
 /// All of them, in the order in which they run.
 fn all() -> Vec<Bench> {
-    vec![Bench {
-        name: "scale",
-        options: Options::control_planes(0),
-        measure: |lab| Box::pin(scale::tables(lab)),
-    }]
+    vec![
+        Bench {
+            name: "scale",
+            options: Options::control_planes(0),
+            measure: |lab| Box::pin(scale::tables(lab)),
+        },
+        Bench {
+            name: "sync",
+            options: Options::control_planes(1),
+            measure: |lab| Box::pin(sync::tables(lab)),
+        },
+        Bench {
+            name: "agents",
+            options: Options::control_planes(0),
+            measure: |lab| Box::pin(agents::tables(lab)),
+        },
+    ]
 }
 
 /// What was measured.

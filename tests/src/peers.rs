@@ -24,7 +24,9 @@ use crate::{
 };
 
 pub use papers::{HUB, Papers};
-pub use programs::{AGENT_HEALTH, GO, PRINCIPAL_HEALTH, Setting, Way, further_namespace, ours};
+pub use programs::{
+    AGENT_HEALTH, GO, PRINCIPAL_HEALTH, Setting, Way, further_namespace, ours, principal,
+};
 
 /// Whose program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +117,7 @@ impl Pair {
         Ok(Self {
             hub: Objects::new(lab.hub().client()),
             spoke: Objects::new(lab.spoke(1).client()),
-            principal: programs::principal(pairing.principal, &setting)?.start()?,
+            principal: principal(pairing.principal, &setting)?.start()?,
             agent: programs::agent(pairing.agent, &setting)?.start()?,
             names: setting.names,
             pairing,
@@ -166,12 +168,21 @@ impl Pair {
 
 /// Makes namespaces, papers and the cluster Secret, and says with what the two programs are to be started.
 pub async fn prepare(lab: &Lab, name: &str, mapping: Mapping) -> Result<Setting> {
+    prepare_on(lab, [lab.hub(), lab.spoke(1)], name, mapping).await
+}
+
+/// The same on these two clusters, hub and spoke, which may be one.
+pub async fn prepare_on(
+    lab: &Lab,
+    [hub, spoke]: [&Cluster; 2],
+    name: &str,
+    mapping: Mapping,
+) -> Result<Setting> {
     let names = Names {
         agent: name.to_owned(),
         hub: format!("{name}-hub"),
         spoke: format!("{name}-spoke"),
     };
-    let (hub, spoke) = (lab.hub(), lab.spoke(1));
     for cluster in [hub, spoke] {
         crds(cluster, lab).await?;
     }
@@ -200,10 +211,13 @@ pub async fn prepare(lab: &Lab, name: &str, mapping: Mapping) -> Result<Setting>
         names,
         mapping,
         hub: hub.clone(),
+        hub_kubeconfig: hub.kubeconfig(),
+        admitted: Vec::new(),
         spoke: spoke.clone(),
         directory,
         papers,
         way: Way::default(),
+        log_level: "debug",
     })
 }
 

@@ -46,6 +46,16 @@ impl Papers {
         })
     }
 
+    /// What a further agent proves itself with.
+    pub fn of_agent(&self, agent: &str) -> Result<Pair> {
+        self.authority.client(agent, None)
+    }
+
+    /// The certificate of the authority that signed everything, PEM.
+    pub fn authority(&self) -> &str {
+        &self.authority.pair().cert
+    }
+
     /// What a proxy between the two shows to each of them.
     pub fn of_proxy(&self) -> Result<nginx::Papers> {
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
@@ -73,7 +83,7 @@ impl Papers {
                 "argocd-agent-jwt",
                 json!({"stringData": {"jwt.key": self.token_key}}),
             ),
-            ("cluster-agent", self.cluster_secret(mapping)),
+            ("cluster-agent", Self::cluster_secret(&self.agent, mapping)),
         ] {
             hub.apply(&At::secret(&names.hub, name), body).await?;
         }
@@ -89,7 +99,7 @@ impl Papers {
     }
 
     /// The Argo CD cluster Secret that makes an agent of this name known.
-    fn cluster_secret(&self, mapping: Mapping) -> Value {
+    pub(super) fn cluster_secret(agent: &str, mapping: Mapping) -> Value {
         let mode = match mapping {
             Mapping::Namespace | Mapping::Destination => "managed",
             Mapping::Autonomous => "autonomous",
@@ -98,7 +108,7 @@ impl Papers {
             "metadata": {
                 "labels": {
                     "argocd.argoproj.io/secret-type": "cluster",
-                    "argocd-agent.argoproj-labs.io/agent-name": self.agent,
+                    "argocd-agent.argoproj-labs.io/agent-name": agent,
                 },
                 "annotations": {
                     "managed-by": "argocd-agent",
@@ -107,8 +117,8 @@ impl Papers {
                 },
             },
             "stringData": {
-                "name": self.agent,
-                "server": format!("https://localhost:9090?agentName={}", self.agent),
+                "name": agent,
+                "server": format!("https://localhost:9090?agentName={agent}"),
                 "config": r#"{"tlsClientConfig":{"insecure":true}}"#,
             },
         })

@@ -5,7 +5,12 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 
 use super::{Make, Mapping, Names, Papers};
-use crate::{Cluster, process::Program, product};
+use crate::{
+    Cluster, certs,
+    process::Program,
+    product,
+    steps::{At, Objects},
+};
 
 /// The environment variable with the path of the Go program.
 pub const GO: &str = "ARGOCD_AGENT_BIN";
@@ -23,6 +28,10 @@ pub struct Setting {
     pub mapping: Mapping,
     /// Where the principal is.
     pub hub: Cluster,
+    /// As whom the principal is there.
+    pub hub_kubeconfig: PathBuf,
+    /// Namespaces for agents that the principal admits, besides what the mapping needs.
+    pub admitted: Vec<String>,
     /// Where the agent is.
     pub spoke: Cluster,
     /// For the logs.
@@ -31,6 +40,19 @@ pub struct Setting {
     pub papers: Papers,
     /// How they find each other.
     pub way: Way,
+    /// How much both log.
+    pub log_level: &'static str,
+}
+
+impl Setting {
+    /// Makes a further agent known on the hub, and says with what it proves itself.
+    pub async fn enrol(&self, agent: &str) -> Result<certs::Pair> {
+        let secret = Papers::cluster_secret(agent, self.mapping);
+        let at = At::secret(&self.names.hub, &format!("cluster-{agent}"));
+        let hub = Objects::new(self.hub.client());
+        hub.apply(&at, secret).await?;
+        self.papers.of_agent(agent)
+    }
 }
 
 /// How an agent finds its principal and says who it is, where that is not by mutual TLS on the loopback.
@@ -79,26 +101,30 @@ impl Default for Way {
 }
 
 /// The principal of this make.
-pub(super) fn principal(make: Make, setting: &Setting) -> Result<Program> {
+pub fn principal(make: Make, setting: &Setting) -> Result<Program> {
     let Setting {
         names,
         mapping,
         hub,
+        hub_kubeconfig,
+        admitted,
         directory,
         way,
+        log_level,
         ..
     } = setting;
     // Go admits by this list alone; ours takes an agent's own namespace anyway, and routes the others by destination.
-    let namespaces = match mapping {
-        Mapping::Namespace | Mapping::Autonomous => names.agent.clone(),
-        Mapping::Destination => format!("{},{}", names.hub, further_namespace(&names.agent)),
+    let mut namespaces = match mapping {
+        Mapping::Namespace | Mapping::Autonomous => vec![names.agent.clone()],
+        Mapping::Destination => vec![names.hub.clone(), further_namespace(&names.agent)],
     };
+    namespaces.extend(admitted.iter().cloned());
     let program = Program::new("principal", binary(make, "addon-manager")?, directory)
         .arg("principal")
-        .flag("kubeconfig", hub.kubeconfig())
+        .flag("kubeconfig", hub_kubeconfig)
         .flag("kubecontext", hub.name())
         .flag("namespace", &names.hub)
-        .flag("allowed-namespaces", namespaces)
+        .flag("allowed-namespaces", namespaces.join(","))
         .flag("auth", &way.auth)
         .flag("destination-based-mapping", mapping_flag(*mapping))
         .flag("log-format", "text")
@@ -108,12 +134,12 @@ pub(super) fn principal(make: Make, setting: &Setting) -> Result<Program> {
         .iter()
         .fold(program, |program, (name, value)| program.flag(name, value));
     Ok(match make {
-        Make::Ours => program.flag("log-level", "debug"),
+        Make::Ours => program.flag("log-level", log_level),
         // There is no redis here, and nobody who would use it.
         Make::Go => program
             .arg("--disable-redis-proxy")
             .flag("redis-server-address", "127.0.0.1:6379")
-            .flag("log-level", "debug"),
+            .flag("log-level", log_level),
     })
 }
 
@@ -125,6 +151,7 @@ pub(super) fn agent(make: Make, setting: &Setting) -> Result<Program> {
         spoke,
         directory,
         way,
+        log_level,
         ..
     } = setting;
     let program = Program::new("agent", binary(make, "agent")?, directory);
@@ -149,7 +176,7 @@ pub(super) fn agent(make: Make, setting: &Setting) -> Result<Program> {
         .flag("destination-based-mapping", mapping_flag(*mapping))
         .flag("redis-addr", "127.0.0.1:6379")
         .flag("log-format", "text")
-        .flag("log-level", "debug")
+        .flag("log-level", log_level)
         .flag("healthz-port", AGENT_HEALTH.to_string()))
 }
 
