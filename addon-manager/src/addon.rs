@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use argocd::cluster_secret::{self, Access};
+use argocd::cluster_secret;
 use jiff::Timestamp;
 use kube::Client;
 use ocm::{
@@ -24,17 +24,20 @@ use ocm::{
     },
 };
 use principal::Sessions;
+use runtime::clock::Clock;
 use tokio::sync::watch;
 
 use crate::{
     address::Address,
     fleet::{
         applications::Applications,
+        credential,
+        projects::Projects,
         removal,
         secrets::{self, ClusterSecrets},
     },
     hub::{self, Own, World},
-    issuer::Authority,
+    issuer::{Authority, Certificates},
     keys,
     optin::{
         HeldModes,
@@ -66,6 +69,8 @@ pub struct Parts {
     pub certificate_life: Duration,
     /// The CA.
     pub authority: watch::Receiver<Option<Arc<Authority>>>,
+    /// How the certificates of the hub stand.
+    pub certificates: watch::Receiver<Arc<Certificates>>,
     /// Where agents dial unless their configuration says otherwise.
     pub address: watch::Receiver<Option<Address>>,
     /// Told the addresses that configurations name, so that the certificate covers them.
@@ -82,6 +87,8 @@ pub struct Parts {
     pub serving_since: Timestamp,
     /// The cluster Secrets.
     pub secrets: ClusterSecrets,
+    /// The `AppProjects` of single clusters, if they are wanted.
+    pub projects: Option<Projects>,
     /// Where Argo CD reaches the resource proxy (host and port).
     pub resource_proxy: String,
 }
@@ -219,18 +226,35 @@ impl sdk::Addon for ArgocdAgent {
         let reserved = self
             .world(target)
             .reserved(target.name.as_str(), &self.parts.own);
-        reserved.map_or(Admission::Serve, |message| Admission::Refuse {
-            reason: "ReservedCluster".to_owned(),
-            message,
-        })
+        if let Some(message) = reserved {
+            return Admission::Refuse {
+                reason: "ReservedCluster".to_owned(),
+                message,
+            };
+        }
+        // What an agent is registered as depends on the CA, and a change makes it enrol again.
+        if self.parts.authority.borrow().is_none() {
+            return Admission::Hold {
+                reason: "NoCertificateAuthority".to_owned(),
+                message: settings::Error::NoAuthority.to_string(),
+            };
+        }
+        Admission::Serve
     }
 
     fn registrations(&self, target: Target<'_>) -> Vec<Registration> {
-        vec![Registration::custom_signer(
-            keys::SIGNER,
-            &self.name,
-            target.name,
-        )]
+        let addon = hub::addon(target.addon, &self.name);
+        if addon.revoked {
+            return Vec::new();
+        }
+        let authority = self.parts.authority.borrow();
+        let unit = authority.as_ref().and_then(|ca| ca.unit());
+        let units = unit.map(str::to_owned).into_iter().chain(addon.key_unit());
+        let mut registration = Registration::custom_signer(keys::SIGNER, &self.name, target.name);
+        if let Registration::CustomSigner { subject, .. } = &mut registration {
+            subject.organization_units = units.collect();
+        }
+        vec![registration]
     }
 
     fn signing_ca(&self, signer: &str) -> Option<Arc<SigningCa>> {
@@ -267,27 +291,37 @@ impl sdk::Addon for ArgocdAgent {
             return Err(settings::Error::NoAuthority.into());
         };
         let cluster = hub::cluster(target.cluster);
+        let held = self.parts.secrets.access(target.name);
+        let now = Clock::system().now();
+        let access = credential::current(held, &authority, target.name.as_str(), now)?;
         let desired = cluster_secret::build(cluster_secret::Inputs {
             cluster: target.name.as_str(),
             argocd_namespace: &self.parts.own.argocd_namespace,
             server: &self.server(target.name),
-            // Credentials come with the resource proxy; until then the URL tells the clusters apart.
-            access: &Access {
-                ca: Some(authority.bundle().to_owned()),
-                ..Access::default()
-            },
+            access: &access,
             labels: &cluster.labels,
             claims: &cluster.claims,
         });
-        let done = self.parts.secrets.ensure(target.name, desired).await;
-        if let Err(error @ secrets::Error::Foreign { .. }) = done {
-            // The agent works without it; a person has to see to it.
-            let told = error.to_string();
-            self.secret_errors().insert(target.name.clone(), told);
-            return Ok(());
+        if let Some(projects) = &self.parts.projects {
+            projects.ensure(target.name).await?;
         }
-        self.secret_errors().remove(target.name);
-        done.map_err(Into::into)
+        let done = self.parts.secrets.ensure(target.name, desired).await;
+        // The agent works without it; a person has to see to it.
+        let told = match &done {
+            Err(error @ (secrets::Error::Foreign { .. } | secrets::Error::Contested { .. })) => {
+                Some(error.to_string())
+            }
+            Ok(contested) if !contested.is_empty() => Some(secrets::contested(contested)),
+            Ok(_) | Err(_) => None,
+        };
+        let mut errors = self.secret_errors();
+        let Some(told) = told else {
+            errors.remove(target.name);
+            drop(errors);
+            return done.map(drop).map_err(Into::into);
+        };
+        errors.insert(target.name.clone(), told);
+        Ok(())
     }
 
     fn render(&self, input: RenderInput<'_>) -> Result<Rendered, RenderError> {
@@ -340,7 +374,8 @@ impl sdk::Addon for ArgocdAgent {
         };
         let said = conditions::available(&facts, now);
         let secret_error = self.secret_errors().get(target.name).cloned();
-        let degraded = conditions::degraded(&Needs {
+        let certificates = Arc::clone(&self.parts.certificates.borrow());
+        let needs = Needs {
             render_error,
             secret_error: secret_error.as_deref(),
             held_mode: self.held_mode(target),
@@ -349,8 +384,14 @@ impl sdk::Addon for ArgocdAgent {
             unmirrored: facts
                 .session
                 .and_then(|session| session.unmirrored.as_ref()),
-        });
-        let looks = [said.recheck, secret_error.map(|_| SECRET_LOOK)];
+            revoked: hub::addon(target.addon, &self.name).revoked,
+            hub: Some(&certificates),
+            cluster: target.name.as_str(),
+            certificate: facts.session.and_then(|it| it.certificate.as_ref()),
+        };
+        let degraded = conditions::degraded(&needs, now);
+        let waits = conditions::rotation_recheck(&needs, now);
+        let looks = [said.recheck, secret_error.map(|_| SECRET_LOOK), waits];
         Health {
             pending: said.verdict.is_none() && said.recheck.is_some(),
             verdicts: said.verdict.into_iter().chain([degraded]).collect(),
@@ -378,6 +419,9 @@ impl sdk::Addon for ArgocdAgent {
         // left while no manager ran.
         if self.parts.secrets.has(cluster) {
             self.release(cluster).await?;
+        }
+        if let Some(projects) = &self.parts.projects {
+            projects.remove(cluster).await?;
         }
         self.parts.secrets.remove(cluster).await.map_err(Into::into)
     }

@@ -1,4 +1,7 @@
-//! Where agents dial the principal.
+//! Where agents dial the principal: given, or found ([`mod@find`] decides, [`mod@follow`] looks).
+
+pub mod find;
+pub mod follow;
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, str::FromStr};
 

@@ -2,6 +2,7 @@
 
 mod alone;
 mod manager;
+pub mod rotate;
 mod term;
 
 use std::{sync::Arc, time::Duration};

@@ -40,6 +40,20 @@ pub enum Only {
     Uninstall(UninstallArgs),
     /// Waits until a hub program says that it is ready; the chart's test runs this.
     Ready(ReadyArgs),
+    /// Asks the manager for another certificate authority and returns at once. Agents move over
+    /// without an interruption; the old one is dropped when nobody needs it.
+    RotateCa(Box<RotateArgs>),
+}
+
+/// Flags of `rotate-ca`.
+#[derive(Clone, Debug, Args)]
+pub struct RotateArgs {
+    /// How to reach the hub.
+    #[command(flatten)]
+    pub kube: KubeArgs,
+    /// Namespace of the manager's Secrets.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "argocd-agent-addon")]
+    pub own_namespace: String,
 }
 
 /// What both ways to run have in common.
@@ -108,12 +122,17 @@ pub struct ManagerArgs {
     )]
     pub agent_image: String,
     /// host or host:port that agents dial, unless their configuration says otherwise;
-    /// without it the address of the load balancer of the Service argocd-agent-principal.
+    /// without it what leads to the Service argocd-agent-principal is found: a load balancer, a Route,
+    /// `TLSRoute` or Ingress, a node port, or an external name.
     #[arg(long, env = "PRINCIPAL_ADDRESS")]
     pub principal_address: Option<String>,
     /// How long an agent's certificate lives at most.
     #[arg(long, value_parser = duration, default_value = "720h")]
     pub certificate_life: Duration,
+    /// Make an AppProject cluster-NAME for each managed cluster, which lets Applications of its namespace have
+    /// namespaced objects on that cluster only.
+    #[arg(long, action = clap::ArgAction::Set, value_parser = runtime::args::boolean, default_value = "false")]
+    pub cluster_projects: bool,
     /// Lead only while holding the lease; `false` is for a single process out of the cluster.
     #[arg(long, action = clap::ArgAction::Set, value_parser = boolean, default_value = "true")]
     pub leader_election: bool,
@@ -328,6 +347,15 @@ mod tests {
             (8003, 8000)
         );
         assert_eq!(cli.manager.certificate_life, Duration::from_hours(720));
+    }
+
+    #[test]
+    fn a_rotation_is_asked_for_with_little() {
+        let parsed = parsed("addon-manager rotate-ca --own-namespace x").unwrap();
+        assert!(matches!(
+            parsed.cli.command,
+            Some(Only::RotateCa(args)) if args.own_namespace == "x"
+        ));
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub struct Manager {
     pub principal_address: Option<Address>,
     /// How long an agent's certificate lives at most.
     pub certificate_life: Duration,
+    /// Whether each managed cluster gets an AppProject.
+    pub cluster_projects: bool,
     /// Whether to lead only while holding the lease.
     pub leader_election: bool,
 }
@@ -157,6 +159,9 @@ pub enum Error {
     /// A name that no certificate has.
     #[error("--trusted-proxy {0:?} cannot be a common name")]
     TrustedProxy(String),
+    /// What is asked for is done at once, and nothing is left to run.
+    #[error("rotate-ca has no settings")]
+    NotAProgram,
     /// A certificate without its key, or a key without its certificate.
     #[error("--tls-cert and --tls-key belong together")]
     HalfPair,
@@ -175,6 +180,7 @@ impl Config {
             Some(Only::Principal(args)) => alone(*args).map(Self::Principal),
             Some(Only::Uninstall(args)) => uninstall(args).map(Self::Uninstall),
             Some(Only::Ready(args)) => Ok(Self::Ready(ready(args))),
+            Some(Only::RotateCa(_)) => Err(Error::NotAProgram),
         }
     }
 
@@ -260,6 +266,7 @@ fn manager(args: ManagerArgs) -> Result<Manager, Error> {
         agent_image,
         principal_address,
         certificate_life,
+        cluster_projects,
         leader_election,
     } = args;
     if certificate_life < LEAST_LIFE {
@@ -279,6 +286,7 @@ fn manager(args: ManagerArgs) -> Result<Manager, Error> {
         agent_image,
         principal_address: principal_address.map(dialled).transpose()?,
         certificate_life,
+        cluster_projects,
         leader_election,
     })
 }

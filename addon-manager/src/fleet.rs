@@ -8,6 +8,8 @@
 //! `ApplicationSets` delete their Applications, and an open session would carry that to the spoke.
 
 pub mod applications;
+pub mod credential;
+pub mod projects;
 pub mod removal;
 pub mod secrets;
 
@@ -15,11 +17,17 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use ocm::{name::AddonName, sdk::View};
-use principal::{Enrolment, Fleet, Sessions};
+use principal::{Certificates, Enrolment, Fleet, Sessions};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::hub::{self, Own, World};
+use crate::{
+    hub::{self, Own, World},
+    issuer::{
+        self,
+        rotation::{Agent, Agents},
+    },
+};
 
 /// Which enrolments are still in their first session.
 #[derive(Debug, Default)]
@@ -76,7 +84,7 @@ pub fn fleet(
     server: impl Fn(&str) -> String,
 ) -> Fleet {
     let mut clusters = BTreeMap::new();
-    for name in world.addons.keys() {
+    for (name, addon) in &world.addons {
         if let Some(mode) = world.enrolled(name, own) {
             let fresh = freshness.look(world, name, sessions);
             clusters.insert(
@@ -85,10 +93,8 @@ pub fn fleet(
                     mode,
                     server: Some(server(name)),
                     fresh,
-                    confirm_delete: world
-                        .addons
-                        .get(name)
-                        .and_then(|it| it.confirm_delete.clone()),
+                    confirm_delete: addon.confirm_delete.clone(),
+                    certificates: addon.certificates(),
                     shares_unscoped: sharing.get(name).copied(),
                 },
             );
@@ -98,6 +104,25 @@ pub fn fleet(
         .known
         .retain(|name, _| world.addons.contains_key(name));
     Fleet { clusters }
+}
+
+/// What counts of the agents while a CA takes over. Who is revoked needs no certificate.
+pub fn agents(world: &World, fleet: &Fleet, sessions: &Sessions) -> Agents {
+    let may_come = fleet.clusters.iter();
+    let may_come = may_come.filter(|(_, it)| it.certificates != Certificates::Revoked);
+    let agent = |name: &String| {
+        let report = sessions.get(name);
+        let lost = world.clusters.get(name).is_some_and(|cluster| cluster.lost);
+        let shown = report.and_then(|it| it.certificate.as_ref());
+        Agent {
+            lost: lost && !report.is_some_and(|it| it.connected),
+            trusts: report.and_then(|it| it.trusts.clone()),
+            authority: shown.and_then(|it| it.authority.clone()),
+        }
+    };
+    may_come
+        .map(|(name, _)| (name.clone(), agent(name)))
+        .collect()
 }
 
 /// Keeps the principal's fleet equal to what the hub says.
@@ -117,17 +142,29 @@ pub struct Publisher {
     pub fleet: watch::Sender<Arc<Fleet>>,
     /// Which clusters get the repositories without a project, as far as it is known.
     pub sharing: watch::Receiver<BTreeMap<String, bool>>,
+    /// Whether a CA takes over.
+    pub certificates: watch::Receiver<Arc<issuer::Certificates>>,
+    /// Where the agents go while one does.
+    pub agents: watch::Sender<Option<Arc<Agents>>>,
 }
 
 impl Publisher {
     /// Publishes every change until the token is cancelled.
     ///
     /// While the hub has not been listed nothing is published: what was there stays.
-    pub async fn run(mut self, mut sessions: watch::Receiver<Sessions>, token: CancellationToken) {
+    pub async fn run(mut self, sessions: watch::Receiver<Sessions>, token: CancellationToken) {
+        self.follow(sessions, token).await;
+        // Whoever leads next knows more.
+        self.agents.send_replace(None);
+    }
+
+    async fn follow(&mut self, mut sessions: watch::Receiver<Sessions>, token: CancellationToken) {
         let mut revision = self.view.revision();
+        let mut certificates = self.certificates.clone();
         let mut freshness = Freshness::default();
         loop {
             revision.mark_unchanged();
+            certificates.mark_unchanged();
             let now = Arc::clone(&sessions.borrow_and_update());
             self.sharing.mark_unchanged();
             self.publish(&now, &mut freshness);
@@ -136,6 +173,7 @@ impl Publisher {
                     changed = revision.changed() => changed.is_ok(),
                     changed = sessions.changed() => changed.is_ok(),
                     changed = self.sharing.changed() => changed.is_ok(),
+                    changed = certificates.changed() => changed.is_ok(),
                 }
             };
             match token.run_until_cancelled(next).await {
@@ -153,6 +191,13 @@ impl Publisher {
         let server = |name: &str| argocd::cluster_secret::server_url(&self.resource_proxy, name);
         let sharing = self.sharing.borrow().clone();
         let fleet = fleet(&world, &self.own, sessions, freshness, &sharing, server);
+        let rotates = self.certificates.borrow().rotation.is_some();
+        let agents = rotates.then(|| Arc::new(agents(&world, &fleet, sessions)));
+        self.agents.send_if_modified(|known| {
+            let changed = *known != agents;
+            *known = agents;
+            changed
+        });
         self.fleet.send_if_modified(|known| {
             let changed = **known != fleet;
             if changed {
@@ -194,14 +239,9 @@ mod tests {
     fn sessions(connected: bool) -> Sessions {
         let report = SessionReport {
             connected,
-            since: Timestamp::UNIX_EPOCH,
             last_seen: Some(Timestamp::UNIX_EPOCH),
-            last_error: None,
-            agent_version: None,
             mode: Some(Mode::Managed),
-            held: None,
-            argocd: None,
-            unmirrored: None,
+            ..SessionReport::default()
         };
         Arc::new([("c".to_owned(), report)].into())
     }
@@ -247,6 +287,27 @@ mod tests {
         );
         let ended = sessions(false);
         assert_eq!(look(&world("2", false), &ended, &mut freshness), Some(true));
+    }
+
+    #[test]
+    fn a_rotation_waits_for_everybody_who_may_come_in_and_is_there() {
+        let mut world = world("1", true);
+        let names = |world: &World, sessions: &Sessions| -> Vec<(String, bool)> {
+            let mut freshness = Freshness::default();
+            let (own, none) = (Own::default(), BTreeMap::new());
+            let fleet = fleet(world, &own, sessions, &mut freshness, &none, |_| {
+                String::new()
+            });
+            let agents = agents(world, &fleet, sessions).into_iter();
+            agents.map(|(name, agent)| (name, agent.lost)).collect()
+        };
+        let silent = Sessions::default();
+        assert_eq!(names(&world, &silent), [("c".to_owned(), false)]);
+        world.clusters.get_mut("c").unwrap().lost = true;
+        assert_eq!(names(&world, &silent), [("c".to_owned(), true)]);
+        assert_eq!(names(&world, &sessions(true)), [("c".to_owned(), false)]);
+        world.addons.get_mut("c").unwrap().revoked = true;
+        assert_eq!(names(&world, &silent), []);
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub fn cluster(object: &ManagedCluster) -> Cluster {
         uid: object.metadata.uid.clone().unwrap_or_default(),
         accepted: object.spec.hub_accepts_client,
         deleting: object.is_deleting(),
+        lost: object.is_lost(),
         labels: object.metadata.labels.clone().unwrap_or_default(),
         claims: claims
             .map(|claim| (claim.name.clone(), claim.value.clone()))
@@ -70,6 +71,8 @@ pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
         made_for_label: object.annotation(keys::MADE_FOR_LABEL).is_some(),
         confirmed: object.annotation(keys::CONFIRM_MODE).map(str::to_owned),
         confirm_delete: object.annotation(keys::CONFIRM_DELETE).map(str::to_owned),
+        revoked: object.annotation(keys::REVOKED).is_some(),
+        rekey: object.annotation(keys::REKEY).map(str::to_owned),
         config: references
             .iter()
             .find(|it| it.resource == DEPLOYMENT_CONFIGS)

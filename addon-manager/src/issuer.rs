@@ -4,16 +4,19 @@
 //! missing is made; a serving certificate of ours is renewed when a third of its life is left, when
 //! a name is missing from it or when the authority changed. What somebody else put there is used and
 //! never replaced, and a CA that cannot be read is reported, not remade: a new authority would cut
-//! off the fleet.
+//! off the fleet. [`rotation`] is how one CA takes over from another.
 //!
-//! [`mod@plan`] decides, [`make`] creates keys and certificates, [`secrets`] reads and writes;
-//! [`Issuer`] goes round.
+//! [`mod@plan`] and [`rotation`] decide, [`make`] creates keys and certificates, [`secrets`] reads and
+//! writes; [`Issuer`] goes round.
 
 pub mod authority;
+pub mod expiry;
 pub mod facts;
 pub mod make;
 pub mod plan;
+pub mod rotation;
 pub mod secrets;
+pub mod takeover;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -27,8 +30,9 @@ pub use secrets::Secrets;
 
 use crate::{
     issuer::{
-        facts::{ReadAuthority, ReadLeaf},
+        facts::{Holding, ReadAuthority, ReadLeaf},
         plan::{Plan, Step, Wanted, plan},
+        rotation::{Agents, Decision, Move, Progress, Stage, decide},
     },
     metrics::Metrics,
 };
@@ -49,6 +53,9 @@ pub const JWT_KEY: &str = "jwt.key";
 const LOOK: Duration = Duration::from_mins(1);
 /// The pause after a round that failed.
 const RETRY: Duration = Duration::from_secs(5);
+/// The pause after a round that asks for the next: what it wrote has to be read, and while a CA takes
+/// over, every agent that says something asks.
+const SOON: Duration = Duration::from_millis(200);
 
 /// Why the Secrets are not as they should be.
 #[derive(Debug, thiserror::Error)]
@@ -91,10 +98,34 @@ pub struct Issuer {
     pub clock: Clock,
     /// The addresses at which agents dial the principal.
     pub names: watch::Receiver<BTreeSet<String>>,
+    /// What the agents trust and show, told while a CA takes over.
+    pub agents: watch::Receiver<Option<Arc<Agents>>>,
+    /// Told when somebody has written the CA's Secret.
+    pub written: watch::Receiver<u64>,
     /// Where the CA is published when it is known for the first time and whenever it changes.
     pub authority: watch::Sender<Option<Arc<Authority>>>,
+    /// Where it is published how the certificates stand.
+    pub certificates: watch::Sender<Arc<Certificates>>,
     /// Shows when certificates end.
     pub metrics: Metrics,
+}
+
+/// How the certificates of the hub stand, for conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Certificates {
+    /// A CA that takes over.
+    pub rotation: Option<Progress>,
+    /// What a person has to see to, a sentence each.
+    pub troubles: Vec<String>,
+    /// Certificates that should have been renewed, a sentence each.
+    pub overdue: Vec<String>,
+}
+
+/// What a round has come to.
+struct Round {
+    complaints: Option<String>,
+    /// Whether there is more to do at once.
+    again: bool,
 }
 
 impl Issuer {
@@ -104,9 +135,13 @@ impl Issuer {
         // What was said already, so that a trouble is told once, and its end too.
         let mut trouble: Option<String> = None;
         loop {
+            self.written.mark_unchanged();
             let addresses = self.names.borrow_and_update().clone();
-            let (now_trouble, pause) = match self.round(addresses, self.clock.now()).await {
-                Ok(complaints) => (complaints, LOOK),
+            let agents = self.agents.borrow_and_update().clone();
+            let now = self.clock.now();
+            let done = self.round(addresses, agents.as_deref(), now).await;
+            let (now_trouble, pause) = match done {
+                Ok(Round { complaints, again }) => (complaints, if again { SOON } else { LOOK }),
                 Err(error) => (Some(runtime::error::Chain(&error).to_string()), RETRY),
             };
             if now_trouble != trouble {
@@ -117,9 +152,12 @@ impl Issuer {
                 }
                 trouble = now_trouble;
             }
+            sleep(SOON.min(pause)).await;
             tokio::select! {
-                () = sleep(pause) => {}
-                changed = self.names.changed() => if changed.is_err() { sleep(pause).await },
+                () = sleep(pause.saturating_sub(SOON)) => {}
+                () = news(&mut self.names) => {}
+                () = news(&mut self.agents) => {}
+                () = news(&mut self.written) => {}
             }
         }
     }
@@ -128,32 +166,77 @@ impl Issuer {
     async fn round(
         &self,
         addresses: BTreeSet<String>,
+        agents: Option<&Agents>,
         now: Timestamp,
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<Round, Error> {
         let observed = self.secrets.observe().await?;
         let wanted = Wanted::at(self.secrets.namespace(), addresses);
-        let ca = match &observed.ca {
-            ReadAuthority::Missing => self.secrets.create_authority(now).await?,
+        let held = match &observed.ca {
+            ReadAuthority::Missing => {
+                self.secrets.create_authority(now).await?;
+                return Ok(Round {
+                    complaints: None,
+                    again: true,
+                });
+            }
             ReadAuthority::Unusable(reason) => {
                 return Err(Error::Unusable {
                     name: CA_SECRET,
                     reason: reason.clone(),
                 });
             }
-            ReadAuthority::Held(held) => Authority::clone(held),
+            ReadAuthority::Held(held) => held,
         };
-        self.show(&observed, &ca);
-        self.publish(&ca);
+        self.show(&observed, held);
+        self.publish(&held.ca);
         let Plan { steps } = plan(&observed, &wanted, now);
-        let mut complaints = None;
+        let mut troubles = Vec::new();
         for step in steps {
             if let Step::Complain { secret, reason } = step {
-                complaints = Some(format!("Secret {secret} is not ours to renew: {reason}"));
+                troubles.push(format!("Secret {secret} is not ours to renew: {reason}"));
             } else {
-                self.carry_out(&ca, step, now).await?;
+                self.carry_out(&held.ca, step, now).await?;
             }
         }
-        Ok(complaints)
+        let decision = decide(held, agents, &behind(&observed), now);
+        troubles.extend(decision.complaint.map(str::to_owned));
+        let complaints = (!troubles.is_empty()).then(|| troubles.join("; "));
+        self.tell(held, &decision, troubles, expiry::overdue(&observed, now));
+        let again = decision.step != Move::Stay;
+        if again {
+            self.secrets.step(held, decision.step, now).await?;
+            let (step, stage) = (decision.step, held.stage().as_str());
+            info!(?step, from = stage, "the certificate authority is changed");
+        }
+        Ok(Round { complaints, again })
+    }
+
+    fn tell(
+        &self,
+        held: &Holding,
+        decision: &Decision,
+        troubles: Vec<String>,
+        overdue: Vec<String>,
+    ) {
+        let stage = held.stage();
+        self.metrics.rotation(stage, decision.waits_for.len());
+        let rotation = (stage != Stage::Settled).then(|| Progress {
+            stage,
+            since: held.since.unwrap_or(Timestamp::UNIX_EPOCH),
+            waits_for: decision.waits_for.clone(),
+        });
+        let now = Certificates {
+            rotation,
+            troubles,
+            overdue,
+        };
+        self.certificates.send_if_modified(|known| {
+            let changed = **known != now;
+            if changed {
+                *known = Arc::new(now);
+            }
+            changed
+        });
     }
 
     async fn carry_out(&self, ca: &Authority, step: Step, now: Timestamp) -> Result<(), Error> {
@@ -181,8 +264,8 @@ impl Issuer {
         Ok(())
     }
 
-    fn show(&self, observed: &Observed, ca: &Authority) {
-        self.metrics.expires(CA_SECRET, ca.not_after());
+    fn show(&self, observed: &Observed, held: &Holding) {
+        self.metrics.expires(CA_SECRET, held.ca.not_after());
         for (secret, leaf) in [
             (PRINCIPAL_SECRET, &observed.principal),
             (RESOURCE_PROXY_SECRET, &observed.resource_proxy),
@@ -204,6 +287,26 @@ impl Issuer {
             changed
         });
     }
+}
+
+/// Resolves at the next change; never when there will be none. Cancel safe.
+async fn news<T>(source: &mut watch::Receiver<T>) {
+    if source.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The Secrets whose certificate is another CA's, so that the old CA is still needed.
+fn behind(observed: &Observed) -> Vec<&'static str> {
+    let leaves = [
+        (PRINCIPAL_SECRET, &observed.principal),
+        (RESOURCE_PROXY_SECRET, &observed.resource_proxy),
+    ];
+    let behind = leaves.into_iter().filter(|(_, leaf)| match leaf {
+        ReadLeaf::Missing => true,
+        ReadLeaf::Held(held) => !held.facts.as_ref().is_ok_and(|facts| facts.issued_by_ca),
+    });
+    behind.map(|(secret, _)| secret).collect()
 }
 
 /// What [`Secrets::observe`] found.

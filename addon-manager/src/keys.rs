@@ -17,6 +17,12 @@ pub const CONFIRM_MODE: &str = "argocd-agent.open-cluster-management.io/confirm-
 pub const CONFIRM_DELETE: &str = "argocd-agent.open-cluster-management.io/confirm-delete";
 /// Label on a cluster Secret that an agent got by registering itself; upstream's.
 pub const SELF_REGISTERED: &str = "argocd-agent.argoproj-labs.io/self-registered-cluster";
+/// Annotation on a `ManagedClusterAddOn` by which a person revokes the agent's certificates: its session
+/// ends at once, and it stays out until the annotation is gone. Any value.
+pub const REVOKED: &str = "argocd-agent.open-cluster-management.io/revoked";
+/// Annotation on a `ManagedClusterAddOn` by which a person has the agent's key changed: certificates that
+/// were issued under another value do not count any more. Any value.
+pub const REKEY: &str = "argocd-agent.open-cluster-management.io/rekey";
 /// Label on the pod that leads: the Service of the principal selects it.
 pub const ACTIVE: &str = "argocd-agent.open-cluster-management.io/active";
 /// Who we are to server-side apply and in Events.

@@ -9,7 +9,7 @@
 //!      ▼                                                            │
 //!   addon (impl Addon) <── wake ◀────── Sessions (watch) ───────────┘
 //!      ▲
-//!      └── issuer ── Authority (watch)       load_balancer ── Address (watch)
+//!      └── issuer ── Authority (watch)       address ──────── Address (watch)
 //! ```
 //!
 //! All channels are `watch`: the newest value counts, nothing queues up.
@@ -25,7 +25,7 @@
 //! | [`registration`] | self-registration, without OCM |
 //! | [`issuer`] | CA, serving certificates, token key |
 //! | [`uninstall`] | takes the add-on off all clusters, before `helm uninstall` takes the program away |
-//! | [`active`], [`load_balancer`], [`ready`], [`token_key`], [`wake`], [`metrics`] | small parts of their own |
+//! | [`active`], [`address`], [`ready`], [`token_key`], [`wake`], [`metrics`] | small parts of their own |
 
 pub mod active;
 pub mod addon;
@@ -37,7 +37,6 @@ pub mod fleet;
 pub mod hub;
 pub mod issuer;
 pub mod keys;
-pub mod load_balancer;
 pub mod metrics;
 pub mod optin;
 pub mod ready;

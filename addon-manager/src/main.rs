@@ -2,13 +2,20 @@
 
 use std::process::ExitCode;
 
-use addon_manager::{app, args, config::Config};
+use addon_manager::{
+    app,
+    args::{self, Only},
+    config::Config,
+};
 use runtime::error::Chain;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     runtime::install_crypto_provider();
     let parsed = args::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    if let Some(Only::RotateCa(args)) = parsed.cli.command {
+        return rotate(*args).await;
+    }
     let config = match prepare(parsed) {
         Ok(config) => config,
         Err(error) => {
@@ -24,6 +31,25 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = %Chain(&*error), "failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Asks a running manager for another CA.
+#[expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command's answer"
+)]
+async fn rotate(args: args::RotateArgs) -> ExitCode {
+    match app::rotate::ask(args).await {
+        Ok(said) => {
+            println!("{said}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {}", Chain(&*error));
             ExitCode::FAILURE
         }
     }

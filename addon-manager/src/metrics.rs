@@ -7,11 +7,20 @@ use prometheus_client::{
 };
 use runtime::metrics::Registry;
 
+use crate::issuer::rotation::Stage;
+
 /// The manager's metrics; clones share their values.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     leader: Gauge,
     expiry: Family<Use, Gauge>,
+    rotation: Family<InStage, Gauge>,
+    waits_for: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InStage {
+    stage: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -23,13 +32,22 @@ impl Metrics {
     /// Makes and registers them.
     pub fn register(registry: &Registry) -> Self {
         let metrics = Self::default();
-        let Self { leader, expiry } = metrics.clone();
+        let Self {
+            leader,
+            expiry,
+            rotation,
+            waits_for,
+        } = metrics.clone();
         registry.with(|all| {
             let all = all.sub_registry_with_prefix("argocd_agent_addon_manager");
             let help = "Whether this replica leads; the sum over all replicas should be one";
             all.register("leader", help, leader);
             let help = "When a certificate ends; less than a month ahead means that renewal fails";
             all.register("certificate_expiry_timestamp_seconds", help, expiry);
+            let help = "One for the stage in which the certificate authority is";
+            all.register("ca_rotation_stage", help, rotation);
+            let help = "Agents (and Secrets of the hub) that hold up the next step of a rotation of the CA";
+            all.register("ca_rotation_waits_for", help, waits_for);
         });
         metrics
     }
@@ -37,6 +55,19 @@ impl Metrics {
     /// Says whether this replica leads.
     pub fn leads(&self, leads: bool) {
         self.leader.set(i64::from(leads));
+    }
+
+    /// Says where a rotation of the CA is, and how many hold it up.
+    pub fn rotation(&self, now: Stage, waits_for: usize) {
+        for stage in [Stage::Settled, Stage::Introduced, Stage::Retiring] {
+            let label = InStage {
+                stage: stage.as_str(),
+            };
+            let gauge = self.rotation.get_or_create(&label);
+            gauge.set(i64::from(stage == now));
+        }
+        let count = i64::try_from(waits_for).unwrap_or(i64::MAX);
+        self.waits_for.set(count);
     }
 
     /// Says when the certificate in a Secret ends.

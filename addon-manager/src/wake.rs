@@ -10,6 +10,8 @@ use ocm::name::ClusterName;
 use principal::{SessionReport, Sessions};
 use tokio::sync::Notify;
 
+use crate::issuer::Certificates;
+
 /// Names that wait to be looked at, each at most once: bounded by the number of clusters.
 #[derive(Clone, Debug, Default)]
 pub struct Wakes {
@@ -75,6 +77,28 @@ pub fn differing<V: PartialEq>(
         .collect()
 }
 
+/// The clusters that a rotation waits for in only one of both; none when more than that changed, so
+/// that everybody is concerned.
+pub fn waited_for(before: &Certificates, now: &Certificates) -> Option<BTreeSet<String>> {
+    let plain = |it: &Certificates| {
+        let stage = it.rotation.as_ref().map(|it| (it.stage, it.since));
+        (stage, it.troubles.clone(), it.overdue.clone())
+    };
+    if plain(before) != plain(now) {
+        return None;
+    }
+    let names = |it: &Certificates| {
+        let rotation = it.rotation.as_ref();
+        rotation.map(|it| it.waits_for.clone()).unwrap_or_default()
+    };
+    Some(
+        names(before)
+            .symmetric_difference(&names(now))
+            .cloned()
+            .collect(),
+    )
+}
+
 /// Whether two reports lead to the same conditions; when the agent of an open session was last seen
 /// does not.
 fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
@@ -87,6 +111,7 @@ fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
                 before.mode,
                 &before.held,
                 before.argocd,
+                &before.certificate,
             ) == (
                 now.connected,
                 now.since,
@@ -94,6 +119,7 @@ fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
                 now.mode,
                 &now.held,
                 now.argocd,
+                &now.certificate,
             )
         }
         (None, None) => true,
@@ -110,14 +136,8 @@ mod tests {
     fn sessions(connected: bool, seen: i64) -> Sessions {
         let report = SessionReport {
             connected,
-            since: Timestamp::UNIX_EPOCH,
             last_seen: Timestamp::from_second(seen).ok(),
-            last_error: None,
-            agent_version: None,
-            mode: None,
-            held: None,
-            argocd: None,
-            unmirrored: None,
+            ..SessionReport::default()
         };
         Arc::new([("c".to_owned(), report)].into())
     }
@@ -153,6 +173,28 @@ mod tests {
         );
         let expected = ["came", "changed", "went"].map(str::to_owned).into();
         assert_eq!(differing(&before, &now), expected);
+    }
+
+    #[test]
+    fn while_a_rotation_waits_only_those_are_woken_who_come_and_go() {
+        use crate::issuer::rotation::{Progress, Stage};
+        let waiting = |stage, names: &[&str]| Certificates {
+            rotation: Some(Progress {
+                stage,
+                since: Timestamp::UNIX_EPOCH,
+                waits_for: names.iter().map(|name| (*name).to_owned()).collect(),
+            }),
+            ..Certificates::default()
+        };
+        let (before, now) = (
+            waiting(Stage::Introduced, &["a", "b"]),
+            waiting(Stage::Introduced, &["b"]),
+        );
+        assert_eq!(waited_for(&before, &now), Some(["a".to_owned()].into()));
+        assert_eq!(waited_for(&before, &before), Some(BTreeSet::new()));
+        let next = waiting(Stage::Retiring, &["b"]);
+        assert_eq!(waited_for(&before, &next), None);
+        assert_eq!(waited_for(&Certificates::default(), &now), None);
     }
 
     #[tokio::test]

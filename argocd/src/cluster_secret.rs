@@ -131,6 +131,39 @@ fn config(access: &Access) -> Value {
     Value::Object(config)
 }
 
+/// The credentials in the `config` of a Secret; what cannot be read is not there.
+pub fn access(config: &[u8]) -> Access {
+    let config: Value = serde_json::from_slice(config).unwrap_or_default();
+    let text = |field: &str| {
+        let encoded = config.pointer("/tlsClientConfig")?.get(field)?.as_str()?;
+        String::from_utf8(STANDARD.decode(encoded).ok()?).ok()
+    };
+    let token = config.get("bearerToken").and_then(Value::as_str);
+    Access {
+        bearer_token: token.map(str::to_owned),
+        ca: text("caData"),
+        certificate: text("certData"),
+        key: text("keyData"),
+    }
+}
+
+/// Whether this is a Secret of the programs that this one replaces, for the same cluster, so that it may be taken
+/// over: `argocd-agentctl`, a principal with self-registration, or the older add-on.
+pub fn is_predecessors(
+    cluster: &str,
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+) -> bool {
+    let label = |key: &str| labels.get(key).map(String::as_str);
+    let of_cluster =
+        label(keys::SECRET_TYPE) == Some("cluster") && label(keys::AGENT_NAME) == Some(cluster);
+    let managed = annotations.get(keys::MANAGED_BY).map(String::as_str);
+    of_cluster
+        && (managed == Some(keys::MANAGED_BY_US)
+            || label(keys::SELF_REGISTERED) == Some("true")
+            || label(keys::OLDER_CLUSTER_NAME) == Some(cluster))
+}
+
 fn is_reserved(key: &str) -> bool {
     keys::RESERVED_LABEL_PREFIXES
         .iter()

@@ -32,6 +32,12 @@ pub const MANAGED_BY_US: &str = "argocd-agent";
 pub const IGNORE_SYNC: &str = "argocd-agent.argoproj-labs.io/ignore-sync";
 /// Label on a cluster Secret: its agent.
 pub const AGENT_NAME: &str = "argocd-agent.argoproj-labs.io/agent-name";
+/// Annotation on the AppProject that was made for a managed cluster: that cluster.
+pub const CLUSTER_PROJECT: &str = "argocd-agent.open-cluster-management.io/cluster-project";
+/// Label on a cluster Secret that a principal of the Go implementation made for itself.
+pub const SELF_REGISTERED: &str = "argocd-agent.argoproj-labs.io/self-registered-cluster";
+/// Label on a cluster Secret that argocd-pull-integration made: its cluster.
+pub const OLDER_CLUSTER_NAME: &str = "apps.open-cluster-management.io/cluster-name";
 /// Label: `cluster`, `repository` or `repo-creds`.
 pub const SECRET_TYPE: &str = "argocd.argoproj.io/secret-type";
 /// Value of [`SECRET_TYPE`]: access to one repository.

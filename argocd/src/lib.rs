@@ -30,6 +30,7 @@
 //! | [`masked`] | objects as they may be printed |
 
 pub mod admission;
+pub mod cluster_project;
 pub mod cluster_secret;
 pub mod command;
 pub mod digest;

@@ -7,6 +7,8 @@ use std::{borrow::Borrow, collections::BTreeMap, fmt, sync::Arc};
 
 pub use protocol::object::Mode;
 
+use crate::identity::PeerCertificate;
+
 /// The clusters that are enrolled now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fleet {
@@ -27,6 +29,31 @@ pub struct Enrolment {
     pub confirm_delete: Option<String>,
     /// Whether repositories without a project are for this cluster, too; none while that is not known.
     pub shares_unscoped: Option<bool>,
+    /// Which of its certificates count.
+    pub certificates: Certificates,
+}
+
+/// Which certificates of a cluster count, beyond what TLS and their names say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Certificates {
+    /// All.
+    #[default]
+    All,
+    /// Those with this organizational unit: the others are from before a person had its key changed.
+    WithUnit(String),
+    /// None: a person has revoked them.
+    Revoked,
+}
+
+impl Certificates {
+    /// Whether this one does.
+    pub(crate) fn admit(&self, certificate: Option<&PeerCertificate>) -> bool {
+        match self {
+            Self::All => true,
+            Self::WithUnit(unit) => certificate.is_some_and(|it| it.has_unit(unit)),
+            Self::Revoked => false,
+        }
+    }
 }
 
 /// The name of a cluster, which is also its namespace on the hub.

@@ -128,7 +128,7 @@ impl Gate {
         let (cluster, papers) = self.shown(peer, claims).await?;
         self.not_revoked(&cluster, &papers)?;
         self.register(&cluster, claimed).await?;
-        self.enrolled(&cluster, claimed)?;
+        self.enrolled(&cluster, claimed, &papers)?;
         presentable(&version, &agent_namespace).map_err(|refusal| self.told(&cluster, refusal))?;
         if !self.budget.spend(&cluster) {
             return Err(Refusal::TooMany);
@@ -164,7 +164,7 @@ impl Gate {
     pub(crate) fn refresh(&self, peer: &Peer, token: &str) -> Result<AuthResponse, Refusal> {
         self.serving()?;
         let (Verified { holder, expires }, papers) = self.verify(peer, token, Purpose::Refresh)?;
-        self.enrolled(&holder.cluster, holder.mode)?;
+        self.enrolled(&holder.cluster, holder.mode, &papers)?;
         if !self.budget.spend(&holder.cluster) {
             return Err(Refusal::TooMany);
         }
@@ -186,7 +186,7 @@ impl Gate {
         self.serving()?;
         let (Verified { holder, expires: _ }, papers) =
             self.verify(peer, token, Purpose::Access)?;
-        let enrolment = self.enrolled(&holder.cluster, holder.mode)?;
+        let enrolment = self.enrolled(&holder.cluster, holder.mode, &papers)?;
         if !self.budget.spend(&holder.cluster) {
             return Err(Refusal::TooMany);
         }
@@ -217,6 +217,9 @@ impl Gate {
         match self.fleet.borrow().clusters.get(cluster.as_str()) {
             None => Some(End::LeftFleet),
             Some(enrolment) if enrolment.mode != mode => Some(End::ModeChanged),
+            Some(enrolment) if !enrolment.certificates.admit(papers.certificate.as_deref()) => {
+                Some(End::Revoked)
+            }
             Some(_) => None,
         }
     }
@@ -288,13 +291,23 @@ impl Gate {
         }
     }
 
-    fn enrolled(&self, cluster: &ClusterName, claimed: Mode) -> Result<Enrolment, Refusal> {
+    fn enrolled(
+        &self,
+        cluster: &ClusterName,
+        claimed: Mode,
+        papers: &Papers,
+    ) -> Result<Enrolment, Refusal> {
         let known = self.fleet.borrow().clusters.get(cluster.as_str()).cloned();
         let Some(enrolment) = known else {
             // Not in a report: whoever is not enrolled must not be able to make us remember it.
             tracing::info!(%cluster, "a cluster that is not enrolled was refused");
             return Err(Refusal::NotEnrolled);
         };
+        if !enrolment.certificates.admit(papers.certificate.as_deref()) {
+            self.registry
+                .report_refused(cluster, "the agent's certificate is revoked");
+            return Err(Refusal::Revoked);
+        }
         if enrolment.mode != claimed {
             let why = format!(
                 "the agent says mode {claimed}, recorded is {}",

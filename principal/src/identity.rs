@@ -8,6 +8,7 @@ use std::{fmt, path::PathBuf};
 use http::HeaderName;
 use jiff::Timestamp;
 use regex::Regex;
+use runtime::credentials::KeyId;
 use rustls_pki_types::CertificateDer;
 use sha2::{Digest as _, Sha256};
 use x509_parser::{
@@ -15,6 +16,8 @@ use x509_parser::{
 };
 
 use crate::fleet::ClusterName;
+
+pub mod visitor;
 
 /// How a certificate tells the cluster's name.
 #[derive(Clone, Debug)]
@@ -309,11 +312,14 @@ fn hexadecimal(bytes: &[u8]) -> String {
 pub struct PeerCertificate {
     chain: Vec<CertificateDer<'static>>,
     thumbprint: Thumbprint,
+    not_before: Timestamp,
     not_after: Timestamp,
     /// In hexadecimal digits.
     serial: String,
     /// The only common name, if there is just one.
     common_name: Option<String>,
+    authority: Option<KeyId>,
+    units: Vec<String>,
 }
 
 impl PeerCertificate {
@@ -321,12 +327,18 @@ impl PeerCertificate {
     pub fn from_chain(chain: &[CertificateDer<'_>]) -> Option<Self> {
         let leaf = chain.first()?;
         let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
-        let not_after = Timestamp::from_second(parsed.validity().not_after.timestamp()).ok()?;
+        let time = |time: x509_parser::time::ASN1Time| Timestamp::from_second(time.timestamp());
+        let units = parsed.subject().iter_organizational_unit();
         Some(Self {
             thumbprint: Thumbprint(Sha256::digest(leaf).into()),
-            not_after,
+            not_before: time(parsed.validity().not_before).ok()?,
+            not_after: time(parsed.validity().not_after).ok()?,
             serial: hexadecimal(parsed.raw_serial()),
             common_name: common_name(&parsed).ok().map(str::to_owned),
+            authority: KeyId::of_issuer(&parsed),
+            units: units
+                .filter_map(|unit| unit.as_str().ok().map(str::to_owned))
+                .collect(),
             chain: chain.iter().map(|der| der.clone().into_owned()).collect(),
         })
     }
@@ -356,6 +368,21 @@ impl PeerCertificate {
     /// What tokens are bound to.
     pub const fn thumbprint(&self) -> Thumbprint {
         self.thumbprint
+    }
+
+    /// When it begins to be valid.
+    pub const fn not_before(&self) -> Timestamp {
+        self.not_before
+    }
+
+    /// The key that signed it, as far as it says.
+    pub const fn authority(&self) -> Option<&KeyId> {
+        self.authority.as_ref()
+    }
+
+    /// Whether it has this organizational unit.
+    pub fn has_unit(&self, unit: &str) -> bool {
+        self.units.iter().any(|it| it == unit)
     }
 
     /// When it stops being valid; no session outlives that.

@@ -36,11 +36,11 @@ pub mod tokens;
 mod trust;
 pub mod users;
 
-pub use fleet::{ClusterName, Enrolment, Fleet, Mode};
+pub use fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode};
 pub use gate::Registrar;
 pub use hub::{Key, store};
 pub use protocol::payload::ArgoCd;
-pub use report::{HeldDeletion, SessionReport, Sessions, Unmirrored};
+pub use report::{HeldDeletion, SessionReport, Sessions, ShownCertificate, Unmirrored};
 pub use revoked::Revoked;
 pub use service::Services;
 pub use settings::{Limits, MirrorLimits, Settings};

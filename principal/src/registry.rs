@@ -4,7 +4,7 @@
 //! never write for one cluster at a time. Who leaves the fleet loses the seat at once.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     fleet::{ClusterName, Mode},
     gate::Papers,
-    report::{HeldDeletion, SessionReport, Sessions, Unmirrored},
+    report::{HeldDeletion, SessionReport, Sessions, ShownCertificate, Unmirrored},
 };
 
 /// A driver ends within one turn of its loop; one that does not is left behind rather than waited for.
@@ -34,7 +34,7 @@ pub(crate) enum End {
     ModeChanged,
     /// The certificate's time is over, or its CA is not trusted any more.
     Certificate,
-    /// What it stands on was put on the revocation list.
+    /// A person has revoked what it stands on.
     Revoked,
     /// The password that it stands on was changed or taken away.
     Password,
@@ -137,7 +137,7 @@ impl Registry {
         {
             tracing::warn!(%cluster, "the older session does not end; going on without it");
         }
-        seat.report_connected(mode);
+        seat.report_connected(mode, papers);
         seat
     }
 
@@ -219,16 +219,9 @@ impl Registry {
         let now = self.shared.clock.now();
         self.shared.reports.send_if_modified(|reports| {
             let before = reports.get(cluster.as_str()).cloned();
-            let mut after = before.clone().unwrap_or(SessionReport {
-                connected: false,
+            let mut after = before.clone().unwrap_or_else(|| SessionReport {
                 since: now,
-                last_seen: None,
-                last_error: None,
-                agent_version: None,
-                mode: None,
-                held: None,
-                argocd: None,
-                unmirrored: None,
+                ..SessionReport::default()
             });
             change(&mut after, now);
             if before.as_ref() == Some(&after) {
@@ -288,22 +281,35 @@ impl Seat {
         });
     }
 
-    /// Records what the agent says of its cluster.
-    pub(crate) fn report_argocd(&self, argocd: Option<ArgoCd>) {
+    /// Records what the agent says of its cluster and of itself.
+    pub(crate) fn report_spoke(&self, argocd: Option<ArgoCd>, trusts: Option<BTreeSet<String>>) {
+        let trusts = trusts.filter(is_modest);
         self.registry.report(&self.cluster, |report, _now| {
             report.argocd = argocd;
+            report.trusts = trusts;
         });
     }
 
-    fn report_connected(&self, mode: Mode) {
+    fn report_connected(&self, mode: Mode, papers: &Papers) {
+        let shown = papers.certificate.as_ref().map(|it| ShownCertificate {
+            not_before: it.not_before(),
+            not_after: it.not_after(),
+            authority: it.authority().cloned(),
+        });
         self.registry.report(&self.cluster, |report, now| {
             report.connected = true;
             report.since = now;
             report.last_seen = Some(now);
             report.last_error = None;
             report.mode = Some(mode);
+            report.certificate = shown;
         });
     }
+}
+
+/// More than a few fingerprints are not a trust but a way to fill our memory.
+fn is_modest(trusts: &BTreeSet<String>) -> bool {
+    trusts.len() <= 32 && trusts.iter().all(|it| it.len() == 64)
 }
 
 impl Drop for Seat {

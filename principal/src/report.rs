@@ -1,15 +1,19 @@
 //! What the rest of the program may know about sessions.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use protocol::payload::ArgoCd;
+use runtime::credentials::KeyId;
 use tokio::sync::watch;
 
 use crate::fleet::Mode;
 
 /// The session of one cluster, as the conditions of its add-on tell it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionReport {
     /// Whether a session is open now.
     pub connected: bool,
@@ -29,6 +33,10 @@ pub struct SessionReport {
     pub argocd: Option<ArgoCd>,
     /// What of an autonomous cluster is not shown on the hub.
     pub unmirrored: Option<Unmirrored>,
+    /// The certificate of the last session.
+    pub certificate: Option<ShownCertificate>,
+    /// The fingerprints of the CAs that the agent trusts, where it says so. A claim.
+    pub trusts: Option<BTreeSet<String>>,
 }
 
 /// Objects of an autonomous cluster that the hub does not show.
@@ -38,6 +46,17 @@ pub struct Unmirrored {
     pub count: usize,
     /// The first of them: kind, name and why. Names are claims.
     pub names: Vec<String>,
+}
+
+/// What is worth knowing of a certificate that an agent has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownCertificate {
+    /// Begin of its life.
+    pub not_before: Timestamp,
+    /// End of its life.
+    pub not_after: Timestamp,
+    /// The key that signed it, as far as it says.
+    pub authority: Option<KeyId>,
 }
 
 /// Objects that a cluster holds and the hub does not know, too many to take them away unasked.

@@ -6,7 +6,7 @@ use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::{Value, json};
 
 use crate::{
-    fleet::{ClusterName, Enrolment, Fleet, Mode},
+    fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode},
     identity::PeerCertificate,
     tokens::JwtKey,
 };
@@ -30,6 +30,7 @@ pub(crate) fn enrolment(mode: Mode) -> Enrolment {
         fresh: false,
         confirm_delete: None,
         shares_unscoped: Some(false),
+        certificates: Certificates::All,
     }
 }
 
@@ -39,6 +40,19 @@ pub(crate) fn fleet(clusters: &[&str]) -> Fleet {
         .map(|name| ((*name).to_owned(), enrolment(Mode::Managed)));
     Fleet {
         clusters: clusters.collect(),
+    }
+}
+
+impl Authority {
+    /// The certificate of a cluster's agent with an organizational unit.
+    pub(crate) fn agent_of_unit(&self, cluster: &str, unit: &str) -> Leaf {
+        let addon = "argocd-agent-addon";
+        let mut subject = authority::common_name(&format!(
+            "system:open-cluster-management:cluster:{cluster}:addon:{addon}:agent:{addon}"
+        ));
+        subject.push(rcgen::DnType::OrganizationalUnitName, unit);
+        let usage = rcgen::ExtendedKeyUsagePurpose::ClientAuth;
+        self.leaf(subject, usage, time::Duration::hours(1))
     }
 }
 

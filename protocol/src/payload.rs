@@ -1,5 +1,7 @@
 //! Bodies of control messages, as Go's `encoding/json` reads and writes them.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -96,12 +98,15 @@ pub struct ClusterInfo {
 }
 
 /// Ours: what the agent says about its spoke, in the same message as [`ClusterInfo`]; Go does not read it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SpokeInfo {
     /// Whether there is an Argo CD; none when the agent does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argo_cd: Option<ArgoCd>,
+    /// The SHA-256, in hexadecimal, of the CA certificates that the agent trusts; none when it does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trusts: Option<BTreeSet<String>>,
 }
 
 /// Whether a spoke has an Argo CD.

@@ -24,7 +24,7 @@ pub mod secrets;
 mod tls;
 
 pub use config::{ClientAuth, client_config, provider, server_config};
-pub use material::{Error, Identity, Material, Pem, Roots, Signature};
+pub use material::{Error, Identity, KeyId, Material, Pem, Roots, Signature, fingerprint};
 pub use tls::{ClientTls, ServerTls};
 
 /// Takes the certificate from one source and the trusted roots from another.

@@ -17,10 +17,12 @@ use crate::clock::Clock;
 use crate::error::Chain;
 use crate::parts::Spawner;
 
-/// The times that client-go's leader election uses.
-const DURATION: Duration = Duration::from_secs(15);
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-const RETRY: Duration = Duration::from_secs(2);
+/// A lease stands still for this long before another takes it. With the pauses between looks somebody
+/// else leads 12 seconds after a holder died, at the latest (client-go's times make that 19).
+const DURATION: Duration = Duration::from_secs(9);
+/// A holder that could not renew for this long leads no more: well before another may take the lease.
+const RENEW_DEADLINE: Duration = Duration::from_millis(6500);
+const RETRY: Duration = Duration::from_millis(1500);
 
 /// Which lease, and who asks for it.
 #[derive(Debug, Clone)]
@@ -55,8 +57,19 @@ pub fn campaign(
     let token = spawner.token().clone();
     spawner.spawn("lease", async move {
         loop {
-            if let Err(error) = campaign.round().await {
-                tracing::warn!(error = %Chain(&error), "cannot read or write the lease");
+            // An API that does not answer must not keep us leading.
+            let until = campaign.renewed.map_or(DURATION, |at| {
+                (at + RENEW_DEADLINE).saturating_duration_since(Instant::now())
+            });
+            match tokio::time::timeout(until, campaign.round()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(error = %Chain(&error), "cannot read or write the lease");
+                }
+                Err(_elapsed) => {
+                    campaign.renewed = None;
+                    tracing::warn!("the API does not answer about the lease");
+                }
             }
             let holds = campaign.holds(Instant::now());
             leading.send_if_modified(|known| {
@@ -68,7 +81,7 @@ pub fn campaign(
                 changed
             });
             if token
-                .run_until_cancelled(tokio::time::sleep(RETRY))
+                .run_until_cancelled(tokio::time::sleep(campaign.pause(Instant::now())))
                 .await
                 .is_none()
             {
@@ -109,6 +122,15 @@ impl Campaign {
     fn holds(&self, now: Instant) -> bool {
         self.renewed
             .is_some_and(|at| now.duration_since(at) < RENEW_DEADLINE)
+    }
+
+    /// Until the next look: a while, or what is left of our time.
+    fn pause(&self, now: Instant) -> Duration {
+        let left = self
+            .renewed
+            .map(|at| (at + RENEW_DEADLINE).saturating_duration_since(now));
+        left.filter(|left| !left.is_zero())
+            .map_or(RETRY, |left| left.min(RETRY))
     }
 
     /// Looks once and writes at most once.
@@ -267,6 +289,14 @@ mod tests {
             plan(Some(&held_by(Some("me"))), "me", None, now),
             Step::Renew
         );
+    }
+
+    #[test]
+    fn a_holder_stops_before_another_begins_and_another_begins_soon() {
+        // Seen late by one look, taken late by another.
+        let latest = DURATION + RETRY + RETRY;
+        assert!(latest < Duration::from_secs(15));
+        assert!(RENEW_DEADLINE + RETRY < DURATION);
     }
 
     #[tokio::test(start_paused = true)]

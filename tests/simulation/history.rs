@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent::spoke;
 use principal::store::{Memory as Hub, Watched};
-use principal::{Enrolment, Fleet, Mode};
+use principal::{Certificates, Enrolment, Fleet, Mode};
 use runtime::parts::Parts;
 use rustls_pki_types::CertificateDer;
 use serde_json::Value;
@@ -107,6 +107,7 @@ fn fleet(clusters: &[String], gone: &[String], fresh: bool) -> Arc<Fleet> {
         fresh,
         confirm_delete: None,
         shares_unscoped: Some(false),
+        certificates: Certificates::All,
     };
     let there = clusters.iter().filter(|name| !gone.contains(name));
     let clusters = there.map(|name| (name.clone(), enrolment.clone()));

@@ -79,6 +79,7 @@ impl World {
             fresh: false,
             confirm_delete: None,
             shares_unscoped: Some(false),
+            certificates: principal::Certificates::All,
         };
         let fleet = Fleet {
             clusters: [(CLUSTER.to_owned(), enrolment)].into(),

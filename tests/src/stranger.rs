@@ -100,6 +100,17 @@ impl Forger {
         groups: &[&str],
         life: time::Duration,
     ) -> Result<Papers> {
+        self.papers_from(common_name, groups, -time::Duration::days(2), life)
+    }
+
+    /// The same with a begin of its own, both counted from now.
+    pub fn papers_from(
+        &self,
+        common_name: &str,
+        groups: &[&str],
+        begin: time::Duration,
+        end: time::Duration,
+    ) -> Result<Papers> {
         let now = OffsetDateTime::now_utc();
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -107,8 +118,9 @@ impl Forger {
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        params.not_before = now - time::Duration::days(2);
-        params.not_after = now + life;
+        params.use_authority_key_identifier_extension = true;
+        params.not_before = now + begin;
+        params.not_after = now + end;
         let certificate = params.signed_by(&key, &self.issuer)?.pem();
         Ok(Papers {
             certificate,
@@ -120,8 +132,13 @@ impl Forger {
 fn name(common_name: &str, groups: &[&str]) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, common_name);
-    for group in groups {
-        name.push(DnType::OrganizationName, *group);
+    // rcgen keeps one value an attribute type: a second one goes under a custom type of the same OID.
+    let kinds = [
+        DnType::OrganizationName,
+        DnType::CustomDnType(vec![2, 5, 4, 10]),
+    ];
+    for (kind, group) in kinds.into_iter().zip(groups) {
+        name.push(kind, *group);
     }
     name
 }

@@ -10,12 +10,14 @@
 mod argocd;
 mod autonomous;
 mod base;
+mod certificates;
 mod chart;
 mod command;
 mod conformance;
 mod delivery;
 mod enrolment;
 mod faults;
+mod hubside;
 mod interop;
 mod intruders;
 mod kills;
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
             life_of_the_chart(),
             guest(),
             conformance(),
+            certificates(),
         ],
     ])
 }
@@ -248,6 +251,25 @@ fn conformance() -> Chapter {
             staged!(conformance::clusters::drift_on_a_spoke_is_repaired_and_others_fields_stay),
             staged!(conformance::clusters::a_deleted_cluster_leaves_nothing_behind),
             staged!(conformance::writes::the_work_agents_were_refused_nothing),
+        ],
+    )
+}
+
+/// Certificates, addresses and leaders change under these stories, so they have a lab of their own.
+fn certificates() -> Chapter {
+    Chapter::shared(
+        Options::everything(2),
+        vec![
+            staged!(certificates::a_certificate_that_changes_all_the_time_loses_nothing),
+            staged!(certificates::a_certificate_is_renewed_through_ocm),
+            staged!(certificates::the_authority_is_changed_twice_and_nobody_notices),
+            staged!(certificates::a_revoked_agent_is_out_and_others_go_on),
+            staged!(certificates::an_expired_serving_certificate_is_replaced),
+            staged!(hubside::the_cluster_secret_follows_its_cluster_and_keeps_what_users_write),
+            staged!(hubside::a_cluster_secret_of_argocd_agentctl_is_taken_over),
+            staged!(hubside::the_principal_is_found_behind_a_node_port_and_a_load_balancer),
+            staged!(hubside::each_cluster_has_a_project_where_it_is_wanted),
+            staged!(hubside::another_replica_leads_soon_after_the_leader_is_gone),
         ],
     )
 }

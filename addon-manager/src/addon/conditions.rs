@@ -8,7 +8,9 @@ use ocm::{
     condition::{self, Status, Verdict, addon::AVAILABLE, addon::DEGRADED},
     sdk::WorkReport,
 };
-use principal::{ArgoCd, HeldDeletion, Mode, SessionReport, Unmirrored};
+use principal::{ArgoCd, HeldDeletion, Mode, SessionReport, ShownCertificate, Unmirrored};
+
+use crate::issuer::{Certificates, expiry::is_overdue, rotation::Stage};
 
 /// Connected, and its Deployment is available.
 pub const AGENT_CONNECTED: &str = "AgentConnected";
@@ -26,6 +28,14 @@ pub const MASS_DELETE_HELD: &str = "MassDeleteHeld";
 
 /// Objects of an autonomous cluster are not shown on the hub.
 pub const NOT_MIRRORED: &str = "NotMirrored";
+/// A person has revoked the agent's certificates.
+pub const REVOKED: &str = "Revoked";
+/// A certificate should have been renewed and was not.
+pub const CERTIFICATE_EXPIRING: &str = "CertificateExpiring";
+/// A certificate of the hub is not as it should be, and not ours to change.
+pub const CERTIFICATE_NOT_IN_ORDER: &str = "CertificateNotInOrder";
+/// A CA cannot take over from another because of this agent.
+pub const ROTATION_WAITS: &str = "CertificateRotationWaits";
 
 /// The cluster has no Argo CD that the agent could serve.
 pub const ARGOCD_MISSING: &str = "ArgoCDMissing";
@@ -250,6 +260,14 @@ pub struct Needs<'a> {
     pub argocd: Option<ArgoCd>,
     /// What of an autonomous cluster is not shown on the hub.
     pub unmirrored: Option<&'a Unmirrored>,
+    /// Whether a person has revoked its certificates.
+    pub revoked: bool,
+    /// How the certificates of the hub stand.
+    pub hub: Option<&'a Certificates>,
+    /// The cluster.
+    pub cluster: &'a str,
+    /// The certificate that its agent showed last.
+    pub certificate: Option<&'a ShownCertificate>,
 }
 
 /// A change of mode that waits for a person.
@@ -264,8 +282,8 @@ pub struct HeldMode {
 }
 
 /// Whether something needs a person. The most urgent cause is the reason; the message has all of them.
-pub fn degraded(needs: &Needs<'_>) -> Verdict {
-    let causes = causes(needs);
+pub fn degraded(needs: &Needs<'_>, now: Timestamp) -> Verdict {
+    let causes = causes(needs, now);
     let Some((reason, first)) = causes.first() else {
         return Verdict::new(DEGRADED, false, "AsExpected", "nothing needs a person").calm();
     };
@@ -278,7 +296,7 @@ pub fn degraded(needs: &Needs<'_>) -> Verdict {
 
 /// Everything that needs a person, the most urgent first: what keeps all else from working, then what waits with danger
 /// behind it, then what can wait.
-fn causes(needs: &Needs<'_>) -> Vec<(&'static str, String)> {
+fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
     let Needs {
         render_error,
         secret_error,
@@ -286,19 +304,94 @@ fn causes(needs: &Needs<'_>) -> Vec<(&'static str, String)> {
         held_deletion,
         argocd,
         unmirrored,
+        revoked,
+        ..
     } = needs;
     let missing = *argocd == Some(ArgoCd::Missing);
     let all = [
+        revoked.then(|| (REVOKED, revocation())),
         render_error.map(|message| ("ConfigurationInvalid", message.to_owned())),
         missing.then(|| (ARGOCD_MISSING, NO_ARGOCD.to_owned())),
         held_deletion.map(|held| (MASS_DELETE_HELD, mass_delete(held))),
         held_mode
             .as_ref()
             .map(|held| ("ModeChangeHeld", mode_change(held))),
+        certificates(needs, now),
         secret_error.map(|message| ("ClusterSecretConflict", message.to_owned())),
         unmirrored.map(|unmirrored| (NOT_MIRRORED, not_mirrored(unmirrored))),
     ];
     all.into_iter().flatten().collect()
+}
+
+/// A rotation that lasts longer is worth a look.
+const ROTATION_GRACE: SignedDuration = SignedDuration::from_mins(10);
+
+/// What is wrong with certificates, the most pressing first.
+fn certificates(needs: &Needs<'_>, now: Timestamp) -> Option<(&'static str, String)> {
+    let overdue = |it: &&ShownCertificate| is_overdue(it.not_before, it.not_after, now);
+    if let Some(ending) = needs.certificate.filter(overdue) {
+        let message = format!(
+            "the agent's certificate ends at {:.0} and has not been renewed; look at the condition \
+             ClusterCertificateRotated, at the cluster's certificate requests on the hub, and at its \
+             registration agent",
+            ending.not_after
+        );
+        return Some((CERTIFICATE_EXPIRING, message));
+    }
+    let hub = needs.hub?;
+    if !hub.overdue.is_empty() {
+        let message = format!(
+            "{}; it is renewed only by whoever made it",
+            hub.overdue.join(", ")
+        );
+        return Some((CERTIFICATE_EXPIRING, message));
+    }
+    if !hub.troubles.is_empty() {
+        return Some((CERTIFICATE_NOT_IN_ORDER, hub.troubles.join("; ")));
+    }
+    let left = rotation_grace(needs, now)?;
+    (!left.is_positive())
+        .then(|| rotation(needs))
+        .flatten()
+        .map(|message| (ROTATION_WAITS, message))
+}
+
+/// How long this agent may still hold up a rotation before it is told; none when it does not.
+fn rotation_grace(needs: &Needs<'_>, now: Timestamp) -> Option<SignedDuration> {
+    let rotation = needs.hub?.rotation.as_ref()?;
+    let waited = rotation.waits_for.contains(needs.cluster);
+    waited.then(|| ROTATION_GRACE.saturating_sub(now.duration_since(rotation.since)))
+}
+
+/// When to ask again whether this agent holds up a rotation for too long.
+pub fn rotation_recheck(needs: &Needs<'_>, now: Timestamp) -> Option<Duration> {
+    let left = rotation_grace(needs, now).filter(SignedDuration::is_positive)?;
+    Some(Duration::try_from(left).unwrap_or_default() + Duration::from_millis(100))
+}
+
+fn rotation(needs: &Needs<'_>) -> Option<String> {
+    let rotation = needs.hub?.rotation.as_ref()?;
+    let lacks = match rotation.stage {
+        Stage::Introduced => "has not said that it trusts the next certificate authority",
+        Stage::Retiring | Stage::Settled => {
+            "has not come with a certificate of the new certificate authority"
+        }
+    };
+    Some(format!(
+        "the rotation of the certificate authority waits since {:.0} for this cluster: its agent \
+         {lacks}; see to it that it connects, or revoke it with the annotation {} \
+         on this ManagedClusterAddOn, or disable the add-on",
+        rotation.since,
+        crate::keys::REVOKED
+    ))
+}
+
+fn revocation() -> String {
+    format!(
+        "a person has revoked the agent's certificates: it is kept out, and its Applications stay as \
+         they are; take the annotation {} away to let it in with a new one",
+        crate::keys::REVOKED
+    )
 }
 
 fn mode_change(held: &HeldMode) -> String {

@@ -31,8 +31,9 @@ pub enum Error {
     /// Nobody knows where agents shall dial.
     #[error(
         "the principal's address is not known: set the variable PRINCIPAL_ADDRESS (host or \
-         host:port) in the AddOnDeploymentConfig, or give the Service argocd-agent-principal a \
-         load balancer"
+         host:port) in the AddOnDeploymentConfig or --principal-address, or give the Service \
+         argocd-agent-principal a load balancer, a node port, or a Route, TLSRoute or Ingress that \
+         passes TLS through (with the chart's value principal.findAddress)"
     )]
     NoAddress,
     /// The CA is not there yet.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use ocm::name::is_dns_label;
-use principal::{Enrolment, Fleet, Inputs, Mode, Registrar};
+use principal::{Certificates, Enrolment, Fleet, Inputs, Mode, Registrar};
 use runtime::{
     clock::Clock,
     credentials::{
@@ -249,6 +249,10 @@ fn enrolment(secret: &Secret, argocd_namespace: &str) -> Result<(String, Enrolme
         fresh: false,
         confirm_delete: annotation(keys::CONFIRM_DELETE),
         shares_unscoped: None,
+        certificates: match annotation(keys::REVOKED) {
+            Some(_) => Certificates::Revoked,
+            None => Certificates::All,
+        },
     };
     Ok((agent.clone(), enrolment))
 }
@@ -279,6 +283,11 @@ mod tests {
         assert_eq!(managed.mode, Mode::Managed);
         let (_, autonomous) = enrolment(&secret("a", Some("autonomous")), "argocd").unwrap();
         assert_eq!(autonomous.mode, Mode::Autonomous);
+        let mut revoked = secret("a", None);
+        let mark = [(keys::REVOKED.to_owned(), String::new())];
+        revoked.metadata.annotations = Some(mark.into());
+        let (_, revoked) = enrolment(&revoked, "argocd").unwrap();
+        assert_eq!(revoked.certificates, Certificates::Revoked);
     }
 
     #[test]

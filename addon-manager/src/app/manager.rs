@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Client};
 use principal::{Fleet, Inputs, Sessions};
 use runtime::{
@@ -17,6 +17,7 @@ use runtime::{
         secrets::{self, Take},
     },
     error::Chain,
+    kube::{Watch, watch_trimmed},
     lease::{self, Candidate},
     metrics::Registry,
     parts::Spawner,
@@ -30,11 +31,17 @@ use super::{
 };
 use crate::{
     active,
-    address::{self, Address},
+    address::{
+        self, Address,
+        follow::{Told, follow},
+    },
     config::Manager,
     hub::Own,
-    issuer::{self, CA_SECRET, Issuer, JWT_SECRET, PRINCIPAL_SECRET},
-    keys, load_balancer,
+    issuer::{
+        self, CA_SECRET, Issuer, JWT_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET,
+        rotation::Agents,
+    },
+    keys,
     metrics::Metrics,
     optin::HeldModes,
     token_key,
@@ -64,7 +71,7 @@ pub(super) async fn start(config: Manager, basis: Basis) -> anyhow::Result<()> {
     let leading = ground.leading();
     ground.spawn_active_label();
     ground.spawn_issuer(leading.clone());
-    ground.spawn_load_balancer();
+    ground.spawn_address();
     let own = ground.own().await.context("stopped at the start")?;
     let inputs = ground.inputs(registry.clone()).await?;
     let handle = principal::start(ground.config.shared.principal.clone(), inputs).await?;
@@ -114,6 +121,10 @@ pub(super) struct Channels {
     pub(super) sessions: watch::Sender<Sessions>,
     /// From the issuer to the signer and the manifests.
     pub(super) authority: watch::Sender<Option<Arc<issuer::Authority>>>,
+    /// How the certificates stand, from the issuer to the conditions.
+    pub(super) certificates: watch::Sender<Arc<issuer::Certificates>>,
+    /// What agents trust and show, from the fleet to the issuer, while a CA takes over.
+    pub(super) agents: watch::Sender<Option<Arc<Agents>>>,
     /// Where agents dial by default.
     pub(super) address: watch::Sender<Option<Address>>,
     /// Whether that is all that can be known of it now.
@@ -133,6 +144,8 @@ impl Channels {
             fleet: watch::Sender::default(),
             sessions: watch::Sender::default(),
             authority: watch::Sender::new(None),
+            certificates: watch::Sender::default(),
+            agents: watch::Sender::new(None),
             address: watch::Sender::new(config.principal_address.clone()),
             looked: watch::Sender::new(config.principal_address.is_some()),
             addresses: watch::Sender::default(),
@@ -177,18 +190,21 @@ impl Ground {
         );
     }
 
-    fn spawn_load_balancer(&self) {
+    fn spawn_address(&self) {
         if self.config.principal_address.is_some() {
             return;
         }
-        let following = load_balancer::follow(
+        let told = Told {
+            address: self.channels.address.clone(),
+            looked: self.channels.looked.clone(),
+        };
+        let following = follow(
             self.client.clone(),
             self.config.own_namespace.clone(),
-            self.channels.address.clone(),
-            self.channels.looked.clone(),
+            told,
             self.spawner.token().clone(),
         );
-        self.spawner.spawn("load balancer", following);
+        self.spawner.spawn("address", following);
     }
 
     /// Only the leader writes certificates; every replica reads them.
@@ -204,7 +220,10 @@ impl Ground {
             secrets: issuer::Secrets::new(self.client.clone(), &self.config.own_namespace),
             clock: Clock::system(),
             names: wanted,
+            agents: self.channels.agents.subscribe(),
+            written: self.written(),
             authority: self.channels.authority.clone(),
+            certificates: self.channels.certificates.clone(),
             metrics: self.metrics.clone(),
         };
         let issuing = term::while_leading(leading, self.spawner.token().clone(), move |term| {
@@ -214,6 +233,22 @@ impl Ground {
             }
         });
         self.spawner.spawn("issuer", issuing);
+    }
+
+    /// A number that changes whenever somebody writes a Secret with a certificate of the hub.
+    fn written(&self) -> watch::Receiver<u64> {
+        let (send, receive) = watch::channel(0_u64);
+        let namespace = &self.config.own_namespace;
+        for name in [CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET] {
+            let send = send.clone();
+            let watched = Watch::<Secret>::new(Api::namespaced(self.client.clone(), namespace))
+                .fields(&format!("metadata.name={name}"));
+            let following = watch_trimmed(watched, self.spawner.token().clone(), move |_| {
+                send.send_modify(|times| *times = times.wrapping_add(1));
+            });
+            self.spawner.spawn(format!("writes of {name}"), following);
+        }
+        receive
     }
 
     /// What the principal works with; waits for the token key.

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::manager::{Channels, Ground};
 use crate::{
     addon::{self, ArgocdAgent},
-    fleet::{self, secrets::ClusterSecrets},
+    fleet::{self, projects::Projects, secrets::ClusterSecrets},
     hub::Own,
     keys,
     optin::{self, OptIn},
@@ -118,6 +118,8 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
         serving: channels.serving.clone(),
         fleet: channels.fleet.clone(),
         sharing: channels.sharing.subscribe(),
+        certificates: channels.certificates.subscribe(),
+        agents: channels.agents.clone(),
     };
     let changed = wakes.clone();
     let following = secrets.follow(token.clone(), move |cluster| changed.wake(cluster));
@@ -201,6 +203,7 @@ fn addon_parts(term: &Term, view: &View, secrets: &ClusterSecrets) -> addon::Par
         image: config.agent_image.clone(),
         certificate_life: config.certificate_life,
         authority: channels.authority.subscribe(),
+        certificates: channels.certificates.subscribe(),
         address: channels.address.subscribe(),
         addresses: channels.addresses.clone(),
         shares_unscoped: config.shared.shares_unscoped,
@@ -209,6 +212,9 @@ fn addon_parts(term: &Term, view: &View, secrets: &ClusterSecrets) -> addon::Par
         held_modes: channels.held_modes.subscribe(),
         serving_since: Clock::system().now(),
         secrets: secrets.clone(),
+        projects: config
+            .cluster_projects
+            .then(|| Projects::new(client.clone(), &own.argocd_namespace)),
         resource_proxy: config.shared.resource_proxy.clone(),
     }
 }
@@ -231,8 +237,10 @@ async fn wake_all(view: View, wakes: Wakes, channels: &Channels, token: Cancella
     let mut held_modes = channels.held_modes.subscribe();
     let mut authority = channels.authority.subscribe();
     let mut address = channels.address.subscribe();
+    let mut certificates = channels.certificates.subscribe();
     let mut seen = Arc::clone(&sessions.borrow_and_update());
     let mut seen_held = Arc::clone(&held_modes.borrow_and_update());
+    let mut seen_certificates = Arc::clone(&certificates.borrow_and_update());
     loop {
         let next = async {
             tokio::select! {
@@ -240,6 +248,7 @@ async fn wake_all(view: View, wakes: Wakes, channels: &Channels, token: Cancella
                 changed = held_modes.changed() => changed.map(|()| false),
                 changed = authority.changed() => changed.map(|()| true),
                 changed = address.changed() => changed.map(|()| true),
+                changed = certificates.changed() => changed.map(|()| false),
             }
         };
         let names: BTreeSet<ClusterName> = match token.run_until_cancelled(next).await {
@@ -250,9 +259,19 @@ async fn wake_all(view: View, wakes: Wakes, channels: &Channels, token: Cancella
                 let mut names = wake::changed(&seen, &now);
                 names.extend(wake::differing(&seen_held, &held));
                 (seen, seen_held) = (now, held);
+                let certified = Arc::clone(&certificates.borrow_and_update());
+                let all = wake::waited_for(&seen_certificates, &certified).map_or_else(
+                    || view.addons().into_iter().map(|(name, _)| name).collect(),
+                    |waited| {
+                        names.extend(waited);
+                        BTreeSet::new()
+                    },
+                );
+                seen_certificates = certified;
                 let names = names.into_iter();
                 names
                     .filter_map(|name| ClusterName::new(name).ok())
+                    .chain(all)
                     .collect()
             }
             Some(Err(_)) => return token.cancelled().await,

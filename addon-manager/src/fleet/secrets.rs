@@ -1,10 +1,11 @@
 //! The Argo CD cluster Secret of each managed cluster, in the hub's Argo CD namespace.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use argocd::cluster_secret::Access;
 use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client,
@@ -18,6 +19,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::keys;
+
+mod contest;
+
+pub use contest::{Field, contested};
+use contest::{conflicting_fields, conflicting_manager, without};
 
 /// Annotation on a Secret that we wrote: a digest of what we wrote. It marks the Secret as ours, and
 /// tells after a restart that nothing is to be written.
@@ -50,6 +56,22 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// Somebody has changed what we wrote and need.
+    #[error(
+        "{fields} of the Secret {namespace}/{name} was changed by {manager} and is left so, but Argo CD \
+         cannot work with it: set the annotation {WRITTEN} of that Secret to an empty value to have it \
+         written again"
+    )]
+    Contested {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What was changed.
+        fields: String,
+        /// Who changed it.
+        manager: String,
+    },
     /// A mistake of ours.
     #[error("the cluster Secret of {cluster} is not a Secret")]
     NotASecret {
@@ -68,6 +90,8 @@ pub struct ClusterSecrets {
     api: Api<Secret>,
     // Guards plain data; held for a lookup, never over an await.
     held: Arc<Mutex<BTreeMap<String, Secret>>>,
+    // Labels and annotations that somebody else has set otherwise, by cluster. The same.
+    contested: Arc<Mutex<BTreeMap<String, BTreeSet<Field>>>>,
     listed: watch::Sender<bool>,
 }
 
@@ -85,6 +109,7 @@ impl ClusterSecrets {
             namespace: argocd_namespace.to_owned(),
             api: Api::namespaced(client, argocd_namespace),
             held: Arc::default(),
+            contested: Arc::default(),
             listed: watch::Sender::new(false),
         }
     }
@@ -132,44 +157,129 @@ impl ClusterSecrets {
         self.lock().get(cluster.as_str()).is_some_and(is_ours)
     }
 
-    /// Makes the Secret of `cluster` as `desired`. Costs nothing when it is.
-    pub async fn ensure(&self, cluster: &ClusterName, desired: Value) -> Result<(), Error> {
+    /// The credentials in the Secret of `cluster`, if it is ours.
+    pub fn access(&self, cluster: &ClusterName) -> Option<Access> {
+        let held = self.lock();
+        let live = held.get(cluster.as_str()).filter(|it| is_ours(it))?;
+        let config = live.data.as_ref()?.get("config")?;
+        Some(argocd::cluster_secret::access(&config.0))
+    }
+
+    /// Makes the Secret of `cluster` as `desired`. Costs nothing when it is. Says which labels and
+    /// annotations are left as somebody else has set them.
+    pub async fn ensure(
+        &self,
+        cluster: &ClusterName,
+        desired: Value,
+    ) -> Result<BTreeSet<Field>, Error> {
         if !*self.listed.borrow() {
             return Err(Error::NotListed);
         }
         let cluster = cluster.as_str();
         let name = argocd::cluster_secret::name(cluster);
+        let known = self.lock().get(cluster).cloned();
+        let live = match known {
+            Some(live) => Some(live),
+            None => self.look(&name).await?,
+        };
+        let mut contested = self.contested(cluster, live.as_ref(), &desired);
+        loop {
+            let given_way = without(desired.clone(), &contested);
+            match self.write(cluster, &name, live.as_ref(), given_way).await {
+                Ok(()) => {
+                    self.remember(cluster, &contested);
+                    return Ok(contested);
+                }
+                Err(error) => {
+                    let more = conflicting_fields(&error);
+                    // What is not a label or an annotation is needed as it is.
+                    if more.is_empty() || !more.iter().all(Field::may_differ) {
+                        return Err(self.contention(&name, error, &more));
+                    }
+                    let before = contested.len();
+                    contested.extend(more);
+                    if contested.len() == before {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What somebody else was seen to have set otherwise, and still has.
+    fn contested(&self, cluster: &str, live: Option<&Secret>, desired: &Value) -> BTreeSet<Field> {
+        let known = self
+            .contested
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let known = known.get(cluster).into_iter().flatten();
+        let differs = |field: &&Field| {
+            let theirs = live.and_then(|live| field.of(live));
+            theirs.is_some() && theirs != field.in_json(desired)
+        };
+        known.filter(differs).cloned().collect()
+    }
+
+    fn remember(&self, cluster: &str, contested: &BTreeSet<Field>) {
+        let mut all = self
+            .contested
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if contested.is_empty() {
+            all.remove(cluster);
+        } else {
+            all.insert(cluster.to_owned(), contested.clone());
+        }
+    }
+
+    fn contention(&self, name: &str, error: Error, fields: &BTreeSet<Field>) -> Error {
+        let Some(manager) = conflicting_manager(&error) else {
+            return error;
+        };
+        let fields: Vec<&str> = fields.iter().map(|field| field.0.as_str()).collect();
+        Error::Contested {
+            namespace: self.namespace.clone(),
+            name: name.to_owned(),
+            fields: fields.join(", "),
+            manager,
+        }
+    }
+
+    /// Writes what is wanted, if that is another thing than what is there and the Secret is ours to
+    /// write.
+    async fn write(
+        &self,
+        cluster: &str,
+        name: &str,
+        live: Option<&Secret>,
+        desired: Value,
+    ) -> Result<(), Error> {
         let mut desired = marked(desired);
         let wanted: Secret =
             serde_json::from_value(desired.clone()).map_err(|source| Error::NotASecret {
                 cluster: cluster.to_owned(),
                 source,
             })?;
-        let known = self.lock().get(cluster).cloned();
-        let live = match known {
-            Some(live) => Some(live),
-            None => self.look(&name).await?,
-        };
         let mut params = PatchParams::apply(keys::FIELD_MANAGER);
-        match todo(live.as_ref(), &wanted) {
+        match todo(cluster, live, &wanted) {
             Todo::Nothing => return Ok(()),
             Todo::LeaveAlone => {
-                let namespace = self.namespace.clone();
+                let (namespace, name) = (self.namespace.clone(), name.to_owned());
                 return Err(Error::Foreign { namespace, name });
             }
             // Without force: should somebody make one now, after the look, the two are in conflict.
             Todo::Make => {}
-            // With the UID it fails where somebody has put another in its place.
-            Todo::Mend { uid } => {
+            // With the UID it fails where somebody has put another in its place; without force, where
+            // somebody has changed what we wrote.
+            Todo::Mend { uid } => demand(&mut desired, uid),
+            Todo::TakeOver { uid } => {
                 params = params.force();
                 demand(&mut desired, uid);
+                tracing::info!(cluster, "taking the cluster Secret over");
             }
         }
-        let written = self
-            .api
-            .patch(&name, &params, &Patch::Apply(&desired))
-            .await;
-        let written = written.map_err(failed("write", &name))?;
+        let written = self.api.patch(name, &params, &Patch::Apply(&desired)).await;
+        let written = written.map_err(failed("write", name))?;
         // So that the next look need not wait for the watch.
         self.lock().insert(cluster.to_owned(), written);
         tracing::info!(cluster, "wrote the cluster Secret");
@@ -267,18 +377,28 @@ enum Todo {
     Make,
     /// It is ours and differs.
     Mend { uid: String },
+    /// It is that of a program which this one replaces, or a person has given it back to us.
+    TakeOver { uid: String },
     /// It is somebody else's.
     LeaveAlone,
 }
 
-fn todo(live: Option<&Secret>, wanted: &Secret) -> Todo {
-    match live {
-        None => Todo::Make,
-        Some(live) if !is_ours(live) => Todo::LeaveAlone,
-        Some(live) if is_as(live, wanted) => Todo::Nothing,
-        Some(live) => Todo::Mend {
-            uid: live.metadata.uid.clone().unwrap_or_default(),
-        },
+fn todo(cluster: &str, live: Option<&Secret>, wanted: &Secret) -> Todo {
+    let Some(live) = live else {
+        return Todo::Make;
+    };
+    let uid = live.metadata.uid.clone().unwrap_or_default();
+    let none = BTreeMap::new();
+    let labels = live.metadata.labels.as_ref().unwrap_or(&none);
+    let annotations = live.metadata.annotations.as_ref().unwrap_or(&none);
+    match annotations.get(WRITTEN) {
+        Some(emptied) if emptied.is_empty() => Todo::TakeOver { uid },
+        Some(_) if is_as(live, wanted) => Todo::Nothing,
+        Some(_) => Todo::Mend { uid },
+        None if argocd::cluster_secret::is_predecessors(cluster, labels, annotations) => {
+            Todo::TakeOver { uid }
+        }
+        None => Todo::LeaveAlone,
     }
 }
 
@@ -325,79 +445,4 @@ fn failed(action: &'static str, name: &str) -> impl FnOnce(kube::Error) -> Error
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn desired(label: &str) -> Value {
-        json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": { "name": "cluster-c", "labels": { "region": label } },
-            "data": { "name": "Yw==" },
-        })
-    }
-
-    fn secret(value: Value) -> Secret {
-        serde_json::from_value(value).unwrap()
-    }
-
-    #[test]
-    fn what_was_written_needs_no_second_write() {
-        let written = secret(marked(desired("eu")));
-        assert!(is_as(&written, &secret(marked(desired("eu")))));
-        assert!(!is_as(&written, &secret(marked(desired("us")))));
-    }
-
-    #[test]
-    fn a_label_that_is_no_longer_wanted_is_noticed() {
-        let mut more = desired("eu");
-        more["metadata"]["labels"]["old"] = json!("x");
-        assert!(!is_as(
-            &secret(marked(more)),
-            &secret(marked(desired("eu")))
-        ));
-    }
-
-    #[test]
-    fn labels_of_users_do_not_matter_and_edits_of_ours_do() {
-        let wanted = secret(marked(desired("eu")));
-        let mut live = wanted.clone();
-        live.metadata
-            .labels
-            .as_mut()
-            .unwrap()
-            .insert("team".to_owned(), "a".to_owned());
-        assert!(is_as(&live, &wanted));
-        live.metadata
-            .labels
-            .as_mut()
-            .unwrap()
-            .insert("region".to_owned(), "x".to_owned());
-        assert!(!is_as(&live, &wanted));
-    }
-
-    #[test]
-    fn a_secret_that_somebody_else_made_is_left_alone() {
-        let wanted = secret(marked(desired("eu")));
-        // Also when it looks like ours in everything but the mark.
-        assert_eq!(
-            todo(Some(&secret(desired("eu"))), &wanted),
-            Todo::LeaveAlone
-        );
-        assert_eq!(todo(None, &wanted), Todo::Make);
-    }
-
-    #[test]
-    fn ours_is_mended_and_nothing_in_its_place() {
-        let wanted = secret(marked(desired("eu")));
-        let mut live = secret(marked(desired("us")));
-        live.metadata.uid = Some("1".to_owned());
-        let uid = "1".to_owned();
-        assert_eq!(todo(Some(&live), &wanted), Todo::Mend { uid });
-        assert_eq!(todo(Some(&wanted), &wanted), Todo::Nothing);
-        let mut patch = marked(desired("eu"));
-        demand(&mut patch, "1".to_owned());
-        assert_eq!(patch["metadata"]["uid"], "1");
-    }
-}
+mod tests;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use principal::Mode;
+use principal::{Certificates, Mode};
+use sha2::{Digest as _, Sha256};
 
 use crate::keys;
 
@@ -30,6 +31,8 @@ pub struct Cluster {
     pub accepted: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// Whether the hub has heard nothing of it for long.
+    pub lost: bool,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// What it says of itself.
@@ -59,6 +62,10 @@ pub struct Addon {
     pub confirmed: Option<String>,
     /// The list of deletions that a person has confirmed.
     pub confirm_delete: Option<String>,
+    /// Whether a person has revoked its certificates.
+    pub revoked: bool,
+    /// A name for its key; a certificate counts only if it was issued under that name.
+    pub rekey: Option<String>,
     /// The configuration to be used (namespace, name), once OCM has said so.
     pub config: Option<(String, String)>,
     /// Whether OCM has worked out the configuration.
@@ -117,6 +124,23 @@ impl Cluster {
 }
 
 impl Addon {
+    /// The organizational unit that its certificates must have, if a person had the key changed.
+    pub fn key_unit(&self) -> Option<String> {
+        let name = self.rekey.as_ref().filter(|name| !name.is_empty())?;
+        let digest = hex::encode(Sha256::digest(name));
+        let short: String = digest.chars().take(16).collect();
+        Some(format!("key-{short}"))
+    }
+
+    /// Which of its certificates count.
+    pub fn certificates(&self) -> Certificates {
+        if self.revoked {
+            return Certificates::Revoked;
+        }
+        self.key_unit()
+            .map_or(Certificates::All, Certificates::WithUnit)
+    }
+
     /// The recorded mode, if it is one.
     pub fn mode(&self) -> Option<Mode> {
         mode_of(self.recorded.as_deref()?)
@@ -233,6 +257,27 @@ mod tests {
             end(clusters.get_mut("c").unwrap(), addons.get_mut("c").unwrap());
             assert_eq!(world.enrolled("c", &own()), None, "case {number}");
         }
+    }
+
+    #[test]
+    fn another_name_for_the_key_is_another_unit_and_a_revocation_outweighs_it() {
+        let named = |name: &str| Addon {
+            rekey: Some(name.to_owned()),
+            ..Addon::default()
+        };
+        assert_eq!(Addon::default().certificates(), Certificates::All);
+        assert_eq!(named("").certificates(), Certificates::All);
+        let (one, other) = (
+            named("1").certificates(),
+            named("any text, 2").certificates(),
+        );
+        assert_ne!(one, other);
+        assert!(matches!(other, Certificates::WithUnit(unit) if unit.len() == 20));
+        let revoked = Addon {
+            revoked: true,
+            ..named("1")
+        };
+        assert_eq!(revoked.certificates(), Certificates::Revoked);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use runtime::credentials::{KeyId, fingerprint};
 use x509_parser::prelude::FromDer as _;
 
 /// The certificate authority, read and checked: the key belongs to the certificate.
@@ -12,6 +13,10 @@ pub struct Authority {
     key: String,
     bundle: String,
     der: Vec<u8>,
+    fingerprint: String,
+    key_id: Option<KeyId>,
+    unit: Option<String>,
+    not_before: Timestamp,
     not_after: Timestamp,
 }
 
@@ -32,8 +37,12 @@ impl Authority {
         if !parsed.is_ca() {
             return Err("tls.crt is not a certificate authority".to_owned());
         }
-        let not_after = Timestamp::from_second(parsed.validity().not_after.timestamp())
-            .map_err(|error| format!("tls.crt: {error}"))?;
+        let time = |time: x509_parser::time::ASN1Time| {
+            Timestamp::from_second(time.timestamp()).map_err(|error| format!("tls.crt: {error}"))
+        };
+        let not_before = time(parsed.validity().not_before)?;
+        let not_after = time(parsed.validity().not_after)?;
+        let key_id = KeyId::of_subject(&parsed);
         let pair = rcgen::KeyPair::from_pem(&key).map_err(|error| format!("tls.key: {error}"))?;
         if *rcgen::PublicKeyData::subject_public_key_info(&pair) != *parsed.public_key().raw {
             return Err("tls.key does not belong to tls.crt".to_owned());
@@ -41,7 +50,11 @@ impl Authority {
         let bundle = bundle.filter(|text| !text.trim().is_empty());
         Ok(Self {
             bundle: bundle.unwrap_or_else(|| certificate.clone()),
+            not_before,
             not_after,
+            key_id,
+            unit: None,
+            fingerprint: fingerprint(&pem.contents),
             der: pem.contents,
             certificate,
             key,
@@ -56,6 +69,36 @@ impl Authority {
     /// The same certificate, as DER.
     pub fn der(&self) -> &[u8] {
         &self.der
+    }
+
+    /// The same CA, with a unit for what it signs.
+    #[must_use]
+    pub fn with_unit(self, unit: Option<String>) -> Self {
+        Self { unit, ..self }
+    }
+
+    /// The organizational unit of the agents' certificates that it signs; none for the first CA.
+    ///
+    /// OCM's registration agent asks for a new certificate when the subject that it is told differs
+    /// from that of the one it has. So a CA that takes over has a unit of its own, and every agent
+    /// gets a certificate from it within seconds instead of near the end of the old one's life.
+    pub fn unit(&self) -> Option<&str> {
+        self.unit.as_deref()
+    }
+
+    /// What it is called where trust is spoken of.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// The identifier of its key.
+    pub const fn key_id(&self) -> Option<&KeyId> {
+        self.key_id.as_ref()
+    }
+
+    /// When it begins.
+    pub const fn not_before(&self) -> Timestamp {
+        self.not_before
     }
 
     /// When it ends.

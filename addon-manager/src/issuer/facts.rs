@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName, pem::parse_x509_pem};
 
-use super::Authority;
+use super::{Authority, rotation::Stage};
 
 /// The CA's Secret, read.
 #[derive(Clone, Debug)]
@@ -18,7 +18,42 @@ pub enum ReadAuthority {
     /// There is one, and it cannot be used, with the reason.
     Unusable(String),
     /// The CA.
-    Held(Box<Authority>),
+    Held(Box<Holding>),
+}
+
+/// The CA, and what is there for the next one to take over.
+#[derive(Clone, Debug)]
+pub struct Holding {
+    /// The CA that signs.
+    pub ca: Authority,
+    /// The one that takes over, while everybody learns to trust it.
+    pub next: Option<Authority>,
+    /// Whether we made it, and so may put another in its place.
+    pub ours: bool,
+    /// The Secret's version, for writing on exactly this one.
+    pub version: String,
+    /// The rotation that a person has asked for, by any name.
+    pub asked: Option<String>,
+    /// The last one of these that was taken up.
+    pub taken: Option<String>,
+    /// Since when the stage lasts; none when nothing takes over.
+    pub since: Option<Timestamp>,
+}
+
+impl Holding {
+    /// Where a takeover stands.
+    pub const fn stage(&self) -> Stage {
+        match (&self.next, &self.since) {
+            (Some(_), _) => Stage::Introduced,
+            (None, Some(_)) => Stage::Retiring,
+            (None, None) => Stage::Settled,
+        }
+    }
+
+    /// Whether a rotation is asked for that was not taken up.
+    pub fn is_asked(&self) -> bool {
+        self.asked.as_ref().is_some_and(|it| !it.is_empty()) && self.asked != self.taken
+    }
 }
 
 /// A serving certificate's Secret, read.
@@ -52,6 +87,8 @@ pub struct Leaf {
     pub names: BTreeSet<String>,
     /// Whether the CA in use signed it.
     pub issued_by_ca: bool,
+    /// The certificate itself.
+    pub der: Vec<u8>,
 }
 
 /// Looks into a certificate and its key.
@@ -73,6 +110,7 @@ pub fn leaf_facts(certificate: &str, key: &str, ca: &Authority) -> Result<Leaf, 
         not_after: seconds(&parsed.validity().not_after)?,
         names: names(&parsed),
         issued_by_ca: is_issued_by(&parsed, ca),
+        der: pem.contents.clone(),
     })
 }
 

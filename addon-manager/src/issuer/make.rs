@@ -15,7 +15,7 @@ use super::{Authority, Error};
 const AUTHORITY_LIFE: Duration = Duration::days(3650);
 /// Renewed by ourselves when a third is left, so that a month of trouble is survived.
 pub const SERVING_LIFE: Duration = Duration::days(90);
-/// For peers whose clock is behind ours.
+/// For peers whose clock is behind ours; of a short life a twentieth.
 const BACKDATED: Duration = Duration::minutes(5);
 
 /// A serving certificate and its key, as PEM.
@@ -56,21 +56,38 @@ pub fn authority(now: Timestamp) -> Result<Authority, Error> {
 
 /// Issues a serving certificate for these DNS names and IP addresses.
 pub fn serving(ca: &Authority, names: &BTreeSet<String>, now: Timestamp) -> Result<Leaf, Error> {
-    let failed = |source| Error::Make {
-        what: "serving certificate",
-        source,
-    };
+    let what = "serving certificate";
+    let mut params = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())
+        .map_err(|source| Error::Make { what, source })?;
+    params.distinguished_name = common_name("argocd-agent");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    leaf(ca, params, what, now)
+}
+
+/// Issues a client certificate with this common name.
+pub fn visitor(ca: &Authority, name: &str, now: Timestamp) -> Result<Leaf, Error> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name(name);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    leaf(ca, params, "client certificate", now)
+}
+
+fn leaf(
+    ca: &Authority,
+    mut params: CertificateParams,
+    what: &'static str,
+    now: Timestamp,
+) -> Result<Leaf, Error> {
+    let failed = |source| Error::Make { what, source };
     let signing = KeyPair::from_pem(ca.key()).map_err(failed)?;
     let issuer = Issuer::from_ca_cert_pem(ca.certificate(), signing).map_err(failed)?;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
-    let mut params =
-        CertificateParams::new(names.iter().cloned().collect::<Vec<_>>()).map_err(failed)?;
-    params.distinguished_name = common_name("argocd-agent");
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
-    set_life(&mut params, now, SERVING_LIFE)?;
+    // Nothing outlives the CA that signed it.
+    let left = ca.not_after().duration_since(now).as_secs().max(0);
+    set_life(&mut params, now, SERVING_LIFE.min(Duration::seconds(left)))?;
     let certificate = params.signed_by(&key, &issuer).map_err(failed)?.pem();
     Ok(Leaf {
         certificate,
@@ -97,7 +114,9 @@ fn common_name(name: &str) -> DistinguishedName {
 fn set_life(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Result<(), Error> {
     let now = OffsetDateTime::from_unix_timestamp(now.as_second())
         .map_err(|_out_of_range| Error::Time)?;
-    params.not_before = now.checked_sub(BACKDATED).ok_or(Error::Time)?;
+    params.not_before = now
+        .checked_sub(BACKDATED.min(life / 20))
+        .ok_or(Error::Time)?;
     params.not_after = now.checked_add(life).ok_or(Error::Time)?;
     Ok(())
 }
@@ -148,6 +167,34 @@ mod tests {
         let read = facts::leaf_facts(&leaf.certificate, &leaf.key, &ca).unwrap();
         assert_eq!(read.names, names);
         assert!(read.issued_by_ca);
+    }
+
+    #[test]
+    fn a_client_certificate_opens_doors_and_serves_nothing() {
+        let ca = authority(now()).unwrap();
+        let leaf = visitor(&ca, "argocd-agent:resource-proxy:c", now()).unwrap();
+        parsed(&leaf.certificate, |certificate| {
+            let usage = certificate.extended_key_usage().unwrap().unwrap().value;
+            assert!(usage.client_auth && !usage.server_auth && !usage.any);
+            assert!(!certificate.is_ca());
+        });
+    }
+
+    #[test]
+    fn a_certificate_begins_a_little_earlier_for_clocks_that_are_late_and_ends_with_its_ca() {
+        let ca = authority(now()).unwrap();
+        let begin = |leaf: &Leaf, at: Timestamp| {
+            let facts = facts::leaf_facts(&leaf.certificate, &leaf.key, &ca).unwrap();
+            (
+                at.duration_since(facts.not_before).as_secs(),
+                facts.not_after,
+            )
+        };
+        let made = serving(&ca, &["a".to_owned()].into(), now()).unwrap();
+        assert_eq!(begin(&made, now()).0, 300);
+        let last = ca.not_after() - std::time::Duration::from_mins(10);
+        let short = serving(&ca, &["a".to_owned()].into(), last).unwrap();
+        assert_eq!(begin(&short, last), (30, ca.not_after()));
     }
 
     #[test]

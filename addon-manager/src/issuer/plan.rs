@@ -173,6 +173,7 @@ mod tests {
                 not_after: now() + SignedDuration::from_hours(24 * 80),
                 names: names.clone(),
                 issued_by_ca: true,
+                der: Vec::new(),
             },
         )
     }
@@ -303,6 +304,7 @@ mod tests {
                 not_after: now() + SignedDuration::from_hours(24 * left),
                 names: wanted.principal.clone(),
                 issued_by_ca: known,
+                der: Vec::new(),
             };
             if lacking { leaf.names.pop_last(); }
             let mut observed = settled();

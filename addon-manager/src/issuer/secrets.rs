@@ -11,8 +11,10 @@ use kube::{Api, Client, api::PostParams};
 use super::{
     Authority, CA_SECRET, Error, JWT_KEY, JWT_SECRET, Observed, PRINCIPAL_SECRET,
     RESOURCE_PROXY_SECRET,
-    facts::{HeldLeaf, ReadAuthority, ReadLeaf, leaf_facts},
+    facts::{HeldLeaf, Holding, ReadAuthority, ReadLeaf, leaf_facts},
     make::{self, Leaf},
+    rotation::Move,
+    takeover::{self, NEXT, ROTATE, SINCE, TAKEN, UNIT},
 };
 
 /// On every Secret that we wrote, and so may write again.
@@ -52,11 +54,7 @@ impl Secrets {
         let ca = self
             .get(CA_SECRET)
             .await?
-            .map_or(ReadAuthority::Missing, |secret| {
-                read_authority(&secret).map_or_else(ReadAuthority::Unusable, |ca| {
-                    ReadAuthority::Held(Box::new(ca))
-                })
-            });
+            .map_or(ReadAuthority::Missing, |secret| read_authority(&secret));
         let principal = self.get(PRINCIPAL_SECRET).await?;
         let resource_proxy = self.get(RESOURCE_PROXY_SECRET).await?;
         let token_key = self.get(JWT_SECRET).await?.is_some();
@@ -69,12 +67,44 @@ impl Secrets {
     }
 
     /// Makes and stores a new CA.
-    pub async fn create_authority(&self, now: Timestamp) -> Result<Authority, Error> {
+    pub async fn create_authority(&self, now: Timestamp) -> Result<(), Error> {
         let ca = make::authority(now)?;
-        let data = [("tls.crt", ca.certificate()), ("tls.key", ca.key())];
-        self.create(&self.secret(CA_SECRET, "kubernetes.io/tls", data))
-            .await?;
-        Ok(ca)
+        self.create(&authority_secret(&self.namespace, &ca)).await
+    }
+
+    /// Takes one step of a rotation, on exactly the Secret that it was decided from.
+    pub async fn step(&self, held: &Holding, step: Move, now: Timestamp) -> Result<(), Error> {
+        let next = match step {
+            Move::Introduce => Some(make::authority(now)?),
+            Move::Stay | Move::Switch | Move::Retire => None,
+        };
+        let raced = || Error::Raced {
+            name: CA_SECRET.to_owned(),
+        };
+        let live = self.get(CA_SECRET).await?.ok_or_else(raced)?;
+        if live.metadata.resource_version.as_deref() != Some(&held.version) {
+            return Err(raced());
+        }
+        let after = takeover::after(live, held, step, next.as_ref(), now);
+        self.replace(CA_SECRET, &after).await
+    }
+
+    /// Asks for another CA, as a person does with the annotation; `name` is its value.
+    pub async fn ask_for_rotation(&self, name: String) -> Result<(), Error> {
+        let mut secret = self.get(CA_SECRET).await?.ok_or_else(|| Error::Unusable {
+            name: CA_SECRET,
+            reason: "there is none yet".to_owned(),
+        })?;
+        let annotations = secret.metadata.annotations.get_or_insert_default();
+        annotations.insert(ROTATE.to_owned(), name);
+        self.replace(CA_SECRET, &secret).await
+    }
+
+    async fn replace(&self, name: &str, secret: &Secret) -> Result<(), Error> {
+        let written = self.api.replace(name, &PostParams::default(), secret).await;
+        written
+            .map(drop)
+            .map_err(|error| failed("replace", name, error))
     }
 
     /// Stores a serving certificate, in the place of the version named or as a new Secret.
@@ -90,23 +120,18 @@ impl Secrets {
             ("tls.key", leaf.key.as_str()),
             ("ca.crt", ca.bundle()),
         ];
-        let mut secret = self.secret(name, "kubernetes.io/tls", data);
+        let mut secret = secret(&self.namespace, name, "kubernetes.io/tls", data);
         if replaces.is_none() {
             return self.create(&secret).await;
         }
         secret.metadata.resource_version = replaces;
-        let written = self
-            .api
-            .replace(name, &PostParams::default(), &secret)
-            .await;
-        written
-            .map(drop)
-            .map_err(|error| failed("replace", name, error))
+        self.replace(name, &secret).await
     }
 
     /// Stores a new token key.
     pub async fn create_token_key(&self, pem: &str) -> Result<(), Error> {
-        self.create(&self.secret(JWT_SECRET, "Opaque", [(JWT_KEY, pem)]))
+        let data = [(JWT_KEY, pem)];
+        self.create(&secret(&self.namespace, JWT_SECRET, "Opaque", data))
             .await
     }
 
@@ -124,32 +149,36 @@ impl Secrets {
             .map(drop)
             .map_err(|error| failed("create", name, error))
     }
+}
 
-    fn secret<'a>(
-        &self,
-        name: &str,
-        kind: &str,
-        data: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Secret {
-        let entries = data.into_iter();
-        Secret {
-            metadata: ObjectMeta {
-                name: Some(name.to_owned()),
-                namespace: Some(self.namespace.clone()),
-                labels: Some(BTreeMap::from([(
-                    MANAGED_BY.0.to_owned(),
-                    MANAGED_BY.1.to_owned(),
-                )])),
-                ..ObjectMeta::default()
-            },
-            type_: Some(kind.to_owned()),
-            data: Some(
-                entries
-                    .map(|(key, value)| (key.to_owned(), ByteString(value.as_bytes().to_vec())))
-                    .collect(),
-            ),
-            ..Secret::default()
-        }
+/// The Secret of a new CA.
+pub(super) fn authority_secret(namespace: &str, ca: &Authority) -> Secret {
+    let data = [("tls.crt", ca.certificate()), ("tls.key", ca.key())];
+    secret(namespace, CA_SECRET, "kubernetes.io/tls", data)
+}
+
+fn secret<'a>(
+    namespace: &str,
+    name: &str,
+    kind: &str,
+    data: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Secret {
+    let (label, value) = MANAGED_BY;
+    let entries = data.into_iter();
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            labels: Some(BTreeMap::from([(label.to_owned(), value.to_owned())])),
+            ..ObjectMeta::default()
+        },
+        type_: Some(kind.to_owned()),
+        data: Some(
+            entries
+                .map(|(key, value)| (key.to_owned(), ByteString(value.as_bytes().to_vec())))
+                .collect(),
+        ),
+        ..Secret::default()
     }
 }
 
@@ -172,24 +201,58 @@ fn text(secret: &Secret, key: &str) -> Option<String> {
     String::from_utf8(data.get(key)?.0.clone()).ok()
 }
 
-fn read_authority(secret: &Secret) -> Result<Authority, String> {
+fn is_ours(secret: &Secret) -> bool {
+    let labels = secret.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(MANAGED_BY.0)) == Some(&MANAGED_BY.1.to_owned())
+}
+
+/// Reads the CA's Secret.
+pub(super) fn read_authority(secret: &Secret) -> ReadAuthority {
+    match holding(secret) {
+        Ok(held) => ReadAuthority::Held(Box::new(held)),
+        Err(reason) => ReadAuthority::Unusable(reason),
+    }
+}
+
+fn holding(secret: &Secret) -> Result<Holding, String> {
     let certificate = text(secret, "tls.crt").ok_or("tls.crt is missing or not text")?;
     let key = text(secret, "tls.key").ok_or("tls.key is missing or not text")?;
-    Authority::from_pem(certificate, key, text(secret, "ca.crt"))
+    let annotation = |key: &str| secret.metadata.annotations.as_ref()?.get(key).cloned();
+    let ca = Authority::from_pem(certificate, key, text(secret, "ca.crt"))?
+        .with_unit(annotation(UNIT).filter(|unit| is_unit(unit)));
+    let [next_certificate, next_key] = NEXT.map(|key| text(secret, key));
+    let next = next_certificate.zip(next_key);
+    let next = next
+        .map(|(certificate, key)| Authority::from_pem(certificate, key, None))
+        .transpose()
+        .map_err(|reason| {
+            format!("the next CA: {reason}; take next.crt and next.key out to begin anew")
+        })?;
+    Ok(Holding {
+        ca,
+        next,
+        ours: is_ours(secret),
+        version: secret.metadata.resource_version.clone().unwrap_or_default(),
+        asked: annotation(ROTATE),
+        taken: annotation(TAKEN),
+        // A time that cannot be read is a time long ago.
+        since: annotation(SINCE).map(|since| since.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
+    })
+}
+
+/// What may stand in a subject.
+fn is_unit(unit: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    (1..=64).contains(&unit.len()) && unit.chars().all(fits)
 }
 
 fn read_leaf(secret: Option<&Secret>, ca: &ReadAuthority) -> ReadLeaf {
     let Some(secret) = secret else {
         return ReadLeaf::Missing;
     };
-    let ours = secret
-        .metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(MANAGED_BY.0));
     let facts = match (ca, text(secret, "tls.crt"), text(secret, "tls.key")) {
-        (ReadAuthority::Held(ca), Some(certificate), Some(key)) => {
-            leaf_facts(&certificate, &key, ca)
+        (ReadAuthority::Held(held), Some(certificate), Some(key)) => {
+            leaf_facts(&certificate, &key, &held.ca)
         }
         (_, None, _) => Err("tls.crt is missing or not text".to_owned()),
         (_, _, None) => Err("tls.key is missing or not text".to_owned()),
@@ -198,7 +261,7 @@ fn read_leaf(secret: Option<&Secret>, ca: &ReadAuthority) -> ReadLeaf {
         }
     };
     ReadLeaf::Held(HeldLeaf {
-        ours: ours.is_some_and(|by| by == MANAGED_BY.1),
+        ours: is_ours(secret),
         version: secret.metadata.resource_version.clone().unwrap_or_default(),
         facts,
     })
@@ -215,7 +278,7 @@ mod tests {
             ..Secret::default()
         };
         assert_eq!(
-            read_authority(&secret).unwrap_err(),
+            holding(&secret).unwrap_err(),
             "tls.key is missing or not text"
         );
     }

@@ -1,11 +1,12 @@
 //! Waiting for certificates, and when a renewed one makes a new connection necessary.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use runtime::clock::Clock;
-use runtime::credentials::Material;
+use runtime::credentials::{Material, Roots};
 use tokio::sync::watch;
 
 use super::connect::Connect;
@@ -33,41 +34,67 @@ pub(super) async fn wait(
     true
 }
 
+/// What a change of certificates means for a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum News {
+    /// It has to give way to another one.
+    Replace,
+    /// It may stay, and the principal has to be told whom we trust now.
+    Trust,
+}
+
 /// Knows when a connection has to give way to one with newer certificates.
 ///
-/// A connection outlives a renewal: it is replaced only when its own certificate is about to
-/// expire, or at once when what we trust changed.
+/// A connection outlives a renewal. It is replaced when its own certificate is about to expire, and at
+/// once when a CA is not trusted any more, since it may stand on that one, or when our certificate
+/// comes from another CA than before: the hub waits for that before it drops the old one.
 #[derive(Debug)]
 pub(super) struct Renewal {
     used: Arc<Material>,
     latest: watch::Receiver<Arc<Material>>,
+    /// Whom we trust, as the principal was told.
+    told: Option<BTreeSet<String>>,
     clock: Clock,
 }
 
 impl Renewal {
     /// For a connection that was made with `used`.
-    pub(super) const fn new(used: Arc<Material>, latest: watch::Receiver<Arc<Material>>) -> Self {
+    pub(super) fn new(used: Arc<Material>, latest: watch::Receiver<Arc<Material>>) -> Self {
         Self {
+            told: trusts(&used),
             used,
             latest,
             clock: Clock::system(),
         }
     }
 
-    /// Resolves when the connection has to be replaced.
+    /// Whom we trust now: what to tell the principal.
+    pub(super) fn trusts(&mut self) -> Option<BTreeSet<String>> {
+        self.told = trusts(&self.latest.borrow());
+        self.told.clone()
+    }
+
+    /// Resolves when there is something to do about certificates.
     ///
     /// *Cancel safety*: nothing is lost.
-    pub(super) async fn due(&mut self) {
+    pub(super) async fn news(&mut self) -> News {
         loop {
             let latest = Arc::clone(&self.latest.borrow_and_update());
-            let Some(wait) = until_due(&self.used, &latest, self.clock.now()) else {
+            let due = until_due(&self.used, &latest, self.clock.now());
+            if due == Some(Duration::ZERO) {
+                return News::Replace;
+            }
+            if trusts(&latest) != self.told {
+                return News::Trust;
+            }
+            let Some(wait) = due else {
                 if self.latest.changed().await.is_err() {
                     return std::future::pending().await;
                 }
                 continue;
             };
             match tokio::time::timeout(wait, self.latest.changed()).await {
-                Err(_elapsed) => return,
+                Err(_elapsed) => return News::Replace,
                 Ok(Err(_sender_gone)) => return std::future::pending().await,
                 Ok(Ok(())) => {}
             }
@@ -75,14 +102,24 @@ impl Renewal {
     }
 }
 
+fn trusts(material: &Material) -> Option<BTreeSet<String>> {
+    material.roots.as_ref().map(Roots::fingerprints)
+}
+
 /// How long the connection may live on; none: for ever, as far as we know.
 fn until_due(used: &Material, latest: &Material, now: Timestamp) -> Option<Duration> {
-    let roots = |material: &Material| material.roots.as_ref().map(|r| r.certificates.clone());
-    if roots(used) != roots(latest) {
+    let (trusted, trusts) = (trusts(used)?, trusts(latest)?);
+    if !trusted.is_subset(&trusts) {
         return Some(Duration::ZERO);
     }
     let (old, new) = (used.identity.as_ref()?, latest.identity.as_ref()?);
-    if old.chain() == new.chain() || new.not_after <= old.not_after {
+    if old.chain() == new.chain() {
+        return None;
+    }
+    if old.authority != new.authority {
+        return Some(Duration::ZERO);
+    }
+    if new.not_after <= old.not_after {
         return None;
     }
     let life = old.not_after.duration_since(old.not_before);
@@ -90,3 +127,6 @@ fn until_due(used: &Material, latest: &Material, now: Timestamp) -> Option<Durat
     let left = old.not_after.duration_since(now).saturating_sub(margin);
     Some(Duration::try_from(left).unwrap_or(Duration::ZERO))
 }
+
+#[cfg(test)]
+mod tests;

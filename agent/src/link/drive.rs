@@ -20,7 +20,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status};
 
-use super::credentials::Renewal;
+use super::credentials::{News, Renewal};
 use super::dial::{Opened, Welcome};
 use super::recover::End;
 use crate::metrics::Metrics;
@@ -59,7 +59,7 @@ enum Happened {
     RoomToSend,
     HungUp,
     Due,
-    Renewal,
+    Certificates(News),
     Stop,
 }
 
@@ -192,7 +192,7 @@ impl Drive<'_> {
             Ok(()) = self.sight.changed(), if !draining => Happened::Sight,
             () = outgoing.closed(), if hung_up.is_none() => Happened::HungUp,
             Ok(_) = outgoing.reserve(), if *full => Happened::RoomToSend,
-            () = self.renewal.due(), if !draining => Happened::Renewal,
+            news = self.renewal.news(), if !draining => Happened::Certificates(news),
             () = tokio::time::sleep(wait) => Happened::Due,
         }
     }
@@ -206,9 +206,9 @@ impl Drive<'_> {
             Happened::Frame(Some(Ok(frame))) => return self.receive(moving, frame, now),
             Happened::Done(id, verdict) => moving.session.finished(id, verdict, now),
             Happened::Changed => self.take_reports(moving),
-            Happened::Sight => self.tell_sight(moving),
+            Happened::Sight | Happened::Certificates(News::Trust) => self.tell_sight(moving),
             Happened::Stop => moving.drain(End::Stopped),
-            Happened::Renewal => moving.drain(End::Renewed),
+            Happened::Certificates(News::Replace) => moving.drain(End::Renewed),
             Happened::HungUp => moving.hung_up = Some(Instant::now()),
             Happened::Due if moving.is_silent(self.heartbeat) => return Some(End::Silent),
             Happened::RoomToSend | Happened::Due => {}

@@ -45,13 +45,14 @@ impl Drive<'_> {
         self.tell_sight(moving);
     }
 
-    /// Whether there is an Argo CD here; a Go principal has no ear for that.
+    /// Whether there is an Argo CD here, and whom we trust; a Go principal has no ear for that.
     pub(super) fn tell_sight(&mut self, moving: &mut Moving<'_>) {
-        let argo_cd = Some(self.sight.borrow_and_update().argocd());
+        let info = SpokeInfo {
+            argo_cd: Some(self.sight.borrow_and_update().argocd()),
+            trusts: self.renewal.trusts(),
+        };
         if moving.welcome.capabilities.is_ours() {
-            moving
-                .session
-                .say(Event::spoke_info(&SpokeInfo { argo_cd }));
+            moving.session.say(Event::spoke_info(&info));
         }
     }
 

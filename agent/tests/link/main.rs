@@ -395,7 +395,7 @@ async fn a_go_principal_is_told_without_asking_and_before_it_speaks() {
 }
 
 #[tokio::test]
-async fn a_change_of_trust_makes_a_new_connection_and_loses_nothing() {
+async fn one_more_trusted_authority_is_told_on_the_same_connection_and_one_less_makes_a_new_one() {
     let (mut scene, mut talk) = connected(Manner::Ours).await;
     talk.say(about(Verb::Create, &app("one", "5", "main")))
         .await;
@@ -406,6 +406,16 @@ async fn a_change_of_trust_makes_a_new_connection_and_loses_nothing() {
         .spoke
         .material
         .send_replace(scene.authority.material("spoke1", &both));
+    let trusted = |said: &Event| {
+        let info: SpokeInfo = payload::decode("spoke", &said.payload).unwrap();
+        info.trusts.map(|all| all.len())
+    };
+    while trusted(&talk.until(Verb::ClusterInfoUpdate).await) != Some(2) {}
+    let alone = scene.authority.pem();
+    scene
+        .spoke
+        .material
+        .send_replace(scene.authority.material("spoke1", &alone));
     talk.closed().await;
     let mut again = scene.principal.conversation().await;
     assert_eq!(told(&mut again).await.len(), 1);

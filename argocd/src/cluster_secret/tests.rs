@@ -79,3 +79,51 @@ fn credentials_are_never_printed() {
     };
     assert!(!format!("{access:?}").contains("hunter2"));
 }
+
+#[test]
+fn credentials_are_read_back_as_they_were_written() {
+    let written = Access {
+        bearer_token: Some("t".to_owned()),
+        ca: Some("CA".to_owned()),
+        certificate: Some("CERT".to_owned()),
+        key: Some("KEY".to_owned()),
+    };
+    assert!(access(config(&written).to_string().as_bytes()) == written);
+    for garbage in [
+        "",
+        "[]",
+        "{\"tlsClientConfig\":{\"certData\":\"%\"}}",
+        "\u{0}",
+    ] {
+        assert!(
+            access(garbage.as_bytes()) == Access::default(),
+            "{garbage:?}"
+        );
+    }
+}
+
+#[test]
+fn secrets_of_our_predecessors_are_known_and_no_others() {
+    let map = |entries: &[(&str, &str)]| -> BTreeMap<String, String> {
+        let entries = entries.iter();
+        entries
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    };
+    let base = [(keys::SECRET_TYPE, "cluster"), (keys::AGENT_NAME, "c")];
+    let agentctl = map(&[(keys::MANAGED_BY, keys::MANAGED_BY_US)]);
+    let none = BTreeMap::new();
+    assert!(is_predecessors("c", &map(&base), &agentctl));
+    for extra in [
+        (keys::SELF_REGISTERED, "true"),
+        (keys::OLDER_CLUSTER_NAME, "c"),
+    ] {
+        let labels = map(&[base[0], base[1], extra]);
+        assert!(is_predecessors("c", &labels, &none), "{extra:?}");
+        assert!(!is_predecessors("other", &labels, &none));
+    }
+    assert!(!is_predecessors("c", &map(&base), &none), "a person's own");
+    assert!(!is_predecessors("c", &map(&base[..1]), &agentctl));
+    let wrong = map(&[base[0], base[1], (keys::OLDER_CLUSTER_NAME, "d")]);
+    assert!(!is_predecessors("c", &wrong, &none));
+}

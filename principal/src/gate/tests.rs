@@ -1,4 +1,5 @@
 use super::*;
+use crate::fleet::Certificates;
 use crate::report::Sessions;
 use crate::testing::{Authority, SIGNING_KEY, enrolment, name};
 
@@ -58,6 +59,20 @@ fn setup(clusters: &[(&str, Mode)]) -> Setup {
 }
 
 impl Setup {
+    fn verdict(&self, mode: Mode) -> Option<End> {
+        self.gate.verdict(&name("spoke1"), mode, &papers(self))
+    }
+
+    /// Says which certificates of `spoke1` count.
+    fn counts(&self, certificates: Certificates) {
+        let enrolment = Enrolment {
+            certificates,
+            ..enrolment(Mode::Managed)
+        };
+        let clusters = [("spoke1".to_owned(), enrolment)].into();
+        self.fleet.send_replace(Arc::new(Fleet { clusters }));
+    }
+
     fn peer(&self, cluster: &str) -> Peer {
         Peer {
             address: ([127, 0, 0, 1], 1).into(),
@@ -281,31 +296,19 @@ async fn who_left_the_fleet_gets_nothing_for_a_good_token() {
         .authenticate(&peer, None, request("managed"))
         .await
         .unwrap();
-    assert_eq!(
-        setup
-            .gate
-            .verdict(&name("spoke1"), Mode::Managed, &papers(&setup)),
-        None
-    );
+    assert_eq!(setup.verdict(Mode::Managed), None);
     setup.fleet.send_replace(Arc::default());
     let refresh = setup.gate.refresh(&peer, &tokens.refresh_token);
     assert_eq!(refresh.unwrap_err(), Refusal::NotEnrolled);
     let stream = setup.gate.admit(&peer, &tokens.access_token);
     assert_eq!(stream.unwrap_err(), Refusal::NotEnrolled);
-    assert_eq!(
-        setup
-            .gate
-            .verdict(&name("spoke1"), Mode::Managed, &papers(&setup)),
-        Some(End::LeftFleet)
-    );
+    assert_eq!(setup.verdict(Mode::Managed), Some(End::LeftFleet));
 }
 
 #[tokio::test]
 async fn a_changed_mode_ends_the_session() {
     let setup = setup(&[("spoke1", Mode::Autonomous)]);
-    let verdict = setup
-        .gate
-        .verdict(&name("spoke1"), Mode::Managed, &papers(&setup));
+    let verdict = setup.verdict(Mode::Managed);
     assert_eq!(verdict, Some(End::ModeChanged));
 }
 
@@ -331,12 +334,7 @@ async fn a_replica_that_does_not_serve_refuses_everybody() {
         standby.unwrap_err(),
         Refusal::NotActive("standby".to_owned())
     );
-    assert_eq!(
-        setup
-            .gate
-            .verdict(&name("spoke1"), Mode::Managed, &papers(&setup)),
-        Some(End::Inactive)
-    );
+    assert_eq!(setup.verdict(Mode::Managed), Some(End::Inactive));
 }
 
 #[tokio::test(start_paused = true)]
@@ -459,4 +457,54 @@ async fn a_registrar_enrols_who_shows_who_it_is_and_nobody_else() {
             .is_ok()
     );
     assert_eq!(setup.fleet.borrow().clusters.len(), 1);
+}
+
+#[tokio::test]
+async fn a_revoked_cluster_is_thrown_out_and_stays_out_whatever_it_holds() {
+    let setup = setup(&[("spoke1", Mode::Managed), ("spoke2", Mode::Managed)]);
+    let peer = setup.peer("spoke1");
+    let tokens = setup
+        .gate
+        .authenticate(&peer, None, request("managed"))
+        .await
+        .unwrap();
+    assert_eq!(setup.verdict(Mode::Managed), None);
+    setup.counts(Certificates::Revoked);
+    assert_eq!(setup.verdict(Mode::Managed), Some(End::Revoked));
+    let refusals = [
+        setup
+            .gate
+            .authenticate(&peer, None, request("managed"))
+            .await
+            .map(drop),
+        setup.gate.refresh(&peer, &tokens.refresh_token).map(drop),
+        setup.gate.admit(&peer, &tokens.access_token).map(drop),
+    ];
+    assert_eq!(refusals, [const { Err(Refusal::Revoked) }; 3]);
+    let told = setup.reports.borrow()["spoke1"].last_error.clone();
+    assert_eq!(told.as_deref(), Some("the agent's certificate is revoked"));
+}
+
+#[tokio::test]
+async fn after_a_change_of_key_only_certificates_with_its_unit_count() {
+    let setup = setup(&[("spoke1", Mode::Managed)]);
+    setup.counts(Certificates::WithUnit("key-2".to_owned()));
+    assert_eq!(setup.verdict(Mode::Managed), Some(End::Revoked));
+    let new = |unit| Peer {
+        address: ([127, 0, 0, 1], 1).into(),
+        certificate: Some(Arc::new(
+            setup
+                .authority
+                .agent_of_unit("spoke1", unit)
+                .peer_certificate(),
+        )),
+        header: None,
+    };
+    let come = async |peer: Peer| {
+        let come = setup.gate.authenticate(&peer, None, request("managed"));
+        come.await.map(drop)
+    };
+    assert_eq!(come(setup.peer("spoke1")).await, Err(Refusal::Revoked));
+    assert_eq!(come(new("key-1")).await, Err(Refusal::Revoked));
+    assert_eq!(come(new("key-2")).await, Ok(()));
 }

@@ -77,6 +77,7 @@ async fn a_report_tells_when_and_why_a_session_ended() {
     clock.set(later);
     seat.ends_because("connection lost");
     drop(seat);
+    let shown = cert.certificate.as_ref().unwrap();
     let expected = SessionReport {
         connected: false,
         since: later,
@@ -84,9 +85,12 @@ async fn a_report_tells_when_and_why_a_session_ended() {
         last_error: Some("connection lost".to_owned()),
         agent_version: Some("1.2.3".to_owned()),
         mode: Some(Mode::Managed),
-        held: None,
-        argocd: None,
-        unmirrored: None,
+        certificate: Some(ShownCertificate {
+            not_before: shown.not_before(),
+            not_after: shown.not_after(),
+            authority: shown.authority().cloned(),
+        }),
+        ..SessionReport::default()
     };
     assert_eq!(reports.borrow()["a"], expected);
 }

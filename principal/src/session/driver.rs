@@ -265,7 +265,7 @@ impl Driver {
     fn hear_of_spoke(&self, event: &Event) {
         // Whoever says something else or nothing has no say in this.
         let said = payload::decode::<SpokeInfo>("spoke", &event.payload).unwrap_or_default();
-        self.seat.report_argocd(said.argo_cd);
+        self.seat.report_spoke(said.argo_cd, said.trusts);
     }
 
     fn read(&mut self, frame: Frame) -> Result<(), Over> {

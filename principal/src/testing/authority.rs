@@ -47,7 +47,11 @@ impl Authority {
     }
 
     pub(crate) fn client(&self, cn: &str) -> Leaf {
-        self.leaf(cn, ExtendedKeyUsagePurpose::ClientAuth, Duration::hours(1))
+        self.leaf(
+            common_name(cn),
+            ExtendedKeyUsagePurpose::ClientAuth,
+            Duration::hours(1),
+        )
     }
 
     pub(crate) fn expired(&self, cluster: &str) -> Leaf {
@@ -55,7 +59,7 @@ impl Authority {
         let cn =
             format!("system:open-cluster-management:cluster:{cluster}:addon:{addon}:agent:{addon}");
         self.leaf(
-            &cn,
+            common_name(&cn),
             ExtendedKeyUsagePurpose::ClientAuth,
             -Duration::hours(1),
         )
@@ -63,15 +67,20 @@ impl Authority {
 
     pub(crate) fn server(&self) -> Leaf {
         self.leaf(
-            "localhost",
+            common_name("localhost"),
             ExtendedKeyUsagePurpose::ServerAuth,
             Duration::hours(1),
         )
     }
 
-    fn leaf(&self, cn: &str, usage: ExtendedKeyUsagePurpose, life: Duration) -> Leaf {
+    pub(crate) fn leaf(
+        &self,
+        subject: DistinguishedName,
+        usage: ExtendedKeyUsagePurpose,
+        life: Duration,
+    ) -> Leaf {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.distinguished_name = common_name(cn);
+        params.distinguished_name = subject;
         params.extended_key_usages = vec![usage];
         params.not_before = OffsetDateTime::now_utc() - Duration::hours(2);
         params.not_after = OffsetDateTime::now_utc() + life;
@@ -97,7 +106,7 @@ impl Leaf {
     }
 }
 
-fn common_name(cn: &str) -> DistinguishedName {
+pub(crate) fn common_name(cn: &str) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, cn);
     name

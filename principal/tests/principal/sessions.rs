@@ -170,7 +170,12 @@ async fn in_the_first_session_after_an_enrolment_nothing_is_taken_away() {
 async fn what_an_agent_says_of_argo_cd_is_reported_and_outlives_its_session() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
-    let said = |argo_cd| Event::spoke_info(&SpokeInfo { argo_cd });
+    let said = |argo_cd| {
+        Event::spoke_info(&SpokeInfo {
+            argo_cd,
+            ..SpokeInfo::default()
+        })
+    };
     for argocd in [ArgoCd::Missing, ArgoCd::Installed, ArgoCd::Missing] {
         agent.tell(said(Some(argocd))).await;
         assert_eq!(world.handle.sessions.borrow()["a"].argocd, Some(argocd));

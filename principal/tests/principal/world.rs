@@ -7,8 +7,8 @@ use std::{
 };
 
 use principal::{
-    Enrolment, Feeds, Fleet, Handle, JwtKey, Limits, MirrorLimits, Mode, Revoked, SessionReport,
-    Settings, start_on,
+    Certificates, Enrolment, Feeds, Fleet, Handle, JwtKey, Limits, MirrorLimits, Mode, Revoked,
+    SessionReport, Settings, start_on,
     store::{Memory, Watched},
 };
 use runtime::{
@@ -49,6 +49,7 @@ pub(crate) fn enrolled(clusters: &[&str]) -> Arc<Fleet> {
         fresh: false,
         confirm_delete: None,
         shares_unscoped: Some(false),
+        certificates: Certificates::All,
     };
     let clusters = clusters
         .iter()

@@ -233,6 +233,7 @@ fn what_an_agent_says_of_its_spoke_is_optional_and_has_a_future() {
     );
     let said = payload::SpokeInfo {
         argo_cd: Some(payload::ArgoCd::Missing),
+        trusts: None,
     };
     let event = Event::spoke_info(&said);
     assert_eq!(event.payload.as_ref(), br#"{"argoCd":"missing"}"#);

@@ -1,5 +1,6 @@
 //! Parsing and checking of TLS material; pure.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -9,6 +10,8 @@ use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::{self, PemObject as _};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest as _, Sha256};
+use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::config::provider;
@@ -100,6 +103,8 @@ pub struct Identity {
     pub not_after: Timestamp,
     /// Its subject, as text for people.
     pub subject: String,
+    /// The key that signed it, as far as the certificate says.
+    pub authority: Option<KeyId>,
 }
 
 impl fmt::Debug for Identity {
@@ -132,6 +137,45 @@ pub struct Signature {
     pub bytes: Vec<u8>,
 }
 
+/// The identifier of a key, as certificates name their own key and that of their issuer.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(Vec<u8>);
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(&self.0))
+    }
+}
+
+impl KeyId {
+    /// The key that a certificate says it was signed with.
+    pub fn of_issuer(certificate: &X509Certificate<'_>) -> Option<Self> {
+        certificate.extensions().iter().find_map(|extension| {
+            if let ParsedExtension::AuthorityKeyIdentifier(found) = extension.parsed_extension() {
+                found.key_identifier.as_ref().map(|id| Self(id.0.to_vec()))
+            } else {
+                None
+            }
+        })
+    }
+
+    /// The key that a certificate says is its own.
+    pub fn of_subject(certificate: &X509Certificate<'_>) -> Option<Self> {
+        certificate.extensions().iter().find_map(|extension| {
+            if let ParsedExtension::SubjectKeyIdentifier(id) = extension.parsed_extension() {
+                Some(Self(id.0.to_vec()))
+            } else {
+                None
+            }
+        })
+    }
+}
+
+/// The SHA-256 of a certificate in hexadecimal: what it is called where trust is spoken of.
+pub fn fingerprint(certificate: &[u8]) -> String {
+    hex::encode(Sha256::digest(certificate))
+}
+
 impl Identity {
     /// The leaf and its intermediates.
     pub fn chain(&self) -> &[CertificateDer<'static>] {
@@ -159,6 +203,11 @@ impl Roots {
     /// As the TLS library wants them.
     pub fn store(&self) -> Arc<RootCertStore> {
         Arc::clone(&self.store)
+    }
+
+    /// What the trusted certificates are called.
+    pub fn fingerprints(&self) -> BTreeSet<String> {
+        self.certificates.iter().map(|it| fingerprint(it)).collect()
     }
 }
 
@@ -211,6 +260,7 @@ fn identity(chain: &[u8], key: &[u8], now: Timestamp) -> Result<Identity, Error>
         time(parsed.validity().not_after),
     );
     let subject = parsed.subject().to_string();
+    let authority = KeyId::of_issuer(&parsed);
     // Checks that the key belongs to the leaf.
     let certified =
         CertifiedKey::from_der(chain.clone(), key, &provider()).map_err(Error::MatchKey)?;
@@ -222,6 +272,7 @@ fn identity(chain: &[u8], key: &[u8], now: Timestamp) -> Result<Identity, Error>
         not_before,
         not_after,
         subject,
+        authority,
     })
 }
 

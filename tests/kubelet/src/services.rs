@@ -30,6 +30,7 @@ pub(crate) struct Services {
     client: Client,
     cluster: String,
     api_server: SocketAddr,
+    node: Ipv4Addr,
     balancers: crate::LoadBalancers,
     carrier: Carrier,
     tasks: Tasks,
@@ -52,6 +53,7 @@ impl Services {
             client: config.client.clone(),
             cluster: config.cluster.clone(),
             api_server: config.api_server,
+            node: config.network.gateway(),
             balancers: config.load_balancers.clone(),
             carrier: Carrier::new(config, tasks),
             tasks: tasks.clone(),
@@ -69,7 +71,7 @@ impl Services {
             let (all, slices_now) = (services.all(), slices.all());
             let (balancers, cluster) = (self.balancers.clone(), self.cluster.clone());
             let address = |service: &str| balancers.address(&format!("{cluster}/{service}"));
-            let wanted = table::table(&all, &slices_now, self.api_server, &address);
+            let wanted = table::table(&all, &slices_now, self.api_server, self.node, &address);
             let opened = self.open(wanted).await;
             let written = balance::write_addresses(&self.client, &all, &address).await;
             let pause = async {

@@ -211,6 +211,20 @@ impl At {
         Self::new(("", "v1", "Pod", "pods"), Some(namespace), name)
     }
 
+    /// A Node; with an empty name good for lists only.
+    pub fn node(name: &str) -> Self {
+        Self::new(("", "v1", "Node", "nodes"), None, name)
+    }
+
+    /// A Lease.
+    pub fn lease(namespace: &str, name: &str) -> Self {
+        Self::new(
+            ("coordination.k8s.io", "v1", "Lease", "leases"),
+            Some(namespace),
+            name,
+        )
+    }
+
     /// A Namespace.
     pub fn namespace(name: &str) -> Self {
         Self::new(("", "v1", "Namespace", "namespaces"), None, name)

@@ -13,11 +13,8 @@ fn session(connected: bool, since: i64) -> SessionReport {
         since: at(since),
         last_seen: Some(at(since)),
         last_error: (!connected).then(|| "connection reset".to_owned()),
-        agent_version: None,
         mode: Some(Mode::Managed),
-        held: None,
-        argocd: None,
-        unmirrored: None,
+        ..SessionReport::default()
     }
 }
 
@@ -203,10 +200,13 @@ fn a_mode_change_is_held_and_says_why_and_how_to_go_on() {
             asked: Mode::Autonomous,
             applications,
         });
-        let verdict = degraded(&Needs {
-            held_mode,
-            ..Needs::default()
-        });
+        let verdict = degraded(
+            &Needs {
+                held_mode,
+                ..Needs::default()
+            },
+            at(0),
+        );
         assert_eq!(verdict.reason, "ModeChangeHeld");
         let annotation = "argocd-agent.open-cluster-management.io/confirm-mode=autonomous";
         for part in [annotation, why] {
@@ -217,10 +217,13 @@ fn a_mode_change_is_held_and_says_why_and_how_to_go_on() {
 
 #[test]
 fn a_secret_of_somebody_else_in_the_place_of_ours_needs_a_person() {
-    let verdict = degraded(&Needs {
-        secret_error: Some("delete or rename it"),
-        ..Needs::default()
-    });
+    let verdict = degraded(
+        &Needs {
+            secret_error: Some("delete or rename it"),
+            ..Needs::default()
+        },
+        at(0),
+    );
     let said = (verdict.status, verdict.reason.as_str());
     assert_eq!(said, (Status::True, "ClusterSecretConflict"));
     assert_eq!(verdict.message, "delete or rename it");
@@ -259,10 +262,13 @@ fn what_is_not_shown_of_an_autonomous_cluster_is_told_with_the_reason() {
         count: 7,
         names: vec!["Application app: the hub has an Application c/app".to_owned()],
     };
-    let verdict = degraded(&Needs {
-        unmirrored: Some(&unmirrored),
-        ..Needs::default()
-    });
+    let verdict = degraded(
+        &Needs {
+            unmirrored: Some(&unmirrored),
+            ..Needs::default()
+        },
+        at(0),
+    );
     assert_eq!(verdict.reason, NOT_MIRRORED);
     for part in ["7 objects", "c/app", "and 6 more"] {
         assert!(verdict.message.contains(part), "{}", verdict.message);
@@ -280,10 +286,13 @@ fn a_held_deletion_names_what_would_go_and_how_to_let_it_go() {
         mirrors: false,
         digest: "1234".to_owned(),
     };
-    let verdict = degraded(&Needs {
-        held_deletion: Some(&held),
-        ..Needs::default()
-    });
+    let verdict = degraded(
+        &Needs {
+            held_deletion: Some(&held),
+            ..Needs::default()
+        },
+        at(0),
+    );
     assert_eq!(
         (verdict.status, verdict.reason.as_str()),
         (Status::True, MASS_DELETE_HELD)
@@ -299,10 +308,13 @@ fn a_held_deletion_names_what_would_go_and_how_to_let_it_go() {
 #[test]
 fn a_cluster_without_argo_cd_is_told_with_the_next_step() {
     let verdict = |argocd| {
-        degraded(&Needs {
-            argocd,
-            ..Needs::default()
-        })
+        degraded(
+            &Needs {
+                argocd,
+                ..Needs::default()
+            },
+            at(0),
+        )
     };
     let missing = verdict(Some(ArgoCd::Missing));
     let said = (missing.status, missing.reason.as_str());
@@ -331,7 +343,7 @@ fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
         }),
         ..Needs::default()
     };
-    let verdict = degraded(&needs);
+    let verdict = degraded(&needs, at(0));
     assert_eq!(verdict.reason, MASS_DELETE_HELD);
     for part in [
         "confirm-delete=1234",
@@ -342,7 +354,7 @@ fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
     }
     needs.render_error = Some("LOG_LEVEL");
     needs.argocd = Some(ArgoCd::Missing);
-    let verdict = degraded(&needs);
+    let verdict = degraded(&needs, at(0));
     assert_eq!(verdict.reason, "ConfigurationInvalid");
     assert!(
         verdict
@@ -354,7 +366,7 @@ fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
 
 #[test]
 fn when_all_is_well_degraded_costs_no_write_of_its_own() {
-    let verdict = degraded(&Needs::default());
+    let verdict = degraded(&Needs::default(), at(0));
     assert!(verdict.calm && verdict.status == Status::False);
 }
 
@@ -372,4 +384,79 @@ proptest! {
             prop_assert!(available(&facts, later).recheck.is_none());
         }
     }
+}
+
+fn certificate(from: i64, to: i64) -> ShownCertificate {
+    ShownCertificate {
+        not_before: at(from),
+        not_after: at(to),
+        authority: None,
+    }
+}
+
+#[test]
+fn a_certificate_that_was_not_renewed_in_time_is_told_with_its_end_and_where_to_look() {
+    let shown = certificate(0, 1000);
+    let needs = Needs {
+        certificate: Some(&shown),
+        ..Needs::default()
+    };
+    assert_eq!(degraded(&needs, at(840)).reason, "AsExpected");
+    let late = degraded(&needs, at(860));
+    assert_eq!(late.reason, CERTIFICATE_EXPIRING);
+    assert!(
+        late.message.contains("ClusterCertificateRotated"),
+        "{}",
+        late.message
+    );
+    let hub = Certificates {
+        overdue: vec!["the certificate in the Secret argocd-agent-ca ends at T".to_owned()],
+        ..Certificates::default()
+    };
+    let needs = Needs {
+        hub: Some(&hub),
+        ..Needs::default()
+    };
+    assert_eq!(degraded(&needs, at(0)).reason, CERTIFICATE_EXPIRING);
+}
+
+#[test]
+fn who_holds_up_a_rotation_is_told_after_a_while_and_nobody_else() {
+    let hub = Certificates {
+        rotation: Some(crate::issuer::rotation::Progress {
+            stage: Stage::Retiring,
+            since: at(0),
+            waits_for: ["a".to_owned()].into(),
+        }),
+        ..Certificates::default()
+    };
+    let needs = |cluster| Needs {
+        hub: Some(&hub),
+        cluster,
+        ..Needs::default()
+    };
+    assert_eq!(degraded(&needs("a"), at(599)).reason, "AsExpected");
+    assert!(rotation_recheck(&needs("a"), at(599)).is_some());
+    let waits = degraded(&needs("a"), at(600));
+    assert_eq!(waits.reason, ROTATION_WAITS);
+    assert!(
+        waits.message.contains(crate::keys::REVOKED),
+        "{}",
+        waits.message
+    );
+    assert_eq!(rotation_recheck(&needs("a"), at(600)), None);
+    assert_eq!(degraded(&needs("b"), at(600)).reason, "AsExpected");
+    assert_eq!(rotation_recheck(&needs("b"), at(0)), None);
+}
+
+#[test]
+fn a_revocation_outweighs_everything_else() {
+    let needs = Needs {
+        revoked: true,
+        render_error: Some("x"),
+        ..Needs::default()
+    };
+    let told = degraded(&needs, at(0));
+    assert_eq!(told.reason, REVOKED);
+    assert!(told.message.contains(crate::keys::REVOKED));
 }

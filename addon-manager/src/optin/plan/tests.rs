@@ -335,6 +335,8 @@ prop_compose! {
             uid: "uid".to_owned(), deleting, adopted, recorded, made_for_label, confirmed,
             config: None, configured, by_template, was_connected: false, recalled: None,
             confirm_delete: None,
+            revoked: false,
+            rekey: None,
         }
     }
 }

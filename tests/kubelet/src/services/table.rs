@@ -20,7 +20,7 @@ use crate::watched::key;
 pub(crate) struct Port {
     pub(crate) ip: Ipv4Addr,
     pub(crate) number: u16,
-    /// Whether it is that of a load balancer, which everybody may call.
+    /// Whether it is that of a load balancer or of the node, which everybody may call.
     pub(crate) outside: bool,
 }
 
@@ -38,6 +38,7 @@ pub(crate) fn table(
     services: &[Arc<Service>],
     slices: &[Arc<EndpointSlice>],
     api_server: SocketAddr,
+    node: Ipv4Addr,
     balancer: &impl Fn(&str) -> Option<Ipv4Addr>,
 ) -> BTreeMap<Port, Route> {
     let mut slices_of: BTreeMap<String, Vec<&EndpointSlice>> = BTreeMap::new();
@@ -84,14 +85,27 @@ pub(crate) fn table(
                 number,
                 outside: true,
             });
+            let on_node = node_port(service, port).map(|number| Port {
+                ip: node,
+                number,
+                outside: true,
+            });
             table.extend(
                 own.into_iter()
                     .chain(outside)
+                    .chain(on_node)
                     .map(|port| (port, route.clone())),
             );
         }
     }
     table
+}
+
+/// The port of the node, if the Service wants one.
+fn node_port(service: &Service, port: &ServicePort) -> Option<u16> {
+    let kind = service.spec.as_ref()?.type_.as_deref()?;
+    let number = port.node_port.filter(|_| kind == "NodePort")?;
+    u16::try_from(number).ok()
 }
 
 /// `namespace/name` of the Service a slice belongs to.
@@ -184,7 +198,8 @@ mod tests {
         slices: &[Arc<EndpointSlice>],
     ) -> Vec<(String, Vec<String>)> {
         let balancer = |_: &str| Some(Ipv4Addr::new(10, 240, 0, 1));
-        let table = table(services, slices, API.parse().unwrap(), &balancer);
+        let node = Ipv4Addr::new(10, 244, 0, 1);
+        let table = table(services, slices, API.parse().unwrap(), node, &balancer);
         let text = |route: Route| route.endpoints.iter().map(ToString::to_string).collect();
         table
             .into_iter()

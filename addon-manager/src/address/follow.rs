@@ -1,0 +1,190 @@
+//! Keeps the principal's address: follows its Service, and looks at what else leads to it when the
+//! Service alone has no address.
+//!
+//! The other kinds need rights that the plain manifests do not give. Whether we have them is asked of
+//! the hub first, so a right that is missing is never a refused request; who wants a kind looked at
+//! grants `list` on it, and that is all there is to set.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
+    core::v1::{Node, Service},
+};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, ListParams, PostParams},
+};
+use runtime::{
+    error::Chain,
+    kube::{Event, Watch, watch_trimmed},
+};
+use serde_json::Value;
+use tokio::{sync::watch, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Address,
+    find::{Seen, find},
+};
+use crate::keys;
+
+/// How often the other kinds are looked at while nothing has an address.
+const MISSING: Duration = Duration::from_secs(15);
+/// How often they are looked at when one of them has.
+const FOUND: Duration = Duration::from_mins(5);
+
+/// Kinds that may lead to the Service: group, versions (newest first), plural, kind.
+const ROUTE: Kind = ("route.openshift.io", &["v1"], "routes", "Route");
+const TLS_ROUTE: Kind = (
+    "gateway.networking.k8s.io",
+    &["v1", "v1alpha3", "v1alpha2"],
+    "tlsroutes",
+    "TLSRoute",
+);
+const INGRESS: Kind = ("networking.k8s.io", &["v1"], "ingresses", "Ingress");
+
+type Kind = (
+    &'static str,
+    &'static [&'static str],
+    &'static str,
+    &'static str,
+);
+
+/// Where the address goes.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The address.
+    pub address: watch::Sender<Option<Address>>,
+    /// Whether it was looked for once.
+    pub looked: watch::Sender<bool>,
+}
+
+/// Follows the Service until the token is cancelled.
+///
+/// An address that is gone stays in use: agents that know it lose nothing, and a Service that is made
+/// anew has its new address soon.
+pub async fn follow(client: Client, namespace: String, told: Told, token: CancellationToken) {
+    let watched = Watch::<Service>::new(Api::namespaced(client.clone(), &namespace))
+        .fields(&format!("metadata.name={}", keys::PRINCIPAL_SERVICE));
+    let (send, services) = watch::channel((None, false));
+    let watching = watch_trimmed(watched, token.clone(), |event| {
+        send.send_modify(|(service, listed)| match event {
+            Event::Applied { object, .. } => *service = Some(*object),
+            Event::Deleted(_) => *service = None,
+            Event::Synced => *listed = true,
+        });
+    });
+    let looking = token.run_until_cancelled(look(client, namespace, told, services));
+    tokio::join!(watching, looking);
+}
+
+type Known = (Option<Service>, bool);
+
+async fn look(client: Client, namespace: String, told: Told, mut services: watch::Receiver<Known>) {
+    loop {
+        let (service, listed) = services.borrow_and_update().clone();
+        let mut seen = Seen {
+            service,
+            ..Seen::default()
+        };
+        let now = told.address.borrow().clone();
+        let mut found = find(&seen, now.as_ref());
+        let pause = if found.is_none() && seen.service.is_some() {
+            others(&client, &namespace, &mut seen).await;
+            found = find(&seen, now.as_ref());
+            if found.is_none() { MISSING } else { FOUND }
+        } else {
+            // The watch tells of changes.
+            FOUND
+        };
+        if let Some((address, source)) = found {
+            told.address.send_if_modified(|known| {
+                let changed = known.as_ref() != Some(&address);
+                if changed {
+                    tracing::info!(%address, ?source, "found the principal's address");
+                    *known = Some(address);
+                }
+                changed
+            });
+        }
+        if listed {
+            told.looked
+                .send_if_modified(|looked| !std::mem::replace(looked, true));
+        }
+        tokio::select! {
+            changed = services.changed() => if changed.is_err() { return },
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+/// Reads what else may lead to the Service, as far as we may.
+async fn others(client: &Client, namespace: &str, seen: &mut Seen) {
+    seen.routes = objects(client, namespace, ROUTE).await;
+    seen.tls_routes = objects(client, namespace, TLS_ROUTE).await;
+    seen.ingresses = objects(client, namespace, INGRESS).await;
+    let spec = seen.service.as_ref().and_then(|it| it.spec.as_ref());
+    let has_node_port = spec.is_some_and(|spec| spec.type_.as_deref() == Some("NodePort"));
+    if has_node_port && may_list(client, None, "", "nodes").await {
+        match Api::<Node>::all(client.clone())
+            .list(&ListParams::default())
+            .await
+        {
+            Ok(nodes) => seen.nodes = nodes.items,
+            Err(error) => tracing::warn!(error = %Chain(&error), "cannot read the nodes"),
+        }
+    }
+}
+
+async fn objects(client: &Client, namespace: &str, kind: Kind) -> Vec<Value> {
+    let (group, versions, plural, name) = kind;
+    if !may_list(client, Some(namespace), group, plural).await {
+        return Vec::new();
+    }
+    for version in versions {
+        let resource = ApiResource {
+            group: group.to_owned(),
+            version: (*version).to_owned(),
+            api_version: format!("{group}/{version}"),
+            kind: name.to_owned(),
+            plural: plural.to_owned(),
+        };
+        let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+        match api.list(&ListParams::default()).await {
+            Ok(found) => {
+                let found = found.items.into_iter();
+                return found
+                    .filter_map(|it| serde_json::to_value(it).ok())
+                    .collect();
+            }
+            // Not served in this version.
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => {
+                tracing::warn!(kind = name, error = %Chain(&error), "cannot read what may lead to the principal");
+                return Vec::new();
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// Asks the hub whether we may list a kind; everybody may ask that.
+async fn may_list(client: &Client, namespace: Option<&str>, group: &str, plural: &str) -> bool {
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                namespace: namespace.map(str::to_owned),
+                verb: Some("list".to_owned()),
+                group: Some(group.to_owned()),
+                resource: Some(plural.to_owned()),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let api = Api::<SelfSubjectAccessReview>::all(client.clone());
+    let answer = api.create(&PostParams::default(), &review).await;
+    answer.is_ok_and(|answer| answer.status.is_some_and(|status| status.allowed))
+}

@@ -1,0 +1,26 @@
+//! `addon-manager rotate-ca`: asks the manager for another CA, as the annotation does.
+
+use anyhow::Context as _;
+use runtime::clock::Clock;
+
+use crate::{args::RotateArgs, issuer::Secrets};
+
+/// Writes the wish and returns; the manager that leads takes it up. Says what to look at.
+pub async fn ask(args: RotateArgs) -> anyhow::Result<String> {
+    let RotateArgs {
+        kube,
+        own_namespace,
+    } = args;
+    let client = runtime::kube::client(&kube, "argocd-agent-addon-manager").await?;
+    let name = Clock::system().now().to_string();
+    Secrets::new(client, &own_namespace)
+        .ask_for_rotation(name.clone())
+        .await
+        .context("ask for another CA")?;
+    Ok(format!(
+        "asked for another certificate authority ({name}); the annotation \
+         argocd-agent.open-cluster-management.io/rotating-since of the Secret {own_namespace}/argocd-agent-ca is \
+         there while agents are waited for, and the metric \
+         argocd_agent_addon_manager_ca_rotation_waits_for says how many"
+    ))
+}

@@ -1,0 +1,103 @@
+//! With what Argo CD on the hub comes to the resource proxy for one cluster: a client certificate of
+//! our CA that opens this cluster only. Pure but for the making of keys.
+
+use argocd::cluster_secret::Access;
+use jiff::{SignedDuration, Timestamp};
+use principal::identity::visitor;
+
+use crate::issuer::{
+    Authority, Error,
+    facts::{Leaf, leaf_facts},
+    make,
+};
+
+/// What the cluster Secret shall hold: what it holds if that is good, else something new.
+///
+/// The trusted CAs are always those of now, since a CA may take over from another meanwhile.
+pub fn current(
+    held: Option<Access>,
+    ca: &Authority,
+    cluster: &str,
+    now: Timestamp,
+) -> Result<Access, Error> {
+    let held = held.and_then(|access| access.certificate.zip(access.key));
+    let good = held.filter(|(certificate, key)| {
+        leaf_facts(certificate, key, ca).is_ok_and(|leaf| is_good(&leaf, cluster, now))
+    });
+    let (certificate, key) = if let Some(held) = good {
+        held
+    } else {
+        let made = make::visitor(ca, &visitor::name_for(cluster), now)?;
+        (made.certificate, made.key)
+    };
+    Ok(Access {
+        bearer_token: None,
+        ca: Some(ca.bundle().to_owned()),
+        certificate: Some(certificate),
+        key: Some(key),
+    })
+}
+
+/// Whether it is of the CA in use, opens this cluster, and has more than a third of its life left.
+fn is_good(leaf: &Leaf, cluster: &str, now: Timestamp) -> bool {
+    let life = leaf.not_after.duration_since(leaf.not_before);
+    let left: SignedDuration = leaf.not_after.duration_since(now);
+    let opens = visitor::cluster_of(&leaf.der).is_ok_and(|name| name.as_str() == cluster);
+    leaf.issued_by_ca && opens && left.checked_mul(3).is_none_or(|thrice| thrice >= life)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::ToSpan as _;
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn a_credential_opens_its_own_cluster_and_is_kept_while_it_is_good() {
+        let ca = make::authority(now()).unwrap();
+        let first = current(None, &ca, "spoke1", now()).unwrap();
+        let again = current(Some(first.clone()), &ca, "spoke1", now()).unwrap();
+        assert!(again == first, "nothing is made anew");
+        let (certificate, key) = (
+            first.certificate.clone().unwrap(),
+            first.key.clone().unwrap(),
+        );
+        let facts = leaf_facts(&certificate, &key, &ca).unwrap();
+        assert_eq!(visitor::cluster_of(&facts.der).unwrap().as_str(), "spoke1");
+        let other = current(Some(first.clone()), &ca, "spoke2", now()).unwrap();
+        assert!(
+            other.certificate != first.certificate,
+            "another cluster's is no good"
+        );
+    }
+
+    #[test]
+    fn it_is_made_anew_in_time_and_when_another_ca_signs() {
+        let ca = make::authority(now()).unwrap();
+        let first = current(None, &ca, "c", now()).unwrap();
+        let days = |days: i64| now() + SignedDuration::from_hours(24 * days);
+        for (at, same) in [(days(50), true), (days(61), false), (days(100), false)] {
+            let then = current(Some(first.clone()), &ca, "c", at).unwrap();
+            assert_eq!(then == first, same, "{at}");
+        }
+        let next = make::authority(now()).unwrap();
+        let then = current(Some(first.clone()), &next, "c", now() + 1.hours()).unwrap();
+        assert!(then.certificate != first.certificate);
+        assert_eq!(then.ca.as_deref(), Some(next.bundle()));
+    }
+
+    #[test]
+    fn garbage_in_the_secret_is_replaced() {
+        let ca = make::authority(now()).unwrap();
+        let garbage = Access {
+            certificate: Some("x".to_owned()),
+            key: Some("y".to_owned()),
+            ..Access::default()
+        };
+        assert!(current(Some(garbage), &ca, "c", now()).is_ok());
+    }
+}

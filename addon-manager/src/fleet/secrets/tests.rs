@@ -1,0 +1,131 @@
+use serde_json::json;
+
+use super::*;
+
+fn desired(label: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": "cluster-c", "labels": { "region": label } },
+        "data": { "name": "Yw==" },
+    })
+}
+
+fn secret(value: Value) -> Secret {
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn what_was_written_needs_no_second_write() {
+    let written = secret(marked(desired("eu")));
+    assert!(is_as(&written, &secret(marked(desired("eu")))));
+    assert!(!is_as(&written, &secret(marked(desired("us")))));
+}
+
+#[test]
+fn a_label_that_is_no_longer_wanted_is_noticed() {
+    let mut more = desired("eu");
+    more["metadata"]["labels"]["old"] = json!("x");
+    assert!(!is_as(
+        &secret(marked(more)),
+        &secret(marked(desired("eu")))
+    ));
+}
+
+#[test]
+fn labels_of_users_do_not_matter_and_edits_of_ours_do() {
+    let wanted = secret(marked(desired("eu")));
+    let mut live = wanted.clone();
+    live.metadata
+        .labels
+        .as_mut()
+        .unwrap()
+        .insert("team".to_owned(), "a".to_owned());
+    assert!(is_as(&live, &wanted));
+    live.metadata
+        .labels
+        .as_mut()
+        .unwrap()
+        .insert("region".to_owned(), "x".to_owned());
+    assert!(!is_as(&live, &wanted));
+}
+
+#[test]
+fn a_secret_that_somebody_else_made_is_left_alone() {
+    let wanted = secret(marked(desired("eu")));
+    // Also when it looks like ours in everything but the mark.
+    assert_eq!(
+        todo("c", Some(&secret(desired("eu"))), &wanted),
+        Todo::LeaveAlone
+    );
+    assert_eq!(todo("c", None, &wanted), Todo::Make);
+}
+
+#[test]
+fn a_secret_of_a_program_that_we_replace_is_taken_over_and_so_is_one_that_is_given_back() {
+    let wanted = secret(marked(desired("eu")));
+    let mut theirs = secret(desired("eu"));
+    theirs.metadata.uid = Some("1".to_owned());
+    let uid = || "1".to_owned();
+    let labels = [
+        (argocd::keys::SECRET_TYPE, "cluster"),
+        (argocd::keys::AGENT_NAME, "c"),
+    ];
+    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    theirs.metadata.labels = Some(labels.map(owned).into());
+    assert_eq!(todo("c", Some(&theirs), &wanted), Todo::LeaveAlone);
+    let mark = [owned((
+        argocd::keys::MANAGED_BY,
+        argocd::keys::MANAGED_BY_US,
+    ))];
+    theirs.metadata.annotations = Some(mark.into());
+    assert_eq!(
+        todo("c", Some(&theirs), &wanted),
+        Todo::TakeOver { uid: uid() }
+    );
+    assert_eq!(todo("d", Some(&theirs), &wanted), Todo::LeaveAlone);
+    theirs.metadata.annotations = Some([owned((WRITTEN, ""))].into());
+    assert_eq!(
+        todo("c", Some(&theirs), &wanted),
+        Todo::TakeOver { uid: uid() }
+    );
+}
+
+#[test]
+fn a_label_that_somebody_else_decides_on_is_given_up_and_what_argo_cd_needs_is_not() {
+    let field = |name: &str| Field(name.to_owned());
+    for (name, may) in [
+        (".metadata.labels.region", true),
+        (".metadata.labels.topology.kubernetes.io/region", true),
+        (
+            ".metadata.annotations.claim.argocd-agent.open-cluster-management.io/x",
+            true,
+        ),
+        (".metadata.labels.argocd.argoproj.io/secret-type", false),
+        (
+            ".metadata.annotations.argocd.argoproj.io/skip-reconcile",
+            false,
+        ),
+        (".data.config", false),
+        (".metadata.labels", false),
+    ] {
+        assert_eq!(field(name).may_differ(), may, "{name}");
+    }
+    let region = field(".metadata.labels.region");
+    assert_eq!(region.in_json(&desired("eu")).as_deref(), Some("eu"));
+    assert_eq!(region.of(&secret(desired("us"))).as_deref(), Some("us"));
+    let given_up = without(desired("eu"), &[region].into());
+    assert_eq!(given_up["metadata"]["labels"], json!({}));
+}
+
+#[test]
+fn ours_is_mended_and_nothing_in_its_place() {
+    let wanted = secret(marked(desired("eu")));
+    let mut live = secret(marked(desired("us")));
+    live.metadata.uid = Some("1".to_owned());
+    let uid = "1".to_owned();
+    assert_eq!(todo("c", Some(&live), &wanted), Todo::Mend { uid });
+    assert_eq!(todo("c", Some(&wanted), &wanted), Todo::Nothing);
+    let mut patch = marked(desired("eu"));
+    demand(&mut patch, "1".to_owned());
+    assert_eq!(patch["metadata"]["uid"], "1");
+}

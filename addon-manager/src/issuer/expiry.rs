@@ -1,0 +1,87 @@
+//! When a certificate should have been renewed and was not: pure.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Observed;
+use crate::issuer::{
+    CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET,
+    facts::{ReadAuthority, ReadLeaf},
+};
+
+/// Whether the renewal of a certificate is overdue: less than 15 % of its life is left.
+///
+/// OCM renews an agent's certificate when between 20 and 25 % are left, and we ours with a third.
+pub fn is_overdue(not_before: Timestamp, not_after: Timestamp, now: Timestamp) -> bool {
+    let (life, left) = (
+        not_after.duration_since(not_before),
+        not_after.duration_since(now),
+    );
+    let all = |span: SignedDuration, times: i32| span.checked_mul(times);
+    all(left, 20)
+        .zip(all(life, 3))
+        .is_some_and(|(left, life)| left < life)
+}
+
+/// What to tell a person of certificates of the hub that should have been renewed.
+pub fn overdue(observed: &Observed, now: Timestamp) -> Vec<String> {
+    let mut lives = Vec::new();
+    if let ReadAuthority::Held(held) = &observed.ca {
+        lives.push((CA_SECRET, held.ca.not_before(), held.ca.not_after()));
+    }
+    for (secret, leaf) in [
+        (PRINCIPAL_SECRET, &observed.principal),
+        (RESOURCE_PROXY_SECRET, &observed.resource_proxy),
+    ] {
+        if let ReadLeaf::Held(held) = leaf
+            && let Ok(facts) = &held.facts
+        {
+            lives.push((secret, facts.not_before, facts.not_after));
+        }
+    }
+    let overdue = lives
+        .into_iter()
+        .filter(|(_, from, to)| is_overdue(*from, *to, now));
+    overdue
+        .map(|(secret, _, end)| format!("the certificate in the Secret {secret} ends at {end:.0}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::ToSpan as _;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn begin() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn a_certificate_is_overdue_in_the_last_fifteen_hundredths_of_its_life() {
+        let end = begin() + 100.hours();
+        for (hours, overdue) in [
+            (0, false),
+            (80, false),
+            (85, false),
+            (86, true),
+            (101, true),
+        ] {
+            assert_eq!(
+                is_overdue(begin(), end, begin() + hours.hours()),
+                overdue,
+                "after {hours} hours"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_overdue_stays_so(life in 1i64..10_000, at in 0i64..10_000, later in 0i64..100) {
+            let end = begin() + life.hours();
+            let first = is_overdue(begin(), end, begin() + at.hours());
+            let then = is_overdue(begin(), end, begin() + (at + later).hours());
+            prop_assert!(!first || then);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::issuer::{Authority, facts::Holding, make};
+
+fn now() -> Timestamp {
+    "2026-11-20T12:00:00Z".parse().unwrap()
+}
+
+fn settled() -> Holding {
+    Holding {
+        ca: make::authority(now()).unwrap(),
+        next: None,
+        ours: true,
+        version: "1".to_owned(),
+        asked: None,
+        taken: None,
+        since: None,
+    }
+}
+
+fn introduced() -> Holding {
+    Holding {
+        next: Some(make::authority(now()).unwrap()),
+        since: Some(now()),
+        ..settled()
+    }
+}
+
+fn retiring() -> Holding {
+    Holding {
+        since: Some(now()),
+        ..settled()
+    }
+}
+
+fn agent(trusts: &[&Authority], leaf: Option<&Authority>) -> Agent {
+    Agent {
+        lost: false,
+        trusts: Some(
+            trusts
+                .iter()
+                .map(|ca| ca.fingerprint().to_owned())
+                .collect(),
+        ),
+        authority: leaf.and_then(Authority::key_id).cloned(),
+    }
+}
+
+fn step(held: &Holding, agents: &Agents) -> Move {
+    decide(held, Some(agents), &[], now()).step
+}
+
+#[test]
+fn a_rotation_begins_when_it_is_asked_for_and_once_for_each_time() {
+    let mut held = settled();
+    assert_eq!(step(&held, &Agents::new()), Move::Stay);
+    held.asked = Some("1".to_owned());
+    assert_eq!(step(&held, &Agents::new()), Move::Introduce);
+    held.taken = Some("1".to_owned());
+    assert_eq!(step(&held, &Agents::new()), Move::Stay);
+    held.asked = Some("2".to_owned());
+    assert_eq!(step(&held, &Agents::new()), Move::Introduce);
+}
+
+#[test]
+fn a_rotation_that_is_asked_for_during_another_follows_it() {
+    let mut held = introduced();
+    held.asked = Some("2".to_owned());
+    held.taken = Some("1".to_owned());
+    assert_eq!(step(&held, &Agents::new()), Move::Switch);
+    (held.next, held.since) = (None, None);
+    assert_eq!(step(&held, &Agents::new()), Move::Introduce);
+}
+
+#[test]
+fn a_ca_of_ours_is_replaced_in_the_last_fifth_of_its_life() {
+    let held = settled();
+    let years = |years: i64| now() + SignedDuration::from_hours(24 * 365 * years);
+    let at = |now| decide(&held, Some(&Agents::new()), &[], now).step;
+    assert_eq!(at(years(7)), Move::Stay);
+    assert_eq!(at(years(9)), Move::Introduce);
+    let foreign = Holding {
+        ours: false,
+        ..settled()
+    };
+    let decision = decide(&foreign, Some(&Agents::new()), &[], years(9));
+    assert_eq!(decision.step, Move::Stay);
+}
+
+#[test]
+fn a_ca_of_somebody_else_is_never_replaced() {
+    let held = Holding {
+        ours: false,
+        asked: Some("1".to_owned()),
+        ..settled()
+    };
+    let decision = decide(&held, Some(&Agents::new()), &[], now());
+    assert_eq!(decision.step, Move::Stay);
+    assert!(decision.complaint.unwrap().contains("did not make the CA"));
+}
+
+#[test]
+fn the_next_ca_signs_when_every_agent_has_said_that_it_trusts_it() {
+    let held = introduced();
+    let next = held.next.clone().unwrap();
+    let both = agent(&[&held.ca, &next], Some(&held.ca));
+    let old = agent(&[&held.ca], Some(&held.ca));
+    let silent = Agent::default();
+    for behind in [&old, &silent] {
+        let agents = [
+            ("a".to_owned(), both.clone()),
+            ("b".to_owned(), behind.clone()),
+        ]
+        .into();
+        let decision = decide(&held, Some(&agents), &[], now());
+        assert_eq!(decision.step, Move::Stay);
+        assert_eq!(decision.waits_for, ["b".to_owned()].into());
+    }
+    let agents = [("a".to_owned(), both.clone()), ("b".to_owned(), both)].into();
+    assert_eq!(step(&held, &agents), Move::Switch);
+}
+
+#[test]
+fn the_old_ca_goes_when_every_agent_has_shown_a_certificate_of_the_new_one() {
+    let (held, old) = (retiring(), make::authority(now()).unwrap());
+    let (new, stays) = (agent(&[], Some(&held.ca)), agent(&[], Some(&old)));
+    let agents = [("a".to_owned(), new.clone()), ("b".to_owned(), stays)].into();
+    let decision = decide(&held, Some(&agents), &[], now());
+    assert_eq!(
+        (decision.step, decision.waits_for),
+        (Move::Stay, ["b".to_owned()].into())
+    );
+    let agents = [("a".to_owned(), new)].into();
+    assert_eq!(step(&held, &agents), Move::Retire);
+    let decision = decide(&held, Some(&agents), &["a-secret"], now());
+    assert_eq!(decision.step, Move::Stay, "what we serve with comes first");
+}
+
+#[test]
+fn a_cluster_that_the_hub_has_lost_is_not_waited_for() {
+    let lost = Agent {
+        lost: true,
+        ..Agent::default()
+    };
+    let agents = [("a".to_owned(), lost)].into();
+    assert_eq!(step(&introduced(), &agents), Move::Switch);
+    assert_eq!(step(&retiring(), &agents), Move::Retire);
+}
+
+#[test]
+fn nothing_moves_while_nobody_knows_who_there_is() {
+    for held in [introduced(), retiring()] {
+        assert_eq!(decide(&held, None, &[], now()).step, Move::Stay);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_step_cuts_off_an_agent_that_is_there(
+        retires: bool,
+        states in proptest::collection::vec((any::<bool>(), any::<bool>(), any::<bool>()), 0..6),
+    ) {
+        let old = make::authority(now()).unwrap();
+        let held = if retires { retiring() } else { introduced() };
+        let next = held.next.clone().unwrap_or_else(|| held.ca.clone());
+        let agents: Agents = states
+            .iter()
+            .enumerate()
+            .map(|(at, (lost, trusts, renewed))| {
+                let trusted: &[&Authority] = if *trusts { &[&old, &next] } else { &[&old] };
+                let leaf = if *renewed { &held.ca } else { &old };
+                (at.to_string(), Agent { lost: *lost, ..agent(trusted, Some(leaf)) })
+            })
+            .collect();
+        let there = || states.iter().filter(|(lost, ..)| !lost);
+        match step(&held, &agents) {
+            Move::Switch => prop_assert!(there().all(|(_, trusts, _)| *trusts)),
+            Move::Retire => prop_assert!(there().all(|(.., renewed)| *renewed)),
+            Move::Stay | Move::Introduce => {}
+        }
+    }
+
+    #[test]
+    fn a_last_part_is_never_the_whole(life in 1i64..100_000, left in 0i64..100_000, parts in 2i32..9) {
+        let span = |hours: i64| SignedDuration::from_hours(hours);
+        prop_assert_eq!(
+            is_in_last_part(span(life), span(left), parts),
+            left * i64::from(parts) < life
+        );
+    }
+}

@@ -1,0 +1,186 @@
+//! What the steps of a rotation write into the CA's Secret: pure.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+
+use super::{Authority, facts::Holding, rotation::Move};
+
+/// Annotation on the CA's Secret by which a person asks for another CA; any value that is not the
+/// one taken up last.
+pub const ROTATE: &str = "argocd-agent.open-cluster-management.io/rotate";
+/// Annotation on the CA's Secret: the last value of [`ROTATE`] that was taken up.
+pub(super) const TAKEN: &str = "argocd-agent.open-cluster-management.io/rotate-taken";
+/// Annotation on the CA's Secret: since when a rotation is where it is.
+pub(super) const SINCE: &str = "argocd-agent.open-cluster-management.io/rotating-since";
+/// Annotation on the CA's Secret: the organizational unit of what the CA signs. Another value makes
+/// every agent ask for a new certificate.
+pub(super) const UNIT: &str = "argocd-agent.open-cluster-management.io/ca-unit";
+
+/// Where the next CA and its key are while it is not the one that signs.
+pub(super) const NEXT: [&str; 2] = ["next.crt", "next.key"];
+
+/// The Secret after a step; what users have put on it stays. `next` is the CA for
+/// [`Move::Introduce`].
+pub(super) fn after(
+    mut secret: Secret,
+    held: &Holding,
+    step: Move,
+    next: Option<&Authority>,
+    now: Timestamp,
+) -> Secret {
+    let (mut set, mut annotated): (Vec<_>, Vec<_>) = (Vec::new(), Vec::new());
+    let since = now.to_string();
+    match (step, next.or(held.next.as_ref())) {
+        (Move::Introduce, Some(next)) => {
+            set.push((
+                "ca.crt",
+                Some(bundle([held.ca.bundle(), next.certificate()])),
+            ));
+            set.push((NEXT[0], Some(next.certificate().to_owned())));
+            set.push((NEXT[1], Some(next.key().to_owned())));
+            annotated.push((SINCE, Some(since)));
+            if let Some(asked) = &held.asked {
+                annotated.push((TAKEN, Some(asked.clone())));
+            }
+        }
+        (Move::Switch, Some(next)) => {
+            set.push((
+                "ca.crt",
+                Some(bundle([next.certificate(), held.ca.bundle()])),
+            ));
+            set.push(("tls.crt", Some(next.certificate().to_owned())));
+            set.push(("tls.key", Some(next.key().to_owned())));
+            set.extend(NEXT.map(|key| (key, None)));
+            annotated.push((SINCE, Some(since)));
+            annotated.push((UNIT, Some(unit(next))));
+        }
+        (Move::Retire, _) => {
+            set.push(("ca.crt", Some(held.ca.certificate().to_owned())));
+            annotated.push((SINCE, None));
+        }
+        (Move::Stay, _) | (Move::Introduce | Move::Switch, None) => return secret,
+    }
+    let data = secret.data.get_or_insert_default();
+    put(data, set, |text| ByteString(text.into_bytes()));
+    let annotations = secret.metadata.annotations.get_or_insert_default();
+    put(annotations, annotated, |text| text);
+    secret
+}
+
+fn put<V>(
+    map: &mut BTreeMap<String, V>,
+    entries: Vec<(&str, Option<String>)>,
+    value: impl Fn(String) -> V,
+) {
+    for (key, text) in entries {
+        match text {
+            Some(text) => drop(map.insert(key.to_owned(), value(text))),
+            None => drop(map.remove(key)),
+        }
+    }
+}
+
+/// The certificates of several texts, each once.
+fn bundle(texts: [&str; 2]) -> String {
+    const END: &str = "-----END CERTIFICATE-----";
+    let mut blocks: Vec<&str> = Vec::new();
+    for block in texts.into_iter().flat_map(|text| text.split_inclusive(END)) {
+        let block = block.trim();
+        if block.ends_with(END) && !blocks.contains(&block) {
+            blocks.push(block);
+        }
+    }
+    blocks.join("\n") + "\n"
+}
+
+fn unit(ca: &Authority) -> String {
+    let short: String = ca.fingerprint().chars().take(16).collect();
+    format!("ca-{short}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::issuer::{
+        CA_SECRET,
+        facts::ReadAuthority,
+        make,
+        rotation::Stage,
+        secrets::{authority_secret, read_authority},
+    };
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    fn read(secret: &Secret) -> Holding {
+        match read_authority(secret) {
+            ReadAuthority::Held(held) => *held,
+            other @ (ReadAuthority::Missing | ReadAuthority::Unusable(_)) => panic!("{other:?}"),
+        }
+    }
+
+    fn trusted(held: &Holding) -> usize {
+        held.ca.bundle().matches("BEGIN").count()
+    }
+
+    #[test]
+    fn a_rotation_goes_through_its_stages_and_keeps_what_users_wrote() {
+        let mut first = authority_secret("ours", &make::authority(now()).unwrap());
+        let asked = [(ROTATE, "1"), ("mine", "x")];
+        let asked = asked.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        first.metadata.annotations = Some(asked.into());
+        let old = read(&first);
+        assert!(old.is_asked() && old.ca.unit().is_none());
+
+        let next = make::authority(now()).unwrap();
+        let introduced = after(first, &old, Move::Introduce, Some(&next), now());
+        let held = read(&introduced);
+        assert_eq!((held.stage(), trusted(&held)), (Stage::Introduced, 2));
+        assert_eq!(
+            held.ca.certificate(),
+            old.ca.certificate(),
+            "the old one signs"
+        );
+        assert!(!held.is_asked());
+
+        let switched = after(introduced, &held, Move::Switch, None, now());
+        let held = read(&switched);
+        assert_eq!((held.stage(), trusted(&held)), (Stage::Retiring, 2));
+        assert_eq!(
+            held.ca.certificate(),
+            next.certificate(),
+            "the new one signs"
+        );
+        assert!(held.ca.unit().is_some_and(|unit| unit.starts_with("ca-")));
+        assert!(!switched.data.as_ref().unwrap().contains_key(NEXT[1]));
+
+        let settled = after(switched, &held, Move::Retire, None, now());
+        let held = read(&settled);
+        assert_eq!((held.stage(), trusted(&held)), (Stage::Settled, 1));
+        assert_eq!(settled.metadata.annotations.as_ref().unwrap()["mine"], "x");
+        assert_eq!(settled.metadata.name.as_deref(), Some(CA_SECRET));
+    }
+
+    #[test]
+    fn the_second_rotation_has_another_unit() {
+        let (one, other) = (
+            make::authority(now()).unwrap(),
+            make::authority(now()).unwrap(),
+        );
+        assert_ne!(unit(&one), unit(&other));
+    }
+
+    #[test]
+    fn a_bundle_names_each_certificate_once() {
+        let (one, other) = (
+            make::authority(now()).unwrap(),
+            make::authority(now()).unwrap(),
+        );
+        let both = bundle([one.certificate(), other.certificate()]);
+        assert_eq!(bundle([&both, one.certificate()]), both);
+        assert_eq!(both.matches("BEGIN").count(), 2);
+    }
+}

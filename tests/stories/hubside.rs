@@ -1,0 +1,345 @@
+//! The hub's side of a cluster: its Argo CD cluster Secret, where its agent dials, and who of several replicas serves it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use lab::{
+    product,
+    steps::{
+        At, deliver,
+        enrol::{self, AGENT_NAMESPACE, by_label, cluster_secret, until_available, until_removed},
+        objects::has_condition,
+    },
+};
+use serde_json::{Value, json};
+
+use crate::stage::{SOON, Stage, text};
+
+const WRITTEN: &str = "argocd-agent.open-cluster-management.io/written";
+const REGION: &str = "story.example.org/region";
+const TEAM: &str = "story.example.org/team";
+
+fn label(value: &Value, key: &str) -> Value {
+    value["metadata"]["labels"][key].clone()
+}
+
+fn labelled(key: &str, value: &Value) -> Value {
+    json!({"metadata": {"labels": {key: value}}})
+}
+
+/// The credentials in a cluster Secret: certificate and trusted CAs.
+fn credentials(secret: &Value) -> Result<(String, String)> {
+    let config: Value = serde_json::from_str(&text(secret, "config")?)?;
+    let read = |field: &str| -> Result<String> {
+        let encoded = config["tlsClientConfig"][field].as_str();
+        let encoded = encoded.with_context(|| format!("no {field}"))?;
+        let bytes = base64::engine::general_purpose::STANDARD.decode(encoded)?;
+        Ok(String::from_utf8(bytes)?)
+    };
+    ensure!(!read("keyData")?.is_empty());
+    Ok((read("certData")?, read("caData")?))
+}
+
+/// The cluster Secret has what Argo CD needs, follows the ManagedCluster, and keeps what a user puts or changes there.
+pub(crate) async fn the_cluster_secret_follows_its_cluster_and_keeps_what_users_write(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    let (hub, at, cluster) = (&stage.hub, cluster_secret("spoke1"), At::cluster("spoke1"));
+    let secret = hub.read(&at).await?;
+    let (certificate, trusted) = credentials(&secret)?;
+    let pem = x509_parser::pem::parse_x509_pem(certificate.as_bytes())?.1;
+    let subject = pem.parse_x509()?.subject().to_string();
+    ensure!(
+        subject == "CN=argocd-agent:resource-proxy:spoke1",
+        "{subject}"
+    );
+    let ca = At::secret(product::NAMESPACE, "argocd-agent-ca");
+    ensure!(trusted == text(&hub.read(&ca).await?, "tls.crt")?);
+    ensure!(secret["metadata"]["annotations"]["argocd.argoproj.io/skip-reconcile"] == "true");
+
+    hub.merge(&at, labelled(TEAM, &json!("a"))).await?;
+    hub.merge(&cluster, labelled(REGION, &json!("eu"))).await?;
+    let follows = |secret: &Value| label(secret, REGION) == "eu" && label(secret, TEAM) == "a";
+    hub.until(&at, "has both labels", SOON, follows).await?;
+    hub.merge(&cluster, labelled(REGION, &Value::Null)).await?;
+    let follows = |secret: &Value| label(secret, REGION).is_null() && label(secret, TEAM) == "a";
+    hub.until(&at, "has the user's label alone", SOON, follows)
+        .await?;
+
+    hub.merge(&at, labelled(REGION, &json!("mine"))).await?;
+    hub.merge(&cluster, labelled(REGION, &json!("us"))).await?;
+    let addon = At::addon("spoke1");
+    let told = |addon: &Value| has_condition(addon, "Degraded", "True", "ClusterSecretConflict");
+    hub.until(&addon, "tells of the conflict", SOON, told)
+        .await?;
+    ensure!(
+        label(&hub.read(&at).await?, REGION) == "mine",
+        "a user's label was written over"
+    );
+    hub.merge(&at, labelled(REGION, &Value::Null)).await?;
+    let follows = |secret: &Value| label(secret, REGION) == "us";
+    hub.until(&at, "follows again", SOON, follows).await?;
+    let calm = |addon: &Value| !has_condition(addon, "Degraded", "True", "");
+    hub.until(&addon, "is not Degraded", SOON, calm).await?;
+    hub.merge(&cluster, labelled(REGION, &Value::Null)).await?;
+    hub.merge(&at, labelled(TEAM, &Value::Null)).await.map(drop)
+}
+
+/// A cluster Secret that `argocd-agentctl` made is taken over in place, with what a user put on it; and goes at an
+/// opt-out.
+pub(crate) async fn a_cluster_secret_of_argocd_agentctl_is_taken_over(stage: &Stage) -> Result<()> {
+    stage.not_enrolled(2).await?;
+    let (hub, at) = (&stage.hub, cluster_secret("spoke2"));
+    let theirs = json!({
+        "metadata": {
+            "labels": {
+                "argocd.argoproj.io/secret-type": "cluster",
+                "argocd-agent.argoproj-labs.io/agent-name": "spoke2",
+                TEAM: "a",
+            },
+            "annotations": {"managed-by": "argocd-agent", "argocd.argoproj.io/skip-reconcile": "true"},
+        },
+        "stringData": {
+            "name": "spoke2",
+            "server": "https://argocd-agent-resource-proxy:9090?agentName=spoke2",
+            "config": r#"{"tlsClientConfig":{"insecure":false,"certData":"eA==","keyData":"eA==","caData":"eA=="}}"#,
+        },
+    });
+    let made = hub.apply(&at, theirs).await?;
+    by_label(hub, "spoke2").await?;
+    until_available(hub, "spoke2").await?;
+    let ours = |secret: &Value| !secret["metadata"]["annotations"][WRITTEN].is_null();
+    let taken = hub.until(&at, "is ours", SOON, ours).await?;
+    ensure!(
+        taken["metadata"]["uid"] == made["metadata"]["uid"],
+        "it was made anew"
+    );
+    ensure!(label(&taken, TEAM) == "a", "a user's label is gone");
+    credentials(&taken)?;
+    stage.not_enrolled(2).await?;
+    until_removed(hub, stage.spoke(2), "spoke2").await?;
+    by_label(hub, "spoke2").await?;
+    until_available(hub, "spoke2").await.map(drop)
+}
+
+/// Where the agent on a spoke is told to dial.
+fn dials(deployment: &Value) -> Option<(String, String)> {
+    let env = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array()?;
+    let value = |name: &str| {
+        let entry = env.iter().find(|entry| entry["name"] == name)?;
+        entry["value"].as_str().map(str::to_owned)
+    };
+    Some((
+        value("ARGOCD_AGENT_REMOTE_SERVER")?,
+        value("ARGOCD_AGENT_REMOTE_PORT")?,
+    ))
+}
+
+/// The principal's Service becomes a node port and then a load balancer again: its address is found each time, its
+/// certificate covers it, and the agents dial there.
+pub(crate) async fn the_principal_is_found_behind_a_node_port_and_a_load_balancer(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    let app = stage.greeter("found-again", 1).await?;
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let helm = stage.lab.helm();
+    let nodes = stage.hub.list(&At::node(""), "").await?;
+    let node = nodes.first().context("the hub has a node")?;
+    let node = node["status"]["addresses"][0]["address"].as_str();
+    let node = node.context("the node has an address")?.to_owned();
+    for kind in ["NodePort", "LoadBalancer"] {
+        let values = [
+            "--set",
+            "principal.findAddress=true",
+            "--set",
+            &format!("principal.service.type={kind}"),
+            "--wait",
+        ];
+        product::upgrade(&helm, &values).await?;
+        let address = offered(stage, kind, &node).await?;
+        until_dials(stage, &address).await?;
+        let value = labelled("story.example.org/behind", &json!(kind));
+        stage.hub.merge(&app.at, value).await?;
+        let arrived = |app: &Value| label(app, "story.example.org/behind") == kind;
+        let replica = Stage::replica("found-again");
+        let what = format!("came by {kind}");
+        let spoke = stage.spoke(1);
+        spoke.until(&replica, &what, SOON * 2, arrived).await?;
+    }
+    until_available(&stage.hub, "spoke1").await?;
+    stage.clear(&app).await
+}
+
+/// Host and port that the principal's Service offers as this type.
+async fn offered(stage: &Stage, kind: &str, node: &str) -> Result<(String, String)> {
+    let ready = |service: &Value| {
+        if kind == "NodePort" {
+            return service["spec"]["ports"][0]["nodePort"].is_u64();
+        }
+        service["status"]["loadBalancer"]["ingress"][0]["ip"].is_string()
+    };
+    let at = At::service(product::NAMESPACE, product::SERVICE);
+    let service = stage.hub.until(&at, kind, SOON, ready).await?;
+    let given = &service["status"]["loadBalancer"]["ingress"][0]["ip"];
+    let given = given.as_str().unwrap_or_default().to_owned();
+    let opened = service["spec"]["ports"][0]["nodePort"].to_string();
+    Ok(if kind == "NodePort" {
+        (node.to_owned(), opened)
+    } else {
+        (given, "443".to_owned())
+    })
+}
+
+/// Waits until the agent's Deployment says this address and has its new pod.
+async fn until_dials(stage: &Stage, address: &(String, String)) -> Result<()> {
+    let deployment = At::deployment(AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let there = |agent: &Value| dials(agent).as_ref() == Some(address);
+    let what = format!("dials {}:{}", address.0, address.1);
+    let spoke = stage.spoke(1);
+    spoke.until(&deployment, &what, SOON * 2, there).await?;
+    let rolled = |agent: &Value| {
+        agent["status"]["observedGeneration"] == agent["metadata"]["generation"]
+            && agent["status"]["updatedReplicas"] == 1
+            && agent["status"]["availableReplicas"] == 1
+    };
+    let what = "has its new pod";
+    spoke
+        .until(&deployment, what, SOON * 2, rolled)
+        .await
+        .map(drop)
+}
+
+/// With the setting each cluster has an AppProject of its own, which lets its namespace deploy there; one that somebody
+/// else made is left alone, and ours goes at an opt-out.
+pub(crate) async fn each_cluster_has_a_project_where_it_is_wanted(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    stage.not_enrolled(2).await?;
+    let hub = &stage.hub;
+    let theirs = At::project(enrol::ARGOCD, "cluster-spoke1");
+    let made = hub
+        .apply(&theirs, json!({"spec": {"description": "a user's"}}))
+        .await?;
+    let helm = stage.lab.helm();
+    product::upgrade(&helm, &["--set", "clusterProjects=true", "--wait"]).await?;
+
+    by_label(hub, "spoke2").await?;
+    let project = At::project(enrol::ARGOCD, "cluster-spoke2");
+    let lets = |project: &Value| project["spec"]["sourceNamespaces"] == json!(["spoke2"]);
+    hub.until(&project, "is made", SOON * 2, lets).await?;
+    until_available(hub, "spoke2").await?;
+    hub.merge(
+        &project,
+        json!({"spec": {"sourceNamespaces": ["elsewhere"]}}),
+    )
+    .await?;
+    let wakes = labelled("story.example.org/wakes", &json!("x"));
+    hub.merge(&At::cluster("spoke2"), wakes).await?;
+    hub.until(&project, "is mended", SOON, lets).await?;
+    stage.not_enrolled(2).await?;
+    hub.until_gone(&project, SOON).await?;
+    let left = hub.read(&theirs).await?;
+    ensure!(left["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]);
+    hub.delete(&theirs).await?;
+
+    product::upgrade(&helm, &["--wait"]).await?;
+    by_label(hub, "spoke2").await?;
+    until_available(hub, "spoke2").await.map(drop)
+}
+
+/// Of two replicas the other leads soon after the leader was killed, and at once when it goes by itself; agents go on
+/// with it, and nothing is written twice.
+pub(crate) async fn another_replica_leads_soon_after_the_leader_is_gone(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    let hub = &stage.hub;
+    let app = stage.greeter("two-replicas", 1).await?;
+    app.apply(hub).await?;
+    deliver::until_healthy(hub, &app.at, "").await?;
+    let manager = At::deployment(product::NAMESPACE, product::MANAGER);
+    hub.merge(&manager, json!({"spec": {"replicas": 2}}))
+        .await?;
+    let both = |manager: &Value| manager["status"]["availableReplicas"] == 2;
+    for (how, bound) in [("killed", 15), ("asked", 8)] {
+        hub.until(&manager, "has two replicas", SOON * 2, both)
+            .await?;
+        let mark = stage.lab.hub().audit().mark()?;
+        let took = lead_away(stage, how == "killed").await?;
+        let bound = Duration::from_secs(bound);
+        ensure!(took < bound, "{how}: another leads after {took:?}");
+
+        let value = labelled("story.example.org/leader", &json!(how));
+        hub.merge(&app.at, value).await?;
+        let arrived = |app: &Value| label(app, "story.example.org/leader") == how;
+        let replica = Stage::replica("two-replicas");
+        let spoke = stage.spoke(1);
+        spoke
+            .until(&replica, "has the change", SOON, arrived)
+            .await?;
+        let written = writes_of_enrolments(stage, mark)?;
+        ensure!(written.is_empty(), "written though right: {written:?}");
+    }
+    hub.merge(&manager, json!({"spec": {"replicas": 1}}))
+        .await?;
+    let one = |manager: &Value| {
+        manager["status"]["replicas"] == 1 && manager["status"]["availableReplicas"] == 1
+    };
+    hub.until(&manager, "has one replica", SOON * 2, one)
+        .await?;
+    until_available(hub, "spoke1").await?;
+    stage.clear(&app).await
+}
+
+/// Takes the leader's pod away; how long it took until another held the lease.
+async fn lead_away(stage: &Stage, kills: bool) -> Result<Duration> {
+    let hub = &stage.hub;
+    let lease = At::lease(product::NAMESPACE, product::MANAGER);
+    let before = holder(&hub.read(&lease).await?)?;
+    let leader = At::pod(product::NAMESPACE, &before);
+    let gone = jiff::Timestamp::now();
+    if kills {
+        hub.kill(&leader).await?;
+    } else {
+        hub.delete(&leader).await?;
+    }
+    let other = |lease: &Value| holder(lease).is_ok_and(|now| now != before);
+    let lease = hub.until(&lease, "has another holder", SOON, other).await?;
+    let at = lease["spec"]["acquireTime"].as_str().context("a time")?;
+    let at: jiff::Timestamp = at.parse()?;
+    Ok(Duration::try_from(at.duration_since(gone)).unwrap_or_default())
+}
+
+/// The pod that holds the lease.
+fn holder(lease: &Value) -> Result<String> {
+    let identity = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+    let mut parts = identity.rsplitn(3, '_');
+    let pod = parts.nth(2).filter(|pod| !pod.is_empty());
+    Ok(pod
+        .with_context(|| format!("nobody holds it: {identity:?}"))?
+        .to_owned())
+}
+
+/// What the manager wrote about enrolments: add-ons, works, requests and Secrets.
+fn writes_of_enrolments(stage: &Stage, mark: lab::audit::Mark) -> Result<Vec<(String, u64)>> {
+    let user = format!(
+        "system:serviceaccount:{}:{}",
+        product::NAMESPACE,
+        product::MANAGER
+    );
+    let kinds = [
+        "managedclusteraddons",
+        "manifestworks",
+        "certificatesigningrequests",
+        "secrets",
+    ];
+    let all = stage.lab.hub().audit().writes(mark)?;
+    let ours = all.get(&user).into_iter().flatten();
+    let of_enrolments = ours.filter(|(what, _)| kinds.iter().any(|kind| what.contains(kind)));
+    Ok(of_enrolments
+        .map(|(what, times)| (what.clone(), u64::try_from(*times).unwrap_or_default()))
+        .collect())
+}
