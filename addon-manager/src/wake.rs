@@ -111,6 +111,7 @@ fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
                 before.mode,
                 &before.held,
                 before.argocd,
+                &before.unmirrored,
                 &before.certificate,
             ) == (
                 now.connected,
@@ -119,6 +120,7 @@ fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
                 now.mode,
                 &now.held,
                 now.argocd,
+                &now.unmirrored,
                 &now.certificate,
             )
         }
@@ -140,6 +142,17 @@ mod tests {
             ..SessionReport::default()
         };
         Arc::new([("c".to_owned(), report)].into())
+    }
+
+    #[test]
+    fn what_is_not_mirrored_any_more_wakes_its_cluster() {
+        let before = sessions(true, 1);
+        let mut now = BTreeMap::clone(&before);
+        now.get_mut("c").unwrap().unmirrored = Some(principal::Unmirrored {
+            count: 1,
+            names: vec!["a".to_owned()],
+        });
+        assert_eq!(changed(&before, &Arc::new(now)), ["c".to_owned()].into());
     }
 
     #[test]

@@ -45,10 +45,16 @@ pub fn is_ours(cluster: &str, annotations: Option<&BTreeMap<String, String>>) ->
 pub fn is_as(live: &Value, wanted: &Value) -> bool {
     let spec = |value: &Value| value.pointer("/spec").cloned().unwrap_or_default();
     let (live, wanted) = (spec(live), spec(wanted));
-    let fields = wanted.as_object().into_iter().flatten();
-    let mut fields =
-        fields.filter(|(_, value)| value.as_array().is_none_or(|list| !list.is_empty()));
-    fields.all(|(key, value)| live.get(key) == Some(value))
+    let mut fields = wanted.as_object().into_iter().flatten();
+    fields.all(|(key, value)| {
+        let held = live.get(key);
+        // An empty list may have been left out, and means the same. One with something in it does not.
+        held == Some(value) || (is_empty(value) && held.is_none_or(is_empty))
+    })
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
 #[cfg(test)]
@@ -85,7 +91,11 @@ mod tests {
             .unwrap()
             .remove("clusterResourceWhitelist");
         assert!(is_as(&live, &wanted));
-        live["spec"]["sourceRepos"] = json!(["x"]);
-        assert!(!is_as(&live, &wanted));
+        let mut narrowed = live.clone();
+        narrowed["spec"]["sourceRepos"] = json!(["x"]);
+        assert!(!is_as(&narrowed, &wanted));
+        let everything = json!([{ "group": "*", "kind": "*" }]);
+        live["spec"]["clusterResourceWhitelist"] = everything;
+        assert!(!is_as(&live, &wanted), "wider than we made it");
     }
 }
