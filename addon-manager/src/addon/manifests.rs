@@ -1,6 +1,6 @@
 //! The objects of one spoke: `manifests/spoke`, filled for one cluster. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use principal::Mode;
 use serde_json::{Value, json};
@@ -17,8 +17,15 @@ const CONTAINER: &str = "agent";
 const MANAGED_ROLE: &str = "role.yaml";
 const AUTONOMOUS_ROLE: &str = "role-autonomous.yaml";
 
+/// What there is once for each further namespace of Applications.
+const EACH: [&str; 3] = [
+    "namespace-applications.yaml",
+    "role-applications.yaml",
+    "rolebinding-applications.yaml",
+];
+
 /// The files, in the order in which they must exist.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 11] = [
     (
         "namespace-agent.yaml",
         include_str!("../../../manifests/spoke/namespace-agent.yaml"),
@@ -44,6 +51,18 @@ const FILES: [(&str, &str); 8] = [
         include_str!("../../../manifests/spoke/rolebinding.yaml"),
     ),
     (
+        EACH[0],
+        include_str!("../../../manifests/spoke/namespace-applications.yaml"),
+    ),
+    (
+        EACH[1],
+        include_str!("../../../manifests/spoke/role-applications.yaml"),
+    ),
+    (
+        EACH[2],
+        include_str!("../../../manifests/spoke/rolebinding-applications.yaml"),
+    ),
+    (
         "configmap-ca.yaml",
         include_str!("../../../manifests/spoke/configmap-ca.yaml"),
     ),
@@ -66,6 +85,8 @@ pub struct Spoke {
     pub agent_namespace: String,
     /// Namespace of Argo CD.
     pub argocd_namespace: String,
+    /// Further namespaces of Applications, where the hub owns them.
+    pub allowed_namespaces: BTreeSet<String>,
     /// Who owns the Applications.
     pub mode: Mode,
     /// Where the agent dials.
@@ -122,13 +143,20 @@ impl Templates {
 
     /// The objects for one cluster, in the order in which they must exist.
     pub fn render(&self, spoke: &Spoke) -> Result<Vec<Value>, Error> {
-        let values = values(spoke);
+        let mut values = values(spoke);
         let mut objects: Vec<Value> = Vec::with_capacity(self.0.len());
         let other_role = match spoke.mode {
             Mode::Managed => AUTONOMOUS_ROLE,
             Mode::Autonomous => MANAGED_ROLE,
         };
         for template in self.0.iter().filter(|it| it.name() != other_role) {
+            if EACH.contains(&template.name()) {
+                for namespace in spoke.further_namespaces() {
+                    values.insert("APPLICATION_NAMESPACE", namespace.clone());
+                    add(&mut objects, template.fill(&values)?);
+                }
+                continue;
+            }
             let mut object = template.fill(&values)?;
             if object.pointer("/kind") == Some(&json!("Deployment")) {
                 adjust(&mut object, spoke);
@@ -136,15 +164,27 @@ impl Templates {
             if object.pointer("/metadata/name") == Some(&json!(TRUST)) {
                 trust_proxy(&mut object, &spoke.proxy);
             }
-            // Agent and Argo CD may share a namespace; a work must not name an object twice.
-            if !objects
-                .iter()
-                .any(|other| identity(other) == identity(&object))
-            {
-                objects.push(object);
-            }
+            add(&mut objects, object);
         }
         Ok(objects)
+    }
+}
+
+impl Spoke {
+    /// Where Applications may be besides Argo CD's own namespace. A cluster that owns its Applications shows those of
+    /// Argo CD's namespace only.
+    fn further_namespaces(&self) -> impl Iterator<Item = &String> {
+        let managed = self.mode == Mode::Managed;
+        let further = self.allowed_namespaces.iter();
+        further.filter(move |name| managed && **name != self.argocd_namespace)
+    }
+}
+
+/// Agent and Argo CD may share a namespace; a work must not name an object twice.
+fn add(objects: &mut Vec<Value>, object: Value) {
+    let mut known = objects.iter();
+    if !known.any(|other| identity(other) == identity(&object)) {
+        objects.push(object);
     }
 }
 
@@ -157,6 +197,7 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
     let Spoke {
         agent_namespace,
         argocd_namespace,
+        allowed_namespaces: _,
         mode,
         principal,
         ca_bundle,
@@ -217,7 +258,9 @@ fn adjust(deployment: &mut Value, spoke: &Spoke) {
     } = proxy;
     // Beside the CA of the principal, and so read again when it changes.
     let bundle = if ca.is_empty() { "" } else { PROXY_CA_PATH };
+    let further: Vec<&str> = spoke.further_namespaces().map(String::as_str).collect();
     for (name, value) in [
+        ("ARGOCD_AGENT_ALLOWED_NAMESPACES", &further.join(",")),
         ("HTTP_PROXY", http),
         ("HTTPS_PROXY", https),
         ("NO_PROXY", except),

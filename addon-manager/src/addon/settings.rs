@@ -1,5 +1,7 @@
 //! From an `AddOnDeploymentConfig` to the settings of one spoke: pure.
 
+use std::collections::BTreeSet;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ocm::{
     api::addon::{AddOnDeploymentConfigSpec, ImageMirror},
@@ -123,6 +125,7 @@ pub fn spoke(
     Ok(Spoke {
         agent_namespace: agent_namespace.to_owned(),
         argocd_namespace: argocd_namespace(config)?,
+        allowed_namespaces: allowed_namespaces(config)?,
         mode,
         principal: address(config, defaults.principal.as_ref())?,
         ca_bundle: defaults.ca_bundle.clone().ok_or(Error::NoAuthority)?,
@@ -147,6 +150,23 @@ fn argocd_namespace(config: &AddOnDeploymentConfigSpec) -> Result<String, Error>
         name,
         value,
         wanted: "the name of a namespace",
+    })
+}
+
+/// The namespaces of Applications besides Argo CD's. Names only: the agent gets rights in each of them, and a pattern would
+/// take rights in all.
+fn allowed_namespaces(config: &AddOnDeploymentConfigSpec) -> Result<BTreeSet<String>, Error> {
+    let value = config.variable("ALLOWED_NAMESPACES").unwrap_or_default();
+    let names = value.split(',').map(str::trim);
+    let names = names.filter(|name| !name.is_empty());
+    let names: BTreeSet<String> = names.map(str::to_owned).collect();
+    if names.iter().all(|name| is_dns_label(name)) {
+        return Ok(names);
+    }
+    Err(Error::Variable {
+        name: "ALLOWED_NAMESPACES",
+        value: value.to_owned(),
+        wanted: "names of namespaces (no patterns), separated by commas",
     })
 }
 
@@ -279,6 +299,19 @@ mod tests {
     }
 
     #[test]
+    fn further_namespaces_are_names_between_commas() {
+        for (value, names) in [
+            ("", &[][..]),
+            (" , ", &[]),
+            ("team-b, team-a,team-b", &["team-a", "team-b"]),
+        ] {
+            let spoke = resolved(&[("ALLOWED_NAMESPACES", value)]).unwrap();
+            let found: Vec<_> = spoke.allowed_namespaces.iter().collect();
+            assert_eq!(found, names, "{value:?}");
+        }
+    }
+
+    #[test]
     fn the_recorded_mode_wins_over_everything() {
         let labels = [(keys::MODE.to_owned(), "autonomous".to_owned())].into();
         let labelled = Cluster {
@@ -325,6 +358,7 @@ mod tests {
             ("PRINCIPAL_ADDRESS", "http://x"),
             ("ARGOCD_NAMESPACE", "A"),
             ("LOG_LEVEL", "loud"),
+            ("ALLOWED_NAMESPACES", "team-a,team-*"),
         ] {
             let message = resolved(&[(name, value)]).unwrap_err().to_string();
             assert!(

@@ -27,7 +27,10 @@ pub(super) enum Unfit {
     OtherObject,
     #[error("{0:?} is not a name")]
     BadName(String),
-    #[error("namespace {0:?} is not admitted on this cluster")]
+    #[error(
+        "namespace {0:?} is not admitted on this cluster: name it in the variable ALLOWED_NAMESPACES of the cluster's \
+         AddOnDeploymentConfig (the agent's --allowed-namespaces)"
+    )]
     Namespace(String),
     #[error("the object cannot be used")]
     Unusable(#[source] Unusable),

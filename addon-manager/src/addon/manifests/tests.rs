@@ -6,6 +6,7 @@ fn spoke() -> Spoke {
     Spoke {
         agent_namespace: "open-cluster-management-agent-addon".to_owned(),
         argocd_namespace: "argocd".to_owned(),
+        allowed_namespaces: BTreeSet::new(),
         mode: Mode::Managed,
         principal: "hub.example.org:8443".parse().unwrap(),
         ca_bundle: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(),
@@ -87,6 +88,45 @@ fn a_shared_namespace_is_named_once() {
         ..spoke()
     };
     assert_eq!(of_kind(&render(&shared), "Namespace").len(), 1);
+}
+
+#[test]
+fn each_further_namespace_of_applications_is_made_with_rights_in_it_alone() {
+    let further = |mode, names: &[&str]| Spoke {
+        mode,
+        allowed_namespaces: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..spoke()
+    };
+    let two = further(Mode::Managed, &["team-b", "team-a", "argocd"]);
+    let objects = render(&two);
+    for kind in ["Role", "RoleBinding"] {
+        let all = of_kind(&objects, kind);
+        let namespaces: Vec<_> = all.iter().map(|it| &it["metadata"]["namespace"]).collect();
+        assert_eq!(namespaces, ["argocd", "team-a", "team-b"], "{kind}");
+    }
+    let namespaces = of_kind(&objects, "Namespace");
+    assert_eq!(namespaces.len(), 4);
+    for namespace in namespaces {
+        let annotations = &namespace["metadata"]["annotations"];
+        assert!(annotations.get(ocm::keys::DELETION_ORPHAN).is_some());
+    }
+    let roles = of_kind(&objects, "Role");
+    assert_eq!(roles[1]["rules"][0]["resources"], json!(["applications"]));
+    assert_eq!(roles[1]["rules"].as_array().unwrap().len(), 1);
+    let told = |objects: &[Value]| {
+        let pod = &of_kind(objects, "Deployment")[0]["spec"]["template"]["spec"];
+        let env = pod["containers"][0]["env"].as_array().unwrap().iter();
+        let mut env = env.filter(|it| it["name"] == "ARGOCD_AGENT_ALLOWED_NAMESPACES");
+        env.next().map(|it| it["value"].clone())
+    };
+    assert_eq!(told(&objects), Some(json!("team-a,team-b")));
+    let last = objects.last().unwrap();
+    assert_eq!(last["kind"], "Deployment", "its rights are there before it");
+
+    let autonomous = render(&further(Mode::Autonomous, &["team-a"]));
+    assert_eq!(of_kind(&autonomous, "Role").len(), 1);
+    assert_eq!(told(&autonomous), None);
+    assert_eq!(told(&render(&spoke())), None);
 }
 
 #[test]
