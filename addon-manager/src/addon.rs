@@ -257,6 +257,10 @@ impl sdk::Addon for ArgocdAgent {
         vec![registration]
     }
 
+    fn own_signers(&self) -> Vec<String> {
+        vec![keys::SIGNER.to_owned()]
+    }
+
     fn signing_ca(&self, signer: &str) -> Option<Arc<SigningCa>> {
         if signer != keys::SIGNER {
             return None;

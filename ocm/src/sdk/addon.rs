@@ -69,6 +69,14 @@ pub trait Addon: Send + Sync + 'static {
         Duration::from_mins(10)
     }
 
+    /// Custom signers that nobody but this add-on signs for, the same for the whole life of the process.
+    ///
+    /// A request to one of them that lacks the add-on's label is watched, too: it stays pending, and an
+    /// Event on it says what is missing. Without a name here nobody would say anything.
+    fn own_signers(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The CA that signs for one of the custom signers named in a registration.
     ///
     /// `None` means not now: the request waits and is looked at again.

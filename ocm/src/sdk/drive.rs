@@ -115,6 +115,9 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         for kind in registration::supported(&addon.supported_configs()) {
             state.configs.entry(kind).or_default();
         }
+        for signer in addon.own_signers() {
+            state.strays.entry(signer).or_default();
+        }
         if !addon.hub_permissions().is_empty() {
             for part in Part::ALL {
                 state.permissions.entry(part).or_default();
@@ -206,6 +209,9 @@ fn watch_all<A: Addon>(
     tasks.spawn(watches.clone().addons(wake()));
     tasks.spawn(watches.clone().works(wake()));
     tasks.spawn(watches.clone().requests(wake()));
+    for signer in addon.own_signers() {
+        tasks.spawn(watches.clone().strays(signer, wake()));
+    }
     tasks.spawn(watches.clone().offer(wake()));
     if !addon.hub_permissions().is_empty() {
         for part in Part::ALL {

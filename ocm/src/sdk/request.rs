@@ -38,7 +38,7 @@ pub(crate) async fn reconcile<A: Addon>(
     name: &str,
     now: Timestamp,
 ) -> Result<Outcome, Error> {
-    let request = hub.world.look().requests.live().get(name).map(Arc::clone);
+    let request = hub.world.look().request(name).map(Arc::clone);
     let Some(request) = request else {
         hub.events.forget(&regarding(name, None));
         return Ok(Outcome::Settled(None));

@@ -31,6 +31,9 @@ pub(crate) enum Waiting {
     /// The object has changed and the change is not rolled out to this cluster.
     #[error("the content of {0} is not rolled out to this cluster yet")]
     NotRolledOut(String),
+    /// The `ClusterManagementAddOn` is gone or going, and the cluster's add-on goes after it.
+    #[error("the ClusterManagementAddOn is gone, and with it what it offers")]
+    NoOffer,
     /// The status names an object that neither the add-on nor the cluster's add-on offers.
     #[error("{0} is not among the configurations offered to this cluster")]
     NotOffered(String),
@@ -42,6 +45,8 @@ impl Waiting {
         match self {
             Self::Absent(_) => Some("ConfigurationAbsent"),
             Self::NotOffered(_) => Some("ConfigurationNotOffered"),
+            // The garbage collector is about to take the add-on away.
+            Self::NoOffer => None,
             Self::NotConfigured | Self::NoHash(_) | Self::NotRolledOut(_) => None,
         }
     }
@@ -82,7 +87,12 @@ pub(crate) fn settle(
             continue;
         }
         if !is_offered(&named, addon, offer) {
-            return Err(Waiting::NotOffered(label(&named)));
+            let stays = offer.is_some_and(|it| it.metadata.deletion_timestamp.is_none());
+            return Err(if stays {
+                Waiting::NotOffered(label(&named))
+            } else {
+                Waiting::NoOffer
+            });
         }
         let object = object(&named).ok_or_else(|| Waiting::Absent(label(&named)))?;
         if hash.is_empty() {
@@ -234,25 +244,41 @@ mod tests {
                 Some(&object),
                 Waiting::NotRolledOut(name()),
             ),
-            (
-                addon(&hash, false),
-                Some(&object),
-                Waiting::NotOffered(name()),
-            ),
+            (addon(&hash, false), Some(&object), Waiting::NoOffer),
         ];
         for (addon, object, waiting) in cases {
             assert_eq!(judge(&addon, object), Err(waiting));
         }
     }
 
+    fn offer(configs: &Value, deleted: bool) -> ClusterManagementAddOn {
+        let mut offer =
+            json!({ "metadata": { "name": "a" }, "spec": { "defaultConfigs": configs } });
+        if deleted {
+            offer["metadata"]["deletionTimestamp"] = json!("2026-11-20T12:00:00Z");
+        }
+        let offer = serde_json::from_value::<kube::api::DynamicObject>(offer).unwrap();
+        Version::V1Beta1.read_offer(offer)
+    }
+
+    #[test]
+    fn what_a_status_makes_up_is_told_and_an_offer_that_goes_is_not() {
+        let addon = addon(&spec_hash(&object()), false);
+        let told = |offer: &ClusterManagementAddOn| {
+            let judged = settle(&addon, Some(offer), &supported(), |_| Some(object()));
+            judged.unwrap_err().needs_a_person()
+        };
+        let nothing = json!([]);
+        assert_eq!(
+            told(&offer(&nothing, false)),
+            Some("ConfigurationNotOffered")
+        );
+        assert_eq!(told(&offer(&nothing, true)), None);
+    }
+
     #[test]
     fn the_addons_own_offer_counts() {
-        let offer = json!({
-            "metadata": { "name": "a" },
-            "spec": { "defaultConfigs": [named()] },
-        });
-        let offer = serde_json::from_value::<kube::api::DynamicObject>(offer).unwrap();
-        let offer = Version::V1Beta1.read_offer(offer);
+        let offer = offer(&json!([named()]), false);
         let hash = spec_hash(&object());
         let settled = settle(&addon(&hash, false), Some(&offer), &supported(), |_| {
             Some(object())

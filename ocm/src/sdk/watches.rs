@@ -220,6 +220,27 @@ impl Watches {
         follow(what, self.api(&resource), config, source, absorb).await
     }
 
+    /// Requests to a signer of our own without this add-on's label: nobody else would say what is wrong.
+    pub(crate) async fn strays(self, signer: String, wake: impl Wake) -> Error {
+        let resource = ApiResource::erase::<CertificateSigningRequest>(&());
+        let source = Source {
+            key: |object: &DynamicObject| object.metadata.name.clone(),
+            read: |object| typed::<CertificateSigningRequest>(&object),
+        };
+        let absorb = |change| {
+            let changed = self.world.absorb(
+                |state| state.strays.entry(signer.clone()).or_default(),
+                change,
+            );
+            changed.into_iter().map(Key::Request).for_each(&wake);
+        };
+        let config = watcher::Config::default()
+            .labels(&format!("{}!={}", keys::ADDON_NAME, self.addon))
+            .fields(&format!("spec.signerName={signer}"));
+        let what = "certificatesigningrequests without our label";
+        follow(what, self.api(&resource), config, source, absorb).await
+    }
+
     /// This add-on's `ClusterManagementAddOn`.
     pub(crate) async fn offer(self, wake: impl Wake) -> Error {
         let resource = self.version.cluster_management_addons();

@@ -83,6 +83,8 @@ pub(crate) struct State {
     /// By the cluster that they are for, their namespace and their name.
     pub(crate) works: Cache<WorkKey, Arc<Work>>,
     pub(crate) requests: Cache<String, Arc<CertificateSigningRequest>>,
+    /// Requests to signers of our own without our label, by signer.
+    pub(crate) strays: BTreeMap<String, Cache<String, Arc<CertificateSigningRequest>>>,
     pub(crate) offer: Cache<(), Arc<Offer>>,
     /// Watched only if agents get permissions.
     pub(crate) permissions: BTreeMap<permissions::Part, Cache<ClusterName, Permission>>,
@@ -97,9 +99,16 @@ impl State {
             && self.addons.is_synced()
             && self.works.is_synced()
             && self.requests.is_synced()
+            && self.strays.values().all(Cache::is_synced)
             && self.offer.is_synced()
             && self.permissions.values().all(Cache::is_synced)
             && self.configs.values().all(Cache::is_synced)
+    }
+
+    /// A certificate request, with our label or without.
+    pub(crate) fn request(&self, name: &str) -> Option<&Arc<CertificateSigningRequest>> {
+        let stray = || self.strays.values().find_map(|it| it.live().get(name));
+        self.requests.live().get(name).or_else(stray)
     }
 
     /// A configuration object.

@@ -1,5 +1,7 @@
 //! Which requests for certificates are granted, and what the certificates say.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use lab::{
@@ -18,6 +20,8 @@ use x509_parser::{pem::parse_x509_pem, prelude::*};
 use crate::stage::{SOON, Stage};
 
 const SIGNER: &str = "open-cluster-management.io/argocd-agent-addon";
+const ADDON_LABEL: &str = "open-cluster-management.io/addon-name";
+const CLUSTER_LABEL: &str = "open-cluster-management.io/cluster-name";
 const SAN: &str = "argocd-agent-addon.addon.open-cluster-management.io";
 
 /// A request that is good in all but what a case changes.
@@ -29,6 +33,8 @@ struct Request<'a> {
     signer: &'a str,
     groups: Vec<String>,
     alternatives: Vec<&'a str>,
+    /// Labels that it lacks.
+    lacks: Vec<&'a str>,
 }
 
 impl<'a> Request<'a> {
@@ -44,6 +50,7 @@ impl<'a> Request<'a> {
                 format!("system:open-cluster-management:addon:{ADDON}"),
             ],
             alternatives: vec![SAN],
+            lacks: Vec::new(),
         }
     }
 
@@ -58,11 +65,10 @@ impl<'a> Request<'a> {
         let asking = stage.lab.hub().client_as(&self.requester, &groups).await?;
         let (_key, pem) =
             certificate_request(&agent_name(self.cluster), &self.groups, &self.alternatives)?;
+        let mut labels = BTreeMap::from([(ADDON_LABEL, ADDON), (CLUSTER_LABEL, self.cluster)]);
+        labels.retain(|label, _| !self.lacks.contains(label));
         let body = json!({
-            "metadata": { "labels": {
-                "open-cluster-management.io/addon-name": ADDON,
-                "open-cluster-management.io/cluster-name": self.cluster,
-            }},
+            "metadata": { "labels": labels },
             "spec": {
                 "signerName": self.signer,
                 "usages": ["digital signature", "key encipherment", "client auth"],
@@ -125,6 +131,18 @@ fn wrong_requests() -> Vec<(Request<'static>, &'static str)> {
                 "system:open-cluster-management:spoke11:agent".clone_into(&mut it.requester);
             }),
             "WrongRequester",
+        ),
+        (
+            with(good("without-the-addons-name"), |it| {
+                it.lacks = vec![ADDON_LABEL]
+            }),
+            "WrongAddonLabel",
+        ),
+        (
+            with(good("without-labels"), |it| {
+                it.lacks = vec![ADDON_LABEL, CLUSTER_LABEL];
+            }),
+            "WrongClusterLabel",
         ),
         (
             with(good("through-grpc-without-a-word"), |it| {

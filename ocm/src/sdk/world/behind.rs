@@ -85,7 +85,7 @@ fn own_version(state: &State, key: &Key) -> Option<String> {
             addon.metadata.resource_version.clone()
         }
         Key::Request(name) => {
-            let request = state.requests.live().get(name)?;
+            let request = state.request(name)?;
             request.metadata.resource_version.clone()
         }
         Key::Configs => {
