@@ -1,11 +1,14 @@
 //! Applications go from the hub to their spokes, and their state comes back.
 
 use anyhow::{Context as _, Result, ensure};
-use lab::steps::{
-    At,
-    deliver::{self, SOURCE_UID},
-    enrol::ARGOCD,
-    workload,
+use lab::{
+    product,
+    steps::{
+        At,
+        deliver::{self, SOURCE_UID},
+        enrol::{self, ARGOCD},
+        workload,
+    },
 };
 use serde_json::{Value, json};
 
@@ -56,6 +59,65 @@ pub(crate) async fn an_application_with_a_destination_name_is_synced(stage: &Sta
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
     stage.until_greets(1, "by-destination", "hello").await?;
     stage.clear(&app).await
+}
+
+/// An Application of another namespace that hub and cluster allow goes into the namespace of the same name; the hub says
+/// that Argo CD on the spoke does not look there. What is not allowed on the spoke is not delivered, and says what to set.
+pub(crate) async fn an_application_of_another_allowed_namespace_is_delivered_with_the_add_on(
+    stage: &Stage,
+) -> Result<()> {
+    const TEAM: &str = "team-further";
+    stage.enrolled(1).await?;
+    let (hub, spoke, helm) = (&stage.hub, stage.spoke(1), stage.lab.helm());
+    let allowed = format!("argocd.applicationNamespaces={{{TEAM}}}");
+    product::upgrade(&helm, &["--set", &allowed, "--wait"]).await?;
+    hub.apply(&At::namespace(TEAM), json!({})).await?;
+    let mut app = stage.greeter("further", 1).await?;
+    app.at = At::application(TEAM, "further");
+    "spoke1".clone_into(&mut app.cluster);
+    let sources = json!({"spec": {"sourceNamespaces": [TEAM]}});
+    hub.merge(&At::project(ARGOCD, "further"), sources).await?;
+    app.apply(hub).await?;
+    let says = |word: &'static str| {
+        move |app: &Value| {
+            let conditions = app["status"]["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            conditions.any(|it| {
+                it["message"]
+                    .as_str()
+                    .is_some_and(|text| text.contains(word))
+            })
+        }
+    };
+    let what = "says what admits its namespace";
+    hub.until(&app.at, what, SOON, says("ALLOWED_NAMESPACES"))
+        .await?;
+
+    enrol::with_variable(hub, "spoke1", "ALLOWED_NAMESPACES", TEAM).await?;
+    let replica = At::application(TEAM, "further");
+    spoke.until_there(&replica, SOON * 2).await?;
+    let what = "says that Argo CD does not look there";
+    hub.until(&app.at, what, SOON, says("application.namespaces"))
+        .await?;
+    "v2".clone_into(&mut app.revision);
+    app.apply(hub).await?;
+    let follows = |app: &Value| app["spec"]["source"]["targetRevision"] == "v2";
+    spoke.until(&replica, "follows", SOON, follows).await?;
+    // Nobody there would act on a finalizer.
+    let free = json!({"metadata": {"finalizers": null}});
+    hub.merge(&app.at, free).await?;
+    let freed = |app: &Value| app["metadata"]["finalizers"].is_null();
+    spoke.until(&replica, "is free", SOON, freed).await?;
+    stage.clear(&app).await?;
+    spoke.until_gone(&replica, SOON).await?;
+
+    enrol::without_variables(hub, "spoke1").await?;
+    let role = At::role(TEAM, "argocd-agent-addon-agent-applications");
+    spoke.until_gone(&role, SOON).await?;
+    let kept = spoke.get(&At::namespace(TEAM)).await?;
+    ensure!(kept.is_some(), "a namespace was deleted");
+    product::upgrade(&helm, &["--wait"]).await?;
+    enrol::until_available(hub, "spoke1").await.map(drop)
 }
 
 /// A new target revision on the hub is what runs on the spoke.

@@ -118,6 +118,9 @@ fn product() -> Chapter {
             staged!(enrolment::a_configuration_of_its_own_reaches_the_agent),
             staged!(delivery::an_application_in_a_clusters_namespace_is_synced),
             staged!(delivery::an_application_with_a_destination_name_is_synced),
+            staged!(
+                delivery::an_application_of_another_allowed_namespace_is_delivered_with_the_add_on
+            ),
             staged!(delivery::a_new_revision_goes_through),
             staged!(delivery::a_changed_project_goes_through),
             staged!(delivery::an_edit_on_the_spoke_is_reverted),
@@ -245,6 +248,7 @@ fn conformance() -> Chapter {
             staged!(conformance::configuration::an_unknown_kind_of_configuration_is_told),
             staged!(conformance::configuration::the_most_particular_configuration_counts),
             staged!(conformance::configuration::an_edited_configuration_is_rolled_out_one_cluster_at_a_time),
+            staged!(conformance::configuration::an_edited_configuration_is_rolled_out_group_by_group),
             staged!(conformance::clusters::what_a_spoke_writes_into_its_own_status_grants_nothing),
             staged!(conformance::clusters::what_a_spoke_writes_on_its_managed_cluster_grants_nothing),
             staged!(conformance::clusters::a_lost_cluster_is_available_again_as_soon_as_it_is_back),

@@ -1,7 +1,7 @@
 //! Which clusters a Placement selects. Pure.
 //!
-//! Left out of what OCM can do: CEL selectors (they select nothing), scores and spreading, decision
-//! groups, and the time limit of a toleration.
+//! Left out of what OCM can do: CEL selectors (they select nothing), scores and spreading, groups
+//! that a selector names, and the time limit of a toleration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,6 +65,16 @@ pub(crate) fn select(
         .collect();
     names.sort();
     names
+}
+
+/// The selected clusters in decision groups: of so many each, or all in one.
+pub(crate) fn groups<'a>(spec: &Value, selected: &'a [String]) -> Vec<&'a [String]> {
+    let most = &spec["decisionStrategy"]["groupStrategy"]["clustersPerDecisionGroup"];
+    let most = crate::rollout::most(most, selected.len()).max(1);
+    if selected.is_empty() {
+        return vec![selected];
+    }
+    selected.chunks(most).collect()
 }
 
 fn fits_a_predicate(spec: &Value, cluster: &Candidate) -> bool {
@@ -173,6 +183,21 @@ mod tests {
         assert_eq!(selected, ["a", "c"]);
         let fewer = BTreeSet::from(["c".to_owned()]);
         assert_eq!(select(&spec, &fewer, &clusters, &BTreeSet::new()), ["c"]);
+    }
+
+    #[test]
+    fn clusters_are_divided_into_groups_of_one_size() {
+        let selected = ["a", "b", "c"].map(str::to_owned);
+        let sizes = |most: Value| -> Vec<usize> {
+            let strategy = json!({ "groupStrategy": { "clustersPerDecisionGroup": most } });
+            let spec = json!({ "decisionStrategy": strategy });
+            groups(&spec, &selected).iter().map(|it| it.len()).collect()
+        };
+        assert_eq!(sizes(json!(2)), [2, 1]);
+        assert_eq!(sizes(json!("50%")), [2, 1]);
+        assert_eq!(sizes(json!("100%")), [3]);
+        assert_eq!(sizes(json!(null)), [3]);
+        assert_eq!(groups(&json!({}), &[]).len(), 1);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Which configuration an add-on should have on a cluster, and how far it has come. Pure.
 //!
 //! A configuration is named by the add-on's defaults, overridden per kind by a placement's strategy, and
-//! that again by the ManagedClusterAddOn itself. Of the rollout types `All` and `Progressive` are here; one by
-//! groups is as `All`, since placements have no groups here.
+//! that again by the ManagedClusterAddOn itself. The rollout types are here without their times (`minSuccessTime`,
+//! `progressDeadline`), `maxFailures` and mandatory groups.
 
 use std::collections::BTreeSet;
 
@@ -176,24 +176,40 @@ pub(crate) fn state(add_on: &Value, wanted: &[Config]) -> State {
     State::Succeeded
 }
 
+/// One add-on in a rollout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) cluster: String,
+    /// The decision group that its cluster is in.
+    pub(crate) group: u64,
+    pub(crate) state: State,
+}
+
 /// Which add-ons may have what is wanted now, the others keep what they have: all of them, or with `Progressive` those
-/// that have it already and as many more as may be under way at a time.
-pub(crate) fn batch(strategy: &Value, states: &[(String, State)]) -> BTreeSet<String> {
-    let waiting = || states.iter().filter(|(_, state)| *state == State::ToApply);
-    let busy = |state: State| matches!(state, State::Progressing | State::Failed);
-    let under_way = states.iter().filter(|(_, state)| busy(*state)).count();
-    let most = if strategy["type"] == "Progressive" {
-        most(&strategy["progressive"]["maxConcurrency"], states.len())
-    } else {
-        usize::MAX
-    };
-    let begun = states.iter().filter(|(_, state)| *state != State::ToApply);
-    let next = waiting().take(most.saturating_sub(under_way));
-    begun.chain(next).map(|(name, _)| name.clone()).collect()
+/// that have it already and as many more as may be under way at a time, or with `ProgressivePerGroup` those of the first
+/// group that is not done, too.
+pub(crate) fn batch(strategy: &Value, members: &[Member]) -> BTreeSet<String> {
+    let begun = members.iter().filter(|it| it.state != State::ToApply);
+    let waiting = members.iter().filter(|it| it.state == State::ToApply);
+    let name = |it: &Member| it.cluster.clone();
+    if strategy["type"] == "Progressive" {
+        let busy = |it: &&Member| matches!(it.state, State::Progressing | State::Failed);
+        let under_way = members.iter().filter(busy).count();
+        let most = most(&strategy["progressive"]["maxConcurrency"], members.len());
+        let next = waiting.take(most.saturating_sub(under_way));
+        return begun.chain(next).map(name).collect();
+    }
+    if strategy["type"] == "ProgressivePerGroup" {
+        let undone = members.iter().filter(|it| it.state != State::Succeeded);
+        let first = undone.map(|it| it.group).min();
+        let next = waiting.filter(|it| Some(it.group) == first);
+        return begun.chain(next).map(name).collect();
+    }
+    members.iter().map(name).collect()
 }
 
 /// A number, or so many per cent of all, rounded up.
-fn most(value: &Value, all: usize) -> usize {
+pub(crate) fn most(value: &Value, all: usize) -> usize {
     let number = value
         .as_u64()
         .and_then(|number| usize::try_from(number).ok());
@@ -396,15 +412,37 @@ mod tests {
         );
     }
 
+    /// Clusters `0`, `1` and so on, two in each group.
+    fn members(states: &[State]) -> Vec<Member> {
+        let named = (0..).zip(states);
+        named
+            .map(|(index, state): (u64, _)| Member {
+                cluster: index.to_string(),
+                group: index / 2,
+                state: *state,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_rollout_by_groups_begins_with_the_next_when_one_is_done() {
+        use State::{Progressing, Succeeded, ToApply};
+        let strategy = json!({ "type": "ProgressivePerGroup" });
+        let cases: [(&[State], &[&str]); 4] = [
+            (&[ToApply, ToApply, ToApply], &["0", "1"]),
+            (&[Succeeded, ToApply, ToApply], &["0", "1"]),
+            (&[Succeeded, Progressing, ToApply], &["0", "1"]),
+            (&[Succeeded, Succeeded, ToApply], &["0", "1", "2"]),
+        ];
+        for (now, wanted) in cases {
+            let batch = batch(&strategy, &members(now));
+            assert_eq!(batch.iter().collect::<Vec<_>>(), wanted, "{now:?}");
+        }
+    }
+
     #[test]
     fn a_progressive_rollout_has_so_many_under_way_and_no_more() {
         use State::{Progressing, Succeeded, ToApply};
-        let states = |states: &[State]| -> Vec<(String, State)> {
-            let named = states.iter().enumerate();
-            named
-                .map(|(index, state)| (index.to_string(), *state))
-                .collect()
-        };
         let one = json!({ "type": "Progressive", "progressive": { "maxConcurrency": 1 } });
         let half = json!({ "type": "Progressive", "progressive": { "maxConcurrency": "50%" } });
         let cases: [(&Value, &[State], &[&str]); 5] = [
@@ -415,7 +453,7 @@ mod tests {
             (&half, &[ToApply, ToApply, ToApply], &["0", "1"]),
         ];
         for (strategy, now, wanted) in cases {
-            let batch = batch(strategy, &states(now));
+            let batch = batch(strategy, &members(now));
             assert_eq!(
                 batch.iter().collect::<Vec<_>>(),
                 wanted,

@@ -162,6 +162,28 @@ impl At {
         Self::new(api, Some(namespace), name)
     }
 
+    /// A Placement.
+    pub fn placement(namespace: &str, name: &str) -> Self {
+        let api = (
+            "cluster.open-cluster-management.io",
+            "v1beta1",
+            "Placement",
+            "placements",
+        );
+        Self::new(api, Some(namespace), name)
+    }
+
+    /// A `PlacementDecision`; with an empty name good for lists only.
+    pub fn placement_decision(namespace: &str, name: &str) -> Self {
+        let api = (
+            "cluster.open-cluster-management.io",
+            "v1beta1",
+            "PlacementDecision",
+            "placementdecisions",
+        );
+        Self::new(api, Some(namespace), name)
+    }
+
     /// A ManifestWork; with an empty name good for lists only.
     pub fn work(cluster: &str, name: &str) -> Self {
         let api = (

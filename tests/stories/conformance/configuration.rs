@@ -224,6 +224,101 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
     stage.hub.merge(&default, none).await.map(drop)
 }
 
+/// With decision groups an edit in place goes to all clusters of the first group at once, and to the next group when all
+/// of the first have it.
+pub(crate) async fn an_edited_configuration_is_rolled_out_group_by_group(
+    stage: &Stage,
+) -> Result<()> {
+    for number in 1..=3 {
+        stage.not_enrolled(number).await?;
+    }
+    place(
+        stage,
+        json!({ "rolloutStrategy": { "type": "ProgressivePerGroup" } }),
+    )
+    .await?;
+    let placement = At::placement(product::NAMESPACE, "argocd-agent-addon");
+    let two = json!({ "groupStrategy": { "clustersPerDecisionGroup": 2 } });
+    let spec = json!({ "spec": { "decisionStrategy": two } });
+    stage.hub.merge(&placement, spec).await?;
+    for cluster in CLUSTERS {
+        enrol::by_label(&stage.hub, cluster).await?;
+    }
+    for cluster in CLUSTERS {
+        enrol::until_available(&stage.hub, cluster).await?;
+    }
+    let (first, second) = groups(stage).await?;
+    klusterlets(stage, false).await?;
+    let default = At::addon_config(product::NAMESPACE, "argocd-agent-addon");
+    let edit = json!({ "spec": logs_at("debug") });
+    stage.hub.merge(&default, edit).await?;
+    let changed = || changed(stage);
+    let two = |it: &Vec<&str>| it.len() >= 2;
+    let one_group = wait::until("the first group", changed, two).await?;
+    ensure!(one_group == first, "{one_group:?}, not {first:?}");
+    for cluster in &first {
+        let goes_on = |addon: &Value| {
+            lab::steps::objects::has_condition(addon, "Progressing", "True", "Progressing")
+        };
+        let at = At::addon(cluster);
+        stage.hub.until(&at, "is under way", SOON, goes_on).await?;
+    }
+    let one_group = changed().await?;
+    ensure!(one_group == first, "the next group is early: {one_group:?}");
+
+    let at = At::addon(&first[0]);
+    let hash = stage.hub.read(&at).await?["status"]["configReferences"][0]["desiredConfig"].clone();
+    klusterlets(stage, true).await?;
+    let look = || async {
+        // In this order: what is done later cannot make the second group look early.
+        let has = changed().await?;
+        let mut done = true;
+        for cluster in &first {
+            let addon = stage.hub.read(&At::addon(cluster)).await?;
+            done &= addon["status"]["configReferences"][0]["lastAppliedConfig"] == hash;
+        }
+        Ok((has.len(), done))
+    };
+    let begun = |(has, _): &(usize, bool)| *has == 3;
+    let (_, done) = wait::until("the second group has it", look, begun).await?;
+    ensure!(done, "{second:?} was changed before {first:?} were done");
+
+    for cluster in CLUSTERS {
+        enrol::until_available(&stage.hub, cluster).await?;
+        enrol::take_label_away(&stage.hub, cluster).await?;
+    }
+    for (number, cluster) in (1..).zip(CLUSTERS) {
+        enrol::until_removed(&stage.hub, stage.spoke(number), cluster).await?;
+    }
+    unplace(stage).await?;
+    let none = json!({ "spec": { "customizedVariables": [] } });
+    stage.hub.merge(&default, none).await.map(drop)
+}
+
+/// The clusters of the two decision groups, as OCM has decided.
+async fn groups(stage: &Stage) -> Result<(Vec<String>, Vec<String>)> {
+    let mut groups = [Vec::new(), Vec::new()];
+    let decisions = At::placement_decision(product::NAMESPACE, "");
+    for decision in stage.hub.list(&decisions, "").await? {
+        let labels = &decision["metadata"]["labels"];
+        let index = text(&labels["cluster.open-cluster-management.io/decision-group-index"]);
+        let group = groups
+            .get_mut(index.parse::<usize>()?)
+            .with_context(|| format!("a third group: {decision}"))?;
+        let decided = decision["status"]["decisions"].as_array();
+        let names = decided.into_iter().flatten();
+        group.extend(names.map(|it| text(&it["clusterName"]).to_owned()));
+    }
+    let [mut first, mut second] = groups;
+    first.sort();
+    second.sort();
+    ensure!(
+        first.len() == 2 && second.len() == 1,
+        "{first:?} {second:?}"
+    );
+    Ok((first, second))
+}
+
 /// Starts or ends the agents of OCM on all spokes.
 async fn klusterlets(stage: &Stage, run: bool) -> Result<()> {
     let mut ocm = stage.lab.ocm().await?;

@@ -42,7 +42,7 @@ pub(super) fn instances(hub: &Hub, name: &str) -> Vec<std::sync::Arc<DynamicObje
 }
 
 /// The clusters that a placement has decided on.
-pub(super) fn decided(hub: &Hub, namespace: &str, name: &str) -> BTreeSet<String> {
+pub(super) fn decided(hub: &Hub, namespace: &str, name: &str) -> BTreeMap<String, u64> {
     hub.cache
         .within(PLACEMENT_DECISION, namespace)
         .iter()
@@ -52,7 +52,11 @@ pub(super) fn decided(hub: &Hub, namespace: &str, name: &str) -> BTreeSet<String
                 .get(PLACEMENT_LABEL)
                 .is_some_and(|of| of == name)
         })
-        .flat_map(|decision| placements::chosen(decision))
+        .flat_map(|decision| {
+            let group = placements::group(decision);
+            let chosen = placements::chosen(decision).into_iter();
+            chosen.map(move |cluster| (cluster, group))
+        })
         .collect()
 }
 
@@ -128,7 +132,7 @@ async fn install(hub: &Hub, management: &DynamicObject) -> Result<()> {
             .get_within(PLACEMENT, namespace, placement)
             .is_some()
         {
-            required.extend(decided(hub, namespace, placement));
+            required.extend(decided(hub, namespace, placement).into_keys());
         }
     }
     let existing = instances(hub, &name);

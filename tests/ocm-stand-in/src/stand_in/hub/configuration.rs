@@ -1,6 +1,6 @@
 //! Which configuration each ManagedClusterAddOn is to use, and how a rollout goes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::Result;
 use kube::{ResourceExt, api::DynamicObject};
@@ -15,7 +15,7 @@ use crate::{
     condition::{self, Condition},
     control::Again,
     kinds::{CLUSTER_MANAGEMENT_ADD_ON, MANAGED_CLUSTER_ADD_ON, PLACEMENT},
-    rollout::{self, Config, State},
+    rollout::{self, Config, Member, State},
 };
 
 pub(super) async fn pass(hub: Hub) -> Result<Again> {
@@ -45,7 +45,8 @@ struct Counts {
 
 /// One placement of the install strategy with the clusters that its configuration is for.
 struct Node {
-    clusters: BTreeSet<String>,
+    /// By name, with the decision group of each.
+    clusters: BTreeMap<String, u64>,
     configs: Vec<Config>,
     rollout: Value,
 }
@@ -67,7 +68,7 @@ fn nodes(hub: &Hub, management: &Value, defaults: &[Config]) -> Vec<Node> {
                 clusters: if known {
                     decided(hub, &namespace, &name)
                 } else {
-                    BTreeSet::new()
+                    BTreeMap::new()
                 },
                 rollout: place["rolloutStrategy"].clone(),
                 configs: progression.map_or_else(
@@ -85,7 +86,7 @@ async fn configure(hub: &Hub, management: &DynamicObject) -> Result<Vec<Counts>>
     let nodes = nodes(hub, &management.data, &defaults);
     let mut owner: BTreeMap<&String, usize> = BTreeMap::new();
     for (index, node) in nodes.iter().enumerate() {
-        owner.extend(node.clusters.iter().map(|cluster| (cluster, index)));
+        owner.extend(node.clusters.keys().map(|cluster| (cluster, index)));
     }
     let mut counts: Vec<Counts> = nodes
         .iter()
@@ -109,7 +110,11 @@ async fn configure(hub: &Hub, management: &DynamicObject) -> Result<Vec<Counts>>
             let states = of_node.map(|add_on| {
                 let wanted = rollout::of_add_on(&node.configs, &add_on.data);
                 let cluster = add_on.namespace().unwrap_or_default();
-                (cluster, rollout::state(&add_on.data, &wanted))
+                Member {
+                    group: node.clusters.get(&cluster).copied().unwrap_or_default(),
+                    state: rollout::state(&add_on.data, &wanted),
+                    cluster,
+                }
             });
             rollout::batch(&node.rollout, &states.collect::<Vec<_>>())
         })

@@ -167,8 +167,15 @@ async fn decide(
     let current: BTreeSet<String> = before.iter().flat_map(|d| chosen(d)).collect();
     let allowed = available(hub, one, sets);
     let selected = placement::select(&one.data["spec"], &allowed, candidates, &current);
-    write_decisions(hub, one, &before, &selected).await?;
-    report(hub, one, allowed.is_empty(), &selected).await
+    let groups = placement::groups(&one.data["spec"], &selected);
+    write_decisions(hub, one, &before, &groups).await?;
+    report(hub, one, allowed.is_empty(), &groups).await
+}
+
+/// The decision group of one PlacementDecision.
+pub(super) fn group(decision: &DynamicObject) -> u64 {
+    let index = decision.labels().get(GROUP_INDEX);
+    index.and_then(|index| index.parse().ok()).unwrap_or(0)
 }
 
 /// The clusters named by one PlacementDecision.
@@ -184,25 +191,27 @@ async fn write_decisions(
     hub: &Hub,
     one: &DynamicObject,
     before: &[Arc<DynamicObject>],
-    selected: &[String],
+    groups: &[&[String]],
 ) -> Result<()> {
     let namespace = one.namespace().unwrap_or_default();
     let api = PLACEMENT_DECISION.within(&hub.client, &namespace);
     let mut wanted = BTreeSet::new();
-    let names = decision_names(&one.name_any(), selected.len());
-    for (index, name) in names.into_iter().enumerate() {
+    for Part {
+        name,
+        group,
+        clusters,
+    } in parts(&one.name_any(), groups)
+    {
         wanted.insert(name.clone());
-        let Some(live) = before.iter().find(|decision| decision.name_any() == name) else {
-            let decision = decision(one, &name);
+        let of_group = |it: &&Arc<DynamicObject>| it.name_any() == name && self::group(it) == group;
+        let Some(live) = before.iter().find(of_group) else {
+            let decision = decision(one, &name, group);
             let manifest = (PLACEMENT_DECISION, Some(namespace.clone()), decision);
             klusterlet::apply(&hub.client, vec![manifest]).await?;
             continue; // its status follows when the watch has brought it
         };
-        let clusters = selected
-            .iter()
-            .skip(index * PER_DECISION)
-            .take(PER_DECISION);
         let decisions: Vec<Value> = clusters
+            .iter()
             .map(|name| json!({ "clusterName": name, "reason": "" }))
             .collect();
         condition::write_status(&api, live, |status| status["decisions"] = json!(decisions))
@@ -218,19 +227,42 @@ async fn write_decisions(
     Ok(())
 }
 
-/// The PlacementDecisions for a number of clusters; one that is empty for none.
-fn decision_names(placement: &str, clusters: usize) -> Vec<String> {
-    let count = clusters.div_ceil(PER_DECISION).max(1);
-    (1..=count)
-        .map(|number| format!("{placement}-decision-{number}"))
+/// What one PlacementDecision holds.
+struct Part<'a> {
+    name: String,
+    group: u64,
+    clusters: &'a [String],
+}
+
+/// The PlacementDecisions of all groups; one that is empty for no clusters.
+fn parts<'a>(placement: &str, groups: &[&'a [String]]) -> Vec<Part<'a>> {
+    let of_group = |(group, clusters): (u64, &&'a [String])| {
+        let clusters: &'a [String] = clusters;
+        let mut parts: Vec<_> = clusters
+            .chunks(PER_DECISION)
+            .map(|it| (group, it))
+            .collect();
+        if parts.is_empty() {
+            parts.push((group, clusters));
+        }
+        parts
+    };
+    let all = (0..).zip(groups).flat_map(of_group);
+    (1..)
+        .zip(all)
+        .map(|(number, (group, clusters)): (usize, _)| Part {
+            name: format!("{placement}-decision-{number}"),
+            group,
+            clusters,
+        })
         .collect()
 }
 
-fn decision(one: &DynamicObject, name: &str) -> Value {
+fn decision(one: &DynamicObject, name: &str, group: u64) -> Value {
     json!({
         "metadata": {
             "name": name,
-            "labels": { PLACEMENT_LABEL: one.name_any(), GROUP_INDEX: "0", GROUP_NAME: "" },
+            "labels": { PLACEMENT_LABEL: one.name_any(), GROUP_INDEX: group.to_string(), GROUP_NAME: "" },
             "ownerReferences": [{
                 "apiVersion": PLACEMENT.api_version(),
                 "kind": PLACEMENT.name,
@@ -243,7 +275,8 @@ fn decision(one: &DynamicObject, name: &str) -> Value {
     })
 }
 
-async fn report(hub: &Hub, one: &DynamicObject, no_sets: bool, selected: &[String]) -> Result<()> {
+async fn report(hub: &Hub, one: &DynamicObject, no_sets: bool, groups: &[&[String]]) -> Result<()> {
+    let selected: usize = groups.iter().map(|group| group.len()).sum();
     let satisfied = if no_sets {
         Condition::of(
             "PlacementSatisfied",
@@ -251,7 +284,7 @@ async fn report(hub: &Hub, one: &DynamicObject, no_sets: bool, selected: &[Strin
             "NoManagedClusterSetBindings",
             "No valid ManagedClusterSetBindings found in placement namespace",
         )
-    } else if selected.is_empty() {
+    } else if selected == 0 {
         let message = "No ManagedCluster matches any of the cluster predicate";
         Condition::of(
             "PlacementSatisfied",
@@ -271,13 +304,18 @@ async fn report(hub: &Hub, one: &DynamicObject, no_sets: bool, selected: &[Strin
     );
     let api = PLACEMENT.within(&hub.client, &one.namespace().unwrap_or_default());
     condition::write_status(&api, one, |status| {
-        status["numberOfSelectedClusters"] = json!(selected.len());
-        status["decisionGroups"] = json!([{
-            "decisionGroupIndex": 0,
-            "decisionGroupName": "",
-            "clusterCount": selected.len(),
-            "decisions": decision_names(&one.name_any(), selected.len()),
-        }]);
+        status["numberOfSelectedClusters"] = json!(selected);
+        let parts = parts(&one.name_any(), groups);
+        let told = (0..).zip(groups).map(|(index, group): (u64, _)| {
+            let of_group = parts.iter().filter(|part| part.group == index);
+            json!({
+                "decisionGroupIndex": index,
+                "decisionGroupName": "",
+                "clusterCount": group.len(),
+                "decisions": of_group.map(|part| &part.name).collect::<Vec<_>>(),
+            })
+        });
+        status["decisionGroups"] = told.collect();
         let conditions = condition::list(status);
         condition::set(conditions, &well);
         condition::set(conditions, &satisfied);
