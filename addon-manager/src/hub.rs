@@ -121,7 +121,21 @@ pub fn offers_templates(offer: &ClusterManagementAddOn) -> bool {
 pub struct Memory {
     seen: BTreeMap<String, Seen>,
     /// Kept as long as the ManagedCluster is there, so that opting out and in again is no way round a held change of mode.
-    modes: BTreeMap<String, Mode>,
+    modes: Modes,
+}
+
+/// The modes that clusters had last.
+pub type Modes = BTreeMap<String, Had>;
+
+/// The mode that a cluster had last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Had {
+    /// The mode.
+    pub mode: Mode,
+    /// UID of the ManagedCluster: another one of the same name never had it.
+    pub uid: String,
+    /// UID of the `ManagedClusterAddOn` that it was recorded on last.
+    pub addon: String,
 }
 
 #[derive(Debug)]
@@ -131,6 +145,26 @@ struct Seen {
 }
 
 impl Memory {
+    /// A memory that goes on from what was known before.
+    pub fn from_modes(modes: Modes) -> Self {
+        let had = |(name, had): (&String, &Had)| {
+            let seen = Seen {
+                uid: had.addon.clone(),
+                recorded: Some(had.mode.as_str().to_owned()),
+            };
+            (name.clone(), seen)
+        };
+        Self {
+            seen: modes.iter().map(had).collect(),
+            modes,
+        }
+    }
+
+    /// The modes that clusters have, and had while their ManagedCluster is there.
+    pub const fn modes(&self) -> &Modes {
+        &self.modes
+    }
+
     /// Adds to `world` what only the past can tell: which clusters have lost the add-on, and modes
     /// that somebody has wiped. (`clusteradm addon enable` on an add-on that is there replaces all of
     /// its annotations.)
@@ -149,12 +183,19 @@ impl Memory {
                 },
             );
         }
-        let recorded = world.addons.iter();
-        let recorded = recorded.filter_map(|(name, addon)| Some((name.clone(), addon.mode()?)));
+        let recorded = world.addons.iter().filter_map(|(name, addon)| {
+            let uid = world.clusters.get(name)?.uid.clone();
+            let mode = addon.mode()?;
+            let addon = addon.uid.clone();
+            Some((name.clone(), Had { mode, uid, addon }))
+        });
         self.modes.extend(recorded);
-        self.modes
-            .retain(|name, _| world.clusters.contains_key(name));
-        world.former.clone_from(&self.modes);
+        self.modes.retain(|name, had| {
+            let cluster = world.clusters.get(name);
+            cluster.is_some_and(|cluster| cluster.uid == had.uid)
+        });
+        let former = self.modes.iter();
+        world.former = former.map(|(name, had)| (name.clone(), had.mode)).collect();
         // Who has neither the add-on nor asks for it begins anew.
         let asks = |cluster: &Cluster| cluster.label().and_then(mode_of).is_some();
         let World {
@@ -235,10 +276,24 @@ mod tests {
             .for_each(|cluster| cluster.labels.clear());
         memory.recall(&mut out);
         assert_eq!(out.former.get("c"), Some(&Mode::Managed));
+        let kept = memory.modes().clone();
         memory.recall(&mut World::default());
         let mut new = world(None);
         memory.recall(&mut new);
         assert_eq!(new.former.get("c"), None);
+
+        let mut wiped = world(Some(recorded(None, "1")));
+        Memory::from_modes(kept.clone()).recall(&mut wiped);
+        assert_eq!(wiped.addons["c"].recalled.as_deref(), Some("managed"));
+        let mut another = world(Some(recorded(None, "2")));
+        Memory::from_modes(kept.clone()).recall(&mut another);
+        assert_eq!(another.addons["c"].recalled, None);
+        let mut after_a_restart = Memory::from_modes(kept);
+        after_a_restart.recall(&mut new);
+        assert_eq!(new.former.get("c"), Some(&Mode::Managed));
+        new.clusters.get_mut("c").unwrap().uid = "another".to_owned();
+        after_a_restart.recall(&mut new);
+        assert_eq!(new.former.get("c"), None, "it is another cluster");
     }
 
     #[test]

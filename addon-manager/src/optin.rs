@@ -4,6 +4,7 @@
 //! everything whenever something changed; changes that come together are looked at once.
 
 pub mod apply;
+pub mod modes;
 pub mod plan;
 
 use std::{
@@ -22,6 +23,8 @@ use tracing::{info, warn};
 
 pub use apply::Writer;
 use apply::{Done, Error};
+pub use modes::Keeper;
+use modes::Written;
 use plan::{Step, plan};
 
 use crate::hub::{self, Memory, Own};
@@ -49,6 +52,8 @@ pub struct OptIn {
     pub own: Own,
     /// Writes.
     pub writer: Writer,
+    /// Keeps the modes that clusters had.
+    pub keeper: Keeper,
     /// Where changes of mode that have to wait are told.
     pub held: watch::Sender<HeldModes>,
 }
@@ -69,10 +74,16 @@ impl OptIn {
     /// Runs until the token is cancelled.
     pub async fn run(self, token: CancellationToken) {
         let mut revision = self.view.revision();
-        let mut past = Past::default();
+        let Some((mut past, mut written)) = token.run_until_cancelled(self.begin()).await else {
+            return;
+        };
         loop {
             revision.mark_unchanged();
-            let pause = self.round(&mut past).await;
+            let pauses = [
+                self.round(&mut past).await,
+                self.keep(&past, &mut written).await,
+            ];
+            let pause = pauses.into_iter().flatten().min();
             let next = async {
                 tokio::select! {
                     changed = revision.changed() => changed.is_ok(),
@@ -83,6 +94,39 @@ impl OptIn {
                 Some(true) => sleep(GATHER).await,
                 Some(false) => token.cancelled().await,
                 None => return,
+            }
+        }
+    }
+
+    /// Waits for what was known before: without it a mode could change unnoticed.
+    async fn begin(&self) -> (Past, Written) {
+        loop {
+            match self.keeper.read().await {
+                Ok(written) => {
+                    let memory = Memory::from_modes(written.modes());
+                    let past = Past {
+                        memory,
+                        ..Past::default()
+                    };
+                    return (past, written);
+                }
+                Err(error) => {
+                    let error = runtime::error::Chain(&error).to_string();
+                    warn!(error, "cannot read which modes clusters had; trying again");
+                    sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// Writes down the modes that clusters have, and tells when to try that again.
+    async fn keep(&self, past: &Past, written: &mut Written) -> Option<Duration> {
+        match self.keeper.write(written, past.memory.modes()).await {
+            Ok(pause) => pause,
+            Err(error) => {
+                let error = runtime::error::Chain(&error).to_string();
+                warn!(error, "cannot write down which modes clusters have; trying again");
+                Some(RETRY)
             }
         }
     }

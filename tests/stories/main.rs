@@ -150,6 +150,7 @@ fn product() -> Chapter {
             staged!(autonomous::managed_and_autonomous_clusters_live_in_one_fleet),
             staged!(autonomous::a_change_of_mode_is_confirmed_and_touches_no_application),
             staged!(removal::opting_out_touches_no_application_and_opting_in_adopts),
+            staged!(removal::a_restarted_manager_knows_the_mode_of_who_opted_out),
             staged!(removal::an_addon_deleted_under_its_label_is_made_again),
             staged!(enrolment::a_placement_enrols_a_cluster),
             staged!(enrolment::a_cluster_that_turns_out_to_be_the_hub_loses_the_agent),

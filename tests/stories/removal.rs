@@ -1,9 +1,13 @@
 //! A cluster opts out, and in again.
 
 use anyhow::{Result, ensure};
-use lab::steps::{At, deliver, enrol, workload};
+use lab::steps::{At, deliver, enrol, objects::has_condition, workload};
+use serde_json::Value;
 
-use crate::stage::Stage;
+use crate::{
+    programs::Program,
+    stage::{SOON, Stage},
+};
 
 /// Opting out takes everything of ours, and nothing of the user's; opting in again adopts what is there.
 pub(crate) async fn opting_out_touches_no_application_and_opting_in_adopts(
@@ -62,6 +66,47 @@ pub(crate) async fn opting_out_touches_no_application_and_opting_in_adopts(
     stage.clear(&app).await
 }
 
+/// A cluster that opted out with Applications keeps its mode for them, whatever happens to the manager meanwhile: opting
+/// in with another mode waits for a person.
+pub(crate) async fn a_restarted_manager_knows_the_mode_of_who_opted_out(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    let app = stage.greeter("former-mode", 1).await?;
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let modes = At::config_map(lab::product::NAMESPACE, "argocd-agent-addon-modes");
+    let kept = |modes: &Value| {
+        let text = modes["data"]["spoke1"].as_str();
+        text.is_some_and(|text| text.starts_with("managed, "))
+    };
+    let what = "has the mode of spoke1";
+    stage.hub.until(&modes, what, SOON, kept).await?;
+    enrol::take_label_away(&stage.hub, "spoke1").await?;
+    enrol::until_removed(&stage.hub, stage.spoke(1), "spoke1").await?;
+
+    let before = Program::Manager.running(stage).await?;
+    Program::Manager.kill(stage).await?;
+    enrol::by_label_as(&stage.hub, "spoke1", "autonomous").await?;
+    let addon = At::addon("spoke1");
+    let held = |addon: &Value| has_condition(addon, "Degraded", "True", "ModeChangeHeld");
+    let held = stage
+        .hub
+        .until(&addon, "holds the change of mode", SOON * 2, held)
+        .await?;
+    ensure!(held["metadata"]["annotations"][enrol::MODE] == "managed");
+    ensure!(Program::Manager.running(stage).await? != before);
+
+    enrol::by_label(&stage.hub, "spoke1").await?;
+    let calm = |addon: &Value| !has_condition(addon, "Degraded", "True", "");
+    stage
+        .hub
+        .until(&addon, "is not Degraded", SOON, calm)
+        .await?;
+    enrol::until_available(&stage.hub, "spoke1").await?;
+    stage.clear(&app).await
+}
+
 /// Deleting the add-on of a labelled cluster by hand makes it again: the label is what the user wants.
 pub(crate) async fn an_addon_deleted_under_its_label_is_made_again(stage: &Stage) -> Result<()> {
     stage.not_enrolled(1).await?;
@@ -69,7 +114,7 @@ pub(crate) async fn an_addon_deleted_under_its_label_is_made_again(stage: &Stage
     let at = At::addon("spoke1");
     let uid = stage.hub.read(&at).await?["metadata"]["uid"].clone();
     stage.hub.delete(&at).await?;
-    let again = |addon: &serde_json::Value| !addon.is_null() && addon["metadata"]["uid"] != uid;
+    let again = |addon: &Value| !addon.is_null() && addon["metadata"]["uid"] != uid;
     stage
         .hub
         .until(&at, "is made again", lab::wait::BOUND, again)

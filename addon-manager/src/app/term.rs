@@ -21,7 +21,7 @@ use crate::{
     fleet::{self, projects::Projects, secrets::ClusterSecrets},
     hub::Own,
     keys,
-    optin::{self, OptIn},
+    optin::{self, Keeper, OptIn},
     wake::{self, Wakes},
 };
 
@@ -129,6 +129,7 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
         addon: name,
         own: own.clone(),
         writer: writer(term, version),
+        keeper: Keeper::new(client.clone(), &config.own_namespace),
         held: channels.held_modes.clone(),
     };
     let opting_in = opting_in.run(token.clone());
