@@ -125,7 +125,10 @@ impl OptIn {
             Ok(pause) => pause,
             Err(error) => {
                 let error = runtime::error::Chain(&error).to_string();
-                warn!(error, "cannot write down which modes clusters have; trying again");
+                warn!(
+                    error,
+                    "cannot write down which modes clusters have; trying again"
+                );
                 Some(RETRY)
             }
         }
