@@ -45,9 +45,8 @@ impl Waiting {
         match self {
             Self::Absent(_) => Some("ConfigurationAbsent"),
             Self::NotOffered(_) => Some("ConfigurationNotOffered"),
-            // The garbage collector is about to take the add-on away.
-            Self::NoOffer => None,
-            Self::NotConfigured | Self::NoHash(_) | Self::NotRolledOut(_) => None,
+            // Without an offer the garbage collector is about to take the add-on away.
+            Self::NotConfigured | Self::NoHash(_) | Self::NotRolledOut(_) | Self::NoOffer => None,
         }
     }
 }

@@ -134,7 +134,7 @@ fn wrong_requests() -> Vec<(Request<'static>, &'static str)> {
         ),
         (
             with(good("without-the-addons-name"), |it| {
-                it.lacks = vec![ADDON_LABEL]
+                it.lacks = vec![ADDON_LABEL];
             }),
             "WrongAddonLabel",
         ),

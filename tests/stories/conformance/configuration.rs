@@ -212,16 +212,7 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
         "{changed} were changed when {done} were done"
     );
 
-    for cluster in CLUSTERS {
-        enrol::until_available(&stage.hub, cluster).await?;
-        enrol::take_label_away(&stage.hub, cluster).await?;
-    }
-    for (number, cluster) in (1..).zip(CLUSTERS) {
-        enrol::until_removed(&stage.hub, stage.spoke(number), cluster).await?;
-    }
-    unplace(stage).await?;
-    let none = json!({ "spec": { "customizedVariables": [] } });
-    stage.hub.merge(&default, none).await.map(drop)
+    as_before(stage, &default).await
 }
 
 /// With decision groups an edit in place goes to all clusters of the first group at once, and to the next group when all
@@ -283,6 +274,11 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_group_by_group(
     let (_, done) = wait::until("the second group has it", look, begun).await?;
     ensure!(done, "{second:?} was changed before {first:?} were done");
 
+    as_before(stage, &default).await
+}
+
+/// After a rollout: no cluster has the add-on, and its configuration says nothing.
+async fn as_before(stage: &Stage, default: &At) -> Result<()> {
     for cluster in CLUSTERS {
         enrol::until_available(&stage.hub, cluster).await?;
         enrol::take_label_away(&stage.hub, cluster).await?;
@@ -292,7 +288,7 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_group_by_group(
     }
     unplace(stage).await?;
     let none = json!({ "spec": { "customizedVariables": [] } });
-    stage.hub.merge(&default, none).await.map(drop)
+    stage.hub.merge(default, none).await.map(drop)
 }
 
 /// The clusters of the two decision groups, as OCM has decided.

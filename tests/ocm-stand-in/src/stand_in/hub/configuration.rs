@@ -51,6 +51,18 @@ struct Node {
     rollout: Value,
 }
 
+impl Node {
+    fn member(&self, add_on: &DynamicObject) -> Member {
+        let wanted = rollout::of_add_on(&self.configs, &add_on.data);
+        let cluster = add_on.namespace().unwrap_or_default();
+        Member {
+            group: self.clusters.get(&cluster).copied().unwrap_or_default(),
+            state: rollout::state(&add_on.data, &wanted),
+            cluster,
+        }
+    }
+}
+
 /// The placements in their order; a later one takes shared clusters from an earlier one.
 fn nodes(hub: &Hub, management: &Value, defaults: &[Config]) -> Vec<Node> {
     let progressions = management["status"]["installProgressions"].as_array();
@@ -107,15 +119,7 @@ async fn configure(hub: &Hub, management: &DynamicObject) -> Result<Vec<Counts>>
         .enumerate()
         .map(|(index, node)| {
             let of_node = all.iter().filter(|add_on| node_of(add_on) == Some(index));
-            let states = of_node.map(|add_on| {
-                let wanted = rollout::of_add_on(&node.configs, &add_on.data);
-                let cluster = add_on.namespace().unwrap_or_default();
-                Member {
-                    group: node.clusters.get(&cluster).copied().unwrap_or_default(),
-                    state: rollout::state(&add_on.data, &wanted),
-                    cluster,
-                }
-            });
+            let states = of_node.map(|add_on| node.member(add_on));
             rollout::batch(&node.rollout, &states.collect::<Vec<_>>())
         })
         .collect();
