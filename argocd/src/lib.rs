@@ -27,6 +27,8 @@
 //! | [`repository`] | repository and repo-creds Secrets: what they are about, whose they are, what of them travels |
 //! | [`host_keys`] | which hosts an Application needs, and which TLS certificates and SSH keys are theirs |
 //! | [`entries`] | `ConfigMap`s that hub and spoke fill together |
+//! | [`request`] | a request for the API of a cluster, taken apart and written anew |
+//! | [`ui_access`] | what people at the hub's Argo CD may see and do on a cluster |
 //! | [`masked`] | objects as they may be printed |
 
 pub mod admission;
@@ -46,7 +48,9 @@ pub mod patch;
 pub mod project;
 pub mod projection;
 pub mod repository;
+pub mod request;
 pub mod routing;
+pub mod ui_access;
 
 #[cfg(test)]
 mod testing;
