@@ -9,6 +9,7 @@ fn main() -> std::io::Result<()> {
             "eventstreamapi.proto",
             "logstreamapi.proto",
             "terminalstreamapi.proto",
+            "lane.proto",
         ],
         ["proto"],
     )

@@ -126,6 +126,9 @@ pub struct ManagerArgs {
     /// `TLSRoute` or Ingress, a node port, or an external name.
     #[arg(long, env = "PRINCIPAL_ADDRESS")]
     pub principal_address: Option<String>,
+    /// Port of the resource proxy, by which Argo CD on the hub sees the clusters; 0 turns it off.
+    #[arg(long, value_parser = port, default_value = "9090")]
+    pub resource_proxy_port: u16,
     /// How long an agent's certificate lives at most.
     #[arg(long, value_parser = duration, default_value = "720h")]
     pub certificate_life: Duration,

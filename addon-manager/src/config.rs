@@ -265,6 +265,7 @@ fn manager(args: ManagerArgs) -> Result<Manager, Error> {
         pod_name,
         agent_image,
         principal_address,
+        resource_proxy_port,
         certificate_life,
         cluster_projects,
         leader_election,
@@ -279,8 +280,12 @@ fn manager(args: ManagerArgs) -> Result<Manager, Error> {
     let principal_address = principal_address.filter(|text| !text.is_empty());
     let dialled = |text: String| checked_address("--principal-address", &text);
     let resource_proxy = format!("argocd-agent-resource-proxy.{own_namespace}.svc:9090");
+    let mut shared = shared(common, identity::Method::ocm(), resource_proxy)?;
+    let host = shared.principal.listen.ip();
+    shared.principal.resource_proxy =
+        (resource_proxy_port != 0).then(|| SocketAddr::new(host, resource_proxy_port));
     Ok(Manager {
-        shared: shared(common, identity::Method::ocm(), resource_proxy)?,
+        shared,
         own_namespace,
         pod_name: pod_name.filter(|name| !name.is_empty()),
         agent_image,

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 use crate::config::{self, Config, IdentitySource, RootsSource, Tls};
+use crate::lane::{Desk, Lane};
 use crate::link::{self, Link, LinkState};
 use crate::metrics::Metrics;
 use crate::replica::{Replica, Sight};
@@ -63,10 +64,7 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
         // As in Go: healthy means connected.
         healthz: Arc::new(move || *link_state.borrow() == LinkState::Up),
     };
-    for address in std::iter::once(args.admin.health()).chain(args.admin.metrics()) {
-        let admin = Admin::bind(address, admin.clone()).await?;
-        parts.spawn("admin", admin.serve(token.clone()));
-    }
+    serve_admin(&args, admin, &parts).await?;
 
     let store = Arc::new(Store::default());
     let reports = Arc::new(Reports::new(Arc::clone(&store)));
@@ -75,8 +73,10 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
         tls,
         scope,
         policy,
+        ui,
     } = config;
     let argocd_namespace = scope.argocd_namespace.clone();
+    let desk = Arc::new(Desk::new(client.clone(), ui));
     let material = material(&tls, &client, &argocd_namespace, &spawner).await;
     let spoke = Kubernetes::new(client, scope.label_selector.clone());
     let replica = Arc::new(Replica::new(
@@ -101,9 +101,22 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
         reports,
         metrics,
         state,
+        lane: watch::Sender::new(false),
     };
+    let lane = Lane::beside(&link, desk, parts.spawner());
+    parts.spawn("lane", lane.run(token.clone()));
     parts.spawn("link", link.run(token));
     Ok(parts.run_until_stopped(DRAIN).await?)
+}
+
+/// Serves health and metrics, on one port or two.
+async fn serve_admin(args: &Args, state: AdminState, parts: &Parts) -> Result<(), Error> {
+    let token = parts.spawner().token().clone();
+    for address in std::iter::once(args.admin.health()).chain(args.admin.metrics()) {
+        let admin = Admin::bind(address, state.clone()).await?;
+        parts.spawn("admin", admin.serve(token.clone()));
+    }
+    Ok(())
 }
 
 /// Follows the certificates wherever they come from.

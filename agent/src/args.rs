@@ -29,6 +29,9 @@ pub struct Args {
     /// What to do in doubt.
     #[command(flatten)]
     pub policy: PolicyArgs,
+    /// What people at the hub may see.
+    #[command(flatten)]
+    pub ui: UiArgs,
     /// Accepted, not done yet.
     #[command(flatten)]
     pub later: LaterArgs,
@@ -173,6 +176,21 @@ pub struct PolicyArgs {
     pub on_application_recreate: String,
 }
 
+/// What people at the hub may see of this cluster.
+#[derive(Debug, Clone, Group)]
+pub struct UiArgs {
+    /// Answer requests for resources at all; false is the same as `--ui-access=none`.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "true", default_missing_value = "true")]
+    pub enable_resource_proxy: bool,
+    /// What people at the hub's Argo CD may see of this cluster: none or read.
+    #[arg(long, default_value = "read")]
+    pub ui_access: String,
+    /// As which user the cluster's API is asked for them; without it as the agent itself.
+    #[arg(long, default_value = "")]
+    pub ui_user: String,
+}
+
 /// Environment variables of the flags that are done; the others' are in [`later`].
 const ENV: &[(&str, &str)] = &[
     ("server_address", "ARGOCD_AGENT_REMOTE_SERVER"),
@@ -218,6 +236,12 @@ const ENV: &[(&str, &str)] = &[
         "on_application_recreate",
         "ARGOCD_AGENT_ON_APPLICATION_RECREATE",
     ),
+    (
+        "enable_resource_proxy",
+        "ARGOCD_AGENT_ENABLE_RESOURCE_PROXY",
+    ),
+    ("ui_access", "ARGOCD_AGENT_UI_ACCESS"),
+    ("ui_user", "ARGOCD_AGENT_UI_USER"),
     ("log_level", "ARGOCD_AGENT_LOG_LEVEL"),
     ("log_format", "ARGOCD_AGENT_LOG_FORMAT"),
     ("healthz_port", "ARGOCD_AGENT_HEALTH_CHECK_PORT"),
@@ -275,7 +299,7 @@ pub(crate) mod tests {
         assert!(args.scope.destination_based_mapping);
         assert_eq!(args.scope.allowed_namespaces, ["a", "b-*"]);
         assert_eq!(args.hub.keep_alive_ping_interval, Duration::from_secs(50));
-        assert!(!args.later.enable_resource_proxy);
+        assert!(!args.ui.enable_resource_proxy);
         assert_eq!(args.admin.healthz_port, 8001);
     }
 

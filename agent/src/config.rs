@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use argocd::ui_access::UiAccess;
 use protocol::Mode;
 
 pub mod proxy;
 
 use self::proxy::Proxy;
-use crate::args::{Args, HubArgs, LaterArgs, PolicyArgs, ScopeArgs, TlsArgs};
+use crate::args::{Args, HubArgs, LaterArgs, PolicyArgs, ScopeArgs, TlsArgs, UiArgs};
 
 /// Everything the agent has to know.
 #[derive(Debug, Clone)]
@@ -22,6 +23,17 @@ pub struct Config {
     pub scope: Scope,
     /// What to do in doubt.
     pub policy: Policy,
+    /// What people at the hub may see.
+    pub ui: Ui,
+}
+
+/// What people at the hub may see of this cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ui {
+    /// How much.
+    pub access: UiAccess,
+    /// As which user the cluster's API is asked for them; none: as the agent itself.
+    pub user: Option<String>,
 }
 
 /// Where the principal is and how to talk to it.
@@ -171,6 +183,9 @@ pub enum Error {
     /// A certificate without its key or the other way round.
     #[error("--tls-client-cert and --tls-client-key go together")]
     HalfCertificate,
+    /// No name of a user.
+    #[error("--ui-user {0:?} is not the name of a user")]
+    User(String),
     /// A word that is not in the list.
     #[error("{flag} {value:?} is not one of {allowed}")]
     Word {
@@ -201,6 +216,7 @@ impl TryFrom<&Args> for Config {
             tls,
             scope,
             policy,
+            ui,
             later,
             log: _,
             admin: _,
@@ -212,6 +228,36 @@ impl TryFrom<&Args> for Config {
             tls: tls.try_into()?,
             scope: scope_of(scope, &hub.agent_mode)?,
             policy: policy.try_into()?,
+            ui: ui.try_into()?,
+        })
+    }
+}
+
+impl TryFrom<&UiArgs> for Ui {
+    type Error = Error;
+
+    fn try_from(args: &UiArgs) -> Result<Self, Error> {
+        let UiArgs {
+            enable_resource_proxy,
+            ui_access,
+            ui_user,
+        } = args;
+        let access = ui_access.parse().map_err(|_unknown| Error::Word {
+            flag: "--ui-access",
+            value: ui_access.clone(),
+            allowed: "none, read",
+        })?;
+        // Written into a header of each request.
+        if !ui_user.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Error::User(ui_user.clone()));
+        }
+        Ok(Self {
+            access: if *enable_resource_proxy {
+                access
+            } else {
+                UiAccess::None
+            },
+            user: Some(ui_user.clone()).filter(|user| !user.is_empty()),
         })
     }
 }

@@ -22,6 +22,7 @@
 //! | [`spoke`] | the spoke's API: a trait, with Kubernetes and memory behind it |
 //! | [`store`] | what is known to be on the spoke, and what the hub last wanted there |
 //! | [`link`] | keeps one session up |
+//! | [`lane`] | beside it: on which people at the hub see this cluster |
 //! | [`replica`] | makes the spoke match what the hub said |
 //! | [`report`] | what changed here, for the hub |
 //! | [`source`] | what the spoke owns in autonomous mode, for the hub |
@@ -30,6 +31,7 @@
 pub mod app;
 pub mod args;
 pub mod config;
+pub mod lane;
 pub mod link;
 pub mod metrics;
 pub mod replica;

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use protocol::version::Capability;
 use runtime::backoff::Backoff;
 use runtime::credentials::Material;
 use runtime::error::Chain;
@@ -19,8 +20,8 @@ use crate::replica::{Replica, Sight};
 use crate::report::Reports;
 
 mod connect;
-mod credentials;
-mod dial;
+pub(crate) mod credentials;
+pub(crate) mod dial;
 mod drive;
 mod recover;
 mod resync;
@@ -63,6 +64,8 @@ pub struct Link {
     pub metrics: Metrics,
     /// Where the state is published.
     pub state: watch::Sender<LinkState>,
+    /// Whether there is a session whose principal takes lanes.
+    pub lane: watch::Sender<bool>,
 }
 
 impl Link {
@@ -106,6 +109,7 @@ impl Link {
             Some(Ok(opened)) => opened,
         };
         let (mut heard, transport) = (false, self.network.transport());
+        let takes_lanes = opened.welcome.capabilities.has(Capability::Lane);
         let end = Drive {
             heartbeat: self.hub.heartbeat,
             max_message: self.hub.max_message,
@@ -125,6 +129,7 @@ impl Link {
                     .get_or_create(&TransportLabels { transport })
                     .inc();
                 self.state.send_replace(LinkState::Up);
+                self.lane.send_replace(takes_lanes);
             },
         }
         .run(opened, token)
@@ -137,6 +142,7 @@ impl Link {
             self.metrics.connected.set(0);
             self.metrics.connected_since.set(0.0);
             self.state.send_replace(LinkState::Down);
+            self.lane.send_replace(false);
         }
         end
     }

@@ -34,8 +34,8 @@ use crate::{
 };
 
 mod connection;
-mod handshake;
-mod slots;
+pub(crate) mod handshake;
+pub(crate) mod slots;
 mod websocket;
 
 use slots::{Slots, Turns};

@@ -33,6 +33,8 @@ pub(crate) struct Metrics {
     events: Family<Direction, Counter>,
     events_refused: Family<Reason, Counter>,
     hub_writes: Family<Outcome, Counter>,
+    lanes: Gauge,
+    resource_requests: Family<Outcome, Counter>,
 }
 
 impl Metrics {
@@ -50,6 +52,8 @@ impl Metrics {
                 events,
                 events_refused,
                 hub_writes,
+                lanes,
+                resource_requests,
             } = metrics.clone();
             all.register("handshakes", "TLS handshakes by how they ended", handshakes);
             all.register("connections", "Open connections", connections);
@@ -72,6 +76,12 @@ impl Metrics {
                 events_refused,
             );
             all.register("hub_writes", "Writes to the hub's API by how they ended", hub_writes);
+            all.register("lanes", "Lanes for interactive requests open now", lanes);
+            all.register(
+                "resource_requests",
+                "Requests to the resource proxy, by how they were answered",
+                resource_requests,
+            );
         });
         metrics
     }
@@ -122,6 +132,17 @@ impl Metrics {
         self.hub_writes
             .get_or_create_owned(&Outcome { outcome })
             .inc();
+    }
+
+    pub(crate) fn resource_request(&self, outcome: &'static str) {
+        self.resource_requests
+            .get_or_create_owned(&Outcome { outcome })
+            .inc();
+    }
+
+    /// Counts an open lane for as long as the guard lives.
+    pub(crate) fn lane(&self) -> OpenGuard {
+        OpenGuard::new(self.lanes.clone())
     }
 
     /// Counts an open connection for as long as the guard lives.

@@ -6,7 +6,7 @@ use protocol::{
     refusal::Refusal,
     wire::{
         authapi::authentication_server::AuthenticationServer,
-        eventstreamapi::event_stream_server::EventStreamServer,
+        eventstreamapi::event_stream_server::EventStreamServer, lane::lane_server::LaneServer,
         versionapi::version_server::VersionServer,
     },
 };
@@ -15,12 +15,20 @@ use tonic::{Request, Status, body::Body, codec::CompressionEncoding, service::Ro
 use tower::ServiceExt as _;
 
 use crate::{
-    gate::Gate, identity::PeerCertificate, listener::Peer, session::Sessions, settings::Settings,
+    gate::{Admitted, Gate},
+    identity::PeerCertificate,
+    listener::Peer,
+    session::Sessions,
+    settings::Settings,
 };
 
 mod auth;
 mod events;
+mod lane;
 mod version;
+
+/// Our agent sends chunks of 64 KiB at most.
+const LARGEST_CHUNK: usize = 128 << 10;
 
 /// All services of the main port.
 pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
@@ -34,6 +42,9 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
         gate: Arc::clone(gate),
     };
     let events = events::Service {
+        sessions: Arc::clone(sessions),
+    };
+    let lane = lane::Service {
         sessions: Arc::clone(sessions),
     };
     // A Go agent that compresses does so in every call.
@@ -55,6 +66,7 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
                 .max_decoding_message_size(largest)
                 .max_encoding_message_size(largest),
         )
+        .add_service(LaneServer::new(lane).max_decoding_message_size(LARGEST_CHUNK))
 }
 
 /// The services without a port; clones answer for the same principal.
@@ -90,6 +102,18 @@ fn peer<T>(request: &Request<T>) -> Result<Peer, Refusal> {
         .get::<Peer>()
         .cloned()
         .ok_or(Refusal::AuthenticationFailed)
+}
+
+/// Whether whoever sends this request may open a stream: the metadata `authorization` holds the bare token, without a
+/// scheme; of several the first counts.
+fn admit<T>(gate: &Gate, request: &Request<T>) -> Result<Admitted, Status> {
+    let token = request
+        .metadata()
+        .get("authorization")
+        .and_then(|raw| raw.to_str().ok());
+    let admitted =
+        peer(request).and_then(|peer| gate.admit(&peer, token.ok_or(Refusal::InvalidToken)?));
+    admitted.map_err(|refusal| refuse(gate, &refusal))
 }
 
 /// Counts a refusal and says it to the peer.

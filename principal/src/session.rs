@@ -20,9 +20,10 @@ use tonic::{Status, Streaming};
 use tracing::Instrument as _;
 
 use crate::{
-    fleet::{ClusterName, Fleet},
-    gate::{Admitted, Gate},
+    fleet::{ClusterName, Fleet, Mode},
+    gate::{Admitted, Gate, Papers},
     hub::Hub,
+    lane::Lanes,
     metrics::Metrics,
     registry::End,
     settings::Limits,
@@ -46,6 +47,7 @@ const OUTBOUND: usize = 16;
 pub(crate) struct Sessions {
     pub(crate) gate: Arc<Gate>,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) lanes: Lanes,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
     pub(crate) clock: Clock,
@@ -125,8 +127,7 @@ pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, told: Told) {
         sessions.follow_fleet(&door, &Arc::clone(&fleet.borrow_and_update()));
         active.borrow_and_update();
         revoked.borrow_and_update();
-        gate.registry
-            .end_where(|cluster, mode, papers| gate.verdict(cluster, mode, papers));
+        sessions.end_where(|cluster, mode, papers| gate.verdict(cluster, mode, papers));
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
@@ -137,7 +138,7 @@ pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, told: Told) {
             Some(trust) = roots.changed() => sessions.follow_trust(&trust),
         }
     }
-    gate.registry.end_where(|_, _, _| Some(End::Stopping));
+    sessions.end_where(|_, _, _| Some(End::Stopping));
 }
 
 /// Resolves at the next change; never when there will be none. Cancel-safe.
@@ -156,6 +157,12 @@ async fn news_of<T>(source: Option<&mut watch::Receiver<T>>) {
 }
 
 impl Sessions {
+    /// Ends every session and every lane for which `verdict` has a reason.
+    fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Papers) -> Option<End>) {
+        self.gate.registry.end_where(&verdict);
+        self.lanes.end_where(verdict);
+    }
+
     /// The hub's index first: whoever is let in must find its objects there.
     fn follow_fleet(&self, gate: &watch::Sender<Arc<Fleet>>, fleet: &Arc<Fleet>) {
         self.hub.set_fleet(fleet);
@@ -165,9 +172,7 @@ impl Sessions {
             (fresh(&before), fresh(fleet)) == (Some(false), Some(true))
         };
         // The session of an enrolment that ended unseen is not the first one of the next.
-        self.gate
-            .registry
-            .end_where(|cluster, _, _| begins_anew(cluster).then_some(End::LeftFleet));
+        self.end_where(|cluster, _, _| begins_anew(cluster).then_some(End::LeftFleet));
         gate.send_replace(Arc::clone(fleet));
         let is_enrolled = |cluster: &str| fleet.clusters.contains_key(cluster);
         self.gate.registry.keep_reports(is_enrolled);
@@ -176,7 +181,7 @@ impl Sessions {
 
     fn follow_trust(&self, trust: &Trust) {
         let now = self.clock.now();
-        self.gate.registry.end_where(|_, _, papers| {
+        self.end_where(|_, _, papers| {
             (!papers.are_trusted(trust, now)).then_some(End::Certificate)
         });
     }

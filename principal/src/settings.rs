@@ -9,6 +9,8 @@ use crate::identity;
 pub struct Settings {
     /// Where the gRPC server listens; port 0 takes a free one (see [`Handle`](crate::Handle)).
     pub listen: SocketAddr,
+    /// Where the resource proxy listens, if it is wanted; port 0 takes a free one.
+    pub resource_proxy: Option<SocketAddr>,
     /// The hub's Argo CD namespace: its projects, and Applications that name a cluster as destination.
     pub argocd_namespace: String,
     /// Namespaces besides the clusters' own and Argo CD's whose Applications may name a cluster as destination.
@@ -116,6 +118,7 @@ impl Settings {
     pub fn usual(listen: SocketAddr) -> Self {
         Self {
             listen,
+            resource_proxy: None,
             argocd_namespace: "argocd".to_owned(),
             other_namespaces: Vec::new(),
             identity: identity::Method::ocm(),

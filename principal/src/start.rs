@@ -21,10 +21,12 @@ use crate::{
         store::{Kubernetes, Reporter, Store},
     },
     identity::Method,
+    lane::Lanes,
     listener::{Listener, Rules},
     metrics::Metrics,
     registry::Registry,
     report::Sessions as Reports,
+    resource_proxy::{Budgets, ResourceProxy},
     revoked::{self, Revoked},
     service::{self, Services},
     session::{self, Sessions, Told},
@@ -42,6 +44,8 @@ pub struct Inputs {
     pub fleet: watch::Receiver<Arc<Fleet>>,
     /// The serving certificate, its key, and as roots the CA of the agents.
     pub server_tls: watch::Receiver<Arc<Material>>,
+    /// The serving certificate of the resource proxy, its key, and as roots the CA of those who come there.
+    pub visitors_tls: watch::Receiver<Arc<Material>>,
     /// Signs the agents' tokens.
     pub jwt_key: watch::Receiver<Arc<JwtKey>>,
     /// Whether this replica serves; while not, every session is refused.
@@ -66,6 +70,7 @@ impl fmt::Debug for Inputs {
 pub struct Feeds {
     pub fleet: watch::Receiver<Arc<Fleet>>,
     pub server_tls: watch::Receiver<Arc<Material>>,
+    pub visitors_tls: watch::Receiver<Arc<Material>>,
     pub jwt_key: watch::Receiver<Arc<JwtKey>>,
     pub active: watch::Receiver<bool>,
     pub revoked: watch::Receiver<Option<Arc<Revoked>>>,
@@ -80,6 +85,8 @@ pub struct Feeds {
 pub struct Handle {
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where the resource proxy listens, if there is one.
+    pub resource_proxy: Option<SocketAddr>,
     /// The sessions, as the conditions tell them.
     pub sessions: watch::Receiver<Reports>,
     /// Whether the hub's objects are read, so that agents can be served.
@@ -108,6 +115,7 @@ pub async fn start(settings: Settings, inputs: Inputs) -> Result<Handle, StartEr
         client,
         fleet,
         server_tls,
+        visitors_tls,
         jwt_key,
         active,
         registrar,
@@ -120,6 +128,7 @@ pub async fn start(settings: Settings, inputs: Inputs) -> Result<Handle, StartEr
     let feeds = Feeds {
         fleet,
         server_tls,
+        visitors_tls,
         jwt_key,
         active,
         revoked,
@@ -156,10 +165,33 @@ pub async fn start_on(
         .await
         .map_err(refused)?;
     let address = listener.address().map_err(refused)?;
+    let resource_proxy = proxy(&settings, &feeds, &assembled.sessions).await?;
     let spawner = feeds.spawner.clone();
-    let handle = keep_going(assembled, address, feeds);
+    let mut handle = keep_going(assembled, address, feeds);
     spawner.spawn("principal: listener", listener.run());
+    if let Some((proxy, address)) = resource_proxy {
+        spawner.spawn("principal: resource proxy", proxy.run());
+        handle.resource_proxy = Some(address);
+    }
     Ok(handle)
+}
+
+/// The resource proxy, where it is wanted.
+async fn proxy(
+    settings: &Settings,
+    feeds: &Feeds,
+    sessions: &Arc<Sessions>,
+) -> Result<Option<(ResourceProxy, SocketAddr)>, StartError> {
+    let Some(address) = settings.resource_proxy else {
+        return Ok(None);
+    };
+    let (material, sessions) = (feeds.visitors_tls.clone(), Arc::clone(sessions));
+    let refused = |source| StartError::Listen { address, source };
+    let proxy = ResourceProxy::bind(address, material, sessions, Budgets::default())
+        .await
+        .map_err(refused)?;
+    let address = proxy.address().map_err(refused)?;
+    Ok(Some((proxy, address)))
 }
 
 /// The same without a port: whoever starts it carries the requests to the services, as a simulation does.
@@ -209,6 +241,7 @@ fn keep_going(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle
     spawner.spawn("principal: conditions", conditions);
     Handle {
         address,
+        resource_proxy: None,
         sessions: reports,
         ready,
     }
@@ -260,6 +293,7 @@ fn assemble(
     let sessions = Sessions {
         gate: Arc::new(gate),
         hub: Arc::new(hub),
+        lanes: Lanes::default(),
         limits: settings.limits.clone(),
         metrics,
         clock,

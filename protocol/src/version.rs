@@ -47,15 +47,18 @@ pub enum Capability {
     RefusalInAck,
     /// The agent takes TLS certificates and SSH known hosts, and merges them.
     HostKeys,
+    /// The agent may open a lane for interactive traffic.
+    Lane,
 }
 
 impl Capability {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::DigestResync,
         Self::CommandIdentity,
         Self::Heartbeat,
         Self::RefusalInAck,
         Self::HostKeys,
+        Self::Lane,
     ];
 
     /// The word in `capabilities`.
@@ -66,6 +69,7 @@ impl Capability {
             Self::Heartbeat => "heartbeat",
             Self::RefusalInAck => "refusal-in-ack",
             Self::HostKeys => "host-keys",
+            Self::Lane => "lane",
         }
     }
 }

@@ -35,6 +35,11 @@ pub mod terminalstreamapi {
     tonic::include_proto!("terminalstreamapi");
 }
 
+/// The lane of interactive traffic, which a Go peer does not have.
+pub mod lane {
+    tonic::include_proto!("argocdagent.lane");
+}
+
 /// The packages below `io`.
 pub mod io {
     /// CloudEvents.

@@ -27,6 +27,7 @@ pub mod news;
 pub mod parts;
 pub mod ready;
 pub mod shutdown;
+pub mod tunnel;
 
 /// Installs the one TLS provider of the process; call it first in `main`.
 ///

@@ -79,6 +79,7 @@ impl Principal {
         let feeds = Feeds {
             fleet,
             server_tls: watch::channel(Arc::new(Material::default())).1,
+            visitors_tls: watch::channel(Arc::new(Material::default())).1,
             jwt_key: watch::channel(Arc::new(JWT_KEY.clone())).1,
             active: watch::channel(true).1,
             revoked: watch::channel(Some(Arc::default())).1,
@@ -176,6 +177,7 @@ impl Agent {
             reports,
             metrics: metrics.clone(),
             state: state_sender,
+            lane: watch::Sender::new(false),
         };
         spawner.spawn("link", link.run(token.clone()));
         Self {

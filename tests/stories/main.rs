@@ -21,6 +21,7 @@ mod hubside;
 mod interop;
 mod intruders;
 mod kills;
+mod live;
 mod places;
 mod pods;
 mod programs;
@@ -142,6 +143,9 @@ fn product() -> Chapter {
             staged!(kills::an_application_lives_and_ends_while_the_agent_is_killed),
             staged!(faults::a_cut_off_spoke_catches_up),
             staged!(faults::a_stalled_connection_is_left),
+            staged!(live::a_cluster_is_seen_with_what_its_cluster_secret_holds),
+            staged!(live::what_a_reader_may_not_is_refused_with_a_reason),
+            staged!(live::a_cluster_that_is_cut_off_while_it_is_watched_is_told),
             staged!(autonomous::an_application_of_the_spoke_is_shown_on_the_hub),
             staged!(autonomous::a_sync_asked_for_on_the_hub_runs_once_on_the_spoke),
             staged!(autonomous::an_edit_or_a_deletion_of_a_mirror_is_undone),

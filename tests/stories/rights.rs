@@ -16,7 +16,9 @@ use serde_json::Value;
 use crate::stage::{Stage, text};
 
 /// Rights that no request shows: the API server asks for them while it looks at another request.
-const ASKED_ON_THE_WAY: [&str; 4] = [
+const ASKED_ON_THE_WAY: [&str; 5] = [
+    // It is logged as what the other user did.
+    "impersonate serviceaccounts",
     // A server-side apply of what is not there yet: it is logged as the patch that it is.
     "create manifestworks.work.open-cluster-management.io",
     "approve signers.certificates.k8s.io",
@@ -33,6 +35,9 @@ const FOR_RARE_OCCASIONS: [&str; 3] = [
     // Events of one series are patched into one.
     "patch events.events.k8s.io",
 ];
+
+/// What people at the hub may look at; not all of it is looked at in a story.
+const FOR_PEOPLE: &str = "ui-read-clusterrole.yaml";
 
 /// OCM's work agent, which brings our objects to a spoke with the rights that OCM gives it.
 const WORK_AGENT: &str = "system:serviceaccount:open-cluster-management-agent:klusterlet-work-sa";
@@ -164,7 +169,7 @@ fn of_the_spoke() -> Result<BTreeSet<String>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/spoke");
     let mut rights = BTreeSet::new();
     let files = std::fs::read_dir(&folder).context("read the spoke's manifests")?;
-    for file in files.flatten() {
+    for file in files.flatten().filter(|it| it.file_name() != FOR_PEOPLE) {
         rights.extend(of_documents(&std::fs::read_to_string(file.path())?)?);
     }
     Ok(rights)

@@ -83,6 +83,14 @@ const NO_REASONS: &[&str] = &[
     "ManagedClusterJoined",
     // phases of operations of Argo CD
     "Terminating",
+    // in an answer of the Kubernetes API, or of us in its place
+    "Failure",
+    "Forbidden",
+    "InternalError",
+    "ServiceUnavailable",
+    "Timeout",
+    "TooManyRequests",
+    "Unauthorized",
     // what is given to the API server along with a reason
     "Approved",
     "AutoApprovedByHubCSRApprovingController",

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use argocd::ui_access::UiAccess;
 use principal::Mode;
 use serde_json::{Value, json};
 
@@ -24,8 +25,11 @@ const EACH: [&str; 3] = [
     "rolebinding-applications.yaml",
 ];
 
+/// How the files begin that are there for people at the hub, from the level `read` on.
+const UI: &str = "ui-";
+
 /// The files, in the order in which they must exist.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 16] = [
     (
         "namespace-agent.yaml",
         include_str!("../../../manifests/spoke/namespace-agent.yaml"),
@@ -63,6 +67,26 @@ const FILES: [(&str, &str); 11] = [
         include_str!("../../../manifests/spoke/rolebinding-applications.yaml"),
     ),
     (
+        "ui-serviceaccount.yaml",
+        include_str!("../../../manifests/spoke/ui-serviceaccount.yaml"),
+    ),
+    (
+        "ui-role.yaml",
+        include_str!("../../../manifests/spoke/ui-role.yaml"),
+    ),
+    (
+        "ui-rolebinding.yaml",
+        include_str!("../../../manifests/spoke/ui-rolebinding.yaml"),
+    ),
+    (
+        "ui-read-clusterrole.yaml",
+        include_str!("../../../manifests/spoke/ui-read-clusterrole.yaml"),
+    ),
+    (
+        "ui-read-clusterrolebinding.yaml",
+        include_str!("../../../manifests/spoke/ui-read-clusterrolebinding.yaml"),
+    ),
+    (
         "configmap-ca.yaml",
         include_str!("../../../manifests/spoke/configmap-ca.yaml"),
     ),
@@ -97,6 +121,8 @@ pub struct Spoke {
     pub image: String,
     /// How much it logs.
     pub log_level: String,
+    /// What people at the hub's Argo CD may see there.
+    pub ui_access: UiAccess,
     /// Where its pod may run.
     pub placement: Placement,
     /// Proxies on the way to the hub.
@@ -149,7 +175,9 @@ impl Templates {
             Mode::Managed => AUTONOMOUS_ROLE,
             Mode::Autonomous => MANAGED_ROLE,
         };
-        for template in self.0.iter().filter(|it| it.name() != other_role) {
+        let shown = |file: &str| spoke.ui_access > UiAccess::None || !file.starts_with(UI);
+        let files = self.0.iter().filter(|it| it.name() != other_role);
+        for template in files.filter(|it| shown(it.name())) {
             if EACH.contains(&template.name()) {
                 for namespace in spoke.further_namespaces() {
                     values.insert("APPLICATION_NAMESPACE", namespace.clone());
@@ -203,6 +231,7 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
         ca_bundle,
         image,
         log_level,
+        ui_access,
         placement: _,
         proxy: _,
         resources: _,
@@ -216,6 +245,7 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
         ("CA_BUNDLE", ca_bundle.clone()),
         ("AGENT_IMAGE", image.clone()),
         ("LOG_LEVEL", log_level.clone()),
+        ("UI_ACCESS", ui_access.to_string()),
     ])
 }
 

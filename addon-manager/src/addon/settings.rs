@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use argocd::ui_access::UiAccess;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ocm::{
     api::addon::{AddOnDeploymentConfigSpec, ImageMirror},
@@ -131,6 +132,7 @@ pub fn spoke(
         ca_bundle: defaults.ca_bundle.clone().ok_or(Error::NoAuthority)?,
         image: mirrored(&defaults.image, &config.registries),
         log_level: log_level(config)?,
+        ui_access: ui_access(config)?,
         placement: placement(config),
         proxy: proxy(config)?,
         resources: resources(config),
@@ -183,6 +185,16 @@ fn log_level(config: &AddOnDeploymentConfigSpec) -> Result<String, Error> {
         name,
         value,
         wanted: "error, warn, info, debug or trace",
+    })
+}
+
+fn ui_access(config: &AddOnDeploymentConfigSpec) -> Result<UiAccess, Error> {
+    let given = config.variable("UI_ACCESS").filter(|it| !it.is_empty());
+    let level = given.map_or(Ok(UiAccess::Read), str::parse);
+    level.map_err(|_unknown| Error::Variable {
+        name: "UI_ACCESS",
+        value: given.unwrap_or_default().to_owned(),
+        wanted: "none or read",
     })
 }
 
@@ -359,6 +371,7 @@ mod tests {
             ("ARGOCD_NAMESPACE", "A"),
             ("LOG_LEVEL", "loud"),
             ("ALLOWED_NAMESPACES", "team-a,team-*"),
+            ("UI_ACCESS", "everything"),
         ] {
             let message = resolved(&[(name, value)]).unwrap_err().to_string();
             assert!(

@@ -71,11 +71,13 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
         ),
     );
     let registrar = registrar(registration, &shared, &client);
+    let server_tls = credentials::combine(identity, roots, &spawner);
     let inputs = Inputs {
         client,
         registrar,
         fleet: enrolled,
-        server_tls: credentials::combine(identity, roots, &spawner),
+        visitors_tls: server_tls.clone(),
+        server_tls,
         jwt_key,
         active,
         metrics: registry,

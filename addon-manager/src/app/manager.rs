@@ -258,7 +258,8 @@ impl Ground {
         Ok(Inputs {
             client: self.client.clone(),
             fleet: self.channels.fleet.subscribe(),
-            server_tls: self.server_tls(),
+            server_tls: self.serving_tls(PRINCIPAL_SECRET),
+            visitors_tls: self.serving_tls(RESOURCE_PROXY_SECRET),
             jwt_key,
             active: self.channels.serving.subscribe(),
             // With OCM, its add-ons say who is enrolled.
@@ -268,18 +269,15 @@ impl Ground {
         })
     }
 
-    fn server_tls(&self) -> watch::Receiver<Arc<Material>> {
+    /// A serving certificate of ours, with the CA of those who come.
+    fn serving_tls(&self, secret: &str) -> watch::Receiver<Arc<Material>> {
         let (client, namespace) = (&self.client, &self.config.own_namespace);
         let watch = |name, take| {
             let clock = Clock::system();
             secrets::watch(client.clone(), namespace, name, take, clock, &self.spawner)
         };
         let roots = watch(CA_SECRET, Take::Roots(&["ca.crt", "tls.crt"]));
-        credentials::combine(
-            watch(PRINCIPAL_SECRET, Take::Identity),
-            roots,
-            &self.spawner,
-        )
+        credentials::combine(watch(secret, Take::Identity), roots, &self.spawner)
     }
 
     /// What this hub is. Waits for the hub; none when the process is to stop before it answers.

@@ -35,10 +35,6 @@ pub struct LaterArgs {
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub ignore_unmanaged_apps: bool,
-    /// Answer requests for resources.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "true", default_missing_value = "true")]
-    pub enable_resource_proxy: bool,
     /// Address of redis.
     #[arg(long, default_value = "argocd-redis:6379")]
     pub redis_addr: String,
@@ -114,10 +110,6 @@ pub(super) const ENV: &[(&str, &str)] = &[
     (
         "ignore_unmanaged_apps",
         "ARGOCD_AGENT_IGNORE_UNMANAGED_APPS",
-    ),
-    (
-        "enable_resource_proxy",
-        "ARGOCD_AGENT_ENABLE_RESOURCE_PROXY",
     ),
     ("redis_addr", "REDIS_ADDR"),
     ("redis_username", "REDIS_USERNAME"),

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use futures::{FutureExt as _, TryFutureExt as _};
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use runtime::credentials::ClientTls;
@@ -40,6 +40,11 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
 
     /// One connection, new each time.
     fn connect(&self) -> BoxFuture<'_, Result<Carrier, Error>>;
+
+    /// One more beside that of the session, along the way that it goes; says nothing about ways.
+    fn connect_beside(&self) -> BoxFuture<'_, Result<Carrier, Error>> {
+        self.connect()
+    }
 
     /// Hears what the last connection came to, for whoever can choose another way.
     fn hear(&self, _outcome: Outcome) {}
@@ -85,8 +90,20 @@ impl Network {
         self.ways().1 = way;
     }
 
-    /// Where HTTP/2 is wanted and the other end does not choose it, `WebSocket`s are used at once.
+    /// The way that seems best now.
     async fn open(&self) -> Result<Carrier, Error> {
+        let way = self.ways().0.next(Instant::now());
+        self.goes_over(way);
+        let (carrier, taken) = self.open_by(way).await?;
+        if taken != way {
+            tracing::info!("the other end does not choose HTTP/2; using WebSockets");
+            self.goes_over(taken);
+        }
+        Ok(carrier)
+    }
+
+    /// Where HTTP/2 is wanted and the other end does not choose it, `WebSocket`s are used at once.
+    async fn open_by(&self, way: Way) -> Result<(Carrier, Way), Error> {
         let hub = &self.hub;
         let tls = if hub.plaintext {
             None
@@ -97,17 +114,13 @@ impl Network {
         let road = Road::new(hub, tls).ok_or_else(|| Error::Address {
             address: address.clone(),
         })?;
-        let way = self.ways().0.next(Instant::now());
-        self.goes_over(way);
         if way == Way::Http2 {
             let reached = tokio::time::timeout(CONNECT_TIMEOUT, road.connect(&BOTH))
                 .await
                 .map_err(|_elapsed| Error::ConnectTimeout { address })??;
             if reached.http2 != Some(false) {
-                return http2(hub, &road, reached).await;
+                return Ok((http2(hub, &road, reached).await?, way));
             }
-            tracing::info!("the other end does not choose HTTP/2; using WebSockets");
-            self.goes_over(Way::WebSocket);
         }
         let calls = Calls {
             road: Arc::new(road),
@@ -115,9 +128,8 @@ impl Network {
             spawner: self.spawner.clone(),
         };
         let service = tower::service_fn(move |request| calls.clone().call(request));
-        Ok(BoxCloneSyncService::new(
-            service.map_err(|error| Status::from_error(Box::new(error))),
-        ))
+        let service = service.map_err(|error| Status::from_error(Box::new(error)));
+        Ok((BoxCloneSyncService::new(service), Way::WebSocket))
     }
 }
 
@@ -129,6 +141,11 @@ impl Connect for Network {
 
     fn connect(&self) -> BoxFuture<'_, Result<Carrier, Error>> {
         self.open().boxed()
+    }
+
+    fn connect_beside(&self) -> BoxFuture<'_, Result<Carrier, Error>> {
+        let way = self.ways().1;
+        self.open_by(way).map_ok(|(carrier, _way)| carrier).boxed()
     }
 
     fn hear(&self, outcome: Outcome) {

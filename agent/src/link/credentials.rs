@@ -36,7 +36,7 @@ pub(super) async fn wait(
 
 /// What a change of certificates means for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum News {
+pub(crate) enum News {
     /// It has to give way to another one.
     Replace,
     /// It may stay, and the principal has to be told whom we trust now.
@@ -49,7 +49,7 @@ pub(super) enum News {
 /// once when a CA is not trusted any more, since it may stand on that one, or when our certificate
 /// comes from another CA than before: the hub waits for that before it drops the old one.
 #[derive(Debug)]
-pub(super) struct Renewal {
+pub(crate) struct Renewal {
     used: Arc<Material>,
     latest: watch::Receiver<Arc<Material>>,
     /// Whom we trust, as the principal was told.
@@ -59,7 +59,7 @@ pub(super) struct Renewal {
 
 impl Renewal {
     /// For a connection that was made with `used`.
-    pub(super) fn new(used: Arc<Material>, latest: watch::Receiver<Arc<Material>>) -> Self {
+    pub(crate) fn new(used: Arc<Material>, latest: watch::Receiver<Arc<Material>>) -> Self {
         Self {
             told: trusts(&used),
             used,
@@ -69,7 +69,7 @@ impl Renewal {
     }
 
     /// Whom we trust now: what to tell the principal.
-    pub(super) fn trusts(&mut self) -> Option<BTreeSet<String>> {
+    pub(crate) fn trusts(&mut self) -> Option<BTreeSet<String>> {
         self.told = trusts(&self.latest.borrow());
         self.told.clone()
     }
@@ -77,7 +77,7 @@ impl Renewal {
     /// Resolves when there is something to do about certificates.
     ///
     /// *Cancel safety*: nothing is lost.
-    pub(super) async fn news(&mut self) -> News {
+    pub(crate) async fn news(&mut self) -> News {
         loop {
             let latest = Arc::clone(&self.latest.borrow_and_update());
             let due = until_due(&self.used, &latest, self.clock.now());

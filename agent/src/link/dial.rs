@@ -125,10 +125,10 @@ pub struct Welcome {
 }
 
 /// A connection that may open a session.
-pub(super) struct Opened {
-    pub(super) channel: Carrier,
-    pub(super) token: MetadataValue<Ascii>,
-    pub(super) welcome: Welcome,
+pub(crate) struct Opened {
+    pub(crate) channel: Carrier,
+    pub(crate) token: MetadataValue<Ascii>,
+    pub(crate) welcome: Welcome,
 }
 
 /// Connects and authenticates, once. `identity` is for the proof where a proxy ends TLS.
@@ -140,6 +140,18 @@ pub(super) async fn dial(
     mode: Mode,
 ) -> Result<Opened, Error> {
     let channel = network.connect().await?;
+    introduce(hub, network, channel, identity, argocd_namespace, mode).await
+}
+
+/// Authenticates over a connection that is open.
+pub(crate) async fn introduce(
+    hub: &Hub,
+    network: &dyn Connect,
+    channel: Carrier,
+    identity: Option<&Identity>,
+    argocd_namespace: &str,
+    mode: Mode,
+) -> Result<Opened, Error> {
     let principal = principal_version(channel.clone()).await?;
     let request = AuthRequest {
         method: method_name(&hub.method).to_owned(),

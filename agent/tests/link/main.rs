@@ -10,6 +10,7 @@
 )]
 
 mod api;
+mod lane;
 mod principal;
 mod spoke;
 mod trust;

@@ -3,15 +3,24 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use http_body_util::Empty;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use protocol::version::Capabilities;
 use protocol::wire::authapi::authentication_server::{Authentication, AuthenticationServer};
 use protocol::wire::authapi::{AuthRequest, AuthResponse, RefreshTokenRequest};
 use protocol::wire::cloudevents::CloudEvent;
 use protocol::wire::eventstreamapi::event_stream_server::{EventStream, EventStreamServer};
 use protocol::wire::eventstreamapi::{Event as Frame, PingRequest, PongReply, PushSummary};
+use protocol::wire::lane::Chunk;
+use protocol::wire::lane::lane_server::{Lane as LaneService, LaneServer};
 use protocol::wire::versionapi::version_server::{Version, VersionServer};
 use protocol::wire::versionapi::{VersionRequest, VersionResponse};
 use protocol::{Event, Target, Verb};
+use runtime::tunnel::{self, Tunnel};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
@@ -40,6 +49,7 @@ pub(super) struct Principal {
     pub(super) address: SocketAddr,
     pub(super) authenticated: Arc<Mutex<Vec<AuthRequest>>>,
     conversations: mpsc::Receiver<Conversation>,
+    lanes: mpsc::Receiver<Carrier>,
     token: CancellationToken,
 }
 
@@ -55,7 +65,11 @@ struct Services {
     manner: Manner,
     authenticated: Arc<Mutex<Vec<AuthRequest>>>,
     conversations: mpsc::Sender<Conversation>,
+    lanes: mpsc::Sender<Carrier>,
 }
+
+/// The principal's end of a lane, on which it asks.
+pub(super) type Carrier = SendRequest<Empty<Bytes>>;
 
 impl Principal {
     pub(super) async fn start(authority: &Authority, manner: Manner) -> Self {
@@ -75,11 +89,13 @@ impl Principal {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (send, conversations) = mpsc::channel(8);
+        let (opened, lanes) = mpsc::channel(8);
         let authenticated: Arc<Mutex<Vec<AuthRequest>>> = Arc::default();
         let services = Services {
             manner,
             authenticated: Arc::clone(&authenticated),
             conversations: send,
+            lanes: opened,
         };
         let token = CancellationToken::new();
         let served = Server::builder()
@@ -87,7 +103,8 @@ impl Principal {
             .unwrap()
             .add_service(VersionServer::new(services.clone()))
             .add_service(AuthenticationServer::new(services.clone()))
-            .add_service(EventStreamServer::new(services))
+            .add_service(EventStreamServer::new(services.clone()))
+            .add_service(LaneServer::new(services))
             .serve_with_incoming(TcpListenerStream::new(listener));
         let stop = token.clone();
         tokio::spawn(async move { stop.run_until_cancelled(served).await.map(Result::ok) });
@@ -95,8 +112,14 @@ impl Principal {
             address,
             authenticated,
             conversations,
+            lanes,
             token,
         }
+    }
+
+    /// The next lane that an agent opens.
+    pub(super) async fn lane(&mut self) -> Carrier {
+        soon("a lane", self.lanes.recv()).await.unwrap()
     }
 
     /// The next session that an agent opens.
@@ -247,6 +270,33 @@ impl Authentication for Services {
         _request: Request<RefreshTokenRequest>,
     ) -> Result<Response<AuthResponse>, Status> {
         Err(Status::unimplemented("no"))
+    }
+}
+
+#[tonic::async_trait]
+impl LaneService for Services {
+    type OpenStream = BoxStream<'static, Result<Chunk, Status>>;
+
+    #[expect(clippy::disallowed_methods, reason = "ends with the connection")]
+    async fn open(
+        &self,
+        request: Request<Streaming<Chunk>>,
+    ) -> Result<Response<Self::OpenStream>, Status> {
+        let authorization = request.metadata().get("authorization").unwrap();
+        assert_eq!(authorization, "header.payload.signature");
+        let incoming = request.into_inner();
+        let incoming = incoming.map(|it| it.map(|it| it.data).map_err(std::io::Error::other));
+        let (send, outgoing) = tunnel::chunks();
+        let tunnel = TokioIo::new(Tunnel::new(incoming, send));
+        let lanes = self.lanes.clone();
+        tokio::spawn(async move {
+            let shaken = http2::handshake(TokioExecutor::new(), tunnel).await;
+            let (carrier, connection) = shaken.unwrap();
+            drop(lanes.send(carrier).await);
+            drop(connection.await);
+        });
+        let chunks = ReceiverStream::new(outgoing).map(|data| Ok(Chunk { data }));
+        Ok(Response::new(chunks.boxed()))
     }
 }
 

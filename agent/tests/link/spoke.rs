@@ -23,6 +23,7 @@ use super::wait::soon;
 
 pub(super) struct Spoke {
     pub(super) state: watch::Receiver<LinkState>,
+    pub(super) takes_lanes: watch::Receiver<bool>,
     pub(super) material: watch::Sender<Arc<Material>>,
     pub(super) metrics: Metrics,
     token: CancellationToken,
@@ -61,6 +62,7 @@ impl Spoke {
         ));
         replica.start(&spawner);
         let material = watch::Sender::new(material);
+        let (lane, takes_lanes) = watch::channel(false);
         let (state_sender, state) = watch::channel(LinkState::Down);
         let hub = hub(principal.address.port());
         let tls = ClientTls::follow(material.subscribe(), &spawner);
@@ -74,10 +76,12 @@ impl Spoke {
             reports,
             metrics: metrics.clone(),
             state: state_sender,
+            lane,
         };
         spawner.spawn("link", link.run(token.clone()));
         Self {
             state,
+            takes_lanes,
             material,
             metrics,
             token,
@@ -106,7 +110,7 @@ impl Drop for Spoke {
 }
 
 /// Beats often, so that silence is noticed soon.
-fn hub(port: u16) -> Hub {
+pub(super) fn hub(port: u16) -> Hub {
     Hub {
         host: "localhost".to_owned(),
         port,

@@ -16,7 +16,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
-use runtime::parts::Spawner;
+use runtime::tunnel::Tasks;
 use tokio::sync::watch;
 use tonic::body::Body;
 
@@ -62,7 +62,7 @@ pub(super) async fn drive(
         })
     };
     let limits = &shared.rules.limits;
-    let mut builder = auto::Builder::new(Tasks(shared.spawner.clone()));
+    let mut builder = auto::Builder::new(Tasks::new(shared.spawner.clone()));
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -148,20 +148,6 @@ impl Drop for Request {
         (self.0)
             .0
             .send_modify(|count| *count = count.saturating_sub(1));
-    }
-}
-
-/// Runs hyper's tasks as supervised ones.
-#[derive(Clone, Debug)]
-struct Tasks(Spawner);
-
-impl<F> hyper::rt::Executor<F> for Tasks
-where
-    F: Future<Output: Send> + Send + 'static,
-{
-    fn execute(&self, future: F) {
-        self.0
-            .spawn_short("request", async move { drop(future.await) });
     }
 }
 

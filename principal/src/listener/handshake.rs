@@ -23,7 +23,7 @@ const SPEAK_TLS: &[u8] =
 
 /// A connection behind its handshake.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     /// Over TLS.
     Tls(Box<TlsStream<TcpStream>>),
     /// As it came: a mesh has seen to the rest.
@@ -31,7 +31,7 @@ pub(super) enum Stream {
 }
 
 /// Shakes hands, if there is TLS here.
-pub(super) async fn shake(
+pub(crate) async fn shake(
     tls: Option<&ServerTls>,
     mut socket: TcpStream,
 ) -> Result<(Stream, Option<PeerCertificate>), &'static str> {

@@ -12,7 +12,7 @@ type Counts<K> = Arc<Mutex<HashMap<K, usize>>>;
 
 /// Counts what is taken. Holds an entry only for keys that have something taken.
 #[derive(Debug)]
-pub(super) struct Slots<K> {
+pub(crate) struct Slots<K> {
     most: usize,
     // Held for a lookup, never over an await.
     taken: Counts<K>,
@@ -21,13 +21,13 @@ pub(super) struct Slots<K> {
 /// One taken slot.
 #[derive(Debug)]
 #[must_use = "dropped, the slot is free again"]
-pub(super) struct Slot<K: Hash + Eq> {
+pub(crate) struct Slot<K: Hash + Eq> {
     key: K,
     taken: Counts<K>,
 }
 
-impl<K: Hash + Eq + Copy> Slots<K> {
-    pub(super) fn new(most: usize) -> Self {
+impl<K: Hash + Eq + Clone> Slots<K> {
+    pub(crate) fn new(most: usize) -> Self {
         Self {
             most,
             taken: Arc::default(),
@@ -35,9 +35,9 @@ impl<K: Hash + Eq + Copy> Slots<K> {
     }
 
     /// Takes one slot of `key`, unless all are taken.
-    pub(super) fn take(&self, key: K) -> Option<Slot<K>> {
+    pub(crate) fn take(&self, key: K) -> Option<Slot<K>> {
         let mut taken = lock(&self.taken);
-        let count = taken.entry(key).or_default();
+        let count = taken.entry(key.clone()).or_default();
         if *count >= self.most {
             if *count == 0 {
                 taken.remove(&key);

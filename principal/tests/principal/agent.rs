@@ -113,6 +113,11 @@ impl Caller {
         request
     }
 
+    /// For calls that are not among ours here.
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
     pub(crate) async fn version(&self) -> VersionResponse {
         let mut client = VersionClient::new(self.channel.clone());
         let asked = client.version(self.asking(VersionRequest {}));

@@ -18,6 +18,8 @@ mod sync;
 #[cfg(test)]
 mod takeaway;
 #[cfg(test)]
+mod visits;
+#[cfg(test)]
 mod websocket;
 #[cfg(test)]
 mod world;

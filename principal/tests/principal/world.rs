@@ -113,6 +113,7 @@ impl World {
         let (revoked, revoked_now) = watch::channel(Some(Arc::default()));
         let feeds = Feeds {
             fleet: fleet_now,
+            visitors_tls: server_tls.clone(),
             server_tls,
             jwt_key: watch::channel(Arc::new(JWT_KEY.clone())).1,
             active: active_now,

@@ -12,6 +12,7 @@ fn spoke() -> Spoke {
         ca_bundle: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(),
         image: "quay.io/open-cluster-management/argocd-addon-agent:v0.1.0".to_owned(),
         log_level: "info".to_owned(),
+        ui_access: UiAccess::Read,
         placement: Placement::default(),
         proxy: Proxy::default(),
         resources: None,
@@ -27,6 +28,56 @@ fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
         .iter()
         .filter(|object| object["kind"] == kind)
         .collect()
+}
+
+/// What the agent may do for itself, and not for people at the hub.
+fn of_the_agent<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    let component = |object: &Value| {
+        let labels = &object["metadata"]["labels"];
+        labels["app.kubernetes.io/component"].clone()
+    };
+    let objects = of_kind(objects, kind).into_iter();
+    objects.filter(|it| component(it) == "agent").collect()
+}
+
+#[test]
+fn people_at_the_hub_have_rights_of_their_own_and_only_where_they_may_look() {
+    let named = |objects: &[Value]| {
+        let ui = objects.iter().filter(|object| {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            name.starts_with("argocd-agent-addon-ui")
+        });
+        ui.map(|object| object["kind"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let objects = render(&spoke());
+    let ui = [
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    ];
+    assert_eq!(named(&objects), ui);
+    let bound = &of_kind(&objects, "ClusterRoleBinding")[0]["subjects"][0]["name"];
+    assert_eq!(bound, "argocd-agent-addon-ui");
+    let env = |objects: &[Value], name: &str| {
+        let pod = &of_kind(objects, "Deployment")[0]["spec"]["template"]["spec"];
+        let env = pod["containers"][0]["env"].as_array().unwrap();
+        let found = env.iter().find(|it| it["name"] == name).unwrap();
+        found["value"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(env(&objects, "ARGOCD_AGENT_UI_ACCESS"), "read");
+    assert_eq!(
+        env(&objects, "ARGOCD_AGENT_UI_USER"),
+        "system:serviceaccount:open-cluster-management-agent-addon:argocd-agent-addon-ui"
+    );
+    let closed = render(&Spoke {
+        ui_access: UiAccess::None,
+        ..spoke()
+    });
+    assert_eq!(named(&closed), [""; 0]);
+    assert_eq!(env(&closed, "ARGOCD_AGENT_UI_ACCESS"), "none");
 }
 
 /// The whole rendering, byte for byte; a change of a manifest shows in the review of this file.
@@ -52,7 +103,7 @@ fn the_rendering_is_the_golden_one() {
 fn an_agent_that_owns_its_applications_may_make_and_delete_nothing() {
     let verbs = |mode: Mode| -> Vec<String> {
         let objects = render(&Spoke { mode, ..spoke() });
-        let [role] = of_kind(&objects, "Role")[..] else {
+        let [role] = of_the_agent(&objects, "Role")[..] else {
             panic!("one Role in mode {mode}");
         };
         let lists = role["rules"].as_array().unwrap().iter();
@@ -100,7 +151,7 @@ fn each_further_namespace_of_applications_is_made_with_rights_in_it_alone() {
     let two = further(Mode::Managed, &["team-b", "team-a", "argocd"]);
     let objects = render(&two);
     for kind in ["Role", "RoleBinding"] {
-        let all = of_kind(&objects, kind);
+        let all = of_the_agent(&objects, kind);
         let namespaces: Vec<_> = all.iter().map(|it| &it["metadata"]["namespace"]).collect();
         assert_eq!(namespaces, ["argocd", "team-a", "team-b"], "{kind}");
     }
@@ -110,7 +161,7 @@ fn each_further_namespace_of_applications_is_made_with_rights_in_it_alone() {
         let annotations = &namespace["metadata"]["annotations"];
         assert!(annotations.get(ocm::keys::DELETION_ORPHAN).is_some());
     }
-    let roles = of_kind(&objects, "Role");
+    let roles = of_the_agent(&objects, "Role");
     assert_eq!(roles[1]["rules"][0]["resources"], json!(["applications"]));
     assert_eq!(roles[1]["rules"].as_array().unwrap().len(), 1);
     let told = |objects: &[Value]| {
@@ -124,14 +175,14 @@ fn each_further_namespace_of_applications_is_made_with_rights_in_it_alone() {
     assert_eq!(last["kind"], "Deployment", "its rights are there before it");
 
     let autonomous = render(&further(Mode::Autonomous, &["team-a"]));
-    assert_eq!(of_kind(&autonomous, "Role").len(), 1);
+    assert_eq!(of_the_agent(&autonomous, "Role").len(), 1);
     assert_eq!(told(&autonomous), None);
     assert_eq!(told(&render(&spoke())), None);
 }
 
 #[test]
 fn no_rule_of_the_spoke_has_a_wildcard_or_reads_single_secrets() {
-    for role in of_kind(&render(&spoke()), "Role") {
+    for role in of_the_agent(&render(&spoke()), "Role") {
         let rules = role["rules"].to_string();
         assert!(!rules.contains('*'), "{rules}");
         // Those of repositories are watched by their label. Nothing reads one by its name, and no other place is open.

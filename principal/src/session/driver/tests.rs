@@ -143,6 +143,7 @@ fn sessions(applications: &[String], limits: Limits) -> Arc<Sessions> {
     Arc::new(Sessions {
         gate: Arc::new(gate),
         hub: Arc::new(hub),
+        lanes: crate::lane::Lanes::default(),
         limits,
         metrics,
         clock,

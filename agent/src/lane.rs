@@ -1,0 +1,194 @@
+//! The lane: on which people at the hub see this cluster, beside the session.
+//!
+//! It has a connection of its own, so that nothing that is carried on it delays the session. Inside begins an HTTP/2
+//! connection whose server is this agent; each request on it is answered by the [`Desk`].
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryFutureExt as _};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use protocol::Mode;
+use protocol::wire::lane::Chunk;
+use protocol::wire::lane::lane_client::LaneClient;
+use runtime::backoff::Backoff;
+use runtime::credentials::Material;
+use runtime::error::Chain;
+use runtime::parts::Spawner;
+use runtime::tunnel::{self, Tasks, Tunnel};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Hub;
+use crate::link::credentials::{News, Renewal};
+use crate::link::{Connect, DialError, Link, dial};
+
+mod desk;
+
+pub use desk::Desk;
+
+/// The hub sends chunks of 64 KiB at most.
+const LARGEST_CHUNK: usize = 128 << 10;
+/// Requests at the same time; the hub has a smaller budget for each cluster.
+const REQUESTS: u32 = 160;
+/// What a request's body that we do not read makes us hold.
+const STREAM_WINDOW: u32 = 256 << 10;
+const LANE_WINDOW: u32 = 4 << 20;
+/// What an answer that the hub does not read makes us hold.
+const UNSENT: usize = 64 << 10;
+/// A hub that is asked this often and then silent for as long is gone.
+const PING: Duration = Duration::from_secs(10);
+/// Pauses between attempts, and when they are forgotten.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+const HEALTHY: Duration = Duration::from_mins(1);
+
+/// Keeps one lane open while there is a session whose principal wants one.
+#[derive(Debug)]
+pub struct Lane {
+    /// Where the principal is.
+    pub hub: Hub,
+    /// Argo CD's namespace here, which the principal is told.
+    pub argocd_namespace: String,
+    /// Who owns the Applications, which the principal is told.
+    pub mode: Mode,
+    /// How to get there.
+    pub network: Arc<dyn Connect>,
+    /// When they change.
+    pub material: watch::Receiver<Arc<Material>>,
+    /// Whether there is a session whose principal takes lanes.
+    pub wanted: watch::Receiver<bool>,
+    /// Who answers.
+    pub desk: Arc<Desk>,
+    /// Starts the tasks.
+    pub spawner: Spawner,
+}
+
+impl Lane {
+    /// For the sessions of this link, along the same way.
+    pub fn beside(link: &Link, desk: Arc<Desk>, spawner: Spawner) -> Self {
+        Self {
+            hub: link.hub.clone(),
+            argocd_namespace: link.argocd_namespace.clone(),
+            mode: link.replica.mode(),
+            network: Arc::clone(&link.network),
+            material: link.material.clone(),
+            wanted: link.lane.subscribe(),
+            desk,
+            spawner,
+        }
+    }
+
+    /// Runs until `token` is cancelled.
+    pub async fn run(mut self, token: CancellationToken) {
+        let mut backoff = Backoff::new(PAUSES.0, PAUSES.1, HEALTHY);
+        loop {
+            let wanted = self.wanted.wait_for(|wanted| *wanted);
+            if !matches!(token.run_until_cancelled(wanted).await, Some(Ok(_))) {
+                return token.cancelled().await;
+            }
+            let Some(stays) = token.run_until_cancelled(self.once(&mut backoff)).await else {
+                return;
+            };
+            if stays {
+                continue;
+            }
+            let pause = backoff.failed(Instant::now());
+            if token
+                .run_until_cancelled(tokio::time::sleep(pause))
+                .await
+                .is_none()
+            {
+                return;
+            }
+        }
+    }
+
+    /// One lane until its end; true if another one has to take over at once.
+    async fn once(&mut self, backoff: &mut Backoff) -> bool {
+        let used = Arc::clone(&self.material.borrow_and_update());
+        let tunnel = match self.open(&used).await {
+            Ok(tunnel) => tunnel,
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "cannot open a lane");
+                return false;
+            }
+        };
+        let ended = CancellationToken::new();
+        let serving = serve(
+            tunnel,
+            Arc::clone(&self.desk),
+            self.spawner.clone(),
+            ended.clone(),
+        );
+        self.spawner.spawn_short("lane", serving);
+        backoff.succeeded(Instant::now());
+        let mut renewal = Renewal::new(used, self.material.clone());
+        loop {
+            let news = tokio::select! {
+                biased;
+                () = ended.cancelled() => return false,
+                news = renewal.news() => news,
+            };
+            match news {
+                // What still runs on this one ends there.
+                News::Replace => return true,
+                // The session tells of it.
+                News::Trust => drop(renewal.trusts()),
+            }
+        }
+    }
+
+    async fn open(&self, used: &Material) -> Result<Tunnel, DialError> {
+        let channel = self.network.connect_beside().await?;
+        let (hub, network, identity) = (&self.hub, &*self.network, used.identity.as_ref());
+        let namespace = &self.argocd_namespace;
+        let opened = dial::introduce(hub, network, channel, identity, namespace, self.mode).await?;
+        let (send, outgoing) = tunnel::chunks();
+        let chunks = ReceiverStream::new(outgoing).map(|data| Chunk { data });
+        let mut request = tonic::Request::new(chunks);
+        request.metadata_mut().insert("authorization", opened.token);
+        let mut client = LaneClient::new(opened.channel).max_decoding_message_size(LARGEST_CHUNK);
+        let incoming = async move { client.open(request).await }
+            .map_ok(tonic::Response::into_inner)
+            .try_flatten_stream()
+            .map(|chunk| chunk.map(|it| it.data).map_err(io::Error::other));
+        Ok(Tunnel::new(incoming, send))
+    }
+}
+
+/// Answers what comes on a lane until it ends or the process stops.
+async fn serve(tunnel: Tunnel, desk: Arc<Desk>, spawner: Spawner, ended: CancellationToken) {
+    let _told_when_dropped = ended.drop_guard();
+    let service = service_fn(move |request| answer(Arc::clone(&desk), request));
+    let stop = spawner.token().clone();
+    let connection = http2::Builder::new(Tasks::new(spawner))
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(REQUESTS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(LANE_WINDOW)
+        .max_send_buf_size(UNSENT)
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PING)
+        .serve_connection(TokioIo::new(tunnel), service);
+    tracing::info!("lane opened");
+    match stop.run_until_cancelled(connection).await {
+        Some(Err(error)) => tracing::info!(error = %Chain(&error), "lane broke"),
+        Some(Ok(())) => tracing::info!("lane ended"),
+        None => {}
+    }
+}
+
+async fn answer(
+    desk: Arc<Desk>,
+    request: Request<Incoming>,
+) -> Result<Response<desk::Body>, Infallible> {
+    Ok(desk.answer(request).await)
+}

@@ -1,0 +1,244 @@
+//! The lane: what people at the hub ask of this cluster's API, through a principal that does as it is told.
+
+use std::sync::{Arc, Mutex};
+
+use agent::config::Ui;
+use agent::lane::{Desk, Lane};
+use agent::link::{LinkState, Network};
+use argocd::ui_access::UiAccess;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Incoming;
+use protocol::Mode;
+use runtime::credentials::{ClientTls, Material};
+use runtime::parts::Parts;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+
+use super::connected;
+use super::principal::{Carrier, Manner, Principal};
+use super::spoke::hub;
+use super::trust::Authority;
+use super::wait::soon;
+
+const USER: &str = "system:serviceaccount:agents:ui";
+
+/// What a Pod says, as it says it.
+type Log = mpsc::Receiver<Result<Bytes, std::io::Error>>;
+
+/// An API server that tells who asked what, and says what it is told to say.
+#[derive(Clone, Default)]
+struct Told {
+    asked: Arc<Mutex<Vec<String>>>,
+    log: Arc<Mutex<Option<Log>>>,
+}
+
+async fn say(State(told): State<Told>, request: Request) -> Response {
+    let user = request.headers().get("impersonate-user");
+    let user = user.and_then(|it| it.to_str().ok()).unwrap_or("nobody");
+    let target = request.uri().path_and_query().unwrap();
+    let asked = format!("{user} {} {target}", request.method());
+    told.asked.lock().unwrap().push(asked);
+    if request.uri().path().ends_with("/log") {
+        let chunks = told.log.lock().unwrap().take().unwrap();
+        return Response::new(Body::from_stream(ReceiverStream::new(chunks)));
+    }
+    let chunk = Bytes::from(vec![b'x'; 1 << 20]);
+    let large = futures::stream::iter((0..30).map(move |_| Ok::<_, std::io::Error>(chunk.clone())));
+    Response::new(Body::from_stream(large))
+}
+
+/// An agent's lane between a scripted principal and that API server.
+struct Window {
+    principal: Principal,
+    authority: Authority,
+    told: Told,
+    material: watch::Sender<Arc<Material>>,
+    token: CancellationToken,
+    _parts: Parts,
+}
+
+impl Window {
+    #[expect(clippy::disallowed_methods, reason = "ends with the token of the test")]
+    async fn with(access: UiAccess) -> Self {
+        runtime::install_crypto_provider();
+        let (authority, told) = (Authority::new(), Told::default());
+        let principal = Principal::start(&authority, Manner::Ours).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(say).with_state(told.clone());
+        let token = CancellationToken::new();
+        let stop = token.clone();
+        let served = axum::serve(listener, router).into_future();
+        tokio::spawn(async move { stop.run_until_cancelled(served).await.map(Result::ok) });
+        let client = kube::Config::new(url.parse().unwrap());
+        let ui = Ui {
+            access,
+            user: Some(USER.to_owned()),
+        };
+        let desk = Desk::new(kube::Client::try_from(client).unwrap(), ui);
+        let material = authority.material("spoke1", &authority.pem());
+        let material = watch::Sender::new(material);
+        let parts = Parts::new(token.clone());
+        let tls = ClientTls::follow(material.subscribe(), &parts.spawner());
+        let hub = hub(principal.address.port());
+        let lane = Lane {
+            network: Arc::new(Network::new(hub.clone(), tls, parts.spawner())),
+            hub,
+            argocd_namespace: "argocd".to_owned(),
+            mode: Mode::Managed,
+            material: material.subscribe(),
+            wanted: watch::channel(true).1,
+            desk: Arc::new(desk),
+            spawner: parts.spawner(),
+        };
+        parts.spawn("lane", lane.run(token.clone()));
+        Self {
+            principal,
+            authority,
+            told,
+            material,
+            token,
+            _parts: parts,
+        }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.told.asked.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.token.cancel();
+    }
+}
+
+async fn ask(
+    carrier: &mut Carrier,
+    method: &str,
+    target: &str,
+    header: Option<(&'static str, &str)>,
+) -> http::Response<Incoming> {
+    let mut request = http::Request::builder()
+        .method(method)
+        .uri(format!("http://spoke{target}"));
+    if let Some((name, value)) = header {
+        request = request.header(name, value);
+    }
+    let request = request.body(Empty::new()).unwrap();
+    soon("an answer", carrier.send_request(request))
+        .await
+        .unwrap()
+}
+
+async fn refused(carrier: &mut Carrier, method: &str, target: &str) -> String {
+    let answer = ask(carrier, method, target, None).await;
+    assert_eq!(answer.status(), 403, "{method} {target}");
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let status: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(status["kind"], "Status");
+    status["message"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn what_may_be_seen_is_asked_as_another_user_and_comes_back_whole() {
+    let mut window = Window::with(UiAccess::Read).await;
+    let mut lane = window.principal.lane().await;
+    let target = "/api/v1/namespaces/shop/pods?limit=5";
+    let header = Some(("authorization", "Bearer mine"));
+    let answer = ask(&mut lane, "GET", target, header).await;
+    assert_eq!(answer.status(), 200);
+    let body = soon("the body", answer.into_body().collect())
+        .await
+        .unwrap();
+    assert_eq!(body.to_bytes().len(), 30 << 20);
+    assert_eq!(window.asked(), [format!("{USER} GET {target}")]);
+}
+
+#[tokio::test]
+async fn what_may_not_be_seen_is_refused_here_whatever_the_hub_let_through() {
+    let mut window = Window::with(UiAccess::Read).await;
+    let mut lane = window.principal.lane().await;
+    let secrets = refused(&mut lane, "GET", "/api/v1/namespaces/shop/secrets/x").await;
+    assert!(secrets.contains("Secrets"), "{secrets}");
+    for (method, target) in [
+        ("DELETE", "/api/v1/namespaces/shop/pods/x"),
+        ("PATCH", "/apis/apps/v1/namespaces/shop/deployments/x"),
+        ("POST", "/api/v1/namespaces/shop/pods/x/exec?command=sh"),
+        ("GET", "/api/v1/nodes/x/proxy"),
+        ("GET", "/api/v1/namespaces/shop/pods/%2e%2e/secrets"),
+        ("GET", "/metrics"),
+    ] {
+        refused(&mut lane, method, target).await;
+    }
+    let posing = Some(("impersonate-user", "system:admin"));
+    let answer = ask(&mut lane, "GET", "/api/v1/pods", posing).await;
+    assert_eq!(answer.status(), 403);
+    assert!(window.asked().is_empty(), "the API was asked nothing");
+
+    let mut closed = Window::with(UiAccess::None).await;
+    let mut lane = closed.principal.lane().await;
+    let message = refused(&mut lane, "GET", "/version").await;
+    assert!(
+        message.contains("UI_ACCESS of this cluster is none"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_log_is_carried_as_it_comes_and_ends_when_its_viewer_goes() {
+    let mut window = Window::with(UiAccess::Read).await;
+    let mut lane = window.principal.lane().await;
+    let (says, log) = mpsc::channel(1);
+    *window.told.log.lock().unwrap() = Some(log);
+    let target = "/api/v1/namespaces/shop/pods/x/log?follow=true";
+    let mut answer = ask(&mut lane, "GET", target, None).await.into_body();
+    for said in ["one\n", "two\n"] {
+        says.send(Ok(Bytes::from(said))).await.unwrap();
+        let frame = soon("a line", answer.frame()).await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), said);
+    }
+    drop(answer);
+    soon("the end of the log", says.closed()).await;
+}
+
+#[tokio::test]
+async fn a_lane_that_breaks_is_opened_again_and_one_of_an_older_trust_gives_way() {
+    let mut window = Window::with(UiAccess::Read).await;
+    let other = Authority::new();
+    let both = format!("{}{}", window.authority.pem(), other.pem());
+    let more = window.authority.material("spoke1", &both);
+    window.material.send_replace(more);
+    drop(window.principal.lane().await);
+    let mut older = window.principal.lane().await;
+    let fewer = window.authority.material("spoke1", &window.authority.pem());
+    window.material.send_replace(fewer);
+    let mut newer = window.principal.lane().await;
+    for lane in [&mut older, &mut newer] {
+        let answer = ask(lane, "GET", "/api/v1/pods", None).await;
+        assert_eq!(answer.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn a_lane_is_wanted_while_there_is_a_session_whose_principal_takes_one() {
+    let (mut scene, talk) = connected(Manner::Ours).await;
+    assert!(*scene.spoke.takes_lanes.borrow());
+    drop(talk);
+    scene.principal.stop();
+    scene.spoke.is(LinkState::Down).await;
+    let gone = scene.spoke.takes_lanes.wait_for(|takes| !takes);
+    drop(soon("no lane is wanted", gone).await.unwrap());
+
+    let mut go = super::scene(Manner::Go).await;
+    let _talk = go.principal.conversation().await;
+    assert!(!*go.spoke.takes_lanes.borrow());
+}

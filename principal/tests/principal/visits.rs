@@ -1,0 +1,400 @@
+//! People at the hub look at clusters: the resource proxy over real TLS, and agents that answer on lanes by hand.
+
+use std::{convert::Infallible, io, sync::Arc};
+
+use bytes::Bytes;
+use futures::{StreamExt as _, stream::BoxStream};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Empty, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    body::{Frame, Incoming},
+    client::conn::http1::{self, SendRequest},
+    server::conn::http2,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use principal::{identity::visitor, store::Memory};
+use protocol::wire::lane::{Chunk, lane_client::LaneClient};
+use runtime::{
+    credentials::client_config,
+    tunnel::{self, Tunnel},
+};
+use serde_json::Value;
+use tokio::{net::TcpStream, sync::mpsc, task::JoinHandle};
+use tokio_rustls::TlsConnector;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::{
+    agent::{Caller, request},
+    authority::Leaf,
+    world::{World, bounded, enrolled},
+};
+
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+
+async fn world(clusters: &[&str]) -> World {
+    World::set(Memory::new(), clusters, |settings| {
+        settings.resource_proxy = Some(([127, 0, 0, 1], 0).into());
+    })
+    .await
+}
+
+/// What Argo CD has in the cluster Secret.
+fn credential(world: &World, cluster: &str) -> Leaf {
+    world.authority.client(&visitor::name_for(cluster))
+}
+
+/// A connection to the resource proxy.
+struct Visitor(SendRequest<Empty<Bytes>>);
+
+impl Visitor {
+    async fn with(world: &World, leaf: &Leaf) -> Self {
+        let config = client_config(&leaf.material(&world.authority)).unwrap();
+        let mut config = Arc::unwrap_or_clone(config);
+        config.alpn_protocols.clear();
+        let address = world.handle.resource_proxy.unwrap();
+        let tcp = TcpStream::connect(address).await.unwrap();
+        let connector = TlsConnector::from(Arc::new(config));
+        let name = "localhost".try_into().unwrap();
+        let tls = bounded("handshake", connector.connect(name, tcp))
+            .await
+            .unwrap();
+        let (send, connection) = http1::handshake(TokioIo::new(tls)).await.unwrap();
+        spawn(async move { drop(connection.await) });
+        Self(send)
+    }
+
+    async fn of(world: &World, cluster: &str) -> Self {
+        Self::with(world, &credential(world, cluster)).await
+    }
+
+    async fn ask(&mut self, request: Request<Empty<Bytes>>) -> Response<Incoming> {
+        bounded("answer", self.0.send_request(request))
+            .await
+            .unwrap()
+    }
+
+    async fn get(&mut self, target: &str) -> Response<Incoming> {
+        self.ask(get(target)).await
+    }
+
+    /// The status and the message of an answer that is not what was asked for.
+    async fn told(&mut self, request: Request<Empty<Bytes>>) -> (u16, String) {
+        let answer = self.ask(request).await;
+        let code = answer.status().as_u16();
+        let text = read(answer).await.unwrap();
+        if code == 502 {
+            return (code, String::from_utf8(text.to_vec()).unwrap());
+        }
+        let body: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(body["code"], code);
+        (code, body["message"].as_str().unwrap().to_owned())
+    }
+}
+
+fn get(target: &str) -> Request<Empty<Bytes>> {
+    Request::get(target)
+        .header("host", "proxy")
+        .body(Empty::new())
+        .unwrap()
+}
+
+async fn read(answer: Response<Incoming>) -> Result<Bytes, hyper::Error> {
+    bounded("body", answer.into_body().collect())
+        .await
+        .map(http_body_util::Collected::to_bytes)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "ends with the runtime of the test"
+)]
+fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    tokio::spawn(work)
+}
+
+type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// One request that an agent got, and where its answer goes.
+struct Asked {
+    request: Request<Incoming>,
+    answer: tokio::sync::oneshot::Sender<Response<Body>>,
+}
+
+impl Asked {
+    fn answer(self, body: Body) {
+        let _unheard = self.answer.send(Response::new(body));
+    }
+}
+
+/// The agent's end of a lane.
+struct Lane {
+    asked: mpsc::Receiver<Asked>,
+    living: JoinHandle<()>,
+}
+
+impl Lane {
+    /// The only one of its cluster.
+    async fn of(world: &World, cluster: &str) -> Self {
+        let lane = Self::open(world, cluster).await;
+        world.counted("argocd_principal_lanes 1").await;
+        lane
+    }
+
+    async fn open(world: &World, cluster: &str) -> Self {
+        let caller = Caller::new(world, &world.certificate(cluster)).await;
+        let tokens = caller.authenticate(request()).await.unwrap();
+        let (send, outgoing) = tunnel::chunks();
+        let chunks = ReceiverStream::new(outgoing).map(|data| Chunk { data });
+        let mut request = tonic::Request::new(chunks);
+        let token = tokens.access_token.parse().unwrap();
+        request.metadata_mut().insert("authorization", token);
+        let mut client = LaneClient::new(caller.channel());
+        let incoming = bounded("lane", client.open(request)).await.unwrap();
+        let incoming = incoming.into_inner();
+        let incoming = incoming.map(|it| it.map(|it| it.data).map_err(io::Error::other));
+        let tunnel = Tunnel::new(incoming, send);
+        let (asking, asked) = mpsc::channel(1024);
+        let service = service_fn(move |request| {
+            let asking = asking.clone();
+            async move {
+                let (answer, answered) = tokio::sync::oneshot::channel();
+                asking.send(Asked { request, answer }).await.unwrap();
+                Ok::<_, Infallible>(answered.await.unwrap_or_else(|_dropped| {
+                    Response::builder().status(500).body(whole(b"")).unwrap()
+                }))
+            }
+        });
+        let serving = http2::Builder::new(TokioExecutor::new())
+            .max_concurrent_streams(1000)
+            .serve_connection(TokioIo::new(tunnel), service);
+        let living = spawn(async move { drop(serving.await) });
+        Self { asked, living }
+    }
+
+    async fn next(&mut self) -> Asked {
+        bounded("a request", self.asked.recv()).await.unwrap()
+    }
+}
+
+fn whole(body: &'static [u8]) -> Body {
+    stream(futures::stream::iter([Ok(Bytes::from_static(body))]).boxed())
+}
+
+fn stream(chunks: BoxStream<'static, io::Result<Bytes>>) -> Body {
+    UnsyncBoxBody::new(StreamBody::new(chunks.map(|it| it.map(Frame::data))))
+}
+
+#[tokio::test]
+async fn a_request_reaches_the_agent_and_a_large_answer_comes_back() {
+    let world = world(&["a"]).await;
+    let mut lane = Lane::of(&world, "a").await;
+    let mut visitor = Visitor::of(&world, "a").await;
+    let mut request = get("/api/v1/namespaces/shop/p%6Fds?labelSelector=a%3Db&limit=500");
+    for (name, value) in [
+        ("accept", "application/json"),
+        ("cookie", "x"),
+        ("x-forwarded-for", "y"),
+    ] {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    let answering = async {
+        let asked = lane.next().await;
+        let target = asked.request.uri().path_and_query().unwrap().as_str();
+        assert_eq!(target, format!("{PODS}?labelSelector=a%3Db&limit=500"));
+        let names: Vec<_> = asked
+            .request
+            .headers()
+            .keys()
+            .map(http::HeaderName::as_str)
+            .collect();
+        assert_eq!(names, ["accept", "x-request-id"]);
+        let chunk = Bytes::from(vec![7; 1 << 20]);
+        asked.answer(stream(
+            futures::stream::iter((0..30).map(move |_| Ok(chunk.clone()))).boxed(),
+        ));
+    };
+    let (answer, ()) = tokio::join!(visitor.ask(request), answering);
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(read(answer).await.unwrap().len(), 30 << 20);
+}
+
+#[tokio::test]
+async fn each_credential_opens_its_own_cluster_only() {
+    let world = world(&["a", "b"]).await;
+    let _lane = Lane::of(&world, "a").await;
+    let mut other = Visitor::of(&world, "b").await;
+    let (code, message) = other.told(get(PODS)).await;
+    assert_eq!(code, 502, "{message}");
+    let named = get(&format!("{PODS}?agentName=a"));
+    assert_eq!(other.told(named).await.0, 403);
+    let mut agent = Visitor::with(&world, &world.certificate("a")).await;
+    assert_eq!(agent.told(get(PODS)).await.0, 401);
+    let mut stranger = Visitor::of(&world, "c").await;
+    assert_eq!(stranger.told(get(PODS)).await.0, 401);
+    let mut known = Visitor::of(&world, "a").await;
+    world.fleet.send_replace(enrolled(&["b"]));
+    assert_eq!(known.told(get(PODS)).await.0, 401, "it left the fleet");
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_refused_before_an_agent_hears_of_it() {
+    let world = world(&["a"]).await;
+    let mut lane = Lane::of(&world, "a").await;
+    let mut visitor = Visitor::of(&world, "a").await;
+    for target in [
+        "/metrics",
+        "/api/v1/namespaces/shop/pods/%2e%2e/secrets",
+        "/api/v1/namespaces/shop/pods/%252e%252e",
+        "/api/v1/watch/pods",
+        "/api/v1/pods?x=1",
+    ] {
+        assert_eq!(visitor.told(get(target)).await.0, 403, "{target}");
+    }
+    let mut posing = get(PODS);
+    posing
+        .headers_mut()
+        .insert("impersonate-user", "system:admin".parse().unwrap());
+    let (code, message) = visitor.told(posing).await;
+    assert!(
+        code == 403 && message.contains("impersonate-user"),
+        "{message}"
+    );
+    assert!(lane.asked.try_recv().is_err(), "nothing reached the agent");
+}
+
+#[tokio::test]
+async fn an_agent_that_goes_away_is_told_of_and_ends_what_it_had_begun() {
+    let world = world(&["a"]).await;
+    let mut visitor = Visitor::of(&world, "a").await;
+    let (code, message) = visitor.told(get(PODS)).await;
+    assert!(
+        code == 502 && message.contains("not connected"),
+        "{message}"
+    );
+
+    let mut lane = Lane::of(&world, "a").await;
+    let begun = async {
+        let never = futures::stream::pending().boxed();
+        let first = futures::stream::iter([Ok(Bytes::from_static(b"half"))]);
+        lane.next().await.answer(stream(first.chain(never).boxed()));
+    };
+    let (answer, ()) = tokio::join!(visitor.get(PODS), begun);
+    assert_eq!(answer.status(), StatusCode::OK);
+    let mut waiting = Visitor::of(&world, "a").await;
+    let unanswered = async {
+        let asked = lane.next().await;
+        lane.living.abort();
+        asked
+    };
+    let ((code, _), _asked) = tokio::join!(waiting.told(get(PODS)), unanswered);
+    assert_eq!(code, 502);
+    assert!(
+        read(answer).await.is_err(),
+        "a broken answer is no shorter answer"
+    );
+    world.counted("argocd_principal_lanes 0").await;
+    let mut later = Visitor::of(&world, "a").await;
+    assert_eq!(later.told(get(PODS)).await.0, 502);
+
+    let _again = Lane::of(&world, "a").await;
+}
+
+#[tokio::test]
+async fn who_reads_slowly_slows_nobody_else() {
+    let world = world(&["a"]).await;
+    let mut lane = Lane::of(&world, "a").await;
+    let mut slow = vec![];
+    for _ in 0..16 {
+        let mut visitor = Visitor::of(&world, "a").await;
+        let endless = async {
+            let chunk = Bytes::from(vec![7; 64 << 10]);
+            let chunks = futures::stream::repeat_with(move || Ok(chunk.clone()));
+            lane.next().await.answer(stream(chunks.boxed()));
+        };
+        let (answer, ()) = tokio::join!(visitor.get(PODS), endless);
+        slow.push((visitor, answer));
+    }
+    let mut quick = Visitor::of(&world, "a").await;
+    for _ in 0..20 {
+        let answering = async { lane.next().await.answer(whole(b"{}")) };
+        let (answer, ()) = tokio::join!(quick.get(PODS), answering);
+        assert_eq!(read(answer).await.unwrap(), "{}");
+    }
+    drop(slow);
+}
+
+#[tokio::test]
+async fn many_who_follow_logs_leave_room_for_others() {
+    let world = world(&["a"]).await;
+    let mut lane = Lane::of(&world, "a").await;
+    let log = format!("{PODS}/x/log?follow=true");
+    let mut following = vec![];
+    for _ in 0..64 {
+        let mut visitor = Visitor::of(&world, "a").await;
+        let never = async {
+            lane.next()
+                .await
+                .answer(stream(futures::stream::pending().boxed()));
+        };
+        let (answer, ()) = tokio::join!(visitor.get(&log), never);
+        following.push((visitor, answer));
+    }
+    let mut one_more = Visitor::of(&world, "a").await;
+    let answer = one_more.get(&log).await;
+    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(answer.headers().contains_key("retry-after"));
+    drop(answer);
+    let mut other = Visitor::of(&world, "a").await;
+    let answering = async { lane.next().await.answer(whole(b"{}")) };
+    let (answer, ()) = tokio::join!(other.get(PODS), answering);
+    assert_eq!(answer.status(), StatusCode::OK);
+    // One viewer goes, and another one may come.
+    drop(following.pop());
+    let again = async {
+        loop {
+            let mut visitor = Visitor::of(&world, "a").await;
+            let asking = visitor.get(&log);
+            let answer = tokio::select! {
+                answer = asking => answer,
+                asked = lane.next() => { drop(asked); return; }
+            };
+            assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+        }
+    };
+    bounded("the place of a viewer who went", again).await;
+}
+
+#[tokio::test]
+async fn a_lane_ends_with_what_it_stands_on_and_a_newer_one_takes_over() {
+    let world = world(&["a", "b"]).await;
+    let mut older = Lane::of(&world, "a").await;
+    let mut visitor = Visitor::of(&world, "a").await;
+    let begun = async {
+        let (send, chunks) = mpsc::channel(1);
+        older
+            .next()
+            .await
+            .answer(stream(ReceiverStream::new(chunks).boxed()));
+        send
+    };
+    let (answer, rest) = tokio::join!(visitor.get(PODS), begun);
+
+    let mut newer = Lane::open(&world, "a").await;
+    world.counted("argocd_principal_lanes 2").await;
+    let mut next = Visitor::of(&world, "a").await;
+    let answering = async { newer.next().await.answer(whole(b"newer")) };
+    let (newest, ()) = tokio::join!(next.get(PODS), answering);
+    assert_eq!(read(newest).await.unwrap(), "newer");
+    // What was begun on the older one goes on there to its end.
+    rest.send(Ok(Bytes::from_static(b"older"))).await.unwrap();
+    drop(rest);
+    assert_eq!(read(answer).await.unwrap(), "older");
+    bounded("the end of the older lane", older.living)
+        .await
+        .unwrap();
+
+    world.fleet.send_replace(enrolled(&["b"]));
+    bounded("the end of the lane", newer.living).await.unwrap();
+    world.counted("argocd_principal_lanes 0").await;
+}

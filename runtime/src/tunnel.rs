@@ -1,0 +1,162 @@
+//! A connection inside another one: chunks of bytes both ways, read and written like a socket.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::stream::{BoxStream, Stream, StreamExt as _};
+use futures::{Sink, SinkExt as _};
+use hyper::rt::Executor;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc;
+use tokio_util::io::{CopyToBytes, SinkWriter, StreamReader};
+use tokio_util::sync::PollSender;
+
+use crate::parts::Spawner;
+
+/// Chunks that wait to be carried; what writes waits when there are as many.
+const WAITING: usize = 8;
+
+/// Larger ones are not made.
+const LARGEST: usize = 64 << 10;
+
+type Chunks = Pin<Box<dyn Sink<Bytes, Error = io::Error> + Send>>;
+
+/// One end of a connection inside another one.
+pub struct Tunnel {
+    reader: StreamReader<BoxStream<'static, io::Result<Bytes>>, Bytes>,
+    writer: SinkWriter<CopyToBytes<Chunks>>,
+}
+
+/// A channel for what a tunnel writes.
+pub fn chunks() -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
+    mpsc::channel(WAITING)
+}
+
+impl Tunnel {
+    /// Reads what comes in, and writes to the channel.
+    pub fn new(
+        incoming: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+        outgoing: mpsc::Sender<Bytes>,
+    ) -> Self {
+        let gone = |_gone| io::Error::from(io::ErrorKind::BrokenPipe);
+        let chunks: Chunks = Box::pin(PollSender::new(outgoing).sink_map_err(gone));
+        Self {
+            reader: StreamReader::new(incoming.boxed()),
+            writer: SinkWriter::new(CopyToBytes::new(chunks)),
+        }
+    }
+}
+
+impl fmt::Debug for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tunnel").finish_non_exhaustive()
+    }
+}
+
+impl AsyncRead for Tunnel {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().reader).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Tunnel {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let chunk = bytes.get(..LARGEST).unwrap_or(bytes);
+        Pin::new(&mut self.get_mut().writer).poll_write(cx, chunk)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().writer).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().writer).poll_shutdown(cx)
+    }
+}
+
+/// Runs the tasks that hyper wants to start as supervised ones.
+#[derive(Clone, Debug)]
+pub struct Tasks(Spawner);
+
+impl Tasks {
+    /// They are stopped with those of `spawner`.
+    pub const fn new(spawner: Spawner) -> Self {
+        Self(spawner)
+    }
+}
+
+impl<F> Executor<F> for Tasks
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0
+            .spawn_short("request", async move { drop(future.await) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// A tunnel that reads what it writes.
+    fn circle() -> Tunnel {
+        let (send, receive) = mpsc::channel(1);
+        let incoming = futures::stream::unfold(receive, |mut receive| async move {
+            Some((Ok(receive.recv().await?), receive))
+        });
+        let (write, mut outgoing) = chunks();
+        let tunnel = Tunnel::new(incoming, write);
+        #[expect(clippy::disallowed_methods, reason = "ends with the tunnel")]
+        tokio::spawn(async move {
+            while let Some(chunk) = outgoing.recv().await {
+                if send.send(chunk).await.is_err() {
+                    break;
+                }
+            }
+        });
+        tunnel
+    }
+
+    #[tokio::test]
+    async fn what_is_written_comes_out_and_then_its_end() {
+        let (mut reader, mut writer) = tokio::io::split(circle());
+        let sent = vec![7; 1 << 20];
+        let writing = async {
+            writer.write_all(&sent).await.unwrap();
+            writer.shutdown().await.unwrap();
+        };
+        let mut read = vec![];
+        let ((), end) = tokio::join!(writing, reader.read_to_end(&mut read));
+        end.unwrap();
+        assert!(read == sent);
+    }
+
+    #[tokio::test]
+    async fn whoever_writes_waits_for_whoever_carries() {
+        let (write, mut outgoing) = chunks();
+        let mut tunnel = Tunnel::new(futures::stream::pending(), write);
+        for _ in 0..WAITING {
+            tunnel.write_all(b"x").await.unwrap();
+        }
+        let mut one_more = std::pin::pin!(tunnel.write_all(b"y"));
+        assert!(futures::poll!(one_more.as_mut()).is_pending());
+        assert_eq!(outgoing.recv().await.unwrap(), "x");
+        one_more.await.unwrap();
+        drop(outgoing);
+        assert!(tunnel.write_all(b"z").await.is_err());
+    }
+}

@@ -1,0 +1,270 @@
+//! What people at the hub see of a cluster, through nothing but what its cluster Secret holds.
+
+use std::{
+    path::PathBuf,
+    process::{Output, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use lab::{
+    faults::Fault,
+    product,
+    steps::{At, enrol::cluster_secret},
+    wait,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    time::timeout,
+};
+
+use crate::stage::{SOON, Stage, text};
+
+/// kubectl as somebody who has the cluster Secret of one cluster.
+struct Kubectl {
+    program: PathBuf,
+    config: PathBuf,
+    // Kept: the file is in it.
+    _folder: TempDir,
+}
+
+impl Kubectl {
+    async fn with_secret_of(stage: &Stage, cluster: &str) -> Result<Self> {
+        let secret = stage.hub.read(&cluster_secret(cluster)).await?;
+        let server = text(&secret, "server")?;
+        // As client-go does, which drops the query; the name is one of the hub's own, which only its Pods can look up.
+        let (address, _) = server.split_once('?').context("a query")?;
+        let host = address
+            .strip_prefix("https://")
+            .and_then(|rest| rest.strip_suffix(":9090"));
+        let host = host.with_context(|| format!("an address of the resource proxy: {address}"))?;
+        let service = At::service(product::NAMESPACE, "argocd-agent-resource-proxy");
+        let service = stage.hub.read(&service).await?;
+        let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
+        let access: Value = serde_json::from_str(&text(&secret, "config")?)?;
+        let access = &access["tlsClientConfig"];
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {
+                "server": format!("https://{ip}:9090"),
+                "tls-server-name": host,
+                "certificate-authority-data": access["caData"],
+            }}],
+            "users": [{"name": "u", "user": {
+                "client-certificate-data": access["certData"],
+                "client-key-data": access["keyData"],
+            }}],
+        });
+        let folder = TempDir::new()?;
+        let file = folder.path().join("kubeconfig");
+        std::fs::write(&file, config.to_string())?;
+        Ok(Self {
+            program: stage.lab.tools().kubectl.clone(),
+            config: file,
+            _folder: folder,
+        })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .arg("--kubeconfig")
+            .arg(&self.config)
+            .arg("--cache-dir")
+            .arg(self.config.with_extension("cache"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Result<Output> {
+        let running = self.command(arguments).output();
+        let ended = timeout(SOON, running).await;
+        ended
+            .with_context(|| format!("kubectl {arguments:?} does not end"))?
+            .context("run kubectl")
+    }
+
+    /// What it prints, when it succeeds.
+    async fn prints(&self, arguments: &[&str]) -> Result<String> {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.run(arguments).await?;
+        let told = String::from_utf8_lossy(&stderr);
+        ensure!(status.success(), "kubectl {arguments:?}: {told}");
+        Ok(String::from_utf8_lossy(&stdout).into_owned())
+    }
+
+    /// Waits until it succeeds: a lane opens a moment after its session.
+    async fn until_it_sees(&self, arguments: &[&str]) -> Result<()> {
+        let looking = async || {
+            let Output { status, stderr, .. } = self.run(arguments).await?;
+            let told = String::from_utf8_lossy(&stderr).into_owned();
+            Ok((status.success(), told))
+        };
+        let sees = |(succeeds, _): &(bool, String)| *succeeds;
+        wait::until("the cluster is seen", looking, sees)
+            .await
+            .map(drop)
+    }
+
+    /// What it complains of, when it fails.
+    async fn fails(&self, arguments: &[&str]) -> Result<String> {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.run(arguments).await?;
+        let shown = String::from_utf8_lossy(&stdout);
+        ensure!(!status.success(), "kubectl {arguments:?} shows: {shown}");
+        Ok(String::from_utf8_lossy(&stderr).into_owned())
+    }
+}
+
+fn greeting(name: &str) -> At {
+    At::config_map("default", name)
+}
+
+/// With the credentials in the cluster Secret one sees the cluster's objects as if it were there: lists, single objects,
+/// kinds, a watch. And no other cluster's.
+pub(crate) async fn a_cluster_is_seen_with_what_its_cluster_secret_holds(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    stage.enrolled(2).await?;
+    let (at, data) = (greeting("seen"), json!({"data": {"greeting": "hello"}}));
+    stage.spoke(1).apply(&at, data).await?;
+    let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
+    kubectl.until_it_sees(&["get", "--raw", "/version"]).await?;
+
+    let one = kubectl
+        .prints(&[
+            "get",
+            "configmap",
+            "seen",
+            "-o",
+            "jsonpath={.data.greeting}",
+        ])
+        .await?;
+    ensure!(one == "hello", "{one}");
+    let all = kubectl.prints(&["get", "pods", "-A", "-o", "name"]).await?;
+    ensure!(all.contains("pod/argocd-agent-addon-agent-"), "{all}");
+    let kinds = kubectl.prints(&["api-resources", "-o", "name"]).await?;
+    ensure!(kinds.contains("applications.argoproj.io"), "{kinds}");
+    let spec = kubectl.prints(&["explain", "deployment.spec"]).await?;
+    ensure!(spec.contains("replicas"), "{spec}");
+
+    let other = Kubectl::with_secret_of(stage, "spoke2").await?;
+    let told = other.fails(&["get", "configmap", "seen"]).await?;
+    ensure!(told.contains("not found"), "{told}");
+    stage.spoke(1).delete(&at).await
+}
+
+/// What the level does not allow is refused with a reason, and so is whatever is no request of the API; the spoke's API
+/// is not even asked.
+pub(crate) async fn what_a_reader_may_not_is_refused_with_a_reason(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let at = greeting("kept");
+    stage
+        .spoke(1)
+        .apply(&at, json!({"data": {"greeting": "hello"}}))
+        .await?;
+    let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
+    kubectl.until_it_sees(&["get", "--raw", "/version"]).await?;
+    let user = "system:serviceaccount:open-cluster-management-agent-addon:argocd-agent-addon-ui";
+    let audit = stage.lab.spoke(1).audit();
+    let mark = audit.mark()?;
+    for (arguments, reason) in [
+        (&["get", "secrets", "-A"][..], "Secrets are not shown"),
+        (
+            &["get", "--raw", "/api/v1/namespaces/argocd/secrets"],
+            "Secrets are not shown",
+        ),
+        (
+            &["get", "--raw", "/api/v1/watch/namespaces/argocd/secrets"],
+            "its form is not supported any more",
+        ),
+        (
+            &["get", "--raw", "/metrics"],
+            "not one of the Kubernetes API",
+        ),
+        (
+            &["delete", "configmap", "kept", "--wait=false"],
+            "does not allow to delete",
+        ),
+        (
+            &["label", "configmap", "kept", "a=b"],
+            "does not allow to patch",
+        ),
+        (&["create", "configmap", "new"], "does not allow to create"),
+        (&["get", "pods", "--as=system:admin"], "impersonate-user"),
+    ] {
+        let told = kubectl.fails(arguments).await?;
+        ensure!(told.contains(reason), "kubectl {arguments:?} says: {told}");
+    }
+    let asked = audit.by(user, mark)?;
+    let beyond = |entry: &&lab::audit::Entry| {
+        let secret = entry
+            .object
+            .as_ref()
+            .is_some_and(|it| it.resource == "secrets");
+        entry.is_write() || secret || entry.is_forbidden()
+    };
+    let beyond: Vec<_> = asked.iter().filter(beyond).collect();
+    ensure!(beyond.is_empty(), "the API was asked: {beyond:#?}");
+    let kept = stage.spoke(1).read(&at).await?;
+    ensure!(kept["data"]["greeting"] == "hello", "{kept}");
+    stage.spoke(1).delete(&at).await
+}
+
+/// A spoke is cut off without a word while somebody watches it: the watch ends with an error, whoever asks meanwhile is
+/// told so at once, and when the network is back everything is seen again.
+pub(crate) async fn a_cluster_that_is_cut_off_while_it_is_watched_is_told(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    let at = greeting("watched");
+    stage
+        .spoke(1)
+        .apply(&at, json!({"data": {"greeting": "one"}}))
+        .await?;
+    let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
+    let path =
+        "/api/v1/namespaces/default/configmaps?watch=true&fieldSelector=metadata.name%3Dwatched";
+    let mut watching: Child = kubectl
+        .command(&["get", "--raw", path])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let lines = watching.stdout.take().context("its output")?;
+    let mut lines = BufReader::new(lines).lines();
+    let first = timeout(SOON, lines.next_line())
+        .await
+        .context("no line")??;
+    ensure!(first.is_some_and(|line| line.contains(r#""greeting":"one""#)));
+
+    stage.lab.faults().set("spoke1", Fault::Stall);
+    let ended = timeout(Duration::from_secs(30), watching.wait()).await;
+    let ended = ended.context("the watch of a cluster that was cut off goes on")??;
+    ensure!(
+        !ended.success(),
+        "it looks as if the watch had come to its end"
+    );
+    let told = kubectl.fails(&["get", "configmap", "watched"]).await?;
+    ensure!(told.contains("not connected"), "{told}");
+
+    stage.lab.faults().heal("spoke1");
+    kubectl
+        .until_it_sees(&["get", "configmap", "watched"])
+        .await?;
+    stage.spoke(1).delete(&at).await
+}
