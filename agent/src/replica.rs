@@ -31,6 +31,7 @@ mod observe;
 mod patience;
 mod plan;
 mod sight;
+mod stuck;
 
 use apply::Writer;
 use drift::Drift;
@@ -40,6 +41,7 @@ use observe::Observer;
 use patience::{Look, Patience};
 use plan::{Incoming, Memory, No, Plan};
 pub use sight::Sight;
+use stuck::Stuck;
 
 /// Tasks that may write at once without waiting for each other by chance.
 const LOCKS: usize = 64;
@@ -57,6 +59,7 @@ pub struct Replica {
     store: Arc<Store>,
     reports: Arc<Reports>,
     drift: Arc<Drift>,
+    stuck: Arc<Stuck>,
     patience: Patience,
     // Shared with the watches.
     sight: Arc<watch::Sender<Sight>>,
@@ -89,6 +92,7 @@ impl Replica {
             store,
             reports,
             drift: Arc::default(),
+            stuck: Arc::default(),
             patience: Patience::default(),
             sight: Arc::new(watch::Sender::new(sight)),
             metrics,
@@ -104,12 +108,15 @@ impl Replica {
             store: Arc::clone(&self.store),
             reports: Arc::clone(&self.reports),
             drift: Arc::clone(&self.drift),
+            stuck: Arc::clone(&self.stuck),
             mode: self.scope.mode,
         };
         let spoke = &self.writer.spoke;
         observe::start(spoke, &self.scope, &observer, &self.sight, spawner);
         let (replica, token) = (Arc::clone(self), spawner.token().clone());
         spawner.spawn("drift", async move { replica.hold(token).await });
+        let (replica, token) = (Arc::clone(self), spawner.token().clone());
+        spawner.spawn("stuck", async move { replica.unstick(token).await });
     }
 
     /// Who owns the Applications.

@@ -89,6 +89,12 @@ macro_rules! cases {
     };
 }
 
+/// What two Go programs did not do when it was last tried; docs/interop.md has the date.
+const NOT_OF_GO: [&str; 2] = [
+    "::a_sync_runs_once_and_its_result_comes_back",
+    "::a_refresh_asked_for_at_a_mirror_is_done",
+];
+
 /// All cases for all pairings over TLS, and over `WebSocket`s for those that a Go program is in.
 pub(crate) fn chapter() -> Chapter {
     let mut stories = vec![Story {
@@ -101,7 +107,8 @@ pub(crate) fn chapter() -> Chapter {
     let ours = cases!("our_principal_and_our_agent", Ours, Ours, Way::default());
     let go_agent = cases!("our_principal_and_a_go_agent", Ours, Go, Way::default());
     let go_principal = cases!("a_go_principal_and_our_agent", Go, Ours, Way::default());
-    let go = cases!("a_go_principal_and_a_go_agent", Go, Go, Way::default());
+    let mut go = cases!("a_go_principal_and_a_go_agent", Go, Go, Way::default()).to_vec();
+    go.retain(|story| !NOT_OF_GO.iter().any(|case| story.name.ends_with(case)));
     stories.extend(
         ours.into_iter()
             .chain(go_agent)

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::drift::Drift;
 use super::sight::Sight;
+use super::stuck::Stuck;
 use crate::config::Scope;
 use crate::report::Reports;
 use crate::source;
@@ -23,6 +24,7 @@ pub(super) struct Observer {
     pub(super) store: Arc<Store>,
     pub(super) reports: Arc<Reports>,
     pub(super) drift: Arc<Drift>,
+    pub(super) stuck: Arc<Stuck>,
     /// Who owns what is observed.
     pub(super) mode: Mode,
 }
@@ -124,6 +126,7 @@ impl Observer {
         if meta.source_uid().is_some() && is_news(before.as_deref(), &object) {
             self.reports.status(key.clone());
         }
+        self.stuck.saw(&self.store, &key, &object);
         if self.store.get(&key).wanted.is_some() {
             self.drift.check(key);
         }

@@ -537,6 +537,33 @@ async fn what_no_watch_has_told_of_is_not_said_to_be_gone() {
 }
 
 #[tokio::test]
+async fn what_argo_cd_saw_before_its_project_is_looked_at_again() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    let world = &scene.api.world;
+    let missing = json!([{
+        "type": "InvalidSpecError",
+        "message": "Application referencing project default which does not exist",
+    }]);
+    world.edit(APPS, "one", |app| {
+        app["status"] = json!({ "conditions": missing });
+    });
+    talk.until(Verb::StatusUpdate).await;
+    let asked = |app: Option<&Value>| {
+        app.and_then(|app| Meta::of(app).annotation(keys::REFRESH)) == Some("normal")
+    };
+    let is_asked = || asked(world.object(APPS, "one").as_ref());
+    assert!(!is_asked(), "the project is not here");
+    world.make(
+        "appprojects",
+        json!({ "metadata": { "name": "default", "namespace": "argocd" }, "spec": {} }),
+    );
+    world.until("the question", APPS, "one", asked).await;
+}
+
+#[tokio::test]
 async fn an_agent_that_is_asked_proves_the_certificate_it_has_and_else_says_nothing_of_it() {
     let (scene, _talk) = connected(Manner::Proxied).await;
     let asked = scene

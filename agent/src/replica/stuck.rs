@@ -1,0 +1,156 @@
+//! Applications that Argo CD saw before their project, and set aside for minutes.
+//!
+//! Argo CD learns of Applications and projects by two watches, and an Application whose project it does not know yet is
+//! looked at again only when everything is, minutes later. When both are here, it is asked to look now, as a person
+//! would by its refresh button.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use argocd::{Meta, Patch, keys};
+use protocol::{Kind, ObjectKey};
+use runtime::backoff::Backoff;
+use runtime::error::Chain;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Replica;
+use super::plan::Step;
+use crate::store::Store;
+
+/// Argo CD's other watch gets so much time first.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// The Applications that are stuck, as far as was seen.
+#[derive(Debug, Default)]
+pub(super) struct Stuck {
+    // Bounded by the number of Applications; held for an insert, never over an await.
+    keys: Mutex<BTreeSet<ObjectKey>>,
+    wake: Notify,
+}
+
+impl Stuck {
+    /// Takes in an object that changed.
+    pub(super) fn saw(&self, store: &Store, key: &ObjectKey, object: &Value) {
+        if key.kind == Kind::Application && waits_for_project(object).is_some() {
+            self.note([key.clone()]);
+        }
+        if key.kind == Kind::AppProject {
+            let all = store.all().into_iter();
+            let waiting = all.filter(|(app, entry)| {
+                app.kind == Kind::Application
+                    && entry.live.as_deref().and_then(waits_for_project) == Some(&key.name)
+            });
+            self.note(waiting.map(|(app, _)| app).collect::<Vec<_>>());
+        }
+    }
+
+    fn note(&self, keys: impl IntoIterator<Item = ObjectKey>) {
+        let mut all = self.lock();
+        let before = all.len();
+        all.extend(keys);
+        if all.len() != before {
+            self.wake.notify_one();
+        }
+    }
+
+    fn all(&self) -> Vec<ObjectKey> {
+        self.lock().iter().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The project that Argo CD says it does not have.
+fn waits_for_project(app: &Value) -> Option<&str> {
+    let conditions = app.pointer("/status/conditions")?.as_array()?;
+    let says_so = conditions.iter().any(|condition| {
+        condition["type"] == "InvalidSpecError"
+            && condition["message"]
+                .as_str()
+                .is_some_and(|message| message.ends_with("which does not exist"))
+    });
+    says_so.then(|| app.pointer("/spec/project")?.as_str())?
+}
+
+impl Replica {
+    /// Asks Argo CD to look again at what is stuck, until nothing is.
+    pub(super) async fn unstick(&self, token: CancellationToken) {
+        while token
+            .run_until_cancelled(self.stuck.wake.notified())
+            .await
+            .is_some()
+        {
+            let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
+            while !self.stuck.lock().is_empty() {
+                let pause = tokio::time::sleep(backoff.failed(Instant::now()));
+                if token.run_until_cancelled(pause).await.is_none() {
+                    return;
+                }
+                for key in self.stuck.all() {
+                    if !self.nudge(&key).await {
+                        self.stuck.lock().remove(&key);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks for one look; false if there is nothing to ask for, or not before something changes.
+    async fn nudge(&self, key: &ObjectKey) -> bool {
+        let _only_writer = self.lock(key).await;
+        let Some(app) = self.store.live(key) else {
+            return false;
+        };
+        let Some(project) = waits_for_project(&app) else {
+            return false;
+        };
+        let namespace = &self.scope.argocd_namespace;
+        let project = ObjectKey::new(Kind::AppProject, namespace, project);
+        let meta = Meta::of(&app);
+        if self.store.live(&project).is_none() || meta.source_uid().is_none() {
+            return false;
+        }
+        tracing::info!(object = %key, "Argo CD saw it before its project; asking it to look again");
+        let patch = json!({ "metadata": { "annotations": { keys::REFRESH: "normal" } } });
+        let step = Step::Patch {
+            uid: meta.uid().to_owned(),
+            patch: Patch::Merge(patch),
+        };
+        if let Err(error) = self.writer.carry_out(key, step, None).await {
+            tracing::debug!(object = %key, error = %Chain(&error), "cannot ask Argo CD to look again");
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn app(kind: &str, message: &str) -> Value {
+        json!({
+            "spec": { "project": "p" },
+            "status": { "conditions": [{ "type": kind, "message": message }] },
+        })
+    }
+
+    #[test]
+    fn only_a_project_that_is_said_to_be_missing_is_waited_for() {
+        let missing = "Application referencing project p which does not exist";
+        assert_eq!(
+            waits_for_project(&app("InvalidSpecError", missing)),
+            Some("p")
+        );
+        assert_eq!(waits_for_project(&app("SyncError", missing)), None);
+        let denied = "application destination is not permitted in project 'p'";
+        assert_eq!(waits_for_project(&app("InvalidSpecError", denied)), None);
+        assert_eq!(waits_for_project(&json!({})), None);
+    }
+}
