@@ -128,9 +128,11 @@ impl Bench {
         let door = Arc::new(door);
         // Who is healthy may still be getting ready for its first agent.
         let first = setting.papers.of_agent(word)?;
-        let first = Simulated::connect(Arc::clone(&door), word.to_owned(), first);
-        let first = timeout(TOO_LONG, first).await;
-        drop(first.context("no first session in time")??);
+        let connect = || async {
+            let connect = Simulated::connect(Arc::clone(&door), word.to_owned(), first.clone());
+            connect.await.map(|agent| agent.is_alive())
+        };
+        wait::until("a first agent has a session", connect, |alive| *alive).await?;
         let bench = Self {
             seen: Sight::of(&hub).await?,
             process,
