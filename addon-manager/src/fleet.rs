@@ -200,6 +200,7 @@ mod tests {
             agent_version: None,
             mode: Some(Mode::Managed),
             held: None,
+            stuck: None,
             argocd: None,
             unmirrored: None,
         };

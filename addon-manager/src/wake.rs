@@ -85,14 +85,14 @@ fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
                 before.since,
                 &before.last_error,
                 before.mode,
-                &before.held,
+                (&before.held, &before.stuck),
                 before.argocd,
             ) == (
                 now.connected,
                 now.since,
                 &now.last_error,
                 now.mode,
-                &now.held,
+                (&now.held, &now.stuck),
                 now.argocd,
             )
         }
@@ -116,6 +116,7 @@ mod tests {
             agent_version: None,
             mode: None,
             held: None,
+            stuck: None,
             argocd: None,
             unmirrored: None,
         };

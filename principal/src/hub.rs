@@ -13,11 +13,12 @@ use std::{
 use argocd::{Meta, routing::RoutingSettings};
 use protocol::ObjectKey;
 use runtime::{clock::Clock, news::News};
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
     fleet::{ClusterName, Fleet},
     metrics::Metrics,
+    report::Stuck,
     settings::{MirrorLimits, Settings},
 };
 
@@ -30,6 +31,7 @@ mod lookup;
 mod mailbox;
 mod mirror;
 pub mod store;
+mod trouble;
 mod write;
 
 pub(crate) use apply::Sender;
@@ -44,6 +46,7 @@ use dirty::Dirty;
 use index::{Effect, Index};
 use mirror::Mirrors;
 use store::{Report, Store, Watched};
+use trouble::Troubles;
 
 /// The hub as the sessions see it.
 pub(crate) struct Hub {
@@ -56,6 +59,7 @@ pub(crate) struct Hub {
     /// Mirrors that are not as they should be.
     crooked: Dirty<ObjectKey>,
     mirror_limits: MirrorLimits,
+    troubles: Troubles,
     /// Told whenever an Application is reported.
     news: News,
     argocd_namespace: String,
@@ -68,6 +72,10 @@ struct State {
     index: Index,
     mirrors: Mirrors,
     sessions: BTreeMap<String, (u64, Mailbox)>,
+    /// When the last session of a cluster without one ended.
+    left: BTreeMap<String, Instant>,
+    /// Since when clusters can come.
+    open: Option<Instant>,
     next: u64,
     /// The kinds that have been reported as a whole.
     synced: BTreeSet<Watched>,
@@ -111,9 +119,12 @@ impl Hub {
             index,
             mirrors: Mirrors::default(),
             sessions: BTreeMap::new(),
+            left: BTreeMap::new(),
+            open: None,
             next: 0,
             synced: BTreeSet::new(),
         };
+        metrics.hub_write_limit(settings.limits.writes);
         Self {
             state: Mutex::new(state),
             store,
@@ -122,6 +133,7 @@ impl Hub {
             dirty: Dirty::default(),
             crooked: Dirty::default(),
             mirror_limits: settings.limits.mirrors,
+            troubles: Troubles::default(),
             news: News::default(),
             argocd_namespace: settings.argocd_namespace.clone(),
             clock,
@@ -185,8 +197,14 @@ impl Hub {
     pub(crate) fn set_fleet(&self, fleet: &Fleet) {
         let mut state = self.lock();
         let effects = state.index.set_fleet(fleet);
-        let State { index, mirrors, .. } = &mut *state;
+        let State {
+            index,
+            mirrors,
+            left,
+            ..
+        } = &mut *state;
         mirrors.keep(|cluster| index.is_autonomous(cluster));
+        left.retain(|cluster, _| fleet.clusters.contains_key(cluster));
         self.post(&state, effects);
     }
 
@@ -196,6 +214,7 @@ impl Hub {
         let id = state.next;
         state.next = state.next.wrapping_add(1);
         let mailbox = Mailbox::default();
+        state.left.remove(cluster.as_str());
         state
             .sessions
             .insert(cluster.to_string(), (id, mailbox.clone()));
@@ -219,6 +238,19 @@ impl Hub {
             mailbox,
             delivered,
         }
+    }
+
+    /// What cannot be written for a cluster for some time.
+    pub(crate) fn stuck(&self, cluster: &ClusterName) -> Option<Stuck> {
+        let cluster = cluster.as_str();
+        let state = self.lock();
+        // What went or moved meanwhile is not tried on.
+        self.troubles.of(cluster, |key| {
+            Key::from_object(key).is_none_or(|key| {
+                let entry = state.index.application(&key);
+                entry.is_some_and(|entry| entry.cluster() == Some(cluster))
+            })
+        })
     }
 
     /// What a cluster refused, for a condition on the Application, or on those that need it.
@@ -283,8 +315,12 @@ impl Drop for Subscription {
             .is_some_and(|(id, _)| *id == self.id)
         {
             state.sessions.remove(cluster);
+            self.hub.troubles.forget(cluster);
+            let now = Instant::now();
+            state.left.insert(cluster.to_owned(), now);
+            // Whoever only restarts is back before anybody is told.
             for (key, _) in state.index.routed_to(cluster) {
-                self.hub.dirty.mark(key.clone());
+                self.hub.dirty.mark_at(now + conditions::GRACE, key);
             }
         }
     }

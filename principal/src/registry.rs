@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     fleet::{ClusterName, Mode},
     gate::Papers,
-    report::{HeldDeletion, SessionReport, Sessions, Unmirrored},
+    report::{HeldDeletion, SessionReport, Sessions, Stuck, Unmirrored},
 };
 
 /// A driver ends within one turn of its loop; one that does not is left behind rather than waited for.
@@ -227,6 +227,7 @@ impl Registry {
                 agent_version: None,
                 mode: None,
                 held: None,
+                stuck: None,
                 argocd: None,
                 unmirrored: None,
             });
@@ -288,6 +289,13 @@ impl Seat {
         });
     }
 
+    /// Records what cannot be written for this cluster for some time.
+    pub(crate) fn report_stuck(&self, stuck: Option<Stuck>) {
+        self.registry.report(&self.cluster, |report, _now| {
+            report.stuck = stuck;
+        });
+    }
+
     /// Records what the agent says of its cluster.
     pub(crate) fn report_argocd(&self, argocd: Option<ArgoCd>) {
         self.registry.report(&self.cluster, |report, _now| {
@@ -325,6 +333,7 @@ impl Drop for Seat {
             let why = self.why.take();
             self.registry.report(&self.cluster, |report, now| {
                 report.connected = false;
+                report.stuck = None;
                 report.since = now;
                 report.last_seen = Some(now);
                 report.last_error = why.or_else(|| Some("the session was abandoned".to_owned()));

@@ -25,6 +25,8 @@ pub struct SessionReport {
     pub mode: Option<Mode>,
     /// What is not taken away from the cluster before a person has confirmed it.
     pub held: Option<HeldDeletion>,
+    /// What cannot be written to the hub for some time.
+    pub stuck: Option<Stuck>,
     /// Whether the cluster has an Argo CD, where its agent says so. A claim.
     pub argocd: Option<ArgoCd>,
     /// What of an autonomous cluster is not shown on the hub.
@@ -51,6 +53,15 @@ pub struct HeldDeletion {
     pub mirrors: bool,
     /// Names exactly this list; confirmed with [`Enrolment::confirm_delete`](crate::Enrolment).
     pub digest: String,
+}
+
+/// Applications whose reports cannot be written to the hub for some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// How many there are.
+    pub count: usize,
+    /// One of them, and why.
+    pub example: String,
 }
 
 /// All reports, by the cluster's name. A cluster that never came has none; one that left the fleet loses its own.

@@ -86,6 +86,7 @@ pub struct Session {
     resent: u64,
     malformed: u64,
     refused: u64,
+    strays: u64,
     last_heard: Duration,
 }
 
@@ -112,6 +113,7 @@ impl Session {
             resent: 0,
             malformed: 0,
             refused: 0,
+            strays: 0,
             last_heard: Duration::ZERO,
         }
     }
@@ -280,6 +282,7 @@ impl Session {
             resent: self.resent,
             malformed: self.malformed,
             refused: self.refused,
+            strays: self.strays,
             last_heard: self.last_heard,
         }
     }
@@ -326,6 +329,7 @@ impl Session {
     fn acknowledged(&mut self, ack: &Event) {
         // what is not in flight was acknowledged before, or overtaken by a delete
         let Some(flight) = self.flights.land(ack) else {
+            self.strays = self.strays.saturating_add(1);
             return;
         };
         let refusal = ack.extensions.get(REFUSED);

@@ -8,7 +8,7 @@ use ocm::{
     condition::{self, Status, Verdict, addon::AVAILABLE, addon::DEGRADED},
     sdk::WorkReport,
 };
-use principal::{ArgoCd, HeldDeletion, Mode, SessionReport, Unmirrored};
+use principal::{ArgoCd, HeldDeletion, Mode, SessionReport, Stuck, Unmirrored};
 
 /// Connected, and its Deployment is available.
 pub const AGENT_CONNECTED: &str = "AgentConnected";
@@ -246,6 +246,8 @@ pub struct Needs<'a> {
     pub held_mode: Option<HeldMode>,
     /// Deletions that wait.
     pub held_deletion: Option<&'a HeldDeletion>,
+    /// What cannot be written to the hub for some time.
+    pub stuck: Option<&'a Stuck>,
     /// Whether the cluster has an Argo CD, where its agent says so.
     pub argocd: Option<ArgoCd>,
     /// What of an autonomous cluster is not shown on the hub.
@@ -284,6 +286,7 @@ fn causes(needs: &Needs<'_>) -> Vec<(&'static str, String)> {
         secret_error,
         held_mode,
         held_deletion,
+        stuck,
         argocd,
         unmirrored,
     } = needs;
@@ -295,10 +298,19 @@ fn causes(needs: &Needs<'_>) -> Vec<(&'static str, String)> {
         held_mode
             .as_ref()
             .map(|held| ("ModeChangeHeld", mode_change(held))),
+        stuck.map(|stuck| ("HubWritesFailing", hub_writes(stuck))),
         secret_error.map(|message| ("ClusterSecretConflict", message.to_owned())),
         unmirrored.map(|unmirrored| (NOT_MIRRORED, not_mirrored(unmirrored))),
     ];
     all.into_iter().flatten().collect()
+}
+
+fn hub_writes(stuck: &Stuck) -> String {
+    let Stuck { count, example } = stuck;
+    format!(
+        "what this cluster reports about {count} of its Applications cannot be written to this hub for half a \
+         minute and more, so they show an old status, such as {example}; it is tried on"
+    )
 }
 
 fn mode_change(held: &HeldMode) -> String {

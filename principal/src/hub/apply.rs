@@ -8,7 +8,7 @@ use argocd::{
     projection::{release_patch_for_hub, status_patch_for_hub},
     routing::SpokeNamespace,
 };
-use protocol::{Event, Kind, Target, Verb, Verdict, payload};
+use protocol::{Event, Kind, ObjectKey, Target, Verb, Verdict, payload};
 use runtime::error::Chain;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::fleet::ClusterName;
 
-/// Before a write that failed for the weather is tried again; a newer value comes sooner.
+/// Before what has to wait for something else is tried again; a newer value comes sooner.
 const RETRY: Duration = Duration::from_secs(2);
 /// What a cluster may put into a condition.
 const LONGEST_REPORT: usize = 1024;
@@ -75,7 +75,7 @@ impl Hub {
         if written.is_ok() {
             self.follow_up(from, &key, &report);
         }
-        verdict(&key, written)
+        self.verdict(from, &key.object(), written)
     }
 
     /// A report also shows which commands and refreshes have not arrived, and that the object works again.
@@ -141,7 +141,7 @@ impl Hub {
                     .then(|| release_patch_for_hub(entry.object()))
             })
             .await;
-        verdict(&key, written)
+        self.verdict(from, &key.object(), written)
     }
 
     fn apply_error(&self, from: &Sender, event: &Event) -> Refusable {
@@ -164,6 +164,51 @@ impl Hub {
         );
         self.post(&state, effects);
         done()
+    }
+
+    fn verdict(
+        &self,
+        from: &Sender,
+        key: &ObjectKey,
+        written: Result<Written, WriteError>,
+    ) -> Refusable {
+        match written {
+            Ok(Written::Changed | Written::Unchanged | Written::Gone) => {
+                self.write_ended(from, key);
+                done()
+            }
+            Err(error) => self.write_failed(from, key, &error),
+        }
+    }
+
+    /// What the object of a cluster came to is on the hub, or need not be.
+    pub(super) fn write_ended(&self, from: &Sender, key: &ObjectKey) {
+        self.troubles.ended(from.cluster.as_str(), key);
+        self.metrics.hub_writes_stuck(self.troubles.count());
+    }
+
+    /// What a failed write means for what the cluster said: a refusal, or the same again after a pause.
+    pub(super) fn write_failed(
+        &self,
+        from: &Sender,
+        key: &ObjectKey,
+        error: &WriteError,
+    ) -> Refusable {
+        if let WriteError::Refused(reason) = error {
+            tracing::warn!(object = %key, reason, "the hub refuses what a cluster reports");
+            self.write_ended(from, key);
+            return refused("hub", reason.clone());
+        }
+        let error = Chain(error).to_string();
+        let (after, is_told) = self.troubles.failed(from.cluster.as_str(), key, &error);
+        if is_told {
+            tracing::warn!(object = %key, error, "cannot write for some time; trying on");
+        } else {
+            tracing::debug!(object = %key, error, "cannot write yet");
+        }
+        self.metrics.hub_writes_stuck(self.troubles.count());
+        // A newer value comes sooner.
+        Refusable(Verdict::Retry { after }, None)
     }
 
     /// The Application that this is a copy of, if it goes to the cluster that says so.
@@ -241,25 +286,6 @@ pub(super) const fn again() -> Refusable {
 
 pub(super) fn refused(reason: &'static str, message: impl Into<String>) -> Refusable {
     Refusable(Verdict::Refused(message.into()), Some(reason))
-}
-
-fn verdict(key: &Key, written: Result<Written, WriteError>) -> Refusable {
-    match written {
-        Ok(Written::Changed | Written::Unchanged | Written::Gone) => done(),
-        Err(WriteError::Refused(reason)) => {
-            tracing::warn!(object = %key, reason, "the hub refuses what a cluster reports");
-            refused("hub", reason)
-        }
-        Err(
-            error @ (WriteError::Conflict
-            | WriteError::NotFound
-            | WriteError::Unfit(_)
-            | WriteError::Unavailable(_)),
-        ) => {
-            tracing::debug!(object = %key, error = %Chain(&error), "cannot write yet");
-            again()
-        }
-    }
 }
 
 #[cfg(test)]

@@ -85,6 +85,7 @@ async fn a_report_tells_when_and_why_a_session_ended() {
         agent_version: Some("1.2.3".to_owned()),
         mode: Some(Mode::Managed),
         held: None,
+        stuck: None,
         argocd: None,
         unmirrored: None,
     };

@@ -28,6 +28,7 @@ use crate::{
     gate::{Admitted, Papers},
     hub::{Hub, Sender, Subscription, Voice},
     registry::{End, Seat},
+    report::Stuck,
 };
 
 /// The type of a heartbeat on the wire; the machine answers it by itself.
@@ -68,6 +69,10 @@ pub(super) struct Driver {
     /// When it ends whatever happens, and why then.
     ends: (Instant, End),
     pulse: Pulse,
+    /// What was last told of writes that do not come about.
+    stuck: Option<Stuck>,
+    /// What the metrics have of the machine's counters: resends and stray acknowledgements.
+    counted: (u64, u64),
 }
 
 impl Driver {
@@ -120,6 +125,8 @@ impl Driver {
             started: Instant::now(),
             ends: ends(sessions, papers),
             pulse: Pulse::default(),
+            stuck: None,
+            counted: (0, 0),
             seat,
             sessions: Arc::clone(sessions),
         }
@@ -164,6 +171,7 @@ impl Driver {
         self.start_work(now);
         self.take_away(now);
         let full = self.write(now);
+        self.count(now);
         for refusal in self.machine.take_refusals() {
             self.hub
                 .refused_by(&self.from.cluster, &refusal.key, &refusal.reason);
@@ -177,6 +185,7 @@ impl Driver {
                     let unmirrored = self.hub.unmirrored(&self.from.cluster);
                     self.seat.report_unmirrored(unmirrored);
                 }
+                self.tell_stuck();
                 Ok(())
             }
             Next::Fleet => {
@@ -185,6 +194,25 @@ impl Driver {
             }
             Next::Look => self.listen(),
         }
+    }
+
+    fn tell_stuck(&mut self) {
+        let stuck = self.hub.stuck(&self.from.cluster);
+        if stuck != self.stuck {
+            self.stuck.clone_from(&stuck);
+            self.seat.report_stuck(stuck);
+        }
+    }
+
+    /// Passes on what the machine has counted since the last time.
+    fn count(&mut self, now: Duration) {
+        let stats = self.machine.stats(now);
+        let (resent, strays) = self.counted;
+        self.sessions.metrics.session_counted(
+            stats.resent.saturating_sub(resent),
+            stats.strays.saturating_sub(strays),
+        );
+        self.counted = (stats.resent, stats.strays);
     }
 
     fn take_notes(&mut self) {

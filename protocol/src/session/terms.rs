@@ -149,6 +149,8 @@ pub struct Stats {
     pub malformed: u64,
     /// Events that this peer may not send, or that were refused when applied.
     pub refused: u64,
+    /// Acknowledgements of what was never sent, or of what was acknowledged already.
+    pub strays: u64,
     /// When the peer was last heard, on the session's clock.
     pub last_heard: Duration,
 }

@@ -16,6 +16,7 @@ fn session(connected: bool, since: i64) -> SessionReport {
         agent_version: None,
         mode: Some(Mode::Managed),
         held: None,
+        stuck: None,
         argocd: None,
         unmirrored: None,
     }
@@ -372,4 +373,21 @@ proptest! {
             prop_assert!(available(&facts, later).recheck.is_none());
         }
     }
+}
+
+#[test]
+fn writes_that_fail_for_long_need_a_person() {
+    let stuck = principal::Stuck {
+        count: 3,
+        example: "Application/c/app: forbidden".to_owned(),
+    };
+    let verdict = degraded(&Needs {
+        stuck: Some(&stuck),
+        ..Needs::default()
+    });
+    assert_eq!(
+        (verdict.status, verdict.reason.as_str()),
+        (Status::True, "HubWritesFailing")
+    );
+    assert!(verdict.message.contains("Application/c/app: forbidden"));
 }

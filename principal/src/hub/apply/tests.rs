@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
@@ -177,7 +177,12 @@ async fn a_write_that_is_overtaken_while_the_watch_is_down_is_tried_again_later(
         setup.memory.application("a", "app").unwrap(),
     );
     let verdict = setup.hub.apply(&sender("a"), &healthy()).await;
-    assert_eq!(verdict, Verdict::Retry { after: RETRY });
+    assert_eq!(
+        verdict,
+        Verdict::Retry {
+            after: Duration::from_secs(2)
+        }
+    );
     assert_eq!(setup.memory.writes(), 0);
 }
 
@@ -186,7 +191,12 @@ async fn during_an_outage_it_is_tried_again_later() {
     let setup = setup(&application("a", "app", "1", 1));
     setup.memory.set_outage(true);
     let verdict = setup.hub.apply(&sender("a"), &healthy()).await;
-    assert_eq!(verdict, Verdict::Retry { after: RETRY });
+    assert_eq!(
+        verdict,
+        Verdict::Retry {
+            after: Duration::from_secs(2)
+        }
+    );
 }
 
 #[tokio::test]
