@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use protocol::version::Capabilities;
 use runtime::admin::{self, Admin, AdminState};
 use runtime::clock::Clock;
 use runtime::credentials::{self, ClientTls, Material, files, secrets};
@@ -93,9 +94,10 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
     let tls = ClientTls::follow(material.clone(), &spawner);
     let network = link::Network::new(hub.clone(), tls, spawner);
     let link = Link {
-        hub,
+        capabilities: Capabilities::ours(),
         argocd_namespace,
         network: Arc::new(network),
+        hub,
         material,
         replica,
         reports,

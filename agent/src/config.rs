@@ -45,6 +45,8 @@ pub struct Hub {
     pub plaintext: bool,
     /// The forward proxy.
     pub proxy: Proxy,
+    /// Whether messages are compressed.
+    pub compression: bool,
 }
 
 /// How to authenticate.
@@ -208,7 +210,10 @@ impl TryFrom<&Args> for Config {
         } = args;
         refuse_what_would_harm(later)?;
         Ok(Self {
-            hub: hub.try_into()?,
+            hub: Hub {
+                compression: later.enable_compression,
+                ..Hub::try_from(hub)?
+            },
             tls: tls.try_into()?,
             scope: scope_of(scope, &hub.agent_mode)?,
             policy: policy.try_into()?,
@@ -252,6 +257,7 @@ impl TryFrom<&HubArgs> for Hub {
             only_websockets: *enable_websocket,
             plaintext: *insecure_plaintext,
             proxy: Proxy::new(proxy).map_err(Error::Proxy)?,
+            compression: false,
         })
     }
 }
@@ -398,7 +404,6 @@ fn refuse_what_would_harm(later: &LaterArgs) -> Result<(), Error> {
     }
     let left_out = [
         (!later.tls_ciphersuites.is_empty(), "--tls-ciphersuites"),
-        (later.enable_compression, "--enable-compression"),
         (later.ignore_unmanaged_apps, "--ignore-unmanaged-apps"),
         (!later.otlp_address.is_empty(), "--otlp-address"),
         (later.pprof_port != 0, "--pprof-port"),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use agent::spoke;
 use principal::store::{Memory as Hub, Watched};
 use principal::{Enrolment, Fleet, Mode};
+use protocol::version::Capabilities;
 use runtime::parts::Parts;
 use rustls_pki_types::CertificateDer;
 use serde_json::Value;
@@ -100,6 +101,11 @@ pub(crate) async fn live(
     }
 }
 
+/// What a program can do: it may be of this release or of one before.
+pub(crate) fn level(dice: &Dice) -> Capabilities {
+    Capabilities::of_level(*dice.pick(&[1, 2, 3, 3, 3]))
+}
+
 fn fleet(clusters: &[String], gone: &[String], fresh: bool) -> Arc<Fleet> {
     let enrolment = Enrolment {
         mode: Mode::Managed,
@@ -143,13 +149,7 @@ impl World {
             };
             nature.spawn("argocd", controller.run(stop.clone()));
             sites.push(Site {
-                agent: Some(Agent::start(
-                    name,
-                    Mode::Managed,
-                    certificate,
-                    &store,
-                    &network,
-                )),
+                agent: None,
                 name: name.clone(),
                 certificate: certificate.clone(),
                 store,
@@ -157,10 +157,9 @@ impl World {
             });
         }
         let fleet = watch::Sender::new(fleet(&names, &[], false));
-        let principal = Principal::start(&hub, fleet.subscribe(), &network);
-        Self {
+        let mut world = Self {
             people: People::new(&dice, &hub.inner, &names),
-            principal: Some(principal),
+            principal: None,
             dice,
             trace,
             network,
@@ -171,7 +170,12 @@ impl World {
             stop,
             backup: None,
             deletions: 0,
+        };
+        world.start_principal();
+        for site in &mut world.sites {
+            site.start(&world.network, &world.trace, &world.dice);
         }
+        world
     }
 
     fn names(&self) -> Vec<String> {
@@ -264,7 +268,7 @@ impl World {
             None => {}
         }
         if !stay {
-            site.start(&self.network, &self.trace);
+            site.start(&self.network, &self.trace, &self.dice);
         }
     }
 
@@ -288,8 +292,10 @@ impl World {
 
     fn start_principal(&mut self) {
         if self.principal.is_none() {
-            self.trace.say("principal starts");
-            let principal = Principal::start(&self.hub, self.fleet.subscribe(), &self.network);
+            let level = level(&self.dice);
+            self.trace.say(format_args!("principal starts: {level:?}"));
+            let fleet = self.fleet.subscribe();
+            let principal = Principal::start(level, &self.hub, fleet, &self.network);
             self.principal = Some(principal);
         }
     }
@@ -355,7 +361,7 @@ impl World {
         for site in &mut self.sites {
             site.store.behave(Manners::GOOD);
             self.network.set_weather(&site.name, Weather::FINE);
-            site.start(&self.network, &self.trace);
+            site.start(&self.network, &self.trace, &self.dice);
         }
         let mut findings = self.settle("after the faults").await;
         for name in &names {
@@ -454,7 +460,7 @@ impl World {
             if let Some(agent) = site.agent.take() {
                 agent.crash(&self.network).await;
             }
-            site.start(&self.network, &self.trace);
+            site.start(&self.network, &self.trace, &self.dice);
         }
         findings.extend(self.settle("with new agents").await);
         if self.signature() != before {
@@ -525,10 +531,12 @@ impl World {
 }
 
 impl Site {
-    fn start(&mut self, network: &Network, trace: &Trace) {
+    fn start(&mut self, network: &Network, trace: &Trace, dice: &Dice) {
         if self.agent.is_none() {
-            trace.say(format_args!("{}: agent starts", self.name));
+            let level = level(dice);
+            trace.say(format_args!("{}: agent starts: {level:?}", self.name));
             self.agent = Some(Agent::start(
+                level,
                 &self.name,
                 Mode::Managed,
                 &self.certificate,

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::controller::{Controller, Deeds};
 use crate::dice::{Dice, Trace};
+use crate::history::level;
 use crate::lie::Lie;
 use crate::network::{Network, Weather};
 use crate::process::{ARGOCD, Agent, Principal};
@@ -105,12 +106,19 @@ impl World {
     fn start(&mut self) {
         if self.principal.is_none() {
             let fleet = self.fleet.subscribe();
-            self.principal = Some(Principal::start(&self.hub, fleet, &self.network));
+            let level = level(&self.dice);
+            self.principal = Some(Principal::start(level, &self.hub, fleet, &self.network));
         }
         if self.agent.is_none() {
             let (certificate, spoke) = (&self.certificate, &self.spoke);
-            let agent = Agent::start(CLUSTER, Mode::Autonomous, certificate, spoke, &self.network);
-            self.agent = Some(agent);
+            self.agent = Some(Agent::start(
+                level(&self.dice),
+                CLUSTER,
+                Mode::Autonomous,
+                certificate,
+                spoke,
+                &self.network,
+            ));
         }
     }
 

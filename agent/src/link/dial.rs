@@ -131,14 +131,29 @@ pub(super) struct Opened {
     pub(super) welcome: Welcome,
 }
 
-/// Connects and authenticates, once. `identity` is for the proof where a proxy ends TLS.
-pub(super) async fn dial(
-    hub: &Hub,
-    network: &dyn Connect,
-    identity: Option<&Identity>,
-    argocd_namespace: &str,
-    mode: Mode,
-) -> Result<Opened, Error> {
+/// Who dials, and where to.
+#[derive(Clone, Copy)]
+pub(super) struct Caller<'a> {
+    pub(super) hub: &'a Hub,
+    pub(super) network: &'a dyn Connect,
+    /// For the proof where a proxy ends TLS.
+    pub(super) identity: Option<&'a Identity>,
+    pub(super) argocd_namespace: &'a str,
+    pub(super) mode: Mode,
+    /// What we can do.
+    pub(super) capabilities: &'a Capabilities,
+}
+
+/// Connects and authenticates, once.
+pub(super) async fn dial(caller: Caller<'_>) -> Result<Opened, Error> {
+    let Caller {
+        hub,
+        network,
+        identity,
+        argocd_namespace,
+        mode,
+        capabilities: ours,
+    } = caller;
     let channel = network.connect().await?;
     let principal = principal_version(channel.clone()).await?;
     let request = AuthRequest {
@@ -148,7 +163,7 @@ pub(super) async fn dial(
         // A Go principal takes only its own version.
         version: version::bare(&principal.version).to_owned(),
         agent_namespace: argocd_namespace.to_owned(),
-        capabilities: Capabilities::ours().to_words(),
+        capabilities: ours.to_words(),
         proof: prove(&hub.host, identity, &principal)?,
     };
     let answer = call(
@@ -158,7 +173,7 @@ pub(super) async fn dial(
     )
     .await
     .map_err(|status| Error::Authenticate(Box::new(status)))?;
-    let (token, welcome) = read_answer(answer)?;
+    let (token, welcome) = read_answer(answer, ours)?;
     tracing::info!(
         principal_version = %principal.version,
         agent_name = welcome.agent_name.as_deref().unwrap_or_default(),
@@ -220,7 +235,10 @@ fn prove(
     }))
 }
 
-fn read_answer(answer: AuthResponse) -> Result<(MetadataValue<Ascii>, Welcome), Error> {
+fn read_answer(
+    answer: AuthResponse,
+    ours: &Capabilities,
+) -> Result<(MetadataValue<Ascii>, Welcome), Error> {
     let AuthResponse {
         access_token,
         refresh_token: _,
@@ -246,7 +264,7 @@ fn read_answer(answer: AuthResponse) -> Result<(MetadataValue<Ascii>, Welcome), 
         principal_uid: some(principal_uid),
         agent_name: some(agent_name),
         subject: protocol::token::subject(&access_token),
-        capabilities: Capabilities::ours().negotiate(&Capabilities::read(&capabilities)),
+        capabilities: ours.negotiate(&Capabilities::read(&capabilities)),
     };
     Ok((token, welcome))
 }
@@ -302,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_go_principal_says_less_and_is_welcome_too() {
-        let (_, welcome) = read_answer(answer()).unwrap();
+        let (_, welcome) = read_answer(answer(), &Capabilities::ours()).unwrap();
         assert_eq!(welcome, Welcome::default());
         assert!(!welcome.capabilities.is_ours());
     }
@@ -315,7 +333,10 @@ mod tests {
                 ..answer()
             };
             assert!(
-                matches!(read_answer(answer), Err(Error::BadAnswer { .. })),
+                matches!(
+                    read_answer(answer, &Capabilities::ours()),
+                    Err(Error::BadAnswer { .. })
+                ),
                 "{token:?}"
             );
         }

@@ -111,6 +111,7 @@ impl Driver {
             &mut subscription,
             &holder.announced.namespace,
             enrolment.fresh,
+            sessions.limits.compare_every,
         );
         Self {
             hub: Arc::clone(&sessions.hub),
@@ -166,6 +167,7 @@ impl Driver {
     async fn turn(&mut self) -> Result<(), Over> {
         self.take_notes();
         let now = self.started.elapsed();
+        self.resync.begin_when_due(&mut self.machine, now);
         self.resync.end_when_due(&mut self.machine, &self.hub, now);
         // Work first: a resync answers at once, and what it marks has to be written before we wait.
         self.start_work(now);

@@ -56,7 +56,7 @@ pub(crate) fn request() -> AuthRequest {
         mode: "managed".to_owned(),
         version: "0.5.0".to_owned(),
         agent_namespace: "argocd".to_owned(),
-        capabilities: Capabilities::ours().to_words(),
+        capabilities: Capabilities::of_level(1).to_words(),
         ..AuthRequest::default()
     }
 }
@@ -205,6 +205,7 @@ impl Agent {
             .map(|it| (it.kind.as_str(), it.name.as_str(), it.uid.as_str()));
         let list = SyncedResourceList {
             checksum: argocd::digest::list_checksum(entries),
+            ..SyncedResourceList::default()
         };
         self.say(Event::request_synced_resource_list(&list)).await;
     }

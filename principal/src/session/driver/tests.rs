@@ -123,6 +123,7 @@ fn sessions(applications: &[String], limits: Limits) -> Arc<Sessions> {
     let (registry, _) = Registry::new(clock.clone());
     let gate = Gate {
         identity: Method::ocm(),
+        capabilities: Capabilities::ours(),
         argocd_namespace: settings.argocd_namespace,
         fleet: watch::channel(Arc::new(enrolled)).1,
         jwt_key: watch::channel(Arc::new(SIGNING_KEY.clone())).1,
