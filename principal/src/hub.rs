@@ -218,7 +218,16 @@ impl Hub {
         state
             .sessions
             .insert(cluster.to_string(), (id, mailbox.clone()));
-        let effects = state.index.forgive(cluster.as_str());
+        let mut effects = state.index.forgive(cluster.as_str());
+        // It says again what it still finds.
+        let theirs: Vec<Key> = state
+            .index
+            .routed_to(cluster.as_str())
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in theirs {
+            effects.extend(state.index.set_contest(&key, None));
+        }
         self.post(&state, effects);
         let delivered = state.index.delivered_to(cluster.as_str());
         for (key, entry) in state.index.routed_to(cluster.as_str()) {

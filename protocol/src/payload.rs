@@ -112,6 +112,22 @@ pub struct ErrorReport {
     /// What happened.
     #[serde(deserialize_with = "or_default")]
     pub message: String,
+    /// Ours: that somebody on the spoke keeps changing what the hub owns, or does so no more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contest: Option<Contest>,
+}
+
+/// How it stands about a spec that somebody on the spoke keeps changing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Contest {
+    /// It goes on.
+    On,
+    /// It is over.
+    Over,
+    /// Something that this version does not know.
+    #[serde(other)]
+    Other,
 }
 
 /// Counters for the hub's page of clusters.

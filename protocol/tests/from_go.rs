@@ -47,7 +47,10 @@ fn bytes(name: &str) -> Bytes {
 }
 
 fn raw(name: &str) -> CloudEvent {
-    eventstreamapi::Event::decode(bytes(name)).unwrap().event.unwrap()
+    eventstreamapi::Event::decode(bytes(name))
+        .unwrap()
+        .event
+        .unwrap()
 }
 
 fn event(name: &str) -> Event {
@@ -88,7 +91,11 @@ fn objects_are_named_as_go_names_them() {
         ("application.terminate-operation", Verb::TerminateOperation),
     ] {
         let event = event(name);
-        assert_eq!((event.verb, event.object()), (verb, Some(app.clone())), "{name}");
+        assert_eq!(
+            (event.verb, event.object()),
+            (verb, Some(app.clone())),
+            "{name}"
+        );
         assert_eq!(event.resource_id, "guestbook_1111");
         assert_eq!(event.event_id, "guestbook_1111_42");
         assert_eq!(event.principal_uid.as_deref(), Some("p-1"));
@@ -98,7 +105,11 @@ fn objects_are_named_as_go_names_them() {
         ("repository.create", Kind::Repository),
         ("gpgkey.create", Kind::GpgKey),
     ] {
-        assert_eq!(event(name).object().map(|key| key.kind), Some(kind), "{name}");
+        assert_eq!(
+            event(name).object().map(|key| key.kind),
+            Some(kind),
+            "{name}"
+        );
     }
 }
 
@@ -152,11 +163,18 @@ fn requests_have_their_http_verb_as_type_and_answers_the_id_of_the_request() {
         ("log-request", Target::ContainerLog, "GET"),
     ] {
         let event = event(name);
-        assert_eq!((event.target, event.verb.as_str()), (target, verb), "{name}");
+        assert_eq!(
+            (event.target, event.verb.as_str()),
+            (target, verb),
+            "{name}"
+        );
         assert_eq!(event.resource_id, event.event_id, "{name}");
     }
     let answer = event("resource.response");
-    assert_eq!((answer.verb, answer.event_id.as_str()), (Verb::Response, "5555"));
+    assert_eq!(
+        (answer.verb, answer.event_id.as_str()),
+        (Verb::Response, "5555")
+    );
     assert_ne!(answer.resource_id, answer.event_id);
     assert_eq!(event("redis.got").event_id, "7777");
     assert_eq!(event("terminal-request").event_id, "8888");
@@ -171,7 +189,10 @@ fn messages_around_the_stream_have_the_fields_of_go() {
         read
     }
     let request: AuthRequest = same("auth-request");
-    assert_eq!((request.mode.as_str(), request.agent_namespace.as_str()), ("managed", "argocd"));
+    assert_eq!(
+        (request.mode.as_str(), request.agent_namespace.as_str()),
+        ("managed", "argocd")
+    );
     let response: AuthResponse = same("auth-response");
     assert_eq!(response.principal_namespace, "argocd");
     assert!(response.capabilities.is_empty());

@@ -37,6 +37,11 @@ impl Drive<'_> {
                 for event in pending.events.into_values() {
                     moving.session.say(event);
                 }
+                // A Go principal has one place for errors, and nobody who takes this one away again.
+                let contests = self.reports.all_contests();
+                for event in contests.into_iter().filter(|_| is_ours) {
+                    moving.session.say(event);
+                }
                 if !is_ours {
                     self.tell_all(moving);
                 }
@@ -73,7 +78,9 @@ impl Drive<'_> {
         for key in pending.statuses {
             moving.session.mark(key, Facet::Status);
         }
-        for event in pending.events.into_values() {
+        let is_ours = moving.welcome.capabilities.is_ours();
+        let contests = pending.contests.into_values().filter(|_| is_ours);
+        for event in pending.events.into_values().chain(contests) {
             moving.session.say(event);
         }
         for key in pending.states {

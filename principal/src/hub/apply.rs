@@ -8,7 +8,10 @@ use argocd::{
     projection::{release_patch_for_hub, status_patch_for_hub},
     routing::SpokeNamespace,
 };
-use protocol::{Event, Kind, ObjectKey, Target, Verb, Verdict, payload};
+use protocol::{
+    Event, Kind, ObjectKey, Target, Verb, Verdict,
+    payload::{self, Contest},
+};
 use runtime::error::Chain;
 use serde_json::Value;
 
@@ -158,10 +161,14 @@ impl Hub {
             return refused("not_theirs", "no Application of this cluster has this name");
         };
         let message: String = report.message.chars().take(LONGEST_REPORT).collect();
-        let effects = state.index.set_report(
-            &key,
-            Some(format!("cluster {} reports: {message}", from.cluster)),
-        );
+        let cluster = &from.cluster;
+        let said = Some(format!("cluster {cluster} reports: {message}"));
+        let effects = match report.contest {
+            None => state.index.set_report(&key, said),
+            Some(Contest::On) => state.index.set_contest(&key, said),
+            Some(Contest::Over) => state.index.set_contest(&key, None),
+            Some(Contest::Other) => Vec::new(),
+        };
         self.post(&state, effects);
         done()
     }

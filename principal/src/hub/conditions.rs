@@ -32,11 +32,12 @@ pub(crate) const ERROR: &str = "ArgoCDAgentError";
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 
 /// Every type that this principal sets and clears.
-const KINDS: [&str; 6] = [
+const KINDS: [&str; 7] = [
     keys::CONDITION_CONFLICT,
     keys::CONDITION_NAME_CONFLICT,
     keys::CONDITION_NOT_ADMITTED,
     keys::CONDITION_REPOSITORY,
+    keys::CONDITION_CONTESTED,
     DISCONNECTED,
     ERROR,
 ];
@@ -195,6 +196,9 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
         | Placement::Mirror(_)
         | Placement::Local
         | Placement::Ignored => {}
+    }
+    if let Some(contest) = &entry.contest {
+        wanted.push((keys::CONDITION_CONTESTED, contest.clone()));
     }
     if let Some(report) = &entry.report {
         wanted.push((ERROR, report.clone()));

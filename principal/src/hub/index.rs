@@ -516,6 +516,17 @@ impl Index {
         }
     }
 
+    /// Records who keeps changing an Application on its cluster, until nobody does.
+    pub(crate) fn set_contest(&mut self, key: &Key, contest: Option<String>) -> Vec<Effect> {
+        match self.applications.get_mut(key) {
+            Some(entry) if entry.contest != contest => {
+                entry.contest = contest;
+                vec![Effect::Conditions(key.clone())]
+            }
+            Some(_) | None => Vec::new(),
+        }
+    }
+
     /// Records what a cluster reported about an Application, until it reports its status.
     pub(crate) fn set_report(&mut self, key: &Key, report: Option<String>) -> Vec<Effect> {
         match self.applications.get_mut(key) {
