@@ -201,6 +201,8 @@ mod tests {
             mode: Some(Mode::Managed),
             held: None,
             stuck: None,
+            misconduct: None,
+            refused: None,
             argocd: None,
             unmirrored: None,
         };

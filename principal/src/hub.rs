@@ -18,7 +18,7 @@ use tokio::{sync::Semaphore, time::Instant};
 use crate::{
     fleet::{ClusterName, Fleet},
     metrics::Metrics,
-    report::Stuck,
+    report::{Refused, Stuck},
     settings::{MirrorLimits, Settings},
 };
 
@@ -260,6 +260,19 @@ impl Hub {
                 entry.is_some_and(|entry| entry.cluster() == Some(cluster))
             })
         })
+    }
+
+    /// What a cluster refuses, if anything about that has changed since the complaints stood at `before`; and how they
+    /// stand now.
+    pub(crate) fn refused(
+        &self,
+        cluster: &ClusterName,
+        before: Option<u64>,
+    ) -> (u64, Option<Option<Refused>>) {
+        let state = self.lock();
+        let now = state.index.complaints_of(cluster.as_str());
+        let refused = (before != Some(now)).then(|| state.index.refused(cluster.as_str()));
+        (now, refused)
     }
 
     /// What a cluster refused, for a condition on the Application, or on those that need it.

@@ -40,7 +40,7 @@ pub use fleet::{ClusterName, Enrolment, Fleet, Mode};
 pub use gate::Registrar;
 pub use hub::{Key, store};
 pub use protocol::payload::ArgoCd;
-pub use report::{HeldDeletion, SessionReport, Sessions, Stuck, Unmirrored};
+pub use report::{HeldDeletion, Refused, SessionReport, Sessions, Stuck, Unmirrored};
 pub use revoked::Revoked;
 pub use service::Services;
 pub use settings::{Limits, MirrorLimits, Settings};

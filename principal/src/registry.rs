@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     fleet::{ClusterName, Mode},
     gate::Papers,
-    report::{HeldDeletion, SessionReport, Sessions, Stuck, Unmirrored},
+    report::{HeldDeletion, Refused, SessionReport, Sessions, Stuck, Unmirrored},
 };
 
 /// A driver ends within one turn of its loop; one that does not is left behind rather than waited for.
@@ -228,6 +228,8 @@ impl Registry {
                 mode: None,
                 held: None,
                 stuck: None,
+                misconduct: None,
+                refused: None,
                 argocd: None,
                 unmirrored: None,
             });
@@ -293,6 +295,23 @@ impl Seat {
     pub(crate) fn report_stuck(&self, stuck: Option<Stuck>) {
         self.registry.report(&self.cluster, |report, _now| {
             report.stuck = stuck;
+        });
+    }
+
+    /// Records what the agent does that no agent should.
+    pub(crate) fn report_misconduct(&self, misconduct: Option<String>) {
+        if let Some(misconduct) = &misconduct {
+            tracing::warn!(cluster = %self.cluster, misconduct, "an agent misbehaves");
+        }
+        self.registry.report(&self.cluster, |report, _now| {
+            report.misconduct = misconduct;
+        });
+    }
+
+    /// Records what the cluster cannot take or do.
+    pub(crate) fn report_refused(&self, refused: Option<Refused>) {
+        self.registry.report(&self.cluster, |report, _now| {
+            report.refused = refused;
         });
     }
 

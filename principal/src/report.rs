@@ -27,6 +27,10 @@ pub struct SessionReport {
     pub held: Option<HeldDeletion>,
     /// What cannot be written to the hub for some time.
     pub stuck: Option<Stuck>,
+    /// What its agent does that no agent should.
+    pub misconduct: Option<String>,
+    /// What the cluster cannot take or do.
+    pub refused: Option<Refused>,
     /// Whether the cluster has an Argo CD, where its agent says so. A claim.
     pub argocd: Option<ArgoCd>,
     /// What of an autonomous cluster is not shown on the hub.
@@ -53,6 +57,15 @@ pub struct HeldDeletion {
     pub mirrors: bool,
     /// Names exactly this list; confirmed with [`Enrolment::confirm_delete`](crate::Enrolment).
     pub digest: String,
+}
+
+/// Objects that a cluster refuses, or of which it reports a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// How many there are.
+    pub count: usize,
+    /// The first of them.
+    pub names: Vec<String>,
 }
 
 /// Applications whose reports cannot be written to the hub for some time.

@@ -33,6 +33,7 @@ use crate::{
 mod agreement;
 mod brake;
 mod claims;
+mod conduct;
 mod driver;
 mod inventory;
 mod over;

@@ -297,6 +297,7 @@ impl Session {
             outbox_objects: self.outbox.objects(),
             in_flight: self.flights.len(),
             oldest: self.flights.oldest(now),
+            unheard: self.flights.unheard(now),
             inbox_objects: self.inbox.entries(),
             working: self.inbox.working(),
             resent: self.resent,

@@ -40,8 +40,12 @@ pub(crate) struct Sender {
 }
 
 impl Hub {
-    /// Applies one event of a cluster. Whatever it holds is a claim.
-    pub(crate) async fn apply(&self, from: &Sender, event: &Event) -> Verdict {
+    /// Applies one event of a cluster, and says why it was refused, as a word. Whatever the event holds is a claim.
+    pub(crate) async fn apply_for(
+        &self,
+        from: &Sender,
+        event: &Event,
+    ) -> (Verdict, Option<&'static str>) {
         let refusable = match (event.target, event.verb) {
             (Target::Object(kind), verb) if from.is_autonomous => {
                 self.apply_of_owner(from, kind, verb, event).await
@@ -59,6 +63,11 @@ impl Hub {
             (_, _) => refused("not_allowed", "nothing here takes this"),
         };
         refusable.counted(&self.metrics)
+    }
+
+    #[cfg(test)]
+    pub(crate) async fn apply(&self, from: &Sender, event: &Event) -> Verdict {
+        self.apply_for(from, event).await.0
     }
 
     async fn apply_status(&self, from: &Sender, event: &Event) -> Refusable {
@@ -274,11 +283,11 @@ fn named(index: &Index, cluster: &str, claimed: &Key) -> Option<Key> {
 pub(super) struct Refusable(Verdict, Option<&'static str>);
 
 impl Refusable {
-    fn counted(self, metrics: &crate::metrics::Metrics) -> Verdict {
+    fn counted(self, metrics: &crate::metrics::Metrics) -> (Verdict, Option<&'static str>) {
         if let Some(reason) = self.1 {
             metrics.event_refused(reason);
         }
-        self.0
+        (self.0, self.1)
     }
 }
 

@@ -86,6 +86,8 @@ async fn a_report_tells_when_and_why_a_session_ended() {
         mode: Some(Mode::Managed),
         held: None,
         stuck: None,
+        misconduct: None,
+        refused: None,
         argocd: None,
         unmirrored: None,
     };

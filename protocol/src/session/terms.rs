@@ -139,6 +139,8 @@ pub struct Stats {
     pub in_flight: usize,
     /// How long the oldest of them is out.
     pub oldest: Duration,
+    /// The same, but for commands and deletes, which may take their time.
+    pub unheard: Duration,
     /// Objects and control messages received and not done.
     pub inbox_objects: usize,
     /// Pieces of work handed out.

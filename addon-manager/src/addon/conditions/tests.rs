@@ -17,6 +17,8 @@ fn session(connected: bool, since: i64) -> SessionReport {
         mode: Some(Mode::Managed),
         held: None,
         stuck: None,
+        misconduct: None,
+        refused: None,
         argocd: None,
         unmirrored: None,
     }
@@ -372,6 +374,30 @@ proptest! {
             let later = at(now) + SignedDuration::try_from(recheck).unwrap();
             prop_assert!(available(&facts, later).recheck.is_none());
         }
+    }
+}
+
+#[test]
+fn what_a_cluster_refuses_and_an_agent_that_misbehaves_need_a_person() {
+    let refused = principal::Refused {
+        count: 5,
+        names: vec!["Application/c/app".to_owned()],
+    };
+    let verdict = degraded(&Needs {
+        refused: Some(&refused),
+        misconduct: Some("it sends what cannot be read"),
+        ..Needs::default()
+    });
+    assert_eq!(
+        (verdict.status, verdict.reason.as_str()),
+        (Status::True, "AgentMisbehaves")
+    );
+    for said in [
+        "cannot be read",
+        "ObjectsRefused",
+        "Application/c/app, and 4 more",
+    ] {
+        assert!(verdict.message.contains(said), "{}", verdict.message);
     }
 }
 
