@@ -53,6 +53,7 @@ struct Site {
 /// Everything.
 struct World {
     dice: Dice,
+    releases: Releases,
     trace: Trace,
     network: Network,
     hub: Slow<Hub>,
@@ -71,11 +72,12 @@ pub(crate) async fn live(
     seed: u64,
     certificates: &[CertificateDer<'static>],
     lie: Lie,
+    releases: Releases,
 ) -> Result<Outcome, Failure> {
     runtime::chance::seed(seed);
     let dice = Dice::new(seed);
     let steps = 10 + dice.below(50);
-    let mut world = World::new(dice, certificates, lie);
+    let mut world = World::new(dice, certificates, lie, releases);
     for _ in 0..steps {
         world.step().await;
     }
@@ -101,9 +103,29 @@ pub(crate) async fn live(
     }
 }
 
-/// What a program can do: it may be of this release or of one before.
-pub(crate) fn level(dice: &Dice) -> Capabilities {
-    Capabilities::of_level(*dice.pick(&[1, 2, 3, 3, 3]))
+/// Of which releases the programs are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Releases {
+    /// Each of this one or of one of the two before, and another one after each restart.
+    Any,
+    /// The principal of this level, and the agents of that.
+    Of(u8, u8),
+}
+
+impl Releases {
+    pub(crate) fn principal(self, dice: &Dice) -> Capabilities {
+        Capabilities::of_level(match self {
+            Self::Any => *dice.pick(&[1, 2, 3, 3, 3]),
+            Self::Of(principal, _) => principal,
+        })
+    }
+
+    pub(crate) fn agent(self, dice: &Dice) -> Capabilities {
+        Capabilities::of_level(match self {
+            Self::Any => *dice.pick(&[1, 2, 3, 3, 3]),
+            Self::Of(_, agent) => agent,
+        })
+    }
 }
 
 fn fleet(clusters: &[String], gone: &[String], fresh: bool) -> Arc<Fleet> {
@@ -122,7 +144,12 @@ fn fleet(clusters: &[String], gone: &[String], fresh: bool) -> Arc<Fleet> {
 }
 
 impl World {
-    fn new(dice: Dice, certificates: &[CertificateDer<'static>], lie: Lie) -> Self {
+    fn new(
+        dice: Dice,
+        certificates: &[CertificateDer<'static>],
+        lie: Lie,
+        releases: Releases,
+    ) -> Self {
         let trace = Trace::new();
         let number = 1 + dice.below(certificates.len());
         let names: Vec<String> = (1..=number).map(|it| format!("spoke{it}")).collect();
@@ -161,6 +188,7 @@ impl World {
             people: People::new(&dice, &hub.inner, &names),
             principal: None,
             dice,
+            releases,
             trace,
             network,
             hub,
@@ -172,9 +200,7 @@ impl World {
             deletions: 0,
         };
         world.start_principal();
-        for site in &mut world.sites {
-            site.start(&world.network, &world.trace, &world.dice);
-        }
+        world.start_agents();
         world
     }
 
@@ -268,7 +294,15 @@ impl World {
             None => {}
         }
         if !stay {
-            site.start(&self.network, &self.trace, &self.dice);
+            let level = self.releases.agent(&self.dice);
+            site.start(level, &self.network, &self.trace);
+        }
+    }
+
+    fn start_agents(&mut self) {
+        for site in &mut self.sites {
+            let level = self.releases.agent(&self.dice);
+            site.start(level, &self.network, &self.trace);
         }
     }
 
@@ -292,7 +326,7 @@ impl World {
 
     fn start_principal(&mut self) {
         if self.principal.is_none() {
-            let level = level(&self.dice);
+            let level = self.releases.principal(&self.dice);
             self.trace.say(format_args!("principal starts: {level:?}"));
             let fleet = self.fleet.subscribe();
             let principal = Principal::start(level, &self.hub, fleet, &self.network);
@@ -361,8 +395,8 @@ impl World {
         for site in &mut self.sites {
             site.store.behave(Manners::GOOD);
             self.network.set_weather(&site.name, Weather::FINE);
-            site.start(&self.network, &self.trace, &self.dice);
         }
+        self.start_agents();
         let mut findings = self.settle("after the faults").await;
         for name in &names {
             self.network.break_lines(name);
@@ -460,8 +494,8 @@ impl World {
             if let Some(agent) = site.agent.take() {
                 agent.crash(&self.network).await;
             }
-            site.start(&self.network, &self.trace, &self.dice);
         }
+        self.start_agents();
         findings.extend(self.settle("with new agents").await);
         if self.signature() != before {
             findings.push("a restart of the agents made writes".to_owned());
@@ -531,9 +565,8 @@ impl World {
 }
 
 impl Site {
-    fn start(&mut self, network: &Network, trace: &Trace, dice: &Dice) {
+    fn start(&mut self, level: Capabilities, network: &Network, trace: &Trace) {
         if self.agent.is_none() {
-            let level = level(dice);
             trace.say(format_args!("{}: agent starts: {level:?}", self.name));
             self.agent = Some(Agent::start(
                 level,
