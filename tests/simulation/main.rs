@@ -18,6 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use rustls_pki_types::CertificateDer;
 
 mod controller;
+mod crowd;
 mod dice;
 mod history;
 mod lie;
@@ -200,4 +201,11 @@ fn programs_that_are_two_releases_apart_agree_all_the_same() {
             );
         }
     }
+}
+
+#[test]
+fn ten_thousand_applications_of_one_cluster_arrive_once_and_are_shown_once() {
+    runtime::install_crypto_provider();
+    let findings = clock().block_on(crowd::live(&certificates()[0], 10_000));
+    assert!(findings.is_empty(), "{findings:#?}");
 }
