@@ -210,10 +210,7 @@ impl TryFrom<&Args> for Config {
         } = args;
         refuse_what_would_harm(later)?;
         Ok(Self {
-            hub: Hub {
-                compression: later.enable_compression,
-                ..Hub::try_from(hub)?
-            },
+            hub: hub.try_into()?,
             tls: tls.try_into()?,
             scope: scope_of(scope, &hub.agent_mode)?,
             policy: policy.try_into()?,
@@ -233,6 +230,7 @@ impl TryFrom<&HubArgs> for Hub {
             heartbeat_interval,
             keep_alive_ping_interval,
             grpc_max_message_size,
+            enable_compression,
             enable_websocket,
             insecure_plaintext,
             proxy,
@@ -257,7 +255,7 @@ impl TryFrom<&HubArgs> for Hub {
             only_websockets: *enable_websocket,
             plaintext: *insecure_plaintext,
             proxy: Proxy::new(proxy).map_err(Error::Proxy)?,
-            compression: false,
+            compression: *enable_compression,
         })
     }
 }
