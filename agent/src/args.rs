@@ -223,6 +223,8 @@ const ENV: &[(&str, &str)] = &[
         "on_application_recreate",
         "ARGOCD_AGENT_ON_APPLICATION_RECREATE",
     ),
+    ("kube_api_qps", "ARGOCD_AGENT_KUBE_QPS"),
+    ("kube_api_burst", "ARGOCD_AGENT_KUBE_BURST"),
     ("log_level", "ARGOCD_AGENT_LOG_LEVEL"),
     ("log_format", "ARGOCD_AGENT_LOG_FORMAT"),
     ("healthz_port", "ARGOCD_AGENT_HEALTH_CHECK_PORT"),
