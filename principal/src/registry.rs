@@ -184,6 +184,11 @@ impl Registry {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn reports(&self) -> Sessions {
+        Arc::clone(&self.shared.reports.borrow())
+    }
+
     /// Forgets what was reported about clusters that are not wanted any more.
     pub(crate) fn keep_reports(&self, keep: impl Fn(&str) -> bool) {
         self.shared.reports.send_if_modified(|reports| {

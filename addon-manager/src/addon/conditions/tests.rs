@@ -379,7 +379,7 @@ proptest! {
 
 #[test]
 fn what_a_cluster_refuses_and_an_agent_that_misbehaves_need_a_person() {
-    let refused = principal::Refused {
+    let refused = Refused {
         count: 5,
         names: vec!["Application/c/app".to_owned()],
     };
@@ -403,7 +403,7 @@ fn what_a_cluster_refuses_and_an_agent_that_misbehaves_need_a_person() {
 
 #[test]
 fn writes_that_fail_for_long_need_a_person() {
-    let stuck = principal::Stuck {
+    let stuck = Stuck {
         count: 3,
         example: "Application/c/app: forbidden".to_owned(),
     };

@@ -317,6 +317,6 @@ async fn a_contest_stays_until_it_is_over_or_another_session_begins() {
     say(Contest::Over).await;
     assert_eq!(told(), None);
     say(Contest::On).await;
-    let _next = setup.hub.subscribe(&crate::testing::name("a"));
+    let _next = setup.hub.subscribe(&name("a"));
     assert_eq!(told(), None, "it says again what it still finds");
 }

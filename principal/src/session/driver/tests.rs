@@ -219,7 +219,7 @@ async fn an_agent_that_never_acknowledges_is_told_of_and_makes_nothing_grow() {
     assert!(stats.in_flight <= window, "{stats:?}");
     assert!(stats.outbox_objects <= many.len() + 1, "{stats:?}");
     assert!(frames < 12 * window, "{frames} frames are a storm");
-    let report = sessions.gate.registry.reports().borrow()["a"].clone();
+    let report = sessions.gate.registry.reports()["a"].clone();
     assert!(
         report
             .misconduct
