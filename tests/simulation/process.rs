@@ -172,7 +172,8 @@ impl Agent {
                 only_websockets: false,
                 plaintext: false,
                 proxy: agent::config::proxy::Proxy::default(),
-                compression: true,
+                // A network that lies has to read what it carries.
+                compression: network.is_honest(),
             },
             capabilities,
             argocd_namespace: ARGOCD.to_owned(),
