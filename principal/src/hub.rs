@@ -18,7 +18,7 @@ use tokio::{sync::Semaphore, time::Instant};
 use crate::{
     fleet::{ClusterName, Fleet},
     metrics::Metrics,
-    report::{Refused, Stuck},
+    report::{Refused, Stuck, Told},
     settings::{MirrorLimits, Settings},
 };
 
@@ -268,11 +268,13 @@ impl Hub {
         &self,
         cluster: &ClusterName,
         before: Option<u64>,
-    ) -> (u64, Option<Option<Refused>>) {
+    ) -> (u64, Told<Refused>) {
         let state = self.lock();
         let now = state.index.complaints_of(cluster.as_str());
-        let refused = (before != Some(now)).then(|| state.index.refused(cluster.as_str()));
-        (now, refused)
+        if before == Some(now) {
+            return (now, Told::Same);
+        }
+        (now, Told::Now(state.index.refused(cluster.as_str())))
     }
 
     /// What a cluster refused, for a condition on the Application, or on those that need it.

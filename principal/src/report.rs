@@ -59,6 +59,15 @@ pub struct HeldDeletion {
     pub digest: String,
 }
 
+/// Whether there is another thing to tell than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told<T> {
+    /// What was told last is so.
+    Same,
+    /// This is so now, or nothing is.
+    Now(Option<T>),
+}
+
 /// Objects that a cluster refuses, or of which it reports a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {

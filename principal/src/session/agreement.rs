@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Agreement {
     /// The hub owns them: the agent says what it holds.
-    Managed(Resync),
+    Managed(Box<Resync>),
     /// The spoke owns them: it is told what the hub shows.
     Autonomous(Claims),
 }
@@ -38,7 +38,7 @@ impl Agreement {
                 let every = Some(every).filter(|_| compares(machine));
                 let resync =
                     Resync::begin(machine, cluster, agent_namespace, fresh, delivered, every);
-                Self::Managed(resync)
+                Self::Managed(Box::new(resync))
             }
             Mode::Autonomous => Self::Autonomous(Claims::begin(machine, hub, cluster, fresh)),
         }

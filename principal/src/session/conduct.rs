@@ -5,6 +5,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use crate::report::Told;
+
 /// An event that is not acknowledged for so long: it was said four times by then.
 const DEAF: Duration = Duration::from_mins(2);
 /// After so long without another one it is forgotten.
@@ -41,11 +43,20 @@ impl Offence {
 }
 
 /// How one agent has behaved.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Conduct {
     offences: BTreeMap<Offence, Duration>,
     /// What was told last in this session.
-    told: Option<Option<String>>,
+    told: Told<String>,
+}
+
+impl Default for Conduct {
+    fn default() -> Self {
+        Self {
+            offences: BTreeMap::new(),
+            told: Told::Same,
+        }
+    }
 }
 
 impl Conduct {
@@ -56,21 +67,21 @@ impl Conduct {
 
     /// What is to be told now, if that is another thing than before. `unheard`: for how long the oldest event about a
     /// state is not acknowledged.
-    pub(super) fn news(&mut self, unheard: Duration, now: Duration) -> Option<Option<String>> {
+    pub(super) fn news(&mut self, unheard: Duration, now: Duration) -> Told<String> {
         if unheard >= DEAF {
             self.offended(Offence::Deaf, now);
         }
         self.offences
             .retain(|_, last| now.saturating_sub(*last) < FORGOTTEN);
         let words: Vec<&str> = self.offences.keys().map(|it| it.words()).collect();
-        let said = (!words.is_empty()).then(|| words.join("; "));
+        let said = Told::Now((!words.is_empty()).then(|| words.join("; ")));
         // What it did in the session before is not forgotten at once.
-        let is_too_soon = said.is_none() && self.told.is_none() && now < FORGOTTEN;
-        if is_too_soon || self.told.as_ref() == Some(&said) {
-            return None;
+        let is_too_soon = said == Told::Now(None) && self.told == Told::Same && now < FORGOTTEN;
+        if is_too_soon || self.told == said {
+            return Told::Same;
         }
-        self.told = Some(said.clone());
-        Some(said)
+        self.told = said.clone();
+        said
     }
 }
 
@@ -80,37 +91,40 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn told(news: Told<String>) -> String {
+        match news {
+            Told::Same => "the same".to_owned(),
+            Told::Now(said) => said.unwrap_or_else(|| "nothing".to_owned()),
+        }
+    }
+
     #[test]
     fn a_storm_is_told_once_and_forgotten_after_good_conduct() {
         let mut conduct = Conduct::default();
-        assert_eq!(conduct.news(Duration::ZERO, SECOND), None);
-        let mut told = 0;
+        assert_eq!(conduct.news(Duration::ZERO, SECOND), Told::Same);
+        let mut times = 0;
         for _ in 0..1000 {
             conduct.offended(Offence::Malformed, 2 * SECOND);
-            told += usize::from(conduct.news(Duration::ZERO, 2 * SECOND).is_some());
+            times += usize::from(conduct.news(Duration::ZERO, 2 * SECOND) != Told::Same);
         }
-        assert_eq!(told, 1);
+        assert_eq!(times, 1);
         conduct.offended(Offence::NotAllowed, 3 * SECOND);
-        let both = conduct.news(Duration::ZERO, 3 * SECOND);
-        assert!(both.is_some_and(|it| it.is_some_and(|it| it.contains("; "))));
-        assert_eq!(
-            conduct.news(Duration::ZERO, FORGOTTEN + 4 * SECOND),
-            Some(None)
-        );
+        assert!(told(conduct.news(Duration::ZERO, 3 * SECOND)).contains("; "));
+        let later = FORGOTTEN + 4 * SECOND;
+        assert_eq!(conduct.news(Duration::ZERO, later), Told::Now(None));
     }
 
     #[test]
     fn whoever_never_acknowledges_is_told_of() {
         let mut conduct = Conduct::default();
-        assert_eq!(conduct.news(DEAF - SECOND, DEAF), None);
-        let told = conduct.news(DEAF, DEAF + SECOND);
-        assert!(told.is_some_and(|it| it.is_some_and(|it| it.contains("acknowledged"))));
+        assert_eq!(conduct.news(DEAF - SECOND, DEAF), Told::Same);
+        assert!(told(conduct.news(DEAF, DEAF + SECOND)).contains("acknowledged"));
     }
 
     #[test]
     fn a_new_session_does_not_wipe_what_the_one_before_did_at_once() {
         let mut conduct = Conduct::default();
-        assert_eq!(conduct.news(Duration::ZERO, FORGOTTEN - SECOND), None);
-        assert_eq!(conduct.news(Duration::ZERO, FORGOTTEN), Some(None));
+        assert_eq!(conduct.news(Duration::ZERO, FORGOTTEN - SECOND), Told::Same);
+        assert_eq!(conduct.news(Duration::ZERO, FORGOTTEN), Told::Now(None));
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Driver;
+use crate::report::Told;
 
 impl Driver {
     /// Tells what cannot be written.
@@ -23,7 +24,7 @@ impl Driver {
             stats.strays.saturating_sub(strays),
         );
         self.counted = (stats.resent, stats.strays);
-        if let Some(misconduct) = self.conduct.news(stats.unheard, now) {
+        if let Told::Now(misconduct) = self.conduct.news(stats.unheard, now) {
             self.seat.report_misconduct(misconduct);
         }
     }
@@ -31,7 +32,7 @@ impl Driver {
     /// What the cluster refuses is looked through only when something about that has changed.
     pub(super) fn tell_refused(&mut self) {
         let (complaints, refused) = self.hub.refused(&self.from.cluster, self.complaints);
-        if let Some(refused) = refused {
+        if let Told::Now(refused) = refused {
             self.seat.report_refused(refused);
         }
         self.complaints = Some(complaints);
