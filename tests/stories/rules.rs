@@ -361,14 +361,7 @@ pub(crate) async fn a_mass_delete_waits_for_a_person(stage: &Stage) -> Result<()
             .until(&replica, "is there", BOUND, there)
             .await?;
     }
-    let manager = At::deployment(product::NAMESPACE, product::MANAGER);
-    let replicas = |count: u8| json!({"spec": {"replicas": count}});
-    stage.hub.merge(&manager, replicas(0)).await?;
-    Program::Manager.until_none(stage).await?;
-    for app in &apps {
-        stage.hub.delete(&app.at).await?;
-    }
-    stage.hub.merge(&manager, replicas(1)).await?;
+    lose(stage, &apps).await?;
 
     let addon = At::addon("spoke1");
     let held = |addon: &Value| digest(addon).is_some();
@@ -398,6 +391,18 @@ pub(crate) async fn a_mass_delete_waits_for_a_person(stage: &Stage) -> Result<()
         )
         .await?;
     stage.hub.delete(&At::project(ARGOCD, "many")).await
+}
+
+/// They go from the hub while its program is away.
+async fn lose(stage: &Stage, apps: &[Application]) -> Result<()> {
+    let manager = At::deployment(product::NAMESPACE, product::MANAGER);
+    let replicas = |count: u8| json!({"spec": {"replicas": count}});
+    stage.hub.merge(&manager, replicas(0)).await?;
+    Program::Manager.until_none(stage).await?;
+    for app in apps {
+        stage.hub.delete(&app.at).await?;
+    }
+    stage.hub.merge(&manager, replicas(1)).await.map(drop)
 }
 
 /// What the message of `MassDeleteHeld` asks for.
