@@ -40,6 +40,19 @@ fn application(number: usize) -> Value {
     })
 }
 
+fn fleet() -> Fleet {
+    let enrolment = Enrolment {
+        mode: Mode::Managed,
+        server: None,
+        fresh: false,
+        confirm_delete: None,
+        shares_unscoped: Some(false),
+    };
+    Fleet {
+        clusters: [(CLUSTER.to_owned(), enrolment)].into(),
+    }
+}
+
 /// Lives it with so many and says what was wrong.
 pub(crate) async fn live(certificate: &CertificateDer<'static>, many: usize) -> Vec<String> {
     runtime::chance::seed(1);
@@ -55,17 +68,7 @@ pub(crate) async fn live(certificate: &CertificateDer<'static>, many: usize) -> 
     for number in 0..many {
         hub.inner.put(Watched::Application, application(number));
     }
-    let enrolment = Enrolment {
-        mode: Mode::Managed,
-        server: None,
-        fresh: false,
-        confirm_delete: None,
-        shares_unscoped: Some(false),
-    };
-    let fleet = Fleet {
-        clusters: [(CLUSTER.to_owned(), enrolment)].into(),
-    };
-    let fleet = watch::Sender::new(Arc::new(fleet));
+    let fleet = watch::Sender::new(Arc::new(fleet()));
     let level = Releases::Any.principal(&dice);
     let principal = Principal::start(level.clone(), &hub, fleet.subscribe(), &network);
     let agent = Agent::start(level, CLUSTER, Mode::Managed, certificate, &spoke, &network);
