@@ -354,7 +354,7 @@ mod tests {
         reports.contested(&key("a"), "by helm".to_owned());
         let on = (Some(Contest::On), "by helm".to_owned());
         let told: Vec<_> = reports.take().contests.values().map(contest).collect();
-        assert_eq!(told, [on.clone()]);
+        assert_eq!(told, std::slice::from_ref(&on));
         let again: Vec<_> = reports.all_contests().iter().map(contest).collect();
         assert_eq!(again, [on]);
         reports.at_peace(&key("a"));

@@ -2,6 +2,7 @@
 //! and the report of its cluster says so to a person. Nobody else is slower for it.
 
 use bytes::Bytes;
+use futures::{FutureExt as _, future::BoxFuture};
 use protocol::{Event, Kind, ObjectKey, Target, Verb};
 use serde_json::{Value, json};
 
@@ -19,13 +20,16 @@ fn status(body: impl Into<Bytes>, version: &str) -> Event {
 }
 
 /// A world with one delivered Application, and its agent.
-async fn delivered() -> (World, Agent, Value) {
-    let world = World::with(&["a", "ab"]).await;
-    world.create(application("a", "app"));
-    let mut agent = Agent::empty(&world, "a").await;
-    agent.event(APPLICATION, Verb::Create).await;
-    let hub = world.hub.application("a", "app").unwrap();
-    (world, agent, hub)
+fn delivered() -> BoxFuture<'static, (World, Agent, Value)> {
+    let preparing = async {
+        let world = World::with(&["a", "ab"]).await;
+        world.create(application("a", "app"));
+        let mut agent = Agent::empty(&world, "a").await;
+        agent.event(APPLICATION, Verb::Create).await;
+        let hub = world.hub.application("a", "app").unwrap();
+        (world, agent, hub)
+    };
+    preparing.boxed()
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ impl Setup {
     async fn until(&self, what: &str, fits: impl Fn(&Memory) -> bool) {
         let waiting = self.memory.wait_for(fits);
         assert!(
-            tokio::time::timeout(Duration::from_secs(60), waiting)
+            tokio::time::timeout(Duration::from_mins(1), waiting)
                 .await
                 .is_ok(),
             "{what}"
