@@ -384,6 +384,11 @@ impl sdk::Addon for ArgocdAgent {
             secret_error: secret_error.as_deref(),
             held_mode: self.held_mode(target),
             held_deletion: facts.session.and_then(|session| session.held.as_ref()),
+            stuck: facts.session.and_then(|session| session.stuck.as_ref()),
+            misconduct: facts
+                .session
+                .and_then(|session| session.misconduct.as_deref()),
+            refused: facts.session.and_then(|session| session.refused.as_ref()),
             argocd: facts.session.and_then(|session| session.argocd),
             unmirrored: facts
                 .session

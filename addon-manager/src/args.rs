@@ -221,7 +221,10 @@ pub struct ReadyArgs {
 }
 
 /// Variables of the Go principal for the flags in common.
-const SHARED_ENV: [(&str, &str); 12] = [
+const SHARED_ENV: [(&str, &str); 14] = [
+    // Go has one name for both programs.
+    ("kube_api_qps", "ARGOCD_AGENT_KUBE_QPS"),
+    ("kube_api_burst", "ARGOCD_AGENT_KUBE_BURST"),
     ("log_level", "ARGOCD_PRINCIPAL_LOG_LEVEL"),
     ("log_format", "ARGOCD_PRINCIPAL_LOG_FORMAT"),
     ("healthz_port", "ARGOCD_PRINCIPAL_HEALTH_CHECK_PORT"),
@@ -272,7 +275,9 @@ const PRINCIPAL_ENV: [(&str, &str); 13] = [
 ];
 
 /// Those of them that the small subcommands have.
-const SMALL_ENV: [(&str, &str); 3] = [
+const SMALL_ENV: [(&str, &str); 5] = [
+    ("kube_api_qps", "ARGOCD_AGENT_KUBE_QPS"),
+    ("kube_api_burst", "ARGOCD_AGENT_KUBE_BURST"),
     ("log_level", "ARGOCD_PRINCIPAL_LOG_LEVEL"),
     ("log_format", "ARGOCD_PRINCIPAL_LOG_FORMAT"),
     ("namespace", "ARGOCD_PRINCIPAL_NAMESPACE"),
@@ -280,9 +285,9 @@ const SMALL_ENV: [(&str, &str); 3] = [
 
 /// The command line with its variables and the flags that are not supported yet.
 pub fn command() -> Command {
-    let [level, format, namespace] = SMALL_ENV;
+    let [_, _, level, format, _] = SMALL_ENV;
     let command = with_env(Cli::command(), &SHARED_ENV)
-        .mut_subcommand("uninstall", |it| with_env(it, &[level, format, namespace]))
+        .mut_subcommand("uninstall", |it| with_env(it, &SMALL_ENV))
         .mut_subcommand("ready", |it| with_env(it, &[level, format]));
     command.mut_subcommand("principal", |principal| {
         unsupported::add(with_env(with_env(principal, &SHARED_ENV), &PRINCIPAL_ENV))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use protocol::version::Capabilities;
 use runtime::admin::{self, Admin, AdminState};
 use runtime::clock::Clock;
 use runtime::credentials::{self, ClientTls, Material, files, secrets};
@@ -57,13 +58,7 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
     let readiness = Readiness::new();
     let state = watch::Sender::new(LinkState::Down);
 
-    let link_state = state.subscribe();
-    let admin = AdminState {
-        readiness: readiness.clone(),
-        registry,
-        // As in Go: healthy means connected.
-        healthz: Arc::new(move || *link_state.borrow() == LinkState::Up),
-    };
+    let admin = admin_state(readiness.clone(), registry, state.subscribe());
     serve_admin(&args, admin, &parts).await?;
 
     let store = Arc::new(Store::default());
@@ -93,9 +88,10 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
     let tls = ClientTls::follow(material.clone(), &spawner);
     let network = link::Network::new(hub.clone(), tls, spawner);
     let link = Link {
-        hub,
+        capabilities: Capabilities::ours(),
         argocd_namespace,
         network: Arc::new(network),
+        hub,
         material,
         replica,
         reports,
@@ -107,6 +103,19 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
     parts.spawn("lane", lane.run(token.clone()));
     parts.spawn("link", link.run(token));
     Ok(parts.run_until_stopped(DRAIN).await?)
+}
+
+fn admin_state(
+    readiness: Readiness,
+    registry: Registry,
+    link_state: watch::Receiver<LinkState>,
+) -> AdminState {
+    AdminState {
+        readiness,
+        registry,
+        // As in Go: healthy means connected.
+        healthz: Arc::new(move || *link_state.borrow() == LinkState::Up),
+    }
 }
 
 /// Serves health and metrics, on one port or two.

@@ -70,6 +70,10 @@ pub struct HubArgs {
     /// Largest message in bytes.
     #[arg(long, default_value_t = 209_715_200)]
     pub grpc_max_message_size: usize,
+    /// Compress messages with gzip, in both directions.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub enable_compression: bool,
     /// Talk through `WebSocket`s over HTTP/1.1 only; otherwise they are used where HTTP/2 does not get through.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
@@ -206,6 +210,7 @@ const ENV: &[(&str, &str)] = &[
         "grpc_max_message_size",
         "ARGOCD_AGENT_GRPC_MAX_MESSAGE_SIZE",
     ),
+    ("enable_compression", "ARGOCD_AGENT_ENABLE_COMPRESSION"),
     ("enable_websocket", "ARGOCD_AGENT_ENABLE_WEBSOCKET"),
     ("insecure_plaintext", "ARGOCD_AGENT_INSECURE_PLAINTEXT"),
     ("https_proxy", "HTTPS_PROXY"),
@@ -242,6 +247,8 @@ const ENV: &[(&str, &str)] = &[
     ),
     ("ui_access", "ARGOCD_AGENT_UI_ACCESS"),
     ("ui_user", "ARGOCD_AGENT_UI_USER"),
+    ("kube_api_qps", "ARGOCD_AGENT_KUBE_QPS"),
+    ("kube_api_burst", "ARGOCD_AGENT_KUBE_BURST"),
     ("log_level", "ARGOCD_AGENT_LOG_LEVEL"),
     ("log_format", "ARGOCD_AGENT_LOG_FORMAT"),
     ("healthz_port", "ARGOCD_AGENT_HEALTH_CHECK_PORT"),

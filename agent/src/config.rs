@@ -57,6 +57,8 @@ pub struct Hub {
     pub plaintext: bool,
     /// The forward proxy.
     pub proxy: Proxy,
+    /// Whether messages are compressed.
+    pub compression: bool,
 }
 
 /// How to authenticate.
@@ -274,6 +276,7 @@ impl TryFrom<&HubArgs> for Hub {
             heartbeat_interval,
             keep_alive_ping_interval,
             grpc_max_message_size,
+            enable_compression,
             enable_websocket,
             insecure_plaintext,
             proxy,
@@ -298,6 +301,7 @@ impl TryFrom<&HubArgs> for Hub {
             only_websockets: *enable_websocket,
             plaintext: *insecure_plaintext,
             proxy: Proxy::new(proxy).map_err(Error::Proxy)?,
+            compression: *enable_compression,
         })
     }
 }
@@ -444,7 +448,6 @@ fn refuse_what_would_harm(later: &LaterArgs) -> Result<(), Error> {
     }
     let left_out = [
         (!later.tls_ciphersuites.is_empty(), "--tls-ciphersuites"),
-        (later.enable_compression, "--enable-compression"),
         (later.ignore_unmanaged_apps, "--ignore-unmanaged-apps"),
         (!later.otlp_address.is_empty(), "--otlp-address"),
         (later.pprof_port != 0, "--pprof-port"),

@@ -15,6 +15,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use protocol::Mode;
+use protocol::version::Capabilities;
 use protocol::wire::lane::Chunk;
 use protocol::wire::lane::lane_client::LaneClient;
 use runtime::backoff::Backoff;
@@ -148,9 +149,15 @@ impl Lane {
 
     async fn open(&self, used: &Material) -> Result<Tunnel, DialError> {
         let channel = self.network.connect_beside().await?;
-        let (hub, network, identity) = (&self.hub, &*self.network, used.identity.as_ref());
-        let namespace = &self.argocd_namespace;
-        let opened = dial::introduce(hub, network, channel, identity, namespace, self.mode).await?;
+        let caller = dial::Caller {
+            hub: &self.hub,
+            network: &*self.network,
+            identity: used.identity.as_ref(),
+            argocd_namespace: &self.argocd_namespace,
+            mode: self.mode,
+            capabilities: &Capabilities::ours(),
+        };
+        let opened = dial::introduce(caller, channel).await?;
         let (send, outgoing) = tunnel::chunks();
         let chunks = ReceiverStream::new(outgoing).map(|data| Chunk { data });
         let mut request = tonic::Request::new(chunks);

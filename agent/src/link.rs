@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use protocol::version::Capability;
+use protocol::version::{Capabilities, Capability};
 use runtime::backoff::Backoff;
 use runtime::credentials::Material;
 use runtime::error::Chain;
@@ -50,6 +50,8 @@ pub enum LinkState {
 pub struct Link {
     /// Where the principal is.
     pub hub: Hub,
+    /// What we can do beyond the Go protocol: all of it, but in tests of old and new together.
+    pub capabilities: Capabilities,
     /// Argo CD's namespace here, which the principal is told.
     pub argocd_namespace: String,
     /// How to get there.
@@ -113,6 +115,7 @@ impl Link {
         let end = Drive {
             heartbeat: self.hub.heartbeat,
             max_message: self.hub.max_message,
+            compression: self.hub.compression,
             replica: &self.replica,
             reports: &self.reports,
             metrics: &self.metrics,
@@ -151,9 +154,15 @@ impl Link {
     async fn dial(&self, used: &Material) -> Result<dial::Opened, dial::Error> {
         let identity = used.identity.as_ref();
         let once = async || {
-            let (network, mode) = (&*self.network, self.replica.mode());
-            let dialled =
-                dial::dial(&self.hub, network, identity, &self.argocd_namespace, mode).await;
+            let dialled = dial::dial(dial::Caller {
+                hub: &self.hub,
+                network: &*self.network,
+                identity,
+                argocd_namespace: &self.argocd_namespace,
+                mode: self.replica.mode(),
+                capabilities: &self.capabilities,
+            })
+            .await;
             let outcome = dialled
                 .as_ref()
                 .map_or_else(dial::Error::outcome, |_opened| Outcome::Through);

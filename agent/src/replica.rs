@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use argocd::projection::Written;
 use argocd::{Meta, glob};
+use protocol::payload::{Ranges, SyncedResourceList};
 use protocol::{Event, Kind, Mode, ObjectKey, Verdict};
 use runtime::error::{Blame, Chain};
 use runtime::parts::Spawner;
@@ -148,6 +149,28 @@ impl Replica {
                 welcome,
             },
         )
+    }
+
+    /// Sums over what is here from this principal, and over what we show of it.
+    pub fn sums(&self, welcome: &Welcome) -> SyncedResourceList {
+        held::sums(&self.store, self.reader(welcome))
+    }
+
+    /// What is here from this principal in some ranges.
+    pub fn held_in(&self, welcome: &Welcome, ranges: &Ranges) -> Held {
+        held::held_in(&self.store, self.reader(welcome), ranges)
+    }
+
+    /// The Applications in some ranges.
+    pub fn shown_in(&self, welcome: &Welcome, ranges: &Ranges) -> Vec<ObjectKey> {
+        held::shown_in(&self.store, self.reader(welcome), ranges)
+    }
+
+    const fn reader<'a>(&'a self, welcome: &'a Welcome) -> Reader<'a> {
+        Reader {
+            scope: &self.scope,
+            welcome,
+        }
     }
 
     /// Whether we hold this object, as an answer to the hub's list.

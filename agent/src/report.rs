@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use argocd::Meta;
 use argocd::projection::report_application;
 use bytes::Bytes;
+use protocol::payload::{Contest, ErrorReport};
 use protocol::{Event, Facet, Kind, Mode, ObjectKey, Source, Verb};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -23,6 +24,8 @@ pub struct Reports {
     store: Arc<Store>,
     // Held for a lookup or an insert, never over an await.
     pending: Mutex<Pending>,
+    /// Who keeps changing what the hub owns, as every session has to be told. Bounded by the objects.
+    contested: Mutex<BTreeMap<ObjectKey, String>>,
     wake: Notify,
 }
 
@@ -35,6 +38,8 @@ pub struct Pending {
     pub states: BTreeSet<ObjectKey>,
     /// What has to be said as it is, the last word per object: that it is gone here, or why not.
     pub events: BTreeMap<ObjectKey, Event>,
+    /// That somebody here keeps changing what the hub owns, or does so no more.
+    pub contests: BTreeMap<ObjectKey, Event>,
 }
 
 impl Reports {
@@ -43,6 +48,7 @@ impl Reports {
         Self {
             store,
             pending: Mutex::default(),
+            contested: Mutex::default(),
             wake: Notify::new(),
         }
     }
@@ -91,15 +97,42 @@ impl Reports {
 
     /// Something about this object that a person on the hub has to know.
     pub fn error(&self, key: &ObjectKey, hub: &ObjectKey, message: String) {
-        let body = protocol::payload::ErrorReport {
+        let body = ErrorReport {
             resource_name: hub.name.clone(),
             resource_namespace: hub.namespace.clone(),
             message,
+            contest: None,
         };
         // That it is gone counts more.
         let event = Event::error(key.kind, &body);
         self.lock().events.entry(key.clone()).or_insert(event);
         self.wake.notify_one();
+    }
+
+    /// Somebody here keeps changing what the hub owns.
+    pub fn contested(&self, key: &ObjectKey, message: String) {
+        let event = contest_event(key, Contest::On, message.clone());
+        self.contests().insert(key.clone(), message);
+        self.lock().contests.insert(key.clone(), event);
+        self.wake.notify_one();
+    }
+
+    /// Nobody changes it any more.
+    pub fn at_peace(&self, key: &ObjectKey) {
+        if self.contests().remove(key).is_some() {
+            let event = contest_event(key, Contest::Over, String::new());
+            self.lock().contests.insert(key.clone(), event);
+            self.wake.notify_one();
+        }
+    }
+
+    /// What is contested now, for a session that begins.
+    pub fn all_contests(&self) -> Vec<Event> {
+        self.lock().contests.clear();
+        let contests = self.contests();
+        let all = contests.iter();
+        all.map(|(key, message)| contest_event(key, Contest::On, message.clone()))
+            .collect()
     }
 
     /// Takes everything that has come together.
@@ -122,6 +155,11 @@ impl Reports {
             .filter_map(|(key, entry)| Some((key, entry.live?)))
             .filter(|(_, live)| Meta::of(live).source_uid().is_some())
             .collect()
+    }
+
+    fn contests(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, String>> {
+        let contested = self.contested.lock();
+        contested.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Pending> {
@@ -184,6 +222,17 @@ fn status_event(key: &ObjectKey, live: &Value, operation: bool) -> Option<Event>
         meta.resource_version(),
         Bytes::from(body),
     ))
+}
+
+fn contest_event(key: &ObjectKey, contest: Contest, message: String) -> Event {
+    // The hub knows its object by the name here, too.
+    let body = ErrorReport {
+        resource_name: key.name.clone(),
+        resource_namespace: key.namespace.clone(),
+        message,
+        contest: Some(contest),
+    };
+    Event::error(key.kind, &body)
 }
 
 /// Says that an object is gone; the hub finds its own by the source UID.
@@ -290,6 +339,28 @@ mod tests {
             assert_eq!(body.get("operation").is_some(), told);
             assert_eq!(body["status"]["sync"]["status"], "Synced");
         }
+    }
+
+    #[test]
+    fn a_contest_is_told_to_every_session_until_it_is_over() {
+        let reports = Reports::new(Arc::default());
+        let contest = |event: &Event| {
+            let body: ErrorReport =
+                protocol::payload::decode("error", &event.payload).unwrap_or_default();
+            (body.contest, body.message)
+        };
+        reports.at_peace(&key("a"));
+        assert!(reports.take().contests.is_empty(), "there was none");
+        reports.contested(&key("a"), "by helm".to_owned());
+        let on = (Some(Contest::On), "by helm".to_owned());
+        let told: Vec<_> = reports.take().contests.values().map(contest).collect();
+        assert_eq!(told, std::slice::from_ref(&on));
+        let again: Vec<_> = reports.all_contests().iter().map(contest).collect();
+        assert_eq!(again, [on]);
+        reports.at_peace(&key("a"));
+        let told: Vec<_> = reports.take().contests.values().map(contest).collect();
+        assert_eq!(told, [(Some(Contest::Over), String::new())]);
+        assert!(reports.all_contests().is_empty());
     }
 
     #[test]

@@ -57,6 +57,13 @@ pub trait Spoke: Debug + Send + Sync + 'static {
         argocd_namespace: &'a str,
     ) -> BoxFuture<'a, Result<Option<String>, Error>>;
 
+    /// The field manager that last wrote what an owner writes, as opposed to a status, and is not ours; none if the
+    /// object does not say.
+    fn last_writer<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+    ) -> BoxFuture<'a, Result<Option<String>, Error>>;
+
     /// Deletes the object with this UID.
     fn delete<'a>(&'a self, key: &'a ObjectKey, uid: &'a str) -> BoxFuture<'a, Result<(), Error>>;
 }

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use argocd::Meta;
 use argocd::masked::Masked;
 use argocd::projection::Written;
+use argocd::{Meta, keys};
 use protocol::ObjectKey;
 use serde_json::Value;
 
@@ -26,7 +26,14 @@ struct Inner {
     entries: BTreeMap<ObjectKey, Entry>,
     /// UIDs that went while a create of their name was under way.
     making: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// What was taken once by objects that somebody deleted here and that the hub wants again, by whose copies they were.
+    taken: BTreeMap<ObjectKey, (String, Records)>,
+    /// Made by us and not told by a watch yet: which one, and how often a list was complete without it.
+    untold: BTreeMap<ObjectKey, (String, u8)>,
 }
+
+/// Annotations that say what was taken once.
+type Records = Vec<(&'static str, String)>;
 
 /// A create under way; its answer may come before or after what the watch tells about the object.
 #[derive(Debug)]
@@ -114,6 +121,7 @@ impl Store {
     /// Takes in an object that a watch saw. Older versions than the known one change nothing.
     pub fn seen(&self, key: ObjectKey, object: Arc<Value>) -> Change {
         let mut inner = self.lock();
+        inner.untold.remove(&key);
         let entry = inner.entries.entry(key).or_default();
         if entry
             .live
@@ -152,7 +160,13 @@ impl Store {
     /// Notes that an object with this UID is gone, and returns what was known.
     pub fn gone(&self, key: &ObjectKey, uid: &str) -> Option<Entry> {
         let mut inner = self.lock();
-        let Inner { entries, making } = &mut *inner;
+        let Inner {
+            entries,
+            making,
+            untold,
+            taken,
+        } = &mut *inner;
+        untold.remove(key);
         if let Some(lost) = making.get_mut(key) {
             lost.insert(uid.to_owned());
         }
@@ -165,11 +179,41 @@ impl Store {
             return None;
         }
         let known = entry.clone();
+        if let (Some(live), Some(_)) = (&entry.live, &entry.wanted) {
+            let meta = Meta::of(live);
+            let records = [keys::LAST_COMMAND, keys::LAST_REFRESH].into_iter();
+            let records = records.filter_map(|it| Some((it, meta.annotation(it)?.to_owned())));
+            let source = meta.source_uid().unwrap_or_default().to_owned();
+            taken.insert(key.clone(), (source, records.collect()));
+        }
         entry.live = None;
         if entry.wanted.is_none() {
             entries.remove(key);
         }
         Some(known)
+    }
+
+    /// What a copy of this hub object took once before somebody deleted it here: it is not to be done again.
+    pub fn taken(&self, key: &ObjectKey, source_uid: &str) -> Vec<(&'static str, String)> {
+        match self.lock().taken.get(key) {
+            Some((source, records)) if source == source_uid => records.clone(),
+            Some(_) | None => vec![],
+        }
+    }
+
+    /// A list is complete: objects of ours that it lacks, for the second time, are gone. Nobody else would tell, for a
+    /// watch that never saw an object does not miss it; and the first list may be older than the object.
+    pub fn listed(&self, is_listed: impl Fn(&ObjectKey) -> bool) -> Vec<(ObjectKey, String)> {
+        let mut gone = vec![];
+        for (key, (uid, lists)) in &mut self.lock().untold {
+            if is_listed(key) {
+                *lists = lists.saturating_add(1);
+                if *lists > 1 {
+                    gone.push((key.clone(), uid.clone()));
+                }
+            }
+        }
+        gone
     }
 
     /// Remembers what the hub wants, after it was applied.
@@ -180,6 +224,7 @@ impl Store {
     /// Forgets what the hub wanted.
     pub fn forget(&self, key: &ObjectKey) {
         let mut inner = self.lock();
+        inner.taken.remove(key);
         if let Some(entry) = inner.entries.get_mut(key) {
             entry.wanted = None;
             if entry.live.is_none() {
@@ -206,14 +251,23 @@ impl Making<'_> {
     /// Takes in the answer, so that the next decision knows the object before a watch tells of it.
     pub fn made(self, object: &Arc<Value>) {
         let mut inner = self.store.lock();
-        let Inner { entries, making } = &mut *inner;
+        let Inner {
+            entries,
+            making,
+            untold,
+            taken,
+        } = &mut *inner;
+        taken.remove(&self.key);
         let uid = Meta::of(object).uid();
         if making.get(&self.key).is_some_and(|lost| lost.contains(uid)) {
             return;
         }
         // What a watch told already is as new or newer.
         let entry = entries.entry(self.key.clone()).or_default();
-        entry.live.get_or_insert_with(|| Arc::clone(object));
+        if entry.live.is_none() {
+            entry.live = Some(Arc::clone(object));
+            untold.insert(self.key.clone(), (uid.to_owned(), 0));
+        }
     }
 }
 
@@ -297,6 +351,47 @@ mod tests {
         store.gone(&key(), "a");
         making.made(&object("a", "1"));
         assert!(store.all().is_empty() && store.lock().making.is_empty());
+    }
+
+    #[test]
+    fn what_a_deleted_copy_took_once_is_remembered_for_the_same_source_until_it_is_there_again() {
+        let store = Store::default();
+        let live = json!({ "metadata": { "uid": "a", "resourceVersion": "1", "annotations": {
+            keys::SOURCE_UID: "s1", keys::LAST_COMMAND: "sync-1",
+        } } });
+        store.seen(key(), Arc::new(live));
+        store.remember(
+            key(),
+            Wanted {
+                desired: json!({}),
+                digest: String::new(),
+                written: None,
+                leaving: false,
+            },
+        );
+        store.gone(&key(), "a");
+        assert_eq!(
+            store.taken(&key(), "s1"),
+            [(keys::LAST_COMMAND, "sync-1".to_owned())]
+        );
+        assert!(store.taken(&key(), "s2").is_empty());
+        store.making(key()).made(&object("b", "2"));
+        assert!(store.taken(&key(), "s1").is_empty());
+    }
+
+    #[test]
+    fn what_was_made_and_went_while_no_watch_looked_is_gone_with_the_second_list() {
+        let store = Store::default();
+        store.making(key()).made(&object("a", "1"));
+        assert!(store.listed(|_| true).is_empty(), "that list may be older");
+        assert!(store.listed(|_| false).is_empty(), "of another target");
+        assert_eq!(store.listed(|_| true), [(key(), "a".to_owned())]);
+        assert!(store.gone(&key(), "a").is_some());
+        assert!(store.listed(|_| true).is_empty() && store.all().is_empty());
+        store.making(key()).made(&object("b", "2"));
+        store.seen(key(), object("b", "2"));
+        store.listed(|_| true);
+        assert!(store.listed(|_| true).is_empty(), "a watch knows it");
     }
 
     #[test]

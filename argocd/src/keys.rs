@@ -89,6 +89,8 @@ pub const CONDITION_NOT_ADMITTED: &str = "ArgoCDAgentNotAdmitted";
 
 /// Condition: its repository's Secret has no project and is not shared with its cluster, or the cluster refuses it.
 pub const CONDITION_REPOSITORY: &str = "ArgoCDAgentRepositoryNotShared";
+/// Condition: somebody on the spoke keeps changing what the hub owns.
+pub const CONDITION_CONTESTED: &str = "ArgoCDAgentSpecContested";
 
 /// Argo CD's finalizer of Applications: resources go first.
 pub const RESOURCES_FINALIZER: &str = "resources-finalizer.argocd.argoproj.io";

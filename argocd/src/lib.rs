@@ -23,6 +23,7 @@
 //! | [`command`] | sync, terminate and refresh, at most once |
 //! | [`digest`] | Go's checksums, and ours |
 //! | [`cluster_secret`] | the Argo CD cluster Secret of a managed cluster |
+//! | [`ranges`] | what two ends have of the same objects, compared without naming them |
 //! | [`memory`] | what an API server makes of writes, behind the in-memory stores of both ends |
 //! | [`repository`] | repository and repo-creds Secrets: what they are about, whose they are, what of them travels |
 //! | [`host_keys`] | which hosts an Application needs, and which TLS certificates and SSH keys are theirs |
@@ -47,6 +48,7 @@ pub mod object;
 pub mod patch;
 pub mod project;
 pub mod projection;
+pub mod ranges;
 pub mod repository;
 pub mod request;
 pub mod routing;

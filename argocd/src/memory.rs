@@ -3,7 +3,7 @@
 //! Behind the in-memory stores of both ends. A write that changes nothing makes no new version, as with a real one;
 //! so whoever counts versions counts writes that were needed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::{Value, json};
@@ -22,10 +22,34 @@ pub struct Objects<K> {
     /// Begins the UIDs, so that two servers never give the same one.
     name: &'static str,
     version: u64,
+    /// What changed last, by version; so that a watch need not look at everything for one change.
+    changed: BTreeMap<u64, K>,
+    last_change: BTreeMap<K, u64>,
 }
 
-/// What a watch has told, by version; see [`Objects::news`].
-pub type Seen<K> = BTreeMap<K, (String, String)>;
+/// What a watch has told; see [`Objects::news`].
+#[derive(Debug)]
+pub struct Seen<K> {
+    upto: u64,
+    /// UID and version.
+    told: BTreeMap<K, (String, String)>,
+}
+
+impl<K> Seen<K> {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Self {
+            upto: 0,
+            told: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K> Default for Seen<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 /// A difference between what a watch has told and what there is.
 #[derive(Clone, PartialEq, Eq)]
@@ -82,6 +106,8 @@ impl<K: Ord + Clone> Objects<K> {
             kept: BTreeMap::new(),
             name,
             version: 0,
+            changed: BTreeMap::new(),
+            last_change: BTreeMap::new(),
         }
     }
 
@@ -169,28 +195,26 @@ impl<K: Ord + Clone> Objects<K> {
 
     /// What a watch has to tell that has told `seen`, which is brought up to date.
     pub fn news(&self, seen: &mut Seen<K>, is_watched: impl Fn(&K) -> bool) -> Vec<News<K>> {
-        let is_gone = |(key, (uid, _)): &(&K, &(String, String))| {
-            self.kept
-                .get(*key)
-                .is_none_or(|object| Meta::of(object).uid() != uid)
-        };
-        let gone: Vec<(K, String)> = seen
-            .iter()
-            .filter(is_gone)
-            .map(|(key, (uid, _))| (key.clone(), uid.clone()))
-            .collect();
+        let since = seen.upto.saturating_add(1);
+        let changed: BTreeSet<&K> = self.changed.range(since..).map(|(_, key)| key).collect();
+        seen.upto = self.version;
         let mut news = Vec::new();
-        for (key, uid) in gone {
-            seen.remove(&key);
-            news.push(News::Gone(key, uid));
+        for key in &changed {
+            let uid = self.kept.get(*key).map(|object| Meta::of(object).uid());
+            let told = seen.told.get(*key);
+            if let Some((gone, _)) = told.filter(|(told, _)| uid != Some(told)) {
+                news.push(News::Gone(K::clone(key), gone.clone()));
+                seen.told.remove(*key);
+            }
         }
-        for (key, object) in self.kept.iter().filter(|(key, _)| is_watched(key)) {
+        for key in changed.into_iter().filter(|key| is_watched(key)) {
+            let Some(object) = self.kept.get(key) else {
+                continue;
+            };
             let meta = Meta::of(object);
             let identity = (meta.uid().to_owned(), meta.resource_version().to_owned());
-            if seen.get(key) != Some(&identity) {
-                seen.insert(key.clone(), identity);
-                news.push(News::Applied(key.clone(), object.clone()));
-            }
+            seen.told.insert(key.clone(), identity);
+            news.push(News::Applied(key.clone(), object.clone()));
         }
         news
     }
@@ -199,6 +223,10 @@ impl<K: Ord + Clone> Objects<K> {
     fn store(&mut self, key: K, mut object: Value) -> Value {
         let version = json!({ "metadata": { "resourceVersion": self.version.to_string() } });
         patch::merge(&mut object, &version);
+        if let Some(before) = self.last_change.insert(key.clone(), self.version) {
+            self.changed.remove(&before);
+        }
+        self.changed.insert(self.version, key.clone());
         let meta = Meta::of(&object);
         if meta.is_deleting() && meta.finalizers().is_empty() {
             self.kept.remove(&key);

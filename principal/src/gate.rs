@@ -56,6 +56,8 @@ type Proved = Mutex<BTreeMap<ClusterName, Arc<PeerCertificate>>>;
 #[derive(Debug)]
 pub(crate) struct Gate {
     pub(crate) identity: Method,
+    /// What we can do beyond the Go protocol.
+    pub(crate) capabilities: Capabilities,
     pub(crate) argocd_namespace: String,
     /// Who may come in; the hub's index knows of them before.
     pub(crate) fleet: watch::Receiver<Arc<Fleet>>,
@@ -134,7 +136,7 @@ impl Gate {
             return Err(Refusal::TooMany);
         }
         let theirs = Capabilities::read(&capabilities);
-        let both = Capabilities::ours().negotiate(&theirs);
+        let both = self.capabilities.negotiate(&theirs);
         let its_own = own_version(user_agent, &theirs).unwrap_or(&version);
         self.registry
             .report_authenticated(&cluster, claimed, its_own);

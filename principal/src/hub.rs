@@ -13,11 +13,12 @@ use std::{
 use argocd::{Meta, routing::RoutingSettings};
 use protocol::ObjectKey;
 use runtime::{clock::Clock, news::News};
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
     fleet::{ClusterName, Fleet},
     metrics::Metrics,
+    report::{Refused, Stuck, Told},
     settings::{MirrorLimits, Settings},
 };
 
@@ -30,13 +31,14 @@ mod lookup;
 mod mailbox;
 mod mirror;
 pub mod store;
+mod trouble;
 mod write;
 
 pub(crate) use apply::Sender;
 pub(crate) use conditions::keep as keep_conditions;
 pub(crate) use encode::Voice;
 pub use index::Key;
-pub(crate) use lookup::Lookup;
+pub(crate) use lookup::{Expected, Lookup};
 use mailbox::Mailbox;
 pub(crate) use mirror::keep as keep_mirrors;
 
@@ -44,6 +46,7 @@ use dirty::Dirty;
 use index::{Effect, Index};
 use mirror::Mirrors;
 use store::{Report, Store, Watched};
+use trouble::Troubles;
 
 /// The hub as the sessions see it.
 pub(crate) struct Hub {
@@ -56,6 +59,7 @@ pub(crate) struct Hub {
     /// Mirrors that are not as they should be.
     crooked: Dirty<ObjectKey>,
     mirror_limits: MirrorLimits,
+    troubles: Troubles,
     /// Told whenever an Application is reported.
     news: News,
     argocd_namespace: String,
@@ -68,6 +72,10 @@ struct State {
     index: Index,
     mirrors: Mirrors,
     sessions: BTreeMap<String, (u64, Mailbox)>,
+    /// When the last session of a cluster without one ended.
+    left: BTreeMap<String, Instant>,
+    /// Since when clusters can come.
+    open: Option<Instant>,
     next: u64,
     /// The kinds that have been reported as a whole.
     synced: BTreeSet<Watched>,
@@ -111,9 +119,12 @@ impl Hub {
             index,
             mirrors: Mirrors::default(),
             sessions: BTreeMap::new(),
+            left: BTreeMap::new(),
+            open: None,
             next: 0,
             synced: BTreeSet::new(),
         };
+        metrics.hub_write_limit(settings.limits.writes);
         Self {
             state: Mutex::new(state),
             store,
@@ -122,6 +133,7 @@ impl Hub {
             dirty: Dirty::default(),
             crooked: Dirty::default(),
             mirror_limits: settings.limits.mirrors,
+            troubles: Troubles::default(),
             news: News::default(),
             argocd_namespace: settings.argocd_namespace.clone(),
             clock,
@@ -185,8 +197,14 @@ impl Hub {
     pub(crate) fn set_fleet(&self, fleet: &Fleet) {
         let mut state = self.lock();
         let effects = state.index.set_fleet(fleet);
-        let State { index, mirrors, .. } = &mut *state;
+        let State {
+            index,
+            mirrors,
+            left,
+            ..
+        } = &mut *state;
         mirrors.keep(|cluster| index.is_autonomous(cluster));
+        left.retain(|cluster, _| fleet.clusters.contains_key(cluster));
         self.post(&state, effects);
     }
 
@@ -196,10 +214,20 @@ impl Hub {
         let id = state.next;
         state.next = state.next.wrapping_add(1);
         let mailbox = Mailbox::default();
+        state.left.remove(cluster.as_str());
         state
             .sessions
             .insert(cluster.to_string(), (id, mailbox.clone()));
-        let effects = state.index.forgive(cluster.as_str());
+        let mut effects = state.index.forgive(cluster.as_str());
+        // It says again what it still finds.
+        let theirs: Vec<Key> = state
+            .index
+            .routed_to(cluster.as_str())
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in theirs {
+            effects.extend(state.index.set_contest(&key, None));
+        }
         self.post(&state, effects);
         let delivered = state.index.delivered_to(cluster.as_str());
         for (key, entry) in state.index.routed_to(cluster.as_str()) {
@@ -219,6 +247,34 @@ impl Hub {
             mailbox,
             delivered,
         }
+    }
+
+    /// What cannot be written for a cluster for some time.
+    pub(crate) fn stuck(&self, cluster: &ClusterName) -> Option<Stuck> {
+        let cluster = cluster.as_str();
+        let state = self.lock();
+        // What went or moved meanwhile is not tried on.
+        self.troubles.of(cluster, |key| {
+            Key::from_object(key).is_none_or(|key| {
+                let entry = state.index.application(&key);
+                entry.is_some_and(|entry| entry.cluster() == Some(cluster))
+            })
+        })
+    }
+
+    /// What a cluster refuses, if anything about that has changed since the complaints stood at `before`; and how they
+    /// stand now.
+    pub(crate) fn refused(
+        &self,
+        cluster: &ClusterName,
+        before: Option<u64>,
+    ) -> (u64, Told<Refused>) {
+        let state = self.lock();
+        let now = state.index.complaints_of(cluster.as_str());
+        if before == Some(now) {
+            return (now, Told::Same);
+        }
+        (now, Told::Now(state.index.refused(cluster.as_str())))
     }
 
     /// What a cluster refused, for a condition on the Application, or on those that need it.
@@ -283,8 +339,12 @@ impl Drop for Subscription {
             .is_some_and(|(id, _)| *id == self.id)
         {
             state.sessions.remove(cluster);
+            self.hub.troubles.forget(cluster);
+            let now = Instant::now();
+            state.left.insert(cluster.to_owned(), now);
+            // Whoever only restarts is back before anybody is told.
             for (key, _) in state.index.routed_to(cluster) {
-                self.hub.dirty.mark(key.clone());
+                self.hub.dirty.mark_at(now + conditions::GRACE, key);
             }
         }
     }

@@ -42,7 +42,9 @@ pub use fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode};
 pub use gate::Registrar;
 pub use hub::{Key, store};
 pub use protocol::payload::ArgoCd;
-pub use report::{HeldDeletion, SessionReport, Sessions, ShownCertificate, Unmirrored};
+pub use report::{
+    HeldDeletion, Refused, SessionReport, Sessions, ShownCertificate, Stuck, Unmirrored,
+};
 pub use revoked::Revoked;
 pub use service::Services;
 pub use settings::{Limits, MirrorLimits, Settings};

@@ -3,6 +3,7 @@
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry as Recorder,
 };
 use runtime::metrics::Registry;
 
@@ -35,6 +36,11 @@ pub(crate) struct Metrics {
     hub_writes: Family<Outcome, Counter>,
     lanes: Gauge,
     resource_requests: Family<Outcome, Counter>,
+    hub_writes_stuck: Gauge,
+    hub_write_limit: Gauge,
+    hub_writes_now: Gauge,
+    resends: Counter,
+    stray_acks: Counter,
 }
 
 impl Metrics {
@@ -51,9 +57,9 @@ impl Metrics {
                 session_ends,
                 events,
                 events_refused,
-                hub_writes,
                 lanes,
                 resource_requests,
+                ..
             } = metrics.clone();
             all.register("handshakes", "TLS handshakes by how they ended", handshakes);
             all.register("connections", "Open connections", connections);
@@ -75,7 +81,7 @@ impl Metrics {
                 "Events from agents that cannot be read or are not allowed",
                 events_refused,
             );
-            all.register("hub_writes", "Writes to the hub's API by how they ended", hub_writes);
+            hub_writes(all, &metrics);
             all.register("lanes", "Lanes for interactive requests open now", lanes);
             all.register(
                 "resource_requests",
@@ -145,6 +151,27 @@ impl Metrics {
         OpenGuard::new(self.lanes.clone())
     }
 
+    pub(crate) fn hub_writes_stuck(&self, count: usize) {
+        self.hub_writes_stuck
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn hub_write_limit(&self, limit: usize) {
+        self.hub_write_limit
+            .set(i64::try_from(limit).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a write for as long as the guard lives.
+    pub(crate) fn hub_write_now(&self) -> OpenGuard {
+        OpenGuard::new(self.hub_writes_now.clone())
+    }
+
+    /// What a session has counted since it was last asked.
+    pub(crate) fn session_counted(&self, resent: u64, strays: u64) {
+        self.resends.inc_by(resent);
+        self.stray_acks.inc_by(strays);
+    }
+
     /// Counts an open connection for as long as the guard lives.
     pub(crate) fn connection(&self) -> OpenGuard {
         OpenGuard::new(self.connections.clone())
@@ -154,6 +181,40 @@ impl Metrics {
     pub(crate) fn session(&self) -> OpenGuard {
         OpenGuard::new(self.sessions.clone())
     }
+}
+
+/// What is counted about the hub's API and about agents that do not answer.
+fn hub_writes(all: &mut Recorder, metrics: &Metrics) {
+    all.register(
+        "hub_writes",
+        "Writes to the hub's API by how they ended",
+        metrics.hub_writes.clone(),
+    );
+    all.register(
+        "hub_writes_stuck",
+        "Applications whose reports cannot be written to the hub for half a minute and more",
+        metrics.hub_writes_stuck.clone(),
+    );
+    all.register(
+        "hub_write_limit",
+        "Writes to the hub's API that may be under way at once",
+        metrics.hub_write_limit.clone(),
+    );
+    all.register(
+        "hub_writes_under_way",
+        "Writes to the hub's API that are under way or wait for their turn",
+        metrics.hub_writes_now.clone(),
+    );
+    all.register(
+        "resends",
+        "Events said again because the agent did not acknowledge them; a rise is a slow or deaf agent",
+        metrics.resends.clone(),
+    );
+    all.register(
+        "stray_acknowledgements",
+        "Acknowledgements of what was never sent or acknowledged before",
+        metrics.stray_acks.clone(),
+    );
 }
 
 /// One of the things that a gauge counts.

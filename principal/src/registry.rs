@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     fleet::{ClusterName, Mode},
     gate::Papers,
-    report::{HeldDeletion, SessionReport, Sessions, ShownCertificate, Unmirrored},
+    report::{HeldDeletion, Refused, SessionReport, Sessions, ShownCertificate, Stuck, Unmirrored},
 };
 
 /// A driver ends within one turn of its loop; one that does not is left behind rather than waited for.
@@ -184,6 +184,11 @@ impl Registry {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn reports(&self) -> Sessions {
+        Arc::clone(&self.shared.reports.borrow())
+    }
+
     /// Forgets what was reported about clusters that are not wanted any more.
     pub(crate) fn keep_reports(&self, keep: impl Fn(&str) -> bool) {
         self.shared.reports.send_if_modified(|reports| {
@@ -281,6 +286,30 @@ impl Seat {
         });
     }
 
+    /// Records what cannot be written for this cluster for some time.
+    pub(crate) fn report_stuck(&self, stuck: Option<Stuck>) {
+        self.registry.report(&self.cluster, |report, _now| {
+            report.stuck = stuck;
+        });
+    }
+
+    /// Records what the agent does that no agent should.
+    pub(crate) fn report_misconduct(&self, misconduct: Option<String>) {
+        if let Some(misconduct) = &misconduct {
+            tracing::warn!(cluster = %self.cluster, misconduct, "an agent misbehaves");
+        }
+        self.registry.report(&self.cluster, |report, _now| {
+            report.misconduct = misconduct;
+        });
+    }
+
+    /// Records what the cluster cannot take or do.
+    pub(crate) fn report_refused(&self, refused: Option<Refused>) {
+        self.registry.report(&self.cluster, |report, _now| {
+            report.refused = refused;
+        });
+    }
+
     /// Records what the agent says of its cluster and of itself.
     pub(crate) fn report_spoke(&self, argocd: Option<ArgoCd>, trusts: Option<BTreeSet<String>>) {
         let trusts = trusts.filter(is_modest);
@@ -331,6 +360,7 @@ impl Drop for Seat {
             let why = self.why.take();
             self.registry.report(&self.cluster, |report, now| {
                 report.connected = false;
+                report.stuck = None;
                 report.since = now;
                 report.last_seen = Some(now);
                 report.last_error = why.or_else(|| Some("the session was abandoned".to_owned()));

@@ -29,6 +29,12 @@ pub struct SessionReport {
     pub mode: Option<Mode>,
     /// What is not taken away from the cluster before a person has confirmed it.
     pub held: Option<HeldDeletion>,
+    /// What cannot be written to the hub for some time.
+    pub stuck: Option<Stuck>,
+    /// What its agent does that no agent should.
+    pub misconduct: Option<String>,
+    /// What the cluster cannot take or do.
+    pub refused: Option<Refused>,
     /// Whether the cluster has an Argo CD, where its agent says so. A claim.
     pub argocd: Option<ArgoCd>,
     /// What of an autonomous cluster is not shown on the hub.
@@ -70,6 +76,33 @@ pub struct HeldDeletion {
     pub mirrors: bool,
     /// Names exactly this list; confirmed with [`Enrolment::confirm_delete`](crate::Enrolment).
     pub digest: String,
+}
+
+/// Whether there is another thing to tell than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told<T> {
+    /// What was told last is so.
+    Same,
+    /// This is so now, or nothing is.
+    Now(Option<T>),
+}
+
+/// Objects that a cluster refuses, or of which it reports a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// How many there are.
+    pub count: usize,
+    /// The first of them.
+    pub names: Vec<String>,
+}
+
+/// Applications whose reports cannot be written to the hub for some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// How many there are.
+    pub count: usize,
+    /// One of them, and why.
+    pub example: String,
 }
 
 /// All reports, by the cluster's name. A cluster that never came has none; one that left the fleet loses its own.

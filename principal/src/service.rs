@@ -63,6 +63,8 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
         .add_service(
             EventStreamServer::new(events)
                 .accept_compressed(CompressionEncoding::Gzip)
+                // To whoever asks for it.
+                .send_compressed(CompressionEncoding::Gzip)
                 .max_decoding_message_size(largest)
                 .max_encoding_message_size(largest),
         )

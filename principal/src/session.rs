@@ -34,6 +34,7 @@ use crate::{
 mod agreement;
 mod brake;
 mod claims;
+mod conduct;
 mod driver;
 mod inventory;
 mod over;

@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use protocol::version::Capabilities;
+
 use crate::identity;
 
 /// How this principal works.
@@ -27,6 +29,8 @@ pub struct Settings {
     pub trusted_proxies: Vec<String>,
     /// Our own version, as `Version` reports it (without the `argocd-agent-` prefix).
     pub version: String,
+    /// What we can do beyond the Go protocol: all of it, but in tests of old and new together.
+    pub capabilities: Capabilities,
     /// What one peer, or all of them, can use at most.
     pub limits: Limits,
 }
@@ -67,6 +71,8 @@ pub struct Limits {
     pub drain: Duration,
     /// What one autonomous cluster may have mirrored.
     pub mirrors: MirrorLimits,
+    /// Between two comparisons of everything in one session, give or take a half.
+    pub compare_every: Duration,
 }
 
 /// What one autonomous cluster may have mirrored on the hub.
@@ -109,6 +115,7 @@ impl Default for Limits {
             writes_per_session: 8,
             drain: Duration::from_secs(5),
             mirrors: MirrorLimits::default(),
+            compare_every: Duration::from_mins(5),
         }
     }
 }
@@ -127,6 +134,7 @@ impl Settings {
             websockets: true,
             trusted_proxies: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            capabilities: Capabilities::ours(),
             limits: Limits::default(),
         }
     }

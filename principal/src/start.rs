@@ -273,6 +273,7 @@ fn assemble(
     let (uid, principal_uid) = watch::channel(None);
     let gate = Gate {
         identity: settings.identity.clone(),
+        capabilities: settings.capabilities.clone(),
         argocd_namespace: settings.argocd_namespace.clone(),
         fleet,
         jwt_key: feeds.jwt_key.clone(),

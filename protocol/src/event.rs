@@ -248,6 +248,12 @@ impl Event {
         )
     }
 
+    /// Resync, between our own ends: name some of what you hold, or the sums over it.
+    pub fn resync_request(body: &payload::ResyncRequest) -> Self {
+        let body = payload::encode(body);
+        Self::control(Target::Resync, Verb::RequestResourceResync, body)
+    }
+
     /// Something failed on the spoke.
     pub fn error(kind: Kind, body: &payload::ErrorReport) -> Self {
         Self::control(Target::Object(kind), Verb::Error, payload::encode(body))

@@ -68,6 +68,37 @@ pub struct SyncedResourceList {
     /// Go's list checksum; none when nothing is held.
     #[serde(with = "base64_or_null")]
     pub checksum: Option<Vec<u8>>,
+    /// Ours: sums over what is held, when they were asked for.
+    #[serde(with = "base64_or_null", skip_serializing_if = "Option::is_none")]
+    pub ranges: Option<Vec<u8>>,
+    /// Ours: sums over what the spoke shows of its Applications.
+    #[serde(with = "base64_or_null", skip_serializing_if = "Option::is_none")]
+    pub statuses: Option<Vec<u8>>,
+}
+
+/// Asks for what is held. Go sends it empty, which asks for everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResyncRequest {
+    /// Ours: only sums over ranges are wanted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sums: bool,
+    /// Ours: what is held in these ranges is wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranges: Option<Ranges>,
+    /// Ours: the statuses in these ranges are wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statuses: Option<Ranges>,
+}
+
+/// Some of so many ranges.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ranges {
+    /// How many there are.
+    pub of: u32,
+    /// Those that are meant.
+    pub these: BTreeSet<u32>,
 }
 
 /// A failure on the spoke that a person on the hub has to know about.
@@ -83,6 +114,22 @@ pub struct ErrorReport {
     /// What happened.
     #[serde(deserialize_with = "or_default")]
     pub message: String,
+    /// Ours: that somebody on the spoke keeps changing what the hub owns, or does so no more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contest: Option<Contest>,
+}
+
+/// How it stands about a spec that somebody on the spoke keeps changing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Contest {
+    /// It goes on.
+    On,
+    /// It is over.
+    Over,
+    /// Something that this version does not know.
+    #[serde(other)]
+    Other,
 }
 
 /// Counters for the hub's page of clusters.

@@ -62,6 +62,8 @@ const LONGEST_REFUSAL: usize = 1024;
 
 /// Name of the extension in which our own ends say why they refused an event.
 const REFUSED: &str = "refused";
+/// Name of the extension in which they say what it was about, when they acknowledged it before.
+const ABOUT: &str = "about";
 
 /// The machine. See the module for how it is driven.
 #[derive(Debug)]
@@ -78,7 +80,7 @@ pub struct Session {
     /// Event ids of the last commands that a peer without [`Capability::CommandIdentity`] has acknowledged: it would
     /// do them again.
     done: HashMap<ObjectKey, String>,
-    /// Resource id and event id of what was acknowledged before it was done.
+    /// Resource id and event id of what was acknowledged before it was done. Bounded by the inbox.
     promised: HashSet<(String, String)>,
     refusals: Vec<PeerRefusal>,
     next_ping: Option<Duration>,
@@ -86,6 +88,7 @@ pub struct Session {
     resent: u64,
     malformed: u64,
     refused: u64,
+    strays: u64,
     last_heard: Duration,
 }
 
@@ -112,6 +115,7 @@ impl Session {
             resent: 0,
             malformed: 0,
             refused: 0,
+            strays: 0,
             last_heard: Duration::ZERO,
         }
     }
@@ -185,10 +189,28 @@ impl Session {
         {
             return Err(Violation::TooMuchWork);
         }
+        let receipt = self.is_acknowledged_on_receipt(&event).then(|| event.ack());
         for replaced in self.inbox.insert(event) {
             self.acknowledge(&replaced, None)?;
         }
+        let Some(receipt) = receipt else {
+            return Ok(());
+        };
+        if self.acks.len() >= self.limits.acks {
+            return Err(Violation::AcksNotRead);
+        }
+        self.promised.insert(receipt.identity());
+        self.acks.push_back(receipt);
         Ok(())
+    }
+
+    /// What the next resync would notice if it were lost, which a delete or a command is not.
+    fn is_acknowledged_on_receipt(&self, event: &Event) -> bool {
+        let noticed = matches!(
+            event.verb,
+            Verb::Create | Verb::SpecUpdate | Verb::StatusUpdate
+        );
+        noticed && self.peer.capabilities.has(Capability::AckOnReceipt)
     }
 
     /// Whether another frame should be read now. Reading on to twice the limits ends in a [`Violation`].
@@ -275,11 +297,13 @@ impl Session {
             outbox_objects: self.outbox.objects(),
             in_flight: self.flights.len(),
             oldest: self.flights.oldest(now),
+            unheard: self.flights.unheard(now),
             inbox_objects: self.inbox.entries(),
             working: self.inbox.working(),
             resent: self.resent,
             malformed: self.malformed,
             refused: self.refused,
+            strays: self.strays,
             last_heard: self.last_heard,
         }
     }
@@ -308,10 +332,15 @@ impl Session {
     }
 
     fn push_ack(&mut self, event: &Event, refusal: Option<String>) {
-        if event.verb == Verb::SetOperation && self.promised.remove(&event.identity()) {
+        let promised = self.promised.remove(&event.identity());
+        if promised && (refusal.is_none() || !self.peer.capabilities.has(Capability::AckOnReceipt))
+        {
             return;
         }
         let mut ack = event.ack();
+        if promised && let Some(key) = event.object() {
+            ack.extensions.insert(ABOUT.to_owned(), key.to_string());
+        }
         if let Some(why) = refusal
             && self.peer.capabilities.has(Capability::RefusalInAck)
         {
@@ -324,11 +353,15 @@ impl Session {
     }
 
     fn acknowledged(&mut self, ack: &Event) {
+        let refusal = ack.extensions.get(REFUSED);
         // what is not in flight was acknowledged before, or overtaken by a delete
         let Some(flight) = self.flights.land(ack) else {
+            match (refusal, about(ack)) {
+                (Some(reason), Some(key)) => self.note_refusal(key, Facet::State, reason.clone()),
+                (Some(_), None) | (None, _) => self.strays = self.strays.saturating_add(1),
+            }
             return;
         };
-        let refusal = ack.extensions.get(REFUSED);
         let Some((key, facet)) = flight.matter.object() else {
             return;
         };
@@ -430,4 +463,11 @@ impl Session {
         }
         event
     }
+}
+
+/// What a late refusal is about.
+fn about(ack: &Event) -> Option<ObjectKey> {
+    let mut parts = ack.extensions.get(ABOUT)?.splitn(3, '/');
+    let kind = parts.next()?.parse().ok()?;
+    Some(ObjectKey::new(kind, parts.next()?, parts.next()?))
 }

@@ -49,17 +49,32 @@ pub enum Capability {
     HostKeys,
     /// The agent may open a lane for interactive traffic.
     Lane,
+    /// A state or status is acknowledged when it is received; should it be refused later, that is said then.
+    AckOnReceipt,
+    /// The two ends compare sums over ranges of objects, on connect and now and then, and name only what differs.
+    RangeSums,
 }
 
 impl Capability {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 8] = [
         Self::DigestResync,
         Self::CommandIdentity,
         Self::Heartbeat,
         Self::RefusalInAck,
         Self::HostKeys,
         Self::Lane,
+        Self::AckOnReceipt,
+        Self::RangeSums,
     ];
+
+    /// Since when there is this one. A release raises the level when it adds some, and drops none for two more.
+    const fn level(self) -> u8 {
+        match self {
+            Self::DigestResync | Self::CommandIdentity | Self::Heartbeat | Self::RefusalInAck => 1,
+            Self::HostKeys => 2,
+            Self::Lane | Self::AckOnReceipt | Self::RangeSums => 3,
+        }
+    }
 
     /// The word in `capabilities`.
     pub const fn as_str(self) -> &'static str {
@@ -70,6 +85,8 @@ impl Capability {
             Self::RefusalInAck => "refusal-in-ack",
             Self::HostKeys => "host-keys",
             Self::Lane => "lane",
+            Self::AckOnReceipt => "ack-on-receipt",
+            Self::RangeSums => "range-sums",
         }
     }
 }
@@ -82,6 +99,12 @@ impl Capabilities {
     /// Everything this build can do.
     pub fn ours() -> Self {
         Self(Capability::ALL.into_iter().collect())
+    }
+
+    /// What a build of this level could do, of all that there have been; for tests of old and new together.
+    pub fn of_level(level: u8) -> Self {
+        let all = Capability::ALL.into_iter();
+        Self(all.filter(|it| it.level() <= level).collect())
     }
 
     /// Reads a peer's list; words that we do not know are skipped.

@@ -65,6 +65,12 @@ pub struct KubeArgs {
     /// Context of the kubeconfig.
     #[arg(long)]
     pub kubecontext: Option<String>,
+    /// Requests a second to the Kubernetes API, in the long run; 0 bounds nothing.
+    #[arg(long, default_value_t = 0)]
+    pub kube_api_qps: u32,
+    /// Requests to the Kubernetes API that may come at once, if their number a second is bounded.
+    #[arg(long, default_value_t = 300)]
+    pub kube_api_burst: u32,
 }
 
 /// Gives flags their environment variables: pairs of argument id (`log_level`) and variable.

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::kube::client::ClientBuilder;
 use ::kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use ::kube::{Client, Config};
 use http::header::{HeaderValue, USER_AGENT};
+use tower::limit::RateLimitLayer;
 
 use crate::args::KubeArgs;
 
@@ -48,13 +50,27 @@ pub async fn client(args: &KubeArgs, user_agent: &str) -> Result<Client, Error> 
     if let Ok(value) = HeaderValue::from_str(user_agent) {
         config.headers.push((USER_AGENT, value));
     }
-    Client::try_from(config).map_err(|error| Error::Build(Box::new(error)))
+    let client = ClientBuilder::try_from(config).map_err(|error| Error::Build(Box::new(error)))?;
+    Ok(match pace(args) {
+        Some(pace) => client.with_layer(&pace).build(),
+        None => client.build(),
+    })
+}
+
+/// So many requests at once, and again as soon as the API has had the time for them.
+fn pace(args: &KubeArgs) -> Option<RateLimitLayer> {
+    let burst = args.kube_api_burst.max(1);
+    let whole = Duration::from_secs(burst.into());
+    let time = whole.checked_div(args.kube_api_qps)?;
+    Some(RateLimitLayer::new(burst.into(), time))
 }
 
 async fn config(args: &KubeArgs) -> Result<Config, Error> {
     let KubeArgs {
         kubeconfig,
         kubecontext,
+        kube_api_qps: _,
+        kube_api_burst: _,
     } = args;
     let options = KubeConfigOptions {
         context: kubecontext.clone(),
@@ -86,5 +102,43 @@ async fn config(args: &KubeArgs) -> Result<Config, Error> {
         _ => Config::infer()
             .await
             .map_err(|error| Error::Infer(Box::new(error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+    use tower::{Service as _, ServiceBuilder, ServiceExt as _};
+
+    use super::*;
+
+    fn args(qps: u32, burst: u32) -> KubeArgs {
+        KubeArgs {
+            kubeconfig: None,
+            kubecontext: None,
+            kube_api_qps: qps,
+            kube_api_burst: burst,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_are_bounded_in_the_long_run_and_may_come_together() {
+        let layer = pace(&args(100, 50)).unwrap();
+        let api = tower::service_fn(|()| std::future::ready(Ok::<_, std::convert::Infallible>(())));
+        let mut api = ServiceBuilder::new().layer(layer).service(api);
+        let begun = Instant::now();
+        let mut at = vec![];
+        for _ in 0..500 {
+            api.ready().await.unwrap().call(()).await.unwrap();
+            at.push(begun.elapsed());
+        }
+        assert_eq!(at.get(49), Some(&Duration::ZERO));
+        let last = at.last().unwrap().as_millis();
+        assert!((4000..5500).contains(&last), "{last} ms");
+    }
+
+    #[test]
+    fn without_a_number_nothing_is_bounded() {
+        assert!(pace(&args(0, 300)).is_none());
     }
 }

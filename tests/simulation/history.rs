@@ -7,6 +7,7 @@ use std::time::Duration;
 use agent::spoke;
 use principal::store::{Memory as Hub, Watched};
 use principal::{Certificates, Enrolment, Fleet, Mode};
+use protocol::version::Capabilities;
 use runtime::parts::Parts;
 use rustls_pki_types::CertificateDer;
 use serde_json::Value;
@@ -52,6 +53,7 @@ struct Site {
 /// Everything.
 struct World {
     dice: Dice,
+    releases: Releases,
     trace: Trace,
     network: Network,
     hub: Slow<Hub>,
@@ -70,11 +72,12 @@ pub(crate) async fn live(
     seed: u64,
     certificates: &[CertificateDer<'static>],
     lie: Lie,
+    releases: Releases,
 ) -> Result<Outcome, Failure> {
     runtime::chance::seed(seed);
     let dice = Dice::new(seed);
     let steps = 10 + dice.below(50);
-    let mut world = World::new(dice, certificates, lie);
+    let mut world = World::new(dice, certificates, lie, releases);
     for _ in 0..steps {
         world.step().await;
     }
@@ -100,6 +103,31 @@ pub(crate) async fn live(
     }
 }
 
+/// Of which releases the programs are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Releases {
+    /// Each of this one or of one of the two before, and another one after each restart.
+    Any,
+    /// The principal of this level, and the agents of that.
+    Of(u8, u8),
+}
+
+impl Releases {
+    pub(crate) fn principal(self, dice: &Dice) -> Capabilities {
+        Capabilities::of_level(match self {
+            Self::Any => *dice.pick(&[1, 2, 3, 3, 3]),
+            Self::Of(principal, _) => principal,
+        })
+    }
+
+    pub(crate) fn agent(self, dice: &Dice) -> Capabilities {
+        Capabilities::of_level(match self {
+            Self::Any => *dice.pick(&[1, 2, 3, 3, 3]),
+            Self::Of(_, agent) => agent,
+        })
+    }
+}
+
 fn fleet(clusters: &[String], gone: &[String], fresh: bool) -> Arc<Fleet> {
     let enrolment = Enrolment {
         mode: Mode::Managed,
@@ -117,7 +145,12 @@ fn fleet(clusters: &[String], gone: &[String], fresh: bool) -> Arc<Fleet> {
 }
 
 impl World {
-    fn new(dice: Dice, certificates: &[CertificateDer<'static>], lie: Lie) -> Self {
+    fn new(
+        dice: Dice,
+        certificates: &[CertificateDer<'static>],
+        lie: Lie,
+        releases: Releases,
+    ) -> Self {
         let trace = Trace::new();
         let number = 1 + dice.below(certificates.len());
         let names: Vec<String> = (1..=number).map(|it| format!("spoke{it}")).collect();
@@ -144,13 +177,7 @@ impl World {
             };
             nature.spawn("argocd", controller.run(stop.clone()));
             sites.push(Site {
-                agent: Some(Agent::start(
-                    name,
-                    Mode::Managed,
-                    certificate,
-                    &store,
-                    &network,
-                )),
+                agent: None,
                 name: name.clone(),
                 certificate: certificate.clone(),
                 store,
@@ -158,11 +185,11 @@ impl World {
             });
         }
         let fleet = watch::Sender::new(fleet(&names, &[], false));
-        let principal = Principal::start(&hub, fleet.subscribe(), &network);
-        Self {
+        let mut world = Self {
             people: People::new(&dice, &hub.inner, &names),
-            principal: Some(principal),
+            principal: None,
             dice,
+            releases,
             trace,
             network,
             hub,
@@ -172,7 +199,10 @@ impl World {
             stop,
             backup: None,
             deletions: 0,
-        }
+        };
+        world.start_principal();
+        world.start_agents();
+        world
     }
 
     fn names(&self) -> Vec<String> {
@@ -265,7 +295,15 @@ impl World {
             None => {}
         }
         if !stay {
-            site.start(&self.network, &self.trace);
+            let level = self.releases.agent(&self.dice);
+            site.start(level, &self.network, &self.trace);
+        }
+    }
+
+    fn start_agents(&mut self) {
+        for site in &mut self.sites {
+            let level = self.releases.agent(&self.dice);
+            site.start(level, &self.network, &self.trace);
         }
     }
 
@@ -289,8 +327,10 @@ impl World {
 
     fn start_principal(&mut self) {
         if self.principal.is_none() {
-            self.trace.say("principal starts");
-            let principal = Principal::start(&self.hub, self.fleet.subscribe(), &self.network);
+            let level = self.releases.principal(&self.dice);
+            self.trace.say(format_args!("principal starts: {level:?}"));
+            let fleet = self.fleet.subscribe();
+            let principal = Principal::start(level, &self.hub, fleet, &self.network);
             self.principal = Some(principal);
         }
     }
@@ -356,8 +396,8 @@ impl World {
         for site in &mut self.sites {
             site.store.behave(Manners::GOOD);
             self.network.set_weather(&site.name, Weather::FINE);
-            site.start(&self.network, &self.trace);
         }
+        self.start_agents();
         let mut findings = self.settle("after the faults").await;
         for name in &names {
             self.network.break_lines(name);
@@ -455,8 +495,8 @@ impl World {
             if let Some(agent) = site.agent.take() {
                 agent.crash(&self.network).await;
             }
-            site.start(&self.network, &self.trace);
         }
+        self.start_agents();
         findings.extend(self.settle("with new agents").await);
         if self.signature() != before {
             findings.push("a restart of the agents made writes".to_owned());
@@ -526,10 +566,11 @@ impl World {
 }
 
 impl Site {
-    fn start(&mut self, network: &Network, trace: &Trace) {
+    fn start(&mut self, level: Capabilities, network: &Network, trace: &Trace) {
         if self.agent.is_none() {
-            trace.say(format_args!("{}: agent starts", self.name));
+            trace.say(format_args!("{}: agent starts: {level:?}", self.name));
             self.agent = Some(Agent::start(
+                level,
                 &self.name,
                 Mode::Managed,
                 &self.certificate,

@@ -18,6 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use rustls_pki_types::CertificateDer;
 
 mod controller;
+mod crowd;
 mod dice;
 mod history;
 mod lie;
@@ -28,7 +29,7 @@ mod people;
 mod process;
 mod slow;
 
-use history::{Failure, Outcome};
+use history::{Failure, Outcome, Releases};
 use lie::Lie;
 
 /// Enough to meet most kinds of trouble, few enough for every run of all tests.
@@ -60,16 +61,17 @@ fn certificates() -> Vec<CertificateDer<'static>> {
 
 /// One history, on a thread and a clock of its own.
 fn live(seed: u64, certificates: &[CertificateDer<'static>]) -> Result<Outcome, Failure> {
-    live_with(seed, certificates, Lie::Nothing)
+    live_with(seed, certificates, Lie::Nothing, Releases::Any)
 }
 
 fn live_with(
     seed: u64,
     certificates: &[CertificateDer<'static>],
     lie: Lie,
+    releases: Releases,
 ) -> Result<Outcome, Failure> {
     let runtime = clock();
-    let lived = runtime.block_on(history::live(seed, certificates, lie));
+    let lived = runtime.block_on(history::live(seed, certificates, lie, releases));
     let leaked = runtime.metrics().num_alive_tasks();
     lived.and_then(|outcome| {
         if leaked == 0 {
@@ -139,7 +141,8 @@ fn whatever_happens_the_hub_shows_what_an_autonomous_cluster_has() {
     let seeds = only.map_or(0..histories, |seed| seed..seed + 1);
     let mut failed = vec![];
     for seed in seeds {
-        let (findings, trace) = clock().block_on(owner::live(seed, &certificates[0]));
+        let (findings, trace) =
+            clock().block_on(owner::live(seed, &certificates[0], Releases::Any));
         if only.is_some() {
             eprintln!("{}", trace.lines().join("\n"));
         }
@@ -160,7 +163,8 @@ fn a_world_that_breaks_its_promises_is_found_out() {
     runtime::install_crypto_provider();
     let certificates = certificates();
     for lie in [Lie::WatchesForget, Lie::SyncsAreForged] {
-        let found = (0..40).find_map(|seed| live_with(seed, &certificates, lie).err());
+        let found =
+            (0..40).find_map(|seed| live_with(seed, &certificates, lie, Releases::Any).err());
         let found = found.unwrap_or_else(|| panic!("{lie:?} went unnoticed"));
         assert!(!found.findings.is_empty());
     }
@@ -177,4 +181,31 @@ fn a_history_is_the_same_every_time() {
     for seed in 0..10 {
         assert_eq!(lines(seed), lines(seed), "seed {seed}");
     }
+}
+
+/// An upgrade passes through every pair of two releases and the one between: whichever end goes first.
+#[test]
+fn programs_that_are_two_releases_apart_agree_all_the_same() {
+    runtime::install_crypto_provider();
+    let certificates = certificates();
+    for (principal, agent) in [(1, 3), (3, 1), (2, 3), (3, 2)] {
+        let releases = Releases::Of(principal, agent);
+        for seed in 1000..1003 {
+            let lived = live_with(seed, &certificates, Lie::Nothing, releases);
+            let findings = lived.err().map(|failure| failure.findings);
+            assert_eq!(findings, None, "{releases:?}, seed {seed}");
+            let (findings, _) = clock().block_on(owner::live(seed, &certificates[0], releases));
+            assert!(
+                findings.is_empty(),
+                "{releases:?}, seed {seed}: {findings:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_applications_of_one_cluster_arrive_once_and_are_shown_once() {
+    runtime::install_crypto_provider();
+    let findings = clock().block_on(crowd::live(&certificates()[0], 10_000));
+    assert!(findings.is_empty(), "{findings:#?}");
 }

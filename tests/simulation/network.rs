@@ -126,6 +126,10 @@ impl Network {
         }
     }
 
+    pub(crate) fn is_honest(&self) -> bool {
+        self.lie == Lie::Nothing
+    }
+
     /// Who answers from now on; all connections to who did before are broken.
     pub(crate) fn set_services(&self, services: Option<Services>) {
         let mut state = self.lock();

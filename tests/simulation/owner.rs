@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::controller::{Controller, Deeds};
 use crate::dice::{Dice, Trace};
+use crate::history::Releases;
 use crate::lie::Lie;
 use crate::network::{Network, Weather};
 use crate::process::{ARGOCD, Agent, Principal};
@@ -27,6 +28,7 @@ const QUIET: Duration = Duration::from_mins(6);
 
 struct World {
     dice: Dice,
+    releases: Releases,
     trace: Trace,
     network: Network,
     hub: Slow<Hub>,
@@ -42,9 +44,13 @@ struct World {
 }
 
 /// Lives one history; what is wrong at its end, with what happened.
-pub(crate) async fn live(seed: u64, certificate: &CertificateDer<'static>) -> (Vec<String>, Trace) {
+pub(crate) async fn live(
+    seed: u64,
+    certificate: &CertificateDer<'static>,
+    releases: Releases,
+) -> (Vec<String>, Trace) {
     runtime::chance::seed(seed);
-    let mut world = World::new(Dice::new(seed), certificate);
+    let mut world = World::new(Dice::new(seed), certificate, releases);
     for _ in 0..10 + world.dice.below(50) {
         world.step().await;
         let pause = world.dice.millis((0, 4000));
@@ -57,7 +63,7 @@ pub(crate) async fn live(seed: u64, certificate: &CertificateDer<'static>) -> (V
 }
 
 impl World {
-    fn new(dice: Dice, certificate: &CertificateDer<'static>) -> Self {
+    fn new(dice: Dice, certificate: &CertificateDer<'static>, releases: Releases) -> Self {
         let trace = Trace::new();
         let network = Network::new(&dice, &trace, &[CLUSTER.to_owned()], Lie::Nothing);
         let hub = Slow::new(Hub::new(), &dice);
@@ -86,6 +92,7 @@ impl World {
         };
         let mut world = Self {
             dice,
+            releases,
             trace,
             network,
             hub,
@@ -106,12 +113,19 @@ impl World {
     fn start(&mut self) {
         if self.principal.is_none() {
             let fleet = self.fleet.subscribe();
-            self.principal = Some(Principal::start(&self.hub, fleet, &self.network));
+            let level = self.releases.principal(&self.dice);
+            self.principal = Some(Principal::start(level, &self.hub, fleet, &self.network));
         }
         if self.agent.is_none() {
             let (certificate, spoke) = (&self.certificate, &self.spoke);
-            let agent = Agent::start(CLUSTER, Mode::Autonomous, certificate, spoke, &self.network);
-            self.agent = Some(agent);
+            self.agent = Some(Agent::start(
+                self.releases.agent(&self.dice),
+                CLUSTER,
+                Mode::Autonomous,
+                certificate,
+                spoke,
+                &self.network,
+            ));
         }
     }
 

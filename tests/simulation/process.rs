@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use principal::store::Memory;
 use principal::{Feeds, Fleet, Handle, JwtKey, Settings, start_unbound};
 use protocol::Mode;
+use protocol::version::Capabilities;
 use runtime::clock::Clock;
 use runtime::credentials::Material;
 use runtime::metrics::Registry;
@@ -65,6 +66,7 @@ pub(crate) struct Principal {
 
 impl Principal {
     pub(crate) fn start(
+        capabilities: Capabilities,
         hub: &Slow<Memory>,
         fleet: watch::Receiver<Arc<Fleet>>,
         network: &Network,
@@ -73,6 +75,7 @@ impl Principal {
         let parts = Parts::new(token.clone());
         let settings = Settings {
             other_namespaces: vec![TEAM.to_owned()],
+            capabilities,
             ..Settings::usual(([127, 0, 0, 1], 0).into())
         };
         let begun: Timestamp = "2026-06-01T00:00:00Z".parse().expect("a time");
@@ -123,6 +126,7 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn start(
+        capabilities: Capabilities,
         cluster: &str,
         mode: Mode,
         certificate: &CertificateDer<'static>,
@@ -169,7 +173,10 @@ impl Agent {
                 only_websockets: false,
                 plaintext: false,
                 proxy: agent::config::proxy::Proxy::default(),
+                // A network that lies has to read what it carries.
+                compression: network.is_honest(),
             },
+            capabilities,
             argocd_namespace: ARGOCD.to_owned(),
             network: Arc::new(network.road(cluster, vec![certificate.clone()])),
             material: watch::channel(Arc::new(Material::default())).1,

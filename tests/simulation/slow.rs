@@ -244,6 +244,13 @@ impl Spoke for Slow<spoke::Memory> {
         self.inner.application_namespaces(argocd_namespace)
     }
 
+    fn last_writer<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+    ) -> BoxFuture<'a, Result<Option<String>, spoke::Error>> {
+        self.inner.last_writer(key)
+    }
+
     fn delete<'a>(
         &'a self,
         key: &'a ObjectKey,

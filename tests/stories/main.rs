@@ -29,6 +29,7 @@ mod removal;
 mod repositories;
 mod restore;
 mod rights;
+mod rules;
 mod sets;
 mod size;
 mod stage;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
             interop::chapter(),
             transport::chapter(),
             users(),
+            rules(),
             life_of_the_chart(),
             guest(),
             conformance(),
@@ -198,6 +200,24 @@ fn users() -> Chapter {
             staged!(sets::clusters_with_a_label_get_their_application),
             staged!(sets::folders_of_a_repository_are_applications),
             staged!(sets::a_change_rolls_from_cluster_to_cluster),
+        ],
+    )
+}
+
+/// What Applications meet on their way. The lab is that of the chapter before, if that was told.
+fn rules() -> Chapter {
+    Chapter::shared(
+        Options::everything(2),
+        vec![
+            staged!(rules::an_application_of_the_hubs_own_stays_there),
+            staged!(rules::the_older_of_two_of_one_name_keeps_it),
+            staged!(rules::a_contradiction_is_told_until_it_is_put_right),
+            staged!(rules::a_running_sync_is_ended_from_the_hub),
+            staged!(rules::a_normal_and_a_hard_refresh_are_done),
+            staged!(rules::what_shall_be_left_alone_is),
+            staged!(rules::an_application_that_was_there_first_is_adopted),
+            staged!(rules::a_dispute_about_a_spec_is_told_until_it_is_over),
+            staged!(rules::a_mass_delete_waits_for_a_person),
         ],
     )
 }

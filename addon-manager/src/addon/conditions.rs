@@ -8,7 +8,9 @@ use ocm::{
     condition::{self, Status, Verdict, addon::AVAILABLE, addon::DEGRADED},
     sdk::WorkReport,
 };
-use principal::{ArgoCd, HeldDeletion, Mode, SessionReport, ShownCertificate, Unmirrored};
+use principal::{
+    ArgoCd, HeldDeletion, Mode, Refused, SessionReport, ShownCertificate, Stuck, Unmirrored,
+};
 
 use crate::issuer::{Certificates, expiry::is_overdue, rotation::Stage};
 
@@ -256,6 +258,12 @@ pub struct Needs<'a> {
     pub held_mode: Option<HeldMode>,
     /// Deletions that wait.
     pub held_deletion: Option<&'a HeldDeletion>,
+    /// What cannot be written to the hub for some time.
+    pub stuck: Option<&'a Stuck>,
+    /// What the agent does that no agent should.
+    pub misconduct: Option<&'a str>,
+    /// What the cluster cannot take or do.
+    pub refused: Option<&'a Refused>,
     /// Whether the cluster has an Argo CD, where its agent says so.
     pub argocd: Option<ArgoCd>,
     /// What of an autonomous cluster is not shown on the hub.
@@ -302,6 +310,9 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
         secret_error,
         held_mode,
         held_deletion,
+        stuck,
+        misconduct,
+        refused,
         argocd,
         unmirrored,
         revoked,
@@ -317,6 +328,9 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
             .as_ref()
             .map(|held| ("ModeChangeHeld", mode_change(held))),
         certificates(needs, now),
+        stuck.map(|stuck| ("HubWritesFailing", hub_writes(stuck))),
+        misconduct.map(|misconduct| ("AgentMisbehaves", misbehaves(misconduct))),
+        refused.map(|refused| ("ObjectsRefused", objects_refused(refused))),
         secret_error.map(|message| ("ClusterSecretConflict", message.to_owned())),
         unmirrored.map(|unmirrored| (NOT_MIRRORED, not_mirrored(unmirrored))),
     ];
@@ -391,6 +405,30 @@ fn revocation() -> String {
         "a person has revoked the agent's certificates: it is kept out, and its Applications stay as \
          they are; take the annotation {} away to let it in with a new one",
         crate::keys::REVOKED
+    )
+}
+
+fn hub_writes(stuck: &Stuck) -> String {
+    let Stuck { count, example } = stuck;
+    format!(
+        "what this cluster reports about {count} of its Applications cannot be written to this hub for half a \
+         minute and more, so they show an old status, such as {example}; it is tried on"
+    )
+}
+
+fn misbehaves(misconduct: &str) -> String {
+    format!(
+        "the agent of this cluster does what no agent should: {misconduct}; its version may be out of range, or \
+         somebody else has its certificate"
+    )
+}
+
+fn objects_refused(refused: &Refused) -> String {
+    let Refused { count, names } = refused;
+    let names = with_more(names, *count, ", ");
+    format!(
+        "the cluster refuses {count} objects of this hub, or could not do what was asked of them: {names}; each \
+         Application says why in its condition ArgoCDAgentError"
     )
 }
 

@@ -27,10 +27,6 @@ pub struct LaterArgs {
     /// Cipher suites; TLS 1.3 has its own.
     #[arg(long, value_delimiter = ',')]
     pub tls_ciphersuites: Vec<String>,
-    /// Compress messages.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
-    pub enable_compression: bool,
     /// Leave Applications alone that are not from the hub.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
@@ -106,7 +102,6 @@ pub(super) const ENV: &[(&str, &str)] = &[
     ("tls_min_version", "ARGOCD_AGENT_TLS_MIN_VERSION"),
     ("tls_max_version", "ARGOCD_AGENT_TLS_MAX_VERSION"),
     ("tls_ciphersuites", "ARGOCD_AGENT_TLS_CIPHERSUITES"),
-    ("enable_compression", "ARGOCD_AGENT_ENABLE_COMPRESSION"),
     (
         "ignore_unmanaged_apps",
         "ARGOCD_AGENT_IGNORE_UNMANAGED_APPS",

@@ -131,27 +131,35 @@ pub(crate) struct Opened {
     pub(crate) welcome: Welcome,
 }
 
-/// Connects and authenticates, once. `identity` is for the proof where a proxy ends TLS.
-pub(super) async fn dial(
-    hub: &Hub,
-    network: &dyn Connect,
-    identity: Option<&Identity>,
-    argocd_namespace: &str,
-    mode: Mode,
-) -> Result<Opened, Error> {
-    let channel = network.connect().await?;
-    introduce(hub, network, channel, identity, argocd_namespace, mode).await
+/// Who dials, and where to.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    pub(crate) hub: &'a Hub,
+    pub(crate) network: &'a dyn Connect,
+    /// For the proof where a proxy ends TLS.
+    pub(crate) identity: Option<&'a Identity>,
+    pub(crate) argocd_namespace: &'a str,
+    pub(crate) mode: Mode,
+    /// What we can do.
+    pub(crate) capabilities: &'a Capabilities,
+}
+
+/// Connects and authenticates, once.
+pub(super) async fn dial(caller: Caller<'_>) -> Result<Opened, Error> {
+    let channel = caller.network.connect().await?;
+    introduce(caller, channel).await
 }
 
 /// Authenticates over a connection that is open.
-pub(crate) async fn introduce(
-    hub: &Hub,
-    network: &dyn Connect,
-    channel: Carrier,
-    identity: Option<&Identity>,
-    argocd_namespace: &str,
-    mode: Mode,
-) -> Result<Opened, Error> {
+pub(crate) async fn introduce(caller: Caller<'_>, channel: Carrier) -> Result<Opened, Error> {
+    let Caller {
+        hub,
+        network,
+        identity,
+        argocd_namespace,
+        mode,
+        capabilities: ours,
+    } = caller;
     let principal = principal_version(channel.clone()).await?;
     let request = AuthRequest {
         method: method_name(&hub.method).to_owned(),
@@ -160,7 +168,7 @@ pub(crate) async fn introduce(
         // A Go principal takes only its own version.
         version: version::bare(&principal.version).to_owned(),
         agent_namespace: argocd_namespace.to_owned(),
-        capabilities: Capabilities::ours().to_words(),
+        capabilities: ours.to_words(),
         proof: prove(&hub.host, identity, &principal)?,
     };
     let answer = call(
@@ -170,7 +178,7 @@ pub(crate) async fn introduce(
     )
     .await
     .map_err(|status| Error::Authenticate(Box::new(status)))?;
-    let (token, welcome) = read_answer(answer)?;
+    let (token, welcome) = read_answer(answer, ours)?;
     tracing::info!(
         principal_version = %principal.version,
         agent_name = welcome.agent_name.as_deref().unwrap_or_default(),
@@ -232,7 +240,10 @@ fn prove(
     }))
 }
 
-fn read_answer(answer: AuthResponse) -> Result<(MetadataValue<Ascii>, Welcome), Error> {
+fn read_answer(
+    answer: AuthResponse,
+    ours: &Capabilities,
+) -> Result<(MetadataValue<Ascii>, Welcome), Error> {
     let AuthResponse {
         access_token,
         refresh_token: _,
@@ -258,7 +269,7 @@ fn read_answer(answer: AuthResponse) -> Result<(MetadataValue<Ascii>, Welcome), 
         principal_uid: some(principal_uid),
         agent_name: some(agent_name),
         subject: protocol::token::subject(&access_token),
-        capabilities: Capabilities::ours().negotiate(&Capabilities::read(&capabilities)),
+        capabilities: ours.negotiate(&Capabilities::read(&capabilities)),
     };
     Ok((token, welcome))
 }
@@ -314,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_go_principal_says_less_and_is_welcome_too() {
-        let (_, welcome) = read_answer(answer()).unwrap();
+        let (_, welcome) = read_answer(answer(), &Capabilities::ours()).unwrap();
         assert_eq!(welcome, Welcome::default());
         assert!(!welcome.capabilities.is_ours());
     }
@@ -327,7 +338,10 @@ mod tests {
                 ..answer()
             };
             assert!(
-                matches!(read_answer(answer), Err(Error::BadAnswer { .. })),
+                matches!(
+                    read_answer(answer, &Capabilities::ours()),
+                    Err(Error::BadAnswer { .. })
+                ),
                 "{token:?}"
             );
         }

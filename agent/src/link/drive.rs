@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, mpsc::error::TrySendError, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
+use tonic::codec::CompressionEncoding;
 use tonic::{Request, Status};
 
 use super::credentials::{News, Renewal};
@@ -41,6 +42,7 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 pub(super) struct Drive<'a> {
     pub(super) heartbeat: Option<Duration>,
     pub(super) max_message: usize,
+    pub(super) compression: bool,
     pub(super) replica: &'a Replica,
     pub(super) reports: &'a Reports,
     pub(super) metrics: &'a Metrics,
@@ -95,6 +97,11 @@ impl Drive<'_> {
         let mut client = EventStreamClient::new(channel)
             .max_decoding_message_size(self.max_message)
             .max_encoding_message_size(self.max_message);
+        if self.compression {
+            client = client
+                .send_compressed(CompressionEncoding::Gzip)
+                .accept_compressed(CompressionEncoding::Gzip);
+        }
         // A Go principal sends its headers with its first message, so waiting for them before
         // anything is sent could last for ever.
         let incoming = async move { client.subscribe(request).await }

@@ -1,28 +1,45 @@
 //! What is said at the begin of a session, and what answers the principal's questions, in both modes.
 
 use argocd::Meta;
-use protocol::payload::{self, RequestUpdate, SpokeInfo, SyncedResource, SyncedResourceList};
+use protocol::payload::{
+    self, RequestUpdate, ResyncRequest, SpokeInfo, SyncedResource, SyncedResourceList,
+};
+use protocol::version::Capability;
 use protocol::{Event, Facet, Kind, Mode, Verb, Verdict};
 
 use super::drive::{Drive, Moving};
+use crate::replica::Held;
 use crate::source::{self, Answer};
 
 impl Drive<'_> {
     /// What is said on every connect.
     ///
-    /// Managed: all statuses, and to a Go principal what we hold; ours asks. Autonomous: to a Go principal everything;
+    /// Managed: all statuses, and to a Go principal what we hold; ours asks, and if it compares sums it asks for the
+    /// statuses that differ, too. Autonomous: to a Go principal everything;
     /// ours says what it shows, and hears what is different.
     pub(super) fn greet(&mut self, moving: &mut Moving<'_>) {
         let is_ours = moving.welcome.capabilities.is_ours();
         match self.replica.mode() {
             Mode::Managed => {
-                // Statuses that were to be said are among all statuses.
-                for (key, _) in self.reports.replicas() {
-                    if key.kind == Kind::Application {
+                let pending = self.reports.take();
+                if moving.welcome.capabilities.has(Capability::RangeSums) {
+                    for key in pending.statuses {
                         moving.session.mark(key, Facet::Status);
                     }
+                } else {
+                    // Those that were to be said are among all of them.
+                    for (key, _) in self.reports.replicas() {
+                        if key.kind == Kind::Application {
+                            moving.session.mark(key, Facet::Status);
+                        }
+                    }
                 }
-                for event in self.reports.take().events.into_values() {
+                for event in pending.events.into_values() {
+                    moving.session.say(event);
+                }
+                // A Go principal has one place for errors, and nobody who takes this one away again.
+                let contests = self.reports.all_contests();
+                for event in contests.into_iter().filter(|_| is_ours) {
                     moving.session.say(event);
                 }
                 if !is_ours {
@@ -62,7 +79,9 @@ impl Drive<'_> {
         for key in pending.statuses {
             moving.session.mark(key, Facet::Status);
         }
-        for event in pending.events.into_values() {
+        let is_ours = moving.welcome.capabilities.is_ours();
+        let contests = pending.contests.into_values().filter(|_| is_ours);
+        for event in pending.events.into_values().chain(contests) {
             moving.session.say(event);
         }
         for key in pending.states {
@@ -73,27 +92,42 @@ impl Drive<'_> {
     /// Names everything that we hold, and that this was all.
     fn tell_all(&self, moving: &mut Moving<'_>) {
         let held = self.replica.held(&moving.welcome);
-        for body in &held.updates {
-            moving.session.say(Event::request_update(body));
+        tell_held(moving, held);
+    }
+
+    /// Tells what a request asks for; one that names nothing asks for everything.
+    fn tell(&self, moving: &mut Moving<'_>, request: &ResyncRequest) {
+        let ResyncRequest {
+            sums,
+            ranges,
+            statuses,
+        } = request;
+        if *sums {
+            let list = self.replica.sums(&moving.welcome);
+            return moving
+                .session
+                .say(Event::request_synced_resource_list(&list));
         }
-        let end = SyncedResourceList {
-            checksum: held.checksum,
-        };
-        moving
-            .session
-            .say(Event::request_synced_resource_list(&end));
-        tracing::debug!(
-            objects = held.updates.len(),
-            "told the principal what is here"
-        );
+        if ranges.is_none() && statuses.is_none() {
+            return self.tell_all(moving);
+        }
+        if let Some(statuses) = statuses {
+            for key in self.replica.shown_in(&moving.welcome, statuses) {
+                moving.session.mark(key, Facet::Status);
+            }
+        }
+        if let Some(ranges) = ranges {
+            let held = self.replica.held_in(&moving.welcome, ranges);
+            tell_held(moving, held);
+        }
     }
 
     /// Answers one message of a resync.
     pub(super) fn answer_resync(&self, moving: &mut Moving<'_>, event: &Event) -> Verdict {
         let decoded = match (self.replica.mode(), event.verb) {
             (Mode::Managed, Verb::RequestResourceResync) => {
-                self.tell_all(moving);
-                Ok(())
+                payload::decode("resync request", &event.payload)
+                    .map(|request| self.tell(moving, &request))
             }
             (Mode::Managed, Verb::ResponseSyncedResource) => {
                 payload::decode("synced resource", &event.payload)
@@ -163,4 +197,22 @@ impl Drive<'_> {
             }
         }
     }
+}
+
+/// Names what is held, and that this was all.
+fn tell_held(moving: &mut Moving<'_>, held: Held) {
+    for body in &held.updates {
+        moving.session.say(Event::request_update(body));
+    }
+    let end = SyncedResourceList {
+        checksum: held.checksum,
+        ..SyncedResourceList::default()
+    };
+    moving
+        .session
+        .say(Event::request_synced_resource_list(&end));
+    tracing::debug!(
+        objects = held.updates.len(),
+        "told the principal what is here"
+    );
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use argocd::projection::{Written, patch_for_spoke};
 use argocd::{Meta, Patch};
 use protocol::ObjectKey;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::plan::Step;
 use crate::metrics::{Metrics, WriteKind, WriteLabels};
@@ -42,6 +42,7 @@ impl Writer {
     ) -> Result<Option<Written>, Error> {
         match step {
             Step::Create(object) => {
+                let object = self.with_records(key, object);
                 let answer = self.create_in_its_namespace(key, &object).await?;
                 let desired = desired.unwrap_or(&object);
                 self.converge(key, answer, desired).await.map(Some)
@@ -112,6 +113,17 @@ impl Writer {
             live = self.patch(key, &uid, patch).await?;
         }
         Ok(Written::new(desired, &live))
+    }
+
+    /// With what a copy before it took once.
+    fn with_records(&self, key: &ObjectKey, mut object: Value) -> Value {
+        let source_uid = Meta::of(&object).source_uid().unwrap_or_default();
+        for (record, value) in self.store.taken(key, source_uid) {
+            let annotations = json!({ record: value });
+            let metadata = json!({ "metadata": { "annotations": annotations } });
+            argocd::patch::merge(&mut object, &metadata);
+        }
+        object
     }
 
     async fn create(&self, key: &ObjectKey, object: &Value) -> Result<Arc<Value>, Error> {

@@ -16,6 +16,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// After this long without a contest an edit is the first one again.
 const PEACE: Duration = Duration::from_mins(1);
+/// After so many reverts, about half a minute, a person has to settle it.
+const TOLD_AFTER: u32 = 6;
 
 /// Objects whose live state has to be compared with what the hub wants.
 #[derive(Debug, Default)]
@@ -52,6 +54,15 @@ pub(super) struct Contests {
     waiting: BTreeMap<ObjectKey, Contest>,
 }
 
+/// What is due by now.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Due {
+    /// To be looked at, in order.
+    pub(super) look: Vec<ObjectKey>,
+    /// Contests that were told and that nobody has continued.
+    pub(super) over: Vec<ObjectKey>,
+}
+
 #[derive(Debug)]
 struct Contest {
     backoff: Backoff,
@@ -59,28 +70,51 @@ struct Contest {
     next: Instant,
     /// It was touched meanwhile.
     dirty: bool,
+    /// How often it was put right.
+    reverts: u32,
+}
+
+impl Contest {
+    const fn is_told(&self) -> bool {
+        self.reverts >= TOLD_AFTER
+    }
+
+    fn ends(&self) -> Instant {
+        self.next + PEACE
+    }
 }
 
 impl Contests {
-    /// Takes what came together and returns what is due, in order.
-    pub(super) fn due(&mut self, drift: &Drift, now: Instant) -> Vec<ObjectKey> {
-        let mut due = vec![];
+    /// Takes what came together and returns what is due.
+    pub(super) fn due(&mut self, drift: &Drift, now: Instant) -> Due {
+        let Due { mut look, mut over } = Due::default();
         for key in drift.take() {
             match self.waiting.get_mut(&key) {
                 Some(contest) if contest.next > now => contest.dirty = true,
-                Some(_) | None => due.push(key),
+                Some(_) | None => look.push(key),
             }
         }
         for (key, contest) in &mut self.waiting {
             if contest.dirty && contest.next <= now {
                 contest.dirty = false;
-                due.push(key.clone());
+                look.push(key.clone());
             }
         }
         // A contest that nobody continued is over.
-        self.waiting
-            .retain(|_, contest| contest.dirty || now < contest.next + PEACE);
-        due
+        self.waiting.retain(|key, contest| {
+            let goes_on = contest.dirty || now < contest.ends();
+            if !goes_on && contest.is_told() {
+                over.push(key.clone());
+            }
+            goes_on
+        });
+        Due { look, over }
+    }
+
+    /// Whether putting it right once more is what a person has to be told.
+    pub(super) fn is_to_be_told(&self, key: &ObjectKey) -> bool {
+        let contest = self.waiting.get(key);
+        contest.is_some_and(|contest| contest.reverts == TOLD_AFTER - 1)
     }
 
     /// Something was written, or could not be: the next look at this object waits.
@@ -89,18 +123,25 @@ impl Contests {
             backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, PEACE),
             next: now,
             dirty: false,
+            reverts: 0,
         });
+        contest.reverts = contest.reverts.saturating_add(u32::from(!again));
         contest.next = now + contest.backoff.failed(now);
         contest.dirty |= again;
     }
 
     /// When the next one is due; none if none waits.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.waiting
-            .values()
-            .filter(|contest| contest.dirty)
-            .map(|contest| contest.next)
-            .min()
+        let all = self.waiting.values();
+        all.filter_map(|contest| {
+            let ends = contest.is_told().then(|| contest.ends());
+            if contest.dirty {
+                Some(contest.next)
+            } else {
+                ends
+            }
+        })
+        .min()
     }
 }
 
@@ -119,10 +160,10 @@ mod tests {
         let (drift, mut contests) = (Drift::default(), Contests::default());
         let mut now = Instant::now();
         let mut pauses = vec![];
-        for _ in 0..6 {
+        for _ in 0..5 {
             drift.check(key());
             let begun = now;
-            while contests.due(&drift, now).is_empty() {
+            while contests.due(&drift, now).look.is_empty() {
                 now = contests
                     .next()
                     .expect("it is dirty, so it is due some time");
@@ -132,7 +173,7 @@ mod tests {
         }
         assert_eq!(pauses.first(), Some(&Duration::ZERO));
         assert!(
-            pauses.last().unwrap() >= &Duration::from_secs(8),
+            pauses.last().unwrap() >= &Duration::from_secs(4),
             "{pauses:?}"
         );
         assert_eq!(contests.next(), None);
@@ -144,8 +185,40 @@ mod tests {
         let now = Instant::now();
         contests.wrote(key(), false, now);
         let later = now + PEACE + FIRST_PAUSE;
-        assert!(contests.due(&drift, later).is_empty());
+        assert_eq!(contests.due(&drift, later), Due::default());
         assert!(contests.waiting.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_contest_is_told_once_and_that_it_is_over_too() {
+        let (drift, mut contests) = (Drift::default(), Contests::default());
+        let mut now = Instant::now();
+        let mut told = 0;
+        for _ in 0..12 {
+            drift.check(key());
+            while contests.due(&drift, now).look.is_empty() {
+                now = contests.next().expect("it is dirty");
+            }
+            told += u32::from(contests.is_to_be_told(&key()));
+            contests.wrote(key(), false, now);
+        }
+        assert_eq!(told, 1);
+        now = contests.next().expect("the end of the contest");
+        let over = Due {
+            over: vec![key()],
+            ..Due::default()
+        };
+        assert_eq!(contests.due(&drift, now), over);
+        assert_eq!(contests.next(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_fails_for_long_is_no_contest() {
+        let (mut contests, now) = (Contests::default(), Instant::now());
+        for _ in 0..20 {
+            contests.wrote(key(), true, now);
+            assert!(!contests.is_to_be_told(&key()));
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -153,8 +226,8 @@ mod tests {
         let (drift, mut contests) = (Drift::default(), Contests::default());
         let now = Instant::now();
         contests.wrote(key(), true, now);
-        assert!(contests.due(&drift, now).is_empty());
+        assert!(contests.due(&drift, now).look.is_empty());
         let next = contests.next().unwrap();
-        assert_eq!(contests.due(&drift, next), [key()]);
+        assert_eq!(contests.due(&drift, next).look, [key()]);
     }
 }

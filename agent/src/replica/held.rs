@@ -1,7 +1,10 @@
 //! What is here, as the hub's resync asks for it.
 
+use std::sync::Arc;
+
+use argocd::ranges::{self, Sums};
 use argocd::{Meta, digest};
-use protocol::payload::{RequestUpdate, SyncedResource};
+use protocol::payload::{Ranges, RequestUpdate, SyncedResource, SyncedResourceList};
 use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
@@ -19,11 +22,69 @@ pub struct Held {
 
 /// Everything that came from this principal.
 pub(super) fn held(store: &Store, reader: Reader<'_>) -> Held {
-    let updates: Vec<RequestUpdate> = store
-        .all()
-        .into_iter()
-        .filter_map(|(key, entry)| update(&key, &entry, reader))
-        .collect();
+    let all = store.all().into_iter();
+    list(
+        all.filter_map(|(key, entry)| update(&key, &entry, reader))
+            .collect(),
+    )
+}
+
+/// What came from this principal in some ranges.
+pub(super) fn held_in(store: &Store, reader: Reader<'_>, ranges: &Ranges) -> Held {
+    let mut held = held(store, reader);
+    held.updates.retain(|update| {
+        is_in(
+            &ranges::name_of(&update.kind, &update.namespace, &update.name),
+            ranges,
+        )
+    });
+    list(held.updates)
+}
+
+/// The Applications of this principal in some ranges.
+pub(super) fn shown_in(store: &Store, reader: Reader<'_>, ranges: &Ranges) -> Vec<ObjectKey> {
+    let all = shown(store, reader).into_iter();
+    all.filter(|(name, ..)| is_in(name, ranges))
+        .map(|(_, key, _)| key)
+        .collect()
+}
+
+/// Sums over what came from this principal, and over what we show of it.
+pub(super) fn sums(store: &Store, reader: Reader<'_>) -> SyncedResourceList {
+    let held = held(store, reader);
+    let mut objects = Sums::for_objects(held.updates.len());
+    for update in &held.updates {
+        let name = ranges::name_of(&update.kind, &update.namespace, &update.name);
+        objects.add(&name, update.digest.as_deref().unwrap_or_default());
+    }
+    let shown = shown(store, reader);
+    let mut statuses = Sums::for_objects(shown.len());
+    for (name, _, live) in shown {
+        statuses.add(&name, &ranges::shown(&live));
+    }
+    SyncedResourceList {
+        checksum: held.checksum,
+        ranges: Some(objects.to_bytes()),
+        statuses: Some(statuses.to_bytes()),
+    }
+}
+
+/// The Applications of this principal: what the hub calls each, what we call it, and how it is.
+fn shown(store: &Store, reader: Reader<'_>) -> Vec<(String, ObjectKey, Arc<Value>)> {
+    let applications = |(key, entry): (ObjectKey, Entry)| {
+        let update = update(&key, &entry, reader)?;
+        let name = ranges::name_of(&update.kind, &update.namespace, &update.name);
+        (key.kind == Kind::Application).then_some((name, key, entry.live?))
+    };
+    store.all().into_iter().filter_map(applications).collect()
+}
+
+fn is_in(name: &str, ranges: &Ranges) -> bool {
+    let of = usize::try_from(ranges.of).unwrap_or(usize::MAX);
+    u32::try_from(ranges::range_of(name, of)).is_ok_and(|range| ranges.these.contains(&range))
+}
+
+fn list(updates: Vec<RequestUpdate>) -> Held {
     let entries = updates
         .iter()
         .map(|u| (u.kind.as_str(), u.name.as_str(), u.uid.as_str()));
@@ -101,8 +162,6 @@ fn checksum(kind: Kind, live: &Value, is_ours: bool) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
 
     use super::*;

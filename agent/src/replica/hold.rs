@@ -1,10 +1,11 @@
 //! Carries out what [`drift`](super::drift) finds due.
 
-use protocol::ObjectKey;
+use protocol::{Kind, ObjectKey};
+use runtime::error::Chain;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::drift::Contests;
+use super::drift::{Contests, Due};
 use super::{Replica, note, plan};
 
 impl Replica {
@@ -12,7 +13,11 @@ impl Replica {
     pub(super) async fn hold(&self, token: CancellationToken) {
         let mut contests = Contests::default();
         loop {
-            for key in contests.due(&self.drift, Instant::now()) {
+            let Due { look, over } = contests.due(&self.drift, Instant::now());
+            for key in over {
+                self.reports.at_peace(&key);
+            }
+            for key in look {
                 if token.is_cancelled() {
                     return;
                 }
@@ -46,6 +51,9 @@ impl Replica {
         if plan.steps.is_empty() || !self.sight.borrow().serves(key.kind) {
             return;
         }
+        if key.kind == Kind::Application && contests.is_to_be_told(&key) {
+            self.tell_contest(&key).await;
+        }
         tracing::info!(object = %key, deleted = live.is_none(), "reverting a local change");
         self.metrics.reverts.inc();
         let mut known = Some((*wanted).clone());
@@ -71,5 +79,26 @@ impl Replica {
             self.reports.status(key.clone());
         }
         contests.wrote(key, failed, Instant::now());
+    }
+
+    /// Says who keeps changing it: before it is put right, since after that nobody else has written it.
+    async fn tell_contest(&self, key: &ObjectKey) {
+        let by = match self.writer.spoke.last_writer(key).await {
+            Ok(by) => by,
+            Err(error) => {
+                tracing::debug!(object = %key, error = %Chain(&error), "cannot see who changes it");
+                None
+            }
+        };
+        let by = by.map_or_else(
+            || "its managed fields do not say who".to_owned(),
+            |by| format!("last by field manager {by:?}"),
+        );
+        tracing::warn!(object = %key, by, "somebody keeps changing what the hub owns");
+        let message = format!(
+            "somebody on the cluster keeps changing what the hub owns of it, {by}; it is put right at growing pauses \
+             until that ends or the change is made on the hub"
+        );
+        self.reports.contested(key, message);
     }
 }

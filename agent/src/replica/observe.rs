@@ -47,7 +47,10 @@ pub(super) fn start(
         let report: Reporter = Arc::new(move |report| match report {
             Report::Applied(object) => observer.applied(kind, object),
             Report::Gone { key, uid } => observer.gone(&key, &uid),
-            Report::Synced => observer.sees(&sight, &watched, true),
+            Report::Synced => {
+                observer.sees(&sight, &watched, true);
+                observer.listed(&watched);
+            }
             Report::NotServed => observer.sees(&sight, &watched, false),
         });
         spawner.spawn(name, spoke.watch(target, report, token));
@@ -110,6 +113,16 @@ impl Observer {
             .filter(|(_, e)| e.wanted.is_some())
         {
             self.drift.check(key);
+        }
+    }
+
+    fn listed(&self, target: &Target) {
+        let Target { kind, namespace } = target;
+        let is_listed = |key: &ObjectKey| {
+            key.kind == *kind && namespace.as_ref().is_none_or(|it| *it == key.namespace)
+        };
+        for (key, uid) in self.store.listed(is_listed) {
+            self.gone(&key, &uid);
         }
     }
 

@@ -7,7 +7,7 @@ use argocd::keys::REPOSITORY_SELECTOR;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, TryFutureExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::api::{
     DeleteParams, DynamicObject, ListParams, Patch as Body, PatchParams, PostParams, Preconditions,
 };
@@ -193,6 +193,23 @@ impl Spoke for Kubernetes {
         .boxed()
     }
 
+    fn last_writer<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+        async move {
+            // A list of one: to read it would take a right more.
+            let params = ListParams::default()
+                .fields(&format!("metadata.name={}", key.name))
+                .limit(1);
+            let list = self.api(key).list(&params).await;
+            let list = list.map_err(|error| sorted(error, &[]))?;
+            let object = list.items.into_iter().next();
+            Ok(object.and_then(|object| last_writer(object.metadata.managed_fields?)))
+        }
+        .boxed()
+    }
+
     fn delete<'a>(&'a self, key: &'a ObjectKey, uid: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         async move {
             let params = DeleteParams::background().preconditions(Preconditions {
@@ -251,6 +268,25 @@ fn told(kind: Kind, sighting: Sighting<DynamicObject>) -> Option<Report> {
     })
 }
 
+/// Whoever last wrote a spec, or else labels, annotations or finalizers, and is not us.
+fn last_writer(fields: Vec<ManagedFieldsEntry>) -> Option<String> {
+    let writes = |entry: &ManagedFieldsEntry, field: &str| {
+        let written = entry.fields_v1.as_ref();
+        written.is_some_and(|written| written.0.get(field).is_some())
+    };
+    let others = fields.into_iter().filter(|entry| {
+        entry
+            .manager
+            .as_deref()
+            .is_some_and(|it| it != FIELD_MANAGER)
+            && entry.subresource.as_deref().unwrap_or_default().is_empty()
+            && (writes(entry, "f:spec") || writes(entry, "f:metadata"))
+    });
+    others
+        .max_by_key(|entry| (writes(entry, "f:spec"), entry.time.clone()))?
+        .manager
+}
+
 /// The patch, with the condition that it meets the object that it was made for.
 fn only_for(uid: &str, patch: Patch) -> Result<Body<Value>, serde_json::Error> {
     match patch {
@@ -275,6 +311,27 @@ fn value(mut object: DynamicObject) -> Result<Value, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_changed_the_spec_last_is_named_and_not_whoever_reports_a_status() {
+        let entries = json!([
+            { "manager": "argocd-agent", "time": "2026-01-01T00:00:09Z", "fieldsV1": { "f:spec": {} } },
+            { "manager": "argocd-application-controller", "time": "2026-01-01T00:00:08Z", "fieldsV1": { "f:status": {} } },
+            { "manager": "annotator", "time": "2026-01-01T00:00:07Z", "fieldsV1": { "f:metadata": {} } },
+            { "manager": "helm", "time": "2026-01-01T00:00:02Z", "fieldsV1": { "f:spec": {} } },
+            { "manager": "kubectl-edit", "time": "2026-01-01T00:00:03Z", "fieldsV1": { "f:spec": {} } },
+        ]);
+        let entries: Vec<ManagedFieldsEntry> = serde_json::from_value(entries).unwrap();
+        assert_eq!(
+            last_writer(entries.clone()).as_deref(),
+            Some("kubectl-edit")
+        );
+        assert_eq!(
+            last_writer(entries[..3].to_vec()).as_deref(),
+            Some("annotator")
+        );
+        assert_eq!(last_writer(entries[..2].to_vec()), None);
+    }
 
     #[test]
     fn a_patch_meets_only_the_object_that_it_was_made_for() {

@@ -235,6 +235,14 @@ impl Spoke for Memory {
         async { Ok(Some("*".to_owned())) }.boxed()
     }
 
+    /// Nobody says who writes.
+    fn last_writer<'a>(
+        &'a self,
+        _key: &'a ObjectKey,
+    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+        async { Ok(None) }.boxed()
+    }
+
     fn delete<'a>(&'a self, key: &'a ObjectKey, uid: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         self.write(move |objects| {
             let before = objects.version();

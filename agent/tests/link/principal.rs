@@ -258,7 +258,7 @@ impl Authentication for Services {
         if self.manner != Manner::Go {
             PRINCIPAL_UID.clone_into(&mut answer.principal_uid);
             "spoke1".clone_into(&mut answer.agent_name);
-            answer.capabilities = Capabilities::ours().to_words();
+            answer.capabilities = Capabilities::of_level(1).to_words();
             // A word of the future.
             answer.capabilities.push("telepathy".to_owned());
         }

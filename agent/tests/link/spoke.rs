@@ -12,6 +12,7 @@ use agent::report::Reports;
 use agent::spoke::Kubernetes;
 use agent::store::Store;
 use protocol::Mode;
+use protocol::version::Capabilities;
 use runtime::credentials::{ClientTls, Material};
 use runtime::parts::Parts;
 use tokio::sync::watch;
@@ -69,6 +70,7 @@ impl Spoke {
         let network = Network::new(hub.clone(), tls, spawner.clone());
         let link = Link {
             hub,
+            capabilities: Capabilities::ours(),
             argocd_namespace: "argocd".to_owned(),
             network: Arc::new(network),
             material: material.subscribe(),
@@ -121,5 +123,6 @@ pub(super) fn hub(port: u16) -> Hub {
         only_websockets: false,
         plaintext: false,
         proxy: Proxy::default(),
+        compression: false,
     }
 }

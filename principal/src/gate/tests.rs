@@ -29,6 +29,7 @@ fn setup(clusters: &[(&str, Mode)]) -> Setup {
     let (revoked, revoked_now) = watch::channel(Some(Arc::default()));
     let gate = Gate {
         identity: Method::ocm(),
+        capabilities: Capabilities::ours(),
         argocd_namespace: "hub-argocd".to_owned(),
         fleet: fleet_now,
         jwt_key: watch::channel(Arc::new(SIGNING_KEY.clone())).1,

@@ -8,7 +8,10 @@ use argocd::{
     projection::{release_patch_for_hub, status_patch_for_hub},
     routing::SpokeNamespace,
 };
-use protocol::{Event, Kind, Target, Verb, Verdict, payload};
+use protocol::{
+    Event, Kind, ObjectKey, Target, Verb, Verdict,
+    payload::{self, Contest},
+};
 use runtime::error::Chain;
 use serde_json::Value;
 
@@ -21,7 +24,7 @@ use super::{
 };
 use crate::fleet::ClusterName;
 
-/// Before a write that failed for the weather is tried again; a newer value comes sooner.
+/// Before what has to wait for something else is tried again; a newer value comes sooner.
 const RETRY: Duration = Duration::from_secs(2);
 /// What a cluster may put into a condition.
 const LONGEST_REPORT: usize = 1024;
@@ -37,8 +40,12 @@ pub(crate) struct Sender {
 }
 
 impl Hub {
-    /// Applies one event of a cluster. Whatever it holds is a claim.
-    pub(crate) async fn apply(&self, from: &Sender, event: &Event) -> Verdict {
+    /// Applies one event of a cluster, and says why it was refused, as a word. Whatever the event holds is a claim.
+    pub(crate) async fn apply_for(
+        &self,
+        from: &Sender,
+        event: &Event,
+    ) -> (Verdict, Option<&'static str>) {
         let refusable = match (event.target, event.verb) {
             (Target::Object(kind), verb) if from.is_autonomous => {
                 self.apply_of_owner(from, kind, verb, event).await
@@ -58,6 +65,11 @@ impl Hub {
         refusable.counted(&self.metrics)
     }
 
+    #[cfg(test)]
+    pub(crate) async fn apply(&self, from: &Sender, event: &Event) -> Verdict {
+        self.apply_for(from, event).await.0
+    }
+
     async fn apply_status(&self, from: &Sender, event: &Event) -> Refusable {
         let report: Value = match payload::decode("Application", &event.payload) {
             Ok(report) => report,
@@ -75,7 +87,7 @@ impl Hub {
         if written.is_ok() {
             self.follow_up(from, &key, &report);
         }
-        verdict(&key, written)
+        self.verdict(from, &key.object(), written)
     }
 
     /// A report also shows which commands and refreshes have not arrived, and that the object works again.
@@ -141,7 +153,7 @@ impl Hub {
                     .then(|| release_patch_for_hub(entry.object()))
             })
             .await;
-        verdict(&key, written)
+        self.verdict(from, &key.object(), written)
     }
 
     fn apply_error(&self, from: &Sender, event: &Event) -> Refusable {
@@ -158,12 +170,61 @@ impl Hub {
             return refused("not_theirs", "no Application of this cluster has this name");
         };
         let message: String = report.message.chars().take(LONGEST_REPORT).collect();
-        let effects = state.index.set_report(
-            &key,
-            Some(format!("cluster {} reports: {message}", from.cluster)),
-        );
+        let cluster = &from.cluster;
+        let said = Some(format!("cluster {cluster} reports: {message}"));
+        let effects = match report.contest {
+            None => state.index.set_report(&key, said),
+            Some(Contest::On) => state.index.set_contest(&key, said),
+            Some(Contest::Over) => state.index.set_contest(&key, None),
+            Some(Contest::Other) => Vec::new(),
+        };
         self.post(&state, effects);
         done()
+    }
+
+    fn verdict(
+        &self,
+        from: &Sender,
+        key: &ObjectKey,
+        written: Result<Written, WriteError>,
+    ) -> Refusable {
+        match written {
+            Ok(Written::Changed | Written::Unchanged | Written::Gone) => {
+                self.write_ended(from, key);
+                done()
+            }
+            Err(error) => self.write_failed(from, key, &error),
+        }
+    }
+
+    /// What the object of a cluster came to is on the hub, or need not be.
+    pub(super) fn write_ended(&self, from: &Sender, key: &ObjectKey) {
+        self.troubles.ended(from.cluster.as_str(), key);
+        self.metrics.hub_writes_stuck(self.troubles.count());
+    }
+
+    /// What a failed write means for what the cluster said: a refusal, or the same again after a pause.
+    pub(super) fn write_failed(
+        &self,
+        from: &Sender,
+        key: &ObjectKey,
+        error: &WriteError,
+    ) -> Refusable {
+        if let WriteError::Refused(reason) = error {
+            tracing::warn!(object = %key, reason, "the hub refuses what a cluster reports");
+            self.write_ended(from, key);
+            return refused("hub", reason.clone());
+        }
+        let error = Chain(error).to_string();
+        let (after, is_told) = self.troubles.failed(from.cluster.as_str(), key, &error);
+        if is_told {
+            tracing::warn!(object = %key, error, "cannot write for some time; trying on");
+        } else {
+            tracing::debug!(object = %key, error, "cannot write yet");
+        }
+        self.metrics.hub_writes_stuck(self.troubles.count());
+        // A newer value comes sooner.
+        Refusable(Verdict::Retry { after }, None)
     }
 
     /// The Application that this is a copy of, if it goes to the cluster that says so.
@@ -222,11 +283,11 @@ fn named(index: &Index, cluster: &str, claimed: &Key) -> Option<Key> {
 pub(super) struct Refusable(Verdict, Option<&'static str>);
 
 impl Refusable {
-    fn counted(self, metrics: &crate::metrics::Metrics) -> Verdict {
+    fn counted(self, metrics: &crate::metrics::Metrics) -> (Verdict, Option<&'static str>) {
         if let Some(reason) = self.1 {
             metrics.event_refused(reason);
         }
-        self.0
+        (self.0, self.1)
     }
 }
 
@@ -241,25 +302,6 @@ pub(super) const fn again() -> Refusable {
 
 pub(super) fn refused(reason: &'static str, message: impl Into<String>) -> Refusable {
     Refusable(Verdict::Refused(message.into()), Some(reason))
-}
-
-fn verdict(key: &Key, written: Result<Written, WriteError>) -> Refusable {
-    match written {
-        Ok(Written::Changed | Written::Unchanged | Written::Gone) => done(),
-        Err(WriteError::Refused(reason)) => {
-            tracing::warn!(object = %key, reason, "the hub refuses what a cluster reports");
-            refused("hub", reason)
-        }
-        Err(
-            error @ (WriteError::Conflict
-            | WriteError::NotFound
-            | WriteError::Unfit(_)
-            | WriteError::Unavailable(_)),
-        ) => {
-            tracing::debug!(object = %key, error = %Chain(&error), "cannot write yet");
-            again()
-        }
-    }
 }
 
 #[cfg(test)]

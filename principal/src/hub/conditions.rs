@@ -28,12 +28,16 @@ pub(crate) const DISCONNECTED: &str = "ArgoCDAgentDisconnected";
 /// Condition: the cluster reports or refuses something.
 pub(crate) const ERROR: &str = "ArgoCDAgentError";
 
+/// A cluster whose session ended counts as connected for so long: agents restart, and links are renewed.
+pub(super) const GRACE: Duration = Duration::from_secs(10);
+
 /// Every type that this principal sets and clears.
-const KINDS: [&str; 6] = [
+const KINDS: [&str; 7] = [
     keys::CONDITION_CONFLICT,
     keys::CONDITION_NAME_CONFLICT,
     keys::CONDITION_NOT_ADMITTED,
     keys::CONDITION_REPOSITORY,
+    keys::CONDITION_CONTESTED,
     DISCONNECTED,
     ERROR,
 ];
@@ -54,6 +58,7 @@ pub(crate) async fn keep(
         let serving = ready.wait_for(|ready| *ready).await.is_ok()
             && active.wait_for(|active| *active).await.is_ok();
         if serving {
+            hub.opened();
             hub.dirty.next().await
         } else {
             std::future::pending().await
@@ -82,7 +87,7 @@ impl Hub {
         let written = self.write(key, |entry| {
             let connected = entry
                 .cluster()
-                .is_some_and(|cluster| self.has_session(cluster));
+                .is_some_and(|cluster| self.counts_as_connected(cluster, key));
             if self.is_releasable(entry) {
                 return Some(release_patch_for_hub(entry.object()));
             }
@@ -92,8 +97,24 @@ impl Hub {
         written.await.map(|_written| ())
     }
 
-    fn has_session(&self, cluster: &str) -> bool {
-        self.lock().sessions.contains_key(cluster)
+    /// Clusters can come from now on.
+    fn opened(&self) {
+        self.lock().open.get_or_insert_with(Instant::now);
+    }
+
+    /// Whether there is a session, or was or may be one in a moment; then this object is looked at again.
+    fn counts_as_connected(&self, cluster: &str, key: &Key) -> bool {
+        let state = self.lock();
+        if state.sessions.contains_key(cluster) {
+            return true;
+        }
+        let since = state.left.get(cluster).or(state.open.as_ref());
+        let until = since.map(|since| *since + GRACE);
+        let waits = until.filter(|until| Instant::now() < *until);
+        if let Some(until) = waits {
+            self.dirty.mark_at(until, key);
+        }
+        waits.is_some()
     }
 
     /// Whether a deletion waits for a copy that never was: then nobody but us will end it.
@@ -175,6 +196,9 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
         | Placement::Mirror(_)
         | Placement::Local
         | Placement::Ignored => {}
+    }
+    if let Some(contest) = &entry.contest {
+        wanted.push((keys::CONDITION_CONTESTED, contest.clone()));
     }
     if let Some(report) = &entry.report {
         wanted.push((ERROR, report.clone()));

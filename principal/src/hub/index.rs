@@ -22,10 +22,12 @@ use serde_json::Value;
 
 use crate::fleet::{Fleet, Mode};
 
+mod complaints;
 mod entry;
 mod judge;
 mod provisions;
 
+use complaints::Complaints;
 pub use entry::Key;
 use entry::Uses;
 pub(crate) use entry::{Entry, Held, Place, Placement};
@@ -69,6 +71,7 @@ pub(crate) struct Index {
     /// Who wants a name on a spoke, the keeper first: creation time and UID.
     claims: BTreeMap<Place, BTreeSet<(String, String)>>,
     provisions: Provisions,
+    complaints: Complaints,
 }
 
 impl Index {
@@ -80,6 +83,7 @@ impl Index {
             applications: BTreeMap::new(),
             by_uid: BTreeMap::new(),
             claims: BTreeMap::new(),
+            complaints: Complaints::default(),
         }
     }
 
@@ -174,6 +178,9 @@ impl Index {
         let Some(entry) = self.forget(key) else {
             return Vec::new();
         };
+        if let Some(cluster) = entry.cluster().filter(|_| entry.report.is_some()) {
+            self.complaints.change(cluster, key, false);
+        }
         let mut effects = self.exchange_hosts(entry.uses.clone(), None);
         let autonomous = |cluster: &String| self.clusters.is_autonomous(cluster);
         if let Some(cluster) = entry.holder.clone().filter(|it| !autonomous(it)) {
@@ -513,17 +520,6 @@ impl Index {
     pub(crate) fn take_operation(&mut self, key: &Key) {
         if let Some(entry) = self.applications.get_mut(key) {
             entry.take_operation();
-        }
-    }
-
-    /// Records what a cluster reported about an Application, until it reports its status.
-    pub(crate) fn set_report(&mut self, key: &Key, report: Option<String>) -> Vec<Effect> {
-        match self.applications.get_mut(key) {
-            Some(entry) if entry.report != report => {
-                entry.report = report;
-                vec![Effect::Conditions(key.clone())]
-            }
-            Some(_) | None => Vec::new(),
         }
     }
 }

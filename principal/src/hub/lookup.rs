@@ -1,6 +1,6 @@
 //! What a cluster says it holds, against what it should have.
 
-use argocd::routing::SpokeNamespace;
+use argocd::{ranges, routing::SpokeNamespace};
 use protocol::{Kind, ObjectKey, payload::RequestUpdate};
 
 use super::{
@@ -20,7 +20,48 @@ pub(crate) enum Lookup {
     Unknown,
 }
 
+/// One object that a cluster should have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Expected {
+    pub(crate) key: ObjectKey,
+    /// The digest of what it should have.
+    pub(crate) digest: String,
+    /// What the hub shows of an Application.
+    pub(crate) shown: Option<String>,
+}
+
 impl Hub {
+    /// Everything that a cluster should have.
+    pub(crate) fn expected(&self, cluster: &ClusterName, agent_namespace: &str) -> Vec<Expected> {
+        let keys = self.lock().index.delivered_to(cluster.as_str());
+        let expected = |key: ObjectKey| {
+            if let Some(application) = Key::from_object(&key) {
+                // A clone is two reference counts and small strings; the digests are made outside the lock.
+                let entry = self.lock().index.application(&application)?.clone();
+                return Some(Expected {
+                    digest: entry.digest(),
+                    shown: Some(ranges::shown(entry.object())),
+                    key,
+                });
+            }
+            let claim = RequestUpdate {
+                kind: key.kind.as_str().to_owned(),
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+                ..RequestUpdate::default()
+            };
+            match self.lookup(cluster, agent_namespace, &claim) {
+                Lookup::Wanted { key, digest } => Some(Expected {
+                    key,
+                    digest,
+                    shown: None,
+                }),
+                Lookup::LeaveAlone | Lookup::Unknown => None,
+            }
+        };
+        keys.into_iter().filter_map(expected).collect()
+    }
+
     /// Looks up what a cluster names. Nothing of an object that the cluster may not have is in the answer.
     ///
     /// `agent_namespace` is what the spoke calls its Argo CD namespace.

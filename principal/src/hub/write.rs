@@ -46,6 +46,7 @@ impl Hub {
                 return Ok(Written::Unchanged);
             };
             let written = {
+                let _counted = self.metrics.hub_write_now();
                 // Fair: whoever waits longest is next, whichever cluster it writes for.
                 let _permit = self.writes.acquire().await;
                 self.store

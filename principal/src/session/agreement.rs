@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::{Event, Mode, ObjectKey, Session, Verdict};
+use protocol::{Event, Mode, ObjectKey, Session, Verdict, version::Capability};
 
 use super::{claims::Claims, resync::Resync};
 use crate::{
@@ -15,26 +15,30 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Agreement {
     /// The hub owns them: the agent says what it holds.
-    Managed(Resync),
+    Managed(Box<Resync>),
     /// The spoke owns them: it is told what the hub shows.
     Autonomous(Claims),
 }
 
 impl Agreement {
-    /// Begins it. `agent_namespace`: what the agent calls its Argo CD namespace.
+    /// Begins it. `agent_namespace`: what the agent calls its Argo CD namespace. `every`: between two comparisons, if
+    /// the agent compares.
     pub(super) fn begin(
         machine: &mut Session,
         hub: &Hub,
         subscription: &mut Subscription,
         agent_namespace: &str,
         fresh: bool,
+        every: Duration,
     ) -> Self {
         let cluster = &subscription.cluster;
         match machine.peer().mode {
             Mode::Managed => {
                 let delivered = std::mem::take(&mut subscription.delivered);
-                let resync = Resync::begin(machine, cluster, agent_namespace, fresh, delivered);
-                Self::Managed(resync)
+                let every = Some(every).filter(|_| compares(machine));
+                let resync =
+                    Resync::begin(machine, cluster, agent_namespace, fresh, delivered, every);
+                Self::Managed(Box::new(resync))
             }
             Mode::Autonomous => Self::Autonomous(Claims::begin(machine, hub, cluster, fresh)),
         }
@@ -67,6 +71,13 @@ impl Agreement {
         match self {
             Self::Managed(resync) => resync.next_timeout(now),
             Self::Autonomous(claims) => claims.next_timeout(now),
+        }
+    }
+
+    /// Begins the next comparison when it is time.
+    pub(super) fn begin_when_due(&mut self, machine: &mut Session, now: Duration) {
+        if let Self::Managed(resync) = self {
+            resync.begin_when_due(machine, now);
         }
     }
 
@@ -126,4 +137,8 @@ impl Agreement {
     pub(super) const fn is_autonomous(&self) -> bool {
         matches!(self, Self::Autonomous(_))
     }
+}
+
+fn compares(machine: &Session) -> bool {
+    machine.peer().capabilities.has(Capability::RangeSums)
 }

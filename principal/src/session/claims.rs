@@ -220,6 +220,7 @@ fn tell(machine: &mut Session, hub: &Hub, cluster: &ClusterName) {
         .collect();
     let end = SyncedResourceList {
         checksum: digest::list_checksum(lines),
+        ..SyncedResourceList::default()
     };
     machine.say(Event::request_synced_resource_list(&end));
     tracing::debug!(objects = claims.len(), "told the agent what the hub shows");

@@ -20,6 +20,7 @@ use tonic::{Code, Status, Streaming};
 use super::{
     Sessions,
     agreement::Agreement,
+    conduct::{Conduct, Offence},
     over::{Over, close},
     pulse::Pulse,
 };
@@ -28,6 +29,7 @@ use crate::{
     gate::{Admitted, Papers},
     hub::{Hub, Sender, Subscription, Voice},
     registry::{End, Seat},
+    report::Stuck,
 };
 
 /// The type of a heartbeat on the wire; the machine answers it by itself.
@@ -42,14 +44,15 @@ const BLOCKED: Duration = Duration::from_millis(500);
 enum Next {
     Over(Over),
     Frame(Frame),
-    Worked(WorkId, Verdict),
+    /// A piece of work, how it ended, and why as a word if it was refused.
+    Worked(WorkId, Verdict, Option<&'static str>),
     /// Who is enrolled, and what a person has confirmed.
     Fleet,
     /// Marks, room on the stream, or time: the turn of the loop looks at all of them.
     Look,
 }
 
-type Working = FuturesUnordered<BoxFuture<'static, (WorkId, Verdict)>>;
+type Working = FuturesUnordered<BoxFuture<'static, (WorkId, Verdict, Option<&'static str>)>>;
 
 /// One session and everything it needs.
 pub(super) struct Driver {
@@ -68,6 +71,13 @@ pub(super) struct Driver {
     /// When it ends whatever happens, and why then.
     ends: (Instant, End),
     pulse: Pulse,
+    conduct: Conduct,
+    /// What was last told of writes that do not come about.
+    stuck: Option<Stuck>,
+    /// How the hub's complaints stood when they were last told.
+    complaints: Option<u64>,
+    /// What the metrics have of the machine's counters: resends and stray acknowledgements.
+    counted: (u64, u64),
 }
 
 impl Driver {
@@ -106,6 +116,7 @@ impl Driver {
             &mut subscription,
             &holder.announced.namespace,
             enrolment.fresh,
+            sessions.limits.compare_every,
         );
         Self {
             hub: Arc::clone(&sessions.hub),
@@ -120,6 +131,10 @@ impl Driver {
             started: Instant::now(),
             ends: ends(sessions, papers),
             pulse: Pulse::default(),
+            conduct: Conduct::default(),
+            stuck: None,
+            complaints: None,
+            counted: (0, 0),
             seat,
             sessions: Arc::clone(sessions),
         }
@@ -159,11 +174,14 @@ impl Driver {
     async fn turn(&mut self) -> Result<(), Over> {
         self.take_notes();
         let now = self.started.elapsed();
+        self.resync.begin_when_due(&mut self.machine, now);
         self.resync.end_when_due(&mut self.machine, &self.hub, now);
         // Work first: a resync answers at once, and what it marks has to be written before we wait.
         self.start_work(now);
         self.take_away(now);
         let full = self.write(now);
+        self.count(now);
+        self.tell_refused();
         for refusal in self.machine.take_refusals() {
             self.hub
                 .refused_by(&self.from.cluster, &refusal.key, &refusal.reason);
@@ -171,12 +189,17 @@ impl Driver {
         match self.next(full).await {
             Next::Over(over) => Err(over),
             Next::Frame(frame) => self.read(frame),
-            Next::Worked(id, verdict) => {
-                self.machine.finished(id, verdict, self.started.elapsed());
+            Next::Worked(id, verdict, reason) => {
+                let now = self.started.elapsed();
+                self.machine.finished(id, verdict, now);
+                if let Some(offence) = reason.and_then(Offence::of) {
+                    self.conduct.offended(offence, now);
+                }
                 if self.resync.is_autonomous() {
                     let unmirrored = self.hub.unmirrored(&self.from.cluster);
                     self.seat.report_unmirrored(unmirrored);
                 }
+                self.tell_stuck();
                 Ok(())
             }
             Next::Fleet => {
@@ -256,7 +279,10 @@ impl Driver {
                 continue;
             }
             let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
-            let work = async move { (id, hub.apply(&from, &event).await) };
+            let work = async move {
+                let (verdict, reason) = hub.apply_for(&from, &event).await;
+                (id, verdict, reason)
+            };
             self.working.push(work.boxed());
         }
     }
@@ -283,9 +309,11 @@ impl Driver {
         let received = self.machine.receive(event, now).map_err(Over::Violation);
         let after = self.machine.stats(now);
         if after.malformed > before.malformed {
+            self.conduct.offended(Offence::Malformed, now);
             self.sessions.metrics.event_refused("malformed");
         }
         if after.refused > before.refused {
+            self.conduct.offended(Offence::NotAllowed, now);
             self.sessions.metrics.event_refused("not_allowed");
         }
         received
@@ -313,7 +341,9 @@ impl Driver {
             end = self.seat.ended() => Next::Over(Over::Hub(end)),
             () = tokio::time::sleep_until(self.ends.0) => Next::Over(Over::Hub(self.ends.1)),
             () = self.outbound.closed() => Next::Over(Over::Peer("the connection was lost".to_owned())),
-            Some((id, verdict)) = self.working.next(), if !self.working.is_empty() => Next::Worked(id, verdict),
+            Some((id, verdict, reason)) = self.working.next(), if !self.working.is_empty() => {
+                Next::Worked(id, verdict, reason)
+            }
             frame = self.inbound.message(), if room => match frame {
                 Ok(Some(frame)) => Next::Frame(frame),
                 Ok(None) => Next::Over(Over::Peer("the agent closed the stream".to_owned())),
@@ -369,7 +399,7 @@ impl Driver {
     async fn finish_work(&mut self) {
         self.machine.drain();
         let drained = async {
-            while let Some((id, verdict)) = self.working.next().await {
+            while let Some((id, verdict, _reason)) = self.working.next().await {
                 self.machine.finished(id, verdict, self.started.elapsed());
             }
         };
@@ -394,6 +424,8 @@ fn ends(sessions: &Sessions, papers: &Papers) -> (Instant, End) {
     let certificate = certificate.map(|at| (at, End::Certificate));
     certificate.filter(|(at, _)| *at < life.0).unwrap_or(life)
 }
+
+mod tell;
 
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,8 @@ pub(super) struct Named {
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
     named: BTreeSet<Named>,
+    /// How many of each kind were not named because both ends have the same of them.
+    same: BTreeMap<String, usize>,
     too_many: bool,
     /// The end mark, once that came.
     end: Option<SyncedResourceList>,
@@ -70,6 +72,16 @@ impl Inventory {
         }
     }
 
+    /// The agent need not name this one: both ends have the same.
+    pub(super) fn add_same(&mut self, kind: &str) {
+        *self.same.entry(kind.to_owned()).or_default() += 1;
+    }
+
+    /// Everything that was named, while more may come.
+    pub(super) fn named(&self) -> impl Iterator<Item = &Named> {
+        self.named.iter()
+    }
+
     /// The agent has said its last word.
     pub(super) fn end(&mut self, list: SyncedResourceList) {
         self.end = Some(list);
@@ -96,7 +108,7 @@ impl Inventory {
 
     /// How many of each kind.
     pub(super) fn counts(&self) -> BTreeMap<String, usize> {
-        let mut counts = BTreeMap::new();
+        let mut counts = self.same.clone();
         for named in &self.named {
             *counts.entry(named.kind.clone()).or_default() += 1;
         }
@@ -129,6 +141,7 @@ mod tests {
             checksum: digest::list_checksum(
                 entries.map(|(name, uid)| ("Application", *name, uid.as_str())),
             ),
+            ..SyncedResourceList::default()
         }
     }
 

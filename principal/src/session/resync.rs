@@ -41,18 +41,24 @@ pub(super) struct Resync {
     doomed: Option<Doomed>,
     /// When it is to be decided what goes.
     decision: Option<Duration>,
+    rounds: Rounds,
 }
 
+mod rounds;
+
+use rounds::Rounds;
+
 impl Resync {
-    /// Asks the agent what it holds.
+    /// Asks the agent what it holds. `every`: between two comparisons of sums, if the agent compares any.
     pub(super) fn begin(
         session: &mut Session,
         cluster: &ClusterName,
         agent_namespace: &str,
         fresh: bool,
         delivered: Vec<ObjectKey>,
+        every: Option<Duration>,
     ) -> Self {
-        session.say(Event::request_resource_resync());
+        let rounds = Rounds::begin(session, every);
         Self {
             unconfirmed: Unconfirmed::new(delivered),
             cluster: cluster.clone(),
@@ -62,6 +68,7 @@ impl Resync {
             inventory: Inventory::default(),
             doomed: None,
             decision: None,
+            rounds,
         }
     }
 
@@ -74,7 +81,8 @@ impl Resync {
         now: Duration,
     ) -> Verdict {
         if event.verb == Verb::RequestSyncedResourceList {
-            return match payload::decode("end of a resync", &event.payload) {
+            return match payload::decode::<SyncedResourceList>("end of a resync", &event.payload) {
+                Ok(list) if list.ranges.is_some() => self.compare(session, hub, &list, now),
                 Ok(list) => self.last_word(session, hub, list, now),
                 Err(error) => refused(Chain(&error).to_string()),
             };
@@ -90,7 +98,8 @@ impl Resync {
 
     /// When something is to be done without any message.
     pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
-        let next = [self.patience, self.decision].into_iter().flatten().min();
+        let next = [self.patience, self.decision, self.rounds.next];
+        let next = next.into_iter().flatten().min();
         next.map(|until| until.saturating_sub(now))
     }
 
@@ -106,6 +115,7 @@ impl Resync {
                 self.inventory = Inventory::default();
             }
             self.patience = None;
+            self.rounds.ended(now);
         }
     }
 
@@ -145,7 +155,7 @@ impl Resync {
         let mut doomed = self.doomed.take()?;
         let enrolment = enrolment?;
         if self.fresh || enrolment.fresh || !hub.is_authority_for(&self.cluster) {
-            tracing::info!("what the hub does not know is left alone in this session");
+            tracing::debug!("what the hub does not know is left alone in this session");
             return None;
         }
         let confirmed = enrolment.confirm_delete.as_deref();
@@ -197,6 +207,7 @@ impl Resync {
         if self.inventory.is_complete() {
             self.patience = None;
             self.condemn(hub, now);
+            self.rounds.ended(now);
         } else {
             // A Go agent may say its last word before the others.
             self.patience = Some(now.saturating_add(PATIENCE));
@@ -212,7 +223,11 @@ impl Resync {
 
     fn condemn(&mut self, hub: &Hub, now: Duration) {
         let inventory = std::mem::take(&mut self.inventory);
-        self.doomed = Some(Doomed::of(inventory, |named| self.is_unknown(hub, named)));
+        let unknown = inventory
+            .named()
+            .filter(|named| self.is_unknown(hub, named));
+        let doomed = self.rounds.doomed(unknown.cloned().collect());
+        self.doomed = Some(Doomed::of(inventory, |named| doomed.contains(named)));
         self.decision = Some(now);
     }
 

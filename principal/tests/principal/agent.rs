@@ -23,7 +23,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::mpsc,
 };
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{
     Request, Status, Streaming,
     transport::{Channel, Endpoint},
@@ -56,7 +56,7 @@ pub(crate) fn request() -> AuthRequest {
         mode: "managed".to_owned(),
         version: "0.5.0".to_owned(),
         agent_namespace: "argocd".to_owned(),
-        capabilities: Capabilities::ours().to_words(),
+        capabilities: Capabilities::of_level(1).to_words(),
         ..AuthRequest::default()
     }
 }
@@ -163,6 +163,63 @@ impl Caller {
     }
 }
 
+/// A frame whose bytes are those.
+#[derive(Clone, Debug, Default)]
+struct Bytes(Vec<u8>);
+
+impl prost::Message for Bytes {
+    fn encode_raw(&self, buffer: &mut impl bytes::BufMut) {
+        prost::encoding::bytes::encode(1, &self.0, buffer);
+    }
+
+    fn merge_field(
+        &mut self,
+        _tag: u32,
+        _wire_type: prost::encoding::WireType,
+        _buffer: &mut impl bytes::Buf,
+        _context: prost::encoding::DecodeContext,
+    ) -> Result<(), prost::DecodeError> {
+        Ok(())
+    }
+
+    fn encoded_len(&self) -> usize {
+        prost::encoding::bytes::encoded_len(1, &self.0)
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Caller {
+    /// Opens a stream, says an event that is these bytes, and waits for the end that comes of it.
+    pub(crate) async fn says_bytes(&self, token: &str, event: Vec<u8>) -> Status {
+        let frames = tokio_stream::once(Bytes(event)).chain(tokio_stream::pending());
+        let mut request = self.asking(frames);
+        request
+            .metadata_mut()
+            .insert("authorization", token.parse().unwrap());
+        let mut client = tonic::client::Grpc::new(self.channel.clone());
+        let path = http::uri::PathAndQuery::from_static("/eventstreamapi.EventStream/Subscribe");
+        let codec = tonic_prost::ProstCodec::<Bytes, Frame>::default();
+        bounded("the end", async {
+            client.ready().await.unwrap();
+            let mut events = match client.streaming(request, path, codec).await {
+                Ok(answer) => answer.into_inner(),
+                Err(status) => return status,
+            };
+            loop {
+                match events.message().await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => return Status::ok("the stream has ended"),
+                    Err(status) => return status,
+                }
+            }
+        })
+        .await
+    }
+}
+
 impl Agent {
     /// Connects and subscribes; everything that is delivered to it comes as after a first connect.
     pub(crate) async fn of(world: &World, cluster: &str) -> Self {
@@ -210,6 +267,7 @@ impl Agent {
             .map(|it| (it.kind.as_str(), it.name.as_str(), it.uid.as_str()));
         let list = SyncedResourceList {
             checksum: argocd::digest::list_checksum(entries),
+            ..SyncedResourceList::default()
         };
         self.say(Event::request_synced_resource_list(&list)).await;
     }

@@ -8,6 +8,8 @@ mod authority;
 #[cfg(test)]
 mod doors;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod mirrors;
 #[cfg(test)]
 mod proxies;

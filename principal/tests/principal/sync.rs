@@ -296,6 +296,7 @@ async fn what_the_spoke_cannot_do_is_a_condition_until_it_can() {
         resource_name: "app".to_owned(),
         resource_namespace: "a".to_owned(),
         message: "no room".to_owned(),
+        contest: None,
     };
     agent.tell(Event::error(Kind::Application, &failure)).await;
     let condition = |memory: &Memory| {

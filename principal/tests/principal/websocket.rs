@@ -164,6 +164,7 @@ async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
     );
     let list = SyncedResourceList {
         checksum: argocd::digest::list_checksum([]),
+        ..SyncedResourceList::default()
     };
     for event in [asked.ack(), Event::request_synced_resource_list(&list)] {
         let event = Some(event.into_cloud_event("agent://agent-managed"));

@@ -106,6 +106,19 @@ impl Flights {
         ages.max().unwrap_or_default()
     }
 
+    /// How long the oldest is out of those that a peer acknowledges without much ado: a command may wait for another
+    /// one to end, and a delete for its finalizers.
+    pub(super) fn unheard(&self, now: Duration) -> Duration {
+        let states = self.by_identity.values().filter(|flight| {
+            matches!(
+                flight.matter,
+                Matter::Facet(_, Facet::State | Facet::Status) | Matter::Control
+            )
+        });
+        let ages = states.map(|flight| now.saturating_sub(flight.first_sent));
+        ages.max().unwrap_or_default()
+    }
+
     /// Something was marked, so one may be due earlier.
     pub(super) const fn look_again(&mut self) {
         self.quiet_until = Duration::ZERO;

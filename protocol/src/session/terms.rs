@@ -139,6 +139,8 @@ pub struct Stats {
     pub in_flight: usize,
     /// How long the oldest of them is out.
     pub oldest: Duration,
+    /// The same, but for commands and deletes, which may take their time.
+    pub unheard: Duration,
     /// Objects and control messages received and not done.
     pub inbox_objects: usize,
     /// Pieces of work handed out.
@@ -149,6 +151,8 @@ pub struct Stats {
     pub malformed: u64,
     /// Events that this peer may not send, or that were refused when applied.
     pub refused: u64,
+    /// Acknowledgements of what was never sent, or of what was acknowledged already.
+    pub strays: u64,
     /// When the peer was last heard, on the session's clock.
     pub last_heard: Duration,
 }

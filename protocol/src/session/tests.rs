@@ -3,6 +3,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::*;
+
+mod receipt;
 use crate::object::{Kind, Mode};
 use crate::version::Capabilities;
 
@@ -54,7 +56,7 @@ impl Source for Store {
 fn session(role: Role) -> Session {
     let peer = Peer {
         mode: Mode::Managed,
-        capabilities: Capabilities::ours(),
+        capabilities: Capabilities::of_level(1),
     };
     Session::new(role, peer, Limits::default())
 }
@@ -257,7 +259,7 @@ fn no_more_than_the_window_is_in_flight() {
     };
     let peer = Peer {
         mode: Mode::Managed,
-        capabilities: Capabilities::ours(),
+        capabilities: Capabilities::of_level(1),
     };
     let mut session = Session::new(Role::Principal, peer, limits);
     let store = Store::of((0..9).map(|n| app(&n.to_string())));
@@ -278,7 +280,7 @@ fn an_object_that_changes_all_the_time_lets_the_others_speak() {
     };
     let peer = Peer {
         mode: Mode::Managed,
-        capabilities: Capabilities::ours(),
+        capabilities: Capabilities::of_level(1),
     };
     let mut session = Session::new(Role::Agent, peer, limits);
     let store = Store::of([app("busy"), app("calm")]);
@@ -531,7 +533,7 @@ fn a_peer_that_only_sends_loses_its_session() {
     };
     let peer = Peer {
         mode: Mode::Managed,
-        capabilities: Capabilities::ours(),
+        capabilities: Capabilities::of_level(1),
     };
     let mut pinged = Session::new(Role::Principal, peer.clone(), limits.clone());
     let ping = || Event::ping().into_cloud_event("");
@@ -556,7 +558,7 @@ fn an_agent_pings_and_the_principal_answers() {
     };
     let peer = Peer {
         mode: Mode::Managed,
-        capabilities: Capabilities::ours(),
+        capabilities: Capabilities::of_level(1),
     };
     let mut agent = Session::new(Role::Agent, peer, limits);
     let mut principal = session(Role::Principal);
@@ -600,7 +602,7 @@ fn a_body_that_no_message_can_hold_is_reported_and_not_sent() {
     };
     let peer = Peer {
         mode: Mode::Managed,
-        capabilities: Capabilities::ours(),
+        capabilities: Capabilities::of_level(1),
     };
     let mut session = Session::new(Role::Principal, peer, limits);
     session.mark(app("a"), Facet::State);
@@ -638,7 +640,7 @@ fn a_sync_that_waits_does_not_hold_up_what_a_go_principal_says_next() {
     let retry = Verdict::Retry { after: at(1) };
     for (capabilities, acks) in [
         (Capabilities::default(), [1, 0, 0]),
-        (Capabilities::ours(), [0, 0, 1]),
+        (Capabilities::of_level(1), [0, 0, 1]),
     ] {
         let mode = Mode::Managed;
         let peer = Peer { mode, capabilities };

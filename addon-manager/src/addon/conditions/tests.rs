@@ -395,6 +395,31 @@ fn certificate(from: i64, to: i64) -> ShownCertificate {
 }
 
 #[test]
+fn what_a_cluster_refuses_and_an_agent_that_misbehaves_need_a_person() {
+    let refused = Refused {
+        count: 5,
+        names: vec!["Application/c/app".to_owned()],
+    };
+    let needs = Needs {
+        refused: Some(&refused),
+        misconduct: Some("it sends what cannot be read"),
+        ..Needs::default()
+    };
+    let verdict = degraded(&needs, at(0));
+    assert_eq!(
+        (verdict.status, verdict.reason.as_str()),
+        (Status::True, "AgentMisbehaves")
+    );
+    for said in [
+        "cannot be read",
+        "ObjectsRefused",
+        "Application/c/app, and 4 more",
+    ] {
+        assert!(verdict.message.contains(said), "{}", verdict.message);
+    }
+}
+
+#[test]
 fn a_certificate_that_was_not_renewed_in_time_is_told_with_its_end_and_where_to_look() {
     let shown = certificate(0, 1000);
     let needs = Needs {
@@ -459,4 +484,22 @@ fn a_revocation_outweighs_everything_else() {
     let told = degraded(&needs, at(0));
     assert_eq!(told.reason, REVOKED);
     assert!(told.message.contains(crate::keys::REVOKED));
+}
+
+#[test]
+fn writes_that_fail_for_long_need_a_person() {
+    let stuck = Stuck {
+        count: 3,
+        example: "Application/c/app: forbidden".to_owned(),
+    };
+    let needs = Needs {
+        stuck: Some(&stuck),
+        ..Needs::default()
+    };
+    let verdict = degraded(&needs, at(0));
+    assert_eq!(
+        (verdict.status, verdict.reason.as_str()),
+        (Status::True, "HubWritesFailing")
+    );
+    assert!(verdict.message.contains("Application/c/app: forbidden"));
 }

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
@@ -177,7 +177,12 @@ async fn a_write_that_is_overtaken_while_the_watch_is_down_is_tried_again_later(
         setup.memory.application("a", "app").unwrap(),
     );
     let verdict = setup.hub.apply(&sender("a"), &healthy()).await;
-    assert_eq!(verdict, Verdict::Retry { after: RETRY });
+    assert_eq!(
+        verdict,
+        Verdict::Retry {
+            after: Duration::from_secs(2)
+        }
+    );
     assert_eq!(setup.memory.writes(), 0);
 }
 
@@ -186,7 +191,12 @@ async fn during_an_outage_it_is_tried_again_later() {
     let setup = setup(&application("a", "app", "1", 1));
     setup.memory.set_outage(true);
     let verdict = setup.hub.apply(&sender("a"), &healthy()).await;
-    assert_eq!(verdict, Verdict::Retry { after: RETRY });
+    assert_eq!(
+        verdict,
+        Verdict::Retry {
+            after: Duration::from_secs(2)
+        }
+    );
 }
 
 #[tokio::test]
@@ -212,6 +222,7 @@ async fn only_the_cluster_that_it_goes_to_may_speak_of_it() {
         resource_name: "app".to_owned(),
         resource_namespace: "a".to_owned(),
         message: "forged".to_owned(),
+        contest: None,
     };
     assert!(matches!(
         setup.hub.apply(&other, &healthy()).await,
@@ -266,6 +277,7 @@ async fn a_report_that_is_too_long_is_cut_and_goes_with_the_next_status() {
         resource_name: "app".to_owned(),
         resource_namespace: "argocd".to_owned(),
         message: "x".repeat(1 << 20),
+        contest: None,
     };
     let error = Event::error(Kind::Application, &report);
     assert_eq!(setup.hub.apply(&sender("a"), &error).await, Verdict::Done);
@@ -273,4 +285,38 @@ async fn a_report_that_is_too_long_is_cut_and_goes_with_the_next_status() {
     assert!(told().is_some_and(|report| report.len() < 2 * LONGEST_REPORT));
     setup.hub.apply(&sender("a"), &healthy()).await;
     assert_eq!(told(), None);
+}
+
+#[tokio::test]
+async fn a_contest_stays_until_it_is_over_or_another_session_begins() {
+    let setup = setup(&application("a", "app", "1", 1));
+    let say = async |contest| {
+        let report = ErrorReport {
+            resource_name: "app".to_owned(),
+            resource_namespace: "argocd".to_owned(),
+            message: "last by field manager \"helm\"".to_owned(),
+            contest: Some(contest),
+        };
+        let error = Event::error(Kind::Application, &report);
+        assert_eq!(setup.hub.apply(&sender("a"), &error).await, Verdict::Done);
+    };
+    let told = || {
+        setup
+            .hub
+            .lock()
+            .index
+            .by_uid("1")
+            .unwrap()
+            .1
+            .contest
+            .clone()
+    };
+    say(Contest::On).await;
+    setup.hub.apply(&sender("a"), &healthy()).await;
+    assert!(told().is_some_and(|told| told.contains("helm")));
+    say(Contest::Over).await;
+    assert_eq!(told(), None);
+    say(Contest::On).await;
+    let _next = setup.hub.subscribe(&name("a"));
+    assert_eq!(told(), None, "it says again what it still finds");
 }

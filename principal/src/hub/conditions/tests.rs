@@ -89,7 +89,7 @@ impl Setup {
     async fn until(&self, what: &str, fits: impl Fn(&Memory) -> bool) {
         let waiting = self.memory.wait_for(fits);
         assert!(
-            tokio::time::timeout(Duration::from_secs(10), waiting)
+            tokio::time::timeout(Duration::from_mins(1), waiting)
                 .await
                 .is_ok(),
             "{what}"
@@ -102,7 +102,7 @@ impl Setup {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_conflict_is_told_and_untold_beside_what_the_spoke_says() {
     let theirs = json!({ "type": "SyncError", "message": "from the spoke" });
     let elsewhere = json!({
@@ -131,7 +131,7 @@ async fn a_conflict_is_told_and_untold_beside_what_the_spoke_says() {
     setup.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_to_tell_is_no_write_and_the_same_again_is_none_either() {
     let elsewhere = json!({ "spec": { "destination": { "name": "b" } } });
     let bad = with(application("a", "bad", "2", 1), elsewhere);
@@ -162,7 +162,7 @@ async fn nothing_to_tell_is_no_write_and_the_same_again_is_none_either() {
     setup.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_deletion_that_waits_for_a_cluster_says_so_until_it_is_there() {
     let deleting = json!({ "metadata": {
         "finalizers": [keys::RESOURCES_FINALIZER],
@@ -185,7 +185,7 @@ async fn a_deletion_that_waits_for_a_cluster_says_so_until_it_is_there() {
     setup.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_deletion_that_no_cluster_can_end_is_ended_here() {
     let deleting = json!({
         "metadata": {
@@ -201,7 +201,7 @@ async fn a_deletion_that_no_cluster_can_end_is_ended_here() {
     setup.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_outage_of_the_hub_delays_conditions_and_loses_none() {
     let elsewhere = json!({ "spec": { "destination": { "name": "b" } } });
     let setup = setup(vec![]);
@@ -225,7 +225,7 @@ fn asks_for_refresh(memory: &Memory) -> bool {
     wants_refresh(&application)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_refresh_that_no_cluster_will_do_is_answered_at_once() {
     let asked = json!({ "metadata": { "annotations": { keys::REFRESH: "normal" } } });
     let setup = setup(vec![with(application("a", "app", "1", 1), asked.clone())]);
@@ -260,6 +260,12 @@ async fn a_refresh_that_no_cluster_will_do_is_answered_at_once() {
         "the cluster is there to do it"
     );
     drop(there);
+    // An agent that restarts is back by then, and does it.
+    tokio::time::sleep(GRACE / 2).await;
+    assert!(
+        asks_for_refresh(&setup.memory),
+        "the session ended a moment ago"
+    );
     setup
         .until("answered again", |memory| !asks_for_refresh(memory))
         .await;

@@ -146,6 +146,8 @@ pub(crate) struct Entry {
     pub(super) uses: Option<Uses>,
     /// What the cluster last said went wrong with it.
     pub(crate) report: Option<String>,
+    /// Who over there keeps changing it, if somebody does.
+    pub(crate) contest: Option<String>,
 }
 
 impl Entry {
@@ -160,6 +162,7 @@ impl Entry {
             holder: None,
             uses: None,
             report: None,
+            contest: None,
         };
         entry.take_in(object);
         if !new {

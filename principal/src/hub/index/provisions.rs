@@ -53,6 +53,8 @@ pub(super) struct Provisions {
     said: BTreeMap<String, BTreeMap<ObjectKey, Said>>,
     /// What a cluster refuses to take, and why.
     refused: BTreeMap<(String, ObjectKey), String>,
+    /// How often that has changed.
+    refusals: u64,
 }
 
 impl Provisions {
@@ -185,7 +187,13 @@ impl Provisions {
         if said.get(key) == now.as_ref() {
             return None;
         }
-        self.refused.remove(&(cluster.to_owned(), key.clone()));
+        if self
+            .refused
+            .remove(&(cluster.to_owned(), key.clone()))
+            .is_some()
+        {
+            self.refusals = self.refusals.wrapping_add(1);
+        }
         let (cluster, key) = (cluster.to_owned(), key.clone());
         Some(if let Some(now) = now {
             said.insert(key.clone(), now);
@@ -356,7 +364,22 @@ impl Provisions {
     pub(super) fn refuse(&mut self, cluster: &str, key: &ObjectKey, reason: &str) -> bool {
         let is_provided = self.provided_to(cluster).any(|provided| provided == key);
         let place = (cluster.to_owned(), key.clone());
-        is_provided && self.refused.insert(place, reason.to_owned()).as_deref() != Some(reason)
+        let is_news =
+            is_provided && self.refused.insert(place, reason.to_owned()).as_deref() != Some(reason);
+        self.refusals = self.refusals.wrapping_add(u64::from(is_news));
+        is_news
+    }
+
+    /// How often it has changed what is refused.
+    pub(super) const fn refusals(&self) -> u64 {
+        self.refusals
+    }
+
+    /// What a cluster refuses.
+    pub(super) fn refused_by(&self, cluster: &str) -> impl Iterator<Item = &ObjectKey> {
+        let all = self.refused.keys();
+        all.filter(move |(name, _)| name == cluster)
+            .map(|(_, key)| key)
     }
 
     /// What a cluster refused before counts no more.
@@ -365,6 +388,7 @@ impl Provisions {
         let theirs: Vec<_> = all.filter(|(name, _)| name == cluster).cloned().collect();
         for place in &theirs {
             self.refused.remove(place);
+            self.refusals = self.refusals.wrapping_add(1);
         }
         theirs.into_iter().map(|(_, key)| key).collect()
     }

@@ -100,16 +100,17 @@ impl Hub {
         match written {
             Ok(Written {
                 object: Some(live), ..
-            }) => self.shown(from, &said, live),
+            }) => {
+                self.write_ended(from, &said.key);
+                self.shown(from, &said, live)
+            }
             Err(WriteError::Refused(reason)) => {
+                self.write_ended(from, &said.key);
                 tracing::warn!(object = %said.key, reason, "the hub refuses a mirror");
                 self.lock().mirrors.forget(&said.key);
                 self.not_shown(from, kind, &said.source, "hub", reason)
             }
-            Err(error) => {
-                tracing::debug!(object = %said.key, error = %Chain(&error), "cannot write yet");
-                again()
-            }
+            Err(error) => self.write_failed(from, &said.key, &error),
             Ok(Written { object: None, .. }) => again(),
         }
     }
@@ -187,14 +188,11 @@ impl Hub {
         for _ in 0..STEPS {
             match self.settle_mirror(&key).await {
                 Ok(true) => {}
-                Ok(false) => return done(),
-                Err(WriteError::Refused(reason)) => return refused("hub", reason),
-                Err(error) => {
-                    tracing::debug!(object = %key, error = %Chain(&error), "cannot write yet");
-                    return again();
-                }
+                Ok(false) => break,
+                Err(error) => return self.write_failed(from, &key, &error),
             }
         }
+        self.write_ended(from, &key);
         done()
     }
 }

@@ -111,6 +111,7 @@ impl Hub {
         let known = live.map(|live| Meta::of(&live.object));
         let version = known.map(Meta::resource_version).unwrap_or_default();
         let uid = known.map(Meta::uid).unwrap_or_default();
+        let _counted = self.metrics.hub_write_now();
         // Fair: whoever waits longest is next, whichever cluster it writes for.
         let _permit = self.writes.acquire().await;
         let answer = match step {

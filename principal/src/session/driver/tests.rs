@@ -123,6 +123,7 @@ fn sessions(applications: &[String], limits: Limits) -> Arc<Sessions> {
     let (registry, _) = Registry::new(clock.clone());
     let gate = Gate {
         identity: Method::ocm(),
+        capabilities: Capabilities::ours(),
         argocd_namespace: settings.argocd_namespace,
         fleet: watch::channel(Arc::new(enrolled)).1,
         jwt_key: watch::channel(Arc::new(SIGNING_KEY.clone())).1,
@@ -151,13 +152,12 @@ fn sessions(applications: &[String], limits: Limits) -> Arc<Sessions> {
     })
 }
 
-/// How many turns a session takes in a minute in which the peer says no more than `statuses` and reads nothing.
-async fn turns_in_a_minute(applications: &[String], statuses: &[&str], hands: usize) -> usize {
-    let limits = Limits {
-        writes_per_session: hands,
-        ..Limits::default()
-    };
-    let sessions = sessions(applications, limits);
+/// The driver of a session of cluster `a`, whose agent says these and nothing else.
+async fn driver(
+    sessions: &Arc<Sessions>,
+    statuses: &[&str],
+    outbound: mpsc::Sender<Result<Frame, Status>>,
+) -> Driver {
     let certificate = Arc::new(Authority::new().agent("a").peer_certificate());
     let admitted = Admitted {
         holder: Holder {
@@ -175,9 +175,18 @@ async fn turns_in_a_minute(applications: &[String], statuses: &[&str], hands: us
     let registry = &sessions.gate.registry;
     let mode = admitted.holder.mode;
     let seat = registry.take_seat(&name("a"), mode, &admitted.papers).await;
+    Driver::new(sessions, seat, &admitted, saying(statuses), outbound)
+}
+
+/// How many turns a session takes in a minute in which the peer says no more than `statuses` and reads nothing.
+async fn turns_in_a_minute(applications: &[String], statuses: &[&str], hands: usize) -> usize {
+    let limits = Limits {
+        writes_per_session: hands,
+        ..Limits::default()
+    };
+    let sessions = sessions(applications, limits);
     let (outbound, _unread) = mpsc::channel(4);
-    let inbound = saying(statuses);
-    let mut driver = Driver::new(&sessions, seat, &admitted, inbound, outbound);
+    let mut driver = driver(&sessions, statuses, outbound).await;
     let mut turns = 0;
     let turning = async {
         while turns < TOO_MANY {
@@ -187,6 +196,37 @@ async fn turns_in_a_minute(applications: &[String], statuses: &[&str], hands: us
     };
     drop(tokio::time::timeout(Duration::from_mins(1), turning).await);
     turns
+}
+
+/// Ten minutes with an agent that reads everything and never says a word.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_never_acknowledges_is_told_of_and_makes_nothing_grow() {
+    let many: Vec<String> = (0..2000).map(|number| format!("app-{number}")).collect();
+    let sessions = sessions(&many, Limits::default());
+    let (outbound, mut reads) = mpsc::channel(64);
+    let mut driver = driver(&sessions, &[], outbound).await;
+    let mut frames = 0_usize;
+    let turning = async {
+        loop {
+            driver.turn().await.unwrap();
+            while reads.try_recv().is_ok() {
+                frames += 1;
+            }
+        }
+    };
+    drop(tokio::time::timeout(Duration::from_mins(10), turning).await);
+    let stats = driver.machine.stats(driver.started.elapsed());
+    let window = MachineLimits::default().window;
+    assert!(stats.in_flight <= window, "{stats:?}");
+    assert!(stats.outbox_objects <= many.len() + 1, "{stats:?}");
+    assert!(frames < 12 * window, "{frames} frames are a storm");
+    let report = sessions.gate.registry.reports()["a"].clone();
+    assert!(
+        report
+            .misconduct
+            .is_some_and(|it| it.contains("acknowledged")),
+        "nobody was told"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,130 @@
+//! What an agent does that no agent should: a person has to know, and not only a metric.
+//!
+//! Told once for each kind of it, however often it happens, and forgotten after a while of good conduct, so that
+//! neither a storm nor a reconnect each minute becomes a storm of writes.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::report::Told;
+
+/// An event that is not acknowledged for so long: it was said four times by then.
+const DEAF: Duration = Duration::from_mins(2);
+/// After so long without another one it is forgotten.
+const FORGOTTEN: Duration = Duration::from_mins(10);
+
+/// What is not for an agent to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Offence {
+    /// What it says cannot be read.
+    Malformed,
+    /// It says what it may not say.
+    NotAllowed,
+    /// It does not acknowledge.
+    Deaf,
+}
+
+impl Offence {
+    /// By the word that metrics have for a refusal.
+    pub(super) fn of(reason: &str) -> Option<Self> {
+        match reason {
+            "malformed" => Some(Self::Malformed),
+            "not_allowed" => Some(Self::NotAllowed),
+            _ => None,
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Malformed => "it sends what cannot be read",
+            Self::NotAllowed => "it says what an agent of its mode may not say",
+            Self::Deaf => "it has not acknowledged what it was sent for two minutes",
+        }
+    }
+}
+
+/// How one agent has behaved.
+#[derive(Debug)]
+pub(super) struct Conduct {
+    offences: BTreeMap<Offence, Duration>,
+    /// What was told last in this session.
+    told: Told<String>,
+}
+
+impl Default for Conduct {
+    fn default() -> Self {
+        Self {
+            offences: BTreeMap::new(),
+            told: Told::Same,
+        }
+    }
+}
+
+impl Conduct {
+    /// It has done this.
+    pub(super) fn offended(&mut self, offence: Offence, now: Duration) {
+        self.offences.insert(offence, now);
+    }
+
+    /// What is to be told now, if that is another thing than before. `unheard`: for how long the oldest event about a
+    /// state is not acknowledged.
+    pub(super) fn news(&mut self, unheard: Duration, now: Duration) -> Told<String> {
+        if unheard >= DEAF {
+            self.offended(Offence::Deaf, now);
+        }
+        self.offences
+            .retain(|_, last| now.saturating_sub(*last) < FORGOTTEN);
+        let words: Vec<&str> = self.offences.keys().map(|it| it.words()).collect();
+        let said = Told::Now((!words.is_empty()).then(|| words.join("; ")));
+        // What it did in the session before is not forgotten at once.
+        let is_too_soon = said == Told::Now(None) && self.told == Told::Same && now < FORGOTTEN;
+        if is_too_soon || self.told == said {
+            return Told::Same;
+        }
+        self.told = said.clone();
+        said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn told(news: Told<String>) -> String {
+        match news {
+            Told::Same => "the same".to_owned(),
+            Told::Now(said) => said.unwrap_or_else(|| "nothing".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_storm_is_told_once_and_forgotten_after_good_conduct() {
+        let mut conduct = Conduct::default();
+        assert_eq!(conduct.news(Duration::ZERO, SECOND), Told::Same);
+        let mut times = 0;
+        for _ in 0..1000 {
+            conduct.offended(Offence::Malformed, 2 * SECOND);
+            times += usize::from(conduct.news(Duration::ZERO, 2 * SECOND) != Told::Same);
+        }
+        assert_eq!(times, 1);
+        conduct.offended(Offence::NotAllowed, 3 * SECOND);
+        assert!(told(conduct.news(Duration::ZERO, 3 * SECOND)).contains("; "));
+        let later = FORGOTTEN + 4 * SECOND;
+        assert_eq!(conduct.news(Duration::ZERO, later), Told::Now(None));
+    }
+
+    #[test]
+    fn whoever_never_acknowledges_is_told_of() {
+        let mut conduct = Conduct::default();
+        assert_eq!(conduct.news(DEAF / 2, DEAF), Told::Same);
+        assert!(told(conduct.news(DEAF, DEAF + SECOND)).contains("acknowledged"));
+    }
+
+    #[test]
+    fn a_new_session_does_not_wipe_what_the_one_before_did_at_once() {
+        let mut conduct = Conduct::default();
+        assert_eq!(conduct.news(Duration::ZERO, FORGOTTEN / 2), Told::Same);
+        assert_eq!(conduct.news(Duration::ZERO, FORGOTTEN), Told::Now(None));
+    }
+}

@@ -1,0 +1,40 @@
+//! What a session tells of itself: metrics, and what its report says to a person.
+
+use std::time::Duration;
+
+use super::Driver;
+use crate::report::Told;
+
+impl Driver {
+    /// Tells what cannot be written.
+    pub(super) fn tell_stuck(&mut self) {
+        let stuck = self.hub.stuck(&self.from.cluster);
+        if stuck != self.stuck {
+            self.stuck.clone_from(&stuck);
+            self.seat.report_stuck(stuck);
+        }
+    }
+
+    /// Passes on what the machine has counted since the last time.
+    pub(super) fn count(&mut self, now: Duration) {
+        let stats = self.machine.stats(now);
+        let (resent, strays) = self.counted;
+        self.sessions.metrics.session_counted(
+            stats.resent.saturating_sub(resent),
+            stats.strays.saturating_sub(strays),
+        );
+        self.counted = (stats.resent, stats.strays);
+        if let Told::Now(misconduct) = self.conduct.news(stats.unheard, now) {
+            self.seat.report_misconduct(misconduct);
+        }
+    }
+
+    /// What the cluster refuses is looked through only when something about that has changed.
+    pub(super) fn tell_refused(&mut self) {
+        let (complaints, refused) = self.hub.refused(&self.from.cluster, self.complaints);
+        if let Told::Now(refused) = refused {
+            self.seat.report_refused(refused);
+        }
+        self.complaints = Some(complaints);
+    }
+}

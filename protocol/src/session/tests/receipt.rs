@@ -1,0 +1,84 @@
+//! Between our own ends: acknowledged when received, refused later.
+
+use super::*;
+
+fn ours(role: Role) -> Session {
+    let peer = Peer {
+        mode: Mode::Managed,
+        capabilities: Capabilities::ours(),
+    };
+    Session::new(role, peer, Limits::default())
+}
+
+fn app() -> ObjectKey {
+    ObjectKey::new(Kind::Application, "argocd", "app")
+}
+
+fn said(verb: Verb, version: &str) -> Event {
+    Event::about(&app(), verb, "uid", version, Bytes::from_static(b"{}"))
+}
+
+#[test]
+fn a_state_is_acknowledged_before_it_is_applied_and_a_delete_or_a_command_after() {
+    let (mut agent, store) = (ours(Role::Agent), Store::default());
+    let now = Duration::ZERO;
+    take(&mut agent, said(Verb::SpecUpdate, "1"), now);
+    assert_eq!(verbs(&sent(&mut agent, &store, now)), [Verb::Processed]);
+    let work = agent.next_work(now).unwrap();
+    agent.finished(work.id, Verdict::Done, now);
+    assert!(sent(&mut agent, &store, now).is_empty(), "it was said once");
+    for verb in [Verb::SetOperation, Verb::Delete] {
+        take(&mut agent, said(verb, "2"), now);
+        assert!(sent(&mut agent, &store, now).is_empty(), "{verb}");
+        let work = agent.next_work(now).unwrap();
+        agent.finished(work.id, Verdict::Done, now);
+        assert_eq!(verbs(&sent(&mut agent, &store, now)), [Verb::Processed]);
+    }
+}
+
+#[test]
+fn what_is_refused_after_its_receipt_is_told_all_the_same() {
+    let (mut agent, mut principal) = (ours(Role::Agent), ours(Role::Principal));
+    let (mut store, now) = (Store::default(), Duration::ZERO);
+    store.change(&app());
+    principal.mark(app(), Facet::State);
+    for event in sent(&mut principal, &store, now) {
+        take(&mut agent, event, now);
+    }
+    let receipts = sent(&mut agent, &store, now);
+    let work = agent.next_work(now).unwrap();
+    agent.finished(work.id, Verdict::Refused("no".to_owned()), now);
+    let refusals = sent(&mut agent, &store, now);
+    assert_eq!((receipts.len(), refusals.len()), (1, 1));
+    for event in receipts.into_iter().chain(refusals) {
+        take(&mut principal, event, now);
+    }
+    let refused = principal.take_refusals();
+    assert_eq!(refused.len(), 1);
+    assert_eq!(
+        (&refused[0].key, refused[0].reason.as_str()),
+        (&app(), "no")
+    );
+    assert_eq!(principal.stats(now).strays, 0);
+}
+
+#[test]
+fn whoever_acknowledges_what_was_never_said_changes_nothing_and_is_counted() {
+    let (mut principal, mut store) = (ours(Role::Principal), Store::default());
+    let now = Duration::ZERO;
+    store.change(&app());
+    principal.mark(app(), Facet::State);
+    assert_eq!(sent(&mut principal, &store, now).len(), 1);
+    for number in 0..1000 {
+        take(
+            &mut principal,
+            said(Verb::SpecUpdate, &format!("never-{number}")).ack(),
+            now,
+        );
+    }
+    let stats = principal.stats(now);
+    assert_eq!(
+        (stats.in_flight, stats.outbox_objects, stats.strays),
+        (1, 1, 1000)
+    );
+}

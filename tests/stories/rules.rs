@@ -1,0 +1,416 @@
+//! What users meet besides a sync that works: names that clash, what is nobody's business, disputes, and commands.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lab::{
+    product,
+    steps::{
+        At,
+        deliver::{self, Application, SOURCE_UID},
+        enrol::ARGOCD,
+        workload,
+    },
+    wait::BOUND,
+};
+use lab_kubelet::Image;
+use serde_json::{Value, json};
+
+use crate::{
+    programs::Program,
+    stage::{SOON, Stage},
+};
+
+/// A dispute is told after half a minute, and its end a minute after the last word and a pause.
+const DISPUTE: Duration = Duration::from_mins(4);
+
+fn says(app: &Value, kind: &str, words: &str) -> bool {
+    let conditions = app["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|it| it["type"] == kind && it["message"].as_str().is_some_and(|it| it.contains(words)))
+}
+
+fn is_out_of_sync(app: &Value) -> bool {
+    app["status"]["sync"]["status"] == "OutOfSync"
+}
+
+/// An Application that points at the hub itself is nobody's but the hub's.
+pub(crate) async fn an_application_of_the_hubs_own_stays_there(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let mut own = stage.greeter("hub-local", 1).await?;
+    own.at = At::application(ARGOCD, "hub-local");
+    let made = own.apply(&stage.hub).await?;
+    // Another one that goes its way shows that this one was looked at.
+    let app = stage.greeter("beside-hub-local", 1).await?;
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let now = stage.hub.read(&own.at).await?;
+    ensure!(now == made, "it was touched: {now:#}");
+    let replica = stage.spoke(1).get(&Stage::replica("hub-local")).await?;
+    ensure!(replica.is_none(), "it was delivered");
+    stage
+        .hub
+        .merge(&own.at, json!({"metadata": {"finalizers": null}}))
+        .await?;
+    stage.clear(&own).await?;
+    stage.clear(&app).await
+}
+
+/// A server URL leads to its cluster as its name does; and of two Applications that want one name there, the older
+/// keeps it until it goes.
+pub(crate) async fn the_older_of_two_of_one_name_keeps_it(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let first = stage.greeter("one-name", 1).await?;
+    first.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &first.at, "").await?;
+
+    let mut second = first.clone();
+    second.at = At::application(ARGOCD, "one-name");
+    let mut body = second.body();
+    body["spec"]["destination"] = json!({"server": server(stage).await?, "namespace": "one-name"});
+    stage.hub.apply(&second.at, body.clone()).await?;
+    let told = |app: &Value| says(app, "ArgoCDAgentNameConflict", "one-name");
+    stage
+        .hub
+        .until(&second.at, "says that the name is taken", SOON, told)
+        .await?;
+    let uid = stage.hub.read(&first.at).await?["metadata"]["uid"].clone();
+    let kept = stage.spoke(1).read(&Stage::replica("one-name")).await?;
+    ensure!(
+        kept["metadata"]["annotations"][SOURCE_UID] == uid,
+        "the older lost it"
+    );
+
+    stage.hub.delete(&first.at).await?;
+    stage.hub.until_gone(&first.at, BOUND).await?;
+    let seen = deliver::until_healthy(&stage.hub, &second.at, "").await?;
+    ensure!(
+        !told(&seen),
+        "the conflict is told on: {}",
+        seen["status"]["conditions"]
+    );
+    stage.clear(&second).await
+}
+
+/// Where Argo CD on the hub thinks that a cluster is.
+async fn server(stage: &Stage) -> Result<String> {
+    let label = "argocd.argoproj.io/secret-type=cluster";
+    let secrets = stage.hub.list(&At::secret(ARGOCD, ""), label).await?;
+    for secret in secrets {
+        if crate::stage::text(&secret, "name")? == "spoke1" {
+            return crate::stage::text(&secret, "server");
+        }
+    }
+    anyhow::bail!("no cluster Secret of spoke1")
+}
+
+/// What contradicts its namespace is not delivered, and says why until it is put right.
+pub(crate) async fn a_contradiction_is_told_until_it_is_put_right(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let mut app = stage.greeter("contradiction", 1).await?;
+    "spoke2".clone_into(&mut app.cluster);
+    app.apply(&stage.hub).await?;
+    let told = |app: &Value| says(app, "ArgoCDAgentConflict", "spoke2");
+    stage
+        .hub
+        .until(&app.at, "says the contradiction", SOON, told)
+        .await?;
+    let replica = stage.spoke(1).get(&Stage::replica("contradiction")).await?;
+    ensure!(replica.is_none(), "it was delivered all the same");
+    "in-cluster".clone_into(&mut app.cluster);
+    app.apply(&stage.hub).await?;
+    let seen = deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    ensure!(!told(&seen), "it is told on");
+    stage.clear(&app).await
+}
+
+/// The image of a hook that takes its time.
+const SLEEPER: &str = "lab.local/sleeper:1";
+
+/// A sync that takes too long is ended from the hub, once, and the hub shows how it ended.
+pub(crate) async fn a_running_sync_is_ended_from_the_hub(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let mut sleeper = Image::default().user(65534);
+    sleeper.entrypoint = ["/bin/sleep", "3600"].map(str::to_owned).to_vec();
+    stage.lab.images().insert(SLEEPER, sleeper);
+    let mut app = stage.greeter("too-long", 1).await?;
+    let repository = stage.lab.git().repository("too-long")?;
+    let hook = json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "sleeper", "annotations": {"argocd.argoproj.io/hook": "PreSync"}},
+        "spec": {"template": {"spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "sleeper", "image": SLEEPER}],
+        }}},
+    });
+    repository.commit("sleeps", &[("hook/job.yaml", &hook.to_string())])?;
+    "hook".clone_into(&mut app.path);
+    "main".clone_into(&mut app.revision);
+    app.automated = false;
+    app.apply(&stage.hub).await?;
+    let namespace = At::namespace("too-long");
+    stage.spoke(1).apply(&namespace, json!({})).await?;
+    deliver::ask_for_sync(&stage.hub, &app.at, "main").await?;
+    let phase = |app: &Value| app["status"]["operationState"]["phase"].clone();
+    let runs = |app: &Value| phase(app) == "Running";
+    stage
+        .hub
+        .until(&app.at, "shows that the sync runs", BOUND, runs)
+        .await?;
+    // As Argo CD's UI and CLI do it.
+    let end = json!({"status": {"operationState": {"phase": "Terminating"}}});
+    stage.hub.merge(&app.at, end).await?;
+    let ended = |app: &Value| {
+        app["operation"].is_null() && ["Failed", "Error"].iter().any(|it| phase(app) == *it)
+    };
+    stage
+        .hub
+        .until(&app.at, "shows that the sync was ended", BOUND, ended)
+        .await?;
+    stage.clear(&app).await?;
+    stage.spoke(1).delete(&namespace).await
+}
+
+/// A normal and a hard refresh are both done over there, and what asked for them goes.
+pub(crate) async fn a_normal_and_a_hard_refresh_are_done(stage: &Stage) -> Result<()> {
+    const REFRESH: &str = "argocd.argoproj.io/refresh";
+    stage.enrolled(1).await?;
+    let mut app = stage.greeter("looked-at", 1).await?;
+    app.automated = false;
+    app.apply(&stage.hub).await?;
+    let seen = stage
+        .hub
+        .until(&app.at, "is OutOfSync", BOUND, is_out_of_sync)
+        .await?;
+    let mut before = seen["status"]["reconciledAt"].clone();
+    for kind in ["normal", "hard"] {
+        let asked = json!({"metadata": {"annotations": {REFRESH: kind}}});
+        stage.hub.merge(&app.at, asked).await?;
+        let looked = |app: &Value| {
+            app["metadata"]["annotations"][REFRESH].is_null()
+                && app["status"]["reconciledAt"] != before
+        };
+        let seen = stage
+            .hub
+            .until(&app.at, "was looked at again", BOUND, looked)
+            .await?;
+        before = seen["status"]["reconciledAt"].clone();
+    }
+    stage.clear(&app).await
+}
+
+/// What has the label on the spoke is nobody's business any more; without it, it is as the hub wants it again.
+pub(crate) async fn what_shall_be_left_alone_is(stage: &Stage) -> Result<()> {
+    const LABEL: &str = "argocd-agent.argoproj-labs.io/ignore-sync";
+    stage.enrolled(1).await?;
+    let mut app = stage.greeter("left-alone", 1).await?;
+    app.automated = false;
+    app.apply(&stage.hub).await?;
+    stage
+        .hub
+        .until(&app.at, "is OutOfSync", BOUND, is_out_of_sync)
+        .await?;
+    let (spoke, at) = (stage.spoke(1), Stage::replica("left-alone"));
+    let edit = json!({
+        "metadata": {"labels": {LABEL: "true"}},
+        "spec": {"source": {"path": "somewhere-else"}},
+    });
+    spoke.merge(&at, edit).await?;
+    "v2".clone_into(&mut app.revision);
+    app.apply(&stage.hub).await?;
+    // Another one that goes its way shows that this one was looked at.
+    let other = stage.greeter("beside-left-alone", 1).await?;
+    other.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &other.at, "").await?;
+    let alone = spoke.read(&at).await?;
+    let source = &alone["spec"]["source"];
+    ensure!(
+        source["path"] == "somewhere-else" && source["targetRevision"] == "v1",
+        "it was not left alone: {source}"
+    );
+    spoke
+        .merge(&at, json!({"metadata": {"labels": {LABEL: null}}}))
+        .await?;
+    let again = |app: &Value| {
+        let source = &app["spec"]["source"];
+        source["path"] == workload::PATH && source["targetRevision"] == "v2"
+    };
+    spoke
+        .until(&at, "is as the hub wants it", SOON, again)
+        .await?;
+    stage.clear(&app).await?;
+    stage.clear(&other).await
+}
+
+/// Somebody on the spoke who does not let go is told on the hub, by the name under which it writes.
+pub(crate) async fn a_dispute_about_a_spec_is_told_until_it_is_over(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let mut app = stage.greeter("dispute", 1).await?;
+    app.automated = false;
+    app.apply(&stage.hub).await?;
+    stage
+        .hub
+        .until(&app.at, "is OutOfSync", BOUND, is_out_of_sync)
+        .await?;
+    let (spoke, at) = (stage.spoke(1), Stage::replica("dispute"));
+    let told = |app: &Value| says(app, "ArgoCDAgentSpecContested", "a-user");
+    let quarrel = async {
+        loop {
+            let edit = json!({"spec": {"source": {"path": "mine"}}});
+            spoke.merge(&at, edit).await?;
+            let theirs = |app: &Value| app["spec"]["source"]["path"] == workload::PATH;
+            spoke
+                .until(&at, "is as the hub wants it", BOUND, theirs)
+                .await?;
+        }
+    };
+    let telling = stage
+        .hub
+        .until(&app.at, "says who disputes it", DISPUTE, told);
+    tokio::select! {
+        told = telling => drop(told?),
+        over = quarrel => {
+            let over: Result<std::convert::Infallible> = over;
+            over.map(|never| match never {})?;
+        }
+    }
+    let over = |app: &Value| !told(app);
+    stage
+        .hub
+        .until(&app.at, "says no more of it", DISPUTE, over)
+        .await?;
+    let last = spoke.read(&at).await?;
+    ensure!(
+        last["spec"]["source"]["path"] == workload::PATH,
+        "the hub's word counts"
+    );
+    stage.clear(&app).await
+}
+
+/// An Application that was on the spoke first becomes the hub's in place: nothing that runs is replaced.
+pub(crate) async fn an_application_that_was_there_first_is_adopted(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let app = stage.greeter("there-first", 1).await?;
+    let (spoke, at) = (stage.spoke(1), Stage::replica("there-first"));
+    let mut own = app.clone();
+    own.at = at.clone();
+    "default".clone_into(&mut own.project);
+    spoke
+        .apply(&At::project(ARGOCD, "default"), open_project())
+        .await?;
+    own.apply(spoke).await?;
+    deliver::until_healthy(spoke, &at, "").await?;
+    let map = At::config_map("there-first", workload::NAME);
+    let before = (uid(stage, &at).await?, uid(stage, &map).await?);
+    let made = app.apply(&stage.hub).await?;
+    let adopted = |app: &Value| {
+        app["metadata"]["annotations"][SOURCE_UID] == made["metadata"]["uid"]
+            && app["spec"]["project"] == "there-first"
+    };
+    spoke.until(&at, "is the hub's", SOON, adopted).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let after = (uid(stage, &at).await?, uid(stage, &map).await?);
+    ensure!(
+        before == after,
+        "something was replaced: {before:?}, now {after:?}"
+    );
+    stage.clear(&app).await
+}
+
+fn open_project() -> Value {
+    json!({"spec": {
+        "sourceRepos": ["*"],
+        "destinations": [{"server": "*", "namespace": "*"}],
+        "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
+    }})
+}
+
+async fn uid(stage: &Stage, at: &At) -> Result<Value> {
+    Ok(stage.spoke(1).read(at).await?["metadata"]["uid"].clone())
+}
+
+/// More than ten: fewer go unasked.
+const MANY: usize = 12;
+
+/// While the hub program was away somebody lost most of the hub's Applications. Nothing goes before a person has said so.
+pub(crate) async fn a_mass_delete_waits_for_a_person(stage: &Stage) -> Result<()> {
+    const CONFIRM: &str = "argocd-agent.open-cluster-management.io/confirm-delete";
+    stage.enrolled(1).await?;
+    let mut app = stage.greeter("many", 1).await?;
+    app.automated = false;
+    let apps: Vec<Application> = (0..MANY)
+        .map(|number| Application {
+            at: At::application("spoke1", &format!("many-{number}")),
+            ..app.clone()
+        })
+        .collect();
+    for app in &apps {
+        let mut body = app.body();
+        body["metadata"] = json!({});
+        stage.hub.apply(&app.at, body).await?;
+    }
+    for app in &apps {
+        let there = |app: &Value| !app.is_null();
+        let replica = Stage::replica(app.at.name());
+        stage
+            .spoke(1)
+            .until(&replica, "is there", BOUND, there)
+            .await?;
+    }
+    lose(stage, &apps).await?;
+
+    let addon = At::addon("spoke1");
+    let held = |addon: &Value| digest(addon).is_some();
+    let seen = stage
+        .hub
+        .until(&addon, "says what is held", BOUND, held)
+        .await?;
+    for app in &apps {
+        stage.spoke(1).read(&Stage::replica(app.at.name())).await?;
+    }
+    let digest = digest(&seen).context("no digest")?;
+    let confirmed = json!({"metadata": {"annotations": {CONFIRM: digest}}});
+    stage.hub.merge(&addon, confirmed).await?;
+    for app in &apps {
+        stage
+            .spoke(1)
+            .until_gone(&Stage::replica(app.at.name()), BOUND)
+            .await?;
+    }
+    let calm = |addon: &Value| self::digest(addon).is_none();
+    stage.hub.until(&addon, "is calm again", SOON, calm).await?;
+    stage
+        .hub
+        .merge(
+            &addon,
+            json!({"metadata": {"annotations": {CONFIRM: null}}}),
+        )
+        .await?;
+    stage.hub.delete(&At::project(ARGOCD, "many")).await
+}
+
+/// They go from the hub while its program is away.
+async fn lose(stage: &Stage, apps: &[Application]) -> Result<()> {
+    let manager = At::deployment(product::NAMESPACE, product::MANAGER);
+    let replicas = |count: u8| json!({"spec": {"replicas": count}});
+    stage.hub.merge(&manager, replicas(0)).await?;
+    Program::Manager.until_none(stage).await?;
+    for app in apps {
+        stage.hub.delete(&app.at).await?;
+    }
+    stage.hub.merge(&manager, replicas(1)).await.map(drop)
+}
+
+/// What the message of `MassDeleteHeld` asks for.
+fn digest(addon: &Value) -> Option<String> {
+    let conditions = addon["status"]["conditions"].as_array()?;
+    let held = conditions.iter().find(|it| {
+        it["type"] == "Degraded" && it["status"] == "True" && it["reason"] == "MassDeleteHeld"
+    })?;
+    let (_, after) = held["message"].as_str()?.split_once("confirm-delete=")?;
+    Some(after.split_whitespace().next()?.to_owned())
+}
