@@ -67,7 +67,29 @@ struct Past {
     /// Changes of mode that were found held, and when.
     counted: BTreeMap<Step, Instant>,
     /// Steps that were done, and when, until what we read of the hub no longer asks for them.
-    done: BTreeMap<Step, Instant>,
+    done: BTreeMap<Deed, Instant>,
+}
+
+/// What a step came to, if it was done.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Deed {
+    /// The mode of this cluster's `ManagedClusterAddOn` was written down, wherever it came from: that is known from
+    /// somewhere else when OCM has written a status meanwhile.
+    Recorded { cluster: String, uid: String },
+    /// Anything else.
+    Other(Step),
+}
+
+impl Deed {
+    fn of(step: &Step) -> Self {
+        match step {
+            Step::Record { cluster, uid, .. } => Self::Recorded {
+                cluster: cluster.clone(),
+                uid: uid.clone(),
+            },
+            other => Self::Other(other.clone()),
+        }
+    }
 }
 
 impl OptIn {
@@ -141,7 +163,8 @@ impl OptIn {
         let steps = plan(&world, &self.own);
         past.told.retain(|step| steps.contains(step));
         past.counted.retain(|step, _| steps.contains(step));
-        past.done.retain(|step, _| steps.contains(step));
+        let asked: BTreeSet<_> = steps.iter().map(Deed::of).collect();
+        past.done.retain(|deed, _| asked.contains(deed));
         let mut held = BTreeMap::clone(&self.held.borrow());
         held.retain(|cluster, _| {
             past.counted
@@ -156,7 +179,7 @@ impl OptIn {
             match self.writer.apply(&step).await {
                 Ok(Done::Yes) => {
                     info!(?step, "opting in");
-                    past.did(step);
+                    past.did(&step);
                 }
                 Ok(Done::Later) => {}
                 Ok(Done::Held(applications)) => {
@@ -194,13 +217,14 @@ impl Past {
             return !self.told.insert(step.clone());
         }
         let within = |at: Option<&Instant>, time| at.is_some_and(|at| at.elapsed() < time);
-        within(self.counted.get(step), RECOUNT) || within(self.done.get(step), SEEN_WITHIN)
+        within(self.counted.get(step), RECOUNT)
+            || within(self.done.get(&Deed::of(step)), SEEN_WITHIN)
     }
 
     /// Notes a step that was done. What was told is kept by itself, as long as its reason stays.
-    fn did(&mut self, step: Step) {
+    fn did(&mut self, step: &Step) {
         if !matches!(step, Step::Refuse { .. }) {
-            self.done.insert(step, Instant::now());
+            self.done.insert(Deed::of(step), Instant::now());
         }
     }
 
@@ -247,8 +271,14 @@ mod tests {
         assert!(!past.is_enough(&step));
         assert_eq!(past.next(false), None);
 
-        past.did(step.clone());
+        past.did(&step);
         assert!(past.is_enough(&step));
+        let from_elsewhere = Step::Record {
+            cluster: "a".to_owned(),
+            uid: "1".to_owned(),
+            mode: Source::Known(Mode::Autonomous),
+        };
+        assert!(past.is_enough(&from_elsewhere));
         assert_eq!(past.next(false), Some(SEEN_WITHIN));
 
         tokio::time::advance(SEEN_WITHIN).await;

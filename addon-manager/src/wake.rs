@@ -106,6 +106,8 @@ fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
         report.map(|report| SessionReport {
             last_seen: None,
             agent_version: None,
+            // Who waits for that is woken by `waited_for`.
+            trusts: None,
             ..report.clone()
         })
     };

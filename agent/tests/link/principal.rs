@@ -260,7 +260,9 @@ impl Authentication for Services {
             "spoke1".clone_into(&mut answer.agent_name);
             answer.capabilities = Capabilities::of_level(1).to_words();
             // A word of the future.
-            answer.capabilities.push("telepathy".to_owned());
+            answer
+                .capabilities
+                .extend(["lane", "telepathy"].map(str::to_owned));
         }
         Ok(Response::new(answer))
     }
