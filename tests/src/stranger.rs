@@ -250,7 +250,8 @@ impl Door {
             version: version.to_owned(),
             agent_namespace: "argocd".to_owned(),
             // So that it is told why something was refused.
-            capabilities: Capabilities::ours().to_words(),
+            // Before receipts: what becomes of a message is said in its acknowledgement.
+            capabilities: Capabilities::of_level(2).to_words(),
             ..AuthRequest::default()
         };
         Ok(client

@@ -213,7 +213,6 @@ fn rules() -> Chapter {
             staged!(rules::the_older_of_two_of_one_name_keeps_it),
             staged!(rules::a_contradiction_is_told_until_it_is_put_right),
             staged!(rules::a_running_sync_is_ended_from_the_hub),
-            staged!(rules::a_normal_and_a_hard_refresh_are_done),
             staged!(rules::what_shall_be_left_alone_is),
             staged!(rules::an_application_that_was_there_first_is_adopted),
             staged!(rules::a_dispute_about_a_spec_is_told_until_it_is_over),

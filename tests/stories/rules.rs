@@ -175,34 +175,6 @@ pub(crate) async fn a_running_sync_is_ended_from_the_hub(stage: &Stage) -> Resul
     stage.spoke(1).delete(&namespace).await
 }
 
-/// A normal and a hard refresh are both done over there, and what asked for them goes.
-pub(crate) async fn a_normal_and_a_hard_refresh_are_done(stage: &Stage) -> Result<()> {
-    const REFRESH: &str = "argocd.argoproj.io/refresh";
-    stage.enrolled(1).await?;
-    let mut app = stage.greeter("looked-at", 1).await?;
-    app.automated = false;
-    app.apply(&stage.hub).await?;
-    let seen = stage
-        .hub
-        .until(&app.at, "is OutOfSync", BOUND, is_out_of_sync)
-        .await?;
-    let mut before = seen["status"]["reconciledAt"].clone();
-    for kind in ["normal", "hard"] {
-        let asked = json!({"metadata": {"annotations": {REFRESH: kind}}});
-        stage.hub.merge(&app.at, asked).await?;
-        let looked = |app: &Value| {
-            app["metadata"]["annotations"][REFRESH].is_null()
-                && app["status"]["reconciledAt"] != before
-        };
-        let seen = stage
-            .hub
-            .until(&app.at, "was looked at again", BOUND, looked)
-            .await?;
-        before = seen["status"]["reconciledAt"].clone();
-    }
-    stage.clear(&app).await
-}
-
 /// What has the label on the spoke is nobody's business any more; without it, it is as the hub wants it again.
 pub(crate) async fn what_shall_be_left_alone_is(stage: &Stage) -> Result<()> {
     const LABEL: &str = "argocd-agent.argoproj-labs.io/ignore-sync";

@@ -148,8 +148,14 @@ pub(super) fn state(
     let Incoming {
         message, desired, ..
     } = incoming;
-    if live.is_some_and(|live| Meta::of(live).is_ignored()) {
-        return Ok(Plan::NOTHING);
+    if let Some(live) = live.filter(|live| Meta::of(live).is_ignored()) {
+        // What we made is as the hub wants it again when the label goes, and the hub does not say it a second time.
+        let is_ours = relation(desired, live) == Relation::Same;
+        return Ok(if is_ours && !Meta::of(message).is_deleting() {
+            Plan::steps(vec![], Memory::Want)
+        } else {
+            Plan::NOTHING
+        });
     }
     let manner = Manner::of(desired);
     if manner == Manner::Merge {

@@ -11,13 +11,14 @@ use lab::{product, steps::enrol};
 use crate::stage::Stage;
 
 /// What stays so that an installation later finds the fleet as it was; docs/decisions says why.
-const KEPT: [&str; 6] = [
+const KEPT: [&str; 7] = [
     "Secret argocd-agent-ca",
     "Secret argocd-agent-jwt",
     "Secret argocd-agent-principal-tls",
     "Secret argocd-agent-resource-proxy-tls",
     "Lease argocd-agent-addon-manager",
     "ConfigMap argocd-agent-principal-identity",
+    "ConfigMap argocd-agent-addon-modes",
 ];
 
 /// Looks at every object of every kind.

@@ -249,9 +249,16 @@ fn what_a_user_wants_left_alone_is_left_alone() {
     let (world, _) = obeyed(None, &hub_app("u1", "main"));
     let mut live = world.unwrap();
     live["metadata"]["labels"][keys::IGNORE_SYNC] = "true".into();
-    for message in [hub_app("u1", "other"), deleting(hub_app("u1", "main"))] {
-        assert_eq!(obeyed(Some(live.clone()), &message).1, Plan::NOTHING);
-    }
+    let going = deleting(hub_app("u1", "main"));
+    assert_eq!(obeyed(Some(live.clone()), &going).1, Plan::NOTHING);
+    let another = hub_app("u2", "other");
+    assert_eq!(obeyed(Some(live.clone()), &another).1, Plan::NOTHING);
+    // It is remembered for the day when the label goes.
+    let (left, plan) = obeyed(Some(live.clone()), &hub_app("u1", "other"));
+    assert_eq!(
+        (left.as_ref(), plan),
+        (Some(&live), Plan::steps(vec![], Memory::Want))
+    );
     assert_eq!(
         delete("u1", true, Some(PRINCIPAL), Some(&live)),
         Plan::NOTHING
