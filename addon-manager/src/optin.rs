@@ -82,12 +82,13 @@ enum Deed {
 
 impl Deed {
     fn of(step: &Step) -> Self {
-        match step {
-            Step::Record { cluster, uid, .. } => Self::Recorded {
+        if let Step::Record { cluster, uid, .. } = step {
+            Self::Recorded {
                 cluster: cluster.clone(),
                 uid: uid.clone(),
-            },
-            other => Self::Other(other.clone()),
+            }
+        } else {
+            Self::Other(step.clone())
         }
     }
 }
