@@ -85,7 +85,8 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
     replica.start(&spawner);
     watch_expiry(material.clone(), metrics.clone(), &spawner);
     say_when_ready(replica.sight(), &readiness, &spawner);
-    let tls = ClientTls::follow(material.clone(), &spawner);
+    let tls = ClientTls::follow(material, &spawner);
+    let material = tls.material();
     let network = link::Network::new(hub.clone(), tls, spawner);
     let link = Link {
         capabilities: Capabilities::ours(),

@@ -62,7 +62,7 @@ pub struct Lane {
     pub mode: Mode,
     /// How to get there.
     pub network: Arc<dyn Connect>,
-    /// When they change.
+    /// What a connection that is dialled now shows, or something older: what is in effect, not what is to come.
     pub material: watch::Receiver<Arc<Material>>,
     /// Whether there is a session whose principal takes lanes.
     pub wanted: watch::Receiver<bool>,

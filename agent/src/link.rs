@@ -56,7 +56,7 @@ pub struct Link {
     pub argocd_namespace: String,
     /// How to get there.
     pub network: Arc<dyn Connect>,
-    /// When they change.
+    /// What a connection that is dialled now shows, or something older: what is in effect, not what is to come.
     pub material: watch::Receiver<Arc<Material>>,
     /// Does what the hub says.
     pub replica: Arc<Replica>,

@@ -290,18 +290,7 @@ fn certificates() -> Chapter {
         vec![
             staged!(certificates::a_certificate_that_changes_all_the_time_loses_nothing),
             staged!(certificates::a_certificate_is_renewed_through_ocm),
-            // On the stand-in its second round was once seen to stand still, and the cause is not known yet.
-            Story {
-                name: "certificates::the_authority_is_changed_twice_and_nobody_notices",
-                needs: Some("OCM_BIN_DIR"),
-                tell: |lab| {
-                    Box::pin(async move {
-                        let stage = stage::Stage::of(lab);
-                        certificates::the_authority_is_changed_twice_and_nobody_notices(&stage)
-                            .await
-                    })
-                },
-            },
+            staged!(certificates::the_authority_is_changed_twice_and_nobody_notices),
             staged!(certificates::a_revoked_agent_is_out_and_others_go_on),
             staged!(certificates::an_expired_serving_certificate_is_replaced),
             staged!(hubside::the_cluster_secret_follows_its_cluster_and_keeps_what_users_write),

@@ -88,13 +88,14 @@ impl Window {
         let material = watch::Sender::new(material);
         let parts = Parts::new(token.clone());
         let tls = ClientTls::follow(material.subscribe(), &parts.spawner());
+        let in_effect = tls.material();
         let hub = hub(principal.address.port());
         let lane = Lane {
             network: Arc::new(Network::new(hub.clone(), tls, parts.spawner())),
             hub,
             argocd_namespace: "argocd".to_owned(),
             mode: Mode::Managed,
-            material: material.subscribe(),
+            material: in_effect,
             wanted: watch::channel(true).1,
             desk: Arc::new(desk),
             spawner: parts.spawner(),

@@ -67,13 +67,14 @@ impl Spoke {
         let (state_sender, state) = watch::channel(LinkState::Down);
         let hub = hub(principal.address.port());
         let tls = ClientTls::follow(material.subscribe(), &spawner);
+        let in_effect = tls.material();
         let network = Network::new(hub.clone(), tls, spawner.clone());
         let link = Link {
             hub,
             capabilities: Capabilities::ours(),
             argocd_namespace: "argocd".to_owned(),
             network: Arc::new(network),
-            material: material.subscribe(),
+            material: in_effect,
             replica,
             reports,
             metrics: metrics.clone(),

@@ -130,6 +130,7 @@ async fn files_that_change_are_taken_over_and_bad_ones_are_not() {
     let tls = ClientTls::follow(material.clone(), &parts.spawner());
     let before = material.borrow_and_update().identity.clone().unwrap();
     let config = tls.current().unwrap();
+    let mut in_effect = tls.material();
 
     write(&Pem {
         key: first.key.clone(),
@@ -146,14 +147,11 @@ async fn files_that_change_are_taken_over_and_bad_ones_are_not() {
     taken.await.unwrap().unwrap();
     let after = material.borrow_and_update().identity.clone().unwrap();
     assert_ne!(before.chain(), after.chain());
-    let swapped = async {
-        while Arc::ptr_eq(&config, &tls.current().unwrap()) {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), swapped)
-        .await
-        .unwrap();
+    // Whoever dials when it is told must not show the old one: nobody would tell it again.
+    let shows = |it: &Arc<Material>| it.identity.as_ref().unwrap().chain() == after.chain();
+    let told = tokio::time::timeout(Duration::from_secs(30), in_effect.wait_for(shows));
+    drop(told.await.unwrap().unwrap());
+    assert!(!Arc::ptr_eq(&config, &tls.current().unwrap()));
 }
 
 #[tokio::test]

@@ -47,17 +47,25 @@ impl ClientTls {
     pub fn current(&self) -> Option<Arc<ClientConfig>> {
         self.0.config.load_full()
     }
+
+    /// What the configuration was built from, told after it took effect: a connection that is dialled then shows
+    /// this or something newer. What comes from a source directly may not be in effect yet.
+    pub fn material(&self) -> watch::Receiver<Arc<Material>> {
+        self.0.built_from.clone()
+    }
 }
 
 #[derive(Debug)]
 struct Current<C> {
     config: Arc<ArcSwapOption<C>>,
+    built_from: watch::Receiver<Arc<Material>>,
 }
 
 impl<C> Clone for Current<C> {
     fn clone(&self) -> Self {
         Self {
             config: Arc::clone(&self.config),
+            built_from: self.built_from.clone(),
         }
     }
 }
@@ -68,14 +76,18 @@ impl<C: Send + Sync + 'static> Current<C> {
         spawner: &Spawner,
         build: impl Fn(&Material) -> Result<Arc<C>, Error> + Send + 'static,
     ) -> Self {
-        let first = build(&material.borrow_and_update()).ok();
-        let config = Arc::new(ArcSwapOption::new(first));
+        let first = Arc::clone(&material.borrow_and_update());
+        let config = Arc::new(ArcSwapOption::new(build(&first).ok()));
+        let (tell, built_from) = watch::channel(first);
         let (slot, token) = (Arc::clone(&config), spawner.token().clone());
         spawner.spawn("tls", async move {
             while let Some(Ok(())) = token.run_until_cancelled(material.changed()).await {
                 let material = Arc::clone(&material.borrow_and_update());
                 match build(&material) {
-                    Ok(newer) => slot.store(Some(newer)),
+                    Ok(newer) => {
+                        slot.store(Some(newer));
+                        tell.send_replace(material);
+                    }
                     Err(error) => {
                         tracing::warn!(error = %Chain(&error), "new TLS material is not usable; keeping the old");
                     }
@@ -84,6 +96,6 @@ impl<C: Send + Sync + 'static> Current<C> {
             // A source ends only when the process stops; what is known stays in use.
             token.cancelled().await;
         });
-        Self { config }
+        Self { config, built_from }
     }
 }
