@@ -1,27 +1,42 @@
 //! One live session per cluster, and what is told about it.
 //!
 //! A newer session takes the seat of an older one: the older is told to end and is waited for, so that two drivers
-//! never write for one cluster at a time. Who leaves the fleet loses the seat at once.
+//! never write for one cluster at a time. Who leaves the fleet loses the seat at once. Where two agents fight for it,
+//! the newer one waits in line (`contest`).
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use protocol::payload::ArgoCd;
+use protocol::refusal::Refusal;
 use runtime::clock::Clock;
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     fleet::{ClusterName, Mode},
     gate::Papers,
-    report::{HeldDeletion, Refused, SessionReport, Sessions, ShownCertificate, Stuck, Unmirrored},
+    report::{SessionReport, Sessions},
 };
+
+mod contest;
+mod seat;
+
+use contest::{Contest, Incumbent};
+pub(crate) use seat::Seat;
 
 /// A driver ends within one turn of its loop; one that does not is left behind rather than waited for.
 const PREDECESSOR: Duration = Duration::from_secs(5);
+/// Whoever may not take a seat waits so long for it to become free: a Go agent that is refused comes again at once.
+const IN_LINE: Duration = Duration::from_secs(10);
 
 /// Why the hub ends a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +96,8 @@ struct Shared {
 struct State {
     next: u64,
     live: BTreeMap<ClusterName, Live>,
+    /// Bounded by the fleet.
+    contests: BTreeMap<ClusterName, Contest>,
 }
 
 #[derive(Debug)]
@@ -90,18 +107,38 @@ struct Live {
     papers: Arc<Papers>,
     end: watch::Sender<Option<End>>,
     gone: CancellationToken,
+    began: Instant,
+    signs: Arc<Signs>,
 }
 
-/// The right to drive the session of a cluster; dropped, the seat is free.
+/// What a session and those who want its seat show each other.
 #[derive(Debug)]
-#[must_use = "dropped, the session counts as ended"]
-pub(crate) struct Seat {
-    registry: Registry,
-    cluster: ClusterName,
-    id: u64,
-    end: watch::Receiver<Option<End>>,
-    gone: CancellationToken,
-    why: Option<String>,
+struct Signs {
+    heard: Mutex<Instant>,
+    /// Somebody fights for the seat; taken by the session, which tells a person.
+    is_contested: AtomicBool,
+}
+
+impl Live {
+    fn incumbent(&self) -> Incumbent {
+        let heard = *self
+            .signs
+            .heard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Incumbent {
+            began: self.began,
+            heard,
+        }
+    }
+}
+
+/// What somebody finds who comes for a seat.
+enum Found {
+    /// It is its own; whoever sat there before is told to go.
+    Seat(Seat, Option<CancellationToken>),
+    /// It is somebody else's until this is cancelled.
+    Taken(CancellationToken),
 }
 
 impl Registry {
@@ -120,7 +157,8 @@ impl Registry {
         )
     }
 
-    /// Takes the seat of `cluster`, ending whoever sits there, and waits for that end.
+    /// Takes the seat of `cluster`, ending whoever sits there, and waits for that end; refused where two fight for it and
+    /// it is not this one's turn.
     ///
     /// Cancel safety: dropped while waiting, the seat is free again.
     pub(crate) async fn take_seat(
@@ -128,8 +166,16 @@ impl Registry {
         cluster: &ClusterName,
         mode: Mode,
         papers: &Arc<Papers>,
-    ) -> Seat {
-        let (seat, predecessor) = self.sit_down(cluster, mode, papers);
+    ) -> Result<Seat, Refusal> {
+        let patience = Instant::now() + IN_LINE;
+        let (seat, predecessor) = loop {
+            match self.sit_down(cluster, mode, papers) {
+                Found::Seat(seat, predecessor) => break (seat, predecessor),
+                Found::Taken(until) => timeout_at(patience, until.cancelled())
+                    .await
+                    .map_err(|_elapsed| Refusal::Contested)?,
+            }
+        };
         if let Some(predecessor) = predecessor
             && tokio::time::timeout(PREDECESSOR, predecessor.cancelled())
                 .await
@@ -138,28 +184,45 @@ impl Registry {
             tracing::warn!(%cluster, "the older session does not end; going on without it");
         }
         seat.report_connected(mode, papers);
-        seat
+        Ok(seat)
     }
 
-    fn sit_down(
-        &self,
-        cluster: &ClusterName,
-        mode: Mode,
-        papers: &Arc<Papers>,
-    ) -> (Seat, Option<CancellationToken>) {
+    fn sit_down(&self, cluster: &ClusterName, mode: Mode, papers: &Arc<Papers>) -> Found {
+        let now = Instant::now();
         let mut state = self.lock();
-        let id = state.next;
-        state.next = state.next.wrapping_add(1);
+        let State {
+            next,
+            live,
+            contests,
+        } = &mut *state;
+        let mut is_contested = false;
+        if let Some(sitting) = live.get(cluster) {
+            let contest = contests.entry(cluster.clone()).or_default();
+            let may_take = contest.may_take(sitting.incumbent(), now);
+            is_contested = contest.is_on(now);
+            if !may_take {
+                sitting.signs.is_contested.store(true, Ordering::Relaxed);
+                return Found::Taken(sitting.gone.clone());
+            }
+        }
+        let id = *next;
+        *next = next.wrapping_add(1);
         let (end, ended) = watch::channel(None);
         let gone = CancellationToken::new();
-        let live = Live {
+        let signs = Arc::new(Signs {
+            heard: Mutex::new(now),
+            is_contested: AtomicBool::new(is_contested),
+        });
+        let newer = Live {
             id,
             mode,
             papers: Arc::clone(papers),
             end,
             gone: gone.clone(),
+            began: now,
+            signs: Arc::clone(&signs),
         };
-        let predecessor = state.live.insert(cluster.clone(), live).map(|older| {
+        let predecessor = live.insert(cluster.clone(), newer).map(|older| {
             older.end.send_replace(Some(End::Superseded));
             older.gone
         });
@@ -170,9 +233,10 @@ impl Registry {
             id,
             end: ended,
             gone,
+            signs,
             why: None,
         };
-        (seat, predecessor)
+        Found::Seat(seat, predecessor)
     }
 
     /// Ends every session for which `verdict` has a reason.
@@ -189,8 +253,15 @@ impl Registry {
         Arc::clone(&self.shared.reports.borrow())
     }
 
-    /// Forgets what was reported about clusters that are not wanted any more.
-    pub(crate) fn keep_reports(&self, keep: impl Fn(&str) -> bool) {
+    /// Forgets what is known about clusters that are not wanted any more.
+    pub(crate) fn keep(&self, keep: impl Fn(&str) -> bool) {
+        self.lock()
+            .contests
+            .retain(|cluster, _| keep(cluster.as_str()));
+        self.keep_reports(keep);
+    }
+
+    fn keep_reports(&self, keep: impl Fn(&str) -> bool) {
         self.shared.reports.send_if_modified(|reports| {
             if reports.keys().all(|cluster| keep(cluster)) {
                 return false;
@@ -242,131 +313,6 @@ impl Registry {
             .state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Seat {
-    /// Resolves when the hub wants this session to end. Cancel-safe.
-    pub(crate) async fn ended(&mut self) -> End {
-        match self.end.wait_for(Option::is_some).await {
-            Ok(end) => (*end).unwrap_or(End::Stopping),
-            // The sender lives in the seat's entry: gone without a word means that another took it.
-            Err(_closed) => End::Superseded,
-        }
-    }
-
-    /// A number that no other session of this process has.
-    pub(crate) const fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Says why the session ends, for the report.
-    pub(crate) fn ends_because(&mut self, why: impl Into<String>) {
-        self.why = Some(why.into());
-    }
-
-    /// Records what is held back on this cluster now.
-    pub(crate) fn report_held(&self, held: Option<HeldDeletion>) {
-        self.registry.report(&self.cluster, |report, _now| {
-            if let Some(held) = held
-                .as_ref()
-                .filter(|held| report.held.as_ref() != Some(held))
-            {
-                let (cluster, count, digest) = (&self.cluster, held.count, &held.digest);
-                tracing::warn!(%cluster, count, digest, "too much would be deleted; held");
-            }
-            report.held = held;
-        });
-    }
-
-    /// Records what of the cluster is not shown on the hub.
-    pub(crate) fn report_unmirrored(&self, unmirrored: Option<Unmirrored>) {
-        self.registry.report(&self.cluster, |report, _now| {
-            report.unmirrored = unmirrored;
-        });
-    }
-
-    /// Records what cannot be written for this cluster for some time.
-    pub(crate) fn report_stuck(&self, stuck: Option<Stuck>) {
-        self.registry.report(&self.cluster, |report, _now| {
-            report.stuck = stuck;
-        });
-    }
-
-    /// Records what the agent does that no agent should.
-    pub(crate) fn report_misconduct(&self, misconduct: Option<String>) {
-        if let Some(misconduct) = &misconduct {
-            tracing::warn!(cluster = %self.cluster, misconduct, "an agent misbehaves");
-        }
-        self.registry.report(&self.cluster, |report, _now| {
-            report.misconduct = misconduct;
-        });
-    }
-
-    /// Records what the cluster cannot take or do.
-    pub(crate) fn report_refused(&self, refused: Option<Refused>) {
-        self.registry.report(&self.cluster, |report, _now| {
-            report.refused = refused;
-        });
-    }
-
-    /// Records what the agent says of its cluster and of itself.
-    pub(crate) fn report_spoke(&self, argocd: Option<ArgoCd>, trusts: Option<BTreeSet<String>>) {
-        let trusts = trusts.filter(is_modest);
-        self.registry.report(&self.cluster, |report, _now| {
-            report.argocd = argocd;
-            report.trusts = trusts;
-        });
-    }
-
-    fn report_connected(&self, mode: Mode, papers: &Papers) {
-        let shown = papers.certificate.as_ref().map(|it| ShownCertificate {
-            not_before: it.not_before(),
-            not_after: it.not_after(),
-            authority: it.authority().cloned(),
-        });
-        self.registry.report(&self.cluster, |report, now| {
-            report.connected = true;
-            report.since = now;
-            report.last_seen = Some(now);
-            report.last_error = None;
-            report.mode = Some(mode);
-            report.certificate = shown;
-        });
-    }
-}
-
-/// More than a few fingerprints are not a trust but a way to fill our memory.
-fn is_modest(trusts: &BTreeSet<String>) -> bool {
-    trusts.len() <= 32 && trusts.iter().all(|it| it.len() == 64)
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut state = self.registry.lock();
-        let mine = state
-            .live
-            .get(&self.cluster)
-            .is_some_and(|live| live.id == self.id);
-        if mine {
-            state.live.remove(&self.cluster);
-        }
-        drop(state);
-        if mine && *self.end.borrow() == Some(End::LeftFleet) {
-            // Whoever is not enrolled has no report; this one would be the last to forget it.
-            self.registry
-                .keep_reports(|cluster| cluster != self.cluster.as_str());
-        } else if mine {
-            let why = self.why.take();
-            self.registry.report(&self.cluster, |report, now| {
-                report.connected = false;
-                report.stuck = None;
-                report.since = now;
-                report.last_seen = Some(now);
-                report.last_error = why.or_else(|| Some("the session was abandoned".to_owned()));
-            });
-        }
-        self.gone.cancel();
     }
 }
 

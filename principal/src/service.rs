@@ -115,7 +115,10 @@ fn admit<T>(gate: &Gate, request: &Request<T>) -> Result<Admitted, Status> {
         .and_then(|raw| raw.to_str().ok());
     let admitted =
         peer(request).and_then(|peer| gate.admit(&peer, token.ok_or(Refusal::InvalidToken)?));
-    admitted.map_err(|refusal| refuse(gate, &refusal))
+    admitted.map_err(|refusal| {
+        gate.metrics.refused(refusal.reason());
+        refusal.to_stream_status()
+    })
 }
 
 /// Counts a refusal and says it to the peer.

@@ -83,11 +83,19 @@ impl Sessions {
         outbound: mpsc::Sender<Result<Event, Status>>,
     ) {
         let (cluster, mode) = (admitted.holder.cluster.clone(), admitted.holder.mode);
-        let seat = self
-            .gate
-            .registry
-            .take_seat(&cluster, mode, &admitted.papers)
-            .await;
+        let registry = &self.gate.registry;
+        let seat = tokio::select! {
+            biased;
+            seat = registry.take_seat(&cluster, mode, &admitted.papers) => seat,
+            () = outbound.closed() => return,
+        };
+        let seat = match seat {
+            Ok(seat) => seat,
+            Err(refusal) => {
+                self.metrics.refused(refusal.reason());
+                return over::tell(&outbound, &refusal).await;
+            }
+        };
         // Asked again now that the seat is visible to those who end sessions: no change falls in between.
         if let Some(end) = self.gate.verdict(&cluster, mode, &admitted.papers) {
             return over::close(seat, &outbound, over::Over::Hub(end)).await;
@@ -176,7 +184,7 @@ impl Sessions {
         self.end_where(|cluster, _, _| begins_anew(cluster).then_some(End::LeftFleet));
         gate.send_replace(Arc::clone(fleet));
         let is_enrolled = |cluster: &str| fleet.clusters.contains_key(cluster);
-        self.gate.registry.keep_reports(is_enrolled);
+        self.gate.registry.keep(is_enrolled);
         self.gate.keep(is_enrolled);
     }
 

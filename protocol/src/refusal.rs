@@ -37,6 +37,9 @@ pub enum Refusal {
     /// A newer session of the same agent took over.
     #[error("superseded by a newer session")]
     Superseded,
+    /// Two agents have one identity, and it is the other one's turn.
+    #[error("another agent with the same identity is connected")]
+    Contested,
     /// The principal is going away; connect again.
     #[error("principal is shutting down")]
     Draining,
@@ -74,6 +77,7 @@ impl Refusal {
             Self::NotEnrolled => "NotEnrolled",
             Self::NotActive(_) => "NotActive",
             Self::Superseded => "Superseded",
+            Self::Contested => "Contested",
             Self::Draining => "Draining",
             Self::TooMany => "TooMany",
             Self::Violation(_) => "ProtocolViolation",
@@ -94,10 +98,26 @@ impl Refusal {
             | Self::Proof(_) => Code::Unauthenticated,
             Self::VersionRequired => Code::InvalidArgument,
             Self::VersionMismatch => Code::FailedPrecondition,
-            Self::NotActive(_) | Self::Superseded | Self::Draining => Code::Unavailable,
+            Self::NotActive(_) | Self::Superseded | Self::Contested | Self::Draining => {
+                Code::Unavailable
+            }
             Self::TooMany => Code::ResourceExhausted,
             Self::Violation(_) | Self::Internal => Code::Internal,
         }
+    }
+
+    /// The refusal as the status that ends a stream.
+    ///
+    /// A Go agent leaves a stream on these codes only; with any other it reads the end again and again, without a pause
+    /// and for ever.
+    pub fn to_stream_status(&self) -> Status {
+        let code = self.code();
+        let is_left = matches!(
+            code,
+            Code::Unavailable | Code::Unauthenticated | Code::Cancelled
+        );
+        let code = if is_left { code } else { Code::Unavailable };
+        Status::new(code, self.to_string())
     }
 
     /// The refusal as a gRPC status.
@@ -133,5 +153,28 @@ pub fn advice(status: &Status) -> Advice {
         | Code::Internal
         | Code::Unavailable
         | Code::DataLoss => Advice::Retry,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_go_agent_leaves_a_stream_whatever_ends_it() {
+        for refusal in [
+            Refusal::UnknownMode("x".to_owned()),
+            Refusal::VersionRequired,
+            Refusal::VersionMismatch,
+            Refusal::TooMany,
+            Refusal::Contested,
+            Refusal::Violation("x"),
+            Refusal::Internal,
+        ] {
+            assert_eq!(refusal.to_stream_status().code(), Code::Unavailable);
+        }
+        let of_token = Refusal::InvalidToken.to_stream_status();
+        assert_eq!(of_token.code(), Code::Unauthenticated);
+        assert_eq!(Refusal::TooMany.to_status().code(), Code::ResourceExhausted);
     }
 }

@@ -21,6 +21,8 @@ pub(super) enum Offence {
     NotAllowed,
     /// It does not acknowledge.
     Deaf,
+    /// There are two of it.
+    Contested,
 }
 
 impl Offence {
@@ -38,6 +40,9 @@ impl Offence {
             Self::Malformed => "it sends what cannot be read",
             Self::NotAllowed => "it says what an agent of its mode may not say",
             Self::Deaf => "it has not acknowledged what it was sent for two minutes",
+            Self::Contested => {
+                "a second agent with the same identity takes the session from it again and again"
+            }
         }
     }
 }

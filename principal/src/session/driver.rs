@@ -296,6 +296,7 @@ impl Driver {
 
     fn read(&mut self, frame: Frame) -> Result<(), Over> {
         self.sessions.metrics.event_received();
+        self.seat.heard();
         // An event without content tears a Go principal's stream down; here it is nothing.
         let Some(event) = frame.event else {
             self.sessions.metrics.event_refused("malformed");

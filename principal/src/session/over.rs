@@ -76,9 +76,14 @@ pub(super) async fn close(
     // The seat first: whoever waits for it must not wait for a slow peer.
     drop(seat);
     if let Some(refusal) = over.last_word() {
-        let told = outbound.send(Err(refusal.to_status()));
-        if tokio::time::timeout(LAST_WORD, told).await.is_err() {
-            tracing::debug!("the peer did not take in why its session ended");
-        }
+        tell(outbound, &refusal).await;
+    }
+}
+
+/// Ends a stream with the reason, if the peer takes it in.
+pub(super) async fn tell(outbound: &mpsc::Sender<Result<Frame, Status>>, refusal: &Refusal) {
+    let told = outbound.send(Err(refusal.to_stream_status()));
+    if tokio::time::timeout(LAST_WORD, told).await.is_err() {
+        tracing::debug!("the peer did not take in why its session ended");
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use principal::{ArgoCd, Fleet};
 use protocol::{Event, Kind, Target, Verb, payload::SpokeInfo};
+use runtime::credentials::Material;
 use tonic::Code;
 
 use crate::{
@@ -79,11 +80,46 @@ async fn an_authority_that_is_not_trusted_any_more_takes_its_sessions_along() {
         .event(Target::Object(Kind::Application), Verb::Create)
         .await;
 
+    world.material.send_replace(distrusting(&world));
+    assert_eq!(agent.end().await.code(), Code::Unauthenticated);
+}
+
+/// Our own certificate, and nobody's authority that came so far.
+fn distrusting(world: &World) -> Arc<Material> {
     let mut distrusting = world.authority.server().material(&world.authority);
     let other = Authority::new();
     distrusting.roots = other.server().material(&other).roots;
-    world.material.send_replace(Arc::new(distrusting));
-    assert_eq!(agent.end().await.code(), Code::Unauthenticated);
+    Arc::new(distrusting)
+}
+
+/// An old Pod that was left behind, or a copy of the key: both come again as soon as they are told to go.
+#[tokio::test]
+async fn two_agents_with_one_identity_settle_on_one_of_them_and_a_person_is_told() {
+    let world = World::with(&["a"]).await;
+    let certificate = world.certificate("a");
+    let caller = Caller::new(&world, &certificate).await;
+    let token = caller.authenticate(request()).await.unwrap().access_token;
+    let mut sitting = caller.subscribe(Some(&token)).await.unwrap();
+    for _ in 0..6 {
+        let newer = caller.subscribe(Some(&token)).await.unwrap();
+        let told = sitting.end().await;
+        assert_eq!(told.message(), "superseded by a newer session");
+        sitting = newer;
+    }
+    world
+        .reported("a second agent", |reports| {
+            let said = reports["a"].misconduct.as_deref().unwrap_or_default();
+            said.contains("a second agent") && reports["a"].connected
+        })
+        .await;
+    // When whoever sits goes, the next one need not come again.
+    let mut waiting = caller.subscribe(Some(&token)).await.unwrap();
+    drop(sitting);
+    waiting.holds(&[]).await;
+    world.create(application("a", "app"));
+    waiting
+        .event(Target::Object(Kind::Application), Verb::Create)
+        .await;
 }
 
 #[tokio::test]

@@ -183,7 +183,7 @@ fn all_garbage() -> Vec<Garbage> {
             what: "a message of 210 MB",
             event: Some(event(APP, STATUS, &vec![b' '; 210 << 20])),
             named: true,
-            fate: Answer::Ended(Code::Internal, larger.to_owned()),
+            fate: Answer::Ended(Code::Unavailable, larger.to_owned()),
             counted: "too_large",
         },
     ]

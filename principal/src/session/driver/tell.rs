@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Driver;
+use super::{Driver, Offence};
 use crate::report::Told;
 
 impl Driver {
@@ -24,6 +24,9 @@ impl Driver {
             stats.strays.saturating_sub(strays),
         );
         self.counted = (stats.resent, stats.strays);
+        if self.seat.take_contested() {
+            self.conduct.offended(Offence::Contested, now);
+        }
         if let Told::Now(misconduct) = self.conduct.news(stats.unheard, now) {
             self.seat.report_misconduct(misconduct);
         }

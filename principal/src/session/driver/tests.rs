@@ -175,6 +175,7 @@ async fn driver(
     let registry = &sessions.gate.registry;
     let mode = admitted.holder.mode;
     let seat = registry.take_seat(&name("a"), mode, &admitted.papers).await;
+    let seat = seat.unwrap();
     Driver::new(sessions, seat, &admitted, saying(statuses), outbound)
 }
 

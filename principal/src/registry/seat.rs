@@ -1,0 +1,170 @@
+//! The right to drive the session of a cluster, and what is reported by whoever has it.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError, atomic::Ordering},
+};
+
+use protocol::payload::ArgoCd;
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{End, Registry, Signs};
+use crate::{
+    fleet::{ClusterName, Mode},
+    gate::Papers,
+    report::{HeldDeletion, Refused, ShownCertificate, Stuck, Unmirrored},
+};
+
+/// The right to drive the session of a cluster; dropped, the seat is free.
+#[derive(Debug)]
+#[must_use = "dropped, the session counts as ended"]
+pub(crate) struct Seat {
+    pub(super) registry: Registry,
+    pub(super) cluster: ClusterName,
+    pub(super) id: u64,
+    pub(super) end: watch::Receiver<Option<End>>,
+    pub(super) gone: CancellationToken,
+    pub(super) signs: Arc<Signs>,
+    pub(super) why: Option<String>,
+}
+
+impl Seat {
+    /// Resolves when the hub wants this session to end. Cancel-safe.
+    pub(crate) async fn ended(&mut self) -> End {
+        match self.end.wait_for(Option::is_some).await {
+            Ok(end) => (*end).unwrap_or(End::Stopping),
+            // The sender lives in the seat's entry: gone without a word means that another took it.
+            Err(_closed) => End::Superseded,
+        }
+    }
+
+    /// A number that no other session of this process has.
+    pub(crate) const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The agent was heard.
+    pub(crate) fn heard(&self) {
+        let mut heard = self
+            .signs
+            .heard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *heard = Instant::now();
+    }
+
+    /// Whether somebody has fought for this seat since this was asked last.
+    pub(crate) fn take_contested(&self) -> bool {
+        self.signs.is_contested.swap(false, Ordering::Relaxed)
+    }
+
+    /// Says why the session ends, for the report.
+    pub(crate) fn ends_because(&mut self, why: impl Into<String>) {
+        self.why = Some(why.into());
+    }
+
+    /// Records what is held back on this cluster now.
+    pub(crate) fn report_held(&self, held: Option<HeldDeletion>) {
+        self.registry.report(&self.cluster, |report, _now| {
+            if let Some(held) = held
+                .as_ref()
+                .filter(|held| report.held.as_ref() != Some(held))
+            {
+                let (cluster, count, digest) = (&self.cluster, held.count, &held.digest);
+                tracing::warn!(%cluster, count, digest, "too much would be deleted; held");
+            }
+            report.held = held;
+        });
+    }
+
+    /// Records what of the cluster is not shown on the hub.
+    pub(crate) fn report_unmirrored(&self, unmirrored: Option<Unmirrored>) {
+        self.registry.report(&self.cluster, |report, _now| {
+            report.unmirrored = unmirrored;
+        });
+    }
+
+    /// Records what cannot be written for this cluster for some time.
+    pub(crate) fn report_stuck(&self, stuck: Option<Stuck>) {
+        self.registry.report(&self.cluster, |report, _now| {
+            report.stuck = stuck;
+        });
+    }
+
+    /// Records what the agent does that no agent should.
+    pub(crate) fn report_misconduct(&self, misconduct: Option<String>) {
+        if let Some(misconduct) = &misconduct {
+            tracing::warn!(cluster = %self.cluster, misconduct, "an agent misbehaves");
+        }
+        self.registry.report(&self.cluster, |report, _now| {
+            report.misconduct = misconduct;
+        });
+    }
+
+    /// Records what the cluster cannot take or do.
+    pub(crate) fn report_refused(&self, refused: Option<Refused>) {
+        self.registry.report(&self.cluster, |report, _now| {
+            report.refused = refused;
+        });
+    }
+
+    /// Records what the agent says of its cluster and of itself.
+    pub(crate) fn report_spoke(&self, argocd: Option<ArgoCd>, trusts: Option<BTreeSet<String>>) {
+        let trusts = trusts.filter(is_modest);
+        self.registry.report(&self.cluster, |report, _now| {
+            report.argocd = argocd;
+            report.trusts = trusts;
+        });
+    }
+
+    pub(super) fn report_connected(&self, mode: Mode, papers: &Papers) {
+        let shown = papers.certificate.as_ref().map(|it| ShownCertificate {
+            not_before: it.not_before(),
+            not_after: it.not_after(),
+            authority: it.authority().cloned(),
+        });
+        self.registry.report(&self.cluster, |report, now| {
+            report.connected = true;
+            report.since = now;
+            report.last_seen = Some(now);
+            report.last_error = None;
+            report.mode = Some(mode);
+            report.certificate = shown;
+        });
+    }
+}
+
+/// More than a few fingerprints are not a trust but a way to fill our memory.
+fn is_modest(trusts: &BTreeSet<String>) -> bool {
+    trusts.len() <= 32 && trusts.iter().all(|it| it.len() == 64)
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut state = self.registry.lock();
+        let mine = state
+            .live
+            .get(&self.cluster)
+            .is_some_and(|live| live.id == self.id);
+        if mine {
+            state.live.remove(&self.cluster);
+        }
+        drop(state);
+        if mine && *self.end.borrow() == Some(End::LeftFleet) {
+            // Whoever is not enrolled has no report; this one would be the last to forget it.
+            self.registry
+                .keep_reports(|cluster| cluster != self.cluster.as_str());
+        } else if mine {
+            let why = self.why.take();
+            self.registry.report(&self.cluster, |report, now| {
+                report.connected = false;
+                report.stuck = None;
+                report.since = now;
+                report.last_seen = Some(now);
+                report.last_error = why.or_else(|| Some("the session was abandoned".to_owned()));
+            });
+        }
+        self.gone.cancel();
+    }
+}
