@@ -28,6 +28,7 @@ use crate::{
     registry::{End, Registry},
     revoked::Revoked,
     tokens::{Announced, Holder, JwtKey, Purpose, REFRESH_RENEWAL, Verified},
+    trust::Trust,
     users::Passwords,
 };
 
@@ -224,6 +225,23 @@ impl Gate {
             }
             Some(_) => None,
         }
+    }
+
+    /// Why a session or lane that has just become visible to those who end them may not stay, if so: no change falls in
+    /// between.
+    ///
+    /// A connection outlives the trust in what it began with: those who end sessions may have heard of a change before
+    /// this one was there, and TLS after its handshake.
+    pub(crate) fn verdict_at_opening(
+        &self,
+        cluster: &ClusterName,
+        mode: Mode,
+        papers: &Papers,
+    ) -> Option<End> {
+        self.verdict(cluster, mode, papers).or_else(|| {
+            let trust = Trust::new(&Arc::clone(&self.material.borrow()));
+            (!papers.are_trusted(&trust, self.clock.now())).then_some(End::Certificate)
+        })
     }
 
     /// Forgets clusters that are not wanted any more.

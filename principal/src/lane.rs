@@ -237,12 +237,10 @@ impl Sessions {
         };
         let _place = self.lanes.take_over(&admitted, carrier, end.clone());
         let (holder, papers) = (&admitted.holder, &admitted.papers);
-        // Asked again now that it is visible to those who end lanes: no change falls in between.
-        if self
+        let verdict = self
             .gate
-            .verdict(&holder.cluster, holder.mode, papers)
-            .is_some()
-        {
+            .verdict_at_opening(&holder.cluster, holder.mode, papers);
+        if verdict.is_some() {
             return end.cancel();
         }
         let _open = self.metrics.lane();

@@ -96,8 +96,10 @@ impl Sessions {
                 return over::tell(&outbound, &refusal).await;
             }
         };
-        // Asked again now that the seat is visible to those who end sessions: no change falls in between.
-        if let Some(end) = self.gate.verdict(&cluster, mode, &admitted.papers) {
+        let verdict = self
+            .gate
+            .verdict_at_opening(&cluster, mode, &admitted.papers);
+        if let Some(end) = verdict {
             return over::close(seat, &outbound, over::Over::Hub(end)).await;
         }
         let _open = self.metrics.session();

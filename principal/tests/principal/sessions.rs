@@ -92,6 +92,16 @@ fn distrusting(world: &World) -> Arc<Material> {
     Arc::new(distrusting)
 }
 
+#[tokio::test]
+async fn a_connection_that_began_before_its_authority_lost_the_trust_opens_nothing_more() {
+    let world = World::with(&["a"]).await;
+    let caller = Caller::new(&world, &world.certificate("a")).await;
+    let tokens = caller.authenticate(request()).await.unwrap();
+    world.material.send_replace(distrusting(&world));
+    let mut agent = caller.subscribe(Some(&tokens.access_token)).await.unwrap();
+    assert_eq!(agent.end().await.code(), Code::Unauthenticated);
+}
+
 /// An old Pod that was left behind, or a copy of the key: both come again as soon as they are told to go.
 #[tokio::test]
 async fn two_agents_with_one_identity_settle_on_one_of_them_and_a_person_is_told() {
