@@ -134,7 +134,7 @@ async fn life_of_an_application(stage: &Stage, blow: Blow, name: &str) -> Result
     blow.fall(stage).await?;
     until_compared(stage, &app.at).await?;
 
-    deliver::ask_for_sync(&stage.hub, &app.at, "v1").await?;
+    deliver::ask_for_patient_sync(&stage.hub, &app.at, "v1").await?;
     blow.fall(stage).await?;
     let taken = |replica: &Value| !replica["status"]["operationState"].is_null();
     let replica = Stage::replica(name);

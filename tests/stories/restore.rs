@@ -125,9 +125,12 @@ pub(crate) async fn an_application_set_made_again_replaces_no_workload(
     let first = deliver::until_healthy(&stage.hub, &app, "").await?;
     let workload = of_workload(stage, "set-again").await?;
 
+    // What its controller is in the middle of would make it the owner again, behind the back of who orphans.
+    sets::run_controllers(stage, 0).await?;
     stage.hub.orphan(&set).await?;
     stage.hub.until_gone(&set, lab::wait::BOUND).await?;
     stage.hub.apply(&set, body).await?;
+    sets::run_controllers(stage, 1).await?;
     let next = commit(&repository, "once-more", "v2")?;
     stage
         .hub

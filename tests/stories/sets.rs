@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use lab::{
     argocd,
     steps::{At, deliver, enrol::ARGOCD, workload},
+    wait,
 };
 use serde_json::{Value, json};
 
@@ -27,6 +28,20 @@ pub(crate) async fn prepare(stage: &Stage, project: &str) -> Result<()> {
     stage
         .hub
         .apply(&At::project(ARGOCD, project), spec)
+        .await
+        .map(drop)
+}
+
+/// Lets this many of Argo CD's controllers of `ApplicationSets` run, none or one, and waits until it is so.
+pub(crate) async fn run_controllers(stage: &Stage, count: usize) -> Result<()> {
+    let controller = At::deployment(ARGOCD, argocd::APPLICATION_SETS);
+    let replicas = json!({"spec": {"replicas": count}});
+    stage.hub.merge(&controller, replicas).await?;
+    let labels = format!("app.kubernetes.io/name={}", argocd::APPLICATION_SETS);
+    let pods = At::pod(ARGOCD, "");
+    let look = || async { Ok(stage.hub.list(&pods, &labels).await?.len()) };
+    let what = format!("{count} controllers of ApplicationSets");
+    wait::until(&what, look, |found| *found == count)
         .await
         .map(drop)
 }
@@ -88,7 +103,7 @@ pub(crate) fn leaving(repository: &str, revision: &str) -> Value {
 async fn clear(stage: &Stage, set: &At, applications: &[At]) -> Result<()> {
     stage.hub.delete(set).await?;
     for at in applications {
-        stage.hub.until_gone(at, lab::wait::BOUND).await?;
+        stage.hub.until_gone(at, wait::BOUND).await?;
     }
     Ok(())
 }
@@ -146,7 +161,7 @@ pub(crate) async fn clusters_with_a_label_get_their_application(stage: &Stage) -
     deliver::until_healthy(&stage.hub, &apps[1], "").await?;
     stage.until_greets(2, "set-label", "hello").await?;
     label(stage, "spoke1", Value::Null).await?;
-    stage.hub.until_gone(&apps[0], lab::wait::BOUND).await?;
+    stage.hub.until_gone(&apps[0], wait::BOUND).await?;
     let left = At::config_map("set-label", workload::NAME);
     stage.spoke(1).until_gone(&left, SOON).await?;
 
@@ -204,7 +219,7 @@ pub(crate) async fn folders_of_a_repository_are_applications(stage: &Stage) -> R
         .until(&word, "says two", SOON, is_two)
         .await?;
     repository.remove("not one", "apps/folder-one/map.yaml")?;
-    let gone = stage.hub.until_gone(&apps[0], lab::wait::BOUND);
+    let gone = stage.hub.until_gone(&apps[0], wait::BOUND);
     looking_again(stage, &set, gone).await?;
     let gone = At::config_map("folder-one", "word");
     stage.spoke(1).until_gone(&gone, SOON).await?;

@@ -95,9 +95,22 @@ pub async fn until_healthy(side: &Objects, at: &At, revision: &str) -> Result<Va
 
 /// Asks for a sync, as the Argo CD UI and CLI do: by setting `.operation`.
 pub async fn ask_for_sync(hub: &Objects, at: &At, revision: &str) -> Result<()> {
+    set_operation(hub, at, Value::Null, revision).await
+}
+
+/// The same, and Argo CD begins it again if it fails (`argocd app sync --retry-limit`): an API server that has just
+/// started forbids much until it has read its roles.
+pub async fn ask_for_patient_sync(hub: &Objects, at: &At, revision: &str) -> Result<()> {
+    let retry =
+        json!({"limit": 10, "backoff": {"duration": "1s", "factor": 2, "maxDuration": "5s"}});
+    set_operation(hub, at, retry, revision).await
+}
+
+async fn set_operation(hub: &Objects, at: &At, retry: Value, revision: &str) -> Result<()> {
     let operation = json!({
         "operation": {
             "initiatedBy": {"username": "a-user"},
+            "retry": retry,
             "sync": {"revision": revision, "syncStrategy": {"hook": {}}},
         },
         "status": {"operationState": null},
