@@ -58,10 +58,11 @@ fn finalizers() -> impl Strategy<Value = Vec<&'static str>> {
 }
 
 fn spec() -> impl Strategy<Value = Value> {
-    (json(), json(), proptest::option::of(json())).prop_map(|(helm, other, policy)| {
+    let policy = proptest::option::of(json());
+    (json(), json(), json(), policy).prop_map(|(helm, plugin, other, policy)| {
         let mut spec = json!({
             "project": "",
-            "source": { "repoURL": "x", "helm": helm },
+            "source": { "repoURL": "x", "helm": helm, "plugin": plugin },
             "destination": { "name": "spoke1", "namespace": "default" },
             "other": other,
         });

@@ -291,6 +291,24 @@ proptest! {
     }
 
     #[test]
+    fn whatever_is_said_to_a_plugin_is_shown_as_it_was_written(
+        source in testing::application(), live in testing::application(),
+    ) {
+        let said = |app: &Value| {
+            let spec = &app["spec"];
+            format!("{} {}", spec["source"], spec["other"])
+        };
+        for ours in [true, false] {
+            let told = wire(&source, "Application", ours).to_string();
+            let desired = application(&serde_json::from_str(&told).unwrap(), "c").unwrap();
+            prop_assert_eq!(said(&desired), said(&source));
+            let reached = application_patch(&live, &desired, &source, &follow(), "c")
+                .map_or_else(|| live.clone(), |patch| patch.applied_to(&live));
+            prop_assert_eq!(said(&reached), said(&source));
+        }
+    }
+
+    #[test]
     fn nothing_that_a_spoke_says_leaves_its_namespace(source in testing::json(), cluster in "[a-z]{1,5}") {
         if let Ok(mirror) = application(&source, &cluster) {
             prop_assert_eq!(Meta::of(&mirror).namespace(), cluster.as_str());

@@ -207,6 +207,35 @@ fn what_argo_cd_normalises_is_not_written_again() {
     assert_eq!(patch_for_spoke(&live, &desired), None);
 }
 
+/// Config management plugins, such as KSOPS, read what stands there in their own way.
+#[test]
+fn what_is_said_to_a_plugin_goes_to_the_spoke_as_it_was_written() {
+    let plugin = json!({
+        "name": "",
+        "env": [{ "name": "SOPS_AGE_KEY_FILE", "value": "/keys/age.txt" }, { "name": "EMPTY", "value": "" }],
+        "parameters": [
+            { "name": "files", "array": ["./secret.enc.yaml", ""] },
+            { "name": "options", "map": {}, "string": null },
+        ],
+        "fieldOfTheFuture": { "z": 1.50, "a": [] },
+    });
+    let source = json!({ "repoURL": "https://git/x", "path": "overlay", "plugin": plugin });
+    for sources in [
+        json!({ "source": source }),
+        json!({ "sources": [source, { "repoURL": "https://git/y", "plugin": {} }] }),
+    ] {
+        let mut app = hub();
+        app["spec"] = sources;
+        app["spec"]["project"] = "p".into();
+        app["spec"]["destination"] = json!({ "name": "spoke1", "namespace": "web" });
+        let travelled: Value = serde_json::from_str(&wire_application(&app).to_string()).unwrap();
+        let mut desired = desired_on_spoke(&travelled, &CONTEXT).unwrap();
+        // Only where it is to be deployed is another name there.
+        desired["spec"]["destination"]["name"] = "spoke1".into();
+        assert_eq!(desired["spec"].to_string(), app["spec"].to_string());
+    }
+}
+
 #[test]
 fn settings_that_say_something_are_not_normalised_away() {
     for spec in [
@@ -291,6 +320,24 @@ proptest! {
         prop_assert_eq!(patch_for_spoke(&reached, &desired), None);
         prop_assert_eq!(&reached["metadata"]["uid"], &live_uid);
         prop_assert_eq!(patch_for_spoke(&stored(desired.clone()), &desired), None);
+    }
+
+    #[test]
+    fn whatever_is_said_to_a_plugin_arrives_and_is_left_alone(
+        hub in crate::testing::application(), live in crate::testing::application(),
+    ) {
+        let said = |app: &Value| {
+            let spec = &app["spec"];
+            format!("{} {}", spec["source"]["plugin"], spec["other"])
+        };
+        let travelled: Value = serde_json::from_str(&wire_application(&hub).to_string()).unwrap();
+        let desired = desired_on_spoke(&travelled, &CONTEXT).unwrap();
+        prop_assert_eq!(said(&desired), said(&hub));
+        let reached = match patch_for_spoke(&live, &desired) {
+            Some(patch) => patch.applied_to(&live),
+            None => live,
+        };
+        prop_assert_eq!(said(&reached), said(&hub));
     }
 
     #[test]
