@@ -2,7 +2,7 @@
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType,
 };
 use runtime::credentials::{Material, Pem};
 use time::{Duration, OffsetDateTime};
@@ -73,6 +73,15 @@ impl Authority {
         )
     }
 
+    /// As SPIRE issues them: who it is stands in the URI names, and nothing in the subject.
+    pub(crate) fn spiffe(&self, ids: &[&str]) -> Leaf {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        let ids = ids.iter().map(|id| SanType::URI((*id).try_into().unwrap()));
+        params.subject_alt_names = ids.collect();
+        self.sign(params, ExtendedKeyUsagePurpose::ClientAuth, Duration::hours(1))
+    }
+
     pub(crate) fn leaf(
         &self,
         subject: DistinguishedName,
@@ -81,6 +90,15 @@ impl Authority {
     ) -> Leaf {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.distinguished_name = subject;
+        self.sign(params, usage, life)
+    }
+
+    fn sign(
+        &self,
+        mut params: CertificateParams,
+        usage: ExtendedKeyUsagePurpose,
+        life: Duration,
+    ) -> Leaf {
         params.extended_key_usages = vec![usage];
         params.not_before = OffsetDateTime::now_utc() - Duration::hours(2);
         params.not_after = OffsetDateTime::now_utc() + life;

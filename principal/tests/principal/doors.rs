@@ -1,5 +1,6 @@
 //! Who is not let in, and that nobody else notices.
 
+use principal::{identity::Method, store::Memory};
 use protocol::{Event, Kind, ObjectKey, Target, Verb, wire::eventstreamapi::Event as Frame};
 use runtime::credentials::Material;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -89,6 +90,61 @@ async fn a_certificate_of_another_form_is_nobody() {
         world.handle.sessions.borrow().is_empty(),
         "nothing is remembered about nobody"
     );
+}
+
+/// A world in which certificates tell the cluster by another method.
+async fn identified_by(flag: &str, clusters: &[&str]) -> World {
+    let method = Method::from_flag(flag).unwrap();
+    World::set(Memory::new(), clusters, |settings| settings.identity = method).await
+}
+
+#[tokio::test]
+async fn a_certificate_of_ones_own_authority_names_the_cluster_in_its_subject() {
+    // What the Go principal has unless it is told otherwise.
+    let world = identified_by("mtls:CN=([^,]+)", &["a", "ab"]).await;
+    for cluster in ["a", "ab"] {
+        let caller = Caller::new(&world, &world.authority.client(cluster)).await;
+        let tokens = caller.authenticate(request()).await.unwrap();
+        assert_eq!(tokens.agent_name, cluster);
+        assert!(caller.subscribe(Some(&tokens.access_token)).await.is_ok());
+    }
+    let ocms = Caller::new(&world, &world.certificate("a")).await;
+    let refused = ocms.authenticate(request()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated);
+}
+
+#[tokio::test]
+async fn a_spiffe_id_names_the_cluster_and_nothing_else_does() {
+    let world = identified_by("mtls:uri:^spiffe://hub/agent/([^/]+)$", &["a", "ab"]).await;
+    let leaf = world.authority.spiffe(&["spiffe://hub/agent/a"]);
+    let a = Caller::new(&world, &leaf).await;
+    let tokens = a.authenticate(request()).await.unwrap();
+    assert_eq!(tokens.agent_name, "a");
+    let mut session = a.subscribe(Some(&tokens.access_token)).await.unwrap();
+    session.holds(&[]).await;
+
+    let authority = &world.authority;
+    for nobody in [
+        authority.spiffe(&["spiffe://hub/agent/a", "spiffe://hub/agent/ab"]),
+        authority.spiffe(&["spiffe://hub/agent/a/x"]),
+        authority.spiffe(&["spiffe://elsewhere/agent/a"]),
+        authority.client("a"),
+        world.certificate("a"),
+    ] {
+        let caller = Caller::new(&world, &nobody).await;
+        let refused = caller.authenticate(request()).await.unwrap_err();
+        assert_eq!(refused.message(), "authentication failed");
+        let stolen = caller.subscribe(Some(&tokens.access_token)).await;
+        assert_eq!(stolen.err().unwrap().code(), Code::Unauthenticated);
+    }
+    let stranger = authority.spiffe(&["spiffe://hub/agent/stranger"]);
+    let caller = Caller::new(&world, &stranger).await;
+    let refused = caller.authenticate(request()).await.unwrap_err();
+    assert_eq!(refused.message(), "cluster is not enrolled");
+    world.create(application("a", "app"));
+    session
+        .event(Target::Object(Kind::Application), Verb::Create)
+        .await;
 }
 
 #[tokio::test]
