@@ -32,29 +32,49 @@ pub(super) struct Spoke {
     _parts: Parts,
 }
 
+/// What an agent is told at its start.
+#[derive(Clone)]
+pub(super) struct Setup {
+    pub(super) scope: Scope,
+    pub(super) policy: Policy,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            scope: Scope {
+                argocd_namespace: "argocd".to_owned(),
+                further_namespaces: vec![],
+                keep_namespaces: false,
+                mode: Mode::Managed,
+                create_namespaces: false,
+                label_selector: String::new(),
+            },
+            policy: Policy {
+                mismatch: Mismatch::Upsert,
+                adoption: Adoption::Always,
+                recreated: Recreated::Ignore,
+            },
+        }
+    }
+}
+
 impl Spoke {
-    pub(super) fn start(api: &Api, principal: &Principal, material: Arc<Material>) -> Self {
+    pub(super) fn start(
+        api: &Api,
+        principal: &Principal,
+        material: Arc<Material>,
+        setup: Setup,
+    ) -> Self {
         let token = CancellationToken::new();
         let parts = Parts::new(token.clone());
         let spawner = parts.spawner();
         let metrics = Metrics::default();
-        let scope = Scope {
-            argocd_namespace: "argocd".to_owned(),
-            further_namespaces: vec![],
-            keep_namespaces: false,
-            mode: Mode::Managed,
-            create_namespaces: false,
-            label_selector: String::new(),
-        };
-        let policy = Policy {
-            mismatch: Mismatch::Upsert,
-            adoption: Adoption::Always,
-            recreated: Recreated::Ignore,
-        };
+        let Setup { scope, policy } = setup;
         let store = Arc::new(Store::default());
         let reports = Arc::new(Reports::new(Arc::clone(&store)));
         let replica = Arc::new(Replica::new(
-            Arc::new(Kubernetes::new(api.client(), String::new())),
+            Arc::new(Kubernetes::new(api.client(), scope.label_selector.clone())),
             scope,
             policy,
             store,

@@ -1,0 +1,99 @@
+//! What goes, and what must not.
+
+use argocd::{Meta, keys};
+use protocol::Verb;
+use serde_json::{Value, json};
+
+use super::principal::{Manner, PRINCIPAL_UID};
+use super::{APPS, about, app, connected};
+
+#[tokio::test]
+async fn a_deletion_on_the_hub_cascades_and_is_reported_when_it_is_done() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    let mut going = app("one", "6", "main");
+    going["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
+    talk.say(about(Verb::SpecUpdate, &going)).await;
+    talk.acknowledged("one_hub-one_6").await;
+    let here = scene.api.world.object(APPS, "one").unwrap();
+    assert!(
+        Meta::of(&here).is_deleting(),
+        "it waits for Argo CD to remove its resources"
+    );
+
+    scene
+        .api
+        .world
+        .edit(APPS, "one", |app| app["metadata"]["finalizers"] = json!([]));
+    let gone = talk.until(Verb::Delete).await;
+    let body: Value = serde_json::from_slice(&gone.payload).unwrap();
+    assert_eq!(Meta::of(&body).source_uid(), Some("hub-one"));
+    assert_eq!(scene.api.world.object(APPS, "one"), None);
+}
+
+#[tokio::test]
+async fn what_was_just_made_can_be_deleted_before_a_watch_has_told_of_it() {
+    for (verb, gone) in [(Verb::SpecUpdate, false), (Verb::Delete, true)] {
+        let (scene, mut talk) = connected(Manner::Ours).await;
+        let world = &scene.api.world;
+        world.hold_watches(true);
+        talk.say(about(Verb::Create, &app("one", "5", "main")))
+            .await;
+        talk.acknowledged("one_hub-one_5").await;
+        let mut going = app("one", "6", "main");
+        going["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
+        talk.say(about(verb, &going)).await;
+        talk.acknowledged("one_hub-one_6").await;
+        let here = world.object(APPS, "one");
+        assert_eq!(here.is_none(), gone);
+        assert!(here.is_none_or(|here| Meta::of(&here).is_deleting()));
+    }
+}
+
+#[tokio::test]
+async fn a_delete_by_the_hub_means_what_has_the_name_now() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    // Deleted, made again and deleted again, before any of it was said.
+    let mut successor = app("one", "9", "main");
+    successor["metadata"]["uid"] = "hub-two".into();
+    let delete = about(Verb::Delete, &successor);
+    talk.say(delete.clone()).await;
+    talk.acknowledged(&delete.event_id).await;
+    let world = &scene.api.world;
+    world
+        .until("the end", APPS, "one", |app| app.is_none())
+        .await;
+    // The finalizer went first: nobody asked for the workload to go.
+    assert_eq!(world.writes(), ["create one", "patch one", "delete one"]);
+}
+
+#[tokio::test]
+async fn what_no_watch_has_told_of_is_not_said_to_be_gone() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    let world = &scene.api.world;
+    world.hold_watches(true);
+    // Another agent of this cluster made it, and we do not see it.
+    let mut copy = app("one", "5", "main");
+    copy["metadata"] = json!({
+        "name": "one", "namespace": "argocd",
+        "annotations": { keys::SOURCE_UID: "hub-one", keys::PRINCIPAL_UID: PRINCIPAL_UID },
+    });
+    world.make(APPS, copy);
+    let mut going = app("one", "6", "main");
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    // Nobody plays Argo CD and takes it away.
+    going["metadata"]["finalizers"] = json!([]);
+    talk.say(about(Verb::SpecUpdate, &going)).await;
+    talk.say(about(Verb::Create, &app("two", "7", "main")))
+        .await;
+    talk.acknowledged("two_hub-two_7").await;
+
+    world.hold_watches(false);
+    talk.until(Verb::Delete).await;
+    assert_eq!(world.object(APPS, "one"), None);
+}

@@ -1,0 +1,252 @@
+//! Objects of the hub, their commands and their statuses.
+
+use std::sync::Arc;
+
+use agent::link::LinkState;
+use argocd::{Meta, keys};
+use protocol::payload::{self, ArgoCd, SpokeInfo};
+use protocol::{Event, Target, Verb};
+use serde_json::{Value, json};
+
+use super::api::{Api, World};
+use super::principal::Manner;
+use super::{APPS, about, app, connected, revision, scene_in, told};
+
+#[tokio::test]
+async fn an_application_of_the_hub_appears_and_its_status_comes_back() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    assert_eq!(talk.authorization, "header.payload.signature");
+    let asked = scene
+        .principal
+        .authenticated
+        .lock()
+        .unwrap()
+        .first()
+        .cloned()
+        .unwrap();
+    assert_eq!(
+        (asked.method.as_str(), asked.mode.as_str()),
+        ("mtls", "managed")
+    );
+    assert_eq!(
+        (asked.version.as_str(), asked.agent_namespace.as_str()),
+        ("9.8.7", "argocd")
+    );
+
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    let here = scene.api.world.object(APPS, "one").unwrap();
+    assert_eq!(Meta::of(&here).source_uid(), Some("hub-one"));
+    assert_eq!(Meta::of(&here).namespace(), "argocd");
+
+    scene.api.world.edit(APPS, "one", |app| {
+        app["status"] = json!({ "health": "Healthy" });
+    });
+    let reported = talk
+        .until_fits(Verb::StatusUpdate, |event| {
+            let body: Value = serde_json::from_slice(&event.payload).unwrap();
+            body["status"]["health"] == "Healthy" && Meta::of(&body).source_uid() == Some("hub-one")
+        })
+        .await;
+    assert_eq!(reported.subject.as_deref(), Some("argocd/one"));
+    assert_eq!(scene.api.world.writes(), ["create one"]);
+}
+
+#[tokio::test]
+async fn what_is_said_to_a_plugin_is_written_as_the_hub_said_it() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    let plugin = json!({
+        "name": "ksops",
+        "env": [{ "name": "SOPS_AGE_KEY_FILE", "value": "/keys/age.txt" }, { "name": "EMPTY", "value": "" }],
+        "parameters": [{ "name": "files", "array": ["secret.enc.yaml", ""] }, { "name": "none", "map": {} }],
+    });
+    let mut wanted = app("one", "5", "main");
+    wanted["spec"]["source"]["plugin"] = plugin.clone();
+    talk.say(about(Verb::Create, &wanted)).await;
+    talk.acknowledged("one_hub-one_5").await;
+    let here = scene.api.world.object(APPS, "one").unwrap();
+    let source = |app: &Value| app["spec"]["source"].to_string();
+    assert_eq!(source(&here), source(&wanted));
+    wanted = app("one", "6", "main");
+    wanted["spec"]["sources"] = json!([{ "repoURL": "git://repo", "plugin": plugin }]);
+    talk.say(about(Verb::SpecUpdate, &wanted)).await;
+    talk.acknowledged("one_hub-one_6").await;
+    let here = scene.api.world.object(APPS, "one").unwrap();
+    let sources = |app: &Value| app["spec"]["sources"].to_string();
+    assert_eq!(
+        (source(&here), sources(&here)),
+        (source(&wanted), sources(&wanted))
+    );
+    assert_eq!(scene.api.world.writes(), ["create one", "patch one"]);
+}
+
+#[tokio::test]
+async fn a_local_edit_is_reverted_and_a_deleted_application_comes_back() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    let world = &scene.api.world;
+    world.edit(APPS, "one", |app| {
+        app["spec"]["source"]["targetRevision"] = "hacked".into();
+    });
+    world
+        .until("the revert", APPS, "one", |app| {
+            revision(app) == Some("main")
+        })
+        .await;
+    world.remove(APPS, "one");
+    let there = world.until("the return", APPS, "one", |app| app.is_some());
+    talk.listens_until(there).await;
+}
+
+fn argocd(event: &Event) -> Option<ArgoCd> {
+    let info: SpokeInfo = payload::decode("spoke", &event.payload).unwrap();
+    info.argo_cd
+}
+
+#[tokio::test]
+async fn without_argo_cd_the_agent_connects_says_so_and_goes_on_when_it_comes() {
+    let world = Arc::new(World::default());
+    world.serve(false);
+    let mut scene = scene_in(world, Manner::Ours).await;
+    let mut talk = scene.principal.conversation().await;
+    let said = talk.until(Verb::ClusterInfoUpdate).await;
+    assert_eq!(argocd(&said), Some(ArgoCd::Missing));
+    told(&mut talk).await;
+    scene.spoke.is(LinkState::Up).await;
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+
+    let world = &scene.api.world;
+    world.serve(true);
+    let said = talk
+        .until_fits(Verb::ClusterInfoUpdate, |event| {
+            argocd(event) == Some(ArgoCd::Installed)
+        })
+        .await;
+    assert_eq!(said.target, Target::ClusterInfo);
+    // Its acknowledgement may have come before.
+    let there = world.until("the Application", APPS, "one", |app| app.is_some());
+    talk.listens_until(there).await;
+
+    // It goes with all Applications, and comes back.
+    world.serve(false);
+    talk.until_fits(Verb::ClusterInfoUpdate, |event| {
+        argocd(event) == Some(ArgoCd::Missing)
+    })
+    .await;
+    world.serve(true);
+    world
+        .until("the return", APPS, "one", |app| app.is_some())
+        .await;
+}
+
+#[tokio::test]
+async fn a_sync_that_is_sent_twice_runs_once() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    let mut command = app("one", "6", "main");
+    command["operation"] = json!({ "sync": { "revision": "main" } });
+    let command = about(Verb::SetOperation, &command);
+    talk.say(command.clone()).await;
+    talk.acknowledged(&command.event_id).await;
+    let world = &scene.api.world;
+    // Argo CD takes it and is done with it.
+    world.edit(APPS, "one", |app| {
+        drop(app.as_object_mut().unwrap().remove("operation"));
+    });
+    let writes = world.writes().len();
+    talk.until_fits(Verb::StatusUpdate, |event| {
+        !String::from_utf8_lossy(&event.payload).contains("\"operation\":")
+    })
+    .await;
+    talk.say(command.clone()).await;
+    talk.acknowledged(&command.event_id).await;
+    assert_eq!(world.writes().len(), writes, "{:?}", world.writes());
+}
+
+#[tokio::test]
+async fn an_api_server_that_restarts_is_found_again() {
+    let (mut scene, mut talk) = connected(Manner::Ours).await;
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    let (world, address) = (Arc::clone(&scene.api.world), scene.api.address);
+    scene.api.stop().await;
+    // Meanwhile the hub goes on, and somebody edits what is here.
+    talk.say(about(Verb::SpecUpdate, &app("one", "6", "next")))
+        .await;
+    world.edit(APPS, "one", |app| app["spec"]["project"] = "hacked".into());
+    scene.api = Api::start_at(Arc::clone(&world), address).await;
+    talk.acknowledged("one_hub-one_6").await;
+    world
+        .until("the last word of the hub", APPS, "one", |app| {
+            revision(app) == Some("next") && app.unwrap()["spec"]["project"] == "default"
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn what_was_decided_about_an_object_is_not_done_to_one_that_replaced_it() {
+    for values in [json!({}), json!({ "key": null })] {
+        let (scene, mut talk) = connected(Manner::Ours).await;
+        talk.say(about(Verb::Create, &app("one", "5", "main")))
+            .await;
+        talk.acknowledged("one_hub-one_5").await;
+        let world = &scene.api.world;
+        world
+            .until("the watch", APPS, "one", |app| app.is_some())
+            .await;
+        talk.until(Verb::StatusUpdate).await;
+
+        world.hold_watches(true);
+        world.replace(APPS, "one");
+        let mut next = app("one", "6", "next");
+        next["spec"]["source"]["helm"] = json!({ "valuesObject": values });
+        talk.say(about(Verb::SpecUpdate, &next)).await;
+        world.until_written("patch one", 2).await;
+        let here = world.object(APPS, "one");
+        assert_eq!(
+            revision(here.as_ref()),
+            Some("main"),
+            "a stale patch counts"
+        );
+
+        world.hold_watches(false);
+        let answer = talk.acknowledged("one_hub-one_6").await;
+        assert_eq!(answer.extensions.get("refused"), None);
+        let here = world.object(APPS, "one");
+        assert_eq!(revision(here.as_ref()), Some("next"));
+    }
+}
+
+#[tokio::test]
+async fn what_argo_cd_saw_before_its_project_is_looked_at_again() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    let world = &scene.api.world;
+    let missing = json!([{
+        "type": "InvalidSpecError",
+        "message": "Application referencing project default which does not exist",
+    }]);
+    world.edit(APPS, "one", |app| {
+        app["status"] = json!({ "conditions": missing });
+    });
+    talk.until(Verb::StatusUpdate).await;
+    let asked = |app: Option<&Value>| {
+        app.and_then(|app| Meta::of(app).annotation(keys::REFRESH)) == Some("normal")
+    };
+    let is_asked = || asked(world.object(APPS, "one").as_ref());
+    assert!(!is_asked(), "the project is not here");
+    world.make(
+        "appprojects",
+        json!({ "metadata": { "name": "default", "namespace": "argocd" }, "spec": {} }),
+    );
+    world.until("the question", APPS, "one", asked).await;
+}

@@ -1,0 +1,210 @@
+//! What becomes of an object here that is not simply the hub's.
+
+use std::sync::Arc;
+
+use agent::config::{Adoption, Mismatch, Recreated};
+use argocd::{Meta, keys};
+use protocol::payload::{self, ErrorReport};
+use protocol::{Mode, Verb};
+use serde_json::{Value, json};
+
+use super::api::World;
+use super::principal::Manner;
+use super::spoke::Setup;
+use super::{APPS, about, app, connected, connected_with, revision, scene_with};
+
+/// The successor of the hub's Application: another one of the same name.
+fn successor(version: &str) -> Value {
+    let mut successor = app("one", version, "next");
+    successor["metadata"]["uid"] = "hub-two".into();
+    successor
+}
+
+fn source(app: Option<&Value>) -> Option<&str> {
+    Meta::of(app?).source_uid()
+}
+
+#[tokio::test]
+async fn a_copy_of_a_predecessor_is_taken_over_and_made_anew_only_where_that_is_asked_for() {
+    let recreates = || {
+        let mut setup = Setup::default();
+        setup.policy.mismatch = Mismatch::Recreate;
+        setup
+    };
+    let policy = |policy: &str| Some((keys::SOURCE_UID_MISMATCH_POLICY, policy.to_owned()));
+    for (setup, annotation, made_anew) in [
+        (Setup::default(), None, false),
+        (recreates(), policy("upsert"), false),
+        (recreates(), None, true),
+        (Setup::default(), policy("recreate"), true),
+    ] {
+        let (scene, mut talk) = connected_with(Arc::default(), Manner::Ours, setup).await;
+        talk.say(about(Verb::Create, &app("one", "5", "main")))
+            .await;
+        talk.acknowledged("one_hub-one_5").await;
+        let world = &scene.api.world;
+        let before = world.object(APPS, "one").unwrap();
+        let mut next = successor("6");
+        if let Some((key, value)) = annotation {
+            next["metadata"]["annotations"] = json!({ key: value });
+        }
+        talk.say(about(Verb::Create, &next)).await;
+        talk.acknowledged("one_hub-two_6").await;
+        if made_anew {
+            let here = world.object(APPS, "one").unwrap();
+            assert!(
+                Meta::of(&here).is_deleting(),
+                "Argo CD is to remove what it deployed first"
+            );
+            world.edit(APPS, "one", |app| app["metadata"]["finalizers"] = json!([]));
+        }
+        let there = world.until("the successor", APPS, "one", |app| {
+            source(app) == Some("hub-two") && revision(app) == Some("next")
+        });
+        talk.listens_until(there).await;
+        let after = world.object(APPS, "one").unwrap();
+        let same = Meta::of(&after).uid() == Meta::of(&before).uid();
+        assert_eq!(same, !made_anew, "{:?}", world.writes());
+    }
+}
+
+/// A spoke with an Application of its own, which says this about adoption.
+fn own(adoption: Option<&str>) -> Arc<World> {
+    let world = Arc::new(World::default());
+    let mut own = json!({
+        "metadata": { "name": "one", "namespace": "argocd", "annotations": { "local": "kept" } },
+        "spec": { "project": "own", "source": { "targetRevision": "own" } },
+    });
+    if let Some(policy) = adoption {
+        own["metadata"]["annotations"][keys::ADOPTION_POLICY] = policy.into();
+    }
+    world.make(APPS, own);
+    world
+}
+
+#[tokio::test]
+async fn an_application_of_the_spokes_own_is_adopted_in_place() {
+    let mut never = Setup::default();
+    never.policy.adoption = Adoption::Never;
+    for (world, setup) in [(own(None), Setup::default()), (own(Some("always")), never)] {
+        let (scene, mut talk) = connected_with(world, Manner::Ours, setup).await;
+        let before = scene.api.world.object(APPS, "one").unwrap();
+        talk.say(about(Verb::Create, &app("one", "5", "main")))
+            .await;
+        talk.acknowledged("one_hub-one_5").await;
+        let after = scene.api.world.object(APPS, "one").unwrap();
+        assert_eq!(Meta::of(&after).uid(), Meta::of(&before).uid());
+        assert_eq!(source(Some(&after)), Some("hub-one"));
+        assert_eq!(revision(Some(&after)), Some("main"));
+        assert_eq!(Meta::of(&after).annotation("local"), Some("kept"));
+        assert_eq!(scene.api.world.writes(), ["patch one"]);
+    }
+}
+
+#[tokio::test]
+async fn an_application_that_is_not_to_be_adopted_stays_and_either_principal_hears_why() {
+    let mut never = Setup::default();
+    never.policy.adoption = Adoption::Never;
+    for (world, setup) in [(own(None), never), (own(Some("never")), Setup::default())] {
+        let (scene, mut talk) =
+            connected_with(Arc::clone(&world), Manner::Ours, setup.clone()).await;
+        talk.say(about(Verb::Create, &app("one", "5", "main")))
+            .await;
+        let answer = talk.acknowledged("one_hub-one_5").await;
+        let refused = answer.extensions.get("refused").unwrap();
+        assert!(refused.contains("set to never"), "{refused}");
+        scene.spoke.stop();
+        talk.closed().await;
+
+        let mut scene = scene_with(Arc::clone(&world), Manner::Go, setup).await;
+        let mut talk = scene.principal.conversation().await;
+        talk.say(about(Verb::Create, &app("one", "5", "main")))
+            .await;
+        let told = talk.until(Verb::Error).await;
+        let told: ErrorReport = payload::decode("error", &told.payload).unwrap();
+        assert_eq!(
+            (
+                told.resource_name.as_str(),
+                told.resource_namespace.as_str()
+            ),
+            ("one", "spoke1")
+        );
+        assert!(told.message.contains("set to never"), "{}", told.message);
+        let here = world.object(APPS, "one").unwrap();
+        assert_eq!(
+            (source(Some(&here)), revision(Some(&here))),
+            (None, Some("own"))
+        );
+        assert!(world.writes().is_empty(), "{:?}", world.writes());
+    }
+}
+
+#[tokio::test]
+async fn what_was_deleted_here_begins_with_a_sync_where_that_is_asked_for() {
+    for (recreated, syncs) in [(Recreated::Ignore, false), (Recreated::Resync, true)] {
+        let mut setup = Setup::default();
+        setup.policy.recreated = recreated;
+        let (scene, mut talk) = connected_with(Arc::default(), Manner::Ours, setup).await;
+        talk.say(about(Verb::Create, &app("one", "5", "main")))
+            .await;
+        talk.acknowledged("one_hub-one_5").await;
+        let world = &scene.api.world;
+        assert!(world.object(APPS, "one").unwrap()["operation"].is_null());
+        world.remove(APPS, "one");
+        let there = world.until("the return", APPS, "one", |app| app.is_some());
+        talk.listens_until(there).await;
+        let operation = &world.object(APPS, "one").unwrap()["operation"];
+        assert_eq!(operation["sync"].is_object(), syncs, "{operation}");
+    }
+}
+
+fn label(app: &mut Value, value: Option<&str>) {
+    app["metadata"]["labels"] = match value {
+        Some(value) => json!({ keys::IGNORE_SYNC: value }),
+        None => json!({}),
+    };
+}
+
+#[tokio::test]
+async fn a_copy_with_the_label_is_left_alone_until_the_label_goes() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    let world = &scene.api.world;
+    world.edit(APPS, "one", |app| {
+        label(app, Some("true"));
+        app["spec"]["source"]["targetRevision"] = "mine".into();
+        app["status"] = json!({ "health": "seen" });
+    });
+    talk.until_fits(Verb::StatusUpdate, |event| {
+        String::from_utf8_lossy(&event.payload).contains("seen")
+    })
+    .await;
+    talk.say(about(Verb::SpecUpdate, &app("one", "6", "next")))
+        .await;
+    talk.acknowledged("one_hub-one_6").await;
+    assert_eq!(world.writes(), ["create one"]);
+    world.edit(APPS, "one", |app| label(app, None));
+    let again = world.until("what the hub said meanwhile", APPS, "one", |app| {
+        revision(app) == Some("next")
+    });
+    talk.listens_until(again).await;
+}
+
+#[tokio::test]
+async fn what_an_autonomous_cluster_wants_left_alone_is_not_shown() {
+    let mut setup = Setup::default();
+    setup.scope.mode = Mode::Autonomous;
+    let world = own(None);
+    let mut scene = scene_with(Arc::clone(&world), Manner::Go, setup).await;
+    let mut talk = scene.principal.conversation().await;
+    let names_it =
+        |event: &protocol::Event| event.object().is_some_and(|object| object.name == "one");
+    talk.until_fits(Verb::Create, names_it).await;
+    world.edit(APPS, "one", |app| label(app, Some("true")));
+    talk.until_fits(Verb::Delete, names_it).await;
+    world.edit(APPS, "one", |app| label(app, Some("false")));
+    talk.until_any(&[Verb::Create, Verb::SpecUpdate]).await;
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+}

@@ -1,0 +1,224 @@
+//! How sessions begin, what they survive and how they end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use agent::link::LinkState;
+use argocd::Meta;
+use bytes::Bytes;
+use protocol::payload::{self, SpokeInfo};
+use protocol::wire::cloudevents::CloudEvent;
+use protocol::wire::cloudevents::cloud_event::Data;
+use protocol::{Event, Verb};
+use serde_json::json;
+use tonic::Status;
+
+use super::api::{Api, World};
+use super::principal::{Manner, NONCE, PRINCIPAL_UID, Principal};
+use super::spoke::{Setup, Spoke};
+use super::trust::Authority;
+use super::{APPS, about, app, connected, scene, told, wait};
+
+#[tokio::test]
+async fn garbage_ends_neither_the_session_nor_the_agent() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    talk.say_raw(None).await;
+    talk.say_raw(Some(CloudEvent::default())).await;
+    let nameless = CloudEvent {
+        attributes: HashMap::new(),
+        ..about_raw("x")
+    };
+    talk.say_raw(Some(nameless)).await;
+
+    let mut broken = about(Verb::Create, &app("broken", "1", "main"));
+    broken.payload = Bytes::from_static(b"{\"metadata\": [[[");
+    let mut elsewhere = about(Verb::Create, &app("elsewhere", "1", "main"));
+    elsewhere.subject = Some("spoke1/other".to_owned());
+    let path = about(Verb::Create, &app("..", "1", "main"));
+    let empty = about(
+        Verb::SpecUpdate,
+        &json!({ "metadata": { "name": "e", "namespace": "spoke1" } }),
+    );
+    for event in [broken, elsewhere, path, empty] {
+        let id = event.event_id.clone();
+        talk.say(event).await;
+        let answer = talk.acknowledged(&id).await;
+        assert!(answer.extensions.contains_key("refused"), "{answer:?}");
+    }
+    talk.say(about(Verb::Create, &app("good", "1", "main")))
+        .await;
+    talk.acknowledged("good_hub-good_1").await;
+    assert_eq!(scene.api.world.writes(), ["create good"]);
+}
+
+fn about_raw(kind: &str) -> CloudEvent {
+    CloudEvent {
+        r#type: kind.to_owned(),
+        data: Some(Data::BinaryData(Bytes::from_static(b"\0\xff"))),
+        ..CloudEvent::default()
+    }
+}
+
+#[tokio::test]
+async fn after_a_lost_connection_the_agent_names_what_it_holds() {
+    let (mut scene, mut talk) = connected(Manner::Ours).await;
+    let wanted = app("one", "5", "main");
+    talk.say(about(Verb::Create, &wanted)).await;
+    talk.acknowledged("one_hub-one_5").await;
+    talk.end(Status::unavailable("going away")).await;
+    drop(talk);
+
+    let mut again = scene.principal.conversation().await;
+    again.until(Verb::StatusUpdate).await;
+    let held = told(&mut again).await;
+    let [only] = held.as_slice() else {
+        panic!("{held:?}")
+    };
+    assert_eq!((only.name.as_str(), only.uid.as_str()), ("one", "hub-one"));
+    assert_eq!(
+        only.digest.as_deref(),
+        Some(argocd::digest::agreed(&wanted).as_str())
+    );
+}
+
+#[tokio::test]
+async fn a_principal_that_was_away_is_found_again() {
+    let (mut scene, talk) = connected(Manner::Ours).await;
+    scene.principal.stop();
+    drop(talk);
+    scene.spoke.is(LinkState::Down).await;
+    let address = scene.principal.address;
+    scene.principal = Principal::start_at(&scene.authority, Manner::Ours, address).await;
+    let mut again = scene.principal.conversation().await;
+    told(&mut again).await;
+    scene.spoke.is(LinkState::Up).await;
+}
+
+#[tokio::test]
+async fn a_go_principal_is_told_without_asking_and_before_it_speaks() {
+    let mut scene = scene(Manner::Go).await;
+    let mut talk = scene.principal.conversation().await;
+    // The first message went to the principal before it opened the stream.
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    scene.spoke.is(LinkState::Up).await;
+    let here = scene.api.world.object(APPS, "one").unwrap();
+    assert_eq!(Meta::of(&here).principal_uid(), Some(PRINCIPAL_UID));
+    assert_eq!(Meta::of(&here).namespace(), "argocd");
+}
+
+#[tokio::test]
+async fn one_more_trusted_authority_is_told_on_the_same_connection_and_one_less_makes_a_new_one() {
+    let (mut scene, mut talk) = connected(Manner::Ours).await;
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    let other = Authority::new();
+    let both = format!("{}{}", scene.authority.pem(), other.pem());
+    scene
+        .spoke
+        .material
+        .send_replace(scene.authority.material("spoke1", &both));
+    let trusted = |said: &Event| {
+        let info: SpokeInfo = payload::decode("spoke", &said.payload).unwrap();
+        info.trusts.map(|all| all.len())
+    };
+    while trusted(&talk.until(Verb::ClusterInfoUpdate).await) != Some(2) {}
+    let alone = scene.authority.pem();
+    scene
+        .spoke
+        .material
+        .send_replace(scene.authority.material("spoke1", &alone));
+    talk.closed().await;
+    let mut again = scene.principal.conversation().await;
+    assert_eq!(told(&mut again).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_principal_of_another_authority_is_not_talked_to() {
+    runtime::install_crypto_provider();
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let api = Api::start(Arc::new(World::default())).await;
+    let principal = Principal::start(&theirs, Manner::Ours).await;
+    let spoke = Spoke::start(
+        &api,
+        &principal,
+        ours.material("spoke1", &ours.pem()),
+        Setup::default(),
+    );
+    let refused = async {
+        let labels = agent::metrics::EndLabels {
+            reason: "TlsFailed",
+        };
+        while spoke.metrics.link_ends.get_or_create(&labels).get() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    wait::soon("two refusals", refused).await;
+    assert!(principal.authenticated.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_silent_principal_is_left() {
+    let (mut scene, mut talk) = connected(Manner::Ours).await;
+    // It reads everything and says nothing, as behind a proxy that lost it.
+    talk.closed().await;
+    scene.spoke.is(LinkState::Down).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_is_asked_to_stop_says_goodbye() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    scene.spoke.stop();
+    talk.closed().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_is_asked_proves_the_certificate_it_has_and_else_says_nothing_of_it() {
+    let (scene, _talk) = connected(Manner::Proxied).await;
+    let asked = scene
+        .principal
+        .authenticated
+        .lock()
+        .unwrap()
+        .first()
+        .cloned()
+        .unwrap();
+    let proof = asked.proof.unwrap();
+    assert_eq!(
+        (proof.server_name.as_str(), &proof.nonce[..]),
+        ("localhost", NONCE)
+    );
+    let material = scene.spoke.material.borrow().clone();
+    let identity = material.identity.as_ref().unwrap();
+    assert_eq!(&proof.chain[0][..], &identity.chain()[0][..]);
+    let signed = protocol::proof::signed("localhost", PRINCIPAL_UID, NONCE);
+    let algorithms = runtime::credentials::provider().signature_verification_algorithms;
+    let scheme = rustls::SignatureScheme::from(u16::try_from(proof.scheme).unwrap());
+    let (_, of_scheme) = algorithms
+        .mapping
+        .iter()
+        .find(|(known, _)| *known == scheme)
+        .unwrap();
+    let leaf = rustls::server::ParsedCertificate::try_from(&identity.chain()[0]).unwrap();
+    // The key is the end of its description: a sequence with one bit string behind the algorithm.
+    let key = leaf.subject_public_key_info();
+    let key = &key[key.len() - 65..];
+    assert!(
+        of_scheme[0]
+            .verify_signature(key, &signed, &proof.signature)
+            .is_ok()
+    );
+
+    let (scene, _talk) = connected(Manner::Ours).await;
+    let asked = scene
+        .principal
+        .authenticated
+        .lock()
+        .unwrap()
+        .first()
+        .cloned()
+        .unwrap();
+    assert_eq!(asked.proof, None);
+}
