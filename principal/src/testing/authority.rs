@@ -79,7 +79,11 @@ impl Authority {
         params.distinguished_name = DistinguishedName::new();
         let ids = ids.iter().map(|id| SanType::URI((*id).try_into().unwrap()));
         params.subject_alt_names = ids.collect();
-        self.sign(params, ExtendedKeyUsagePurpose::ClientAuth, Duration::hours(1))
+        self.sign(
+            params,
+            ExtendedKeyUsagePurpose::ClientAuth,
+            Duration::hours(1),
+        )
     }
 
     pub(crate) fn leaf(

@@ -95,7 +95,10 @@ async fn a_certificate_of_another_form_is_nobody() {
 /// A world in which certificates tell the cluster by another method.
 async fn identified_by(flag: &str, clusters: &[&str]) -> World {
     let method = Method::from_flag(flag).unwrap();
-    World::set(Memory::new(), clusters, |settings| settings.identity = method).await
+    World::set(Memory::new(), clusters, |settings| {
+        settings.identity = method
+    })
+    .await
 }
 
 #[tokio::test]

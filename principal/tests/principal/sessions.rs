@@ -1,8 +1,8 @@
 //! One session per cluster, for as long as the hub wants it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use principal::{ArgoCd, Fleet};
+use principal::{ArgoCd, Fleet, store::Memory};
 use protocol::{Event, Kind, Target, Verb, payload::SpokeInfo};
 use runtime::credentials::Material;
 use tonic::Code;
@@ -128,6 +128,33 @@ async fn two_agents_with_one_identity_settle_on_one_of_them_and_a_person_is_told
     waiting.holds(&[]).await;
     world.create(application("a", "app"));
     waiting
+        .event(Target::Object(Kind::Application), Verb::Create)
+        .await;
+}
+
+#[tokio::test]
+async fn an_agent_that_beats_and_then_is_silent_is_left_and_one_that_never_beats_is_not() {
+    let world = World::set(Memory::new(), &["a", "ab"], |settings| {
+        settings.limits.silence = Duration::from_millis(200);
+    })
+    .await;
+    let mut quiet = Agent::empty(&world, "ab").await;
+    let mut beating = Agent::empty(&world, "a").await;
+    for _ in 0..2 {
+        let answer = beating.tell(Event::ping()).await;
+        assert_eq!(answer.verb, Verb::Processed);
+    }
+    assert_eq!(beating.end().await.code(), Code::Ok);
+    world
+        .reported("why", |reports| {
+            let why = reports["a"].last_error.as_deref().unwrap_or_default();
+            !reports["a"].connected && why.contains("nothing was heard")
+        })
+        .await;
+    // It said nothing for longer than that, and has no heartbeat that could be missed.
+    assert!(world.handle.sessions.borrow()["ab"].connected);
+    world.create(application("ab", "app"));
+    quiet
         .event(Target::Object(Kind::Application), Verb::Create)
         .await;
 }
