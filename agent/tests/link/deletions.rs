@@ -97,3 +97,45 @@ async fn what_no_watch_has_told_of_is_not_said_to_be_gone() {
     talk.until(Verb::Delete).await;
     assert_eq!(world.object(APPS, "one"), None);
 }
+
+/// Upstream's agent brought such an Application back for ever: argocd-agent#1056.
+#[tokio::test]
+async fn what_is_deleted_on_both_sides_at_once_goes_once_and_for_good() {
+    for watched in [true, false] {
+        let (scene, mut talk) = connected(Manner::Ours).await;
+        talk.say(about(Verb::Create, &app("one", "5", "main")))
+            .await;
+        talk.acknowledged("one_hub-one_5").await;
+        let world = &scene.api.world;
+        talk.until(Verb::StatusUpdate).await;
+        world.hold_watches(!watched);
+        world.edit(APPS, "one", |app| {
+            app["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
+            if !watched {
+                app["metadata"]["finalizers"] = json!([]);
+            }
+        });
+        let mut going = app("one", "6", "main");
+        going["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
+        talk.say(about(Verb::SpecUpdate, &going)).await;
+        if watched {
+            talk.acknowledged("one_hub-one_6").await;
+            world.edit(APPS, "one", |app| app["metadata"]["finalizers"] = json!([]));
+        } else {
+            let tried = world.until_written("delete one", 1);
+            talk.listens_until(tried).await;
+            world.hold_watches(false);
+        }
+        let gone = talk.until(Verb::Delete).await;
+        let body: Value = serde_json::from_slice(&gone.payload).unwrap();
+        assert_eq!(Meta::of(&body).source_uid(), Some("hub-one"));
+        // What is said next has been done after whatever was to follow from that.
+        talk.say(about(Verb::Create, &app("two", "7", "main")))
+            .await;
+        talk.acknowledged("two_hub-two_7").await;
+        assert_eq!(world.object(APPS, "one"), None);
+        let makes = world.writes();
+        let makes = makes.iter().filter(|write| *write == "create one");
+        assert_eq!(makes.count(), 1);
+    }
+}
