@@ -2,7 +2,7 @@
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 use runtime::credentials::{Material, Pem};
 use time::{Duration, OffsetDateTime};
@@ -73,19 +73,6 @@ impl Authority {
         )
     }
 
-    /// As SPIRE issues them: who it is stands in the URI names, and nothing in the subject.
-    pub(crate) fn spiffe(&self, ids: &[&str]) -> Leaf {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        let ids = ids.iter().map(|id| SanType::URI((*id).try_into().unwrap()));
-        params.subject_alt_names = ids.collect();
-        self.sign(
-            params,
-            ExtendedKeyUsagePurpose::ClientAuth,
-            Duration::hours(1),
-        )
-    }
-
     pub(crate) fn leaf(
         &self,
         subject: DistinguishedName,
@@ -97,7 +84,8 @@ impl Authority {
         self.sign(params, usage, life)
     }
 
-    fn sign(
+    /// Whatever the parameters say, for this use and so long.
+    pub(crate) fn sign(
         &self,
         mut params: CertificateParams,
         usage: ExtendedKeyUsagePurpose,

@@ -2,13 +2,15 @@
 
 use principal::{identity::Method, store::Memory};
 use protocol::{Event, Kind, ObjectKey, Target, Verb, wire::eventstreamapi::Event as Frame};
+use rcgen::{CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, SanType};
 use runtime::credentials::Material;
+use time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tonic::Code;
 
 use crate::{
     agent::{Agent, Caller, request},
-    authority::Authority,
+    authority::{Authority, Leaf},
     world::{World, application, bounded},
 };
 
@@ -96,9 +98,22 @@ async fn a_certificate_of_another_form_is_nobody() {
 async fn identified_by(flag: &str, clusters: &[&str]) -> World {
     let method = Method::from_flag(flag).unwrap();
     World::set(Memory::new(), clusters, |settings| {
-        settings.identity = method
+        settings.identity = method;
     })
     .await
+}
+
+/// As SPIRE issues them: who it is stands in the URI names, and nothing in the subject.
+fn spiffe(authority: &Authority, ids: &[&str]) -> Leaf {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    let ids = ids.iter().map(|id| SanType::URI((*id).try_into().unwrap()));
+    params.subject_alt_names = ids.collect();
+    authority.sign(
+        params,
+        ExtendedKeyUsagePurpose::ClientAuth,
+        Duration::hours(1),
+    )
 }
 
 #[tokio::test]
@@ -119,7 +134,7 @@ async fn a_certificate_of_ones_own_authority_names_the_cluster_in_its_subject() 
 #[tokio::test]
 async fn a_spiffe_id_names_the_cluster_and_nothing_else_does() {
     let world = identified_by("mtls:uri:^spiffe://hub/agent/([^/]+)$", &["a", "ab"]).await;
-    let leaf = world.authority.spiffe(&["spiffe://hub/agent/a"]);
+    let leaf = spiffe(&world.authority, &["spiffe://hub/agent/a"]);
     let a = Caller::new(&world, &leaf).await;
     let tokens = a.authenticate(request()).await.unwrap();
     assert_eq!(tokens.agent_name, "a");
@@ -128,9 +143,12 @@ async fn a_spiffe_id_names_the_cluster_and_nothing_else_does() {
 
     let authority = &world.authority;
     for nobody in [
-        authority.spiffe(&["spiffe://hub/agent/a", "spiffe://hub/agent/ab"]),
-        authority.spiffe(&["spiffe://hub/agent/a/x"]),
-        authority.spiffe(&["spiffe://elsewhere/agent/a"]),
+        spiffe(
+            authority,
+            &["spiffe://hub/agent/a", "spiffe://hub/agent/ab"],
+        ),
+        spiffe(authority, &["spiffe://hub/agent/a/x"]),
+        spiffe(authority, &["spiffe://elsewhere/agent/a"]),
         authority.client("a"),
         world.certificate("a"),
     ] {
@@ -140,7 +158,7 @@ async fn a_spiffe_id_names_the_cluster_and_nothing_else_does() {
         let stolen = caller.subscribe(Some(&tokens.access_token)).await;
         assert_eq!(stolen.err().unwrap().code(), Code::Unauthenticated);
     }
-    let stranger = authority.spiffe(&["spiffe://hub/agent/stranger"]);
+    let stranger = spiffe(authority, &["spiffe://hub/agent/stranger"]);
     let caller = Caller::new(&world, &stranger).await;
     let refused = caller.authenticate(request()).await.unwrap_err();
     assert_eq!(refused.message(), "cluster is not enrolled");
