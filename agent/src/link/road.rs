@@ -229,12 +229,87 @@ pub(super) fn authority(host: &str, port: u16) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rustls::ServerConfig;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
     use super::*;
 
     #[test]
     fn an_address_of_version_6_gets_brackets() {
         assert_eq!(authority("::1", 443), "[::1]:443");
         assert_eq!(authority("hub.example", 443), "hub.example:443");
+    }
+
+    /// A proxy behind TLS that leads one peer anywhere; returns what it was asked.
+    async fn guide(listener: TcpListener, key: rcgen::CertifiedKey<rcgen::KeyPair>) -> String {
+        let chain = vec![key.cert.der().clone()];
+        let key = key.signing_key.serialize_der().try_into().unwrap();
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let (tcp, _) = listener.accept().await.unwrap();
+        let Ok(mut tls) = acceptor.accept(tcp).await else {
+            return String::new();
+        };
+        let mut asked = vec![];
+        while !asked.ends_with(b"\r\n\r\n") {
+            asked.push(tls.read_u8().await.unwrap());
+        }
+        tls.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        let byte = tls.read_u8().await.unwrap();
+        tls.write_u8(byte).await.unwrap();
+        String::from_utf8(asked).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_proxy_behind_tls_leads_on_if_its_certificate_is_trusted() {
+        let certificate = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (proxys, other) = (certificate(), certificate());
+        let directory = tempfile::tempdir().unwrap();
+        for (trusted, is_trusted) in [(proxys.cert.pem(), true), (other.cert.pem(), false)] {
+            let path = directory.path().join("ca.crt");
+            tokio::fs::write(&path, trusted).await.unwrap();
+            let listener = TcpListener::bind(("localhost", 0)).await.unwrap();
+            let road = Road {
+                host: "hub.example".to_owned(),
+                port: 8443,
+                name: "hub.example".try_into().unwrap(),
+                tls: None,
+                proxy: Some(Route {
+                    host: "localhost".to_owned(),
+                    port: listener.local_addr().unwrap().port(),
+                    tls: true,
+                    credentials: Some("Basic bWU6cEBzcw==".try_into().unwrap()),
+                    ca: Some(path.clone()),
+                }),
+            };
+            let key = rcgen::CertifiedKey {
+                cert: proxys.cert.clone(),
+                signing_key: rcgen::KeyPair::from_pem(&proxys.signing_key.serialize_pem()).unwrap(),
+            };
+            let echo = async {
+                let mut reached = road.connect(&BOTH).await?;
+                reached.io.write_u8(7).await.unwrap();
+                Ok::<_, Error>(reached.io.read_u8().await.unwrap())
+            };
+            let (asked, echoed) = tokio::join!(guide(listener, key), echo);
+            if is_trusted {
+                assert_eq!(echoed.unwrap(), 7);
+                assert!(asked.starts_with("CONNECT hub.example:8443 "), "{asked}");
+                assert!(asked.contains("Basic bWU6cEBzcw=="), "{asked}");
+            } else {
+                assert_eq!(
+                    asked, "",
+                    "a stranger is told neither who is sought nor a password"
+                );
+                assert!(matches!(echoed.err(), Some(Error::ProxyTls { .. })));
+            }
+        }
     }
 
     #[test]
