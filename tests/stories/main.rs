@@ -58,7 +58,13 @@ macro_rules! staged {
 fn main() -> ExitCode {
     // Two parts that take about as long.
     tell(vec![
-        vec![control_planes(), pods(), product(), restarts()],
+        vec![
+            control_planes(),
+            pods(),
+            product(),
+            restarts(),
+            certificates(),
+        ],
         vec![
             crowd(),
             interop::chapter(),
@@ -68,7 +74,6 @@ fn main() -> ExitCode {
             life_of_the_chart(),
             guest(),
             conformance(),
-            certificates(),
         ],
     ])
 }
