@@ -96,6 +96,7 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
         material,
         replica,
         reports,
+        desk: Some(Arc::clone(&desk)),
         metrics,
         state,
         lane: watch::Sender::new(false),

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Hub;
+use crate::lane::Desk;
 use crate::metrics::{EndLabels, Metrics, TransportLabels};
 use crate::replica::{Replica, Sight};
 use crate::report::Reports;
@@ -23,6 +24,7 @@ mod connect;
 pub(crate) mod credentials;
 pub(crate) mod dial;
 mod drive;
+mod questions;
 mod recover;
 mod resync;
 mod road;
@@ -62,6 +64,8 @@ pub struct Link {
     pub replica: Arc<Replica>,
     /// What the hub has to be told.
     pub reports: Arc<Reports>,
+    /// Who answers what people at the hub ask; without one they see nothing.
+    pub desk: Option<Arc<Desk>>,
     /// Counts.
     pub metrics: Metrics,
     /// Where the state is published.
@@ -118,6 +122,7 @@ impl Link {
             compression: self.hub.compression,
             replica: &self.replica,
             reports: &self.reports,
+            desk: self.desk.as_ref(),
             metrics: &self.metrics,
             sight: self.replica.sight(),
             renewal: credentials::Renewal::new(used, self.material.clone()),

@@ -277,6 +277,22 @@ impl Event {
         )
     }
 
+    /// The answer to a request to the spoke's API; it is found by the event id of the request.
+    pub fn resource_response(body: &payload::ResourceResponse) -> Self {
+        Self {
+            event_id: body.uuid.clone(),
+            ..Self::control(Target::Resource, Verb::Response, payload::encode(body))
+        }
+    }
+
+    /// The answer to a question to the spoke's redis.
+    pub fn redis_response(body: &payload::RedisResponse) -> Self {
+        Self {
+            event_id: body.uuid.clone(),
+            ..Self::control(Target::Redis, Verb::RedisResponse, payload::encode(body))
+        }
+    }
+
     /// A sign of life.
     pub fn ping() -> Self {
         Self::control(Target::Heartbeat, Verb::Ping, Bytes::new())

@@ -5,6 +5,13 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+mod live;
+
+pub use live::{
+    RedisAnswer, RedisCommand, RedisPong, RedisRequest, RedisResponse, RedisSubscribed, RedisValue,
+    ResourceRequest, ResourceResponse,
+};
+
 /// A body that is not what its event promises.
 #[derive(Debug, thiserror::Error)]
 #[error("decode {what}")]

@@ -163,25 +163,14 @@ impl Agent {
         replica.start(&spawner);
         let (state_sender, state) = watch::channel(LinkState::Down);
         let link = Link {
-            hub: Hub {
-                host: "principal".to_owned(),
-                port: 443,
-                method: Method::Mtls,
-                heartbeat: Some(HEARTBEAT),
-                keep_alive: None,
-                max_message: 4 << 20,
-                only_websockets: false,
-                plaintext: false,
-                proxy: agent::config::proxy::Proxy::default(),
-                // A network that lies has to read what it carries.
-                compression: network.is_honest(),
-            },
+            hub: hub(network),
             capabilities,
             argocd_namespace: ARGOCD.to_owned(),
             network: Arc::new(network.road(cluster, vec![certificate.clone()])),
             material: watch::channel(Arc::new(Material::default())).1,
             replica,
             reports,
+            desk: None,
             metrics: metrics.clone(),
             state: state_sender,
             lane: watch::Sender::new(false),
@@ -207,5 +196,22 @@ impl Agent {
     pub(crate) async fn crash(self, network: &Network) {
         self.parts.crash().await;
         network.break_lines(&self.cluster);
+    }
+}
+
+/// Where the principal is, on this network.
+fn hub(network: &Network) -> Hub {
+    Hub {
+        host: "principal".to_owned(),
+        port: 443,
+        method: Method::Mtls,
+        heartbeat: Some(HEARTBEAT),
+        keep_alive: None,
+        max_message: 4 << 20,
+        only_websockets: false,
+        plaintext: false,
+        proxy: agent::config::proxy::Proxy::default(),
+        // A network that lies has to read what it carries.
+        compression: network.is_honest(),
     }
 }

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use crate::config::Ui;
 
 /// The body of an answer.
-pub(super) type Body = UnsyncBoxBody<Bytes, kube::Error>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, kube::Error>;
 
 /// Ties the lines of both ends together.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -105,7 +105,7 @@ impl Desk {
     }
 
     /// Answers one request.
-    pub(super) async fn answer<B: Send>(&self, request: Request<B>) -> Response<Body> {
+    pub(crate) async fn answer<B: Send>(&self, request: Request<B>) -> Response<Body> {
         // What is allowed so far has nothing to say but what it asks.
         let (request, _body) = request.into_parts();
         let id = request.headers.get(&REQUEST_ID);

@@ -5,6 +5,7 @@
 //! other.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -13,7 +14,7 @@ use futures::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _};
 use protocol::version::Capability;
 use protocol::wire::eventstreamapi::Event as Frame;
 use protocol::wire::eventstreamapi::event_stream_client::EventStreamClient;
-use protocol::{Limits, ObjectKey, Peer, Role, Session, Target, Verdict, Violation, WorkId};
+use protocol::{Event, Limits, ObjectKey, Peer, Role, Session, Target, Verdict, Violation, WorkId};
 use tokio::sync::{mpsc, mpsc::error::TrySendError, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
@@ -23,7 +24,9 @@ use tonic::{Request, Status};
 
 use super::credentials::{News, Renewal};
 use super::dial::{Opened, Welcome};
+use super::questions::{self, Questions};
 use super::recover::End;
+use crate::lane::Desk;
 use crate::metrics::Metrics;
 use crate::replica::{Replica, Sight};
 use crate::report::Reports;
@@ -45,6 +48,7 @@ pub(super) struct Drive<'a> {
     pub(super) compression: bool,
     pub(super) replica: &'a Replica,
     pub(super) reports: &'a Reports,
+    pub(super) desk: Option<&'a Arc<Desk>>,
     pub(super) metrics: &'a Metrics,
     pub(super) sight: watch::Receiver<Sight>,
     pub(super) renewal: Renewal,
@@ -56,6 +60,7 @@ pub(super) struct Drive<'a> {
 enum Happened {
     Frame(Option<Result<Frame, Status>>),
     Done(WorkId, Verdict),
+    Answered(Event),
     Changed,
     Sight,
     RoomToSend,
@@ -78,6 +83,7 @@ pub(super) struct Moving<'a> {
     /// Since when the outgoing half is closed: it never has room again.
     hung_up: Option<Instant>,
     working: FuturesUnordered<BoxFuture<'a, (WorkId, Verdict)>>,
+    questions: Questions,
     /// Since when we are draining, and what for.
     draining: Option<(Instant, End)>,
     heard: bool,
@@ -127,6 +133,7 @@ impl Drive<'_> {
             full: false,
             hung_up: None,
             working: FuturesUnordered::new(),
+            questions: Questions::default(),
             draining: None,
             heard: false,
         };
@@ -188,12 +195,14 @@ impl Drive<'_> {
             full,
             hung_up,
             working,
+            questions,
             ..
         } = moving;
         tokio::select! {
             biased;
             () = token.cancelled(), if !draining => Happened::Stop,
             Some((id, verdict)) = working.next() => Happened::Done(id, verdict),
+            Some(answer) = questions.next(), if !draining => Happened::Answered(answer),
             frame = incoming.next(), if has_room => Happened::Frame(frame),
             () = self.reports.changed(), if !draining => Happened::Changed,
             Ok(()) = self.sight.changed(), if !draining => Happened::Sight,
@@ -212,6 +221,7 @@ impl Drive<'_> {
             Happened::Frame(Some(Err(status))) => return Some(moving.ended(End::Broken(status))),
             Happened::Frame(Some(Ok(frame))) => return self.receive(moving, frame, now),
             Happened::Done(id, verdict) => moving.session.finished(id, verdict, now),
+            Happened::Answered(answer) => moving.session.say(answer),
             Happened::Changed => self.take_reports(moving),
             Happened::Sight | Happened::Certificates(News::Trust) => self.tell_sight(moving),
             Happened::Stop => moving.drain(End::Stopped),
@@ -247,6 +257,13 @@ impl<'a> Moving<'a> {
             if work.event.target == Target::Resync {
                 let verdict = drive.answer_resync(self, &work.event);
                 self.session.finished(work.id, verdict, now);
+                continue;
+            }
+            if questions::is_one(&work.event) {
+                if let Some(answer) = self.questions.take(drive.desk, &work.event) {
+                    self.session.say(answer);
+                }
+                self.session.finished(work.id, Verdict::Done, now);
                 continue;
             }
             let (replica, welcome) = (drive.replica, self.welcome.clone());

@@ -15,6 +15,7 @@ mod lane;
 mod objects;
 mod policies;
 mod principal;
+mod questions;
 mod sessions;
 mod spoke;
 mod trust;

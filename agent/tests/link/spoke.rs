@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::config::proxy::Proxy;
-use agent::config::{Adoption, Hub, Method, Mismatch, Policy, Recreated, Scope};
+use agent::config::{Adoption, Hub, Method, Mismatch, Policy, Recreated, Scope, Ui};
+use agent::lane::Desk;
 use agent::link::{Link, LinkState, Network};
 use agent::metrics::Metrics;
 use agent::replica::Replica;
 use agent::report::Reports;
 use agent::spoke::Kubernetes;
 use agent::store::Store;
+use argocd::ui_access::UiAccess;
 use protocol::Mode;
 use protocol::version::Capabilities;
 use runtime::credentials::{ClientTls, Material};
@@ -97,6 +99,7 @@ impl Spoke {
             material: in_effect,
             replica,
             reports,
+            desk: Some(Arc::new(desk(api))),
             metrics: metrics.clone(),
             state: state_sender,
             lane,
@@ -130,6 +133,14 @@ impl Drop for Spoke {
     fn drop(&mut self) {
         self.token.cancel();
     }
+}
+
+fn desk(api: &Api) -> Desk {
+    let ui = Ui {
+        access: UiAccess::Read,
+        user: None,
+    };
+    Desk::new(api.client(), ui)
 }
 
 /// Beats often, so that silence is noticed soon.

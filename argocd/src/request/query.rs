@@ -40,6 +40,13 @@ const EXEC: &[&str] = &["command", "container", "stderr", "stdin", "stdout", "tt
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 
+/// Parameters as somebody else has read them; whether they fit a request shows when it is read.
+impl FromIterator<(String, String)> for Query {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
+
 impl Query {
     /// The value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {

@@ -1,0 +1,54 @@
+//! What a Go principal asks over the session for people at the hub.
+
+use bytes::Bytes;
+use protocol::event::Method;
+use protocol::{Event, Target, Verb};
+use serde_json::{Value, json};
+
+use super::principal::{Conversation, Manner};
+use super::{APPS, app, connected};
+
+/// What is asked over the session, and the body of its answer.
+async fn answered(talk: &mut Conversation, target: Target, verb: Verb, asked: Value) -> Value {
+    let event = Event::control(target, verb, Bytes::from(asked.to_string()));
+    let id = event.event_id.clone();
+    talk.say(event).await;
+    let wanted = if target == Target::Redis {
+        Verb::RedisResponse
+    } else {
+        Verb::Response
+    };
+    let is_it = |answer: &Event| answer.event_id == id;
+    let answer = talk.until_fits(wanted, is_it).await;
+    assert_eq!(answer.target, target);
+    let body: Value = serde_json::from_slice(&answer.payload).unwrap();
+    assert_eq!(body["uuid"], id);
+    body
+}
+
+#[tokio::test]
+async fn what_a_go_principal_asks_for_people_is_answered_over_the_session() {
+    let (scene, mut talk) = connected(Manner::Go).await;
+    scene.api.world.make(APPS, app("one", "5", "main"));
+    let get = Verb::Http(Method::Get);
+    let list = json!({ "method": "GET", "group": "argoproj.io", "version": "v1alpha1",
+        "resource": APPS, "namespace": "argocd", "name": "" });
+    let answer = answered(&mut talk, Target::Resource, get, list.clone()).await;
+    assert_eq!(answer["status"], 200);
+    let listed: Value = serde_json::from_str(answer["resource"].as_str().unwrap()).unwrap();
+    assert_eq!(listed["items"][0]["metadata"]["name"], "one");
+
+    let mut secrets = list;
+    secrets["group"] = json!("");
+    secrets["version"] = json!("v1");
+    secrets["resource"] = json!("secrets");
+    let answer = answered(&mut talk, Target::Resource, get, secrets).await;
+    assert_eq!(answer["status"], 403);
+    let garbage = answered(&mut talk, Target::Resource, get, json!([1])).await;
+    assert_eq!(garbage["status"], 400);
+
+    let key = json!({ "connectionUuid": "c", "body": { "get": { "key": "k" } } });
+    let answer = answered(&mut talk, Target::Redis, Verb::RedisRequest, key).await;
+    assert_eq!(answer["connectionUuid"], "c");
+    assert_eq!(answer["body"]["get"]["cacheHit"], false);
+}
