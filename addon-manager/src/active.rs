@@ -29,7 +29,8 @@ pub async fn run(
     token: CancellationToken,
 ) {
     let pods = Api::namespaced(client, &namespace);
-    let (mut marked, mut healthy) = (false, true);
+    // A container that starts again has the labels of its Pod from the life before; and what failed may be done.
+    let (mut marked, mut healthy) = (true, true);
     loop {
         let leads = *leading.borrow_and_update();
         let done = match leads {
@@ -43,6 +44,7 @@ pub async fn run(
                 false
             }
             Err(error) => {
+                marked = true;
                 if healthy {
                     tracing::warn!(error = %Chain(&error), "cannot move the label of the active pod");
                 }
@@ -98,4 +100,70 @@ async fn set(pods: &Api<Pod>, name: &str, value: Option<&str>) -> Result<(), kub
     pods.patch(name, &PatchParams::default(), &Patch::Merge(patch))
         .await
         .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use kube::client::Body;
+
+    use super::*;
+
+    /// What is asked of an API that fails the first requests.
+    async fn asked(leading: watch::Receiver<bool>, failing: usize, wanted: usize) -> Vec<String> {
+        let (tell, mut told) = watch::channel(Vec::new());
+        let left = Arc::new(Mutex::new(failing));
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let fails = {
+                let mut left = left.lock().unwrap();
+                let fails = *left > 0;
+                *left = left.saturating_sub(1);
+                fails
+            };
+            let line = format!("{} {}", request.method(), request.uri().path());
+            tell.send_modify(|lines: &mut Vec<String>| lines.push(line));
+            async move {
+                let (status, body) = if fails {
+                    (500, json!({ "kind": "Status", "code": 500 }))
+                } else if request.method() == http::Method::GET {
+                    (200, json!({ "metadata": {}, "items": [] }))
+                } else {
+                    (200, json!({ "metadata": { "name": "own" } }))
+                };
+                http::Response::builder()
+                    .status(status)
+                    .body(Body::from(body.to_string().into_bytes()))
+            }
+        });
+        let (client, token) = (Client::new(service, "ours"), CancellationToken::new());
+        let running = run(client, "ours".to_owned(), "own".to_owned(), leading, token);
+        let lines = async {
+            let lines = told.wait_for(|lines| lines.len() >= wanted).await;
+            lines.unwrap().clone()
+        };
+        tokio::select! {
+            () = running => panic!("it ends with its token"),
+            lines = lines => lines,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_container_that_starts_again_without_leading_takes_the_label_of_its_life_before_off()
+    {
+        let (_lead, leading) = watch::channel(false);
+        let lines = asked(leading, 1, 2).await;
+        assert_eq!(lines, ["PATCH /api/v1/namespaces/ours/pods/own"; 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_leads_looks_for_others_with_the_label_first() {
+        let (_lead, leading) = watch::channel(true);
+        let lines = asked(leading, 0, 2).await;
+        let expected = [
+            "GET /api/v1/namespaces/ours/pods",
+            "PATCH /api/v1/namespaces/ours/pods/own",
+        ];
+        assert_eq!(lines, expected);
+    }
 }
