@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use ocm::{name::AddonName, sdk::View};
+use ocm::{
+    name::{AddonName, ClusterName},
+    sdk::View,
+};
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -35,8 +38,8 @@ const GATHER: Duration = Duration::from_millis(50);
 const RETRY: Duration = Duration::from_secs(5);
 /// How often Applications are counted that hold a change of mode: nothing tells when they are gone.
 const RECOUNT: Duration = Duration::from_secs(15);
-/// How long a step that was done is given to be seen; until then it is not done a second time.
-const SEEN_WITHIN: Duration = Duration::from_secs(5);
+/// How soon it is looked again whether something that we wrote can be seen, should no change tell.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Clusters whose mode cannot change yet, with the number of Applications that are in the way.
 pub type HeldModes = Arc<BTreeMap<String, usize>>;
@@ -66,31 +69,9 @@ struct Past {
     told: BTreeSet<Step>,
     /// Changes of mode that were found held, and when.
     counted: BTreeMap<Step, Instant>,
-    /// Steps that were done, and when, until what we read of the hub no longer asks for them.
-    done: BTreeMap<Deed, Instant>,
-}
-
-/// What a step came to, if it was done.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Deed {
-    /// The mode of this cluster's `ManagedClusterAddOn` was written down, wherever it came from: that is known from
-    /// somewhere else when OCM has written a status meanwhile.
-    Recorded { cluster: String, uid: String },
-    /// Anything else.
-    Other(Step),
-}
-
-impl Deed {
-    fn of(step: &Step) -> Self {
-        if let Step::Record { cluster, uid, .. } = step {
-            Self::Recorded {
-                cluster: cluster.clone(),
-                uid: uid.clone(),
-            }
-        } else {
-            Self::Other(step.clone())
-        }
-    }
+    /// Clusters of which something was written that cannot be seen yet: what would be decided from what was before
+    /// would be written a second time.
+    unseen: BTreeSet<ClusterName>,
 }
 
 impl OptIn {
@@ -159,13 +140,13 @@ impl OptIn {
 
     /// Does what is to be done now, and tells when to look again without a change.
     async fn round(&self, past: &mut Past) -> Option<Duration> {
+        // Before anything is read: what was seen then is in what is read.
+        past.unseen.retain(|cluster| self.view.is_behind(cluster));
         let mut world = hub::read(&self.view, &self.addon)?;
         past.memory.recall(&mut world);
         let steps = plan(&world, &self.own);
         past.told.retain(|step| steps.contains(step));
         past.counted.retain(|step, _| steps.contains(step));
-        let asked: BTreeSet<_> = steps.iter().map(Deed::of).collect();
-        past.done.retain(|deed, _| asked.contains(deed));
         let mut held = BTreeMap::clone(&self.held.borrow());
         held.retain(|cluster, _| {
             past.counted
@@ -178,9 +159,13 @@ impl OptIn {
                 continue;
             }
             match self.writer.apply(&step).await {
-                Ok(Done::Yes) => {
+                Ok(Done::Told) => info!(?step, "opting in"),
+                Ok(Done::Wrote { version }) => {
                     info!(?step, "opting in");
-                    past.did(&step);
+                    past.wrote(&step, |cluster| self.view.wrote(cluster, version));
+                }
+                Ok(Done::Gone { uid }) => {
+                    past.wrote(&step, |cluster| self.view.deleted(cluster, uid));
                 }
                 Ok(Done::Later) => {}
                 Ok(Done::Held(applications)) => {
@@ -212,20 +197,27 @@ impl OptIn {
 }
 
 impl Past {
-    /// Whether this step need not be done again for now.
+    /// Whether this step need not be done, or not yet.
     fn is_enough(&mut self, step: &Step) -> bool {
+        let unseen = self.unseen.iter();
+        if unseen
+            .map(ClusterName::as_str)
+            .any(|it| it == step.cluster())
+        {
+            return true;
+        }
         if let Step::Refuse { .. } = step {
             return !self.told.insert(step.clone());
         }
-        let within = |at: Option<&Instant>, time| at.is_some_and(|at| at.elapsed() < time);
-        within(self.counted.get(step), RECOUNT)
-            || within(self.done.get(&Deed::of(step)), SEEN_WITHIN)
+        let counted = self.counted.get(step);
+        counted.is_some_and(|at| at.elapsed() < RECOUNT)
     }
 
-    /// Notes a step that was done. What was told is kept by itself, as long as its reason stays.
-    fn did(&mut self, step: &Step) {
-        if !matches!(step, Step::Refuse { .. }) {
-            self.done.insert(Deed::of(step), Instant::now());
+    /// Has the view watch out for what a step wrote.
+    fn wrote(&mut self, step: &Step, expect: impl FnOnce(&ClusterName)) {
+        if let Ok(cluster) = ClusterName::new(step.cluster()) {
+            expect(&cluster);
+            self.unseen.insert(cluster);
         }
     }
 
@@ -233,7 +225,7 @@ impl Past {
     fn next(&self, failed: bool) -> Option<Duration> {
         let again = [
             (failed, RETRY),
-            (!self.done.is_empty(), SEEN_WITHIN),
+            (!self.unseen.is_empty(), LOOK),
             (!self.counted.is_empty(), RECOUNT),
         ];
         let due = again.into_iter().filter(|(is_due, _)| *is_due);
@@ -261,28 +253,52 @@ mod tests {
     use super::*;
     use plan::Source;
 
-    #[tokio::test(start_paused = true)]
-    async fn what_was_done_is_not_done_again_before_it_can_be_seen() {
-        let step = Step::Record {
-            cluster: "a".to_owned(),
+    fn record(cluster: &str, mode: Mode) -> Step {
+        Step::Record {
+            cluster: cluster.to_owned(),
             uid: "1".to_owned(),
-            mode: Source::Known(Mode::Managed),
-        };
-        let mut past = Past::default();
+            mode: Source::Known(mode),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_is_let_be_until_what_was_written_of_it_can_be_seen() {
+        let (view, mut past) = (View::new(), Past::default());
+        let step = record("a", Mode::Managed);
         assert!(!past.is_enough(&step));
         assert_eq!(past.next(false), None);
 
-        past.did(&step);
-        assert!(past.is_enough(&step));
-        let from_elsewhere = Step::Record {
+        past.wrote(&step, |cluster| view.wrote(cluster, "9"));
+        // OCM may have written a status meanwhile, so that the mode would come from elsewhere.
+        let from_elsewhere = record("a", Mode::Autonomous);
+        for _ in 0..5 {
+            past.unseen.retain(|cluster| view.is_behind(cluster));
+            assert!(past.is_enough(&step) && past.is_enough(&from_elsewhere));
+            assert!(!past.is_enough(&record("b", Mode::Managed)));
+            assert_eq!(past.next(false), Some(LOOK));
+            tokio::time::advance(LOOK).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_seen_to_be_gone_is_not_waited_for() {
+        let (view, mut past) = (View::new(), Past::default());
+        let step = record("a", Mode::Managed);
+        past.wrote(&step, |cluster| view.deleted(cluster, "1"));
+        past.unseen.retain(|cluster| view.is_behind(cluster));
+        assert!(!past.is_enough(&step));
+    }
+
+    #[test]
+    fn a_label_is_refused_once() {
+        let mut past = Past::default();
+        let refuse = Step::Refuse {
             cluster: "a".to_owned(),
             uid: "1".to_owned(),
-            mode: Source::Known(Mode::Autonomous),
+            reason: "UnknownMode",
+            message: String::new(),
         };
-        assert!(past.is_enough(&from_elsewhere));
-        assert_eq!(past.next(false), Some(SEEN_WITHIN));
-
-        tokio::time::advance(SEEN_WITHIN).await;
-        assert!(!past.is_enough(&step), "it came to nothing");
+        assert!(!past.is_enough(&refuse));
+        assert!(past.is_enough(&refuse));
     }
 }

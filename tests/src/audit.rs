@@ -29,6 +29,8 @@ pub struct Entry {
     pub verb: String,
     /// The object, if the request was about one.
     pub object: Option<Object>,
+    /// The field manager of a write that names one; empty otherwise.
+    pub field_manager: String,
     /// The HTTP status of the answer.
     pub code: u16,
     /// Why RBAC allowed it, in its words: `RBAC: allowed by RoleBinding "x/y" of Role "y" to …`.
@@ -189,6 +191,8 @@ struct Event {
     impersonated_user: Option<User>,
     #[serde(default)]
     user_agent: String,
+    #[serde(rename = "requestURI", default)]
+    uri: String,
     object_ref: Option<Object>,
     response_status: Option<Status>,
     #[serde(default)]
@@ -222,6 +226,7 @@ fn parse(line: &str) -> Result<Option<Entry>> {
         agent: event.user_agent,
         verb: event.verb,
         object: event.object_ref,
+        field_manager: field_manager(&event.uri).to_owned(),
         code,
         reason: event
             .annotations
@@ -231,12 +236,21 @@ fn parse(line: &str) -> Result<Option<Entry>> {
     }))
 }
 
+/// What a request calls the manager of the fields that it writes.
+fn field_manager(uri: &str) -> &str {
+    let parameters = uri.split_once('?').map_or("", |(_, parameters)| parameters);
+    let mut values = parameters.split('&');
+    values
+        .find_map(|it| it.strip_prefix("fieldManager="))
+        .unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const LINE: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"x",
-        "stage":"ResponseComplete","requestURI":"/x","verb":"patch","user":{"username":"ann","groups":["g"]},
+        "stage":"ResponseComplete","requestURI":"/x?force=true&fieldManager=ann-status","verb":"patch","user":{"username":"ann","groups":["g"]},
         "userAgent":"t/1","objectRef":{"resource":"applications","namespace":"argocd","name":"a",
         "apiGroup":"argoproj.io","apiVersion":"v1alpha1","subresource":"status"},
         "responseStatus":{"metadata":{},"code":200},
@@ -246,6 +260,7 @@ mod tests {
     fn a_line_tells_who_did_what() -> Result<()> {
         let entry = parse(LINE)?.context("an entry")?;
         assert_eq!((entry.user.as_str(), entry.code), ("ann", 200));
+        assert_eq!(entry.field_manager, "ann-status");
         assert_eq!(entry.used(), "patch applications.argoproj.io/status");
         assert!(entry.is_write() && !entry.is_forbidden());
         Ok(())

@@ -1,6 +1,6 @@
 //! Writes what the plan says, and tells people.
 
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
@@ -52,10 +52,20 @@ pub enum Error {
 }
 
 /// What became of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// It is done.
-    Yes,
+    /// People were told.
+    Told,
+    /// The `ManagedClusterAddOn` was written, or is there already.
+    Wrote {
+        /// As the hub answered.
+        version: String,
+    },
+    /// The `ManagedClusterAddOn` that was looked at goes, or is gone.
+    Gone {
+        /// Its UID.
+        uid: String,
+    },
     /// It cannot be done yet; a change that we see tells when.
     Later,
     /// As many Applications are in the way of another mode.
@@ -101,8 +111,8 @@ impl Writer {
 
     /// Does one step. What somebody else did meanwhile is no error.
     pub async fn apply(&self, step: &Step) -> Result<Done, Error> {
-        let done = match step {
-            Step::Change { cluster, uid, mode } => return self.change(cluster, uid, *mode).await,
+        match step {
+            Step::Change { cluster, uid, mode } => self.change(cluster, uid, *mode).await,
             Step::Make {
                 cluster,
                 mode,
@@ -131,9 +141,9 @@ impl Writer {
                 let about = managed_cluster(cluster, uid);
                 self.tell(&about, cluster, EventType::Warning, reason, message)
                     .await
+                    .map(|()| Done::Told)
             }
-        };
-        done.map(|()| Done::Yes)
+        }
     }
 
     /// How many Applications go to the cluster.
@@ -151,7 +161,7 @@ impl Writer {
         if count > 0 {
             return Ok(Done::Held(count));
         }
-        self.record(cluster, uid, mode).await.map(|()| Done::Yes)
+        self.record(cluster, uid, mode).await
     }
 
     fn addons(&self, cluster: &str) -> Api<DynamicObject> {
@@ -159,7 +169,7 @@ impl Writer {
         Api::namespaced_with(self.client.clone(), cluster, &resource)
     }
 
-    async fn make(&self, cluster: &str, mode: Mode, again: bool) -> Result<(), Error> {
+    async fn make(&self, cluster: &str, mode: Mode, again: bool) -> Result<Done, Error> {
         let failed = failed("make the ManagedClusterAddOn", cluster);
         let object = json!({
             "apiVersion": self.version.api_version(),
@@ -173,34 +183,40 @@ impl Writer {
         });
         let object: DynamicObject = serde_json::from_value(object)
             .map_err(|source| failed(kube::Error::SerdeError(source)))?;
-        match self
+        let created = self
             .addons(cluster)
             .create(&PostParams::default(), &object)
-            .await
-        {
-            Ok(created) if again => {
-                let about = ObjectReference {
-                    api_version: Some(self.version.api_version()),
-                    kind: Some("ManagedClusterAddOn".to_owned()),
-                    name: Some(keys::ADDON.to_owned()),
-                    namespace: Some(cluster.to_owned()),
-                    uid: created.metadata.uid,
-                    ..ObjectReference::default()
-                };
-                let message = format!(
-                    "made again: the cluster still has the label {}; take it away to opt out",
-                    keys::MODE
-                );
-                self.tell(&about, cluster, EventType::Normal, "MadeAgain", &message)
-                    .await
+            .await;
+        let metadata = match created {
+            Ok(created) => created.metadata,
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                // Somebody was quicker, or we see less than there is.
+                let there = self.addons(cluster).get_metadata_opt(keys::ADDON).await;
+                let there = there.map_err(failed)?;
+                return Ok(there.map_or(Done::Later, |there| wrote(there.metadata)));
             }
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-            Err(error) => Err(failed(error)),
+            Err(error) => return Err(failed(error)),
+        };
+        if again {
+            let about = ObjectReference {
+                api_version: Some(self.version.api_version()),
+                kind: Some("ManagedClusterAddOn".to_owned()),
+                name: Some(keys::ADDON.to_owned()),
+                namespace: Some(cluster.to_owned()),
+                uid: metadata.uid.clone(),
+                ..ObjectReference::default()
+            };
+            let message = format!(
+                "made again: the cluster still has the label {}; take it away to opt out",
+                keys::MODE
+            );
+            self.tell(&about, cluster, EventType::Normal, "MadeAgain", &message)
+                .await?;
         }
+        Ok(wrote(metadata))
     }
 
-    async fn delete(&self, cluster: &str, uid: &str) -> Result<(), Error> {
+    async fn delete(&self, cluster: &str, uid: &str) -> Result<Done, Error> {
         let only_this = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(uid.to_owned()),
@@ -209,13 +225,13 @@ impl Writer {
             ..DeleteParams::default()
         };
         match self.addons(cluster).delete(keys::ADDON, &only_this).await {
-            Ok(_) => Ok(()),
-            Err(error) if is_other_or_gone(&error) => Ok(()),
+            Ok(_) => Ok(gone(uid)),
+            Err(error) if is_other_or_gone(&error) => Ok(gone(uid)),
             Err(error) => Err(failed("delete the ManagedClusterAddOn", cluster)(error)),
         }
     }
 
-    async fn record(&self, cluster: &str, uid: &str, mode: Mode) -> Result<(), Error> {
+    async fn record(&self, cluster: &str, uid: &str, mode: Mode) -> Result<Done, Error> {
         // The UID in the patch makes it fail for an object of the same name that came later.
         let patch = json!({
             "metadata": { "uid": uid, "annotations": { keys::MODE: mode.as_str() } }
@@ -225,8 +241,8 @@ impl Writer {
             .patch(keys::ADDON, &PatchParams::default(), &Patch::Merge(&patch))
             .await;
         match patched {
-            Ok(_) => Ok(()),
-            Err(error) if is_other_or_gone(&error) => Ok(()),
+            Ok(patched) => Ok(wrote(patched.metadata)),
+            Err(error) if is_other_or_gone(&error) => Ok(gone(uid)),
             Err(error) => Err(failed("record the mode", cluster)(error)),
         }
     }
@@ -278,6 +294,16 @@ fn managed_cluster(name: &str, uid: &str) -> ObjectReference {
         uid: Some(uid.to_owned()),
         ..ObjectReference::default()
     }
+}
+
+fn wrote(metadata: ObjectMeta) -> Done {
+    let version = metadata.resource_version.unwrap_or_default();
+    Done::Wrote { version }
+}
+
+fn gone(uid: &str) -> Done {
+    let uid = uid.to_owned();
+    Done::Gone { uid }
 }
 
 /// Not there any more, or not the one that was looked at.

@@ -58,6 +58,19 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// The cluster that it is about.
+    pub fn cluster(&self) -> &str {
+        match self {
+            Self::Make { cluster, .. }
+            | Self::Delete { cluster, .. }
+            | Self::Record { cluster, .. }
+            | Self::Change { cluster, .. }
+            | Self::Refuse { cluster, .. } => cluster,
+        }
+    }
+}
+
 /// Where a mode comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {

@@ -15,6 +15,68 @@ pub(crate) enum Change<K, V> {
     Applied(K, V),
     /// An object is gone.
     Deleted(K),
+    /// Something that cannot be read.
+    Unread,
+}
+
+/// One word of a watch, and the version that the hub is at with it; none of what has no version.
+#[derive(Clone, Debug)]
+pub(crate) struct Word<K, V> {
+    pub(crate) change: Change<K, V>,
+    pub(crate) version: Option<u64>,
+}
+
+/// A version as a number. Those of one resource grow, and a watch tells them in their order; what is
+/// no number cannot be compared.
+pub(crate) fn version(text: &str) -> Option<u64> {
+    text.parse().ok()
+}
+
+/// How far a watch has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Everything up to this version has been told.
+    reached: u64,
+    /// The newest of the list that comes, which counts when the list is complete.
+    listed: u64,
+    /// How many lists were begun, and which of them was complete last.
+    begun: u64,
+    complete: u64,
+    /// How many words there were.
+    words: u64,
+}
+
+impl Progress {
+    /// Whether a write that made this version while the watch was at `then` has been told, or what came of it
+    /// since: the object itself may be gone again.
+    pub(crate) const fn tells(&self, version: u64, then: &Self) -> bool {
+        // A list that was begun later has all that was before it.
+        self.reached >= version || self.complete > then.begun
+    }
+
+    /// Whether the watch has said nothing since `then`.
+    pub(crate) const fn is_silent_since(&self, then: &Self) -> bool {
+        self.words == then.words
+    }
+
+    fn take<K, V>(&mut self, word: &Word<K, V>) {
+        self.words = self.words.wrapping_add(1);
+        let version = word.version.unwrap_or_default();
+        match word.change {
+            Change::Restarted => {
+                self.begun += 1;
+                self.listed = 0;
+            }
+            Change::Listed(..) => self.listed = self.listed.max(version),
+            Change::Complete => {
+                self.complete = self.begun;
+                self.reached = self.reached.max(self.listed);
+            }
+            Change::Applied(..) | Change::Deleted(_) | Change::Unread => {
+                self.reached = self.reached.max(version);
+            }
+        }
+    }
 }
 
 /// The objects of one watch.
@@ -26,6 +88,7 @@ pub(crate) struct Cache<K, V> {
     live: BTreeMap<K, V>,
     listing: Option<BTreeMap<K, V>>,
     synced: bool,
+    progress: Progress,
 }
 
 impl<K, V> Default for Cache<K, V> {
@@ -34,14 +97,16 @@ impl<K, V> Default for Cache<K, V> {
             live: BTreeMap::new(),
             listing: None,
             synced: false,
+            progress: Progress::default(),
         }
     }
 }
 
 impl<K: Clone + Ord, V: PartialEq> Cache<K, V> {
     /// Takes a change in and says which keys are different now.
-    pub(crate) fn absorb(&mut self, change: Change<K, V>) -> Vec<K> {
-        match change {
+    pub(crate) fn absorb(&mut self, word: Word<K, V>) -> Vec<K> {
+        self.progress.take(&word);
+        match word.change {
             Change::Restarted => {
                 self.listing = Some(BTreeMap::new());
                 Vec::new()
@@ -63,12 +128,18 @@ impl<K: Clone + Ord, V: PartialEq> Cache<K, V> {
                 if same { Vec::new() } else { vec![key] }
             }
             Change::Deleted(key) => self.live.remove(&key).map(|_| key).into_iter().collect(),
+            Change::Unread => Vec::new(),
         }
     }
 
     /// Whether a list was complete once.
     pub(crate) const fn is_synced(&self) -> bool {
         self.synced
+    }
+
+    /// How far its watch has come.
+    pub(crate) const fn progress(&self) -> Progress {
+        self.progress
     }
 
     /// The objects.
@@ -87,32 +158,113 @@ fn differences<K: Clone + Ord, V: PartialEq>(old: &BTreeMap<K, V>, new: &BTreeMa
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn word<K, V>(change: Change<K, V>) -> Word<K, V> {
+        let version = None;
+        Word { change, version }
+    }
 
     #[test]
     fn a_new_list_replaces_the_old_content_only_when_it_is_complete() {
         let mut cache = Cache::default();
-        cache.absorb(Change::Restarted);
-        cache.absorb(Change::Listed("a", 1));
-        cache.absorb(Change::Listed("b", 1));
+        cache.absorb(word(Change::Restarted));
+        cache.absorb(word(Change::Listed("a", 1)));
+        cache.absorb(word(Change::Listed("b", 1)));
         assert!(!cache.is_synced());
-        assert_eq!(cache.absorb(Change::Complete), ["a", "b"]);
+        assert_eq!(cache.absorb(word(Change::Complete)), ["a", "b"]);
         assert!(cache.is_synced());
 
-        cache.absorb(Change::Restarted);
+        cache.absorb(word(Change::Restarted));
         assert_eq!(cache.live().len(), 2);
-        cache.absorb(Change::Listed("b", 2));
+        cache.absorb(word(Change::Listed("b", 2)));
         assert_eq!(cache.live().get("a"), Some(&1));
-        assert_eq!(cache.absorb(Change::Complete), ["a", "b"]);
+        assert_eq!(cache.absorb(word(Change::Complete)), ["a", "b"]);
         assert_eq!(cache.live(), &BTreeMap::from([("b", 2)]));
     }
 
     #[test]
     fn what_does_not_change_is_not_reported() {
         let mut cache = Cache::default();
-        assert_eq!(cache.absorb(Change::Applied("a", 1)), ["a"]);
-        assert!(cache.absorb(Change::Applied("a", 1)).is_empty());
-        assert_eq!(cache.absorb(Change::Deleted("a")), ["a"]);
-        assert!(cache.absorb(Change::Deleted("a")).is_empty());
+        assert_eq!(cache.absorb(word(Change::Applied("a", 1))), ["a"]);
+        assert!(cache.absorb(word(Change::Applied("a", 1))).is_empty());
+        assert_eq!(cache.absorb(word(Change::Deleted("a"))), ["a"]);
+        assert!(cache.absorb(word(Change::Deleted("a"))).is_empty());
+    }
+
+    #[test]
+    fn a_write_is_told_by_a_later_word_or_by_a_list_that_was_begun_after_it() {
+        let mut cache = Cache::<&str, u8>::default();
+        let mut hear = |change, version| {
+            cache.absorb(Word { change, version });
+            cache.progress()
+        };
+        hear(Change::Restarted, None);
+        let then = hear(Change::Listed("a", 1), Some(7));
+        assert!(!then.tells(7, &then), "the list is not complete");
+        let then = hear(Change::Complete, None);
+        assert!(then.tells(7, &then) && !then.tells(8, &then));
+        assert!(hear(Change::Unread, Some(8)).tells(8, &then));
+        assert!(hear(Change::Deleted("a"), Some(9)).tells(9, &then));
+
+        let while_listing = hear(Change::Restarted, None);
+        let complete = hear(Change::Complete, None);
+        assert!(complete.tells(20, &then), "it has what was before it");
+        assert!(
+            !complete.tells(20, &while_listing),
+            "it may have been made before the write"
+        );
+        assert!(complete.is_silent_since(&complete) && !complete.is_silent_since(&then));
+    }
+
+    proptest! {
+        /// A hub with one object, and a watch of it that lags, skips to the newest, or lists again at any moment: what
+        /// it tells of a write is never older than the write.
+        #[test]
+        fn what_counts_as_told_is_there(steps in prop::collection::vec(0u8..6, 1..60)) {
+            let mut cache = Cache::<(), u64>::default();
+            let (mut hub, mut told) = (1_u64, 0_usize);
+            let mut events = vec![1_u64];
+            let mut listing = None;
+            let mut expected: Option<(u64, Progress)> = None;
+            for step in steps {
+                let change = match step {
+                    0 | 1 => {
+                        hub += 1;
+                        events.push(hub);
+                        expected = Some((hub, cache.progress()));
+                        None
+                    }
+                    2 if listing.is_none() => {
+                        listing = Some(None);
+                        Some((Change::Restarted, None))
+                    }
+                    3 if listing == Some(None) => {
+                        listing = Some(Some(events.len()));
+                        Some((Change::Listed((), hub), Some(hub)))
+                    }
+                    4 => listing.flatten().map(|count| {
+                        listing = None;
+                        told = count;
+                        (Change::Complete, None)
+                    }),
+                    5 if listing.is_none() => events.get(told).map(|version| {
+                        told += 1;
+                        (Change::Applied((), *version), Some(*version))
+                    }),
+                    _ => None,
+                };
+                if let Some((change, version)) = change {
+                    cache.absorb(Word { change, version });
+                }
+                if let Some((version, then)) = &expected
+                    && cache.progress().tells(*version, then)
+                {
+                    prop_assert!(cache.live()[&()] >= *version);
+                }
+            }
+        }
     }
 }

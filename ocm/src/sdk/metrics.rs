@@ -37,6 +37,7 @@ pub(crate) enum Controller {
 enum Ending {
     Settled,
     Soon,
+    Behind,
     Failed,
 }
 
@@ -129,6 +130,7 @@ impl Metrics {
         let outcome = match outcome {
             Outcome::Settled(_) => Ending::Settled,
             Outcome::Soon => Ending::Soon,
+            Outcome::Behind => Ending::Behind,
             Outcome::Failed => Ending::Failed,
         };
         self.reconciles

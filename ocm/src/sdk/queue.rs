@@ -15,6 +15,9 @@ const FIRST: Duration = Duration::from_millis(500);
 /// The longest pause after failures.
 const LONGEST: Duration = Duration::from_mins(5);
 
+/// The pause of a key that waits for its own last write, should that come without waking it.
+const LATEST_NEWS: Duration = Duration::from_secs(2);
+
 /// The shortest pause of a key that keeps failing, however much happens around it.
 const HURRIED: Duration = Duration::from_secs(5);
 
@@ -23,8 +26,10 @@ const HURRIED: Duration = Duration::from_secs(5);
 pub(crate) enum Outcome {
     /// All is as it should be; look again after this time even if nothing happens.
     Settled(Option<Duration>),
-    /// Another writer was quicker, or our own last write is not to be seen yet.
+    /// Another writer was quicker; what it wrote is on its way here, and wakes the key.
     Soon,
+    /// Our own last write is not to be seen yet; it wakes the key when it is.
+    Behind,
     /// It failed; try again with growing pauses.
     Failed,
 }
@@ -107,7 +112,8 @@ impl<K: Clone + Ord> Queue<K> {
                 entry.failures = 0;
                 pause.map(|pause| spread(pause, jitter))
             }
-            Outcome::Soon => Some(spread(FIRST / 4, jitter)),
+            Outcome::Soon => Some(spread(FIRST, jitter)),
+            Outcome::Behind => Some(spread(LATEST_NEWS, jitter)),
             Outcome::Failed => {
                 entry.failures = entry.failures.saturating_add(1);
                 // An event during the work is most likely its own doing.
@@ -198,6 +204,22 @@ mod tests {
         assert_eq!(queue.take(now), Some("a"));
         queue.finish("a", Outcome::Settled(None), now, 0.5);
         queue.add("a", now);
+        assert_eq!(queue.next_due(), Some(now));
+    }
+
+    #[test]
+    fn a_key_that_waits_for_its_own_write_runs_as_soon_as_that_wakes_it() {
+        let now = Instant::now();
+        let mut queue = Queue::new();
+        queue.add("a", now);
+        queue.take(now);
+        queue.finish("a", Outcome::Behind, now, 0.5);
+        assert_eq!(queue.next_due(), Some(now + LATEST_NEWS));
+        queue.add("a", now);
+        assert_eq!(queue.take(now), Some("a"));
+        // The event may come before the look has ended.
+        queue.add("a", now);
+        queue.finish("a", Outcome::Behind, now, 0.5);
         assert_eq!(queue.next_due(), Some(now));
     }
 

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
-use super::world::World;
+use super::{
+    drive::Key,
+    world::{Expected, World},
+};
 use crate::{
     api::{
         addon::{ClusterManagementAddOn, ManagedClusterAddOn},
@@ -78,5 +81,26 @@ impl View {
             .live()
             .get(&())
             .map(|offer| Arc::clone(&offer.model))
+    }
+
+    /// Notes that the author has written this add-on of a cluster, and the version that the hub answered with. Until
+    /// it can be seen here the cluster is [behind](Self::is_behind), for the SDK too.
+    pub fn wrote(&self, cluster: &ClusterName, version: impl Into<String>) {
+        let expected = Expected::Version(version.into());
+        self.world.expect(&Key::Cluster(cluster.clone()), expected);
+    }
+
+    /// The same for the deletion of the one with this UID.
+    pub fn deleted(&self, cluster: &ClusterName, uid: impl Into<String>) {
+        let uid = uid.into();
+        let expected = Expected::NoAddon { uid };
+        self.world.expect(&Key::Cluster(cluster.clone()), expected);
+    }
+
+    /// Whether something that was written for this cluster, by the SDK or the author, cannot be seen here yet. What is
+    /// decided from what was before would be written twice.
+    pub fn is_behind(&self, cluster: &ClusterName) -> bool {
+        let key = Key::Cluster(cluster.clone());
+        self.world.is_behind(&key, Instant::now())
     }
 }

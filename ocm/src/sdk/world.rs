@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use k8s_openapi::api::{
@@ -14,7 +13,7 @@ use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    cache::{Cache, Change},
+    cache::{Cache, Change, Word},
     drive::Key,
     hash::Live,
     permissions,
@@ -30,6 +29,7 @@ use crate::{
 mod behind;
 mod observed;
 
+use self::behind::Awaited;
 pub(crate) use self::{
     behind::Expected,
     observed::{Observed, Work},
@@ -65,16 +65,6 @@ pub(crate) enum Permission {
     Binding(Arc<RoleBinding>),
 }
 
-impl Permission {
-    pub(super) fn version(&self) -> Option<&str> {
-        let metadata = match self {
-            Self::Role(role) => &role.metadata,
-            Self::Binding(binding) => &binding.metadata,
-        };
-        metadata.resource_version.as_deref()
-    }
-}
-
 /// All copies.
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -89,7 +79,7 @@ pub(crate) struct State {
     /// Watched only if agents get permissions.
     pub(crate) permissions: BTreeMap<permissions::Part, Cache<ClusterName, Permission>>,
     pub(crate) configs: BTreeMap<ConfigGroupResource, Cache<AddOnConfig, Arc<ConfigObject>>>,
-    expected: BTreeMap<Key, Vec<(Expected, Instant)>>,
+    awaited: Awaited,
 }
 
 impl State {
@@ -156,9 +146,6 @@ pub(crate) struct World {
     revision: watch::Sender<u64>,
 }
 
-/// How long an own write may stay invisible before we act on what we see.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 impl World {
     /// Looks at everything. A panic elsewhere leaves plain data, so poison means nothing.
     pub(crate) fn look(&self) -> MutexGuard<'_, State> {
@@ -169,10 +156,10 @@ impl World {
     pub(crate) fn absorb<K: Clone + Ord, V: PartialEq>(
         &self,
         cache: impl FnOnce(&mut State) -> &mut Cache<K, V>,
-        change: Change<K, V>,
+        word: Word<K, V>,
     ) -> Vec<K> {
-        let completes = matches!(change, Change::Complete);
-        let changed = cache(&mut self.look()).absorb(change);
+        let completes = matches!(word.change, Change::Complete);
+        let changed = cache(&mut self.look()).absorb(word);
         if completes || !changed.is_empty() {
             self.revision
                 .send_modify(|revision| *revision = revision.wrapping_add(1));
@@ -212,26 +199,18 @@ impl World {
     /// Notes that an own write has to be seen before the key is looked at again: acting on what
     /// was before would write the same a second time.
     pub(crate) fn expect(&self, key: &Key, expected: Expected) {
-        let until = Instant::now() + PATIENCE;
         let mut state = self.look();
-        state
-            .expected
-            .entry(key.clone())
-            .or_default()
-            .push((expected, until));
+        let at = behind::progress(&state, key, &expected);
+        state.awaited.note(key, expected, at, Instant::now());
     }
 
     /// Whether an own write is not to be seen yet.
     pub(crate) fn is_behind(&self, key: &Key, now: Instant) -> bool {
         let mut state = self.look();
-        let Some(mut expected) = state.expected.remove(key) else {
-            return false;
-        };
-        expected.retain(|(expected, until)| now < *until && !expected.is_seen(&state, key));
-        let behind = !expected.is_empty();
-        if behind {
-            state.expected.insert(key.clone(), expected);
-        }
+        let mut waits = state.awaited.take(key);
+        waits.retain_mut(|wait| wait.lasts(&state, key, now));
+        let behind = !waits.is_empty();
+        state.awaited.put(key, waits);
         behind
     }
 }

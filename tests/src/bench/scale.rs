@@ -255,6 +255,10 @@ impl Manager {
         for entry in entries.iter().filter(|entry| entry.is_write()) {
             let object = entry.object.clone().unwrap_or_default();
             let mut what = format!("{} {}", entry.verb, object.kind());
+            // Which part of a status it was.
+            if !entry.field_manager.is_empty() {
+                what = format!("{what} as {}", entry.field_manager);
+            }
             let refused = entry.code >= 400;
             if refused {
                 // Somebody else was quicker; it is tried again.

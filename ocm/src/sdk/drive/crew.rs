@@ -187,7 +187,7 @@ fn tell_end(news: Option<News>) {
 
 async fn reconcile_key<A: Addon>(hub: &Hub<A>, key: &Key) -> Result<Outcome, Error> {
     if hub.world.is_behind(key, Instant::now()) {
-        return Ok(Outcome::Soon);
+        return Ok(Outcome::Behind);
     }
     let now = Timestamp::now();
     match key {

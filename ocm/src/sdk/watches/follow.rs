@@ -14,7 +14,12 @@ use kube::{
 };
 use tracing::{debug, info, warn};
 
-use crate::sdk::{Error, cache::Change, error::chain, queue};
+use crate::sdk::{
+    Error,
+    cache::{Change, Word, version},
+    error::chain,
+    queue,
+};
 
 /// How the objects of a watch are read. A key is all that is needed to know that one is gone.
 pub(super) struct Source<F, G> {
@@ -28,7 +33,7 @@ pub(super) async fn follow<K, V>(
     api: Api<DynamicObject>,
     config: watcher::Config,
     source: Source<impl Fn(&DynamicObject) -> Option<K>, impl Fn(DynamicObject) -> Option<V>>,
-    absorb: impl Fn(Change<K, V>),
+    absorb: impl Fn(Word<K, V>),
 ) -> Error {
     let events =
         watcher::watcher(api, config).backoff(ResetTimerBackoff::new(Pauses(FIRST), HEALTHY));
@@ -52,9 +57,7 @@ pub(super) async fn follow<K, V>(
             info!(watch = what, "watch well again");
             healthy = true;
         }
-        if let Some(change) = change(what, event, &source) {
-            absorb(change);
-        }
+        absorb(word(what, event, &source));
     }
     Error::WatchEnded(what)
 }
@@ -87,12 +90,20 @@ impl Backoff for Pauses {
 }
 
 /// An object that cannot be read is skipped; it must not hide the others.
-fn change<K, V>(
+fn word<K, V>(
     what: &'static str,
     event: Event<DynamicObject>,
     source: &Source<impl Fn(&DynamicObject) -> Option<K>, impl Fn(DynamicObject) -> Option<V>>,
-) -> Option<Change<K, V>> {
-    let read = |mut object: DynamicObject| {
+) -> Word<K, V> {
+    let version = match &event {
+        Event::Init | Event::InitDone => None,
+        Event::InitApply(object) | Event::Apply(object) | Event::Delete(object) => object
+            .metadata
+            .resource_version
+            .as_deref()
+            .and_then(version),
+    };
+    let read = |mut object: DynamicObject, change: fn(K, V) -> Change<K, V>| {
         object.metadata.managed_fields = None;
         let name = object.metadata.name.clone();
         let entry = (source.key)(&object).zip((source.read)(object));
@@ -103,13 +114,14 @@ fn change<K, V>(
                 "object skipped: it cannot be read"
             );
         }
-        entry
+        entry.map_or(Change::Unread, |(key, value)| change(key, value))
     };
-    match event {
-        Event::Init => Some(Change::Restarted),
-        Event::InitApply(object) => read(object).map(|(key, value)| Change::Listed(key, value)),
-        Event::InitDone => Some(Change::Complete),
-        Event::Apply(object) => read(object).map(|(key, value)| Change::Applied(key, value)),
-        Event::Delete(object) => (source.key)(&object).map(Change::Deleted),
-    }
+    let change = match event {
+        Event::Init => Change::Restarted,
+        Event::InitApply(object) => read(object, Change::Listed),
+        Event::InitDone => Change::Complete,
+        Event::Apply(object) => read(object, Change::Applied),
+        Event::Delete(object) => (source.key)(&object).map_or(Change::Unread, Change::Deleted),
+    };
+    Word { change, version }
 }

@@ -1,22 +1,37 @@
 //! Own writes that the watches have not shown yet.
 
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::time::Instant;
+
 use super::State;
 use crate::{
     name::ClusterName,
-    sdk::{drive::Key, permissions::Part},
+    sdk::{
+        cache::{self, Cache, Progress},
+        drive::Key,
+        permissions::Part,
+    },
 };
+
+/// How long an own write may stay invisible while its watch says nothing at all. A hub with much to say may be behind
+/// for much longer, and nothing may be decided from what was before.
+const SILENCE: Duration = Duration::from_mins(1);
+/// How long something may stay that we have taken away: it may be another one by now.
+const REMOVAL: Duration = Duration::from_secs(30);
 
 /// An own write that has to be seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// The object of the key itself, in this version as the hub answered.
     Version(String),
-    /// A work for the cluster.
+    /// The cluster's add-on of this UID is deleting, or gone.
+    NoAddon {
+        /// Its UID.
+        uid: String,
+    },
+    /// A work for the cluster, in this version as the hub answered.
     Work {
-        /// Where it is.
-        namespace: String,
-        /// Its name.
-        name: String,
         /// As the hub answered.
         version: String,
     },
@@ -36,61 +51,132 @@ pub(crate) enum Expected {
     },
 }
 
-impl Expected {
-    pub(super) fn is_seen(&self, state: &State, key: &Key) -> bool {
-        match (self, key) {
-            (Self::Version(version), key) => own_version(state, key)
-                // The object was there when it was written: now it is gone.
-                .is_none_or(|seen| reaches(&seen, version)),
-            (
-                Self::Work {
-                    namespace,
-                    name,
-                    version,
-                },
-                Key::Cluster(cluster),
-            ) => {
-                let work = work(state, cluster, namespace, name);
-                let gone = state.addons.live().get(cluster).is_none();
-                gone || work.is_some_and(|work| reaches(&work.resource_version, version))
-            }
-            (Self::NoWork { namespace, name }, Key::Cluster(cluster)) => {
-                work(state, cluster, namespace, name).is_none_or(|work| work.deleting)
-            }
-            (Self::Permission { part, version }, Key::Cluster(cluster)) => {
-                let live = state
-                    .permissions
-                    .get(part)
-                    .map(|cache| cache.live().get(cluster));
-                let seen = live.flatten().and_then(super::Permission::version);
-                let gone = state.addons.live().get(cluster).is_none();
-                match (seen, version) {
-                    (Some(seen), Some(version)) => reaches(seen, version),
-                    (None, Some(_)) => gone,
-                    (seen, None) => seen.is_none(),
-                }
-            }
-            (
-                Self::Work { .. } | Self::NoWork { .. } | Self::Permission { .. },
-                Key::Request(_) | Key::Configs,
-            ) => true,
+/// Own writes by what has to be looked at, each with where its watch was.
+#[derive(Debug, Default)]
+pub(super) struct Awaited(BTreeMap<Key, Vec<Wait>>);
+
+/// One own write that has not been seen.
+#[derive(Debug)]
+pub(super) struct Wait {
+    expected: Expected,
+    /// Where the watch was when the write was answered.
+    then: Progress,
+    /// Where it was when it last said something, and when that was noticed.
+    last: (Progress, Instant),
+    since: Instant,
+}
+
+impl Awaited {
+    pub(super) fn note(&mut self, key: &Key, expected: Expected, at: Progress, now: Instant) {
+        self.0.entry(key.clone()).or_default().push(Wait {
+            expected,
+            then: at,
+            last: (at, now),
+            since: now,
+        });
+    }
+
+    /// Takes out what is waited for under a key, to be put back.
+    pub(super) fn take(&mut self, key: &Key) -> Vec<Wait> {
+        self.0.remove(key).unwrap_or_default()
+    }
+
+    pub(super) fn put(&mut self, key: &Key, waits: Vec<Wait>) {
+        if !waits.is_empty() {
+            self.0.insert(key.clone(), waits);
         }
     }
 }
 
-fn own_version(state: &State, key: &Key) -> Option<String> {
-    match key {
-        Key::Cluster(cluster) => {
-            let addon = state.addons.live().get(cluster)?;
-            addon.metadata.resource_version.clone()
+impl Wait {
+    /// Whether this has still to be waited for.
+    pub(super) fn lasts(&mut self, state: &State, key: &Key, now: Instant) -> bool {
+        let progress = progress(state, key, &self.expected);
+        if !progress.is_silent_since(&self.last.0) {
+            self.last = (progress, now);
         }
-        Key::Request(name) => {
-            let request = state.request(name)?;
-            request.metadata.resource_version.clone()
+        let patient = if is_removal(&self.expected) {
+            now.duration_since(self.since) < REMOVAL
+        } else {
+            now.duration_since(self.last.1) < SILENCE
+        };
+        patient && !self.expected.is_seen(state, key, &self.then)
+    }
+}
+
+/// Whether the same may come back under its name, so that its absence may be over before it was looked for.
+const fn is_removal(expected: &Expected) -> bool {
+    matches!(
+        expected,
+        Expected::NoAddon { .. }
+            | Expected::NoWork { .. }
+            | Expected::Permission { version: None, .. }
+    )
+}
+
+/// How far the watch has come that will tell of this.
+pub(super) fn progress(state: &State, key: &Key, expected: &Expected) -> Progress {
+    match (expected, key) {
+        (Expected::Version(_), Key::Request(name)) => {
+            let stray = |cache: &&Cache<_, _>| cache.live().contains_key(name);
+            let stray = state.strays.values().find(stray);
+            stray.map_or_else(|| state.requests.progress(), Cache::progress)
         }
-        Key::Configs => {
-            let offer = state.offer.live().get(&())?;
-            offer.model.metadata.resource_version.clone()
+        (Expected::Version(_), Key::Configs) => state.offer.progress(),
+        (Expected::Version(_) | Expected::NoAddon { .. }, _) => state.addons.progress(),
+        (Expected::Work { .. } | Expected::NoWork { .. }, _) => state.works.progress(),
+        (Expected::Permission { part, .. }, _) => {
+            let cache = state.permissions.get(part);
+            cache.map(Cache::progress).unwrap_or_default()
+        }
+    }
+}
+
+impl Expected {
+    fn is_seen(&self, state: &State, key: &Key, then: &Progress) -> bool {
+        let told = |version: &str| {
+            let progress = progress(state, key, self);
+            // What is not a number cannot be waited for.
+            cache::version(version).is_none_or(|version| progress.tells(version, then))
+        };
+        match (self, key) {
+            // It was there when it was written: now it is gone.
+            (Self::Version(version), Key::Request(name)) => {
+                state.request(name).is_none() || told(version)
+            }
+            (
+                Self::Version(version)
+                | Self::Work { version }
+                | Self::Permission {
+                    version: Some(version),
+                    ..
+                },
+                Key::Cluster(_) | Key::Configs,
+            ) => told(version),
+            (Self::NoAddon { uid }, Key::Cluster(cluster)) => {
+                let live = state.addons.live().get(cluster);
+                live.is_none_or(|it| it.is_deleting() || it.metadata.uid.as_ref() != Some(uid))
+            }
+            (Self::NoWork { namespace, name }, Key::Cluster(cluster)) => {
+                work(state, cluster, namespace, name).is_none_or(|work| work.deleting)
+            }
+            (
+                Self::Permission {
+                    part,
+                    version: None,
+                },
+                Key::Cluster(cluster),
+            ) => {
+                let cache = state.permissions.get(part);
+                cache.is_none_or(|cache| !cache.live().contains_key(cluster))
+            }
+            (
+                Self::NoAddon { .. }
+                | Self::Work { .. }
+                | Self::NoWork { .. }
+                | Self::Permission { .. },
+                Key::Request(_) | Key::Configs,
+            ) => true,
         }
     }
 }
@@ -105,90 +191,5 @@ fn work<'a>(
     state.works.live().get(&key).map(AsRef::as_ref)
 }
 
-/// Versions of one resource are numbers that grow. What is not a number cannot be waited for.
-fn reaches(seen: &str, wanted: &str) -> bool {
-    let number = |text: &str| text.parse::<u64>().ok();
-    number(seen)
-        .zip(number(wanted))
-        .is_none_or(|(seen, wanted)| seen >= wanted)
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::{
-        api::addon::ManagedClusterAddOn,
-        sdk::{cache::Change, world::Work},
-    };
-
-    fn cluster() -> ClusterName {
-        ClusterName::new("c").unwrap()
-    }
-
-    fn seeing(version: &str) -> State {
-        let mut state = State::default();
-        let mut addon = ManagedClusterAddOn::default();
-        addon.metadata.resource_version = Some(version.to_owned());
-        state
-            .addons
-            .absorb(Change::Applied(cluster(), Arc::new(addon)));
-        let work = Work {
-            resource_version: version.to_owned(),
-            ..Work::default()
-        };
-        let key = (cluster(), "c".to_owned(), "w".to_owned());
-        state.works.absorb(Change::Applied(key, Arc::new(work)));
-        state
-    }
-
-    fn is_seen(expected: &Expected, state: &State) -> bool {
-        expected.is_seen(state, &Key::Cluster(cluster()))
-    }
-
-    #[test]
-    fn a_later_version_is_good_enough_and_an_earlier_one_is_not() {
-        let name = || "w".to_owned();
-        for (seen, wanted, enough) in [("10", "9", true), ("10", "10", true), ("9", "10", false)] {
-            let version = || wanted.to_owned();
-            let state = seeing(seen);
-            assert_eq!(is_seen(&Expected::Version(version()), &state), enough);
-            let work = Expected::Work {
-                namespace: "c".to_owned(),
-                name: name(),
-                version: version(),
-            };
-            assert_eq!(is_seen(&work, &state), enough);
-        }
-        assert!(is_seen(
-            &Expected::Version("opaque".to_owned()),
-            &seeing("1")
-        ));
-    }
-
-    #[test]
-    fn nothing_is_waited_for_when_the_add_on_is_gone() {
-        let state = State::default();
-        assert!(is_seen(&Expected::Version("9".to_owned()), &state));
-        let work = Expected::Work {
-            namespace: "c".to_owned(),
-            name: "w".to_owned(),
-            version: "9".to_owned(),
-        };
-        assert!(is_seen(&work, &state));
-        let no_work = |name: &str| Expected::NoWork {
-            namespace: "c".to_owned(),
-            name: name.to_owned(),
-        };
-        assert!(!is_seen(&no_work("w"), &seeing("1")));
-        assert!(is_seen(&no_work("x"), &seeing("1")));
-        let permission = |version: Option<&str>| Expected::Permission {
-            part: Part::Role,
-            version: version.map(str::to_owned),
-        };
-        assert!(is_seen(&permission(Some("9")), &state));
-        assert!(is_seen(&permission(None), &state));
-        assert!(!is_seen(&permission(Some("9")), &seeing("1")));
-    }
-}
+mod tests;

@@ -76,11 +76,7 @@ async fn apply<A: Addon>(
     info!(%cluster, namespace, work = name, generation = work.metadata.generation, "work applied");
     hub.metrics.wrote(Written::WorkApplied);
     let version = work.metadata.resource_version.clone().unwrap_or_default();
-    let expected = Expected::Work {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        version,
-    };
+    let expected = Expected::Work { version };
     hub.world.expect(&Key::Cluster(cluster.clone()), expected);
     Ok(work)
 }
