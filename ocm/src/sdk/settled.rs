@@ -34,6 +34,11 @@ pub(crate) enum Waiting {
     /// The `ClusterManagementAddOn` is gone or going, and the cluster's add-on goes after it.
     #[error("the ClusterManagementAddOn is gone, and with it what it offers")]
     NoOffer,
+    /// Another configuration takes the place of this one, and has not been rolled out to this cluster.
+    #[error(
+        "{0} is not offered any more, and what takes its place is not rolled out to this cluster yet"
+    )]
+    Replaced(String),
     /// The status names an object that neither the add-on nor the cluster's add-on offers.
     #[error("{0} is not among the configurations offered to this cluster")]
     NotOffered(String),
@@ -46,7 +51,11 @@ impl Waiting {
             Self::Absent(_) => Some("ConfigurationAbsent"),
             Self::NotOffered(_) => Some("ConfigurationNotOffered"),
             // Without an offer the garbage collector is about to take the add-on away.
-            Self::NotConfigured | Self::NoHash(_) | Self::NotRolledOut(_) | Self::NoOffer => None,
+            Self::NotConfigured
+            | Self::NoHash(_)
+            | Self::NotRolledOut(_)
+            | Self::Replaced(_)
+            | Self::NoOffer => None,
         }
     }
 }
@@ -86,12 +95,7 @@ pub(crate) fn settle(
             continue;
         }
         if !is_offered(&named, addon, offer) {
-            let stays = offer.is_some_and(|it| it.metadata.deletion_timestamp.is_none());
-            return Err(if stays {
-                Waiting::NotOffered(label(&named))
-            } else {
-                Waiting::NoOffer
-            });
+            return Err(not_offered(reference, &named, offer));
         }
         let object = object(&named).ok_or_else(|| Waiting::Absent(label(&named)))?;
         if hash.is_empty() {
@@ -107,6 +111,26 @@ pub(crate) fn settle(
     }
     let annotation = (!hashes.is_empty()).then(|| serde_json::json!(hashes).to_string());
     Ok(Settled { config, annotation })
+}
+
+/// Why nothing is done with what is not offered: perhaps only because it was, and OCM's roll-out of what takes its place
+/// has not come to this cluster.
+fn not_offered(
+    reference: &ConfigReference,
+    named: &AddOnConfig,
+    offer: Option<&ClusterManagementAddOn>,
+) -> Waiting {
+    if offer.is_none_or(|it| it.metadata.deletion_timestamp.is_some()) {
+        return Waiting::NoOffer;
+    }
+    let applied = reference.last_applied_config.as_ref();
+    let was_applied =
+        applied.is_some_and(|it| (&it.namespace, &it.name) == (&named.namespace, &named.name));
+    if was_applied {
+        Waiting::Replaced(label(named))
+    } else {
+        Waiting::NotOffered(label(named))
+    }
 }
 
 fn deployment(object: &Value) -> Option<AddOnDeploymentConfigSpec> {
@@ -273,6 +297,21 @@ mod tests {
             Some("ConfigurationNotOffered")
         );
         assert_eq!(told(&offer(&nothing, true)), None);
+    }
+
+    #[test]
+    fn what_was_in_use_and_is_replaced_waits_for_its_roll_out_and_nobody_is_told() {
+        let object = object();
+        let mut addon = addon(&spec_hash(&object), false);
+        let reference = &mut addon.status.as_mut().unwrap().config_references[0];
+        reference.last_applied_config = reference.desired_config.clone();
+        let mut another = named();
+        another.name = "another".to_owned();
+        let offer = offer(&json!([another]), false);
+        let judged = settle(&addon, Some(&offer), &supported(), |_| Some(object.clone()));
+        let waiting = judged.unwrap_err();
+        assert!(matches!(waiting, Waiting::Replaced(_)), "{waiting}");
+        assert_eq!(waiting.needs_a_person(), None);
     }
 
     #[test]
