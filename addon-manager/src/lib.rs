@@ -25,7 +25,7 @@
 //! | [`registration`] | self-registration, without OCM |
 //! | [`issuer`] | CA, serving certificates, token key |
 //! | [`uninstall`] | takes the add-on off all clusters, before `helm uninstall` takes the program away |
-//! | [`active`], [`address`], [`ready`], [`token_key`], [`wake`], [`metrics`] | small parts of their own |
+//! | [`active`], [`address`], [`exactly`], [`ready`], [`token_key`], [`wake`], [`metrics`] | small parts of their own |
 
 pub mod active;
 pub mod addon;
@@ -33,6 +33,7 @@ pub mod address;
 pub mod app;
 pub mod args;
 pub mod config;
+pub mod exactly;
 pub mod fleet;
 pub mod hub;
 pub mod issuer;

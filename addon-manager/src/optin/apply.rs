@@ -3,7 +3,7 @@
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+    api::{DynamicObject, Patch, PatchParams, PostParams},
     runtime::events::{Event, EventType, Recorder},
 };
 use ocm::api::addon::{AddOnDeploymentConfig, Version};
@@ -13,6 +13,7 @@ use serde_json::json;
 use super::plan::{Source, Step};
 use crate::{
     addon::settings,
+    exactly,
     fleet::applications::{self, Applications},
     hub::Own,
     keys,
@@ -217,18 +218,11 @@ impl Writer {
     }
 
     async fn delete(&self, cluster: &str, uid: &str) -> Result<Done, Error> {
-        let only_this = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(uid.to_owned()),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        match self.addons(cluster).delete(keys::ADDON, &only_this).await {
-            Ok(_) => Ok(gone(uid)),
-            Err(error) if is_other_or_gone(&error) => Ok(gone(uid)),
-            Err(error) => Err(failed("delete the ManagedClusterAddOn", cluster)(error)),
-        }
+        let addons = self.addons(cluster);
+        let deleted = exactly::delete(&addons, keys::ADDON, Some(uid.to_owned())).await;
+        deleted
+            .map(|_was_there| gone(uid))
+            .map_err(failed("delete the ManagedClusterAddOn", cluster))
     }
 
     async fn record(&self, cluster: &str, uid: &str, mode: Mode) -> Result<Done, Error> {
@@ -242,7 +236,7 @@ impl Writer {
             .await;
         match patched {
             Ok(patched) => Ok(wrote(patched.metadata)),
-            Err(error) if is_other_or_gone(&error) => Ok(gone(uid)),
+            Err(error) if exactly::is_other_or_gone(&error) => Ok(gone(uid)),
             Err(error) => Err(failed("record the mode", cluster)(error)),
         }
     }
@@ -304,11 +298,6 @@ fn wrote(metadata: ObjectMeta) -> Done {
 fn gone(uid: &str) -> Done {
     let uid = uid.to_owned();
     Done::Gone { uid }
-}
-
-/// Not there any more, or not the one that was looked at.
-fn is_other_or_gone(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_not_found() || status.is_conflict())
 }
 
 fn failed(action: &'static str, cluster: &str) -> impl Fn(kube::Error) -> Error {

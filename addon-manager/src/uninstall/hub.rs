@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Preconditions},
+    api::{ApiResource, DynamicObject, ListParams},
     core::PartialObjectMeta,
 };
 use ocm::{
@@ -12,7 +12,7 @@ use ocm::{
 };
 
 use super::rest::Rest;
-use crate::{fleet::secrets, hub as world, keys};
+use crate::{exactly, fleet::secrets, hub as world, keys};
 
 /// So many objects are read at once.
 const PAGE: u32 = 500;
@@ -78,8 +78,10 @@ impl Hub {
         if world::offers_templates(&version.read_offer(offer)) {
             return Err(Error::NotOurs { name: keys::ADDON });
         }
-        let deleted = offers.delete(keys::ADDON, &only(uid)).await;
-        gone(deleted.map(drop)).map_err(failed("delete the ClusterManagementAddOn"))
+        let deleted = exactly::delete(&offers, keys::ADDON, uid).await;
+        deleted
+            .map(drop)
+            .map_err(failed("delete the ClusterManagementAddOn"))
     }
 
     /// Deletes the `ManagedClusterAddOns` that are not on their way yet.
@@ -92,8 +94,8 @@ impl Hub {
             let namespace = addon.namespace().unwrap_or_default();
             let api: Api<DynamicObject> =
                 Api::namespaced_with(self.client.clone(), &namespace, &resource);
-            let deleted = api.delete(keys::ADDON, &only(addon.metadata.uid)).await;
-            gone(deleted.map(drop)).map_err(failed("delete a ManagedClusterAddOn"))?;
+            let deleted = exactly::delete(&api, keys::ADDON, addon.metadata.uid).await;
+            deleted.map_err(failed("delete a ManagedClusterAddOn"))?;
         }
         Ok(())
     }
@@ -180,25 +182,6 @@ where
             Some(token) => page = page.continue_token(&token),
             None => return Ok(all),
         }
-    }
-}
-
-/// Only the object that was looked at.
-fn only(uid: Option<String>) -> DeleteParams {
-    DeleteParams {
-        preconditions: Some(Preconditions {
-            uid,
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    }
-}
-
-/// What somebody else deleted meanwhile, or has put another in the place of, is no error.
-fn gone(deleted: Result<(), kube::Error>) -> Result<(), kube::Error> {
-    match deleted {
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        other => other,
     }
 }
 
