@@ -32,7 +32,7 @@ use crate::{
     fleet::{
         applications::Applications,
         credential,
-        projects::Projects,
+        projects::{self, Projects},
         removal,
         secrets::{self, ClusterSecrets},
     },
@@ -51,9 +51,9 @@ use settings::Defaults;
 /// How long a removal waits before it looks again whether the session has ended.
 const SESSION_END: Duration = Duration::from_millis(200);
 
-/// How soon it is looked again whether a Secret that is in the way is gone; it has none of the labels
-/// by which we follow.
-const SECRET_LOOK: Duration = Duration::from_secs(30);
+/// How soon it is looked again whether what is in the way of a cluster's objects is gone: no watch tells of a Secret
+/// without our labels, or of a right.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// What the add-on works with.
 pub struct Parts {
@@ -109,8 +109,15 @@ pub struct ArgocdAgent {
     templates: Templates,
     // The CA ready for signing, made anew when it changes. Held for a lookup, never over an await.
     signing: Mutex<Option<(Arc<Authority>, Arc<SigningCa>)>>,
-    // Why cluster Secrets are not as they should be. Held for a lookup, too.
-    secret_errors: Mutex<BTreeMap<ClusterName, String>>,
+    // What is in the way of clusters' objects on the hub. Held for a lookup, too.
+    obstacles: Mutex<BTreeMap<ClusterName, Obstacles>>,
+}
+
+/// Why objects of a cluster on the hub are not as they should be. Its agent works without them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Obstacles {
+    secret: Option<String>,
+    project: Option<String>,
 }
 
 /// Why there is no add-on; a mistake of ours.
@@ -132,7 +139,7 @@ impl ArgocdAgent {
             parts,
             templates: Templates::embedded()?,
             signing: Mutex::default(),
-            secret_errors: Mutex::default(),
+            obstacles: Mutex::default(),
         })
     }
 
@@ -183,10 +190,19 @@ impl ArgocdAgent {
             .send_if_modified(|known| known.insert(cluster.to_string(), shares) != Some(shares));
     }
 
-    fn secret_errors(&self) -> MutexGuard<'_, BTreeMap<ClusterName, String>> {
-        self.secret_errors
+    fn obstacles(&self) -> MutexGuard<'_, BTreeMap<ClusterName, Obstacles>> {
+        self.obstacles
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_obstacles(&self, cluster: &ClusterName, obstacles: Obstacles) {
+        let mut all = self.obstacles();
+        if obstacles == Obstacles::default() {
+            all.remove(cluster);
+        } else {
+            all.insert(cluster.clone(), obstacles);
+        }
     }
 
     /// The change of mode that waits for a person, if one does.
@@ -306,26 +322,35 @@ impl sdk::Addon for ArgocdAgent {
             labels: &cluster.labels,
             claims: &cluster.claims,
         });
-        if let Some(projects) = &self.parts.projects {
-            projects.ensure(target.name).await?;
-        }
-        let done = self.parts.secrets.ensure(target.name, desired).await;
-        // The agent works without it; a person has to see to it.
-        let told = match &done {
-            Err(error @ (secrets::Error::Foreign { .. } | secrets::Error::Contested { .. })) => {
-                Some(error.to_string())
-            }
-            Ok(contested) if !contested.is_empty() => Some(secrets::contested(contested)),
-            Ok(_) | Err(_) => None,
+        let project = match &self.parts.projects {
+            Some(projects) => projects.ensure(target.name).await,
+            None => Ok(()),
         };
-        let mut errors = self.secret_errors();
-        let Some(told) = told else {
-            errors.remove(target.name);
-            drop(errors);
-            return done.map(drop).map_err(Into::into);
+        let secret = self.parts.secrets.ensure(target.name, desired).await;
+        // What a person has to see to is told and keeps nothing else from being done.
+        let obstacles = Obstacles {
+            secret: match &secret {
+                Ok(contested) if contested.is_empty() => None,
+                Ok(contested) => Some(secrets::contested(contested)),
+                Err(error) => error.needs_a_person(),
+            },
+            project: project
+                .as_ref()
+                .err()
+                .and_then(projects::Error::needs_a_person),
         };
-        errors.insert(target.name.clone(), told);
-        Ok(())
+        let failed = [
+            secret
+                .err()
+                .map(HookError::from)
+                .filter(|_| obstacles.secret.is_none()),
+            project
+                .err()
+                .map(HookError::from)
+                .filter(|_| obstacles.project.is_none()),
+        ];
+        self.note_obstacles(target.name, obstacles);
+        failed.into_iter().flatten().next().map_or(Ok(()), Err)
     }
 
     fn render(&self, input: RenderInput<'_>) -> Result<Rendered, RenderError> {
@@ -377,11 +402,13 @@ impl sdk::Addon for ArgocdAgent {
             live: condition::find(target.addon.conditions(), condition::addon::AVAILABLE),
         };
         let said = conditions::available(&facts, now);
-        let secret_error = self.secret_errors().get(target.name).cloned();
+        let obstacles = self.obstacles().get(target.name).cloned();
+        let known = obstacles.as_ref();
         let certificates = Arc::clone(&self.parts.certificates.borrow());
         let needs = Needs {
             render_error,
-            secret_error: secret_error.as_deref(),
+            secret_error: known.and_then(|it| it.secret.as_deref()),
+            project_error: known.and_then(|it| it.project.as_deref()),
             held_mode: self.held_mode(target),
             held_deletion: facts.session.and_then(|session| session.held.as_ref()),
             stuck: facts.session.and_then(|session| session.stuck.as_ref()),
@@ -400,7 +427,7 @@ impl sdk::Addon for ArgocdAgent {
         };
         let degraded = conditions::degraded(&needs, now);
         let waits = conditions::rotation_recheck(&needs, now);
-        let looks = [said.recheck, secret_error.map(|_| SECRET_LOOK), waits];
+        let looks = [said.recheck, obstacles.as_ref().map(|_| LOOK_AGAIN), waits];
         Health {
             pending: said.verdict.is_none() && said.recheck.is_some(),
             verdicts: said.verdict.into_iter().chain([degraded]).collect(),
@@ -423,7 +450,7 @@ impl sdk::Addon for ArgocdAgent {
         self.parts
             .addresses
             .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
-        self.secret_errors().remove(cluster);
+        self.obstacles().remove(cluster);
         // The Secret goes last, so where there is one, nobody has told us of the cluster's leaving: it
         // left while no manager ran.
         if self.parts.secrets.has(cluster) {

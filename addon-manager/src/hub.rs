@@ -19,6 +19,22 @@ pub use world::{Addon, Cluster, Install, Own, World, is_of_kubernetes, mode_of};
 
 use crate::{addon::conditions, keys};
 
+/// What a person can do about a refusal of the hub, where waiting does not help.
+pub fn next_step(error: &kube::Error) -> Option<&'static str> {
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    if status.is_forbidden() {
+        // A new program may need a right that an old chart does not give it.
+        return Some(
+            "upgrade the Helm release: its chart gives this program the rights that it needs",
+        );
+    }
+    // Of an object that is written by its name only the kind or the namespace can be missing.
+    let no_kind = status.is_not_found();
+    no_kind.then_some("install Argo CD on the hub, or say in which namespace it is")
+}
+
 /// Reads the window. None until everything has been listed once: before that an absent object means
 /// nothing, and nothing may be decided from it.
 pub fn read(view: &View, name: &AddonName) -> Option<World> {
@@ -217,6 +233,26 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_has_a_next_step_and_weather_has_none() {
+        let refused = |code: u16, reason: &str| {
+            let status = kube::core::Status::failure("", reason).with_code(code);
+            next_step(&kube::Error::Api(Box::new(status)))
+        };
+        assert!(
+            refused(403, "Forbidden")
+                .unwrap()
+                .contains("upgrade the Helm release")
+        );
+        assert!(
+            refused(404, "NotFound")
+                .unwrap()
+                .contains("install Argo CD")
+        );
+        assert_eq!(refused(409, "Conflict"), None);
+        assert_eq!(refused(500, "InternalError"), None);
+    }
 
     fn world(addon: Option<Addon>) -> World {
         let labels = [(keys::MODE.to_owned(), "managed".to_owned())].into();

@@ -104,6 +104,7 @@ impl OptIn {
 
     /// Waits for what was known before: without it a mode could change unnoticed.
     async fn begin(&self) -> (Past, Written) {
+        let mut told = None;
         loop {
             match self.keeper.read().await {
                 Ok(written) => {
@@ -115,8 +116,16 @@ impl OptIn {
                     return (past, written);
                 }
                 Err(error) => {
+                    let next = hub::next_step(&error).unwrap_or("it is tried again");
                     let error = runtime::error::Chain(&error).to_string();
-                    warn!(error, "cannot read which modes clusters had; trying again");
+                    if told.as_ref() != Some(&error) {
+                        warn!(
+                            error,
+                            next,
+                            "cannot read which modes clusters had, so no cluster is enrolled by its label and no mode recorded"
+                        );
+                    }
+                    told = Some(error);
                     sleep(RETRY).await;
                 }
             }

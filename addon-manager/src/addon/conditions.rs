@@ -1,29 +1,16 @@
-//! What is said of a cluster: `Available` and `Degraded`. Pure; the time is a parameter.
+//! What is said of a cluster: [`available`](fn@available) and [`degraded`]. Pure; the time is a parameter.
+
+mod available;
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use ocm::{
-    condition::{self, Status, Verdict, addon::AVAILABLE, addon::DEGRADED},
-    sdk::WorkReport,
-};
-use principal::{
-    ArgoCd, HeldDeletion, Mode, Refused, SessionReport, ShownCertificate, Stuck, Unmirrored,
-};
+use ocm::condition::{Verdict, addon::DEGRADED};
+use principal::{ArgoCd, HeldDeletion, Mode, Refused, ShownCertificate, Stuck, Unmirrored};
+
+pub use available::{Facts, Said, applied, available, tells_of_a_session};
 
 use crate::issuer::{Certificates, expiry::is_overdue, rotation::Stage};
-
-/// Connected, and its Deployment is available.
-pub const AGENT_CONNECTED: &str = "AgentConnected";
-/// The objects are not on the cluster.
-pub const AGENT_NOT_DEPLOYED: &str = "AgentNotDeployed";
-/// The Deployment is there and has no ready pod.
-pub const AGENT_UNAVAILABLE: &str = "AgentUnavailable";
-/// The pod runs and has never been here.
-pub const AGENT_NEVER_CONNECTED: &str = "AgentNeverConnected";
-/// It has been here and is away.
-pub const AGENT_DISCONNECTED: &str = "AgentDisconnected";
 
 /// More would be deleted on the cluster than may be without a person's word.
 pub const MASS_DELETE_HELD: &str = "MassDeleteHeld";
@@ -45,208 +32,6 @@ const NO_ARGOCD: &str = "the cluster has no Argo CD: its API does not serve Appl
                          AppProjects of argoproj.io; install Argo CD there, and the agent goes on \
                          by itself within seconds";
 
-/// A gap that is shorter is not worth telling: a restart of the pod, of the principal, of a proxy.
-/// It is also how long a new agent has before anything is said of it.
-const GRACE: SignedDuration = SignedDuration::from_secs(60);
-
-/// What is known of one cluster's agent.
-#[derive(Clone, Debug, Default)]
-pub struct Facts<'a> {
-    /// When its ManifestWork was made.
-    pub deployed_at: Option<Timestamp>,
-    /// Whether the cluster has applied it; what is wrong, if something is.
-    pub applied: Option<Result<(), String>>,
-    /// Whether its Deployment has a ready pod, as far as the cluster has said.
-    pub ready: Option<bool>,
-    /// Its session.
-    pub session: Option<&'a SessionReport>,
-    /// Since when this principal could have been reached.
-    pub serving_since: Option<Timestamp>,
-    /// Why nothing could be rendered.
-    pub render_error: Option<&'a str>,
-    /// What is said of it now.
-    pub live: Option<&'a Condition>,
-}
-
-/// A verdict, and when to ask again because it depends on the time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
-    /// None says nothing at all.
-    pub verdict: Option<Verdict>,
-    /// None until something happens.
-    pub recheck: Option<Duration>,
-}
-
-/// Whether this reason of `Available` could only be given after a session.
-pub fn tells_of_a_session(reason: &str) -> bool {
-    reason == AGENT_CONNECTED || reason == AGENT_DISCONNECTED
-}
-
-/// Whether the add-on works on the cluster.
-pub fn available(facts: &Facts<'_>, now: Timestamp) -> Said {
-    if let Some(session) = facts.session.filter(|session| session.connected) {
-        return connected(facts, session, now);
-    }
-    let Some(deployed_at) = facts.deployed_at else {
-        let verdict = facts
-            .render_error
-            .map(|message| unavailable(AGENT_NOT_DEPLOYED, message));
-        return Said {
-            verdict,
-            recheck: None,
-        };
-    };
-    // Away since it left, or since the moment when it could have come.
-    let since = [
-        facts.serving_since,
-        facts.session.map(|session| session.since),
-    ];
-    let since = since
-        .into_iter()
-        .flatten()
-        .fold(deployed_at, Timestamp::max);
-    let left = GRACE.saturating_sub(now.duration_since(since));
-    if left.is_positive() {
-        return hold(facts, left);
-    }
-    let (reason, message) = absence(facts, deployed_at);
-    Said {
-        verdict: Some(unavailable(reason, &message)),
-        recheck: None,
-    }
-}
-
-fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Said {
-    if facts.ready == Some(true) {
-        let verdict = Verdict::new(
-            AVAILABLE,
-            true,
-            AGENT_CONNECTED,
-            "the agent is connected and running",
-        );
-        return Said {
-            verdict: Some(verdict),
-            recheck: None,
-        };
-    }
-    // Feedback comes some seconds after the fact; the session is quicker.
-    let left = GRACE.saturating_sub(now.duration_since(session.since));
-    if left.is_positive() {
-        return hold(facts, left);
-    }
-    let message = "the agent is connected, but the cluster reports no ready pod of its Deployment";
-    Said {
-        verdict: Some(unavailable(AGENT_UNAVAILABLE, message)),
-        recheck: None,
-    }
-}
-
-fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) {
-    match &facts.applied {
-        None => {
-            let message = format!(
-                "the cluster has not reported on the ManifestWork made at {deployed_at:.0}; look at \
-                 its work agent"
-            );
-            return (AGENT_NOT_DEPLOYED, message);
-        }
-        Some(Err(reason)) => {
-            return (
-                AGENT_NOT_DEPLOYED,
-                format!("the ManifestWork is not applied: {reason}"),
-            );
-        }
-        Some(Ok(())) => {}
-    }
-    let past = history(facts, deployed_at);
-    if facts.ready != Some(true) {
-        let message = format!(
-            "the agent's Deployment has no ready pod; look at its events and at the Secret with \
-             its certificate; {past}"
-        );
-        return (AGENT_UNAVAILABLE, message);
-    }
-    let seen = facts.session.and_then(|session| session.last_seen);
-    let before = facts
-        .live
-        .is_some_and(|live| tells_of_a_session(&live.reason));
-    if seen.is_some() || before {
-        return (AGENT_DISCONNECTED, format!("{past}; {NEXT_STEP}"));
-    }
-    let message =
-        format!("the agent runs since {deployed_at:.0} at the earliest, and {past}; {NEXT_STEP}");
-    (AGENT_NEVER_CONNECTED, message)
-}
-
-/// What to do about an agent that runs and is not here.
-const NEXT_STEP: &str = "look at its log, and whether it reaches the principal's address";
-
-fn history(facts: &Facts<'_>, deployed_at: Timestamp) -> String {
-    let Facts {
-        session,
-        serving_since,
-        ..
-    } = facts;
-    let seen = session.and_then(|session| session.last_seen);
-    let error = session.and_then(|session| session.last_error.as_deref());
-    // Of what was before it started this principal knows nothing.
-    let seen = match (seen, serving_since.filter(|start| *start > deployed_at)) {
-        (Some(at), _) => format!("last seen at {at:.0}"),
-        (None, Some(start)) => format!("not seen since this principal started at {start:.0}"),
-        (None, None) => "it has never connected".to_owned(),
-    };
-    match error {
-        Some(error) => format!("{seen}, last error: {error}"),
-        None => seen,
-    }
-}
-
-/// Says again what is said now.
-fn hold(facts: &Facts<'_>, left: SignedDuration) -> Said {
-    let verdict = facts.live.and_then(|live| {
-        let status = match live.status.as_str() {
-            "True" => Status::True,
-            "False" => Status::False,
-            // Written by the hub while the cluster was lost; it is not ours to repeat.
-            _ => return None,
-        };
-        Some(Verdict::new(
-            AVAILABLE,
-            status,
-            live.reason.clone(),
-            live.message.clone(),
-        ))
-    });
-    // A little later than the end, so that the end is over.
-    let recheck = Duration::try_from(left).unwrap_or_default() + Duration::from_millis(100);
-    Said {
-        verdict,
-        recheck: Some(recheck),
-    }
-}
-
-fn unavailable(reason: &'static str, message: &str) -> Verdict {
-    Verdict::new(AVAILABLE, false, reason, message)
-}
-
-/// Whether the cluster has applied all works as they are now; none if it has not said.
-pub fn applied(works: &[WorkReport]) -> Option<Result<(), String>> {
-    let mut verdict = Some(Ok(()));
-    for work in works {
-        let conditions = &work.status.conditions;
-        let said = condition::find(conditions, condition::work::APPLIED).filter(|it| {
-            it.observed_generation
-                .is_none_or(|seen| seen == work.generation)
-        });
-        match said {
-            Some(it) if it.status == "True" => {}
-            Some(it) => return Some(Err(it.message.clone())),
-            None => verdict = None,
-        }
-    }
-    verdict.filter(|_| !works.is_empty())
-}
-
 /// What may need a person.
 #[derive(Clone, Debug, Default)]
 pub struct Needs<'a> {
@@ -254,6 +39,8 @@ pub struct Needs<'a> {
     pub render_error: Option<&'a str>,
     /// Why the Argo CD cluster Secret is not as it should be.
     pub secret_error: Option<&'a str>,
+    /// Why the cluster's `AppProject` is not as it should be.
+    pub project_error: Option<&'a str>,
     /// A change of mode that waits.
     pub held_mode: Option<HeldMode>,
     /// Deletions that wait.
@@ -308,6 +95,7 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
     let Needs {
         render_error,
         secret_error,
+        project_error,
         held_mode,
         held_deletion,
         stuck,
@@ -316,10 +104,13 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
         argocd,
         unmirrored,
         revoked,
-        ..
+        // Of these there may be several causes.
+        hub: _,
+        cluster: _,
+        certificate: _,
     } = needs;
     let missing = *argocd == Some(ArgoCd::Missing);
-    let all = [
+    let first = [
         revoked.then(|| (REVOKED, revocation())),
         render_error.map(|message| ("ConfigurationInvalid", message.to_owned())),
         missing.then(|| (ARGOCD_MISSING, NO_ARGOCD.to_owned())),
@@ -327,47 +118,51 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
         held_mode
             .as_ref()
             .map(|held| ("ModeChangeHeld", mode_change(held))),
-        certificates(needs, now),
+    ];
+    let then = [
         stuck.map(|stuck| ("HubWritesFailing", hub_writes(stuck))),
         misconduct.map(|misconduct| ("AgentMisbehaves", misbehaves(misconduct))),
         refused.map(|refused| ("ObjectsRefused", objects_refused(refused))),
         secret_error.map(|message| ("ClusterSecretConflict", message.to_owned())),
+        project_error.map(|message| ("ClusterProjectMissing", message.to_owned())),
         unmirrored.map(|unmirrored| (NOT_MIRRORED, not_mirrored(unmirrored))),
     ];
-    all.into_iter().flatten().collect()
+    let first = first.into_iter().flatten();
+    first
+        .chain(certificates(needs, now))
+        .chain(then.into_iter().flatten())
+        .collect()
 }
 
 /// A rotation that lasts longer is worth a look.
 const ROTATION_GRACE: SignedDuration = SignedDuration::from_mins(10);
 
 /// What is wrong with certificates, the most pressing first.
-fn certificates(needs: &Needs<'_>, now: Timestamp) -> Option<(&'static str, String)> {
+fn certificates(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
     let overdue = |it: &&ShownCertificate| is_overdue(it.not_before, it.not_after, now);
-    if let Some(ending) = needs.certificate.filter(overdue) {
-        let message = format!(
+    let own = needs.certificate.filter(overdue).map(|ending| {
+        format!(
             "the agent's certificate ends at {:.0} and has not been renewed; look at the condition \
              ClusterCertificateRotated, at the cluster's certificate requests on the hub, and at its \
              registration agent",
             ending.not_after
-        );
-        return Some((CERTIFICATE_EXPIRING, message));
-    }
-    let hub = needs.hub?;
-    if !hub.overdue.is_empty() {
-        let message = format!(
-            "{}; it is renewed only by whoever made it",
-            hub.overdue.join(", ")
-        );
-        return Some((CERTIFICATE_EXPIRING, message));
-    }
-    if !hub.troubles.is_empty() {
-        return Some((CERTIFICATE_NOT_IN_ORDER, hub.troubles.join("; ")));
-    }
-    let left = rotation_grace(needs, now)?;
-    (!left.is_positive())
-        .then(|| rotation(needs))
-        .flatten()
-        .map(|message| (ROTATION_WAITS, message))
+        )
+    });
+    let hub = needs.hub.filter(|hub| !hub.overdue.is_empty()).map(|hub| {
+        let overdue = hub.overdue.join(", ");
+        format!("{overdue}; it is renewed only by whoever made it")
+    });
+    let expiring = own
+        .into_iter()
+        .chain(hub)
+        .collect::<Vec<_>>()
+        .join("; and ");
+    let expiring = (!expiring.is_empty()).then_some((CERTIFICATE_EXPIRING, expiring));
+    let troubles = needs.hub.filter(|hub| !hub.troubles.is_empty());
+    let troubles = troubles.map(|hub| (CERTIFICATE_NOT_IN_ORDER, hub.troubles.join("; ")));
+    let waits = rotation_grace(needs, now).filter(|left| !left.is_positive());
+    let waits = waits.and_then(|_over| Some((ROTATION_WAITS, rotation(needs)?)));
+    expiring.into_iter().chain(troubles).chain(waits).collect()
 }
 
 /// How long this agent may still hold up a rotation before it is told; none when it does not.

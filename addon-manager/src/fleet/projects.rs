@@ -6,13 +6,11 @@
 use argocd::cluster_project;
 use kube::{
     Api, Client,
-    api::{
-        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions,
-    },
+    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
 };
 use ocm::name::ClusterName;
 
-use crate::keys;
+use crate::{exactly, hub, keys};
 
 /// What could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +22,14 @@ pub struct Error {
     name: String,
     /// Why not.
     source: Box<kube::Error>,
+}
+
+impl Error {
+    /// What to tell a person, where waiting does not help.
+    pub fn needs_a_person(&self) -> Option<String> {
+        let next = hub::next_step(&self.source)?;
+        Some(format!("{}; {next}", runtime::error::Chain(self)))
+    }
 }
 
 /// The projects in the hub's Argo CD namespace.
@@ -90,17 +96,9 @@ impl Projects {
         if !cluster_project::is_ours(cluster.as_str(), live.metadata.annotations.as_ref()) {
             return Ok(());
         }
-        let only_this = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: live.metadata.uid,
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        match self.api.delete(&name, &only_this).await {
-            Ok(_) => tracing::info!(%cluster, "deleted the cluster's AppProject"),
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-            Err(error) => return Err(failed("delete", &name)(error)),
+        let deleted = exactly::delete(&self.api, &name, live.metadata.uid).await;
+        if deleted.map_err(failed("delete", &name))? {
+            tracing::info!(%cluster, "deleted the cluster's AppProject");
         }
         Ok(())
     }

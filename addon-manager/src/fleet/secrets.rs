@@ -9,7 +9,7 @@ use argocd::cluster_secret::Access;
 use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
+    api::{ListParams, Patch, PatchParams},
 };
 use ocm::name::ClusterName;
 use runtime::kube::{Event, Watch, watch_trimmed};
@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::keys;
+use crate::{exactly, hub, keys};
 
 mod contest;
 
@@ -82,6 +82,18 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// What to tell a person, where waiting does not help.
+    pub fn needs_a_person(&self) -> Option<String> {
+        match self {
+            Self::Foreign { .. } | Self::Contested { .. } => Some(self.to_string()),
+            Self::Api { source, .. } => hub::next_step(source)
+                .map(|next| format!("{}; {next}", runtime::error::Chain(self))),
+            Self::NotListed | Self::NotASecret { .. } => None,
+        }
+    }
+}
+
 /// The cluster Secrets as they are. Cheap to clone.
 #[derive(Clone)]
 pub struct ClusterSecrets {
@@ -125,7 +137,7 @@ impl ClusterSecrets {
         watch_trimmed(watched, token, |event| match event {
             Event::Applied { object, .. } => {
                 if let Some(cluster) = cluster_named(&object.metadata) {
-                    self.lock().insert(cluster.to_string(), *object);
+                    keep(&mut self.lock(), cluster.as_str(), *object);
                     changed(cluster);
                 }
             }
@@ -281,7 +293,7 @@ impl ClusterSecrets {
         let written = self.api.patch(name, &params, &Patch::Apply(&desired)).await;
         let written = written.map_err(failed("write", name))?;
         // So that the next look need not wait for the watch.
-        self.lock().insert(cluster.to_owned(), written);
+        keep(&mut self.lock(), cluster, written);
         tracing::info!(cluster, "wrote the cluster Secret");
         Ok(())
     }
@@ -307,17 +319,9 @@ impl ClusterSecrets {
             .cloned();
         let Some(live) = live else { return Ok(()) };
         let name = argocd::cluster_secret::name(cluster.as_str());
-        let only_this = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: live.metadata.uid,
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        match self.api.delete(&name, &only_this).await {
-            Ok(_) => tracing::info!(%cluster, "deleted the cluster Secret"),
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-            Err(error) => return Err(failed("delete", &name)(error)),
+        let deleted = exactly::delete(&self.api, &name, live.metadata.uid).await;
+        if deleted.map_err(failed("delete", &name))? {
+            tracing::info!(%cluster, "deleted the cluster Secret");
         }
         self.lock().remove(cluster.as_str());
         Ok(())
@@ -325,6 +329,24 @@ impl ClusterSecrets {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Secret>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps the newer of two: the watch tells of what was before our last write when that is long done, and to act on
+/// that would write again, with another key.
+fn keep(held: &mut BTreeMap<String, Secret>, cluster: &str, secret: Secret) {
+    let version = |secret: &Secret| {
+        let version = secret.metadata.resource_version.as_ref()?;
+        version.parse::<u64>().ok()
+    };
+    let known = held.get(cluster);
+    let known = known.filter(|known| known.metadata.uid == secret.metadata.uid);
+    let older = known
+        .and_then(version)
+        .zip(version(&secret))
+        .is_some_and(|(known, told)| told < known);
+    if !older {
+        held.insert(cluster.to_owned(), secret);
     }
 }
 

@@ -1,192 +1,9 @@
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use proptest::prelude::*;
+use ocm::condition::Status;
 
 use super::*;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
-}
-
-fn session(connected: bool, since: i64) -> SessionReport {
-    SessionReport {
-        connected,
-        since: at(since),
-        last_seen: Some(at(since)),
-        last_error: (!connected).then(|| "connection reset".to_owned()),
-        mode: Some(Mode::Managed),
-        ..SessionReport::default()
-    }
-}
-
-fn running() -> Facts<'static> {
-    Facts {
-        deployed_at: Some(at(0)),
-        applied: Some(Ok(())),
-        ready: Some(true),
-        ..Facts::default()
-    }
-}
-
-fn reason(said: &Said) -> Option<(Status, &str)> {
-    said.verdict
-        .as_ref()
-        .map(|verdict| (verdict.status, verdict.reason.as_str()))
-}
-
-fn live(status: &str, reason: &str) -> Condition {
-    Condition {
-        type_: AVAILABLE.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message: "as it was".to_owned(),
-        last_transition_time: Time(at(0)),
-        observed_generation: None,
-    }
-}
-
-#[test]
-fn connected_and_running_is_available_at_once() {
-    let session = session(true, 3);
-    let facts = Facts {
-        session: Some(&session),
-        ..running()
-    };
-    assert_eq!(
-        reason(&available(&facts, at(3))),
-        Some((Status::True, AGENT_CONNECTED))
-    );
-}
-
-#[test]
-fn nothing_is_said_of_a_new_agent_for_a_minute() {
-    let said = available(&running(), at(59));
-    assert_eq!(said.verdict, None);
-    assert!(said.recheck.unwrap() > Duration::from_secs(1));
-    let said = available(&running(), at(60));
-    assert_eq!(reason(&said), Some((Status::False, AGENT_NEVER_CONNECTED)));
-}
-
-#[test]
-fn a_gap_under_a_minute_does_not_flip_it() {
-    let (gone, was) = (session(false, 100), live("True", AGENT_CONNECTED));
-    let facts = Facts {
-        session: Some(&gone),
-        live: Some(&was),
-        ..running()
-    };
-    let said = available(&facts, at(159));
-    assert_eq!(reason(&said), Some((Status::True, AGENT_CONNECTED)));
-    assert_eq!(said.verdict.unwrap().message, "as it was");
-    let said = available(&facts, at(160));
-    assert_eq!(reason(&said), Some((Status::False, AGENT_DISCONNECTED)));
-    let message = said.verdict.unwrap().message;
-    for part in [&at(100).to_string(), "connection reset", NEXT_STEP] {
-        assert!(message.contains(part), "{message}");
-    }
-}
-
-#[test]
-fn a_restart_of_the_principal_is_not_held_against_the_agents() {
-    let was = live("True", AGENT_CONNECTED);
-    let facts = Facts {
-        serving_since: Some(at(1000)),
-        live: Some(&was),
-        ..running()
-    };
-    assert_eq!(
-        reason(&available(&facts, at(1030))),
-        Some((Status::True, AGENT_CONNECTED))
-    );
-    let said = available(&facts, at(1060));
-    assert_eq!(reason(&said), Some((Status::False, AGENT_DISCONNECTED)));
-
-    let refused = SessionReport {
-        last_seen: None,
-        ..session(false, 1001)
-    };
-    let facts = Facts {
-        session: Some(&refused),
-        ..facts
-    };
-    let message = available(&facts, at(1100)).verdict.unwrap().message;
-    for part in ["connection reset", NEXT_STEP] {
-        assert!(message.contains(part), "{message}");
-    }
-}
-
-#[test]
-fn nobody_is_said_to_have_never_connected_who_may_have_before_the_principal_started() {
-    let no_pod = |serving_since| Facts {
-        serving_since,
-        ready: Some(false),
-        ..running()
-    };
-    for (serving_since, expected) in [
-        (at(-10), "it has never connected"),
-        (at(10), "not seen since this principal started"),
-    ] {
-        let said = available(&no_pod(Some(serving_since)), at(100));
-        let message = said.verdict.unwrap().message;
-        assert!(message.contains(expected), "{message}");
-    }
-}
-
-#[test]
-fn what_the_hub_wrote_of_a_lost_cluster_is_not_repeated() {
-    let (gone, lost) = (
-        session(false, 100),
-        live("Unknown", "ManagedClusterLeaseUpdateStopped"),
-    );
-    let facts = Facts {
-        session: Some(&gone),
-        live: Some(&lost),
-        ..running()
-    };
-    assert_eq!(available(&facts, at(110)).verdict, None);
-}
-
-#[test]
-fn each_kind_of_absence_has_its_reason() {
-    let refused = Facts {
-        applied: Some(Err("forbidden".to_owned())),
-        ..running()
-    };
-    let silent = Facts {
-        applied: None,
-        ..running()
-    };
-    let no_pod = Facts {
-        ready: Some(false),
-        ..running()
-    };
-    let not_rendered = Facts {
-        render_error: Some("set it"),
-        ..Facts::default()
-    };
-    for (facts, expected) in [
-        (refused, AGENT_NOT_DEPLOYED),
-        (silent, AGENT_NOT_DEPLOYED),
-        (no_pod, AGENT_UNAVAILABLE),
-        (not_rendered, AGENT_NOT_DEPLOYED),
-    ] {
-        assert_eq!(
-            reason(&available(&facts, at(100))),
-            Some((Status::False, expected))
-        );
-    }
-}
-
-#[test]
-fn a_pod_that_the_cluster_has_not_reported_yet_is_waited_for() {
-    let session = session(true, 100);
-    let facts = Facts {
-        session: Some(&session),
-        ready: Some(false),
-        ..running()
-    };
-    assert_eq!(available(&facts, at(110)).verdict, None);
-    let said = available(&facts, at(160));
-    assert_eq!(reason(&said), Some((Status::False, AGENT_UNAVAILABLE)));
 }
 
 #[test]
@@ -227,33 +44,6 @@ fn a_secret_of_somebody_else_in_the_place_of_ours_needs_a_person() {
     let said = (verdict.status, verdict.reason.as_str());
     assert_eq!(said, (Status::True, "ClusterSecretConflict"));
     assert_eq!(verdict.message, "delete or rename it");
-}
-
-fn work(status: &str, observed: i64) -> WorkReport {
-    let mut work = WorkReport {
-        generation: 2,
-        ..WorkReport::default()
-    };
-    work.status.conditions = vec![Condition {
-        type_: condition::work::APPLIED.to_owned(),
-        status: status.to_owned(),
-        reason: String::new(),
-        message: "why".to_owned(),
-        last_transition_time: Time(Timestamp::UNIX_EPOCH),
-        observed_generation: Some(observed),
-    }];
-    work
-}
-
-#[test]
-fn only_what_the_cluster_says_of_the_present_content_counts() {
-    assert_eq!(applied(&[]), None);
-    assert_eq!(applied(&[work("True", 2)]), Some(Ok(())));
-    assert_eq!(applied(&[work("True", 1)]), None);
-    assert_eq!(
-        applied(&[work("True", 2), work("False", 2)]),
-        Some(Err("why".to_owned()))
-    );
 }
 
 #[test]
@@ -370,22 +160,6 @@ fn when_all_is_well_degraded_costs_no_write_of_its_own() {
     assert!(verdict.calm && verdict.status == Status::False);
 }
 
-proptest! {
-    #[test]
-    fn a_verdict_that_waits_is_asked_for_again(
-        now in 0i64..400, since in 0i64..400, connected: bool, ready: Option<bool>, known: bool,
-    ) {
-        let session = session(connected, since);
-        let facts = Facts { ready, session: known.then_some(&session), ..running() };
-        let said = available(&facts, at(now));
-        prop_assert!(said.verdict.is_some() || said.recheck.is_some());
-        if let Some(recheck) = said.recheck {
-            let later = at(now) + SignedDuration::try_from(recheck).unwrap();
-            prop_assert!(available(&facts, later).recheck.is_none());
-        }
-    }
-}
-
 fn certificate(from: i64, to: i64) -> ShownCertificate {
     ShownCertificate {
         not_before: at(from),
@@ -443,6 +217,38 @@ fn a_certificate_that_was_not_renewed_in_time_is_told_with_its_end_and_where_to_
         ..Needs::default()
     };
     assert_eq!(degraded(&needs, at(0)).reason, CERTIFICATE_EXPIRING);
+}
+
+#[test]
+fn everything_that_is_wrong_with_certificates_is_told() {
+    let shown = certificate(0, 1000);
+    let hub = Certificates {
+        rotation: Some(crate::issuer::rotation::Progress {
+            stage: Stage::Introduced,
+            since: at(0),
+            waits_for: ["a".to_owned()].into(),
+        }),
+        troubles: vec!["Secret x is not ours to renew".to_owned()],
+        overdue: vec!["the certificate in the Secret y ends at T".to_owned()],
+    };
+    let needs = Needs {
+        certificate: Some(&shown),
+        hub: Some(&hub),
+        cluster: "a",
+        project_error: Some("upgrade the chart"),
+        ..Needs::default()
+    };
+    let told = degraded(&needs, at(900));
+    assert_eq!(told.reason, CERTIFICATE_EXPIRING);
+    for part in [
+        "the agent's certificate ends",
+        "the Secret y ends at T",
+        "besides, CertificateNotInOrder: Secret x",
+        "besides, CertificateRotationWaits: ",
+        "besides, ClusterProjectMissing: upgrade the chart",
+    ] {
+        assert!(told.message.contains(part), "{}", told.message);
+    }
 }
 
 #[test]
