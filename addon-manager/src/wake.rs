@@ -6,8 +6,12 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream, stream::BoxStream};
+use jiff::Timestamp;
 use ocm::name::ClusterName;
-use principal::{SessionReport, Sessions};
+use principal::{
+    ArgoCd, HeldDeletion, Mode, Refused, SessionReport, Sessions, ShownCertificate, Stuck,
+    Unmirrored,
+};
 use tokio::sync::Notify;
 
 use crate::issuer::Certificates;
@@ -102,22 +106,49 @@ pub fn waited_for(before: &Certificates, now: &Certificates) -> Option<BTreeSet<
 /// Whether two reports lead to the same conditions; when the agent of an open session was last seen
 /// does not.
 fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
-    let told = |report: Option<&SessionReport>| {
-        report.map(|report| SessionReport {
-            last_seen: None,
-            agent_version: None,
-            // Who waits for that is woken by `waited_for`.
-            trusts: None,
-            ..report.clone()
-        })
-    };
-    told(before) == told(now)
+    // Every field, no `..`: a new one has to be thought about. Nothing is copied: a fleet is compared at every heartbeat.
+    before.map(told) == now.map(told)
+}
+
+type Told<'a> = (
+    (bool, Timestamp, Option<&'a String>, Option<Mode>),
+    (
+        Option<&'a HeldDeletion>,
+        Option<&'a Stuck>,
+        Option<&'a String>,
+    ),
+    (Option<&'a Refused>, Option<ArgoCd>, Option<&'a Unmirrored>),
+    Option<&'a ShownCertificate>,
+);
+
+fn told(report: &SessionReport) -> Told<'_> {
+    let SessionReport {
+        connected,
+        since,
+        last_seen: _,
+        last_error,
+        agent_version: _,
+        mode,
+        held,
+        stuck,
+        misconduct,
+        refused,
+        argocd,
+        unmirrored,
+        certificate,
+        // Who waits for that is woken by `waited_for`.
+        trusts: _,
+    } = report;
+    (
+        (*connected, *since, last_error.as_ref(), *mode),
+        (held.as_ref(), stuck.as_ref(), misconduct.as_ref()),
+        (refused.as_ref(), *argocd, unmirrored.as_ref()),
+        certificate.as_ref(),
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
 
     fn sessions(connected: bool, seen: i64) -> Sessions {
@@ -133,7 +164,7 @@ mod tests {
     fn what_is_not_mirrored_any_more_wakes_its_cluster() {
         let before = sessions(true, 1);
         let mut now = BTreeMap::clone(&before);
-        now.get_mut("c").unwrap().unmirrored = Some(principal::Unmirrored {
+        now.get_mut("c").unwrap().unmirrored = Some(Unmirrored {
             count: 1,
             names: vec!["a".to_owned()],
         });

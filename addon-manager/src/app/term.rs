@@ -232,6 +232,10 @@ fn writer(term: &Term, version: Version) -> optin::Writer {
     optin::Writer::new(client, version, recorder, own.clone(), resource_proxy)
 }
 
+/// So long after a change others are gathered: sessions change at the pace of the agents, and each change may be a
+/// write. The first is told at once.
+const GATHER: Duration = Duration::from_millis(500);
+
 /// Wakes those of whom something else is to be said, and everybody when what all depend on changed.
 async fn wake_all(view: View, wakes: Wakes, channels: &Channels, token: CancellationToken) {
     let mut sessions = channels.sessions.subscribe();
@@ -281,5 +285,6 @@ async fn wake_all(view: View, wakes: Wakes, channels: &Channels, token: Cancella
         for name in names {
             wakes.wake(name);
         }
+        token.run_until_cancelled(sleep(GATHER)).await;
     }
 }
