@@ -284,6 +284,13 @@ fn check_enrolment(situation: Situation<'_>) -> Result<(), Refusal> {
     if addon.is_deleting() {
         return Err(Refusal::AddonDeleting(name()));
     }
+    if !addon.is_managed_by(situation.addon) {
+        // Nothing is done for such an add-on, so nobody was asked to enrol for it.
+        return Err(Refusal::NotServed {
+            cluster: name(),
+            message: "it is not under its ClusterManagementAddOn".to_owned(),
+        });
+    }
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! Requests as OCM's registration agent makes them, to be spoilt by tests.
 
 use k8s_openapi::{
-    ByteString, api::certificates::v1::CertificateSigningRequestSpec,
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    ByteString,
+    api::certificates::v1::CertificateSigningRequestSpec,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 
@@ -112,6 +113,19 @@ pub(crate) fn wanted() -> Vec<Registration> {
         Registration::custom_signer(SIGNER, &addon_name(), &cluster_name()),
         Registration::KubeClient,
     ]
+}
+
+/// The add-on there, as OCM has taken it in.
+pub(crate) fn cluster_addon() -> ManagedClusterAddOn {
+    let mut addon = ManagedClusterAddOn::default();
+    addon.metadata.owner_references = Some(vec![OwnerReference {
+        api_version: "addon.open-cluster-management.io/v1beta1".to_owned(),
+        kind: "ClusterManagementAddOn".to_owned(),
+        name: addon_name().to_string(),
+        controller: Some(true),
+        ..OwnerReference::default()
+    }]);
+    addon
 }
 
 pub(crate) fn managed_cluster() -> ManagedCluster {

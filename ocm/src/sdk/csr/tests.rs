@@ -9,11 +9,7 @@ use rcgen::{KeyPair, SanType};
 use super::{samples::*, *};
 
 fn judge(request: &CertificateSigningRequest) -> Result<Granted, Refusal> {
-    judge_on(
-        request,
-        Some(&managed_cluster()),
-        Some(&ManagedClusterAddOn::default()),
-    )
+    judge_on(request, Some(&managed_cluster()), Some(&cluster_addon()))
 }
 
 fn judge_on(
@@ -227,7 +223,7 @@ fn the_group_of_everybody_is_ignored_for_the_hubs_own_signer_only() {
 #[test]
 fn the_cluster_must_be_in_and_have_the_add_on() {
     let request = Sample::good().request();
-    let (cluster, addon) = (managed_cluster(), ManagedClusterAddOn::default());
+    let (cluster, addon) = (managed_cluster(), cluster_addon());
     let gone = || Some(Time(jiff::Timestamp::UNIX_EPOCH));
     let mut rejected = cluster.clone();
     rejected.spec.hub_accepts_client = false;
@@ -235,12 +231,14 @@ fn the_cluster_must_be_in_and_have_the_add_on() {
     leaving.metadata.deletion_timestamp = gone();
     let mut disabled = addon.clone();
     disabled.metadata.deletion_timestamp = gone();
+    let foreign = ManagedClusterAddOn::default();
     let cases = [
         ("NoCluster", None, Some(&addon)),
         ("ClusterNotAccepted", Some(&rejected), Some(&addon)),
         ("ClusterDeleting", Some(&leaving), Some(&addon)),
         ("AddonNotEnabled", Some(&cluster), None),
         ("AddonDeleting", Some(&cluster), Some(&disabled)),
+        ("ClusterNotServed", Some(&cluster), Some(&foreign)),
     ];
     for (wanted, cluster, addon) in cases {
         let found = judge_on(&request, cluster, addon).unwrap_err();
