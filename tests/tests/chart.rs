@@ -66,6 +66,7 @@ const GOLDEN: [(&str, &[&str]); 5] = [
             "principal.service.port=8443",
             "principal.service.nodePort=30443",
             "principal.service.annotations.example\\.org/pool=edge",
+            "agent.installNamespace=open-cluster-management-agent-addon",
             "agent.variables.LOG_LEVEL=debug",
             "agent.variables.ARGOCD_NAMESPACE=gitops",
             "agent.nodePlacement.nodeSelector.kind=infra",

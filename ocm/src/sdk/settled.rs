@@ -31,6 +31,9 @@ pub(crate) enum Waiting {
     /// The object has changed and the change is not rolled out to this cluster.
     #[error("the content of {0} is not rolled out to this cluster yet")]
     NotRolledOut(String),
+    /// The annotation of the cluster's add-on, which only the old version of the API checks, is no namespace.
+    #[error("{0:?} is not the name of a namespace for the agent")]
+    NoNamespace(String),
     /// The `ClusterManagementAddOn` is gone or going, and the cluster's add-on goes after it.
     #[error("the ClusterManagementAddOn is gone, and with it what it offers")]
     NoOffer,
@@ -50,6 +53,7 @@ impl Waiting {
         match self {
             Self::Absent(_) => Some("ConfigurationAbsent"),
             Self::NotOffered(_) => Some("ConfigurationNotOffered"),
+            Self::NoNamespace(_) => Some("ConfigurationInvalid"),
             // Without an offer the garbage collector is about to take the add-on away.
             Self::NotConfigured
             | Self::NoHash(_)

@@ -9,7 +9,7 @@ use crate::{
     api::addon::{AddOnConfig, ConfigGroupResource, GROUP, ManagedClusterAddOnStatus, Version},
     condition::{self, Verdict},
     keys,
-    name::ClusterName,
+    name::{ClusterName, is_dns_label},
     sdk::{
         Addon, Admission, Hosts, Leaving, LeavingPhase, Target, finalizers, hash,
         hosting::Hosting,
@@ -184,7 +184,11 @@ pub(crate) fn settle(
     let settled = settled::settle(cluster_addon, offer, &supported, object)?;
     let namespace =
         registration::install_namespace(cluster_addon, settled.config.deployment.as_ref());
-    Ok((settled, namespace))
+    if is_dns_label(&namespace) {
+        Ok((settled, namespace))
+    } else {
+        Err(Waiting::NoNamespace(namespace))
+    }
 }
 
 /// Decides what to write for a served cluster.

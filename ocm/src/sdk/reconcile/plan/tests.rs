@@ -290,3 +290,18 @@ fn a_cluster_that_the_author_refuses_loses_what_it_has() {
     assert_eq!(verdict, Verdict::new("Degraded", true, "R", "m"));
     assert!(clears);
 }
+
+#[test]
+fn an_annotation_that_names_no_namespace_is_told_and_not_followed() {
+    let mut met = observed();
+    let mut addon = ManagedClusterAddOn::clone(met.addon.as_deref().unwrap());
+    let noted = (keys::INSTALL_NAMESPACE.to_owned(), "No Name".to_owned());
+    addon.metadata.annotations = Some([noted].into());
+    met.addon = Some(Arc::new(addon));
+    let decided = decide(&author(vec![config_map("a", 1)]), &met);
+    let Works::Keep(waiting) = decided.works else {
+        panic!("{:?}", decided.works)
+    };
+    assert_eq!(waiting.needs_a_person(), Some("ConfigurationInvalid"));
+    assert_eq!(decided.registration, None);
+}
