@@ -22,6 +22,47 @@ fn what_was_written_needs_no_second_write() {
 }
 
 #[test]
+fn a_watch_that_is_behind_takes_nothing_back() {
+    let told = |uid: &str, version: &str| {
+        let mut secret = secret(desired(version));
+        secret.metadata.uid = Some(uid.to_owned());
+        secret.metadata.resource_version = Some(version.to_owned());
+        secret
+    };
+    let mut held = BTreeMap::new();
+    let mut version_after = |secret| {
+        keep(&mut held, "c", secret);
+        held["c"].metadata.resource_version.clone().unwrap()
+    };
+    assert_eq!(version_after(told("1", "9")), "9");
+    assert_eq!(version_after(told("1", "8")), "9", "of before our write");
+    assert_eq!(version_after(told("1", "10")), "10");
+    assert_eq!(version_after(told("2", "3")), "3", "another Secret");
+    assert_eq!(version_after(told("2", "opaque")), "opaque");
+}
+
+#[test]
+fn what_waiting_does_not_mend_is_for_a_person() {
+    let refused = |reason| Error::Api {
+        action: "write",
+        name: "cluster-c".to_owned(),
+        source: Box::new(kube::Error::Api(Box::new(kube::core::Status::failure(
+            "no right", reason,
+        )))),
+    };
+    let told = refused("Forbidden").needs_a_person().unwrap();
+    for part in [
+        "write Secret cluster-c",
+        "no right",
+        "upgrade the Helm release",
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(refused("InternalError").needs_a_person(), None);
+    assert_eq!(Error::NotListed.needs_a_person(), None);
+}
+
+#[test]
 fn a_label_that_is_no_longer_wanted_is_noticed() {
     let mut more = desired("eu");
     more["metadata"]["labels"]["old"] = json!("x");
