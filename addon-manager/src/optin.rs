@@ -9,10 +9,12 @@ pub mod plan;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
 
+use futures::{StreamExt as _, stream};
 use ocm::{
     name::{AddonName, ClusterName},
     sdk::View,
@@ -40,6 +42,9 @@ const RETRY: Duration = Duration::from_secs(5);
 const RECOUNT: Duration = Duration::from_secs(15);
 /// How soon it is looked again whether something that we wrote can be seen, should no change tell.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// So many clusters are written at a time: nobody waits for the mode of all others, without which no agent comes in.
+const AT_ONCE: usize = 16;
 
 /// Clusters whose mode cannot change yet, with the number of Applications that are in the way.
 pub type HeldModes = Arc<BTreeMap<String, usize>>;
@@ -163,11 +168,14 @@ impl OptIn {
                 .any(|step| changes(step) == Some(cluster))
         });
         let mut failed = false;
-        for step in steps {
-            if past.is_enough(&step) {
-                continue;
-            }
-            match self.writer.apply(&step).await {
+        let due: Vec<_> = steps.into_iter().filter(|it| !past.is_enough(it)).collect();
+        let writes = due.into_iter().map(|step| async {
+            let done = self.writer.apply(&step).await;
+            (step, done)
+        });
+        let mut writes = pin!(stream::iter(writes).buffer_unordered(AT_ONCE));
+        while let Some((step, done)) = writes.next().await {
+            match done {
                 Ok(Done::Told) => info!(?step, "opting in"),
                 Ok(Done::Wrote { version }) => {
                     info!(?step, "opting in");

@@ -86,10 +86,21 @@ pub fn available(facts: &Facts<'_>, now: Timestamp) -> Said {
         return hold(facts, left);
     }
     let (reason, message) = absence(facts, deployed_at);
+    let message = known_before(facts, reason).unwrap_or(message);
     Said {
         verdict: Some(unavailable(reason, &message)),
         recheck: None,
     }
+}
+
+/// What is said already of an agent that this principal has never heard of: whoever said it knew more, and saying
+/// less again would be a write for each absent agent at each start.
+fn known_before(facts: &Facts<'_>, reason: &str) -> Option<String> {
+    let absent = [AGENT_NEVER_CONNECTED, AGENT_DISCONNECTED, AGENT_UNAVAILABLE];
+    let said = facts
+        .live
+        .filter(|_| facts.session.is_none() && absent.contains(&reason))?;
+    (said.status == "False" && said.reason == reason).then(|| said.message.clone())
 }
 
 fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Said {

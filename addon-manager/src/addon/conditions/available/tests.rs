@@ -232,3 +232,39 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_restart_says_nothing_new_of_agents_that_are_still_away() {
+    let gone = session(false, 100);
+    let before = Facts {
+        session: Some(&gone),
+        live: Some(&live("True", AGENT_CONNECTED)),
+        ..running()
+    };
+    let told = available(&before, at(200)).verdict.unwrap();
+    let never = available(&running(), at(200)).verdict.unwrap();
+    let no_pod = Facts {
+        ready: Some(false),
+        ..running()
+    };
+    let no_pod_said = available(&no_pod, at(200)).verdict.unwrap();
+    for (said, then) in [(told, running()), (never, running()), (no_pod_said, no_pod)] {
+        let was = said.onto(&[], at(200));
+        let restarted = Facts {
+            session: None,
+            serving_since: Some(at(1000)),
+            live: Some(&was),
+            ..then
+        };
+        assert_eq!(available(&restarted, at(1100)).verdict, Some(said));
+    }
+    // What is another thing is told.
+    let was = live("False", AGENT_UNAVAILABLE);
+    let restarted = Facts {
+        serving_since: Some(at(1000)),
+        live: Some(&was),
+        ..running()
+    };
+    let said = available(&restarted, at(1100));
+    assert_eq!(reason(&said), Some((Status::False, AGENT_NEVER_CONNECTED)));
+}
