@@ -105,19 +105,23 @@ impl Replica {
 
     /// Starts the watches and the drift loop.
     pub fn start(self: &Arc<Self>, spawner: &Spawner) {
-        let observer = Observer {
-            store: Arc::clone(&self.store),
-            reports: Arc::clone(&self.reports),
-            drift: Arc::clone(&self.drift),
-            stuck: Arc::clone(&self.stuck),
-            mode: self.scope.mode,
-        };
+        let observer = self.observer();
         let spoke = &self.writer.spoke;
         observe::start(spoke, &self.scope, &observer, &self.sight, spawner);
         let (replica, token) = (Arc::clone(self), spawner.token().clone());
         spawner.spawn("drift", async move { replica.hold(token).await });
         let (replica, token) = (Arc::clone(self), spawner.token().clone());
         spawner.spawn("stuck", async move { replica.unstick(token).await });
+    }
+
+    fn observer(&self) -> Observer {
+        Observer {
+            store: Arc::clone(&self.store),
+            reports: Arc::clone(&self.reports),
+            drift: Arc::clone(&self.drift),
+            stuck: Arc::clone(&self.stuck),
+            mode: self.scope.mode,
+        }
     }
 
     /// Who owns the Applications.

@@ -30,7 +30,7 @@ pub trait Spoke: Debug + Send + Sync + 'static {
         token: CancellationToken,
     ) -> BoxFuture<'static, ()>;
 
-    /// Whether the spoke has an object of this name that a watch would tell of, asked now.
+    /// Whether the spoke has an object of this name, asked now; also one whose labels keep watches from telling of it.
     fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, Error>>;
 
     /// Makes an object and returns what the spoke has made of it.

@@ -28,8 +28,16 @@ struct Inner {
     making: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// What was taken once by objects that somebody deleted here and that the hub wants again, by whose copies they were.
     taken: BTreeMap<ObjectKey, (String, Records)>,
-    /// Made by us and not told by a watch yet: which one, and how often a list was complete without it.
-    untold: BTreeMap<ObjectKey, (String, u8)>,
+    /// Made by us and not told by a watch yet.
+    untold: BTreeMap<ObjectKey, Untold>,
+}
+
+/// Something that only the answer to our own create has told of.
+#[derive(Debug)]
+struct Untold {
+    uid: String,
+    /// A list was complete without it.
+    is_missed: bool,
 }
 
 /// Annotations that say what was taken once.
@@ -201,19 +209,31 @@ impl Store {
         }
     }
 
-    /// A list is complete: objects of ours that it lacks, for the second time, are gone. Nobody else would tell, for a
-    /// watch that never saw an object does not miss it; and the first list may be older than the object.
-    pub fn listed(&self, is_listed: impl Fn(&ObjectKey) -> bool) -> Vec<(ObjectKey, String)> {
-        let mut gone = vec![];
-        for (key, (uid, lists)) in &mut self.lock().untold {
+    /// A list is complete: objects of ours that it lacks may be gone. Nobody else would tell, for a watch that never saw
+    /// an object does not miss it; but the list may be older than the object, or narrower.
+    pub fn listed(&self, is_listed: impl Fn(&ObjectKey) -> bool) -> Vec<ObjectKey> {
+        let mut missed = vec![];
+        for (key, untold) in &mut self.lock().untold {
             if is_listed(key) {
-                *lists = lists.saturating_add(1);
-                if *lists > 1 {
-                    gone.push((key.clone(), uid.clone()));
-                }
+                untold.is_missed = true;
+                missed.push(key.clone());
             }
         }
-        gone
+        missed
+    }
+
+    /// Which object has to be asked for, because a list lacked it; told once for each list.
+    pub fn take_missed(&self, key: &ObjectKey) -> Option<String> {
+        let mut inner = self.lock();
+        let untold = inner.untold.get_mut(key)?;
+        std::mem::take(&mut untold.is_missed).then(|| untold.uid.clone())
+    }
+
+    /// It could not be asked for.
+    pub fn still_missed(&self, key: &ObjectKey) {
+        if let Some(untold) = self.lock().untold.get_mut(key) {
+            untold.is_missed = true;
+        }
     }
 
     /// Remembers what the hub wants, after it was applied.
@@ -266,7 +286,9 @@ impl Making<'_> {
         let entry = entries.entry(self.key.clone()).or_default();
         if entry.live.is_none() {
             entry.live = Some(Arc::clone(object));
-            untold.insert(self.key.clone(), (uid.to_owned(), 0));
+            let uid = uid.to_owned();
+            let is_missed = false;
+            untold.insert(self.key.clone(), Untold { uid, is_missed });
         }
     }
 }
@@ -380,12 +402,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_and_went_while_no_watch_looked_is_gone_with_the_second_list() {
+    fn what_was_made_and_is_in_no_list_is_asked_for_once_for_each_list() {
         let store = Store::default();
         store.making(key()).made(&object("a", "1"));
-        assert!(store.listed(|_| true).is_empty(), "that list may be older");
+        assert_eq!(store.take_missed(&key()), None, "no list lacks it");
         assert!(store.listed(|_| false).is_empty(), "of another target");
-        assert_eq!(store.listed(|_| true), [(key(), "a".to_owned())]);
+        assert_eq!(store.listed(|_| true), [key()]);
+        assert_eq!(store.take_missed(&key()).as_deref(), Some("a"));
+        assert_eq!(store.take_missed(&key()), None);
+        store.still_missed(&key());
+        assert_eq!(store.take_missed(&key()).as_deref(), Some("a"));
         assert!(store.gone(&key(), "a").is_some());
         assert!(store.listed(|_| true).is_empty() && store.all().is_empty());
         store.making(key()).made(&object("b", "2"));

@@ -41,6 +41,9 @@ impl Replica {
 
     async fn revert(&self, key: ObjectKey, contests: &mut Contests) {
         let _only_writer = self.lock(&key).await;
+        if let Some(uid) = self.store.take_missed(&key) {
+            self.ask_for(&key, &uid, contests).await;
+        }
         let entry = self.store.get(&key);
         let Some(wanted) = entry.wanted.filter(|wanted| !wanted.leaving) else {
             return;
@@ -79,6 +82,22 @@ impl Replica {
             self.reports.status(key.clone());
         }
         contests.wrote(key, failed, Instant::now());
+    }
+
+    /// A list lacked what we made: is it gone, or was the list older, or narrowed by labels that it does not have?
+    async fn ask_for(&self, key: &ObjectKey, uid: &str, contests: &mut Contests) {
+        match self.writer.finds(key).await {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::debug!(object = %key, "went before a watch had told of it");
+                self.observer().gone(key, uid);
+            }
+            Err(error) => {
+                tracing::debug!(object = %key, error = %Chain(&error), "cannot see whether it is there; looking again");
+                self.store.still_missed(key);
+                contests.wrote(key.clone(), true, Instant::now());
+            }
+        }
     }
 
     /// Says who keeps changing it: before it is put right, since after that nobody else has written it.

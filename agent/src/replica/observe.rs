@@ -121,8 +121,8 @@ impl Observer {
         let is_listed = |key: &ObjectKey| {
             key.kind == *kind && namespace.as_ref().is_none_or(|it| *it == key.namespace)
         };
-        for (key, uid) in self.store.listed(is_listed) {
-            self.gone(&key, &uid);
+        for key in self.store.listed(is_listed) {
+            self.drift.check(key);
         }
     }
 
@@ -159,7 +159,7 @@ impl Observer {
         }
     }
 
-    fn gone(&self, key: &ObjectKey, uid: &str) {
+    pub(super) fn gone(&self, key: &ObjectKey, uid: &str) {
         let Some(Entry { live, wanted }) = self.store.gone(key, uid) else {
             return;
         };

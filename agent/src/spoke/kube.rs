@@ -99,7 +99,7 @@ impl Spoke for Kubernetes {
     /// A list, for which there is a right already.
     fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, Error>> {
         async move {
-            let labels = labels(key.kind, &self.label_selector);
+            let labels = labels(key.kind, "");
             let params = ListParams::default()
                 .labels(&labels)
                 .fields(&format!("metadata.name={}", key.name))

@@ -20,6 +20,8 @@ use tokio::sync::{Notify, oneshot, watch};
 use super::wait::{SOON, soon};
 
 const ROOT: &str = "/apis/argoproj.io/v1alpha1/namespaces/{namespace}/{plural}";
+/// After this a watch says nothing any more.
+const LAST: u64 = u64::MAX;
 const CORE: &str = "/api/v1/namespaces/{namespace}/{plural}";
 
 /// The server, and what it holds; the latter outlives a restart.
@@ -47,6 +49,8 @@ struct Inner {
     objects: BTreeMap<(String, String), Value>,
     /// Every change, so that a watch can begin anywhere.
     history: Vec<(u64, String, &'static str, Value)>,
+    /// What was before this version is forgotten: whoever watches from there has to list again.
+    oldest: u64,
     /// The definitions of all of Argo CD's kinds are missing.
     bare: bool,
     /// Every write by a client.
@@ -202,6 +206,14 @@ impl World {
         self.tell(&inner);
     }
 
+    /// Breaks watches and forgets what they have not told.
+    pub(super) fn forget_history(&self) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.version += 1;
+        inner.oldest = inner.version;
+        self.tell(&inner);
+    }
+
     /// Keeps watches from telling what happens, or lets them catch up.
     pub(super) fn hold_watches(&self, hold: bool) {
         self.silent.send_replace(hold);
@@ -266,7 +278,7 @@ async fn list_or_watch(
         let items: Vec<&Value> = inner
             .objects
             .iter()
-            .filter(|(key, _)| key.0 == plural && is_selected(&query, &key.1))
+            .filter(|(key, o)| key.0 == plural && is_selected(&query, o))
             .map(|(_, o)| o)
             .collect();
         let version = inner.version.to_string();
@@ -288,7 +300,7 @@ async fn list_or_watch(
         futures::stream::unfold((world, version, from), move |(world, mut version, from)| {
             let (plural, query) = (plural.clone(), query.clone());
             async move {
-                loop {
+                while from != LAST {
                     let mut silent = world.silent.subscribe();
                     silent.wait_for(|silent| !*silent).await.ok()?;
                     version.borrow_and_update();
@@ -298,14 +310,21 @@ async fn list_or_watch(
                             return None;
                         }
                         let mut later = inner.history.iter().filter(|(v, p, _, object)| {
-                            let name = object["metadata"]["name"].as_str().unwrap();
-                            *v > from && *p == plural && is_selected(&query, name)
+                            *v > from && *p == plural && is_selected(&query, object)
                         });
-                        later.next().map(|(v, _, change, object)| {
+                        let (at, line) = if from < inner.oldest {
+                            (LAST, Some(("ERROR", expired())))
+                        } else {
+                            let next = later.next();
+                            let at = next.map_or(from, |(at, ..)| *at);
                             (
-                                *v,
-                                json!({ "type": change, "object": object }).to_string() + "\n",
+                                at,
+                                next.map(|(_, _, change, object)| (*change, object.clone())),
                             )
+                        };
+                        line.map(|(kind, object)| {
+                            let line = json!({ "type": kind, "object": object });
+                            (at, line.to_string() + "\n")
                         })
                     };
                     if let Some((at, line)) = next {
@@ -313,14 +332,27 @@ async fn list_or_watch(
                     }
                     version.changed().await.ok()?;
                 }
+                None
             }
         });
     Body::from_stream(lines.map(Ok::<_, std::io::Error>)).into_response()
 }
 
-fn is_selected(query: &HashMap<String, String>, name: &str) -> bool {
-    let selector = query.get("fieldSelector").map(String::as_str);
-    selector.is_none_or(|selector| selector == format!("metadata.name={name}"))
+/// What a watch says last whose version is forgotten.
+fn expired() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+        "message": "too old resource version", "reason": "Expired", "code": 410,
+    })
+}
+
+/// By name, and by one label if the selector says no more.
+fn is_selected(query: &HashMap<String, String>, object: &Value) -> bool {
+    let meta = Meta::of(object);
+    let name = query.get("fieldSelector");
+    let label = query.get("labelSelector").and_then(|it| it.split_once('='));
+    name.is_none_or(|selector| *selector == format!("metadata.name={}", meta.name()))
+        && label.is_none_or(|(key, value)| meta.label(key) == Some(value))
 }
 
 async fn create(

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::api::{Api, World};
 use super::principal::Manner;
-use super::{APPS, about, app, connected, revision, scene_in, told};
+use super::spoke::Setup;
+use super::{APPS, about, app, connected, connected_with, revision, scene_in, told};
 
 #[tokio::test]
 async fn an_application_of_the_hub_appears_and_its_status_comes_back() {
@@ -249,4 +250,56 @@ async fn what_argo_cd_saw_before_its_project_is_looked_at_again() {
         json!({ "metadata": { "name": "default", "namespace": "argocd" }, "spec": {} }),
     );
     world.until("the question", APPS, "one", asked).await;
+}
+
+#[tokio::test]
+async fn what_went_before_a_watch_had_told_of_it_comes_back() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    let world = &scene.api.world;
+    world.hold_watches(true);
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    world.remove(APPS, "one");
+    world.forget_history();
+    world.hold_watches(false);
+    let there = world.until("the return", APPS, "one", |app| app.is_some());
+    talk.listens_until(there).await;
+    assert_eq!(world.writes(), ["create one", "create one"]);
+}
+
+/// `--label-selector` narrows what watches tell of, not what the hub may deliver.
+#[tokio::test]
+async fn what_watches_are_not_to_tell_of_is_not_taken_for_gone() {
+    let mut setup = Setup::default();
+    setup.scope.label_selector = "team=a".to_owned();
+    let (scene, mut talk) = connected_with(Arc::default(), Manner::Ours, setup).await;
+    let world = &scene.api.world;
+    talk.say(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    talk.acknowledged("one_hub-one_5").await;
+    let mut seen = app("seen", "6", "main");
+    seen["metadata"]["labels"] = json!({ "team": "a" });
+    talk.say(about(Verb::Create, &seen)).await;
+    talk.acknowledged("seen_hub-seen_6").await;
+    for round in ["first", "second", "third"] {
+        world.forget_history();
+        world.edit(APPS, "seen", |app| {
+            app["status"] = json!({ "health": round })
+        });
+        // Told with the next list or after it, and in no list is the other one.
+        talk.until_fits(Verb::StatusUpdate, |event| {
+            String::from_utf8_lossy(&event.payload).contains(round)
+        })
+        .await;
+    }
+    talk.say(about(Verb::SpecUpdate, &app("one", "10", "next")))
+        .await;
+    let answer = talk.acknowledged("one_hub-one_10").await;
+    assert_eq!(answer.extensions.get("refused"), None);
+    let here = world.object(APPS, "one");
+    assert_eq!(revision(here.as_ref()), Some("next"));
+    let makes = world.writes();
+    let makes = makes.iter().filter(|write| *write == "create one");
+    assert_eq!(makes.count(), 1);
 }
