@@ -32,8 +32,17 @@ fn says(app: &Value, kind: &str, words: &str) -> bool {
         .any(|it| it["type"] == kind && it["message"].as_str().is_some_and(|it| it.contains(words)))
 }
 
-fn is_out_of_sync(app: &Value) -> bool {
-    app["status"]["sync"]["status"] == "OutOfSync"
+/// An Application that nobody syncs, as soon as the spoke's Argo CD has compared it.
+async fn compared(stage: &Stage, name: &str) -> Result<Application> {
+    let mut app = stage.greeter(name, 1).await?;
+    app.automated = false;
+    app.apply(&stage.hub).await?;
+    let is_out_of_sync = |app: &Value| app["status"]["sync"]["status"] == "OutOfSync";
+    stage
+        .hub
+        .until(&app.at, "is OutOfSync", BOUND, is_out_of_sync)
+        .await?;
+    Ok(app)
 }
 
 /// An Application that points at the hub itself is nobody's but the hub's.
@@ -179,13 +188,7 @@ pub(crate) async fn a_running_sync_is_ended_from_the_hub(stage: &Stage) -> Resul
 pub(crate) async fn what_shall_be_left_alone_is(stage: &Stage) -> Result<()> {
     const LABEL: &str = "argocd-agent.argoproj-labs.io/ignore-sync";
     stage.enrolled(1).await?;
-    let mut app = stage.greeter("left-alone", 1).await?;
-    app.automated = false;
-    app.apply(&stage.hub).await?;
-    stage
-        .hub
-        .until(&app.at, "is OutOfSync", BOUND, is_out_of_sync)
-        .await?;
+    let mut app = compared(stage, "left-alone").await?;
     let (spoke, at) = (stage.spoke(1), Stage::replica("left-alone"));
     let edit = json!({
         "metadata": {"labels": {LABEL: "true"}},
@@ -221,13 +224,7 @@ pub(crate) async fn what_shall_be_left_alone_is(stage: &Stage) -> Result<()> {
 /// Somebody on the spoke who does not let go is told on the hub, by the name under which it writes.
 pub(crate) async fn a_dispute_about_a_spec_is_told_until_it_is_over(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
-    let mut app = stage.greeter("dispute", 1).await?;
-    app.automated = false;
-    app.apply(&stage.hub).await?;
-    stage
-        .hub
-        .until(&app.at, "is OutOfSync", BOUND, is_out_of_sync)
-        .await?;
+    let app = compared(stage, "dispute").await?;
     let (spoke, at) = (stage.spoke(1), Stage::replica("dispute"));
     let told = |app: &Value| says(app, "ArgoCDAgentSpecContested", "a-user");
     let quarrel = async {
