@@ -124,6 +124,43 @@ pub(crate) async fn a_configuration_of_its_own_reaches_the_agent(stage: &Stage) 
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
+/// Where no label tells the mode, the cluster's configuration does; it is recorded, and the agent runs in it.
+pub(crate) async fn a_configuration_tells_the_mode_where_no_label_does(
+    stage: &Stage,
+) -> Result<()> {
+    stage.not_enrolled(2).await?;
+    let hub = &stage.hub;
+    let own = At::addon_config("spoke2", "mode");
+    let variables = json!([{"name": "MODE", "value": "autonomous"}]);
+    hub.apply(&own, json!({"spec": {"customizedVariables": variables}}))
+        .await?;
+    let spec = json!({"spec": {
+        "installNamespace": enrol::AGENT_NAMESPACE,
+        "configs": [{
+            "group": "addon.open-cluster-management.io",
+            "resource": "addondeploymentconfigs",
+            "namespace": "spoke2",
+            "name": "mode",
+        }],
+    }});
+    hub.apply(&At::addon("spoke2"), spec).await?;
+    let made = enrol::until_available(hub, "spoke2").await?;
+    ensure!(
+        made["metadata"]["annotations"][enrol::MODE] == "autonomous",
+        "the mode is not recorded: {}",
+        made["metadata"]["annotations"]
+    );
+    let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let agent = stage.spoke(2).read(&agent).await?;
+    let mode = r#"{"name":"ARGOCD_AGENT_MODE","value":"autonomous"}"#;
+    ensure!(
+        agent["spec"]["template"].to_string().contains(mode),
+        "the agent runs in another mode"
+    );
+    stage.not_enrolled(2).await?;
+    hub.delete(&own).await
+}
+
 async fn until_log_level(stage: &Stage, level: &str) -> Result<()> {
     let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
     let logs = |agent: &Value| {
