@@ -21,6 +21,7 @@
 //! | [`version`] | versions and capabilities |
 //! | [`proof`] | what an agent proves where a proxy ends TLS |
 //! | [`websocket`] | the frames of gRPC over `WebSocket`s |
+//! | [`resp`] | the language of redis, which the proxy on the hub and the agents' end of it speak |
 
 pub mod event;
 pub mod inbox;
@@ -29,6 +30,7 @@ pub mod outbox;
 pub mod payload;
 pub mod proof;
 pub mod refusal;
+pub mod resp;
 pub mod resync;
 pub mod session;
 pub mod token;

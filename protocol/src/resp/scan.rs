@@ -1,0 +1,262 @@
+//! What bytes are, as they come.
+
+use super::{Kind, Limits, Malformed, Shape};
+
+/// Tells what bytes are, one value after the other. It keeps a line at most.
+#[derive(Debug)]
+pub struct Scanner {
+    limits: Limits,
+    /// The line that is read.
+    line: Vec<u8>,
+    next: Next,
+    /// What is open: how many elements each group still needs, the innermost last.
+    open: Vec<u64>,
+    elements: u64,
+    bytes: u64,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Line,
+    Data {
+        left: u64,
+    },
+    CarriageReturn,
+    NewLine,
+    /// Nothing of this value.
+    Done,
+}
+
+/// A piece of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A whole value on a line, which is [`Scanner::text`].
+    Line(Kind),
+    /// So many bytes follow; or none, and that is a null.
+    Bytes(Kind, Option<u64>),
+    /// Some of these bytes.
+    Data(&'a [u8]),
+    /// So many elements follow; or none, and that is a null.
+    Group(Kind, Option<u64>),
+}
+
+/// What a [`Scanner`] has made of its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// It found this.
+    Event(Event<'a>),
+    /// The value is whole. What is left of the input is of the next one.
+    Done,
+    /// The input is used up.
+    More,
+}
+
+impl Scanner {
+    /// Nothing is read yet.
+    pub const fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            line: Vec::new(),
+            next: Next::Line,
+            open: Vec::new(),
+            elements: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Whether it stands between two values.
+    pub fn is_between(&self) -> bool {
+        matches!(self.next, Next::Done) || (self.bytes == 0 && self.open.is_empty())
+    }
+
+    /// Takes bytes from the beginning of `input`, as many as one step needs.
+    ///
+    /// # Errors
+    /// These bytes are no value, or more than is allowed. It is of no use any more.
+    pub fn step<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, Malformed> {
+        loop {
+            match self.next {
+                Next::Done => {
+                    *self = Self::new(self.limits);
+                    return Ok(Step::Done);
+                }
+                Next::Line => {
+                    if !self.read_line(input)? {
+                        return Ok(Step::More);
+                    }
+                    return self.header().map(Step::Event);
+                }
+                Next::Data { left: 0 } => self.next = Next::CarriageReturn,
+                Next::Data { left } => {
+                    let most = usize::try_from(left).unwrap_or(usize::MAX);
+                    let data = self.take(input, most)?;
+                    if data.is_empty() {
+                        return Ok(Step::More);
+                    }
+                    let taken = u64::try_from(data.len()).unwrap_or(left);
+                    self.next = Next::Data {
+                        left: left.saturating_sub(taken),
+                    };
+                    return Ok(Step::Event(Event::Data(data)));
+                }
+                Next::CarriageReturn | Next::NewLine => {
+                    let Some(byte) = self.take(input, 1)?.first() else {
+                        return Ok(Step::More);
+                    };
+                    match (self.next, byte) {
+                        (Next::CarriageReturn, b'\r') => self.next = Next::NewLine,
+                        (Next::NewLine, b'\n') => self.complete(),
+                        _ => return Err(Malformed::End),
+                    }
+                }
+            }
+        }
+    }
+
+    /// True once the line is whole, with its end.
+    fn read_line(&mut self, input: &mut &[u8]) -> Result<bool, Malformed> {
+        if self.line.ends_with(b"\n") {
+            // The one before.
+            self.line.clear();
+        }
+        let end = input.iter().position(|byte| *byte == b'\n');
+        let length = end.map_or(input.len(), |end| end.saturating_add(1));
+        let room = self.limits.line.saturating_sub(self.line.len());
+        if length > room {
+            return Err(Malformed::Line(self.limits.line));
+        }
+        let piece = self.take(input, length)?;
+        self.line.extend_from_slice(piece);
+        Ok(end.is_some())
+    }
+
+    /// Reads a whole line.
+    fn header<'a>(&mut self) -> Result<Event<'a>, Malformed> {
+        let Some((first, _)) = self.line.split_first() else {
+            return Err(Malformed::End);
+        };
+        let kind = Kind::from_byte(*first).ok_or(Malformed::Kind(*first))?;
+        if !self.line.ends_with(b"\r\n") || self.line.len() < 3 {
+            return Err(Malformed::End);
+        }
+        match kind.shape() {
+            Shape::Line => {
+                check(kind, self.text())?;
+                self.complete();
+                Ok(Event::Line(kind))
+            }
+            Shape::Bytes => {
+                let length = length(kind, self.text())?;
+                match length {
+                    Some(left) if left > self.limits.bytes => {
+                        return Err(Malformed::Bytes(self.limits.bytes));
+                    }
+                    Some(left) => self.next = Next::Data { left },
+                    None => self.complete(),
+                }
+                Ok(Event::Bytes(kind, length))
+            }
+            Shape::Elements { each, more } => {
+                let announced = length(kind, self.text())?;
+                let Some(announced) = announced else {
+                    self.complete();
+                    return Ok(Event::Group(kind, None));
+                };
+                let count = announced.saturating_mul(each).saturating_add(more);
+                self.open(count)?;
+                Ok(Event::Group(kind, Some(count)))
+            }
+        }
+    }
+
+    fn open(&mut self, count: u64) -> Result<(), Malformed> {
+        self.elements = self.elements.saturating_add(count);
+        if self.elements > self.limits.elements {
+            return Err(Malformed::Elements(self.limits.elements));
+        }
+        if count == 0 {
+            self.complete();
+            return Ok(());
+        }
+        if self.open.len() >= self.limits.depth {
+            return Err(Malformed::Depth(self.limits.depth));
+        }
+        self.open.push(count);
+        self.next = Next::Line;
+        Ok(())
+    }
+
+    /// One value is whole, and with it perhaps the groups around it.
+    fn complete(&mut self) {
+        self.next = Next::Line;
+        while let Some(left) = self.open.last_mut() {
+            *left = left.saturating_sub(1);
+            if *left > 0 {
+                return;
+            }
+            self.open.pop();
+        }
+        self.next = Next::Done;
+    }
+
+    /// The line that was read last, without its first byte and its end.
+    pub fn text(&self) -> &[u8] {
+        let end = self.line.len().saturating_sub(2);
+        self.line.get(1..end).unwrap_or_default()
+    }
+
+    /// Takes up to `most` bytes.
+    fn take<'a>(&mut self, input: &mut &'a [u8], most: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = input.split_at(most.min(input.len()));
+        *input = rest;
+        let taken_now = u64::try_from(taken.len()).unwrap_or(u64::MAX);
+        self.bytes = self.bytes.saturating_add(taken_now);
+        if self.bytes > self.limits.bytes {
+            return Err(Malformed::Bytes(self.limits.bytes));
+        }
+        Ok(taken)
+    }
+}
+
+/// A length; none for the nulls of version 2.
+fn length(kind: Kind, text: &[u8]) -> Result<Option<u64>, Malformed> {
+    if text == b"-1" && kind.has_null() {
+        return Ok(None);
+    }
+    // Without a sign, which `parse` would take.
+    let digits = text.iter().all(u8::is_ascii_digit);
+    let text = str::from_utf8(text).map_err(|_no_text| Malformed::Number)?;
+    let number = digits.then(|| text.parse().ok()).flatten();
+    number.map(Some).ok_or(Malformed::Number)
+}
+
+fn check(kind: Kind, text: &[u8]) -> Result<(), Malformed> {
+    let is_number = |text: &[u8]| {
+        let digits = text.strip_prefix(b"-").unwrap_or(text);
+        let digits = digits.strip_prefix(b"+").unwrap_or(digits);
+        !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+    };
+    let good = match kind {
+        Kind::Simple | Kind::Error => !text.contains(&b'\r'),
+        Kind::Integer => integer(text).is_some(),
+        Kind::Null => text.is_empty(),
+        Kind::Boolean => matches!(text, b"t" | b"f"),
+        Kind::BigNumber => is_number(text),
+        Kind::Double => str::from_utf8(text).is_ok_and(|text| text.parse::<f64>().is_ok()),
+        Kind::Bulk
+        | Kind::BulkError
+        | Kind::Verbatim
+        | Kind::Array
+        | Kind::Set
+        | Kind::Push
+        | Kind::Map
+        | Kind::Attribute => true,
+    };
+    if good { Ok(()) } else { Err(Malformed::Number) }
+}
+
+/// The number on the line of a [`Kind::Integer`].
+pub(super) fn integer(text: &[u8]) -> Option<i64> {
+    str::from_utf8(text).ok()?.parse().ok()
+}
