@@ -30,9 +30,11 @@
 //! | [`entries`] | `ConfigMap`s that hub and spoke fill together |
 //! | [`request`] | a request for the API of a cluster, taken apart and written anew |
 //! | [`ui_access`] | what people at the hub's Argo CD may see and do on a cluster |
+//! | [`cache_key`] | the keys of Argo CD's cache in redis that are about an Application |
 //! | [`masked`] | objects as they may be printed |
 
 pub mod admission;
+pub mod cache_key;
 pub mod cluster_project;
 pub mod cluster_secret;
 pub mod command;
