@@ -19,6 +19,7 @@ use crate::parts::Spawner;
 
 mod config;
 pub mod files;
+pub mod login;
 mod material;
 pub mod secrets;
 mod tls;
