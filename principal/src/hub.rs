@@ -38,7 +38,7 @@ pub(crate) use apply::Sender;
 pub(crate) use conditions::keep as keep_conditions;
 pub(crate) use encode::Voice;
 pub use index::Key;
-pub(crate) use lookup::{Expected, Lookup};
+pub(crate) use lookup::{Expected, Lookup, There, Whose};
 use mailbox::Mailbox;
 pub(crate) use mirror::keep as keep_mirrors;
 

@@ -24,6 +24,7 @@ pub mod identity;
 mod lane;
 mod listener;
 mod metrics;
+mod redis_proxy;
 mod registry;
 pub mod report;
 mod resource_proxy;
@@ -47,6 +48,6 @@ pub use report::{
 };
 pub use revoked::Revoked;
 pub use service::Services;
-pub use settings::{Limits, MirrorLimits, Settings};
+pub use settings::{Limits, MirrorLimits, RedisProxy, Settings};
 pub use start::{Feeds, Handle, Inputs, StartError, start, start_on, start_unbound};
 pub use tokens::JwtKey;

@@ -36,6 +36,8 @@ pub(crate) struct Metrics {
     hub_writes: Family<Outcome, Counter>,
     lanes: Gauge,
     resource_requests: Family<Outcome, Counter>,
+    redis_connections: Gauge,
+    redis_requests: Family<Outcome, Counter>,
     hub_writes_stuck: Gauge,
     hub_write_limit: Gauge,
     hub_writes_now: Gauge,
@@ -82,6 +84,7 @@ impl Metrics {
                 events_refused,
             );
             hub_writes(all, &metrics);
+            redis(all, &metrics);
             all.register("lanes", "Lanes for interactive requests open now", lanes);
             all.register(
                 "resource_requests",
@@ -144,6 +147,17 @@ impl Metrics {
         self.resource_requests
             .get_or_create_owned(&Outcome { outcome })
             .inc();
+    }
+
+    pub(crate) fn redis_request(&self, outcome: &'static str) {
+        self.redis_requests
+            .get_or_create_owned(&Outcome { outcome })
+            .inc();
+    }
+
+    /// Counts an open connection to the redis proxy for as long as the guard lives.
+    pub(crate) fn redis_connection(&self) -> OpenGuard {
+        OpenGuard::new(self.redis_connections.clone())
     }
 
     /// Counts an open lane for as long as the guard lives.
@@ -214,6 +228,20 @@ fn hub_writes(all: &mut Recorder, metrics: &Metrics) {
         "stray_acknowledgements",
         "Acknowledgements of what was never sent or acknowledged before",
         metrics.stray_acks.clone(),
+    );
+}
+
+/// What is counted about the redis proxy.
+fn redis(all: &mut Recorder, metrics: &Metrics) {
+    all.register(
+        "redis_connections",
+        "Connections to the redis proxy open now",
+        metrics.redis_connections.clone(),
+    );
+    all.register(
+        "redis_requests",
+        "Commands to the redis proxy, by how they were answered; local: by the hub's redis",
+        metrics.redis_requests.clone(),
     );
 }
 

@@ -13,6 +13,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Where the resource proxy listens, if it is wanted; port 0 takes a free one.
     pub resource_proxy: Option<SocketAddr>,
+    /// The redis proxy, if it is wanted.
+    pub redis_proxy: Option<RedisProxy>,
     /// The hub's Argo CD namespace: its projects, and Applications that name a cluster as destination.
     pub argocd_namespace: String,
     /// Namespaces besides the clusters' own and Argo CD's whose Applications may name a cluster as destination.
@@ -33,6 +35,21 @@ pub struct Settings {
     pub capabilities: Capabilities,
     /// What one peer, or all of them, can use at most.
     pub limits: Limits,
+}
+
+/// What Argo CD on the hub takes for its redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisProxy {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Whether it speaks TLS, with the certificate of the resource proxy.
+    pub tls: bool,
+    /// host:port of the hub's own redis.
+    pub server: String,
+    /// Bytes of the largest value that is carried from a cluster.
+    pub largest_value: u64,
+    /// Bytes of all values together that are remembered for when their clusters are away.
+    pub remembered: usize,
 }
 
 /// What one peer, or all of them, can use at most.
@@ -126,6 +143,7 @@ impl Settings {
         Self {
             listen,
             resource_proxy: None,
+            redis_proxy: None,
             argocd_namespace: "argocd".to_owned(),
             other_namespaces: Vec::new(),
             identity: identity::Method::ocm(),

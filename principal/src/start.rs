@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 use runtime::{
     backoff::Backoff,
     clock::Clock,
-    credentials::{ClientAuth, Material, ServerTls},
+    credentials::{ClientAuth, Material, ServerTls, login::Login},
     error::Chain,
     metrics::Registry as MetricsRegistry,
     parts::Spawner,
@@ -26,7 +26,6 @@ use crate::{
     metrics::Metrics,
     registry::Registry,
     report::Sessions as Reports,
-    resource_proxy::{Budgets, ResourceProxy},
     revoked::{self, Revoked},
     service::{self, Services},
     session::{self, Sessions, Told},
@@ -35,6 +34,8 @@ use crate::{
     trust::Roots,
     users::{self, Passwords, Users},
 };
+
+mod proxies;
 
 /// What the principal works with; everything that can change arrives as a watched value.
 pub struct Inputs {
@@ -71,6 +72,8 @@ pub struct Feeds {
     pub fleet: watch::Receiver<Arc<Fleet>>,
     pub server_tls: watch::Receiver<Arc<Material>>,
     pub visitors_tls: watch::Receiver<Arc<Material>>,
+    /// With what the hub's redis is opened, and the redis proxy before it.
+    pub redis_login: watch::Receiver<Option<Arc<Login>>>,
     pub jwt_key: watch::Receiver<Arc<JwtKey>>,
     pub active: watch::Receiver<bool>,
     pub revoked: watch::Receiver<Option<Arc<Revoked>>>,
@@ -87,6 +90,8 @@ pub struct Handle {
     pub address: SocketAddr,
     /// Where the resource proxy listens, if there is one.
     pub resource_proxy: Option<SocketAddr>,
+    /// Where the redis proxy listens, if there is one.
+    pub redis_proxy: Option<SocketAddr>,
     /// The sessions, as the conditions tell them.
     pub sessions: watch::Receiver<Reports>,
     /// Whether the hub's objects are read, so that agents can be served.
@@ -123,12 +128,14 @@ pub async fn start(settings: Settings, inputs: Inputs) -> Result<Handle, StartEr
         spawner,
     } = inputs;
     let revoked = revoked::follow(client.clone(), &settings.argocd_namespace, &spawner);
+    let redis_login = proxies::login(&settings, &client, &spawner);
     let store = Kubernetes::new(client, settings.argocd_namespace.clone());
     let clock = Clock::system();
     let feeds = Feeds {
         fleet,
         server_tls,
         visitors_tls,
+        redis_login,
         jwt_key,
         active,
         revoked,
@@ -165,7 +172,8 @@ pub async fn start_on(
         .await
         .map_err(refused)?;
     let address = listener.address().map_err(refused)?;
-    let resource_proxy = proxy(&settings, &feeds, &assembled.sessions).await?;
+    let resource_proxy = proxies::resource(&settings, &feeds, &assembled.sessions).await?;
+    let redis_proxy = proxies::redis(&settings, &feeds, &assembled.sessions).await?;
     let spawner = feeds.spawner.clone();
     let mut handle = keep_going(assembled, address, feeds);
     spawner.spawn("principal: listener", listener.run());
@@ -173,25 +181,11 @@ pub async fn start_on(
         spawner.spawn("principal: resource proxy", proxy.run());
         handle.resource_proxy = Some(address);
     }
+    if let Some((proxy, address)) = redis_proxy {
+        spawner.spawn("principal: redis proxy", proxy.run());
+        handle.redis_proxy = Some(address);
+    }
     Ok(handle)
-}
-
-/// The resource proxy, where it is wanted.
-async fn proxy(
-    settings: &Settings,
-    feeds: &Feeds,
-    sessions: &Arc<Sessions>,
-) -> Result<Option<(ResourceProxy, SocketAddr)>, StartError> {
-    let Some(address) = settings.resource_proxy else {
-        return Ok(None);
-    };
-    let (material, sessions) = (feeds.visitors_tls.clone(), Arc::clone(sessions));
-    let refused = |source| StartError::Listen { address, source };
-    let proxy = ResourceProxy::bind(address, material, sessions, Budgets::default())
-        .await
-        .map_err(refused)?;
-    let address = proxy.address().map_err(refused)?;
-    Ok(Some((proxy, address)))
 }
 
 /// The same without a port: whoever starts it carries the requests to the services, as a simulation does.
@@ -242,6 +236,7 @@ fn keep_going(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle
     Handle {
         address,
         resource_proxy: None,
+        redis_proxy: None,
         sessions: reports,
         ready,
     }

@@ -83,6 +83,7 @@ impl Principal {
             fleet,
             server_tls: watch::channel(Arc::new(Material::default())).1,
             visitors_tls: watch::channel(Arc::new(Material::default())).1,
+            redis_login: watch::channel(None).1,
             jwt_key: watch::channel(Arc::new(JWT_KEY.clone())).1,
             active: watch::channel(true).1,
             revoked: watch::channel(Some(Arc::default())).1,

@@ -1,6 +1,6 @@
 //! What a cluster says it holds, against what it should have.
 
-use argocd::{ranges, routing::SpokeNamespace};
+use argocd::{keys, ranges, routing::SpokeNamespace};
 use protocol::{Kind, ObjectKey, payload::RequestUpdate};
 
 use super::{
@@ -30,7 +30,62 @@ pub(crate) struct Expected {
     pub(crate) shown: Option<String>,
 }
 
+/// Who knows the state of an Application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The hub's own Argo CD, as far as anybody does.
+    Hub,
+    /// Nobody: it lost its name on a cluster to another one, whose state must not be taken for its own.
+    Nobody,
+    /// A cluster.
+    Cluster(There),
+}
+
+/// An Application where it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct There {
+    pub(crate) cluster: ClusterName,
+    /// None: that of the cluster's Argo CD.
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    /// Of the Application on the hub.
+    pub(crate) uid: String,
+}
+
 impl Hub {
+    /// Who knows the state of an Application; without a namespace it is in Argo CD's.
+    pub(crate) fn whose(&self, namespace: Option<&str>, name: &str) -> Whose {
+        let key = Key {
+            namespace: namespace.unwrap_or(&self.argocd_namespace).to_owned(),
+            name: name.to_owned(),
+        };
+        let state = self.lock();
+        let Some(entry) = state.index.application(&key) else {
+            return Whose::Hub;
+        };
+        let (cluster, namespace) = match &entry.placement {
+            Placement::Routed(_, Some(held)) if held.condition == keys::CONDITION_NAME_CONFLICT => {
+                return Whose::Nobody;
+            }
+            // One that is held back may have a copy from before, which is left alone and goes on.
+            Placement::Routed(place, _) => match &place.spoke_namespace {
+                SpokeNamespace::ArgoCd => (&place.cluster, None),
+                SpokeNamespace::Same(namespace) => (&place.cluster, Some(namespace.clone())),
+            },
+            Placement::Mirror(cluster) => (cluster, None),
+            Placement::Local | Placement::Ignored | Placement::Conflict(_) => return Whose::Hub,
+        };
+        match ClusterName::try_from(cluster.as_str()) {
+            Ok(cluster) => Whose::Cluster(There {
+                cluster,
+                namespace,
+                name: key.name,
+                uid: entry.uid().to_owned(),
+            }),
+            Err(_no_cluster) => Whose::Nobody,
+        }
+    }
+
     /// Everything that a cluster should have.
     pub(crate) fn expected(&self, cluster: &ClusterName, agent_namespace: &str) -> Vec<Expected> {
         let keys = self.lock().index.delivered_to(cluster.as_str());

@@ -14,6 +14,8 @@ mod mirrors;
 #[cfg(test)]
 mod proxies;
 #[cfg(test)]
+mod redis;
+#[cfg(test)]
 mod sessions;
 #[cfg(test)]
 mod sync;

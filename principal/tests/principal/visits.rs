@@ -109,16 +109,18 @@ async fn read(answer: Response<Incoming>) -> Result<Bytes, hyper::Error> {
     clippy::disallowed_methods,
     reason = "ends with the runtime of the test"
 )]
-fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+pub(crate) fn spawn<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
     tokio::spawn(work)
 }
 
-type Body = UnsyncBoxBody<Bytes, io::Error>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// One request that an agent got, and where its answer goes.
-struct Asked {
-    request: Request<Incoming>,
-    answer: tokio::sync::oneshot::Sender<Response<Body>>,
+pub(crate) struct Asked {
+    pub(crate) request: Request<Incoming>,
+    pub(crate) answer: tokio::sync::oneshot::Sender<Response<Body>>,
 }
 
 impl Asked {
@@ -128,14 +130,14 @@ impl Asked {
 }
 
 /// The agent's end of a lane.
-struct Lane {
+pub(crate) struct Lane {
     asked: mpsc::Receiver<Asked>,
-    living: JoinHandle<()>,
+    pub(crate) living: JoinHandle<()>,
 }
 
 impl Lane {
     /// The only one of its cluster.
-    async fn of(world: &World, cluster: &str) -> Self {
+    pub(crate) async fn of(world: &World, cluster: &str) -> Self {
         let lane = Self::open(world, cluster).await;
         world.counted("argocd_principal_lanes 1").await;
         lane
@@ -172,7 +174,7 @@ impl Lane {
         Self { asked, living }
     }
 
-    async fn next(&mut self) -> Asked {
+    pub(crate) async fn next(&mut self) -> Asked {
         bounded("a request", self.asked.recv()).await.unwrap()
     }
 }
@@ -181,7 +183,7 @@ fn whole(body: &'static [u8]) -> Body {
     stream(futures::stream::iter([Ok(Bytes::from_static(body))]).boxed())
 }
 
-fn stream(chunks: BoxStream<'static, io::Result<Bytes>>) -> Body {
+pub(crate) fn stream(chunks: BoxStream<'static, io::Result<Bytes>>) -> Body {
     UnsyncBoxBody::new(StreamBody::new(chunks.map(|it| it.map(Frame::data))))
 }
 

@@ -13,7 +13,7 @@ use principal::{
 };
 use runtime::{
     clock::Clock,
-    credentials::{Material, client_config},
+    credentials::{Material, client_config, login::Login},
     metrics::Registry,
     parts::Parts,
 };
@@ -37,6 +37,7 @@ pub(crate) struct World {
     pub(crate) active: watch::Sender<bool>,
     pub(crate) material: watch::Sender<Arc<Material>>,
     pub(crate) revoked: watch::Sender<Option<Arc<Revoked>>>,
+    pub(crate) redis_login: watch::Sender<Option<Arc<Login>>>,
     pub(crate) handle: Handle,
     metrics: Registry,
     token: CancellationToken,
@@ -111,9 +112,11 @@ impl World {
         };
         change(&mut settings);
         let (revoked, revoked_now) = watch::channel(Some(Arc::default()));
+        let (redis_login, redis_login_now) = watch::channel(None);
         let feeds = Feeds {
             fleet: fleet_now,
             visitors_tls: server_tls.clone(),
+            redis_login: redis_login_now,
             server_tls,
             jwt_key: watch::channel(Arc::new(JWT_KEY.clone())).1,
             active: active_now,
@@ -137,6 +140,7 @@ impl World {
             active,
             material,
             revoked,
+            redis_login,
             handle,
             metrics,
             token,

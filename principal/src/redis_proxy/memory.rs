@@ -1,0 +1,150 @@
+//! The last known values of Applications, for when their cluster is away. Bounded: what was not asked for the longest
+//! is forgotten first.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+/// The values of all clusters.
+#[derive(Debug)]
+pub(super) struct Memory {
+    largest: usize,
+    most: usize,
+    // Held for a lookup, never over an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    values: BTreeMap<String, Known>,
+    /// Who was used when.
+    used: BTreeMap<u64, String>,
+    next: u64,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    value: Bytes,
+    at: Instant,
+    used: u64,
+}
+
+impl Memory {
+    /// Remembers values of up to `largest` bytes, and `most` bytes of all together.
+    pub(super) fn new(largest: usize, most: usize) -> Self {
+        Self {
+            largest,
+            most,
+            state: Mutex::default(),
+        }
+    }
+
+    /// What may be remembered.
+    pub(super) const fn largest(&self) -> usize {
+        self.largest
+    }
+
+    /// The value is this now.
+    pub(super) fn remember(&self, key: String, value: Bytes) {
+        let mut state = self.lock();
+        state.forget(&key);
+        if value.len() > self.largest {
+            return;
+        }
+        let used = state.tick();
+        state.bytes = state.bytes.saturating_add(cost(&key, &value));
+        state.used.insert(used, key.clone());
+        let at = Instant::now();
+        state.values.insert(key, Known { value, at, used });
+        while state.bytes > self.most {
+            let Some((_, oldest)) = state.used.pop_first() else {
+                return;
+            };
+            state.forget(&oldest);
+        }
+    }
+
+    /// There is no value now.
+    pub(super) fn forget(&self, key: &str) {
+        self.lock().forget(key);
+    }
+
+    /// The last known value, and when it was the value.
+    pub(super) fn recall(&self, key: &str) -> Option<(Bytes, Instant)> {
+        let mut state = self.lock();
+        let now = state.tick();
+        let known = state.values.get_mut(key)?;
+        let before = std::mem::replace(&mut known.used, now);
+        let told = (known.value.clone(), known.at);
+        if let Some(key) = state.used.remove(&before) {
+            state.used.insert(now, key);
+        }
+        drop(state);
+        Some(told)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn tick(&mut self) -> u64 {
+        self.next = self.next.wrapping_add(1);
+        self.next
+    }
+
+    fn forget(&mut self, key: &str) {
+        if let Some(Known { value, used, .. }) = self.values.remove(key) {
+            self.bytes = self.bytes.saturating_sub(cost(key, &value));
+            self.used.remove(&used);
+        }
+    }
+}
+
+/// A value, its key in both maps, and the maps.
+fn cost(key: &str, value: &Bytes) -> usize {
+    let keys = key.len().saturating_mul(2);
+    value.len().saturating_add(keys).saturating_add(256)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(size: usize) -> Bytes {
+        Bytes::from(vec![b'x'; size])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_asked_for_last_is_remembered_within_the_bound() {
+        let memory = Memory::new(1000, 4000);
+        for name in ["a", "b", "c"] {
+            memory.remember(name.to_owned(), value(900));
+        }
+        tokio::time::advance(std::time::Duration::from_mins(1)).await;
+        let (known, at) = memory.recall("a").unwrap();
+        assert_eq!((known.len(), at.elapsed().as_secs()), (900, 60));
+        memory.remember("d".to_owned(), value(900));
+        assert!(memory.recall("b").is_none(), "not asked for the longest");
+        assert!(["a", "c", "d"].iter().all(|it| memory.recall(it).is_some()));
+        memory.forget("c");
+        assert!(memory.recall("c").is_none());
+        assert!(memory.lock().bytes < 4000);
+    }
+
+    #[tokio::test]
+    async fn a_large_value_is_not_remembered_nor_the_one_before_it() {
+        let memory = Memory::new(1000, 4000);
+        memory.remember("a".to_owned(), value(10));
+        memory.remember("a".to_owned(), value(1001));
+        assert!(memory.recall("a").is_none());
+        let state = memory.lock();
+        assert_eq!((state.bytes, state.used.len()), (0, 0));
+    }
+}

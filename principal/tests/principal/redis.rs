@@ -1,0 +1,506 @@
+//! Argo CD on the hub reads its redis: the redis proxy over real TCP, before a real redis where there is one, and agents
+//! that answer on lanes by hand.
+
+use std::{
+    io,
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+};
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
+use http::{Response, header::CONTENT_LENGTH};
+use principal::{
+    RedisProxy,
+    store::{Memory, Watched},
+};
+use protocol::resp::{self, Kind, Limits, Value};
+use runtime::credentials::{client_config, login::Login};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
+use tokio_rustls::TlsConnector;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::{
+    visits::{Asked, Lane, stream},
+    world::{World, application, bounded},
+};
+
+const PASSWORD: &str = "secret";
+const TREE: &[u8] = b"app|resources-tree|a_guestbook|1.8.3.gz";
+const CHANNEL: &[u8] = b"app|managed-resources|a_guestbook|1.8.3";
+const LARGE: Limits = Limits {
+    depth: 8,
+    elements: 1 << 16,
+    line: 8 << 10,
+    bytes: 64 << 20,
+};
+
+/// A hub with an Application on cluster a and one of its own, before this redis.
+async fn world(server: String, tls: bool) -> World {
+    let hub = Memory::new();
+    hub.put(Watched::Application, application("a", "guestbook"));
+    hub.put(Watched::Application, application("argocd", "local"));
+    let world = World::set(hub, &["a"], |settings| {
+        settings.redis_proxy = Some(RedisProxy {
+            listen: ([127, 0, 0, 1], 0).into(),
+            tls,
+            server,
+            largest_value: 40 << 20,
+            remembered: 1 << 20,
+        });
+    })
+    .await;
+    let login = Login {
+        user: None,
+        password: PASSWORD.to_owned(),
+    };
+    world.redis_login.send_replace(Some(Arc::new(login)));
+    world
+}
+
+/// The same where the hub's redis is not there.
+async fn lonely() -> World {
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    world(address.to_string(), false).await
+}
+
+/// A client of redis.
+struct Client<S> {
+    io: S,
+    buffer: BytesMut,
+}
+
+impl Client<TcpStream> {
+    async fn stranger(world: &World) -> Self {
+        let address = world.handle.redis_proxy.unwrap();
+        Self::over(TcpStream::connect(address).await.unwrap())
+    }
+
+    /// One that has said who it is, in version 2.
+    async fn of(world: &World) -> Self {
+        let mut client = Self::stranger(world).await;
+        assert_eq!(client.ask(&["AUTH", PASSWORD]).await, Value::ok());
+        client
+    }
+
+    /// The same as Argo CD's client begins.
+    async fn three(world: &World) -> Self {
+        let mut client = Self::stranger(world).await;
+        client.hello_three().await;
+        client
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    fn over(io: S) -> Self {
+        let buffer = BytesMut::new();
+        Self { io, buffer }
+    }
+
+    async fn hello_three(&mut self) {
+        let hello = self.ask(&["hello", "3", "auth", "default", PASSWORD]).await;
+        assert!(matches!(hello, Value::Group(Kind::Map, _)), "{hello:?}");
+        let setting = ["client", "setinfo", "LIB-NAME", "go-redis"];
+        assert_eq!(self.ask(&setting).await, Value::ok());
+        let unknown = self.ask(&["client", "maint_notifications", "on"]).await;
+        assert!(unknown.as_error().is_some());
+    }
+
+    async fn say(&mut self, words: &[&[u8]]) {
+        self.io.write_all(&resp::command(words)).await.unwrap();
+    }
+
+    /// What it is told next; none when it is let go.
+    async fn told(&mut self) -> Option<Value> {
+        let telling = async {
+            loop {
+                if let Some((value, used)) = resp::decode(&self.buffer, LARGE).unwrap() {
+                    drop(self.buffer.split_to(used));
+                    return Some(value);
+                }
+                match self.io.read_buf(&mut self.buffer).await {
+                    Ok(0) | Err(_) => return None,
+                    Ok(_) => {}
+                }
+            }
+        };
+        bounded("an answer", telling).await
+    }
+
+    async fn ask(&mut self, words: &[&str]) -> Value {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.say(&words).await;
+        self.told().await.unwrap()
+    }
+
+    async fn error(&mut self, words: &[&str]) -> String {
+        let answer = self.ask(words).await;
+        let error = answer.as_error().unwrap_or_else(|| panic!("{answer:?}"));
+        String::from_utf8_lossy(error).into_owned()
+    }
+}
+
+/// Answers with a value whose length is told before.
+fn found(asked: Asked, length: usize, pieces: Vec<io::Result<Bytes>>) {
+    let mut response = Response::new(stream(futures::stream::iter(pieces).boxed()));
+    response.headers_mut().insert(CONTENT_LENGTH, length.into());
+    let _unheard = asked.answer.send(response);
+}
+
+fn code(asked: Asked, code: u16) {
+    let mut response = Response::new(stream(futures::stream::empty().boxed()));
+    *response.status_mut() = code.try_into().unwrap();
+    let _unheard = asked.answer.send(response);
+}
+
+/// The answers to a get, and what the agent was asked.
+async fn got(client: &mut Client<TcpStream>, lane: &mut Lane, value: &'static [u8]) -> Value {
+    client.say(&[b"get", TREE]).await;
+    let asked = lane.next().await;
+    let target = asked.request.uri().path_and_query().unwrap().as_str();
+    assert_eq!(
+        target,
+        "/argocd/cache/resources-tree/-/guestbook/0/1.8.3.gz"
+    );
+    found(asked, value.len(), vec![Ok(Bytes::from_static(value))]);
+    client.told().await.unwrap()
+}
+
+#[tokio::test]
+async fn who_does_not_know_the_password_is_told_nothing() {
+    let world = lonely().await;
+    let mut client = Client::stranger(&world).await;
+    let tree = str::from_utf8(TREE).unwrap();
+    for line in [
+        &["get", tree][..],
+        &["set", tree, "x"],
+        &["subscribe", "x"],
+        &["flushall"],
+        &["ping"],
+        &["client", "setinfo", "LIB-NAME", "x"],
+        &["hello", "3"],
+    ] {
+        let told = client.error(line).await;
+        assert!(told.starts_with("NOAUTH"), "{line:?}: {told}");
+    }
+    for line in [
+        &["AUTH", "wrong"][..],
+        &["AUTH", "other", PASSWORD],
+        &["hello", "3", "auth", "default", "wrong"],
+    ] {
+        let told = client.error(line).await;
+        assert!(told.starts_with("WRONGPASS"), "{line:?}: {told}");
+    }
+    assert_eq!(client.told().await, None, "three times is enough");
+
+    world.redis_login.send_replace(None);
+    let mut early = Client::stranger(&world).await;
+    let told = early.error(&["AUTH", PASSWORD]).await;
+    assert!(told.contains("not known yet"), "{told}");
+}
+
+#[tokio::test]
+async fn a_tree_comes_from_the_cluster_and_a_miss_is_a_null() {
+    let world = lonely().await;
+    let mut lane = Lane::of(&world, "a").await;
+    for mut client in [Client::of(&world).await, Client::three(&world).await] {
+        let value = got(&mut client, &mut lane, b"tree\r\n$1").await;
+        assert_eq!(value.as_bytes(), Some(&b"tree\r\n$1"[..]));
+        assert_eq!(got(&mut client, &mut lane, b"").await, Value::bytes(""));
+    }
+    let mut two = Client::of(&world).await;
+    two.say(&[b"get", TREE]).await;
+    code(lane.next().await, 404);
+    assert_eq!(two.told().await, Some(Value::Nothing(Kind::Bulk)));
+    let mut three = Client::three(&world).await;
+    three.say(&[b"get", TREE]).await;
+    code(lane.next().await, 403);
+    assert_eq!(three.told().await, Some(Value::Line(Kind::Null, vec![])));
+    // A shard of it, and what is written on the hub about it.
+    three
+        .say(&[b"get", b"app|resources-tree|a_guestbook|2|1.8.3.gz"])
+        .await;
+    let asked = lane.next().await;
+    assert!(
+        asked
+            .request
+            .uri()
+            .path()
+            .ends_with("/guestbook/2/1.8.3.gz")
+    );
+    code(asked, 404);
+    three.told().await.unwrap();
+    let told = three
+        .error(&["set", "app|resources-tree|a_guestbook|1.8.3.gz", "x"])
+        .await;
+    assert!(told.starts_with("NOPERM"), "{told}");
+    // Of its own Application the hub's redis would know, and that is not there.
+    let told = three
+        .error(&["get", "app|resources-tree|local|1.8.3.gz"])
+        .await;
+    assert!(told.contains("redis does not answer"), "{told}");
+    assert_eq!(three.ask(&["ping"]).await, Value::simple("PONG"));
+}
+
+#[tokio::test]
+async fn a_value_of_any_size_is_carried_in_pieces_and_never_cut_short() {
+    let world = lonely().await;
+    let mut lane = Lane::of(&world, "a").await;
+    let mut client = Client::three(&world).await;
+    let piece = Bytes::from(vec![b'x'; 1 << 20]);
+    client.say(&[b"get", TREE]).await;
+    let pieces = std::iter::repeat_with(|| Ok(piece.clone())).take(30);
+    found(lane.next().await, 30 << 20, pieces.collect());
+    let whole = client.told().await.unwrap();
+    assert_eq!(whole.as_bytes().map(<[u8]>::len), Some(30 << 20));
+
+    client.say(&[b"get", TREE]).await;
+    found(lane.next().await, 41 << 20, vec![]);
+    let told = client.told().await.unwrap();
+    let told = String::from_utf8_lossy(told.as_error().unwrap()).into_owned();
+    assert!(told.contains("larger"), "{told}");
+
+    for end in [Some(Err(io::Error::other("gone"))), None] {
+        let mut client = Client::three(&world).await;
+        client.say(&[b"get", TREE]).await;
+        let (says, pieces) = mpsc::channel(1);
+        let mut response = Response::new(stream(ReceiverStream::new(pieces).boxed()));
+        response
+            .headers_mut()
+            .insert(CONTENT_LENGTH, (2 << 20).into());
+        lane.next().await.answer.send(response).unwrap();
+        says.send(Ok(piece.clone())).await.unwrap();
+        // It has begun; what follows can only be the rest of it.
+        let begun = client.io.read_buf(&mut client.buffer);
+        assert!(bounded("the beginning", begun).await.unwrap() > 0);
+        if let Some(end) = end {
+            says.send(end).await.unwrap();
+        }
+        drop(says);
+        assert_eq!(client.told().await, None, "let go rather than told less");
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_away_is_answered_for_at_once_with_what_was_last_known() {
+    let world = lonely().await;
+    let mut client = Client::of(&world).await;
+    let tree = str::from_utf8(TREE).unwrap();
+    assert_eq!(client.ask(&["get", tree]).await, Value::Nothing(Kind::Bulk));
+    let mut lane = Lane::of(&world, "a").await;
+    got(&mut client, &mut lane, b"tree").await;
+    lane.living.abort();
+    world.counted("argocd_principal_lanes 0").await;
+    assert_eq!(client.ask(&["get", tree]).await, Value::bytes("tree"));
+    let counted = "argocd_principal_redis_requests_total{outcome=\"remembered\"} 1";
+    world.counted(counted).await;
+    // Once it is back and has none, that counts.
+    let mut lane = Lane::of(&world, "a").await;
+    client.say(&[b"get", TREE]).await;
+    code(lane.next().await, 404);
+    assert_eq!(client.told().await, Some(Value::Nothing(Kind::Bulk)));
+    lane.living.abort();
+    world.counted("argocd_principal_lanes 0").await;
+    assert_eq!(client.ask(&["get", tree]).await, Value::Nothing(Kind::Bulk));
+}
+
+#[tokio::test]
+async fn a_subscriber_is_told_what_the_cluster_tells_and_when_it_is_back() {
+    let world = lonely().await;
+    let mut lane = Lane::of(&world, "a").await;
+    let channel = str::from_utf8(CHANNEL).unwrap();
+    for (mut client, kind) in [
+        (Client::three(&world).await, Kind::Push),
+        (Client::of(&world).await, Kind::Array),
+    ] {
+        let told = client.ask(&["subscribe", channel]).await;
+        let confirmed = vec![
+            Value::bytes("subscribe"),
+            Value::bytes(CHANNEL),
+            Value::integer(1),
+        ];
+        assert_eq!(told, Value::Group(kind, confirmed));
+        let asked = lane.next().await;
+        assert_eq!(
+            asked.request.uri().path_and_query().unwrap(),
+            "/argocd/cache/managed-resources/-/guestbook/0/1.8.3?watch=true"
+        );
+        let (tells, changes) = mpsc::channel(1);
+        let body = stream(ReceiverStream::new(changes).boxed());
+        asked.answer.send(Response::new(body)).unwrap();
+        let message = ["message".into(), CHANNEL.to_vec(), vec![]].map(Value::bytes);
+        let message = Value::Group(kind, message.into());
+        for _ in 0..2 {
+            tells.send(Ok(Bytes::from_static(b"\n"))).await.unwrap();
+            assert_eq!(client.told().await.as_ref(), Some(&message));
+        }
+        // The stream breaks: it is opened again, and nobody knows what happened meanwhile.
+        drop(tells);
+        let asked = lane.next().await;
+        let (tells, changes) = mpsc::channel(1);
+        let body = stream(ReceiverStream::new(changes).boxed());
+        asked.answer.send(Response::new(body)).unwrap();
+        assert_eq!(client.told().await.as_ref(), Some(&message));
+        let told = client.ask(&["unsubscribe", channel]).await;
+        assert_eq!(told.elements()[2], Value::integer(0));
+        bounded("the end of the stream", tells.closed()).await;
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_command_end_the_connection_and_harm_nobody() {
+    let world = lonely().await;
+    let mut other = Client::of(&world).await;
+    for bytes in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"*1\r\n*1\r\n*1\r\n*1\r\n",
+        b"*2147483647\r\n",
+        b"*1\r\n$2147483647\r\n",
+        b"*-1\r\n",
+        &[0xff; 4096],
+    ] {
+        let mut client = Client::of(&world).await;
+        client.io.write_all(bytes).await.unwrap();
+        let told = client.told().await.unwrap();
+        let shown = bytes.escape_ascii().to_string();
+        let text = told.as_error().unwrap_or_else(|| panic!("{shown}"));
+        assert!(text.starts_with(b"ERR Protocol error"), "{shown}");
+        assert_eq!(client.told().await, None);
+    }
+    // A stranger has no large commands.
+    let mut client = Client::stranger(&world).await;
+    let large = vec![b'x'; 200 << 10];
+    drop(
+        client
+            .io
+            .write_all(&resp::command(&[b"set", b"x", &large]))
+            .await,
+    );
+    while let Some(told) = client.told().await {
+        assert!(told.as_error().unwrap().starts_with(b"NOAUTH"));
+    }
+    assert_eq!(other.ask(&["ping"]).await, Value::simple("PONG"));
+}
+
+#[tokio::test]
+async fn with_tls_it_shows_the_certificate_of_the_resource_proxy() {
+    let world = world("127.0.0.1:1".to_owned(), true).await;
+    let mut nobody = world.certificate("a").material(&world.authority);
+    nobody.identity = None;
+    let mut config = Arc::unwrap_or_clone(client_config(&nobody).unwrap());
+    config.alpn_protocols.clear();
+    let tcp = TcpStream::connect(world.handle.redis_proxy.unwrap())
+        .await
+        .unwrap();
+    let connector = TlsConnector::from(Arc::new(config));
+    let connecting = connector.connect("localhost".try_into().unwrap(), tcp);
+    let mut client = Client::over(bounded("handshake", connecting).await.unwrap());
+    client.hello_three().await;
+    assert_eq!(client.ask(&["ping"]).await, Value::simple("PONG"));
+}
+
+/// A real redis, where there is one on this machine.
+struct Redis {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Redis {
+    async fn start() -> Option<Self> {
+        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let port = address.port().to_string();
+        let arguments = [
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            &port,
+            "--requirepass",
+            PASSWORD,
+            "--save",
+            "",
+        ];
+        let mut command = Command::new("redis-server");
+        command.args(arguments).stdout(Stdio::null());
+        // Without it on the PATH only the stories show this.
+        let child = command.spawn().ok()?;
+        let there = async {
+            while TcpStream::connect(address).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        bounded("redis", there).await;
+        Some(Self { child, address })
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[tokio::test]
+async fn what_is_the_hubs_own_is_in_its_redis() {
+    let Some(redis) = Redis::start().await else {
+        return;
+    };
+    let world = world(redis.address.to_string(), false).await;
+    let mut clients = [Client::of(&world).await, Client::three(&world).await];
+    let tree = "app|resources-tree|local|1.8.3.gz";
+    let large = "y".repeat(3 << 20);
+    for client in &mut clients {
+        for value in ["tree", &large] {
+            let set = ["set", tree, value, "ex", "60"];
+            assert_eq!(client.ask(&set).await, Value::ok());
+            assert_eq!(client.ask(&["get", tree]).await, Value::bytes(value));
+        }
+        let ttl = client.ask(&["ttl", tree]).await.as_integer().unwrap();
+        assert!((1..=60).contains(&ttl));
+        assert_eq!(client.ask(&["del", tree]).await, Value::integer(1));
+        let missing = client.ask(&["get", tree]).await;
+        assert!(matches!(
+            missing,
+            Value::Nothing(_) | Value::Line(Kind::Null, _)
+        ));
+        let none = client.error(&["rename", tree, "other"]).await;
+        assert_eq!(none, "ERR no such key", "as Argo CD looks for it");
+        let scan = ["scan", "0", "match", "revoked-token|*", "count", "10000"];
+        assert_eq!(client.ask(&scan).await.elements().len(), 2);
+        let refused = client.error(&["config", "get", "requirepass"]).await;
+        assert_eq!(refused, "ERR unknown command");
+    }
+    let [mut second, mut third] = clients;
+    for client in [&mut third, &mut second] {
+        let told = client.ask(&["subscribe", "new-revoked-token"]).await;
+        assert_eq!(told.elements()[0], Value::bytes("subscribe"));
+    }
+    let mut teller = Client::three(&world).await;
+    let publish = ["publish", "new-revoked-token", "id"];
+    assert_eq!(teller.ask(&publish).await, Value::integer(2));
+    for client in [&mut third, &mut second] {
+        let message = client.told().await.unwrap();
+        assert_eq!(message.elements()[2], Value::bytes("id"));
+    }
+    // In version 3 the answers to commands come between messages.
+    assert_eq!(third.ask(&["exists", "x"]).await, Value::integer(0));
+    let told = second.error(&["exists", "x"]).await;
+    assert!(told.contains("allowed in this context"), "{told}");
+    let pong = Value::Group(Kind::Array, vec![Value::bytes("pong"), Value::bytes("")]);
+    assert_eq!(second.ask(&["ping"]).await, pong);
+    drop(redis);
+    assert_eq!(
+        third.told().await,
+        None,
+        "its subscription is gone, so it is told"
+    );
+}
