@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use argocd::ui_access::UiAccess;
 use kube::Client;
 use protocol::version::Capabilities;
 use runtime::admin::{self, Admin, AdminState};
 use runtime::clock::Clock;
-use runtime::credentials::{self, ClientTls, Material, files, secrets};
+use runtime::credentials::{self, ClientTls, Material, files, login, secrets};
 use runtime::metrics::Registry;
 use runtime::parts::{Parts, Spawner, Stopped};
 use runtime::ready::Readiness;
@@ -16,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 use crate::config::{self, Config, IdentitySource, RootsSource, Tls};
-use crate::lane::{Desk, Lane};
+use crate::lane::{Cache, Desk, Lane};
 use crate::link::{self, Link, LinkState};
 use crate::metrics::Metrics;
+use crate::redis::Redis;
 use crate::replica::{Replica, Sight};
 use crate::report::Reports;
 use crate::spoke::Kubernetes;
@@ -26,6 +28,12 @@ use crate::store::Store;
 
 /// How long parts may take to end; a pod has 30 s.
 const DRAIN: Duration = Duration::from_secs(10);
+/// Where Argo CD has the password of its redis.
+const REDIS_SECRET: &str = "argocd-redis";
+const REDIS_KEYS: login::Keys = login::Keys {
+    user: "auth_username",
+    password: "auth",
+};
 const USER_AGENT: &str = concat!("argocd-agent/", env!("CARGO_PKG_VERSION"));
 
 /// Why the process ended.
@@ -69,9 +77,11 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
         scope,
         policy,
         ui,
+        redis,
     } = config;
     let argocd_namespace = scope.argocd_namespace.clone();
-    let desk = Arc::new(Desk::new(client.clone(), ui));
+    let cache = cache(redis, &client, &argocd_namespace, ui.access, &spawner);
+    let desk = Arc::new(Desk::new(client.clone(), ui).with_cache(cache));
     let material = material(&tls, &client, &argocd_namespace, &spawner).await;
     let spoke = Kubernetes::new(client, scope.label_selector.clone());
     let replica = Arc::new(Replica::new(
@@ -105,6 +115,20 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
     parts.spawn("lane", lane.run(token.clone()));
     parts.spawn("link", link.run(token));
     Ok(parts.run_until_stopped(DRAIN).await?)
+}
+
+/// What Argo CD keeps in its redis, for people at the hub.
+fn cache(
+    redis: String,
+    client: &Client,
+    argocd_namespace: &str,
+    access: UiAccess,
+    spawner: &Spawner,
+) -> Cache {
+    let client = client.clone();
+    let login = login::watch(client, argocd_namespace, REDIS_SECRET, REDIS_KEYS, spawner);
+    let redis = Redis::new(redis, login);
+    Cache::new(redis, argocd_namespace.to_owned(), access)
 }
 
 fn admin_state(

@@ -193,6 +193,9 @@ pub struct UiArgs {
     /// As which user the cluster's API is asked for them; without it as the agent itself.
     #[arg(long, default_value = "")]
     pub ui_user: String,
+    /// host:port of Argo CD's redis; without it port 6379 of the Service argocd-redis beside Argo CD.
+    #[arg(long, default_value = "")]
+    pub redis_addr: String,
 }
 
 /// Environment variables of the flags that are done; the others' are in [`later`].
@@ -247,6 +250,7 @@ const ENV: &[(&str, &str)] = &[
     ),
     ("ui_access", "ARGOCD_AGENT_UI_ACCESS"),
     ("ui_user", "ARGOCD_AGENT_UI_USER"),
+    ("redis_addr", "REDIS_ADDR"),
     ("kube_api_qps", "ARGOCD_AGENT_KUBE_QPS"),
     ("kube_api_burst", "ARGOCD_AGENT_KUBE_BURST"),
     ("log_level", "ARGOCD_AGENT_LOG_LEVEL"),

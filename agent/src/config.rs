@@ -25,6 +25,8 @@ pub struct Config {
     pub policy: Policy,
     /// What people at the hub may see.
     pub ui: Ui,
+    /// host:port of Argo CD's redis.
+    pub redis: String,
 }
 
 /// What people at the hub may see of this cluster.
@@ -225,12 +227,17 @@ impl TryFrom<&Args> for Config {
             kube: _,
         } = args;
         refuse_what_would_harm(later)?;
+        let redis = match ui.redis_addr.as_str() {
+            "" => format!("argocd-redis.{}.svc:6379", scope.namespace),
+            address => address.to_owned(),
+        };
         Ok(Self {
             hub: hub.try_into()?,
             tls: tls.try_into()?,
             scope: scope_of(scope, &hub.agent_mode)?,
             policy: policy.try_into()?,
             ui: ui.try_into()?,
+            redis,
         })
     }
 }
@@ -243,6 +250,7 @@ impl TryFrom<&UiArgs> for Ui {
             enable_resource_proxy,
             ui_access,
             ui_user,
+            redis_addr: _,
         } = args;
         let access = ui_access.parse().map_err(|_unknown| Error::Word {
             flag: "--ui-access",
@@ -478,6 +486,7 @@ mod tests {
             IdentitySource::Secret("argocd-agent-client-tls".into())
         );
         assert_eq!(config.policy.mismatch, Mismatch::Upsert);
+        assert_eq!(config.redis, "argocd-redis.argocd.svc:6379");
         assert_eq!(config.hub.keep_alive, None);
         assert!(config.hub.heartbeat.is_some());
     }

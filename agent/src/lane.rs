@@ -32,14 +32,16 @@ use crate::config::Hub;
 use crate::link::credentials::{News, Renewal};
 use crate::link::{Connect, DialError, Link, dial};
 
+mod cache;
 mod desk;
 
+pub use cache::Cache;
 pub use desk::Desk;
 
 /// The hub sends chunks of 64 KiB at most.
 const LARGEST_CHUNK: usize = 128 << 10;
-/// Requests at the same time; the hub has a smaller budget for each cluster.
-const REQUESTS: u32 = 160;
+/// Requests at the same time; the hub has smaller budgets for each cluster.
+const REQUESTS: u32 = 320;
 /// What a request's body that we do not read makes us hold.
 const STREAM_WINDOW: u32 = 256 << 10;
 const LANE_WINDOW: u32 = 4 << 20;
@@ -197,5 +199,8 @@ async fn answer(
     desk: Arc<Desk>,
     request: Request<Incoming>,
 ) -> Result<Response<desk::Body>, Infallible> {
-    Ok(desk.answer(request).await)
+    Ok(match desk.cache().filter(|_| Cache::is_asked(&request)) {
+        Some(cache) => cache.answer(request).await,
+        None => desk.answer(request).await,
+    })
 }

@@ -26,6 +26,7 @@
 //! | [`replica`] | makes the spoke match what the hub said |
 //! | [`report`] | what changed here, for the hub |
 //! | [`source`] | what the spoke owns in autonomous mode, for the hub |
+//! | [`redis`] | this cluster's redis, in which its Argo CD keeps what people see |
 //! | [`metrics`] | counters and gauges |
 
 pub mod app;
@@ -34,6 +35,7 @@ pub mod config;
 pub mod lane;
 pub mod link;
 pub mod metrics;
+pub mod redis;
 pub mod replica;
 pub mod report;
 pub mod source;

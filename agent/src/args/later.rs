@@ -31,9 +31,6 @@ pub struct LaterArgs {
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub ignore_unmanaged_apps: bool,
-    /// Address of redis.
-    #[arg(long, default_value = "argocd-redis:6379")]
-    pub redis_addr: String,
     /// User of redis.
     #[arg(long, default_value = "")]
     pub redis_username: String,
@@ -106,7 +103,6 @@ pub(super) const ENV: &[(&str, &str)] = &[
         "ignore_unmanaged_apps",
         "ARGOCD_AGENT_IGNORE_UNMANAGED_APPS",
     ),
-    ("redis_addr", "REDIS_ADDR"),
     ("redis_username", "REDIS_USERNAME"),
     ("redis_password", "REDIS_PASSWORD"),
     ("redis_creds_dir_path", "REDIS_CREDS_DIR_PATH"),

@@ -22,6 +22,7 @@ use kube::client::Body as KubeBody;
 use runtime::error::Chain;
 use tokio::time::Instant;
 
+use super::cache::Cache;
 use crate::config::Ui;
 
 /// The body of an answer.
@@ -56,6 +57,7 @@ pub struct Desk {
     client: Client,
     ui: Ui,
     user: Option<HeaderValue>,
+    cache: Option<Cache>,
 }
 
 impl fmt::Debug for Desk {
@@ -101,7 +103,24 @@ impl Desk {
     pub fn new(client: Client, ui: Ui) -> Self {
         let user = ui.user.as_deref();
         let user = user.and_then(|user| HeaderValue::from_str(user).ok());
-        Self { client, ui, user }
+        Self {
+            client,
+            ui,
+            user,
+            cache: None,
+        }
+    }
+
+    /// And has what Argo CD keeps in redis.
+    #[must_use]
+    pub fn with_cache(self, cache: Cache) -> Self {
+        let cache = Some(cache);
+        Self { cache, ..self }
+    }
+
+    /// Who answers requests for what Argo CD keeps in redis.
+    pub(super) const fn cache(&self) -> Option<&Cache> {
+        self.cache.as_ref()
     }
 
     /// Answers one request.

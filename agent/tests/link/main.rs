@@ -10,6 +10,7 @@
 )]
 
 mod api;
+mod cache;
 mod deletions;
 mod lane;
 mod objects;

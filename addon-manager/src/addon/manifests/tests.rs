@@ -113,7 +113,9 @@ fn an_agent_that_owns_its_applications_may_make_and_delete_nothing() {
             .collect()
     };
     assert!(verbs(Mode::Managed).contains(&"create".to_owned()));
-    assert_eq!(verbs(Mode::Autonomous), ["list", "watch", "patch"]);
+    // Applications and projects are watched, Applications get commands, and one Secret is read.
+    let few = ["list", "watch", "patch", "list", "watch"];
+    assert_eq!(verbs(Mode::Autonomous), few);
     let objects = render(&Spoke {
         mode: Mode::Autonomous,
         ..spoke()

@@ -1,0 +1,279 @@
+//! What people at the hub read of Argo CD's redis here, through a principal that does as it is told.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use agent::config::Ui;
+use agent::lane::{Cache, Desk, Lane};
+use agent::link::Network;
+use agent::redis::Redis;
+use argocd::ui_access::UiAccess;
+use bytes::BytesMut;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Incoming;
+use protocol::Mode;
+use protocol::resp::{self, Kind, Limits, Value};
+use runtime::credentials::login::Login;
+use runtime::credentials::{ClientTls, Material};
+use runtime::parts::Parts;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::principal::{Carrier, Manner, Principal};
+use super::spoke::hub;
+use super::trust::Authority;
+use super::wait::soon;
+
+const PASSWORD: &str = "secret";
+const TREE: &str = "/argocd/cache/resources-tree/-/guestbook/0/1.8.3.gz";
+const WATCH: &str = "/argocd/cache/managed-resources/apps/guestbook/0/1.8.3?watch=true";
+
+/// A redis with a password, some values, and a channel on which anything is a change.
+#[derive(Clone)]
+struct Scripted {
+    values: Arc<Mutex<HashMap<String, Vec<u8>>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+    changes: broadcast::Sender<()>,
+}
+
+impl Scripted {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "ends with the runtime of the test"
+    )]
+    async fn start() -> (Self, String) {
+        let scripted = Self {
+            values: Arc::default(),
+            asked: Arc::default(),
+            changes: broadcast::channel(8).0,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = scripted.clone();
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                tokio::spawn(serving.clone().serve(socket));
+            }
+        });
+        (scripted, address)
+    }
+
+    async fn serve(self, mut socket: TcpStream) {
+        let (mut buffer, mut is_in) = (BytesMut::new(), false);
+        loop {
+            while let Some((said, used)) = resp::decode(&buffer, Limits::SMALL).unwrap() {
+                drop(buffer.split_to(used));
+                let words = said.elements().iter().filter_map(Value::as_bytes);
+                let words: Vec<_> = words.map(|it| String::from_utf8_lossy(it)).collect();
+                let answer = self.answer(&words, &mut is_in);
+                let _gone = socket.write_all(&answer.to_bytes()).await;
+                if words[0] == "SUBSCRIBE" && is_in {
+                    return self.tell(socket, &words[1]).await;
+                }
+            }
+            if socket.read_buf(&mut buffer).await.unwrap_or(0) == 0 {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, words: &[std::borrow::Cow<'_, str>], is_in: &mut bool) -> Value {
+        let key = words[1].to_string();
+        match &*words[0] {
+            "AUTH" if key == PASSWORD => {
+                *is_in = true;
+                Value::ok()
+            }
+            "AUTH" => Value::error("WRONGPASS"),
+            _ if !*is_in => Value::error("NOAUTH Authentication required."),
+            "GET" => {
+                self.asked.lock().unwrap().push(key.clone());
+                let value = self.values.lock().unwrap().get(&key).cloned();
+                value.map_or(Value::Nothing(Kind::Bulk), Value::bytes)
+            }
+            _ => {
+                self.asked.lock().unwrap().push(key.clone());
+                let told = vec![
+                    Value::bytes("subscribe"),
+                    Value::bytes(key),
+                    Value::integer(1),
+                ];
+                Value::Group(Kind::Array, told)
+            }
+        }
+    }
+
+    async fn tell(self, mut socket: TcpStream, channel: &str) {
+        let mut changes = self.changes.subscribe();
+        let message = ["message", channel, ""].map(Value::bytes);
+        let message = Value::Group(Kind::Array, message.into()).to_bytes();
+        while changes.recv().await.is_ok() {
+            if socket.write_all(&message).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+}
+
+/// An agent's lane between a scripted principal and that redis.
+struct Window {
+    principal: Principal,
+    redis: Scripted,
+    _material: watch::Sender<Arc<Material>>,
+    token: CancellationToken,
+    _parts: Parts,
+}
+
+impl Window {
+    async fn with(access: UiAccess, password: &str) -> Self {
+        runtime::install_crypto_provider();
+        let authority = Authority::new();
+        let principal = Principal::start(&authority, Manner::Ours).await;
+        let (redis, address) = Scripted::start().await;
+        let login = Login {
+            user: None,
+            password: password.to_owned(),
+        };
+        let login = watch::channel(Some(Arc::new(login))).1;
+        let cache = Cache::new(Redis::new(address, login), "argocd".to_owned(), access);
+        let nobody = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = kube::Client::try_from(nobody).unwrap();
+        let desk = Desk::new(client, Ui { access, user: None }).with_cache(cache);
+        let material = authority.material("spoke1", &authority.pem());
+        let material = watch::Sender::new(material);
+        let token = CancellationToken::new();
+        let parts = Parts::new(token.clone());
+        let tls = ClientTls::follow(material.subscribe(), &parts.spawner());
+        let in_effect = tls.material();
+        let hub = hub(principal.address.port());
+        let lane = Lane {
+            network: Arc::new(Network::new(hub.clone(), tls, parts.spawner())),
+            hub,
+            argocd_namespace: "argocd".to_owned(),
+            mode: Mode::Managed,
+            material: in_effect,
+            wanted: watch::channel(true).1,
+            desk: Arc::new(desk),
+            spawner: parts.spawner(),
+        };
+        parts.spawn("lane", lane.run(token.clone()));
+        Self {
+            principal,
+            redis,
+            _material: material,
+            token,
+            _parts: parts,
+        }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.token.cancel();
+    }
+}
+
+async fn ask(carrier: &mut Carrier, method: &str, target: &str) -> http::Response<Incoming> {
+    let request = http::Request::builder()
+        .method(method)
+        .uri(format!("http://spoke{target}"))
+        .body(Empty::new())
+        .unwrap();
+    soon("an answer", carrier.send_request(request))
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_value_is_read_under_its_name_here_and_comes_whole_with_its_length() {
+    let mut window = Window::with(UiAccess::Read, PASSWORD).await;
+    let mut lane = window.principal.lane().await;
+    let large = vec![b'x'; 5 << 20];
+    let key = "app|resources-tree|guestbook|1.8.3.gz".to_owned();
+    window
+        .redis
+        .values
+        .lock()
+        .unwrap()
+        .insert(key, large.clone());
+    // Argo CD leaves out its own namespace, however the hub calls it.
+    for target in [TREE, &TREE.replace("/-/", "/argocd/")] {
+        let answer = ask(&mut lane, "GET", target).await;
+        assert_eq!(answer.status(), 200);
+        assert_eq!(answer.headers()["content-length"], "5242880");
+        let body = soon("the value", answer.into_body().collect());
+        assert_eq!(body.await.unwrap().to_bytes(), large);
+    }
+    let elsewhere = TREE.replace("/-/", "/apps/").replace("/0/", "/3/");
+    assert_eq!(ask(&mut lane, "GET", &elsewhere).await.status(), 404);
+    assert_eq!(
+        window.redis.asked(),
+        [
+            "app|resources-tree|guestbook|1.8.3.gz",
+            "app|resources-tree|guestbook|1.8.3.gz",
+            "app|resources-tree|apps_guestbook|3|1.8.3.gz",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_a_key_of_an_application_is_never_asked_of_redis() {
+    let mut window = Window::with(UiAccess::Read, PASSWORD).await;
+    let mut lane = window.principal.lane().await;
+    for (method, target) in [
+        ("GET", "/argocd/cache/secrets/-/guestbook/0/1.8.3.gz"),
+        ("GET", "/argocd/cache/resources-tree/-/a%7Cb/0/1.8.3.gz"),
+        (
+            "GET",
+            "/argocd/cache/resources-tree/-/guestbook/0/1.8.3.gz?x",
+        ),
+        ("GET", "/argocd/cache/"),
+        ("DELETE", TREE),
+        ("PUT", TREE),
+    ] {
+        let answer = ask(&mut lane, method, target).await;
+        assert_eq!(answer.status(), 403, "{method} {target}");
+    }
+    let mut closed = Window::with(UiAccess::None, PASSWORD).await;
+    let mut lane = closed.principal.lane().await;
+    assert_eq!(ask(&mut lane, "GET", TREE).await.status(), 403);
+    assert_eq!(ask(&mut lane, "GET", WATCH).await.status(), 403);
+    assert!(window.redis.asked().is_empty() && closed.redis.asked().is_empty());
+
+    let mut wrong = Window::with(UiAccess::Read, "wrong").await;
+    let mut lane = wrong.principal.lane().await;
+    assert_eq!(ask(&mut lane, "GET", TREE).await.status(), 502);
+}
+
+#[tokio::test]
+async fn changes_are_told_as_they_come_until_nobody_listens() {
+    let mut window = Window::with(UiAccess::Read, PASSWORD).await;
+    let mut lane = window.principal.lane().await;
+    let answer = ask(&mut lane, "GET", WATCH).await;
+    assert_eq!(answer.status(), 200);
+    let channel = "app|managed-resources|apps_guestbook|1.8.3";
+    assert_eq!(window.redis.asked(), [channel]);
+    let mut changes = answer.into_body();
+    for _ in 0..3 {
+        // The subscriber may not be there yet.
+        while window.redis.changes.send(()).is_err() {
+            tokio::task::yield_now().await;
+        }
+        let frame = soon("a change", changes.frame()).await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap().len(), 1);
+    }
+    drop(changes);
+    let gone = async {
+        while window.redis.changes.receiver_count() > 0 {
+            let _gone = window.redis.changes.send(());
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the end of the subscription", gone).await;
+}
