@@ -3,6 +3,7 @@ use crate::{
     hub::store::Memory,
     testing::{application, fleet, name, open_project, with},
 };
+use argocd::keys;
 use protocol::{Facet, Source as _, Verb};
 use serde_json::json;
 
@@ -173,4 +174,55 @@ fn of_a_cluster_that_is_not_enrolled_nothing_is_unknown() {
         hub.report(Report::Synced(kind));
     }
     assert!(synced() && !hub.is_authority_for(&name("c")));
+}
+
+#[test]
+fn the_state_of_an_application_is_known_where_it_runs_under_its_name_there() {
+    let hub = hub();
+    let mut both = fleet(&["a", "ab"]);
+    both.clusters.insert(
+        "own".to_owned(),
+        crate::testing::enrolment(crate::fleet::Mode::Autonomous),
+    );
+    hub.set_fleet(&both);
+    let named = |name: &str| json!({ "spec": { "destination": { "name": name } } });
+    let mirrored = json!({ "metadata": { "annotations": { keys::MIRRORED_FROM: "own" } } });
+    for object in [
+        application("a", "app", "1", 1),
+        with(application("argocd", "moved", "2", 1), named("ab")),
+        // Younger than the one of its name in the cluster's namespace.
+        with(
+            application("argocd", "app", "3", 1),
+            json!({
+                "metadata": { "creationTimestamp": "2026-02-01T00:00:00Z" },
+                "spec": { "destination": { "name": "a" } },
+            }),
+        ),
+        application("argocd", "local", "4", 1),
+        with(application("own", "app", "5", 1), mirrored),
+    ] {
+        hub.report(Report::Applied(Watched::Application, object));
+    }
+    let there = |cluster: &str, app: &str, uid: &str| {
+        Whose::Cluster(There {
+            cluster: name(cluster),
+            namespace: None,
+            name: app.to_owned(),
+            uid: uid.to_owned(),
+        })
+    };
+    assert_eq!(hub.whose(Some("a"), "app"), there("a", "app", "1"));
+    assert_eq!(hub.whose(None, "moved"), there("ab", "moved", "2"));
+    assert_eq!(hub.whose(Some("argocd"), "moved"), hub.whose(None, "moved"));
+    assert_eq!(
+        hub.whose(None, "app"),
+        Whose::Nobody,
+        "another has its name"
+    );
+    assert_eq!(hub.whose(None, "local"), Whose::Hub);
+    assert_eq!(hub.whose(Some("a"), "unknown"), Whose::Hub);
+    assert_eq!(hub.whose(Some("own"), "app"), there("own", "app", "5"));
+    // Who leaves the fleet is asked nothing more.
+    hub.set_fleet(&fleet(&["ab"]));
+    assert_eq!(hub.whose(Some("a"), "app"), Whose::Hub);
 }

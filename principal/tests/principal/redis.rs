@@ -390,6 +390,29 @@ async fn bytes_that_are_no_command_end_the_connection_and_harm_nobody() {
 }
 
 #[tokio::test]
+async fn strangers_leave_room_for_each_other_and_for_who_is_known() {
+    let world = lonely().await;
+    let mut known = Client::of(&world).await;
+    let mut strangers = vec![];
+    for _ in 0..128 {
+        let mut stranger = Client::stranger(&world).await;
+        assert!(stranger.error(&["ping"]).await.starts_with("NOAUTH"));
+        strangers.push(stranger);
+    }
+    assert_eq!(Client::stranger(&world).await.told().await, None);
+    let counted = "argocd_principal_redis_requests_total{outcome=\"too_many_connections\"} 1";
+    world.counted(counted).await;
+    assert_eq!(known.ask(&["ping"]).await, Value::simple("PONG"));
+    // Known, it stands in nobody's way.
+    let login = ["AUTH", PASSWORD];
+    assert_eq!(strangers[0].ask(&login).await, Value::ok());
+    assert_eq!(
+        Client::of(&world).await.ask(&["ping"]).await,
+        Value::simple("PONG")
+    );
+}
+
+#[tokio::test]
 async fn with_tls_it_shows_the_certificate_of_the_resource_proxy() {
     let world = world("127.0.0.1:1".to_owned(), true).await;
     let mut nobody = world.certificate("a").material(&world.authority);
