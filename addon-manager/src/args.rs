@@ -1,6 +1,7 @@
 //! The command line. Flags and variables of the Go principal keep their names and defaults; what we
 //! do not offer yet is accepted where ignoring it is harmless, and refused where it is not.
 
+mod redis;
 mod unsupported;
 
 use std::{
@@ -12,6 +13,8 @@ use std::{
 
 use clap::{Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use runtime::args::{AdminArgs, KubeArgs, LogArgs, boolean, duration, port, with_env};
+
+pub use self::redis::RedisArgs;
 
 /// Steers the Argo CD of managed clusters from the hub: an OCM add-on manager with the principal.
 #[derive(Debug, Parser)]
@@ -129,6 +132,9 @@ pub struct ManagerArgs {
     /// Port of the resource proxy, by which Argo CD on the hub sees the clusters; 0 turns it off.
     #[arg(long, value_parser = port, default_value = "9090")]
     pub resource_proxy_port: u16,
+    /// What Argo CD on the hub takes for its redis.
+    #[command(flatten)]
+    pub redis: RedisArgs,
     /// How long an agent's certificate lives at most.
     #[arg(long, value_parser = duration, default_value = "720h")]
     pub certificate_life: Duration,

@@ -11,6 +11,8 @@ use crate::{
     args::{Cli, ManagerArgs, Only, PrincipalArgs, ReadyArgs, SharedArgs, UninstallArgs},
 };
 
+mod redis;
+
 /// What to run, and how.
 #[derive(Clone, Debug)]
 pub enum Config {
@@ -266,6 +268,7 @@ fn manager(args: ManagerArgs) -> Result<Manager, Error> {
         agent_image,
         principal_address,
         resource_proxy_port,
+        redis,
         certificate_life,
         cluster_projects,
         leader_election,
@@ -284,6 +287,7 @@ fn manager(args: ManagerArgs) -> Result<Manager, Error> {
     let host = shared.principal.listen.ip();
     shared.principal.resource_proxy =
         (resource_proxy_port != 0).then(|| SocketAddr::new(host, resource_proxy_port));
+    shared.principal.redis_proxy = redis::checked(redis, host, &shared.principal.argocd_namespace)?;
     Ok(Manager {
         shared,
         own_namespace,
@@ -458,6 +462,20 @@ mod tests {
     }
 
     #[test]
+    fn the_redis_proxy_is_off_unless_it_has_a_port() {
+        let of = |line: &str| match config(line).unwrap() {
+            Config::Manager(manager) => manager.shared.principal.redis_proxy,
+            Config::Principal(_) | Config::Uninstall(_) | Config::Ready(_) => None,
+        };
+        assert_eq!(of("addon-manager"), None);
+        let proxy = of("addon-manager --redis-proxy-port=6379 --namespace=cd").unwrap();
+        assert_eq!((proxy.listen.port(), proxy.tls), (6379, false));
+        assert_eq!(proxy.server, "argocd-redis.cd.svc:6379");
+        let other = "addon-manager --redis-proxy-port=1 --redis-address=redis:7000";
+        assert_eq!(of(other).unwrap().server, "redis:7000");
+    }
+
+    #[test]
     fn half_a_pair_is_refused() {
         assert!(config("addon-manager principal --tls-cert=c").is_err());
     }
@@ -470,6 +488,7 @@ mod tests {
             ("--certificate-life", "1s"),
             ("--grpc-max-message-size", "0"),
             ("--resource-proxy-address", "https://x/y"),
+            ("--redis-address", "redis://x"),
         ] {
             let refused = config(&format!("addon-manager {flag}={value}")).unwrap_err();
             assert!(refused.to_string().contains(flag), "{refused}");

@@ -86,6 +86,8 @@ const GOLDEN: [(&str, &[&str]); 5] = [
             "topologySpreadConstraints[0].topologyKey=zone",
             "priorityClassName=system-cluster-critical",
             "podDisruptionBudget.enabled=false",
+            "redisProxy.enabled=true",
+            "redisProxy.tls=true",
             "networkPolicy.enabled=true",
             "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
             "serviceMonitor.enabled=true",
@@ -417,7 +419,11 @@ fn every_object_says_to_what_it_belongs_and_where_it_is() {
         match namespace {
             None => assert!(everywhere.contains(&kind), "{kind} {metadata}"),
             Some(NAMESPACE) => assert!(!everywhere.contains(&kind), "{metadata}"),
-            Some("argocd" | "gitops") => assert!(kind.starts_with("Role"), "{metadata}"),
+            // Rights there, and a way to the redis that is there.
+            Some("argocd" | "gitops") => assert!(
+                kind.starts_with("Role") || kind == "NetworkPolicy",
+                "{metadata}"
+            ),
             Some(other) => panic!("{kind} in {other}"),
         }
     }

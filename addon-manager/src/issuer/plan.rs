@@ -14,7 +14,7 @@ use super::{
 pub struct Wanted {
     /// For the principal.
     pub principal: BTreeSet<String>,
-    /// For the resource proxy.
+    /// For the resource proxy, and for the redis proxy beside it.
     pub resource_proxy: BTreeSet<String>,
 }
 
@@ -23,9 +23,11 @@ impl Wanted {
     pub fn at(namespace: &str, addresses: BTreeSet<String>) -> Self {
         let mut principal = service_names("argocd-agent-principal", namespace);
         principal.extend(addresses);
+        let mut resource_proxy = service_names("argocd-agent-resource-proxy", namespace);
+        resource_proxy.extend(service_names("argocd-agent-redis-proxy", namespace));
         Self {
             principal,
-            resource_proxy: service_names("argocd-agent-resource-proxy", namespace),
+            resource_proxy,
         }
     }
 }
