@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use argocd::ui_access::UiAccess;
 use protocol::Mode;
+use rustls_pki_types::ServerName;
 
 pub mod proxy;
 
@@ -170,6 +171,11 @@ pub enum Error {
     /// There is no address.
     #[error("--server-address (ARGOCD_AGENT_REMOTE_SERVER) is required")]
     NoServer,
+    /// The address is not one.
+    #[error(
+        "--server-address (ARGOCD_AGENT_REMOTE_SERVER) {0:?} is neither a DNS name nor an IP address; the port has a flag of its own"
+    )]
+    Server(String),
     /// The mode is not one.
     #[error("agent mode {0:?} is neither managed nor autonomous")]
     Mode(String),
@@ -292,6 +298,11 @@ impl TryFrom<&HubArgs> for Hub {
         if server_address.is_empty() {
             return Err(Error::NoServer);
         }
+        // Addresses of version 6 are written in brackets in URLs, and without them elsewhere.
+        let host = server_address.trim_matches(['[', ']']).to_owned();
+        if ServerName::try_from(host.as_str()).is_err() {
+            return Err(Error::Server(host));
+        }
         let some = |duration: Duration| (!duration.is_zero()).then_some(duration);
         let method: Method = creds.parse()?;
         match (&method, insecure_plaintext) {
@@ -299,8 +310,7 @@ impl TryFrom<&HubArgs> for Hub {
             (Method::Mtls, false) | (Method::Header, true) | (Method::UserPass(_), _) => {}
         }
         Ok(Self {
-            // Addresses of version 6 are written in brackets in URLs, and without them elsewhere.
-            host: server_address.trim_matches(['[', ']']).to_owned(),
+            host,
             port: *server_port,
             method,
             heartbeat: some(*heartbeat_interval),
@@ -475,6 +485,22 @@ mod tests {
     fn config(args: &[&str]) -> Result<Config, Error> {
         let usual = ["--server-address=hub", "--agent-mode=managed"];
         Config::try_from(&parsed(&[usual.as_slice(), args].concat()))
+    }
+
+    #[test]
+    fn an_address_is_a_name_or_a_number() {
+        let host = |address: &str| {
+            let address = format!("--server-address={address}");
+            let args = parsed(&[&address, "--agent-mode=managed"]);
+            Config::try_from(&args).map(|config| config.hub.host)
+        };
+        for good in ["hub", "principal.argocd.svc", "10.0.0.1", "2001:db8::1"] {
+            assert_eq!(host(good).as_deref(), Ok(good));
+        }
+        assert_eq!(host("[2001:db8::1]").as_deref(), Ok("2001:db8::1"));
+        for bad in ["a hub", "https://hub", "hub:443", "hub/path", "hub\n"] {
+            assert_eq!(host(bad), Err(Error::Server(bad.to_owned())));
+        }
     }
 
     #[test]

@@ -152,9 +152,9 @@ pub(crate) async fn a_configuration_tells_the_mode_where_no_label_does(
     );
     let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
     let agent = stage.spoke(2).read(&agent).await?;
-    let mode = r#"{"name":"ARGOCD_AGENT_MODE","value":"autonomous"}"#;
+    let expected = r#"{"name":"ARGOCD_AGENT_MODE","value":"autonomous"}"#;
     ensure!(
-        agent["spec"]["template"].to_string().contains(mode),
+        agent["spec"]["template"].to_string().contains(expected),
         "the agent runs in another mode"
     );
     stage.not_enrolled(2).await?;

@@ -230,6 +230,25 @@ impl Inner {
         self.bare && !["secrets", "configmaps"].contains(&plural)
     }
 
+    /// What a watch says next that has told of everything up to a version, and of which version that is.
+    fn next_line(
+        &self,
+        plural: &str,
+        query: &HashMap<String, String>,
+        from: u64,
+    ) -> Option<(u64, String)> {
+        let line = |kind: &str, object: &Value| {
+            json!({ "type": kind, "object": object }).to_string() + "\n"
+        };
+        if from < self.oldest {
+            return Some((LAST, line("ERROR", &expired())));
+        }
+        let mut later = self.history.iter();
+        let next =
+            later.find(|(v, p, _, object)| *v > from && *p == plural && is_selected(query, object));
+        next.map(|(at, _, change, object)| (*at, line(change, object)))
+    }
+
     fn put(&mut self, key: (String, String), mut object: Value) -> Value {
         let change = if self.objects.contains_key(&key) {
             "MODIFIED"
@@ -270,69 +289,62 @@ async fn list_or_watch(
     Path((_, plural)): Path<(String, String)>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Response {
-    if query.get("watch").is_none_or(|watch| watch != "true") {
-        let inner = world.inner.lock().unwrap();
-        if inner.lacks(&plural) {
-            return failure(StatusCode::NOT_FOUND, "NotFound");
-        }
-        let items: Vec<&Value> = inner
-            .objects
-            .iter()
-            .filter(|(key, o)| key.0 == plural && is_selected(&query, o))
-            .map(|(_, o)| o)
-            .collect();
-        let version = inner.version.to_string();
-        return Json(json!({
-            "apiVersion": "argoproj.io/v1alpha1", "kind": "List",
-            "metadata": { "resourceVersion": version }, "items": items,
-        }))
-        .into_response();
+    if world.inner.lock().unwrap().lacks(&plural) {
+        return failure(StatusCode::NOT_FOUND, "NotFound");
     }
+    if query.get("watch").is_some_and(|watch| watch == "true") {
+        watch(world, plural, query)
+    } else {
+        list(&world, &plural, &query)
+    }
+}
+
+fn list(world: &World, plural: &str, query: &HashMap<String, String>) -> Response {
+    let inner = world.inner.lock().unwrap();
+    let items: Vec<&Value> = inner
+        .objects
+        .iter()
+        .filter(|(key, o)| key.0 == plural && is_selected(query, o))
+        .map(|(_, o)| o)
+        .collect();
+    let version = inner.version.to_string();
+    Json(json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "List",
+        "metadata": { "resourceVersion": version }, "items": items,
+    }))
+    .into_response()
+}
+
+fn watch(world: Arc<World>, plural: String, query: HashMap<String, String>) -> Response {
     let from: u64 = query
         .get("resourceVersion")
         .and_then(|v| v.parse().ok())
         .unwrap_or_default();
-    if world.inner.lock().unwrap().lacks(&plural) {
-        return failure(StatusCode::NOT_FOUND, "NotFound");
-    }
     let version = world.version.subscribe();
+    let asked = Arc::new((plural, query));
     let lines =
         futures::stream::unfold((world, version, from), move |(world, mut version, from)| {
-            let (plural, query) = (plural.clone(), query.clone());
+            let asked = Arc::clone(&asked);
             async move {
-                while from != LAST {
+                if from == LAST {
+                    return None;
+                }
+                loop {
                     let mut silent = world.silent.subscribe();
                     silent.wait_for(|silent| !*silent).await.ok()?;
                     version.borrow_and_update();
                     let next = {
                         let inner = world.inner.lock().unwrap();
-                        if inner.lacks(&plural) {
+                        if inner.lacks(&asked.0) {
                             return None;
                         }
-                        let mut later = inner.history.iter().filter(|(v, p, _, object)| {
-                            *v > from && *p == plural && is_selected(&query, object)
-                        });
-                        let (at, line) = if from < inner.oldest {
-                            (LAST, Some(("ERROR", expired())))
-                        } else {
-                            let next = later.next();
-                            let at = next.map_or(from, |(at, ..)| *at);
-                            (
-                                at,
-                                next.map(|(_, _, change, object)| (*change, object.clone())),
-                            )
-                        };
-                        line.map(|(kind, object)| {
-                            let line = json!({ "type": kind, "object": object });
-                            (at, line.to_string() + "\n")
-                        })
+                        inner.next_line(&asked.0, &asked.1, from)
                     };
                     if let Some((at, line)) = next {
                         return Some((Bytes::from(line), (world, version, at)));
                     }
                     version.changed().await.ok()?;
                 }
-                None
             }
         });
     Body::from_stream(lines.map(Ok::<_, std::io::Error>)).into_response()

@@ -285,7 +285,7 @@ async fn what_watches_are_not_to_tell_of_is_not_taken_for_gone() {
     for round in ["first", "second", "third"] {
         world.forget_history();
         world.edit(APPS, "seen", |app| {
-            app["status"] = json!({ "health": round })
+            app["status"] = json!({ "health": round });
         });
         // Told with the next list or after it, and in no list is the other one.
         talk.until_fits(Verb::StatusUpdate, |event| {
