@@ -1,0 +1,177 @@
+//! What Argo CD on the hub reads in its redis of Applications on clusters, read as its server reads it.
+
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use lab::{
+    faults::Fault,
+    product,
+    steps::{
+        At,
+        deliver::until_healthy,
+        enrol::{self, ARGOCD},
+        workload,
+    },
+    wait,
+};
+use protocol::resp::{self, Limits, Value};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{Instant, timeout},
+};
+
+use crate::stage::{SOON, Stage, text};
+
+const NAME: &str = "treed";
+const PASSWORD: &str = "of-the-hubs-redis";
+const TREE: &str = "app|resources-tree|spoke1_treed|1.8.3.gz";
+const CHANNEL: &str = "app|managed-resources|spoke1_treed|1.8.3";
+const LIMITS: Limits = Limits {
+    depth: 8,
+    elements: 1 << 10,
+    line: 8 << 10,
+    bytes: 16 << 20,
+};
+
+/// A client of redis, as Argo CD's server is one.
+struct Client {
+    io: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    /// One that has shown the password to the redis proxy.
+    async fn of(stage: &Stage, password: &str) -> Result<Self> {
+        let service = At::service(product::NAMESPACE, "argocd-agent-redis-proxy");
+        let service = stage.hub.read(&service).await?;
+        let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
+        let io = TcpStream::connect((ip, 6379)).await?;
+        let mut client = Self { io, buffer: vec![] };
+        let hello = client
+            .ask(&["HELLO", "3", "AUTH", "default", password])
+            .await?;
+        match hello.as_error() {
+            None => Ok(client),
+            Some(error) => bail!("{}", String::from_utf8_lossy(error)),
+        }
+    }
+
+    async fn ask(&mut self, words: &[&str]) -> Result<Value> {
+        let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+        self.io.write_all(&resp::command(&words)).await?;
+        self.told().await
+    }
+
+    async fn told(&mut self) -> Result<Value> {
+        let telling = async {
+            loop {
+                if let Some((value, used)) = resp::decode(&self.buffer, LIMITS)? {
+                    self.buffer.drain(..used);
+                    return Ok(value);
+                }
+                let read = self.io.read_buf(&mut self.buffer).await?;
+                ensure!(read > 0, "the redis proxy hung up");
+            }
+        };
+        timeout(SOON, telling).await.context("no answer")?
+    }
+
+    /// The tree, if it is known.
+    async fn tree(&mut self) -> Result<Option<String>> {
+        let value = self.ask(&["GET", TREE]).await?;
+        if let Some(error) = value.as_error() {
+            bail!("{}", String::from_utf8_lossy(error));
+        }
+        value.as_bytes().map(unzipped).transpose()
+    }
+}
+
+fn unzipped(bytes: &[u8]) -> Result<String> {
+    let mut gzip = Command::new("gzip")
+        .arg("-dc")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("run gzip")?;
+    gzip.stdin.take().context("its input")?.write_all(bytes)?;
+    let ended = gzip.wait_with_output()?;
+    ensure!(ended.status.success(), "Argo CD's value is compressed");
+    String::from_utf8(ended.stdout).context("not text")
+}
+
+/// The hub's redis has a password, which nobody but Argo CD and the hub program know. Where the hub has none yet, this one
+/// is as good: for what clusters have, the hub's redis need not be there.
+async fn password(stage: &Stage) -> Result<String> {
+    let at = At::secret(ARGOCD, "argocd-redis");
+    if let Some(secret) = stage.hub.get(&at).await? {
+        return text(&secret, "auth");
+    }
+    let data = json!({"data": {"auth": STANDARD.encode(PASSWORD)}});
+    stage.hub.apply(&at, data).await?;
+    Ok(PASSWORD.to_owned())
+}
+
+/// The hub reads the tree of an Application on a spoke under the name that it has on the hub, is told when it changes, and
+/// when the spoke is cut off still has the last one, at once.
+pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    let (hub, helm) = (&stage.hub, stage.lab.helm());
+    let password = password(stage).await?;
+    product::upgrade(&helm, &["--set", "redisProxy.enabled=true", "--wait"]).await?;
+    let app = stage.greeter(NAME, 1).await?;
+    app.apply(hub).await?;
+    until_healthy(hub, &app.at, "v1").await?;
+
+    let wrong = Client::of(stage, "wrong").await.err();
+    let told = wrong.context("anybody is let in")?.to_string();
+    ensure!(told.contains("WRONGPASS"), "{told}");
+    let look = async || Client::of(stage, &password).await?.tree().await;
+    let has_all = |tree: &Option<String>| {
+        tree.as_ref()
+            .is_some_and(|tree| tree.contains(workload::NAME) && tree.contains("ConfigMap"))
+    };
+    wait::until("the tree is read", look, has_all).await?;
+
+    let mut listener = Client::of(stage, &password).await?;
+    let confirmed = listener.ask(&["SUBSCRIBE", CHANNEL]).await?;
+    ensure!(
+        confirmed.elements()[0].as_bytes() == Some(b"subscribe"),
+        "{confirmed:?}"
+    );
+    stage.refresh(&app.at, NAME).await?;
+    let message = listener.told().await?;
+    ensure!(
+        message.elements()[1].as_bytes() == Some(CHANNEL.as_bytes()),
+        "{message:?}"
+    );
+
+    let mut reader = Client::of(stage, &password).await?;
+    stage.lab.faults().set("spoke1", Fault::Stall);
+    let begun = Instant::now();
+    let known = reader.tree().await?;
+    let took = begun.elapsed();
+    stage.lab.faults().heal("spoke1");
+    ensure!(has_all(&known), "of a cluster that is away: {known:?}");
+    ensure!(took < Duration::from_secs(4), "after {took:?}");
+    enrol::until_available(hub, "spoke1").await?;
+
+    stage.clear(&app).await?;
+    let gone = Client::of(stage, &password)
+        .await?
+        .ask(&["GET", TREE])
+        .await?;
+    ensure!(
+        gone.as_bytes().is_none(),
+        "an Application that is gone has no tree"
+    );
+    product::upgrade(&helm, &["--wait"]).await.map(drop)
+}
