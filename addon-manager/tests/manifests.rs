@@ -56,34 +56,98 @@ fn every_rule_of_the_spoke_has_a_reason_and_none_has_a_wildcard() {
     }
     for role in of_kind("ClusterRole").into_iter().chain(of_kind("Role")) {
         for rule in role["rules"].as_array().unwrap() {
-            // People may look at every kind of a group that is named.
-            let looks = role["metadata"]["name"] == "argocd-agent-addon-ui-read"
+            // People have the same rights for every kind of a group that is named.
+            let name = role["metadata"]["name"].as_str().unwrap();
+            let for_people = name.starts_with("argocd-agent-addon-ui-")
                 && rule["resources"] == serde_json::json!(["*"]);
-            assert!(looks || !rule.to_string().contains('*'), "{rule}");
+            assert!(for_people || !rule.to_string().contains('*'), "{rule}");
             assert!(rule.get("verbs").is_some());
         }
     }
 }
 
-#[test]
-fn people_may_look_at_everything_but_secrets_and_change_nothing() {
-    let roles = of_kind("ClusterRole");
-    assert_eq!(roles.len(), 1, "the agent itself has no right everywhere");
-    for rule in roles
-        .iter()
-        .flat_map(|role| role["rules"].as_array().unwrap())
-    {
-        assert_eq!(rule["verbs"], serde_json::json!(["get", "list", "watch"]));
-        let groups: Vec<_> = rule["apiGroups"].as_array().unwrap().iter().collect();
-        let named = groups.iter().all(|group| *group != "*");
-        let core = groups.iter().any(|group| *group == "");
-        let resources = rule["resources"].to_string();
-        assert!(named && !resources.contains("secrets"), "{rule}");
-        assert!(!core || !resources.contains('*'), "{rule}");
-        for leads_elsewhere in ["exec", "attach", "portforward", "proxy", "token"] {
-            assert!(!resources.contains(leads_elsewhere), "{rule}");
-        }
+fn is_called(role: &Value, name: &str) -> bool {
+    role.pointer("/metadata/name").and_then(Value::as_str) == Some(name)
+}
+
+/// The rules of what people at the hub may do from a level on.
+fn rules_of(level: &str) -> Vec<Value> {
+    let name = format!("argocd-agent-addon-ui-{level}");
+    let roles = of_kind("ClusterRole").into_iter();
+    let roles: Vec<_> = roles.filter(|role| is_called(role, &name)).collect();
+    let [role] = roles.as_slice() else {
+        panic!("{level}: {roles:?}");
+    };
+    role["rules"].as_array().unwrap().clone()
+}
+
+fn texts(rule: &Value, field: &str) -> Vec<String> {
+    let all = rule[field].as_array().unwrap().iter();
+    all.map(|it| it.as_str().unwrap().to_owned()).collect()
+}
+
+/// What holds for the rights of people whatever their level.
+fn leads_nowhere_else(rule: &Value) {
+    let (groups, resources) = (texts(rule, "apiGroups"), texts(rule, "resources"));
+    let core = groups.iter().any(String::is_empty);
+    assert!(!groups.contains(&"*".to_owned()), "{rule}");
+    assert!(!core || !resources.contains(&"*".to_owned()), "{rule}");
+    for part in ["attach", "portforward", "proxy", "token"] {
+        assert!(!resources.iter().any(|it| it.contains(part)), "{rule}");
     }
+    for verb in ["*", "impersonate", "escalate", "bind", "deletecollection"] {
+        assert!(!texts(rule, "verbs").contains(&verb.to_owned()), "{rule}");
+    }
+}
+
+#[test]
+fn readers_may_look_at_everything_but_secrets_and_change_nothing() {
+    let levels = of_kind("ClusterRole");
+    let mut names = levels
+        .iter()
+        .map(|role| role["metadata"]["name"].to_string());
+    let of_people = |name: String| name.contains("argocd-agent-addon-ui-");
+    assert!(
+        names.all(of_people),
+        "the agent itself has no right everywhere"
+    );
+    for rule in rules_of("read") {
+        assert_eq!(texts(&rule, "verbs"), ["get", "list", "watch"]);
+        leads_nowhere_else(&rule);
+        let resources = rule["resources"].to_string();
+        assert!(
+            !resources.contains("secrets") && !resources.contains("exec"),
+            "{rule}"
+        );
+    }
+}
+
+#[test]
+fn operators_may_change_what_is_deployed_and_list_no_secrets() {
+    for rule in rules_of("operate") {
+        leads_nowhere_else(&rule);
+        let (resources, verbs) = (texts(&rule, "resources"), texts(&rule, "verbs"));
+        let changes = verbs == ["patch", "delete"];
+        let shows = verbs == ["get"] && resources == ["secrets"];
+        let makes = verbs == ["create"] && ["jobs", "workflows"].contains(&&*resources[0]);
+        assert!(changes || shows || makes && resources.len() == 1, "{rule}");
+        for of_nodes in ["nodes", "events", "exec"] {
+            assert!(!resources.iter().any(|it| it.contains(of_nodes)), "{rule}");
+        }
+        // Here lies who somebody is.
+        assert!(!texts(&rule, "apiGroups").contains(&"certificates.k8s.io".to_owned()));
+    }
+}
+
+#[test]
+fn a_terminal_is_all_that_its_level_adds() {
+    let rules = rules_of("terminal");
+    let [rule] = rules.as_slice() else {
+        panic!("{rules:?}");
+    };
+    leads_nowhere_else(rule);
+    assert_eq!(texts(rule, "resources"), ["pods/exec"]);
+    assert_eq!(texts(rule, "verbs"), ["get", "create"]);
 }
 
 #[test]

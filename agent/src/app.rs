@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
-use crate::config::{self, Config, IdentitySource, RootsSource, Tls};
+use crate::config::{self, Config, IdentitySource, RootsSource, Scope, Tls, Ui};
 use crate::lane::{Cache, Desk, Lane};
 use crate::link::{self, Link, LinkState};
 use crate::metrics::Metrics;
@@ -81,7 +81,7 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
     } = config;
     let argocd_namespace = scope.argocd_namespace.clone();
     let cache = cache(redis, &client, &argocd_namespace, ui.access, &spawner);
-    let desk = Arc::new(Desk::new(client.clone(), ui).with_cache(cache));
+    let desk = desk(&client, ui, &scope, cache, &spawner);
     let material = material(&tls, &client, &argocd_namespace, &spawner).await;
     let spoke = Kubernetes::new(client, scope.label_selector.clone());
     let replica = Arc::new(Replica::new(
@@ -129,6 +129,11 @@ fn cache(
     let login = login::watch(client, argocd_namespace, REDIS_SECRET, REDIS_KEYS, spawner);
     let redis = Redis::new(redis, login);
     Cache::new(redis, argocd_namespace.to_owned(), access)
+}
+
+fn desk(client: &Client, ui: Ui, scope: &Scope, cache: Cache, spawner: &Spawner) -> Arc<Desk> {
+    let desk = Desk::new(client.clone(), ui, scope.clone(), spawner.clone());
+    Arc::new(desk.with_cache(cache))
 }
 
 fn admin_state(

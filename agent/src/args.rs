@@ -187,7 +187,8 @@ pub struct UiArgs {
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "true", default_missing_value = "true")]
     pub enable_resource_proxy: bool,
-    /// What people at the hub's Argo CD may see of this cluster: none or read.
+    /// What people at the hub's Argo CD may see of this cluster and do there: none, read, operate or
+    /// terminal.
     #[arg(long, default_value = "read")]
     pub ui_access: String,
     /// As which user the cluster's API is asked for them; without it as the agent itself.

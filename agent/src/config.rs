@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use argocd::ui_access::UiAccess;
+use argocd::ui_access::{self, UiAccess};
 use protocol::Mode;
 use rustls_pki_types::ServerName;
 
@@ -24,13 +24,13 @@ pub struct Config {
     pub scope: Scope,
     /// What to do in doubt.
     pub policy: Policy,
-    /// What people at the hub may see.
+    /// What people at the hub may see and do.
     pub ui: Ui,
     /// host:port of Argo CD's redis.
     pub redis: String,
 }
 
-/// What people at the hub may see of this cluster.
+/// What people at the hub may see of this cluster, and do there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ui {
     /// How much.
@@ -261,7 +261,7 @@ impl TryFrom<&UiArgs> for Ui {
         let access = ui_access.parse().map_err(|_unknown| Error::Word {
             flag: "--ui-access",
             value: ui_access.clone(),
-            allowed: "none, read",
+            allowed: ui_access::LEVELS,
         })?;
         // Written into a header of each request.
         if !ui_user.bytes().all(|byte| byte.is_ascii_graphic()) {

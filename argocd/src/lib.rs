@@ -30,11 +30,16 @@
 //! | [`entries`] | `ConfigMap`s that hub and spoke fill together |
 //! | [`request`] | a request for the API of a cluster, taken apart and written anew |
 //! | [`ui_access`] | what people at the hub's Argo CD may see and do on a cluster |
+//! | [`belonging`] | whether an object belongs to an Application |
+//! | [`change`] | the bodies of changes that people make, tied to the object that was judged |
+//! | [`upgrade`] | a request for a stream of bytes both ways, as a terminal is |
 //! | [`cache_key`] | the keys of Argo CD's cache in redis that are about an Application |
 //! | [`masked`] | objects as they may be printed |
 
 pub mod admission;
+pub mod belonging;
 pub mod cache_key;
+pub mod change;
 pub mod cluster_project;
 pub mod cluster_secret;
 pub mod command;
@@ -55,6 +60,7 @@ pub mod repository;
 pub mod request;
 pub mod routing;
 pub mod ui_access;
+pub mod upgrade;
 
 #[cfg(test)]
 mod testing;

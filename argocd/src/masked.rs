@@ -8,6 +8,8 @@ use std::ops::Deref;
 
 use serde_json::{Value, json};
 
+use crate::keys;
+
 /// The fields of Secrets and `ConfigMap`s that hold content.
 const CONTENT: [&str; 3] = ["data", "stringData", "binaryData"];
 
@@ -36,6 +38,39 @@ fn masked(value: &Value) -> Value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
     value
+}
+
+/// What stands for a value that is not shown, in the words of Argo CD.
+const HIDDEN: &str = "++++++++";
+
+/// Takes the values out of a Secret, as Argo CD shows it, so that it can be shown. Its keys stay.
+///
+/// False if it is no Secret and nothing that tells of a failure: then nobody knows what it would show.
+pub fn hide_values(secret: &mut Value) -> bool {
+    let kind = secret.get("kind").and_then(Value::as_str);
+    if kind == Some("Status") {
+        return true;
+    }
+    if kind != Some("Secret") {
+        return false;
+    }
+    for name in CONTENT {
+        match secret.get_mut(name) {
+            Some(Value::Object(entries)) => {
+                entries
+                    .values_mut()
+                    .for_each(|entry| *entry = json!(HIDDEN));
+            }
+            Some(Value::Null) | None => {}
+            Some(_) => return false,
+        }
+    }
+    // It has all of it once more.
+    let annotations = secret.pointer_mut("/metadata/annotations");
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        annotations.remove(keys::LAST_APPLIED);
+    }
+    true
 }
 
 /// The names of the entries stay.
@@ -97,6 +132,48 @@ mod tests {
         let printed = format!("{:?} {:?}", Masked(&secret), Sealed::new(&secret));
         assert!(printed.contains("repo") && printed.contains("password"));
         assert!(!printed.contains("aHVudGVyMg") && !printed.contains("hunter2"));
+    }
+
+    #[test]
+    fn a_secret_is_shown_with_its_keys_and_without_its_values() {
+        let mut secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "Opaque",
+            "metadata": { "name": "repo", "annotations": {
+                "team": "shop",
+                keys::LAST_APPLIED: "{\"stringData\":{\"password\":\"hunter2\"}}",
+            } },
+            "data": { "password": "aHVudGVyMg==", "user": "bWU=" },
+            "stringData": { "password": "hunter2" },
+        });
+        assert!(hide_values(&mut secret));
+        assert_eq!(
+            secret["data"],
+            json!({ "password": HIDDEN, "user": HIDDEN })
+        );
+        let shown = secret.to_string();
+        assert!(shown.contains("shop") && shown.contains("Opaque"));
+        for value in ["aHVudGVyMg", "hunter2", "bWU"] {
+            assert!(!shown.contains(value), "{shown}");
+        }
+        let mut why = json!({ "kind": "Status", "message": "not found" });
+        assert!(hide_values(&mut why) && why["message"] == "not found");
+    }
+
+    #[test]
+    fn what_may_be_a_secret_in_another_form_is_not_shown() {
+        for other in [
+            json!({ "kind": "SecretList", "items": [{ "data": { "a": "aHVudGVyMg==" } }] }),
+            json!({ "kind": "Table", "rows": [] }),
+            json!({ "kind": "Secret", "data": "aHVudGVyMg==" }),
+            json!({ "kind": "Secret", "stringData": ["hunter2"] }),
+            json!({ "data": { "a": "aHVudGVyMg==" } }),
+            json!([]),
+            json!("aHVudGVyMg=="),
+        ] {
+            assert!(!hide_values(&mut other.clone()), "{other}");
+        }
     }
 
     #[test]

@@ -163,6 +163,11 @@ impl Object {
     pub fn is(&self, group: &str, resource: &str) -> bool {
         self.group == group && self.resource == resource
     }
+
+    /// Whether it is a Secret, whose values nobody at the hub sees.
+    pub fn is_secret(&self) -> bool {
+        self.is("", "secrets")
+    }
 }
 
 impl Verb {

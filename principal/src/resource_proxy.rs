@@ -36,6 +36,7 @@ use crate::{
 
 mod answer;
 mod audit;
+mod terminal;
 
 /// What to wait after an accept that failed, usually for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -62,6 +63,10 @@ pub(crate) struct Budgets {
     pub(crate) per_cluster: usize,
     /// Of these, requests that last, such as logs that are followed: the rest stays for others.
     pub(crate) lasting_per_cluster: usize,
+    /// Of these, terminals.
+    pub(crate) terminals_per_cluster: usize,
+    /// How long a terminal may last.
+    pub(crate) terminal_life: Duration,
     /// How long an agent may take to begin an answer.
     pub(crate) patience: Duration,
 }
@@ -74,6 +79,8 @@ impl Default for Budgets {
             requests: 512,
             per_cluster: 128,
             lasting_per_cluster: 64,
+            terminals_per_cluster: 16,
+            terminal_life: Duration::from_hours(4),
             patience: Duration::from_secs(30),
         }
     }
@@ -97,6 +104,7 @@ struct Shared {
     requests: Arc<Semaphore>,
     by_cluster: Slots<ClusterName>,
     lasting: Slots<ClusterName>,
+    terminals: Slots<ClusterName>,
 }
 
 /// Who came, and for which cluster.
@@ -125,6 +133,7 @@ impl ResourceProxy {
             requests: Arc::new(Semaphore::new(budgets.requests)),
             by_cluster: Slots::new(budgets.per_cluster),
             lasting: Slots::new(budgets.lasting_per_cluster),
+            terminals: Slots::new(budgets.terminals_per_cluster),
             budgets,
         };
         Ok(Self {
@@ -238,7 +247,7 @@ async fn drive(
         .max_header_list_size(u32::try_from(HEADERS).unwrap_or(u32::MAX))
         .keep_alive_interval(PING)
         .keep_alive_timeout(PING);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     tokio::select! {
         biased;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::stream::{BoxStream, Stream, StreamExt as _};
 use futures::{Sink, SinkExt as _};
 use hyper::rt::Executor;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::mpsc;
 use tokio_util::io::{CopyToBytes, SinkWriter, StreamReader};
 use tokio_util::sync::PollSender;
@@ -85,6 +85,28 @@ impl AsyncWrite for Tunnel {
     }
 }
 
+/// Carries bytes both ways until either side has ended or broken; what was said by then has been carried.
+pub async fn join(
+    near: impl AsyncRead + AsyncWrite + Send,
+    far: impl AsyncRead + AsyncWrite + Send,
+) {
+    let (mut near_says, mut near_hears) = tokio::io::split(near);
+    let (mut far_says, mut far_hears) = tokio::io::split(far);
+    // Whoever is gone is told nothing more; the other one hears the end when its stream is dropped.
+    let outward = async {
+        drop(tokio::io::copy(&mut near_says, &mut far_hears).await);
+        drop(far_hears.shutdown().await);
+    };
+    let inward = async {
+        drop(tokio::io::copy(&mut far_says, &mut near_hears).await);
+        drop(near_hears.shutdown().await);
+    };
+    tokio::select! {
+        () = outward => {}
+        () = inward => {}
+    }
+}
+
 /// Runs the tasks that hyper wants to start as supervised ones.
 #[derive(Clone, Debug)]
 pub struct Tasks(Spawner);
@@ -108,7 +130,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::AsyncReadExt as _;
 
     use super::*;
 
@@ -143,6 +165,34 @@ mod tests {
         let ((), end) = tokio::join!(writing, reader.read_to_end(&mut read));
         end.unwrap();
         assert!(read == sent);
+    }
+
+    #[tokio::test]
+    async fn two_that_are_joined_hear_each_other_until_one_is_gone() {
+        let (mut one, near) = tokio::io::duplex(8);
+        let (far, mut other) = tokio::io::duplex(8);
+        let speaking = async {
+            let mut heard = [0; 5];
+            one.write_all(b"hello").await.unwrap();
+            other.read_exact(&mut heard).await.unwrap();
+            assert_eq!(&heard, b"hello");
+            other.write_all(b"there").await.unwrap();
+            one.read_exact(&mut heard).await.unwrap();
+            assert_eq!(&heard, b"there");
+            // Its last words are longer than what fits on the way.
+            let last = vec![b'x'; 100];
+            let mut end = vec![];
+            let ((), read) = tokio::join!(
+                async {
+                    other.write_all(&last).await.unwrap();
+                    drop(other);
+                },
+                one.read_to_end(&mut end)
+            );
+            read.unwrap();
+            assert_eq!(end, last);
+        };
+        tokio::join!(join(near, far), speaking);
     }
 
     #[tokio::test]

@@ -38,6 +38,12 @@ const NO_REASONS: &[&str] = &[
     "TLSCerts",
     "TLSRoute",
     "User",
+    // what is said in requests and answers of the Kubernetes API
+    "All",
+    "BadRequest",
+    "DeleteOptions",
+    "NotFound",
+    "Status",
     // what is printed for us, without what Secrets hold
     "Json",
     "Merge",

@@ -25,11 +25,15 @@ const EACH: [&str; 3] = [
     "rolebinding-applications.yaml",
 ];
 
-/// How the files begin that are there for people at the hub, from the level `read` on.
-const UI: &str = "ui-";
+/// How the files begin that are there for people at the hub, from which level on; the first that fits counts.
+const UI: [(&str, UiAccess); 3] = [
+    ("ui-terminal-", UiAccess::Terminal),
+    ("ui-operate-", UiAccess::Operate),
+    ("ui-", UiAccess::Read),
+];
 
 /// The files, in the order in which they must exist.
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 20] = [
     (
         "namespace-agent.yaml",
         include_str!("../../../manifests/spoke/namespace-agent.yaml"),
@@ -87,6 +91,22 @@ const FILES: [(&str, &str); 16] = [
         include_str!("../../../manifests/spoke/ui-read-clusterrolebinding.yaml"),
     ),
     (
+        "ui-operate-clusterrole.yaml",
+        include_str!("../../../manifests/spoke/ui-operate-clusterrole.yaml"),
+    ),
+    (
+        "ui-operate-clusterrolebinding.yaml",
+        include_str!("../../../manifests/spoke/ui-operate-clusterrolebinding.yaml"),
+    ),
+    (
+        "ui-terminal-clusterrole.yaml",
+        include_str!("../../../manifests/spoke/ui-terminal-clusterrole.yaml"),
+    ),
+    (
+        "ui-terminal-clusterrolebinding.yaml",
+        include_str!("../../../manifests/spoke/ui-terminal-clusterrolebinding.yaml"),
+    ),
+    (
         "configmap-ca.yaml",
         include_str!("../../../manifests/spoke/configmap-ca.yaml"),
     ),
@@ -121,7 +141,7 @@ pub struct Spoke {
     pub image: String,
     /// How much it logs.
     pub log_level: String,
-    /// What people at the hub's Argo CD may see there.
+    /// What people at the hub's Argo CD may see and do there.
     pub ui_access: UiAccess,
     /// Where its pod may run.
     pub placement: Placement,
@@ -175,7 +195,10 @@ impl Templates {
             Mode::Managed => AUTONOMOUS_ROLE,
             Mode::Autonomous => MANAGED_ROLE,
         };
-        let shown = |file: &str| spoke.ui_access > UiAccess::None || !file.starts_with(UI);
+        let shown = |file: &str| {
+            let level = UI.iter().find(|(begins, _)| file.starts_with(begins));
+            level.is_none_or(|(_, level)| spoke.ui_access >= *level)
+        };
         let files = self.0.iter().filter(|it| it.name() != other_role);
         for template in files.filter(|it| shown(it.name())) {
             if EACH.contains(&template.name()) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use argocd::ui_access::UiAccess;
+use argocd::ui_access::{self, UiAccess};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ocm::{
     api::addon::{AddOnDeploymentConfigSpec, ImageMirror},
@@ -194,7 +194,7 @@ fn ui_access(config: &AddOnDeploymentConfigSpec) -> Result<UiAccess, Error> {
     level.map_err(|_unknown| Error::Variable {
         name: "UI_ACCESS",
         value: given.unwrap_or_default().to_owned(),
-        wanted: "none or read",
+        wanted: ui_access::LEVELS,
     })
 }
 

@@ -1,40 +1,48 @@
 //! One request of people at the hub: read, judged by `UI_ACCESS`, asked of this cluster's API, answered as it comes.
 //!
 //! The hub is not relied on: the request is read here as if it had not been read there, and written anew. It is asked
-//! not with the agent's own rights but as a user who has those of the level and no more.
+//! not with the agent's own rights but as a user who has those of the level and no more. What is to be changed is looked
+//! at first: only what belongs to an Application is.
 
 use std::fmt;
-use std::time::Duration;
 
+use argocd::change::Bad;
+use argocd::masked;
 use argocd::request::{self, Request as Asked};
 use argocd::ui_access::{self, Forbidden};
+use argocd::upgrade::{self, Unfit};
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG,
-    IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER, VARY, WARNING,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED,
+    RETRY_AFTER, VARY, WARNING,
 };
-use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body::Body as HttpBody;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use kube::Client;
 use kube::client::Body as KubeBody;
 use runtime::error::Chain;
+use runtime::parts::Spawner;
 use tokio::time::Instant;
 
+use self::api::{Api, Failed};
 use super::cache::Cache;
-use crate::config::Ui;
+use crate::config::{Scope, Ui};
+
+mod api;
+mod belongs;
+mod onward;
+mod terminal;
 
 /// The body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, kube::Error>;
 
 /// Ties the lines of both ends together.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const IMPERSONATE: HeaderName = HeaderName::from_static("impersonate-user");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// What goes on to the API, and what comes back.
-const ASKED: [HeaderName; 4] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH];
+/// What comes back.
 const ANSWERED: [HeaderName; 10] = [
     CACHE_CONTROL,
     CONTENT_ENCODING,
@@ -47,16 +55,15 @@ const ANSWERED: [HeaderName; 10] = [
     WARNING,
     AUDIT_ID,
 ];
-/// How long the API may take to begin an answer: less than the hub waits for us.
-const PATIENCE: Duration = Duration::from_secs(25);
 /// The target of lines about requests, by which they are found and kept apart.
 const AUDIT: &str = "audit";
 
 /// Answers requests.
 pub struct Desk {
-    client: Client,
+    api: Api,
     ui: Ui,
-    user: Option<HeaderValue>,
+    scope: Scope,
+    spawner: Spawner,
     cache: Option<Cache>,
 }
 
@@ -77,10 +84,18 @@ enum Refused {
     Unreadable(#[from] request::Unreadable),
     #[error(transparent)]
     Forbidden(#[from] Forbidden),
-    #[error("the API of the cluster did not answer in {PATIENCE:?}")]
-    Late,
-    #[error("ask the API of the cluster")]
-    Api(#[source] Box<kube::Error>),
+    #[error(transparent)]
+    Bad(#[from] Bad),
+    #[error(transparent)]
+    Terminal(#[from] Unfit),
+    #[error("{0} belongs to no Application of this cluster, so it is not touched from the hub")]
+    Foreign(String),
+    #[error("{0} is not there")]
+    NotFound(String),
+    #[error("the body of the request did not come, or is too large")]
+    Body,
+    #[error(transparent)]
+    Api(#[from] Failed),
     #[error("write the request")]
     Unwritable(#[from] http::Error),
 }
@@ -88,25 +103,36 @@ enum Refused {
 impl Refused {
     const fn as_status(&self) -> (StatusCode, &'static str) {
         match self {
-            Self::Impersonation(_) | Self::Unreadable(_) | Self::Forbidden(_) => {
-                (StatusCode::FORBIDDEN, "Forbidden")
+            Self::Impersonation(_)
+            | Self::Unreadable(_)
+            | Self::Forbidden(_)
+            | Self::Bad(_)
+            | Self::Terminal(Unfit::Protocol(_))
+            | Self::Foreign(_)
+            | Self::Api(Failed::NotShown { .. }) => (StatusCode::FORBIDDEN, "Forbidden"),
+            Self::NotFound(_) => (StatusCode::NOT_FOUND, "NotFound"),
+            Self::Body | Self::Terminal(Unfit::NoUpgrade) => {
+                (StatusCode::BAD_REQUEST, "BadRequest")
             }
-            Self::Late => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
-            Self::Api(_) => (StatusCode::BAD_GATEWAY, ""),
-            Self::Unwritable(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+            Self::Api(Failed::Late) => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
+            Self::Api(Failed::Ask(_) | Failed::Unreadable(_)) => (StatusCode::BAD_GATEWAY, ""),
+            Self::Api(Failed::Unwritable(_)) | Self::Unwritable(_) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "InternalError")
+            }
         }
     }
 }
 
 impl Desk {
-    /// Asks this API, and allows what these settings allow.
-    pub fn new(client: Client, ui: Ui) -> Self {
-        let user = ui.user.as_deref();
-        let user = user.and_then(|user| HeaderValue::from_str(user).ok());
+    /// Asks this API, and allows what these settings allow with what is in this scope.
+    /// Terminals are tasks of this spawner.
+    pub fn new(client: Client, ui: Ui, scope: Scope, spawner: Spawner) -> Self {
+        let api = Api::new(client, ui.user.as_deref());
         Self {
-            client,
+            api,
             ui,
-            user,
+            scope,
+            spawner,
             cache: None,
         }
     }
@@ -124,19 +150,24 @@ impl Desk {
     }
 
     /// Answers one request.
-    pub(crate) async fn answer<B: Send>(&self, request: Request<B>) -> Response<Body> {
-        // What is allowed so far has nothing to say but what it asks.
-        let (request, _body) = request.into_parts();
-        let id = request.headers.get(&REQUEST_ID);
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let id = request.headers().get(&REQUEST_ID);
         let id = id.and_then(|it| it.to_str().ok()).unwrap_or_default();
         let mut line = Line::new(id.chars().take(64).collect());
-        match self.ask(&request, &mut line).await {
+        match self.ask(request, &mut line).await {
             Ok(answered) => {
                 let (parts, body) = answered.into_parts();
                 line.code = parts.status.as_u16();
                 let mut response = Response::new(counted(body, line));
                 *response.status_mut() = parts.status;
                 carry(&parts.headers, response.headers_mut(), &ANSWERED);
+                let begun = [upgrade::HEADER].into_iter().chain(upgrade::ANSWERED);
+                let begun: Vec<_> = begun.map(HeaderName::from_static).collect();
+                carry(&parts.headers, response.headers_mut(), &begun);
                 response
             }
             Err(refused) => {
@@ -149,26 +180,47 @@ impl Desk {
         }
     }
 
-    async fn ask(&self, request: &Parts, line: &mut Line) -> Result<Response<KubeBody>, Refused> {
-        no_impersonation(&request.headers)?;
-        let target = request.uri.path_and_query().map_or("", |it| it.as_str());
-        let asked = Asked::parse(request.method.as_str(), target)?;
+    async fn ask<B>(&self, request: Request<B>, line: &mut Line) -> Result<Response<Body>, Refused>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        no_impersonation(&parts.headers)?;
+        let target = parts.uri.path_and_query().map_or("", |it| it.as_str());
+        let asked = Asked::parse(parts.method.as_str(), target)?;
         line.verb = asked.verb.as_str();
         line.subject = asked.subject.to_string();
-        ui_access::judge(&asked, self.ui.access)?;
-        let mut onward = Request::builder()
-            .method(request.method.clone())
-            .uri(asked.target())
-            .body(KubeBody::empty())?;
-        carry(&request.headers, onward.headers_mut(), &ASKED);
-        if let Some(user) = &self.user {
-            onward.headers_mut().insert(IMPERSONATE, user.clone());
+        let allowed = ui_access::judge(&asked, self.ui.access)?;
+        if asked.is_exec() {
+            return self.terminal(&parts, body, &asked).await;
         }
-        tokio::time::timeout(PATIENCE, self.client.send(onward))
-            .await
-            .map_err(|_elapsed| Refused::Late)?
-            .map_err(|error| Refused::Api(Box::new(error)))
+        let onward = self.onward(&parts, body, &asked, allowed).await?;
+        let answered = self.api.send(onward).await?;
+        if asked.object().is_some_and(request::Object::is_secret) {
+            let shown = without_values(answered, &asked).await?;
+            return Ok(shown.map(UnsyncBoxBody::new));
+        }
+        Ok(answered.map(UnsyncBoxBody::new))
     }
+}
+
+/// A Secret, whatever was done with it, without its values.
+async fn without_values(
+    answered: Response<KubeBody>,
+    asked: &Asked,
+) -> Result<Response<KubeBody>, Refused> {
+    let what = asked.subject.to_string();
+    let status = answered.status();
+    let mut secret = api::read(answered, what.clone()).await?;
+    if !masked::hide_values(&mut secret) {
+        return Err(Failed::Unreadable(what).into());
+    }
+    let mut shown = Response::new(KubeBody::from(secret.to_string().into_bytes()));
+    *shown.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json");
+    shown.headers_mut().insert(CONTENT_TYPE, kind);
+    Ok(shown)
 }
 
 fn no_impersonation(headers: &HeaderMap) -> Result<(), Refused> {
@@ -187,7 +239,7 @@ fn carry(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
     }
 }
 
-fn counted(body: KubeBody, mut line: Line) -> Body {
+fn counted(body: Body, mut line: Line) -> Body {
     let body = body.map_frame(move |frame| {
         let bytes = frame.data_ref().map_or(0, Bytes::len);
         line.bytes = line.bytes.saturating_add(bytes);

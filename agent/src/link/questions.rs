@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use argocd::request::{Object, Query, Request as Asked, Subject, Verb as AskedVerb};
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use http::header::ACCEPT;
 use http::{HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::{BodyExt as _, Empty, Limited};
 use protocol::payload::{
     self, RedisAnswer, RedisPong, RedisRequest, RedisResponse, RedisSubscribed, RedisValue,
     ResourceRequest, ResourceResponse,
@@ -85,7 +86,7 @@ async fn ask(desk: &Desk, uuid: &str, asked: ResourceRequest) -> ResourceRespons
     if let Ok(id) = HeaderValue::from_str(uuid) {
         request = request.header("x-request-id", id);
     }
-    let Ok(request) = request.body(()) else {
+    let Ok(request) = request.body(Empty::<Bytes>::new()) else {
         return answer(uuid, StatusCode::BAD_REQUEST);
     };
     let answered = desk.answer(request).await;

@@ -9,6 +9,7 @@ use agent::link::Network;
 use agent::redis::Redis;
 use argocd::ui_access::UiAccess;
 use bytes::BytesMut;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use protocol::Mode;
@@ -22,7 +23,7 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::principal::{Carrier, Manner, Principal};
-use super::spoke::hub;
+use super::spoke::{Setup, hub};
 use super::trust::Authority;
 use super::wait::soon;
 
@@ -144,11 +145,12 @@ impl Window {
         let cache = Cache::new(Redis::new(address, login), "argocd".to_owned(), access);
         let nobody = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let client = kube::Client::try_from(nobody).unwrap();
-        let desk = Desk::new(client, Ui { access, user: None }).with_cache(cache);
         let material = authority.material("spoke1", &authority.pem());
         let material = watch::Sender::new(material);
         let token = CancellationToken::new();
         let parts = Parts::new(token.clone());
+        let (ui, scope) = (Ui { access, user: None }, Setup::default().scope);
+        let desk = Desk::new(client, ui, scope, parts.spawner()).with_cache(cache);
         let tls = ClientTls::follow(material.subscribe(), &parts.spawner());
         let in_effect = tls.material();
         let hub = hub(principal.address.port());
@@ -183,7 +185,7 @@ async fn ask(carrier: &mut Carrier, method: &str, target: &str) -> http::Respons
     let request = http::Request::builder()
         .method(method)
         .uri(format!("http://spoke{target}"))
-        .body(Empty::new())
+        .body(UnsyncBoxBody::new(Empty::new()))
         .unwrap();
     soon("an answer", carrier.send_request(request))
         .await

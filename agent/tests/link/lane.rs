@@ -1,5 +1,6 @@
 //! The lane: what people at the hub ask of this cluster's API, through a principal that does as it is told.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use agent::config::Ui;
@@ -11,12 +12,14 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
 use protocol::Mode;
 use runtime::credentials::{ClientTls, Material};
 use runtime::parts::Parts;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -24,20 +27,71 @@ use tokio_util::sync::CancellationToken;
 
 use super::connected;
 use super::principal::{Carrier, Manner, Principal};
-use super::spoke::hub;
+use super::spoke::{Setup, hub};
 use super::trust::Authority;
 use super::wait::soon;
 
-const USER: &str = "system:serviceaccount:agents:ui";
+pub(super) const USER: &str = "system:serviceaccount:agents:ui";
 
 /// What a Pod says, as it says it.
 type Log = mpsc::Receiver<Result<Bytes, std::io::Error>>;
 
 /// An API server that tells who asked what, and says what it is told to say.
 #[derive(Clone, Default)]
-struct Told {
+pub(super) struct Told {
     asked: Arc<Mutex<Vec<String>>>,
     log: Arc<Mutex<Option<Log>>>,
+    /// What there is, by its path; without any, everything is the same large thing.
+    pub(super) objects: Arc<Mutex<BTreeMap<String, Value>>>,
+    /// What came with requests that change something, by method and kind.
+    pub(super) changes: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Told {
+    /// Says back what it hears.
+    #[expect(clippy::disallowed_methods, reason = "ends with the stream")]
+    fn terminal(&self, mut request: Request) -> Response {
+        let headers = request.headers();
+        let asked = ["connection", "upgrade", "sec-websocket-protocol"];
+        let asked = asked.map(|name| headers[name].to_str().unwrap().to_owned());
+        let [_, upgrade, protocol] = asked.clone();
+        let said = json!(asked);
+        self.changes.lock().unwrap().push(("exec".to_owned(), said));
+        let stream = hyper::upgrade::on(&mut request);
+        tokio::spawn(async move {
+            let (mut says, mut hears) = tokio::io::split(TokioIo::new(stream.await.unwrap()));
+            drop(tokio::io::copy(&mut says, &mut hears).await);
+        });
+        Response::builder()
+            .status(101)
+            .header("connection", "Upgrade")
+            .header("upgrade", upgrade)
+            .header("sec-websocket-protocol", protocol)
+            .header("sec-websocket-accept", "yes")
+            .body(Body::empty())
+            .unwrap()
+    }
+
+    async fn object(&self, request: Request) -> Response {
+        let path = request.uri().path().to_owned();
+        let kind = request.headers().get("content-type");
+        let kind = kind.map_or("", |it| it.to_str().unwrap());
+        let change = format!("{} {path} {kind}", request.method());
+        let changes = request.method() != http::Method::GET;
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        if changes {
+            let said = serde_json::from_slice(&body).unwrap_or_default();
+            self.changes.lock().unwrap().push((change, said));
+        }
+        let found = self.objects.lock().unwrap().get(&path).cloned();
+        let code = if found.is_some() { 200 } else { 404 };
+        let said = found.unwrap_or_else(|| json!({ "kind": "Status", "code": 404 }));
+        Response::builder()
+            .status(code)
+            .header("content-type", "application/json")
+            .body(Body::from(said.to_string()))
+            .unwrap()
+    }
 }
 
 async fn say(State(told): State<Told>, request: Request) -> Response {
@@ -50,16 +104,22 @@ async fn say(State(told): State<Told>, request: Request) -> Response {
         let chunks = told.log.lock().unwrap().take().unwrap();
         return Response::new(Body::from_stream(ReceiverStream::new(chunks)));
     }
+    if request.uri().path().ends_with("/exec") {
+        return told.terminal(request);
+    }
+    if !told.objects.lock().unwrap().is_empty() {
+        return told.object(request).await;
+    }
     let chunk = Bytes::from(vec![b'x'; 1 << 20]);
     let large = futures::stream::iter((0..30).map(move |_| Ok::<_, std::io::Error>(chunk.clone())));
     Response::new(Body::from_stream(large))
 }
 
 /// An agent's lane between a scripted principal and that API server.
-struct Window {
-    principal: Principal,
+pub(super) struct Window {
+    pub(super) principal: Principal,
     authority: Authority,
-    told: Told,
+    pub(super) told: Told,
     material: watch::Sender<Arc<Material>>,
     token: CancellationToken,
     _parts: Parts,
@@ -67,7 +127,7 @@ struct Window {
 
 impl Window {
     #[expect(clippy::disallowed_methods, reason = "ends with the token of the test")]
-    async fn with(access: UiAccess) -> Self {
+    pub(super) async fn with(access: UiAccess) -> Self {
         runtime::install_crypto_provider();
         let (authority, told) = (Authority::new(), Told::default());
         let principal = Principal::start(&authority, Manner::Ours).await;
@@ -83,10 +143,11 @@ impl Window {
             access,
             user: Some(USER.to_owned()),
         };
-        let desk = Desk::new(kube::Client::try_from(client).unwrap(), ui);
         let material = authority.material("spoke1", &authority.pem());
         let material = watch::Sender::new(material);
         let parts = Parts::new(token.clone());
+        let client = kube::Client::try_from(client).unwrap();
+        let desk = Desk::new(client, ui, Setup::default().scope, parts.spawner());
         let tls = ClientTls::follow(material.subscribe(), &parts.spawner());
         let in_effect = tls.material();
         let hub = hub(principal.address.port());
@@ -111,7 +172,7 @@ impl Window {
         }
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(super) fn asked(&self) -> Vec<String> {
         self.told.asked.lock().unwrap().clone()
     }
 }
@@ -134,13 +195,13 @@ async fn ask(
     if let Some((name, value)) = header {
         request = request.header(name, value);
     }
-    let request = request.body(Empty::new()).unwrap();
+    let request = request.body(UnsyncBoxBody::new(Full::default())).unwrap();
     soon("an answer", carrier.send_request(request))
         .await
         .unwrap()
 }
 
-async fn refused(carrier: &mut Carrier, method: &str, target: &str) -> String {
+pub(super) async fn refused(carrier: &mut Carrier, method: &str, target: &str) -> String {
     let answer = ask(carrier, method, target, None).await;
     assert_eq!(answer.status(), 403, "{method} {target}");
     let body = answer.into_body().collect().await.unwrap().to_bytes();

@@ -14,6 +14,7 @@ mod cache;
 mod deletions;
 mod lane;
 mod objects;
+mod operate;
 mod policies;
 mod principal;
 mod questions;

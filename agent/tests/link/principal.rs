@@ -1,12 +1,13 @@
 //! A principal that does as it is told, with real TLS and gRPC.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use http_body_util::Empty;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use protocol::version::Capabilities;
@@ -69,7 +70,7 @@ struct Services {
 }
 
 /// The principal's end of a lane, on which it asks.
-pub(super) type Carrier = SendRequest<Empty<Bytes>>;
+pub(super) type Carrier = SendRequest<UnsyncBoxBody<Bytes, Infallible>>;
 
 impl Principal {
     pub(super) async fn start(authority: &Authority, manner: Manner) -> Self {

@@ -16,7 +16,7 @@ use argocd::ui_access::UiAccess;
 use protocol::Mode;
 use protocol::version::Capabilities;
 use runtime::credentials::{ClientTls, Material};
-use runtime::parts::Parts;
+use runtime::parts::{Parts, Spawner};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -99,7 +99,7 @@ impl Spoke {
             material: in_effect,
             replica,
             reports,
-            desk: Some(Arc::new(desk(api))),
+            desk: Some(Arc::new(desk(api, parts.spawner()))),
             metrics: metrics.clone(),
             state: state_sender,
             lane,
@@ -135,12 +135,12 @@ impl Drop for Spoke {
     }
 }
 
-fn desk(api: &Api) -> Desk {
+fn desk(api: &Api, spawner: Spawner) -> Desk {
     let ui = Ui {
         access: UiAccess::Read,
         user: None,
     };
-    Desk::new(api.client(), ui)
+    Desk::new(api.client(), ui, Setup::default().scope, spawner)
 }
 
 /// Beats often, so that silence is noticed soon.

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn asked(method: &str, target: &str, level: UiAccess) -> Result<(), Forbidden> {
+fn asked(method: &str, target: &str, level: UiAccess) -> Result<Allowed, Forbidden> {
     let read = Request::parse(method, target);
     read.map_or_else(|why| panic!("{target}: {why}"), |it| judge(&it, level))
 }
@@ -21,7 +21,9 @@ fn a_reader_sees_what_is_there_and_its_logs() {
         "/apis/apps/v1/namespaces/a/deployments/x/scale",
         "/apis/example.org/v1/namespaces/a/things/x/status",
     ] {
-        assert_eq!(asked("GET", target, UiAccess::Read), Ok(()), "{target}");
+        for level in [UiAccess::Read, UiAccess::Operate] {
+            assert_eq!(asked("GET", target, level), Ok(Allowed::AsItIs), "{target}");
+        }
         assert_eq!(
             asked("GET", target, UiAccess::None),
             Err(Forbidden::Everything)
@@ -61,8 +63,13 @@ fn parts_that_lead_somewhere_else_are_closed() {
         "/api/v1/nodes/x/proxy",
         "/apis/example.org/v1/namespaces/a/pods/x/log",
     ] {
-        let refused = asked("GET", target, UiAccess::Read);
-        assert!(matches!(refused, Err(Forbidden::Part { .. })), "{target}");
+        for level in [UiAccess::Read, UiAccess::Operate, UiAccess::Terminal] {
+            if level == UiAccess::Terminal && target.contains("exec") {
+                continue;
+            }
+            let refused = asked("GET", target, level);
+            assert!(matches!(refused, Err(Forbidden::Part { .. })), "{target}");
+        }
     }
 }
 
@@ -87,11 +94,163 @@ fn secrets_are_closed_by_whatever_name() {
 }
 
 #[test]
+fn an_operator_sees_one_secret_of_an_application_and_no_list() {
+    let level = UiAccess::Operate;
+    let one = asked("GET", "/api/v1/namespaces/a/secrets/x", level);
+    assert_eq!(one, Ok(Allowed::IfItBelongs));
+    for target in [
+        "/api/v1/secrets",
+        "/api/v1/namespaces/a/secrets",
+        "/api/v1/namespaces/a/secrets?watch=true",
+        "/api/v1/namespaces/a/secrets/x/status",
+        "/apis/example.org/v1/namespaces/a/secrets/x",
+    ] {
+        let refused = asked("GET", target, level);
+        assert!(
+            matches!(refused, Err(Forbidden::Secrets { .. })),
+            "{target}"
+        );
+    }
+    for method in ["PATCH", "DELETE"] {
+        let target = "/apis/example.org/v1/namespaces/a/secrets/x";
+        assert!(asked(method, target, level).is_err(), "{method}");
+    }
+}
+
+#[test]
+fn an_operator_changes_what_belongs_to_an_application() {
+    for (method, target, allowed) in [
+        (
+            "PATCH",
+            "/apis/apps/v1/namespaces/a/deployments/x",
+            Allowed::IfItBelongs,
+        ),
+        (
+            "PATCH",
+            "/apis/apps/v1/namespaces/a/deployments/x?dryRun=All&force=true",
+            Allowed::IfItBelongs,
+        ),
+        (
+            "PATCH",
+            "/apis/apps/v1/namespaces/a/deployments/x/scale",
+            Allowed::IfItBelongs,
+        ),
+        (
+            "PATCH",
+            "/apis/argoproj.io/v1alpha1/namespaces/a/rollouts/x/status",
+            Allowed::IfItBelongs,
+        ),
+        (
+            "PATCH",
+            "/api/v1/namespaces/a/secrets/x",
+            Allowed::IfItBelongs,
+        ),
+        ("PATCH", "/api/v1/namespaces/a", Allowed::IfItBelongs),
+        (
+            "DELETE",
+            "/api/v1/namespaces/a/pods/x",
+            Allowed::IfItBelongs,
+        ),
+        (
+            "DELETE",
+            "/api/v1/namespaces/a/secrets/x",
+            Allowed::IfItBelongs,
+        ),
+        (
+            "POST",
+            "/apis/batch/v1/namespaces/a/jobs",
+            Allowed::IfItsOwnerBelongs,
+        ),
+        (
+            "POST",
+            "/apis/argoproj.io/v1alpha1/namespaces/a/workflows",
+            Allowed::IfItsOwnerBelongs,
+        ),
+    ] {
+        assert_eq!(
+            asked(method, target, UiAccess::Operate),
+            Ok(allowed),
+            "{method} {target}"
+        );
+    }
+}
+
+#[test]
+fn an_operator_does_nothing_that_argo_cd_does_not_do() {
+    for (method, target) in [
+        ("PUT", "/apis/apps/v1/namespaces/a/deployments/x"),
+        ("DELETE", "/apis/apps/v1/namespaces/a/deployments"),
+        ("DELETE", "/api/v1/pods"),
+        ("PATCH", "/api/v1/namespaces/a/pods"),
+        ("POST", "/api/v1/namespaces/a/pods"),
+        ("POST", "/api/v1/namespaces/a/secrets"),
+        ("POST", "/apis/batch/v1/jobs"),
+        ("POST", "/apis/batch/v1/namespaces/a/jobs/x"),
+        ("POST", "/apis/example.org/v1/namespaces/a/jobs"),
+        (
+            "POST",
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        ),
+        (
+            "POST",
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        ),
+        ("POST", "/api/v1/namespaces/a/pods/x/exec?command=sh"),
+        ("POST", "/api/v1/namespaces/a/pods/x/eviction"),
+        ("POST", "/api/v1/namespaces/a/pods/x/binding"),
+        ("POST", "/api/v1/namespaces/a/serviceaccounts/x/token"),
+        ("PATCH", "/api/v1/namespaces/a/pods/x/ephemeralcontainers"),
+        ("PATCH", "/api/v1/namespaces/a/finalize"),
+        (
+            "PUT",
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests/x/approval",
+        ),
+        ("DELETE", "/api/v1/namespaces/a/pods/x/status"),
+        ("DELETE", "/version"),
+        ("POST", "/apis/apps/v1"),
+    ] {
+        assert!(
+            asked(method, target, UiAccess::Operate).is_err(),
+            "{method} {target}"
+        );
+    }
+}
+
+#[test]
+fn a_terminal_is_opened_in_a_pod_of_an_application_and_nowhere_else() {
+    let level = UiAccess::Terminal;
+    let target = "/api/v1/namespaces/a/pods/x/exec?command=sh&stdin=true&tty=true";
+    for method in ["GET", "POST"] {
+        assert_eq!(asked(method, target, level), Ok(Allowed::IfItBelongs));
+        for lower in [UiAccess::None, UiAccess::Read, UiAccess::Operate] {
+            assert!(asked(method, target, lower).is_err(), "{method} {lower}");
+        }
+    }
+    for (method, target) in [
+        ("PATCH", "/api/v1/namespaces/a/pods/x/exec"),
+        ("DELETE", "/api/v1/namespaces/a/pods/x/exec"),
+        ("GET", "/api/v1/pods/x/exec?command=sh"),
+        ("POST", "/api/v1/namespaces/a/pods/x/attach"),
+        ("POST", "/api/v1/namespaces/a/pods/x/portforward"),
+        ("GET", "/apis/example.org/v1/namespaces/a/pods/x/exec"),
+        ("GET", "/api/v1/namespaces/a/services/x/exec"),
+    ] {
+        assert!(asked(method, target, level).is_err(), "{method} {target}");
+    }
+}
+
+#[test]
 fn levels_are_words() {
-    for level in [UiAccess::None, UiAccess::Read] {
+    for level in [
+        UiAccess::None,
+        UiAccess::Read,
+        UiAccess::Operate,
+        UiAccess::Terminal,
+    ] {
+        assert!(LEVELS.contains(level.as_str()));
         assert_eq!(level.as_str().parse(), Ok(level));
     }
-    for word in ["", "Read", "all", "operate"] {
+    for word in ["", "Read", "all", "operator"] {
         assert_eq!(word.parse::<UiAccess>(), Err(UnknownLevel), "{word}");
     }
 }
@@ -104,6 +263,12 @@ proptest! {
     ) {
         let Ok(request) = Request::parse(&method, &target) else { return Ok(()) };
         prop_assert!(judge(&request, UiAccess::None).is_err());
+        if let Ok(allowed) = judge(&request, UiAccess::Operate) {
+            let secret = request.object().is_some_and(|it| it.resource == "secrets");
+            let changes = !request.verb.only_reads();
+            prop_assert_eq!(allowed != Allowed::AsItIs, changes || secret);
+            prop_assert!(!request.is_exec());
+        }
         if judge(&request, UiAccess::Read).is_ok() {
             prop_assert_eq!(&method, "GET");
             let object = request.object();

@@ -2,7 +2,10 @@
 
 use std::{error::Error, sync::Arc};
 
-use argocd::request::{self, Request as Asked};
+use argocd::{
+    request::{self, Request as Asked},
+    upgrade,
+};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri,
@@ -16,7 +19,7 @@ use hyper::body::Incoming;
 use runtime::error::Chain;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Shared, Visitor, audit::Line};
+use super::{Shared, Visitor, audit::Line, terminal::Ends};
 use crate::{fleet::ClusterName, lane::NotAnswered, listener::slots::Slot};
 
 /// The body of an answer.
@@ -56,6 +59,8 @@ enum Refused {
     Impersonation(HeaderName),
     #[error(transparent)]
     Unreadable(#[from] request::Unreadable),
+    #[error(transparent)]
+    Terminal(#[from] upgrade::Unfit),
     #[error("too many requests {of} at the same time; try again")]
     TooMany { of: &'static str },
     #[error(transparent)]
@@ -76,8 +81,13 @@ impl Refused {
                 "ServiceUnavailable",
                 "standby",
             ),
-            Self::Impersonation(_) | Self::Unreadable(_) => {
+            Self::Impersonation(_)
+            | Self::Unreadable(_)
+            | Self::Terminal(upgrade::Unfit::Protocol(_)) => {
                 (StatusCode::FORBIDDEN, "Forbidden", "forbidden")
+            }
+            Self::Terminal(upgrade::Unfit::NoUpgrade) => {
+                (StatusCode::BAD_REQUEST, "BadRequest", "forbidden")
             }
             Self::TooMany { .. } => (
                 StatusCode::TOO_MANY_REQUESTS,
@@ -102,11 +112,15 @@ impl Refused {
 
 /// What a request holds until its answer is read to the end or dropped.
 #[derive(Debug)]
-struct Held {
+pub(super) struct Held {
     _one: OwnedSemaphorePermit,
     _of_cluster: Slot<ClusterName>,
     _lasting: Option<Slot<ClusterName>>,
+    _terminal: Option<Slot<ClusterName>>,
 }
+
+/// What the agent said, what is held for it, and the ends of a terminal if one was asked for.
+type Answered = (Response<Incoming>, Held, Option<Ends>);
 
 /// Answers one request of whoever came.
 pub(super) async fn answer(
@@ -117,7 +131,10 @@ pub(super) async fn answer(
     let cluster = visitor.as_ref().map(|it| it.cluster.clone());
     let mut line = Line::new(shared.sessions.metrics.clone(), cluster, &request);
     match ask(&shared, visitor.as_ref(), request, &mut line).await {
-        Ok((answered, held)) => {
+        Ok((answered, held, Some(ends))) if answered.headers().contains_key(upgrade::HEADER) => {
+            ends.begin(&shared, visitor, answered, (line, held))
+        }
+        Ok((answered, held, _)) => {
             line.answered(answered.status());
             let (parts, body) = answered.into_parts();
             let mut response = Response::new(counted(body, line, held));
@@ -137,21 +154,20 @@ pub(super) async fn answer(
 async fn ask(
     shared: &Shared,
     visitor: Option<&Visitor>,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     line: &mut Line,
-) -> Result<(Response<Incoming>, Held), Refused> {
+) -> Result<Answered, Refused> {
     let visitor = visitor.ok_or(Refused::Nobody)?;
     may_come_in(shared, visitor)?;
-    let (parts, body) = request.into_parts();
-    if let Some(name) = parts
-        .headers
+    if let Some(name) = request
+        .headers()
         .keys()
         .find(|it| request::is_impersonation(it.as_str()))
     {
         return Err(Refused::Impersonation(name.clone()));
     }
-    let target = parts.uri.path_and_query().map_or("", |it| it.as_str());
-    let asked = Asked::parse(parts.method.as_str(), target)?;
+    let target = request.uri().path_and_query().map_or("", |it| it.as_str());
+    let asked = Asked::parse(request.method().as_str(), target)?;
     line.asks(&asked);
     let held = hold(shared, &visitor.cluster, &asked)?;
     let uri = Uri::builder()
@@ -159,16 +175,28 @@ async fn ask(
         .authority("spoke")
         .path_and_query(asked.target())
         .build()?;
-    let mut onward = Request::new(UnsyncBoxBody::new(Limited::new(body, LARGEST)));
+    let opened = asked
+        .is_exec()
+        .then(|| Ends::of(&mut request))
+        .transpose()?;
+    let (parts, body) = request.into_parts();
+    let (ends, body) = match opened {
+        Some((ends, said)) => (Some(ends), said),
+        None => (None, UnsyncBoxBody::new(Limited::new(body, LARGEST))),
+    };
+    let mut onward = Request::new(body);
     *onward.method_mut() = parts.method;
     *onward.uri_mut() = uri;
     carry(&parts.headers, onward.headers_mut(), &ASKED);
     if let Ok(id) = HeaderValue::from_str(line.id()) {
         onward.headers_mut().insert(REQUEST_ID, id);
     }
+    if let Some(ends) = &ends {
+        ends.ask(&parts.headers, onward.headers_mut());
+    }
     let (lanes, patience) = (&shared.sessions.lanes, shared.budgets.patience);
     let answered = lanes.ask(&visitor.cluster, onward, patience).await?;
-    Ok((answered, held))
+    Ok((answered, held, ends))
 }
 
 /// Asked at each request, since connections last.
@@ -199,17 +227,24 @@ fn hold(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Held, R
     } else {
         None
     };
+    let terminal = if asked.is_exec() {
+        let slot = shared.terminals.take(cluster.clone());
+        Some(slot.ok_or_else(|| too_many("of this cluster that are terminals"))?)
+    } else {
+        None
+    };
     let of_cluster = shared.by_cluster.take(cluster.clone());
     Ok(Held {
         _of_cluster: of_cluster.ok_or_else(|| too_many("of this cluster"))?,
         _lasting: lasting,
+        _terminal: terminal,
         _one: Arc::clone(&shared.requests)
             .try_acquire_owned()
             .map_err(|_none_left| too_many("of all clusters"))?,
     })
 }
 
-fn carry(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
+pub(super) fn carry(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
     for name in names {
         for value in from.get_all(name) {
             to.append(name.clone(), value.clone());

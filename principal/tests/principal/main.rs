@@ -22,6 +22,8 @@ mod sync;
 #[cfg(test)]
 mod takeaway;
 #[cfg(test)]
+mod terminals;
+#[cfg(test)]
 mod visits;
 #[cfg(test)]
 mod websocket;

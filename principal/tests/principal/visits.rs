@@ -30,9 +30,9 @@ use crate::{
     world::{World, bounded, enrolled},
 };
 
-const PODS: &str = "/api/v1/namespaces/shop/pods";
+pub(crate) const PODS: &str = "/api/v1/namespaces/shop/pods";
 
-async fn world(clusters: &[&str]) -> World {
+pub(crate) async fn world(clusters: &[&str]) -> World {
     World::set(Memory::new(), clusters, |settings| {
         settings.resource_proxy = Some(([127, 0, 0, 1], 0).into());
     })
@@ -45,7 +45,7 @@ fn credential(world: &World, cluster: &str) -> Leaf {
 }
 
 /// A connection to the resource proxy.
-struct Visitor(SendRequest<Empty<Bytes>>);
+pub(crate) struct Visitor(SendRequest<Empty<Bytes>>);
 
 impl Visitor {
     async fn with(world: &World, leaf: &Leaf) -> Self {
@@ -60,15 +60,15 @@ impl Visitor {
             .await
             .unwrap();
         let (send, connection) = http1::handshake(TokioIo::new(tls)).await.unwrap();
-        spawn(async move { drop(connection.await) });
+        spawn(async move { drop(connection.with_upgrades().await) });
         Self(send)
     }
 
-    async fn of(world: &World, cluster: &str) -> Self {
+    pub(crate) async fn of(world: &World, cluster: &str) -> Self {
         Self::with(world, &credential(world, cluster)).await
     }
 
-    async fn ask(&mut self, request: Request<Empty<Bytes>>) -> Response<Incoming> {
+    pub(crate) async fn ask(&mut self, request: Request<Empty<Bytes>>) -> Response<Incoming> {
         bounded("answer", self.0.send_request(request))
             .await
             .unwrap()
@@ -92,7 +92,7 @@ impl Visitor {
     }
 }
 
-fn get(target: &str) -> Request<Empty<Bytes>> {
+pub(crate) fn get(target: &str) -> Request<Empty<Bytes>> {
     Request::get(target)
         .header("host", "proxy")
         .body(Empty::new())

@@ -72,6 +72,18 @@ fn people_at_the_hub_have_rights_of_their_own_and_only_where_they_may_look() {
         env(&objects, "ARGOCD_AGENT_UI_USER"),
         "system:serviceaccount:open-cluster-management-agent-addon:argocd-agent-addon-ui"
     );
+    let operated = render(&Spoke {
+        ui_access: UiAccess::Operate,
+        ..spoke()
+    });
+    let more = ["ClusterRole", "ClusterRoleBinding"];
+    assert_eq!(named(&operated), [&ui[..], &more].concat());
+    assert_eq!(env(&operated, "ARGOCD_AGENT_UI_ACCESS"), "operate");
+    let open = render(&Spoke {
+        ui_access: UiAccess::Terminal,
+        ..spoke()
+    });
+    assert_eq!(named(&open), [&ui[..], &more, &more].concat());
     let closed = render(&Spoke {
         ui_access: UiAccess::None,
         ..spoke()

@@ -1,0 +1,340 @@
+//! The lane with the level `operate`: what people at the hub change, and what they may not.
+
+use argocd::ui_access::UiAccess;
+use argocd::{Meta, keys};
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt as _;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::lane::{USER, Window};
+use super::principal::Carrier;
+use super::wait::soon;
+
+const FRONT: &str = "/apis/apps/v1/namespaces/shop/deployments/front";
+const POD: &str = "/api/v1/namespaces/shop/pods/front-1-a";
+const LOCAL: &str = "/apis/apps/v1/namespaces/shop/deployments/local";
+const SECRET: &str = "/api/v1/namespaces/shop/secrets/key";
+const CRON: &str = "/apis/batch/v1/namespaces/shop/cronjobs/nightly";
+const JOBS: &str = "/apis/batch/v1/namespaces/shop/jobs";
+const WEB: &str = "/apis/argoproj.io/v1alpha1/namespaces/argocd/applications/web";
+const MERGE: &str = "application/merge-patch+json";
+
+fn object(version: &str, kind: &str, name: &str, uid: &str) -> Value {
+    json!({ "apiVersion": version, "kind": kind, "metadata": {
+        "name": name, "namespace": "shop", "uid": uid,
+    } })
+}
+
+fn tracked(mut object: Value) -> Value {
+    object["metadata"]["annotations"] = json!({ keys::TRACKING_ID: "web:what/ever:it/says" });
+    object
+}
+
+fn owned(mut object: Value, by: &Value) -> Value {
+    object["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": by["apiVersion"],
+        "kind": by["kind"],
+        "name": by["metadata"]["name"],
+        "uid": by["metadata"]["uid"],
+    }]);
+    object
+}
+
+fn kinds(of: &[(&str, &str)]) -> Value {
+    let resources = of
+        .iter()
+        .map(|(kind, name)| json!({ "kind": kind, "name": name, "namespaced": true }));
+    json!({ "kind": "APIResourceList", "resources": resources.collect::<Vec<_>>() })
+}
+
+/// A shop with one Application `web` of the hub, which has a Deployment, a Secret and a `CronJob`.
+async fn shop(access: UiAccess) -> (Window, Carrier) {
+    let mut window = Window::with(access).await;
+    let front = tracked(object("apps/v1", "Deployment", "front", "u1"));
+    let replicas = owned(object("apps/v1", "ReplicaSet", "front-1", "u2"), &front);
+    let pod = owned(object("v1", "Pod", "front-1-a", "u3"), &replicas);
+    let mut secret = tracked(object("v1", "Secret", "key", "u4"));
+    secret["data"] = json!({ "password": "aHVudGVyMg==" });
+    let listed = [
+        ("apps", "Deployment", "front"),
+        ("", "Secret", "key"),
+        ("batch", "CronJob", "nightly"),
+    ]
+    .map(|(group, kind, name)| json!({ "group": group, "kind": kind, "namespace": "shop", "name": name }));
+    let web = json!({
+        "metadata": { "name": "web", "annotations": { keys::SOURCE_UID: "hub-1" } },
+        "status": { "resources": listed },
+    });
+    let objects = [
+        (FRONT, front),
+        (
+            "/apis/apps/v1/namespaces/shop/replicasets/front-1",
+            replicas,
+        ),
+        (POD, pod),
+        (SECRET, secret),
+        // It says that it belongs to the Application, which Argo CD does not say of it.
+        (
+            LOCAL,
+            tracked(object("apps/v1", "Deployment", "local", "u5")),
+        ),
+        (
+            CRON,
+            tracked(object("batch/v1", "CronJob", "nightly", "u6")),
+        ),
+        (WEB, web),
+        (
+            "/apis/apps/v1",
+            kinds(&[("Deployment", "deployments"), ("ReplicaSet", "replicasets")]),
+        ),
+        ("/apis/batch/v1", kinds(&[("CronJob", "cronjobs")])),
+        (JOBS, object("batch/v1", "Job", "nightly-1", "u7")),
+    ];
+    let objects = objects.map(|(path, object)| (path.to_owned(), object));
+    window.told.objects.lock().unwrap().extend(objects);
+    let lane = window.principal.lane().await;
+    (window, lane)
+}
+
+async fn send(
+    lane: &mut Carrier,
+    method: &str,
+    target: &str,
+    kind: &str,
+    body: &Value,
+) -> (u16, Value) {
+    let body = if body.is_null() {
+        Bytes::new()
+    } else {
+        Bytes::from(body.to_string())
+    };
+    let request = http::Request::builder()
+        .method(method)
+        .uri(format!("http://spoke{target}"))
+        .header("content-type", kind)
+        .body(UnsyncBoxBody::new(Full::new(body)))
+        .unwrap();
+    let answer = soon("an answer", lane.send_request(request)).await.unwrap();
+    let code = answer.status().as_u16();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    (code, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+fn changes(window: &Window) -> Vec<(String, Value)> {
+    window.told.changes.lock().unwrap().clone()
+}
+
+#[tokio::test]
+async fn what_an_application_has_is_changed_and_only_the_object_that_was_judged() {
+    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let more = json!({ "spec": { "replicas": 2 } });
+    let (code, _) = send(&mut lane, "PATCH", FRONT, MERGE, &more).await;
+    assert_eq!(code, 200);
+    let (code, _) = send(&mut lane, "DELETE", POD, "application/json", &Value::Null).await;
+    assert_eq!(code, 200, "it is owned by what the Application has");
+    let changes = changes(&window);
+    let [(patch, patched), (delete, options)] = changes.as_slice() else {
+        panic!("{changes:?}");
+    };
+    assert_eq!(*patch, format!("PATCH {FRONT} {MERGE}"));
+    assert_eq!(patched["metadata"]["uid"], "u1");
+    assert_eq!(patched["spec"]["replicas"], 2);
+    assert_eq!(*delete, format!("DELETE {POD} application/json"));
+    assert_eq!(options["preconditions"]["uid"], "u3");
+    let by_people = |asked: &String| asked.starts_with(USER);
+    assert!(window.asked().iter().all(by_people), "{:?}", window.asked());
+}
+
+#[tokio::test]
+async fn what_belongs_to_no_application_is_not_touched() {
+    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let patch = json!({ "spec": {} });
+    let (code, told) = send(&mut lane, "PATCH", LOCAL, MERGE, &patch).await;
+    assert_eq!(code, 403);
+    let told = told["message"].as_str().unwrap();
+    assert!(told.contains("belongs to no Application"), "{told}");
+    let (code, _) = send(&mut lane, "DELETE", LOCAL, "", &Value::Null).await;
+    assert_eq!(code, 403);
+    let gone = "/apis/apps/v1/namespaces/shop/deployments/gone";
+    let (code, told) = send(&mut lane, "PATCH", gone, MERGE, &patch).await;
+    assert_eq!((code, told["reason"].as_str()), (404, Some("NotFound")));
+    // Made on the cluster by somebody there, and not at the hub.
+    let mut objects = window.told.objects.lock().unwrap().clone();
+    let web = objects.get_mut(WEB).unwrap();
+    assert!(Meta::of(web).source_uid().is_some());
+    web["metadata"]["annotations"] = json!({});
+    *window.told.objects.lock().unwrap() = objects;
+    let (code, _) = send(&mut lane, "PATCH", FRONT, MERGE, &patch).await;
+    assert_eq!(code, 403);
+    assert_eq!(changes(&window), []);
+}
+
+#[tokio::test]
+async fn an_owner_that_was_replaced_owns_nothing() {
+    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let mut newer = tracked(object("apps/v1", "Deployment", "front", "u9"));
+    newer["spec"] = json!({});
+    window
+        .told
+        .objects
+        .lock()
+        .unwrap()
+        .insert(FRONT.to_owned(), newer);
+    let (code, _) = send(&mut lane, "DELETE", POD, "", &Value::Null).await;
+    assert_eq!(code, 403);
+    assert_eq!(changes(&window), []);
+}
+
+#[tokio::test]
+async fn a_job_is_made_for_what_an_application_has_and_for_nothing_else() {
+    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let job =
+        json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "nightly-1" } });
+    for (owner, code) in [
+        (object("batch/v1", "CronJob", "nightly", "u6"), 200),
+        (object("batch/v1", "CronJob", "nightly", "other"), 403),
+        (object("apps/v1", "Deployment", "local", "u5"), 403),
+    ] {
+        let made = owned(job.clone(), &owner);
+        let answer = send(&mut lane, "POST", JOBS, "application/json", &made).await;
+        assert_eq!(answer.0, code, "{owner} {answer:?}");
+    }
+    let answer = send(&mut lane, "POST", JOBS, "application/json", &job).await;
+    assert_eq!(answer.0, 403);
+    assert_eq!(changes(&window).len(), 1);
+}
+
+#[tokio::test]
+async fn nobody_at_the_hub_sees_what_a_secret_holds() {
+    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let patch = json!({ "data": { "password": "eA==" } });
+    for (method, body) in [
+        ("GET", Value::Null),
+        ("PATCH", patch),
+        ("DELETE", Value::Null),
+    ] {
+        let (code, shown) = send(&mut lane, method, SECRET, MERGE, &body).await;
+        assert_eq!(code, 200, "{method}");
+        assert_eq!(shown["data"], json!({ "password": "++++++++" }), "{method}");
+    }
+    let copy = json!([{ "op": "copy", "from": "/data/password", "path": "/metadata/labels/a" }]);
+    let kind = "application/json-patch+json";
+    let (code, _) = send(&mut lane, "PATCH", SECRET, kind, &copy).await;
+    assert_eq!(code, 403);
+    assert_eq!(changes(&window).len(), 2);
+    // One that no Application has, and all of them.
+    let foreign = tracked(object("v1", "Secret", "other", "u8"));
+    let at = "/api/v1/namespaces/shop/secrets/other";
+    window
+        .told
+        .objects
+        .lock()
+        .unwrap()
+        .insert(at.to_owned(), foreign);
+    for target in [at, "/api/v1/namespaces/shop/secrets"] {
+        let (code, _) = send(&mut lane, "GET", target, "", &Value::Null).await;
+        assert_eq!(code, 403, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn a_reader_changes_nothing_of_an_application_either() {
+    let (window, mut lane) = shop(UiAccess::Read).await;
+    let (code, _) = send(&mut lane, "PATCH", FRONT, MERGE, &json!({})).await;
+    assert_eq!(code, 403);
+    let (code, _) = send(&mut lane, "GET", SECRET, "", &Value::Null).await;
+    assert_eq!(code, 403);
+    assert!(window.asked().is_empty());
+}
+
+const EXEC: &str = "/api/v1/namespaces/shop/pods/front-1-a/exec?command=sh&stdin=true&stdout=true";
+
+/// Asks for a terminal, in which is said what comes on the channel.
+fn terminal(
+    target: &str,
+    upgrade: &str,
+    protocol: &str,
+) -> (
+    mpsc::Sender<Bytes>,
+    http::Request<UnsyncBoxBody<Bytes, std::convert::Infallible>>,
+) {
+    let (says, said) = mpsc::channel(1);
+    let said = ReceiverStream::new(said).map(|chunk| Ok(Frame::data(chunk)));
+    let request = http::Request::get(format!("http://spoke{target}"))
+        .header("x-stream-upgrade", upgrade)
+        .header("sec-websocket-key", "a2V5")
+        .header("sec-websocket-protocol", protocol)
+        .body(UnsyncBoxBody::new(StreamBody::new(said)))
+        .unwrap();
+    (says, request)
+}
+
+#[tokio::test]
+async fn a_terminal_in_a_pod_of_an_application_is_carried_both_ways_until_its_viewer_goes() {
+    let (window, mut lane) = shop(UiAccess::Terminal).await;
+    for upgrade in ["websocket", "SPDY/3.1"] {
+        let (says, request) = terminal(EXEC, upgrade, "v5.channel.k8s.io");
+        let answer = soon("a terminal", lane.send_request(request))
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), 200);
+        assert_eq!(answer.headers()["x-stream-upgrade"], upgrade);
+        assert_eq!(
+            answer.headers()["sec-websocket-protocol"],
+            "v5.channel.k8s.io"
+        );
+        assert_eq!(answer.headers()["sec-websocket-accept"], "yes");
+        let mut heard = answer.into_body();
+        for said in ["ls\n", "exit\n"] {
+            says.send(Bytes::from(said)).await.unwrap();
+            let frame = soon("an echo", heard.frame()).await.unwrap().unwrap();
+            assert_eq!(frame.into_data().unwrap(), said);
+        }
+        drop(says);
+        let rest = soon("the end", heard.collect()).await.unwrap();
+        assert!(rest.to_bytes().is_empty());
+        let asked = changes(&window).pop().unwrap();
+        assert_eq!(asked.1, json!(["upgrade", upgrade, "v5.channel.k8s.io"]));
+    }
+    assert!(window.asked().iter().all(|asked| asked.starts_with(USER)));
+}
+
+#[tokio::test]
+async fn no_terminal_is_opened_elsewhere_or_for_something_else() {
+    let (window, mut lane) = shop(UiAccess::Terminal).await;
+    let stray = object("v1", "Pod", "stray", "u8");
+    let at = "/api/v1/namespaces/shop/pods/stray";
+    window
+        .told
+        .objects
+        .lock()
+        .unwrap()
+        .insert(at.to_owned(), stray);
+    let bearer = "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.YWRtaW4";
+    for (target, upgrade, protocol, code) in [
+        (
+            &*format!("{at}/exec?command=sh"),
+            "websocket",
+            "v5.channel.k8s.io",
+            403,
+        ),
+        (EXEC, "websocket", bearer, 403),
+        (EXEC, "h2c", "v5.channel.k8s.io", 400),
+    ] {
+        let (_says, request) = terminal(target, upgrade, protocol);
+        let answer = soon("an answer", lane.send_request(request)).await.unwrap();
+        assert_eq!(answer.status(), code, "{target} {upgrade} {protocol}");
+    }
+    assert_eq!(changes(&window), []);
+
+    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let (_says, request) = terminal(EXEC, "websocket", "v5.channel.k8s.io");
+    let answer = soon("an answer", lane.send_request(request)).await.unwrap();
+    assert_eq!(answer.status(), 403);
+    assert!(window.asked().is_empty());
+}

@@ -1,0 +1,304 @@
+//! The bodies of changes that people make: read, and written anew for the one object that was judged.
+//!
+//! Between the judgement and the change the object may be replaced by another one of its name. So each change names the
+//! UID of the object that was judged, and the API server refuses it for any other.
+
+use serde_json::{Map, Value, json};
+
+use crate::request::Object;
+
+/// How an object is patched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchKind {
+    /// RFC 6902.
+    Json,
+    /// RFC 7386.
+    Merge,
+    /// Kubernetes' own.
+    Strategic,
+    /// A server-side apply.
+    Apply,
+}
+
+/// Why a change is not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Bad {
+    /// None of the four.
+    #[error("the content type is not one of a patch")]
+    Kind,
+    /// What is said cannot be read.
+    #[error("the body is not one of such a request: {0}")]
+    Body(&'static str),
+    /// With `copy` a value goes where it is seen, and with `test` it is guessed.
+    #[error("a Secret is not patched with operations that can read it; use a merge patch")]
+    Reads,
+    /// Argo CD applies to see what would become of an object.
+    #[error("objects are applied as a dry run only")]
+    Applies,
+    /// Whatever nobody owns belongs to nobody.
+    #[error("what is made has to have an owner that belongs to an Application")]
+    Unowned,
+}
+
+impl PatchKind {
+    /// From a content type.
+    pub fn of(content_type: &str) -> Result<Self, Bad> {
+        let kind = content_type.split(';').next().unwrap_or_default().trim();
+        Ok(match kind {
+            "application/json-patch+json" => Self::Json,
+            "application/merge-patch+json" => Self::Merge,
+            "application/strategic-merge-patch+json" => Self::Strategic,
+            "application/apply-patch+yaml" => Self::Apply,
+            _ => return Err(Bad::Kind),
+        })
+    }
+
+    /// The content type.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "application/json-patch+json",
+            Self::Merge => "application/merge-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+            Self::Apply => "application/apply-patch+yaml",
+        }
+    }
+
+    /// The patch, for the object with this UID.
+    pub fn tied(
+        self,
+        body: &[u8],
+        uid: &str,
+        subject: &Object,
+        is_dry: bool,
+    ) -> Result<Vec<u8>, Bad> {
+        match self {
+            Self::Json if subject.is_secret() => Err(Bad::Reads),
+            Self::Json => operations(body, uid),
+            Self::Merge | Self::Strategic => merge(body, uid),
+            // It is YAML and stays as it is: a dry run changes nothing, whatever object it meets.
+            Self::Apply if is_dry => Ok(body.to_vec()),
+            Self::Apply => Err(Bad::Applies),
+        }
+    }
+}
+
+fn operations(body: &[u8], uid: &str) -> Result<Vec<u8>, Bad> {
+    let Value::Array(mut operations) = read(body)? else {
+        return Err(Bad::Body("a list of operations is wanted"));
+    };
+    operations.insert(
+        0,
+        json!({ "op": "test", "path": "/metadata/uid", "value": uid }),
+    );
+    Ok(Value::Array(operations).to_string().into_bytes())
+}
+
+fn merge(body: &[u8], uid: &str) -> Result<Vec<u8>, Bad> {
+    let mut patch = fields(read(body)?)?;
+    let metadata = patch.entry("metadata").or_insert_with(|| json!({}));
+    let metadata = metadata.as_object_mut();
+    let metadata = metadata.ok_or(Bad::Body("its metadata is none"))?;
+    metadata.insert("uid".to_owned(), json!(uid));
+    Ok(Value::Object(patch).to_string().into_bytes())
+}
+
+/// The options of a deletion, for the object with this UID.
+pub fn deletion(body: &[u8], uid: &str) -> Result<Vec<u8>, Bad> {
+    const KNOWN: [&str; 4] = [
+        "propagationPolicy",
+        "gracePeriodSeconds",
+        "orphanDependents",
+        "dryRun",
+    ];
+    let given = if body.is_empty() {
+        Map::new()
+    } else {
+        fields(read(body)?)?
+    };
+    let mut options = Map::new();
+    options.insert("kind".to_owned(), json!("DeleteOptions"));
+    options.insert("apiVersion".to_owned(), json!("v1"));
+    let mut preconditions = json!({ "uid": uid });
+    for (name, value) in given {
+        match name.as_str() {
+            known if KNOWN.contains(&known) => {
+                options.insert(name, value);
+            }
+            "kind" | "apiVersion" => {}
+            "preconditions" => {
+                let asked = value.get("uid").and_then(Value::as_str);
+                if asked.is_some_and(|asked| asked != uid) {
+                    return Err(Bad::Body("it is about an object that is gone"));
+                }
+                let version = value.get("resourceVersion");
+                if let (Some(version), Some(all)) = (version, preconditions.as_object_mut()) {
+                    all.insert("resourceVersion".to_owned(), version.clone());
+                }
+            }
+            _ => return Err(Bad::Body("there is an option that is not known")),
+        }
+    }
+    options.insert("preconditions".to_owned(), preconditions);
+    Ok(Value::Object(options).to_string().into_bytes())
+}
+
+/// What is to be made, where the path says.
+pub fn creation(body: &[u8], subject: &Object) -> Result<Value, Bad> {
+    let object = Value::Object(fields(read(body)?)?);
+    let version = if subject.group.is_empty() {
+        subject.version.clone()
+    } else {
+        format!("{}/{}", subject.group, subject.version)
+    };
+    if object.get("apiVersion").and_then(Value::as_str) != Some(&version) {
+        return Err(Bad::Body("it is of another group or version than the path"));
+    }
+    let namespace = object
+        .pointer("/metadata/namespace")
+        .and_then(Value::as_str);
+    if namespace.is_some_and(|it| subject.namespace.as_deref() != Some(it)) {
+        return Err(Bad::Body("it is in another namespace than the path"));
+    }
+    Ok(object)
+}
+
+fn read(body: &[u8]) -> Result<Value, Bad> {
+    serde_json::from_slice(body).map_err(|_not_json| Bad::Body("it is no JSON"))
+}
+
+fn fields(value: Value) -> Result<Map<String, Value>, Bad> {
+    if let Value::Object(fields) = value {
+        Ok(fields)
+    } else {
+        Err(Bad::Body("an object is wanted"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Request;
+
+    fn subject(target: &str) -> Object {
+        let read = Request::parse("GET", target).unwrap();
+        read.object().unwrap().clone()
+    }
+
+    fn deployment() -> Object {
+        subject("/apis/apps/v1/namespaces/a/deployments/x")
+    }
+
+    fn secret() -> Object {
+        subject("/api/v1/namespaces/a/secrets/x")
+    }
+
+    fn json_of(bytes: &[u8]) -> Value {
+        serde_json::from_slice(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_patch_is_for_the_object_that_was_judged() {
+        let tied = |kind: PatchKind, body: &str| {
+            kind.tied(body.as_bytes(), "u1", &deployment(), false)
+                .map(|bytes| json_of(&bytes))
+        };
+        for kind in [PatchKind::Merge, PatchKind::Strategic] {
+            let patch = tied(kind, r#"{"spec":{"replicas":2}}"#).unwrap();
+            assert_eq!(
+                patch,
+                json!({ "spec": { "replicas": 2 }, "metadata": { "uid": "u1" } })
+            );
+            let posing = tied(kind, r#"{"metadata":{"uid":"u2","labels":{"a":null}}}"#).unwrap();
+            assert_eq!(
+                posing,
+                json!({ "metadata": { "uid": "u1", "labels": { "a": null } } })
+            );
+            for bad in ["", "[]", "7", r#"{"metadata":null}"#, r#"{"metadata":[]}"#] {
+                assert!(matches!(tied(kind, bad), Err(Bad::Body(_))), "{bad}");
+            }
+        }
+        let operations = tied(PatchKind::Json, r#"[{"op":"remove","path":"/spec"}]"#).unwrap();
+        assert_eq!(operations[0]["op"], "test");
+        assert_eq!(operations[0]["value"], "u1");
+        assert_eq!(operations[1]["op"], "remove");
+        assert!(tied(PatchKind::Json, "{}").is_err());
+    }
+
+    #[test]
+    fn a_secret_is_not_read_by_patching_it() {
+        let copies = br#"[{"op":"copy","from":"/data/password","path":"/metadata/annotations/x"}]"#;
+        let refused = PatchKind::Json.tied(copies, "u1", &secret(), true);
+        assert_eq!(refused, Err(Bad::Reads));
+        assert!(PatchKind::Merge.tied(b"{}", "u1", &secret(), false).is_ok());
+    }
+
+    #[test]
+    fn an_apply_changes_nothing() {
+        let tied = |is_dry| PatchKind::Apply.tied(b"kind: Deployment", "u1", &deployment(), is_dry);
+        assert_eq!(tied(false), Err(Bad::Applies));
+        assert_eq!(tied(true).unwrap(), b"kind: Deployment");
+    }
+
+    #[test]
+    fn content_types_are_the_four_of_patches() {
+        for kind in [
+            PatchKind::Json,
+            PatchKind::Merge,
+            PatchKind::Strategic,
+            PatchKind::Apply,
+        ] {
+            assert_eq!(PatchKind::of(kind.as_str()), Ok(kind));
+        }
+        let with_more = "application/merge-patch+json; charset=utf-8";
+        assert_eq!(PatchKind::of(with_more), Ok(PatchKind::Merge));
+        for other in ["", "application/json", "application/apply-patch+cbor"] {
+            assert_eq!(PatchKind::of(other), Err(Bad::Kind), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_deletion_is_of_the_object_that_was_judged() {
+        let options = json_of(&deletion(b"", "u1").unwrap());
+        assert_eq!(options["preconditions"], json!({ "uid": "u1" }));
+        let asked = json!({
+            "kind": "DeleteOptions",
+            "apiVersion": "meta.k8s.io/v1",
+            "propagationPolicy": "Foreground",
+            "gracePeriodSeconds": 0,
+            "preconditions": { "resourceVersion": "5" },
+        });
+        let options = json_of(&deletion(asked.to_string().as_bytes(), "u1").unwrap());
+        assert_eq!(options["propagationPolicy"], "Foreground");
+        assert_eq!(options["gracePeriodSeconds"], 0);
+        assert_eq!(
+            options["preconditions"],
+            json!({ "uid": "u1", "resourceVersion": "5" })
+        );
+        for bad in [
+            r#"{"preconditions":{"uid":"u2"}}"#,
+            r#"{"ignoreStoreReadErrorWithClusterBreakingPotential":true}"#,
+            "[]",
+            "k8s\u{0}",
+        ] {
+            assert!(deletion(bad.as_bytes(), "u1").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_made_is_made_where_the_path_says() {
+        let jobs = subject("/apis/batch/v1/namespaces/a/jobs");
+        let made = |object: Value| creation(object.to_string().as_bytes(), &jobs);
+        let job = json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "x" } });
+        assert_eq!(made(job.clone()), Ok(job.clone()));
+        for (path, value) in [
+            ("/apiVersion", json!("apps/v1")),
+            ("/apiVersion", json!(null)),
+            ("/metadata", json!({ "name": "x", "namespace": "b" })),
+        ] {
+            let mut other = job.clone();
+            *other.pointer_mut(path).unwrap() = value;
+            assert!(made(other).is_err(), "{path}");
+        }
+        assert!(made(json!([])).is_err());
+    }
+}

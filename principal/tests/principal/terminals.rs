@@ -1,0 +1,167 @@
+//! People at the hub open terminals: a connection to the resource proxy becomes a stream to the agent and back.
+
+use std::io;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Empty, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    sync::mpsc,
+};
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::{
+    visits::{Asked, Lane, PODS, Visitor, get, world},
+    world::bounded,
+};
+
+fn exec(upgrade: &str, protocol: &str) -> Request<Empty<Bytes>> {
+    let mut request = get(&format!("{PODS}/x/exec?command=sh&stdin=true&stdout=true"));
+    for (name, value) in [
+        ("connection", "Upgrade"),
+        ("upgrade", upgrade),
+        ("sec-websocket-protocol", protocol),
+        ("cookie", "x"),
+    ] {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    request
+}
+
+/// The agent's ends of a stream that it has opened: what it says, and what it hears.
+type Ends = (mpsc::Sender<Result<Frame<Bytes>, io::Error>>, Incoming);
+
+fn open(asked: Asked) -> Ends {
+    let (says, said) = mpsc::channel(1);
+    let answer = Response::builder()
+        .header("x-stream-upgrade", "websocket")
+        .header("sec-websocket-protocol", "v5.channel.k8s.io")
+        .header("sec-websocket-accept", "yes")
+        .header("set-cookie", "no")
+        .body(UnsyncBoxBody::new(StreamBody::new(ReceiverStream::new(
+            said,
+        ))))
+        .unwrap();
+    asked.answer.send(answer).unwrap();
+    (says, asked.request.into_body())
+}
+
+async fn hears(ends: &mut Ends) -> Option<Bytes> {
+    let frame = bounded("what is said", ends.1.frame()).await?.ok()?;
+    frame.into_data().ok()
+}
+
+#[tokio::test]
+async fn a_terminal_goes_through_to_the_agent_and_back() {
+    let world = world(&["a"]).await;
+    let mut lane = Lane::of(&world, "a").await;
+    let mut visitor = Visitor::of(&world, "a").await;
+    let opening = async {
+        let asked = lane.next().await;
+        let headers = asked.request.headers();
+        assert_eq!(headers["x-stream-upgrade"], "websocket");
+        assert_eq!(headers["sec-websocket-protocol"], "v5.channel.k8s.io");
+        assert!(!headers.contains_key("cookie"));
+        open(asked)
+    };
+    let asking = visitor.ask(exec("websocket", "v5.channel.k8s.io"));
+    let (answer, mut agent) = tokio::join!(asking, opening);
+    assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
+    assert_eq!(answer.headers()["upgrade"], "websocket");
+    assert_eq!(answer.headers()["sec-websocket-accept"], "yes");
+    assert!(!answer.headers().contains_key("set-cookie"));
+    let stream = bounded("the stream", hyper::upgrade::on(answer))
+        .await
+        .unwrap();
+    let mut client = TokioIo::new(stream);
+    client.write_all(b"ls\n").await.unwrap();
+    assert_eq!(hears(&mut agent).await.unwrap(), "ls\n");
+    agent
+        .0
+        .send(Ok(Frame::data(Bytes::from("a b\n"))))
+        .await
+        .unwrap();
+    let mut heard = [0; 4];
+    bounded("an answer", client.read_exact(&mut heard))
+        .await
+        .unwrap();
+    assert_eq!(&heard, b"a b\n");
+    // Whoever typed goes, and the agent hears of it.
+    drop(client);
+    assert_eq!(hears(&mut agent).await, None);
+    world.counted("argocd_principal_lanes 1").await;
+}
+
+#[tokio::test]
+async fn a_terminal_that_the_agent_ends_ends_for_its_viewer_with_its_last_words() {
+    let world = world(&["a"]).await;
+    let mut lane = Lane::of(&world, "a").await;
+    let mut visitor = Visitor::of(&world, "a").await;
+    let asking = visitor.ask(exec("websocket", "v5.channel.k8s.io"));
+    let (answer, agent) = tokio::join!(asking, async { open(lane.next().await) });
+    let stream = bounded("the stream", hyper::upgrade::on(answer))
+        .await
+        .unwrap();
+    agent
+        .0
+        .send(Ok(Frame::data(Bytes::from("exit 3\n"))))
+        .await
+        .unwrap();
+    drop(agent.0);
+    let mut last = vec![];
+    let reading = TokioIo::new(stream);
+    tokio::pin!(reading);
+    bounded("the end", reading.read_to_end(&mut last))
+        .await
+        .unwrap();
+    assert_eq!(last, b"exit 3\n");
+}
+
+#[tokio::test]
+async fn what_is_no_terminal_is_refused_before_an_agent_hears_of_it() {
+    let world = world(&["a"]).await;
+    let mut lane = Lane::of(&world, "a").await;
+    let bearer = "base64url.bearer.authorization.k8s.io.YWRtaW4";
+    for (upgrade, protocol, code) in [
+        ("websocket", bearer, StatusCode::FORBIDDEN),
+        ("h2c", "v5.channel.k8s.io", StatusCode::BAD_REQUEST),
+    ] {
+        let mut visitor = Visitor::of(&world, "a").await;
+        let answer = visitor.ask(exec(upgrade, protocol)).await;
+        assert_eq!(answer.status(), code, "{upgrade} {protocol}");
+    }
+    // The first thing that the agent hears of is this.
+    let mut visitor = Visitor::of(&world, "a").await;
+    let asking = visitor.ask(get(PODS));
+    let answering = async {
+        let asked = lane.next().await;
+        assert_eq!(asked.request.uri().path(), PODS);
+        drop(asked);
+    };
+    let (answer, ()) = tokio::join!(asking, answering);
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test]
+async fn a_cluster_has_so_many_terminals_at_a_time_and_no_more() {
+    let world = world(&["a"]).await;
+    let mut lane = Lane::of(&world, "a").await;
+    let mut open_ones = vec![];
+    for _ in 0..16 {
+        let mut visitor = Visitor::of(&world, "a").await;
+        let asking = visitor.ask(exec("websocket", "v5.channel.k8s.io"));
+        let (answer, agent) = tokio::join!(asking, async { open(lane.next().await) });
+        assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
+        let stream = bounded("the stream", hyper::upgrade::on(answer))
+            .await
+            .unwrap();
+        open_ones.push((stream, agent));
+    }
+    let mut one_more = Visitor::of(&world, "a").await;
+    let answer = one_more.ask(exec("websocket", "v5.channel.k8s.io")).await;
+    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+}
