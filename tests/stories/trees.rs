@@ -129,7 +129,7 @@ pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
     product::upgrade(&helm, &["--set", "redisProxy.enabled=true", "--wait"]).await?;
     let app = stage.greeter(NAME, 1).await?;
     app.apply(hub).await?;
-    until_healthy(hub, &app.at, "v1").await?;
+    until_healthy(hub, &app.at, "").await?;
 
     let wrong = Client::of(stage, "wrong").await.err();
     let told = wrong.context("anybody is let in")?.to_string();
