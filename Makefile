@@ -18,8 +18,8 @@ tools: build
 demo: build
 	$(LAB) demo
 
-# Everything that continuous integration runs.
-test: lint
+# Everything that continuous integration runs. The tools first: some tests run one of them without the lab.
+test: lint tools
 	$(CARGO) test --locked --workspace
 
 # What needs no lab.

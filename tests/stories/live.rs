@@ -10,7 +10,11 @@ use anyhow::{Context as _, Result, ensure};
 use lab::{
     faults::Fault,
     product,
-    steps::{At, enrol::cluster_secret},
+    steps::{
+        At, Objects, deliver,
+        enrol::{self, cluster_secret},
+        workload,
+    },
     wait,
 };
 use serde_json::{Value, json};
@@ -267,4 +271,112 @@ pub(crate) async fn a_cluster_that_is_cut_off_while_it_is_watched_is_told(
         .until_it_sees(&["get", "configmap", "watched"])
         .await?;
     stage.spoke(1).delete(&at).await
+}
+
+/// With `UI_ACCESS` `operate` people change what an Application has, and nothing else, and see Secrets without their
+/// values: on a real API server, with the rights that the add-on brings.
+pub(crate) async fn what_an_application_has_is_operated_from_the_hub(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    enrol::with_variable(&stage.hub, "spoke1", "UI_ACCESS", "operate").await?;
+    let app = stage.greeter("operated", 1).await?;
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let (deployment, local) = (
+        At::deployment("operated", workload::NAME),
+        greeting("local"),
+    );
+    let spoke = stage.spoke(1);
+    spoke
+        .apply(&local, json!({"data": {"greeting": "hello"}}))
+        .await?;
+    let uid = spoke.read(&deployment).await?["metadata"]["uid"].clone();
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": workload::NAME, "uid": uid}]);
+    let secret = At::secret("operated", "key");
+    let body =
+        json!({"metadata": {"ownerReferences": owner}, "stringData": {"password": "hunter2"}});
+    spoke.apply(&secret, body).await?;
+
+    let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
+    what_it_has_is_changed(&kubectl, spoke).await?;
+    its_secrets_have_no_values(&kubectl).await?;
+    what_it_does_not_have_stays(&kubectl, spoke, &local).await?;
+
+    spoke.delete(&local).await?;
+    stage.clear(&app).await?;
+    enrol::without_variables(&stage.hub, "spoke1").await?;
+    enrol::until_available(&stage.hub, "spoke1").await.map(drop)
+}
+
+fn in_app<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [&["-n", "operated"], arguments].concat()
+}
+
+async fn what_it_has_is_changed(kubectl: &Kubectl, spoke: &Objects) -> Result<()> {
+    // The agent is replaced by one that knows the new level, and then looks at what the Application has.
+    let annotate = in_app(&["annotate", "deployment", workload::NAME, "seen-by=hub"]);
+    kubectl.until_it_sees(&annotate).await?;
+    let deployment = At::deployment("operated", workload::NAME);
+    let annotated = spoke.read(&deployment).await?;
+    ensure!(
+        annotated["metadata"]["annotations"]["seen-by"] == "hub",
+        "{annotated}"
+    );
+    let dry = in_app(&[
+        "scale",
+        "deployment",
+        workload::NAME,
+        "--replicas=3",
+        "--dry-run=server",
+    ]);
+    kubectl.prints(&dry).await?;
+    let pods = in_app(&["get", "pods", "-l", "app=greeter", "-o", "name"]);
+    let pods = kubectl.prints(&pods).await?;
+    let pod = pods.lines().next().context("a Pod")?;
+    kubectl
+        .prints(&["-n", "operated", "delete", pod, "--wait=false"])
+        .await?;
+    let gone = |seen: &String| !seen.contains(pod);
+    let looking = async || {
+        kubectl
+            .prints(&in_app(&["get", "pods", "-o", "name"]))
+            .await
+    };
+    wait::until("its Pod is replaced", looking, gone)
+        .await
+        .map(drop)
+}
+
+async fn its_secrets_have_no_values(kubectl: &Kubectl) -> Result<()> {
+    let shown = kubectl
+        .prints(&in_app(&["get", "secret", "key", "-o", "json"]))
+        .await?;
+    ensure!(
+        shown.contains("++++++++") && !shown.contains("aHVudGVyMg"),
+        "{shown}"
+    );
+    Ok(())
+}
+
+async fn what_it_does_not_have_stays(kubectl: &Kubectl, spoke: &Objects, local: &At) -> Result<()> {
+    for (arguments, reason) in [
+        (
+            &["annotate", "configmap", "local", "seen-by=hub"][..],
+            "belongs to no Application",
+        ),
+        (
+            &["delete", "configmap", "local", "--wait=false"],
+            "belongs to no Application",
+        ),
+        (&["create", "configmap", "new"], "does not allow to create"),
+        (&["get", "secrets", "-A"], "Secrets are not shown"),
+    ] {
+        let told = kubectl.fails(arguments).await?;
+        ensure!(told.contains(reason), "kubectl {arguments:?} says: {told}");
+    }
+    let kept = spoke.read(local).await?;
+    ensure!(
+        kept["metadata"]["annotations"]["seen-by"].is_null(),
+        "{kept}"
+    );
+    Ok(())
 }

@@ -155,6 +155,7 @@ fn product() -> Chapter {
             staged!(live::a_cluster_is_seen_with_what_its_cluster_secret_holds),
             staged!(live::what_a_reader_may_not_is_refused_with_a_reason),
             staged!(live::a_cluster_that_is_cut_off_while_it_is_watched_is_told),
+            staged!(live::what_an_application_has_is_operated_from_the_hub),
             staged!(trees::the_tree_of_an_application_on_a_spoke_is_read_on_the_hub),
             staged!(autonomous::an_application_of_the_spoke_is_shown_on_the_hub),
             staged!(autonomous::a_sync_asked_for_on_the_hub_runs_once_on_the_spoke),

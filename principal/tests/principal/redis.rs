@@ -436,7 +436,7 @@ struct Redis {
 }
 
 impl Redis {
-    async fn start() -> Option<Self> {
+    async fn start() -> Self {
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
@@ -453,15 +453,16 @@ impl Redis {
         ];
         let mut command = Command::new("redis-server");
         command.args(arguments).stdout(Stdio::null());
-        // Without it on the PATH only the stories show this.
-        let child = command.spawn().ok()?;
+        let child = command
+            .spawn()
+            .expect("redis-server on the PATH (`make tools` installs it)");
         let there = async {
             while TcpStream::connect(address).await.is_err() {
                 tokio::task::yield_now().await;
             }
         };
         bounded("redis", there).await;
-        Some(Self { child, address })
+        Self { child, address }
     }
 }
 
@@ -474,9 +475,7 @@ impl Drop for Redis {
 
 #[tokio::test]
 async fn what_is_the_hubs_own_is_in_its_redis() {
-    let Some(redis) = Redis::start().await else {
-        return;
-    };
+    let redis = Redis::start().await;
     let world = world(redis.address.to_string(), false).await;
     let mut clients = [Client::of(&world).await, Client::three(&world).await];
     let tree = "app|resources-tree|local|1.8.3.gz";
