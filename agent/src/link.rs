@@ -108,6 +108,12 @@ impl Link {
 
     /// One connection from dial to end.
     async fn attempt(&mut self, backoff: &mut Backoff, token: &CancellationToken) -> End {
+        // Whoever can do nothing here must not take the session from an agent that can.
+        match token.run_until_cancelled(self.replica.is_known()).await {
+            None => return End::Stopped,
+            Some(false) => return End::Unknown,
+            Some(true) => {}
+        }
         let used = Arc::clone(&self.material.borrow_and_update());
         let opened = match token.run_until_cancelled(self.dial(&used)).await {
             None => return End::Stopped,
@@ -208,6 +214,11 @@ impl Link {
                 tracing::warn!(reason = end.reason(), error = %Chain(violation), "link ended");
             }
             End::Silent => tracing::warn!(reason = end.reason(), "link ended"),
+            End::Unknown => tracing::warn!(
+                reason = end.reason(),
+                "the cluster's API does not know this agent any more (401), so it leaves the session to another one; \
+                 was its Pod or its ServiceAccount deleted?"
+            ),
         }
     }
 }

@@ -124,6 +124,11 @@ impl Replica {
         }
     }
 
+    /// Whether the API of this cluster knows this agent; yes, as long as it does not say no.
+    pub async fn is_known(&self) -> bool {
+        self.writer.is_known().await
+    }
+
     /// Who owns the Applications.
     pub const fn mode(&self) -> Mode {
         self.scope.mode

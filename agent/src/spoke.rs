@@ -33,6 +33,11 @@ pub trait Spoke: Debug + Send + Sync + 'static {
     /// Whether the spoke has an object of this name, asked now; also one whose labels keep watches from telling of it.
     fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, Error>>;
 
+    /// Whether the spoke knows who we are, asked now: no only if it says so, and not when it does not answer.
+    ///
+    /// A Pod that was deleted and goes on running, on a node that does not hear of it, is not known any more.
+    fn knows_us(&self) -> BoxFuture<'_, bool>;
+
     /// Makes an object and returns what the spoke has made of it.
     fn create<'a>(
         &'a self,

@@ -216,6 +216,10 @@ impl Spoke for Slow<spoke::Memory> {
         self.written(self.inner.has(key)).boxed()
     }
 
+    fn knows_us(&self) -> BoxFuture<'_, bool> {
+        self.inner.knows_us()
+    }
+
     fn create<'a>(
         &'a self,
         key: &'a ObjectKey,

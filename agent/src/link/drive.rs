@@ -67,6 +67,7 @@ enum Happened {
     HungUp,
     Due,
     Certificates(News),
+    Known(bool),
     Stop,
 }
 
@@ -84,6 +85,10 @@ pub(super) struct Moving<'a> {
     hung_up: Option<Instant>,
     working: FuturesUnordered<BoxFuture<'a, (WorkId, Verdict)>>,
     questions: Questions,
+    /// Something could not be carried out; perhaps because our own API does not know us any more.
+    in_doubt: bool,
+    /// Asks it.
+    knowing: Option<BoxFuture<'a, bool>>,
     /// Since when we are draining, and what for.
     draining: Option<(Instant, End)>,
     heard: bool,
@@ -134,6 +139,8 @@ impl Drive<'_> {
             hung_up: None,
             working: FuturesUnordered::new(),
             questions: Questions::default(),
+            in_doubt: false,
+            knowing: None,
             draining: None,
             heard: false,
         };
@@ -196,6 +203,7 @@ impl Drive<'_> {
             hung_up,
             working,
             questions,
+            knowing,
             ..
         } = moving;
         tokio::select! {
@@ -209,6 +217,7 @@ impl Drive<'_> {
             () = outgoing.closed(), if hung_up.is_none() => Happened::HungUp,
             Ok(_) = outgoing.reserve(), if *full => Happened::RoomToSend,
             news = self.renewal.news(), if !draining => Happened::Certificates(news),
+            known = answered(knowing) => Happened::Known(known),
             () = tokio::time::sleep(wait) => Happened::Due,
         }
     }
@@ -220,7 +229,12 @@ impl Drive<'_> {
             Happened::Frame(None) => return Some(moving.ended(End::Closed)),
             Happened::Frame(Some(Err(status))) => return Some(moving.ended(End::Broken(status))),
             Happened::Frame(Some(Ok(frame))) => return self.receive(moving, frame, now),
-            Happened::Done(id, verdict) => moving.session.finished(id, verdict, now),
+            Happened::Done(id, verdict) => {
+                moving.in_doubt |= matches!(verdict, Verdict::Retry { .. });
+                moving.session.finished(id, verdict, now);
+            }
+            Happened::Known(true) => moving.knowing = None,
+            Happened::Known(false) => return Some(moving.ended(End::Unknown)),
             Happened::Answered(answer) => moving.session.say(answer),
             Happened::Changed => self.take_reports(moving),
             Happened::Sight | Happened::Certificates(News::Trust) => self.tell_sight(moving),
@@ -249,6 +263,10 @@ impl Drive<'_> {
 impl<'a> Moving<'a> {
     /// Starts what can be started; resync questions are answered at once.
     fn begin_work(&mut self, drive: &Drive<'a>) {
+        if self.knowing.is_none() && std::mem::take(&mut self.in_doubt) {
+            let replica = drive.replica;
+            self.knowing = Some(replica.is_known().boxed());
+        }
         while self.working.len() < HANDS {
             let now = self.begun.elapsed();
             let Some(work) = self.session.next_work(now) else {
@@ -344,6 +362,14 @@ impl<'a> Moving<'a> {
     /// What an end of the stream means: the one we drained for, if we did.
     fn ended(&mut self, end: End) -> End {
         self.draining.take().map_or(end, |(_, reason)| reason)
+    }
+}
+
+/// The answer of what was asked; never, when nothing was.
+async fn answered(asked: &mut Option<BoxFuture<'_, bool>>) -> bool {
+    match asked {
+        Some(asked) => asked.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) enum End {
     Silent,
     /// The principal broke a rule.
     Violation(Violation),
+    /// The API of our own cluster does not know us any more: the session is another agent's.
+    Unknown,
 }
 
 impl End {
@@ -40,6 +42,7 @@ impl End {
             Self::Broken(_) => "Broken",
             Self::Silent => "Silent",
             Self::Violation(_) => "Violation",
+            Self::Unknown => "NotKnownHere",
         }
     }
 
@@ -52,7 +55,8 @@ impl End {
             | Self::Renewed
             | Self::NotDialled(_)
             | Self::Closed
-            | Self::Violation(_) => false,
+            | Self::Violation(_)
+            | Self::Unknown => false,
         }
     }
 }
@@ -113,7 +117,7 @@ impl Pauses {
             },
             End::Broken(status) => self.after_status(status, now),
             End::Closed | End::Silent => self.weather.failed(now),
-            End::Violation(_) => self.person.failed(now),
+            End::Violation(_) | End::Unknown => self.person.failed(now),
         };
         Next::Again { pause }
     }

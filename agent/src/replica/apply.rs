@@ -19,6 +19,8 @@ pub(super) use error::Error;
 
 /// One write; the API server answers in milliseconds or not at all.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the question may take whether the spoke knows us: nobody waits for the answer of an API that is away.
+const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 /// A value that is not reached by this many patches is what the API server makes of it.
 const PATCHES: usize = 2;
 
@@ -157,6 +159,12 @@ impl Writer {
     /// Whether the spoke has the object, whatever the watches told.
     pub(super) async fn finds(&self, key: &ObjectKey) -> Result<bool, Error> {
         in_time("look for", key, self.spoke.has(key)).await
+    }
+
+    /// Whether the spoke knows us; yes, as long as it does not say no.
+    pub(super) async fn is_known(&self) -> bool {
+        let asked = tokio::time::timeout(KNOWN_WITHIN, self.spoke.knows_us()).await;
+        asked.unwrap_or(true)
     }
 
     async fn bounded<T>(

@@ -114,6 +114,15 @@ impl Spoke for Kubernetes {
         .boxed()
     }
 
+    /// Everybody who is authenticated may ask for the version, and who is refused that is nobody.
+    fn knows_us(&self) -> BoxFuture<'_, bool> {
+        async move {
+            let asked = self.client.apiserver_version().await;
+            !matches!(asked, Err(kube::Error::Api(status)) if status.code == 401)
+        }
+        .boxed()
+    }
+
     fn create<'a>(
         &'a self,
         key: &'a ObjectKey,

@@ -203,6 +203,10 @@ impl Spoke for Memory {
         .boxed()
     }
 
+    fn knows_us(&self) -> BoxFuture<'_, bool> {
+        futures::future::ready(true).boxed()
+    }
+
     fn create<'a>(
         &'a self,
         key: &'a ObjectKey,

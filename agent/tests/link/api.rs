@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use argocd::{Meta, Patch};
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch};
 use axum::{Json, Router};
@@ -53,6 +54,8 @@ struct Inner {
     oldest: u64,
     /// The definitions of all of Argo CD's kinds are missing.
     bare: bool,
+    /// Nobody is known here any more.
+    forgetful: bool,
     /// Every write by a client.
     writes: Vec<String>,
 }
@@ -69,7 +72,12 @@ impl Api {
                 .route(root, get(list_or_watch).post(create))
                 .route(&format!("{root}/{{name}}"), patch(patch_one).delete(delete));
         }
-        let router = router.with_state(Arc::clone(&world));
+        let version = get(async || Json(json!({ "major": "1", "minor": "36" })));
+        let known = from_fn_with_state(Arc::clone(&world), only_who_is_known);
+        let router = router
+            .route("/version", version)
+            .with_state(Arc::clone(&world))
+            .layer(known);
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -206,6 +214,11 @@ impl World {
         self.tell(&inner);
     }
 
+    /// Forgets who its clients are, or knows them again.
+    pub(super) fn forget_clients(&self, forget: bool) {
+        self.inner.lock().unwrap().forgetful = forget;
+    }
+
     /// Breaks watches and forgets what they have not told.
     pub(super) fn forget_history(&self) {
         let mut inner = self.inner.lock().unwrap();
@@ -281,6 +294,19 @@ impl Inner {
             self.history
                 .push((self.version, key.0.clone(), "DELETED", object));
         }
+    }
+}
+
+async fn only_who_is_known(
+    State(world): State<Arc<World>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_known = !world.inner.lock().unwrap().forgetful;
+    if is_known {
+        next.run(request).await
+    } else {
+        failure(StatusCode::UNAUTHORIZED, "Unauthorized")
     }
 }
 

@@ -60,6 +60,24 @@ fn about_raw(kind: &str) -> CloudEvent {
 }
 
 #[tokio::test]
+async fn an_agent_that_its_cluster_does_not_know_any_more_leaves_the_session_to_another_one() {
+    let (mut scene, talk) = connected(Manner::Ours).await;
+    scene.api.world.forget_clients(true);
+    talk.say(about(Verb::Create, &app("one", "1", "main")))
+        .await;
+    scene.spoke.is(LinkState::Down).await;
+    assert!(scene.api.world.writes().is_empty());
+
+    scene.api.world.forget_clients(false);
+    let mut again = scene.principal.conversation().await;
+    again
+        .say(about(Verb::Create, &app("one", "1", "main")))
+        .await;
+    again.acknowledged("one_hub-one_1").await;
+    assert_eq!(scene.api.world.writes(), ["create one"]);
+}
+
+#[tokio::test]
 async fn after_a_lost_connection_the_agent_names_what_it_holds() {
     let (mut scene, mut talk) = connected(Manner::Ours).await;
     let wanted = app("one", "5", "main");
