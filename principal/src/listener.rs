@@ -14,7 +14,6 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
-    time::Duration,
 };
 
 use http::{HeaderName, Request, Response};
@@ -33,15 +32,13 @@ use crate::{
     settings::Limits,
 };
 
+pub(crate) mod accept;
 mod connection;
 pub(crate) mod handshake;
 pub(crate) mod slots;
 mod websocket;
 
 use slots::{Slots, Turns};
-
-/// What to wait after an accept that failed, usually for want of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Who is at the other end of a connection; every request carries it.
 #[derive(Clone, Debug)]
@@ -127,28 +124,11 @@ impl Listener {
     pub(crate) async fn run(self) {
         let Self { tcp, shared } = self;
         let stop = shared.spawner.token().clone();
-        let accepting = accept(&tcp, &shared);
+        let accepting = accept::each(&tcp, |socket, address| {
+            let work = serve(Arc::clone(&shared), socket, address);
+            shared.spawner.spawn_short("connection", work);
+        });
         stop.run_until_cancelled(accepting).await;
-    }
-}
-
-async fn accept(tcp: &TcpListener, shared: &Arc<Shared>) -> Infallible {
-    let mut failing = false;
-    loop {
-        match tcp.accept().await {
-            Ok((socket, address)) => {
-                failing = false;
-                let work = serve(Arc::clone(shared), socket, address);
-                shared.spawner.spawn_short("connection", work);
-            }
-            Err(error) => {
-                if !failing {
-                    tracing::warn!(error = %Chain(&error), "cannot accept connections; going on");
-                }
-                failing = true;
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
     }
 }
 

@@ -13,7 +13,7 @@
 //!
 //! Values are passed on as they come, whatever their size; a client that does not read is let go.
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use runtime::{
     credentials::{ClientAuth, Material, ServerTls, login::Login},
@@ -27,7 +27,7 @@ use tokio::{
 
 use crate::{
     fleet::ClusterName,
-    listener::{handshake, slots::Slots},
+    listener::{accept, handshake, slots::Slots},
     session::Sessions,
     settings,
 };
@@ -44,8 +44,6 @@ mod writer;
 
 use memory::Memory;
 
-/// What to wait after an accept that failed, usually for want of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A client that says nothing at the beginning is let go.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Larger values are not remembered.
@@ -148,27 +146,11 @@ impl RedisProxy {
     pub(crate) async fn run(self) {
         let Self { tcp, shared } = self;
         let stop = shared.sessions.spawner.token().clone();
-        stop.run_until_cancelled(accept(&tcp, &shared)).await;
-    }
-}
-
-async fn accept(tcp: &TcpListener, shared: &Arc<Shared>) -> Infallible {
-    let mut failing = false;
-    loop {
-        match tcp.accept().await {
-            Ok((socket, address)) => {
-                failing = false;
-                let work = serve(Arc::clone(shared), socket, address);
-                shared.sessions.spawner.spawn_short("redis client", work);
-            }
-            Err(error) => {
-                if !failing {
-                    tracing::warn!(error = %Chain(&error), "cannot accept connections; going on");
-                }
-                failing = true;
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+        let accepting = accept::each(&tcp, |socket, address| {
+            let work = serve(Arc::clone(&shared), socket, address);
+            shared.sessions.spawner.spawn_short("redis client", work);
+        });
+        stop.run_until_cancelled(accepting).await;
     }
 }
 

@@ -29,7 +29,7 @@ use tokio::{
 use crate::{
     fleet::ClusterName,
     identity::{PeerCertificate, Thumbprint, visitor},
-    listener::{handshake, slots::Slots},
+    listener::{accept, handshake, slots::Slots},
     session::Sessions,
     trust::{Roots, Trust},
 };
@@ -38,8 +38,6 @@ mod answer;
 mod audit;
 mod terminal;
 
-/// What to wait after an accept that failed, usually for want of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A client that says nothing at the beginning is let go.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// A client that is asked this often and then silent for as long is gone.
@@ -151,27 +149,11 @@ impl ResourceProxy {
     pub(crate) async fn run(self) {
         let Self { tcp, shared } = self;
         let stop = shared.sessions.spawner.token().clone();
-        stop.run_until_cancelled(accept(&tcp, &shared)).await;
-    }
-}
-
-async fn accept(tcp: &TcpListener, shared: &Arc<Shared>) -> Infallible {
-    let mut failing = false;
-    loop {
-        match tcp.accept().await {
-            Ok((socket, address)) => {
-                failing = false;
-                let work = serve(Arc::clone(shared), socket, address);
-                shared.sessions.spawner.spawn_short("visit", work);
-            }
-            Err(error) => {
-                if !failing {
-                    tracing::warn!(error = %Chain(&error), "cannot accept connections; going on");
-                }
-                failing = true;
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+        let accepting = accept::each(&tcp, |socket, address| {
+            let work = serve(Arc::clone(&shared), socket, address);
+            shared.sessions.spawner.spawn_short("visit", work);
+        });
+        stop.run_until_cancelled(accepting).await;
     }
 }
 
