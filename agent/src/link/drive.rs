@@ -38,6 +38,9 @@ const OUTGOING: usize = 64;
 const HANDS: usize = 16;
 /// How long what is under way may take when a session ends on purpose.
 const DRAIN: Duration = Duration::from_secs(3);
+/// How long our own API's word holds that it knows us. Without it, an agent whose watches are refused would keep its
+/// session and have nothing to say in it.
+const KNOWN_FOR: Duration = Duration::from_mins(1);
 /// How long a principal that takes nothing from us any more may still tell us why.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
@@ -87,6 +90,8 @@ pub(super) struct Moving<'a> {
     questions: Questions,
     /// Something could not be carried out; perhaps because our own API does not know us any more.
     in_doubt: bool,
+    /// When it was asked last.
+    known: Instant,
     /// Asks it.
     knowing: Option<BoxFuture<'a, bool>>,
     /// Since when we are draining, and what for.
@@ -140,6 +145,7 @@ impl Drive<'_> {
             working: FuturesUnordered::new(),
             questions: Questions::default(),
             in_doubt: false,
+            known: Instant::now(),
             knowing: None,
             draining: None,
             heard: false,
@@ -263,9 +269,11 @@ impl Drive<'_> {
 impl<'a> Moving<'a> {
     /// Starts what can be started; resync questions are answered at once.
     fn begin_work(&mut self, drive: &Drive<'a>) {
-        if self.knowing.is_none() && std::mem::take(&mut self.in_doubt) {
+        let is_time = self.known.elapsed() >= KNOWN_FOR;
+        if self.knowing.is_none() && (std::mem::take(&mut self.in_doubt) || is_time) {
             let replica = drive.replica;
             self.knowing = Some(replica.is_known().boxed());
+            self.known = Instant::now();
         }
         while self.working.len() < HANDS {
             let now = self.begun.elapsed();
