@@ -58,6 +58,16 @@ impl Stuck {
         }
     }
 
+    /// Waits; what comes anew does not wait as long as what has been asked for in vain.
+    async fn pause(&self, backoff: &mut Backoff) {
+        let pause = backoff.failed(Instant::now());
+        let another = self.wake.notified();
+        if tokio::time::timeout(pause, another).await.is_ok() {
+            backoff.reset();
+            tokio::time::sleep(backoff.failed(Instant::now())).await;
+        }
+    }
+
     fn all(&self) -> Vec<ObjectKey> {
         self.lock().iter().cloned().collect()
     }
@@ -89,8 +99,11 @@ impl Replica {
         {
             let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
             while !self.stuck.lock().is_empty() {
-                let pause = tokio::time::sleep(backoff.failed(Instant::now()));
-                if token.run_until_cancelled(pause).await.is_none() {
+                if token
+                    .run_until_cancelled(self.stuck.pause(&mut backoff))
+                    .await
+                    .is_none()
+                {
                     return;
                 }
                 for key in self.stuck.all() {
@@ -139,6 +152,23 @@ mod tests {
             "spec": { "project": "p" },
             "status": { "conditions": [{ "type": kind, "message": message }] },
         })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_anew_does_not_wait_for_what_was_asked_for_in_vain() {
+        let stuck = Stuck::default();
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
+        for _ in 0..20 {
+            backoff.failed(Instant::now());
+        }
+        let begun = Instant::now();
+        stuck.pause(&mut backoff).await;
+        assert!(begun.elapsed() > FIRST_PAUSE * 2);
+
+        let begun = Instant::now();
+        stuck.note([ObjectKey::new(Kind::Application, "argocd", "new")]);
+        stuck.pause(&mut backoff).await;
+        assert!(begun.elapsed() <= FIRST_PAUSE);
     }
 
     #[test]
