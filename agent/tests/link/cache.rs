@@ -4,26 +4,25 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use agent::config::Ui;
-use agent::lane::{Cache, Desk, Lane};
-use agent::link::Network;
+use agent::lane::{Cache, Desk};
 use agent::redis::Redis;
 use argocd::ui_access::UiAccess;
 use bytes::BytesMut;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
-use protocol::Mode;
 use protocol::resp::{self, Kind, Limits, Value};
+use runtime::credentials::Material;
 use runtime::credentials::login::Login;
-use runtime::credentials::{ClientTls, Material};
 use runtime::parts::Parts;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::lane::open;
 use super::principal::{Carrier, Manner, Principal};
-use super::spoke::{Setup, hub};
+use super::spoke::Setup;
 use super::trust::Authority;
 use super::wait::soon;
 
@@ -151,20 +150,7 @@ impl Window {
         let parts = Parts::new(token.clone());
         let (ui, scope) = (Ui { access, user: None }, Setup::default().scope);
         let desk = Desk::new(client, ui, scope, parts.spawner()).with_cache(cache);
-        let tls = ClientTls::follow(material.subscribe(), &parts.spawner());
-        let in_effect = tls.material();
-        let hub = hub(principal.address.port());
-        let lane = Lane {
-            network: Arc::new(Network::new(hub.clone(), tls, parts.spawner())),
-            hub,
-            argocd_namespace: "argocd".to_owned(),
-            mode: Mode::Managed,
-            material: in_effect,
-            wanted: watch::channel(true).1,
-            desk: Arc::new(desk),
-            spawner: parts.spawner(),
-        };
-        parts.spawn("lane", lane.run(token.clone()));
+        open(&principal, material.subscribe(), desk, &parts, &token);
         Self {
             principal,
             redis,

@@ -10,13 +10,11 @@ use super::{APPS, about, app, connected};
 #[tokio::test]
 async fn a_deletion_on_the_hub_cascades_and_is_reported_when_it_is_done() {
     let (scene, mut talk) = connected(Manner::Ours).await;
-    talk.say(about(Verb::Create, &app("one", "5", "main")))
+    talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
-    talk.acknowledged("one_hub-one_5").await;
     let mut going = app("one", "6", "main");
     going["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
-    talk.say(about(Verb::SpecUpdate, &going)).await;
-    talk.acknowledged("one_hub-one_6").await;
+    talk.deliver(about(Verb::SpecUpdate, &going)).await;
     let here = scene.api.world.object(APPS, "one").unwrap();
     assert!(
         Meta::of(&here).is_deleting(),
@@ -39,13 +37,11 @@ async fn what_was_just_made_can_be_deleted_before_a_watch_has_told_of_it() {
         let (scene, mut talk) = connected(Manner::Ours).await;
         let world = &scene.api.world;
         world.hold_watches(true);
-        talk.say(about(Verb::Create, &app("one", "5", "main")))
+        talk.deliver(about(Verb::Create, &app("one", "5", "main")))
             .await;
-        talk.acknowledged("one_hub-one_5").await;
         let mut going = app("one", "6", "main");
         going["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
-        talk.say(about(verb, &going)).await;
-        talk.acknowledged("one_hub-one_6").await;
+        talk.deliver(about(verb, &going)).await;
         let here = world.object(APPS, "one");
         assert_eq!(here.is_none(), gone);
         assert!(here.is_none_or(|here| Meta::of(&here).is_deleting()));
@@ -55,9 +51,8 @@ async fn what_was_just_made_can_be_deleted_before_a_watch_has_told_of_it() {
 #[tokio::test]
 async fn a_delete_by_the_hub_means_what_has_the_name_now() {
     let (scene, mut talk) = connected(Manner::Ours).await;
-    talk.say(about(Verb::Create, &app("one", "5", "main")))
+    talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
-    talk.acknowledged("one_hub-one_5").await;
     // Deleted, made again and deleted again, before any of it was said.
     let mut successor = app("one", "9", "main");
     successor["metadata"]["uid"] = "hub-two".into();
@@ -89,9 +84,8 @@ async fn what_no_watch_has_told_of_is_not_said_to_be_gone() {
     // Nobody plays Argo CD and takes it away.
     going["metadata"]["finalizers"] = json!([]);
     talk.say(about(Verb::SpecUpdate, &going)).await;
-    talk.say(about(Verb::Create, &app("two", "7", "main")))
+    talk.deliver(about(Verb::Create, &app("two", "7", "main")))
         .await;
-    talk.acknowledged("two_hub-two_7").await;
 
     world.hold_watches(false);
     talk.until(Verb::Delete).await;
@@ -103,9 +97,8 @@ async fn what_no_watch_has_told_of_is_not_said_to_be_gone() {
 async fn what_is_deleted_on_both_sides_at_once_goes_once_and_for_good() {
     for watched in [true, false] {
         let (scene, mut talk) = connected(Manner::Ours).await;
-        talk.say(about(Verb::Create, &app("one", "5", "main")))
+        talk.deliver(about(Verb::Create, &app("one", "5", "main")))
             .await;
-        talk.acknowledged("one_hub-one_5").await;
         let world = &scene.api.world;
         talk.until(Verb::StatusUpdate).await;
         world.hold_watches(!watched);
@@ -130,9 +123,8 @@ async fn what_is_deleted_on_both_sides_at_once_goes_once_and_for_good() {
         let body: Value = serde_json::from_slice(&gone.payload).unwrap();
         assert_eq!(Meta::of(&body).source_uid(), Some("hub-one"));
         // What is said next has been done after whatever was to follow from that.
-        talk.say(about(Verb::Create, &app("two", "7", "main")))
+        talk.deliver(about(Verb::Create, &app("two", "7", "main")))
             .await;
-        talk.acknowledged("two_hub-two_7").await;
         assert_eq!(world.object(APPS, "one"), None);
         let makes = world.writes();
         let makes = makes.iter().filter(|write| *write == "create one");

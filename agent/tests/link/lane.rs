@@ -125,6 +125,30 @@ pub(super) struct Window {
     _parts: Parts,
 }
 
+/// Opens the lane of an agent with this desk, for as long as the token lives.
+pub(super) fn open(
+    principal: &Principal,
+    material: watch::Receiver<Arc<Material>>,
+    desk: Desk,
+    parts: &Parts,
+    token: &CancellationToken,
+) {
+    let tls = ClientTls::follow(material, &parts.spawner());
+    let in_effect = tls.material();
+    let hub = hub(principal.address.port());
+    let lane = Lane {
+        network: Arc::new(Network::new(hub.clone(), tls, parts.spawner())),
+        hub,
+        argocd_namespace: "argocd".to_owned(),
+        mode: Mode::Managed,
+        material: in_effect,
+        wanted: watch::channel(true).1,
+        desk: Arc::new(desk),
+        spawner: parts.spawner(),
+    };
+    parts.spawn("lane", lane.run(token.clone()));
+}
+
 impl Window {
     #[expect(clippy::disallowed_methods, reason = "ends with the token of the test")]
     pub(super) async fn with(access: UiAccess) -> Self {
@@ -148,20 +172,7 @@ impl Window {
         let parts = Parts::new(token.clone());
         let client = kube::Client::try_from(client).unwrap();
         let desk = Desk::new(client, ui, Setup::default().scope, parts.spawner());
-        let tls = ClientTls::follow(material.subscribe(), &parts.spawner());
-        let in_effect = tls.material();
-        let hub = hub(principal.address.port());
-        let lane = Lane {
-            network: Arc::new(Network::new(hub.clone(), tls, parts.spawner())),
-            hub,
-            argocd_namespace: "argocd".to_owned(),
-            mode: Mode::Managed,
-            material: in_effect,
-            wanted: watch::channel(true).1,
-            desk: Arc::new(desk),
-            spawner: parts.spawner(),
-        };
-        parts.spawn("lane", lane.run(token.clone()));
+        open(&principal, material.subscribe(), desk, &parts, &token);
         Self {
             principal,
             authority,

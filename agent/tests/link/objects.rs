@@ -17,14 +17,7 @@ use super::{APPS, about, app, connected, connected_with, revision, scene_in, tol
 async fn an_application_of_the_hub_appears_and_its_status_comes_back() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     assert_eq!(talk.authorization, "header.payload.signature");
-    let asked = scene
-        .principal
-        .authenticated
-        .lock()
-        .unwrap()
-        .first()
-        .cloned()
-        .unwrap();
+    let asked = scene.principal.asked_first();
     assert_eq!(
         (asked.method.as_str(), asked.mode.as_str()),
         ("mtls", "managed")
@@ -64,15 +57,13 @@ async fn what_is_said_to_a_plugin_is_written_as_the_hub_said_it() {
     });
     let mut wanted = app("one", "5", "main");
     wanted["spec"]["source"]["plugin"] = plugin.clone();
-    talk.say(about(Verb::Create, &wanted)).await;
-    talk.acknowledged("one_hub-one_5").await;
+    talk.deliver(about(Verb::Create, &wanted)).await;
     let here = scene.api.world.object(APPS, "one").unwrap();
     let source = |app: &Value| app["spec"]["source"].to_string();
     assert_eq!(source(&here), source(&wanted));
     wanted = app("one", "6", "main");
     wanted["spec"]["sources"] = json!([{ "repoURL": "git://repo", "plugin": plugin }]);
-    talk.say(about(Verb::SpecUpdate, &wanted)).await;
-    talk.acknowledged("one_hub-one_6").await;
+    talk.deliver(about(Verb::SpecUpdate, &wanted)).await;
     let here = scene.api.world.object(APPS, "one").unwrap();
     let sources = |app: &Value| app["spec"]["sources"].to_string();
     assert_eq!(
@@ -85,9 +76,8 @@ async fn what_is_said_to_a_plugin_is_written_as_the_hub_said_it() {
 #[tokio::test]
 async fn a_local_edit_is_reverted_and_a_deleted_application_comes_back() {
     let (scene, mut talk) = connected(Manner::Ours).await;
-    talk.say(about(Verb::Create, &app("one", "5", "main")))
+    talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
-    talk.acknowledged("one_hub-one_5").await;
     let world = &scene.api.world;
     world.edit(APPS, "one", |app| {
         app["spec"]["source"]["targetRevision"] = "hacked".into();
@@ -147,9 +137,8 @@ async fn without_argo_cd_the_agent_connects_says_so_and_goes_on_when_it_comes() 
 #[tokio::test]
 async fn a_sync_that_is_sent_twice_runs_once() {
     let (scene, mut talk) = connected(Manner::Ours).await;
-    talk.say(about(Verb::Create, &app("one", "5", "main")))
+    talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
-    talk.acknowledged("one_hub-one_5").await;
     let mut command = app("one", "6", "main");
     command["operation"] = json!({ "sync": { "revision": "main" } });
     let command = about(Verb::SetOperation, &command);
@@ -173,9 +162,8 @@ async fn a_sync_that_is_sent_twice_runs_once() {
 #[tokio::test]
 async fn an_api_server_that_restarts_is_found_again() {
     let (mut scene, mut talk) = connected(Manner::Ours).await;
-    talk.say(about(Verb::Create, &app("one", "5", "main")))
+    talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
-    talk.acknowledged("one_hub-one_5").await;
     let (world, address) = (Arc::clone(&scene.api.world), scene.api.address);
     scene.api.stop().await;
     // Meanwhile the hub goes on, and somebody edits what is here.
@@ -195,9 +183,8 @@ async fn an_api_server_that_restarts_is_found_again() {
 async fn what_was_decided_about_an_object_is_not_done_to_one_that_replaced_it() {
     for values in [json!({}), json!({ "key": null })] {
         let (scene, mut talk) = connected(Manner::Ours).await;
-        talk.say(about(Verb::Create, &app("one", "5", "main")))
+        talk.deliver(about(Verb::Create, &app("one", "5", "main")))
             .await;
-        talk.acknowledged("one_hub-one_5").await;
         let world = &scene.api.world;
         world
             .until("the watch", APPS, "one", |app| app.is_some())
@@ -228,9 +215,8 @@ async fn what_was_decided_about_an_object_is_not_done_to_one_that_replaced_it() 
 #[tokio::test]
 async fn what_argo_cd_saw_before_its_project_is_looked_at_again() {
     let (scene, mut talk) = connected(Manner::Ours).await;
-    talk.say(about(Verb::Create, &app("one", "5", "main")))
+    talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
-    talk.acknowledged("one_hub-one_5").await;
     let world = &scene.api.world;
     let missing = json!([{
         "type": "InvalidSpecError",
@@ -257,9 +243,8 @@ async fn what_went_before_a_watch_had_told_of_it_comes_back() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     let world = &scene.api.world;
     world.hold_watches(true);
-    talk.say(about(Verb::Create, &app("one", "5", "main")))
+    talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
-    talk.acknowledged("one_hub-one_5").await;
     world.remove(APPS, "one");
     world.forget_history();
     world.hold_watches(false);
@@ -275,13 +260,11 @@ async fn what_watches_are_not_to_tell_of_is_not_taken_for_gone() {
     setup.scope.label_selector = "team=a".to_owned();
     let (scene, mut talk) = connected_with(Arc::default(), Manner::Ours, setup).await;
     let world = &scene.api.world;
-    talk.say(about(Verb::Create, &app("one", "5", "main")))
+    talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
-    talk.acknowledged("one_hub-one_5").await;
     let mut seen = app("seen", "6", "main");
     seen["metadata"]["labels"] = json!({ "team": "a" });
-    talk.say(about(Verb::Create, &seen)).await;
-    talk.acknowledged("seen_hub-seen_6").await;
+    talk.deliver(about(Verb::Create, &seen)).await;
     for round in ["first", "second", "third"] {
         world.forget_history();
         world.edit(APPS, "seen", |app| {

@@ -39,17 +39,15 @@ async fn a_copy_of_a_predecessor_is_taken_over_and_made_anew_only_where_that_is_
         (Setup::default(), policy("recreate"), true),
     ] {
         let (scene, mut talk) = connected_with(Arc::default(), Manner::Ours, setup).await;
-        talk.say(about(Verb::Create, &app("one", "5", "main")))
+        talk.deliver(about(Verb::Create, &app("one", "5", "main")))
             .await;
-        talk.acknowledged("one_hub-one_5").await;
         let world = &scene.api.world;
         let before = world.object(APPS, "one").unwrap();
         let mut next = successor("6");
         if let Some((key, value)) = annotation {
             next["metadata"]["annotations"] = json!({ key: value });
         }
-        talk.say(about(Verb::Create, &next)).await;
-        talk.acknowledged("one_hub-two_6").await;
+        talk.deliver(about(Verb::Create, &next)).await;
         if made_anew {
             let here = world.object(APPS, "one").unwrap();
             assert!(
@@ -89,9 +87,8 @@ async fn an_application_of_the_spokes_own_is_adopted_in_place() {
     for (world, setup) in [(own(None), Setup::default()), (own(Some("always")), never)] {
         let (scene, mut talk) = connected_with(world, Manner::Ours, setup).await;
         let before = scene.api.world.object(APPS, "one").unwrap();
-        talk.say(about(Verb::Create, &app("one", "5", "main")))
+        talk.deliver(about(Verb::Create, &app("one", "5", "main")))
             .await;
-        talk.acknowledged("one_hub-one_5").await;
         let after = scene.api.world.object(APPS, "one").unwrap();
         assert_eq!(Meta::of(&after).uid(), Meta::of(&before).uid());
         assert_eq!(source(Some(&after)), Some("hub-one"));
@@ -145,9 +142,8 @@ async fn what_was_deleted_here_begins_with_a_sync_where_that_is_asked_for() {
         let mut setup = Setup::default();
         setup.policy.recreated = recreated;
         let (scene, mut talk) = connected_with(Arc::default(), Manner::Ours, setup).await;
-        talk.say(about(Verb::Create, &app("one", "5", "main")))
+        talk.deliver(about(Verb::Create, &app("one", "5", "main")))
             .await;
-        talk.acknowledged("one_hub-one_5").await;
         let world = &scene.api.world;
         assert!(world.object(APPS, "one").unwrap()["operation"].is_null());
         world.remove(APPS, "one");
@@ -168,9 +164,8 @@ fn label(app: &mut Value, value: Option<&str>) {
 #[tokio::test]
 async fn a_copy_with_the_label_is_left_alone_until_the_label_goes() {
     let (scene, mut talk) = connected(Manner::Ours).await;
-    talk.say(about(Verb::Create, &app("one", "5", "main")))
+    talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
-    talk.acknowledged("one_hub-one_5").await;
     let world = &scene.api.world;
     world.edit(APPS, "one", |app| {
         label(app, Some("true"));
@@ -181,9 +176,8 @@ async fn a_copy_with_the_label_is_left_alone_until_the_label_goes() {
         String::from_utf8_lossy(&event.payload).contains("seen")
     })
     .await;
-    talk.say(about(Verb::SpecUpdate, &app("one", "6", "next")))
+    talk.deliver(about(Verb::SpecUpdate, &app("one", "6", "next")))
         .await;
-    talk.acknowledged("one_hub-one_6").await;
     assert_eq!(world.writes(), ["create one"]);
     world.edit(APPS, "one", |app| label(app, None));
     let again = world.until("what the hub said meanwhile", APPS, "one", |app| {

@@ -73,6 +73,12 @@ struct Services {
 pub(super) type Carrier = SendRequest<UnsyncBoxBody<Bytes, Infallible>>;
 
 impl Principal {
+    /// How the first agent said who it is.
+    pub(super) fn asked_first(&self) -> AuthRequest {
+        let asked = self.authenticated.lock().unwrap();
+        asked.first().cloned().unwrap()
+    }
+
     pub(super) async fn start(authority: &Authority, manner: Manner) -> Self {
         Self::start_at(authority, manner, "127.0.0.1:0".parse().unwrap()).await
     }
@@ -205,6 +211,13 @@ impl Conversation {
     pub(super) async fn acknowledged(&mut self, event_id: &str) -> Event {
         self.until_fits(Verb::Processed, |ack| ack.event_id == event_id)
             .await
+    }
+
+    /// Says it, and waits until the agent has done it.
+    pub(super) async fn deliver(&mut self, event: Event) {
+        let id = event.event_id.clone();
+        self.say(event).await;
+        self.acknowledged(&id).await;
     }
 
     /// Waits until the agent closes the stream.

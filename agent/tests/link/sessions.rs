@@ -45,9 +45,8 @@ async fn garbage_ends_neither_the_session_nor_the_agent() {
         let answer = talk.acknowledged(&id).await;
         assert!(answer.extensions.contains_key("refused"), "{answer:?}");
     }
-    talk.say(about(Verb::Create, &app("good", "1", "main")))
+    talk.deliver(about(Verb::Create, &app("good", "1", "main")))
         .await;
-    talk.acknowledged("good_hub-good_1").await;
     assert_eq!(scene.api.world.writes(), ["create good"]);
 }
 
@@ -81,8 +80,7 @@ async fn an_agent_that_its_cluster_does_not_know_any_more_leaves_the_session_to_
 async fn after_a_lost_connection_the_agent_names_what_it_holds() {
     let (mut scene, mut talk) = connected(Manner::Ours).await;
     let wanted = app("one", "5", "main");
-    talk.say(about(Verb::Create, &wanted)).await;
-    talk.acknowledged("one_hub-one_5").await;
+    talk.deliver(about(Verb::Create, &wanted)).await;
     talk.end(Status::unavailable("going away")).await;
     drop(talk);
 
@@ -117,9 +115,8 @@ async fn a_go_principal_is_told_without_asking_and_before_it_speaks() {
     let mut scene = scene(Manner::Go).await;
     let mut talk = scene.principal.conversation().await;
     // The first message went to the principal before it opened the stream.
-    talk.say(about(Verb::Create, &app("one", "5", "main")))
+    talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
-    talk.acknowledged("one_hub-one_5").await;
     scene.spoke.is(LinkState::Up).await;
     let here = scene.api.world.object(APPS, "one").unwrap();
     assert_eq!(Meta::of(&here).principal_uid(), Some(PRINCIPAL_UID));
@@ -129,9 +126,8 @@ async fn a_go_principal_is_told_without_asking_and_before_it_speaks() {
 #[tokio::test]
 async fn one_more_trusted_authority_is_told_on_the_same_connection_and_one_less_makes_a_new_one() {
     let (mut scene, mut talk) = connected(Manner::Ours).await;
-    talk.say(about(Verb::Create, &app("one", "5", "main")))
+    talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
-    talk.acknowledged("one_hub-one_5").await;
     let other = Authority::new();
     let both = format!("{}{}", scene.authority.pem(), other.pem());
     scene
@@ -195,14 +191,7 @@ async fn an_agent_that_is_asked_to_stop_says_goodbye() {
 #[tokio::test]
 async fn an_agent_that_is_asked_proves_the_certificate_it_has_and_else_says_nothing_of_it() {
     let (scene, _talk) = connected(Manner::Proxied).await;
-    let asked = scene
-        .principal
-        .authenticated
-        .lock()
-        .unwrap()
-        .first()
-        .cloned()
-        .unwrap();
+    let asked = scene.principal.asked_first();
     let proof = asked.proof.unwrap();
     assert_eq!(
         (proof.server_name.as_str(), &proof.nonce[..]),
@@ -230,13 +219,6 @@ async fn an_agent_that_is_asked_proves_the_certificate_it_has_and_else_says_noth
     );
 
     let (scene, _talk) = connected(Manner::Ours).await;
-    let asked = scene
-        .principal
-        .authenticated
-        .lock()
-        .unwrap()
-        .first()
-        .cloned()
-        .unwrap();
+    let asked = scene.principal.asked_first();
     assert_eq!(asked.proof, None);
 }

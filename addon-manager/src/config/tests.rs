@@ -1,0 +1,106 @@
+use std::ffi::OsString;
+
+use super::*;
+use crate::args;
+
+#[expect(
+    clippy::unwrap_in_result,
+    reason = "only what is checked here may fail"
+)]
+fn config(line: &str) -> Result<Config, Error> {
+    let arguments = line.split_whitespace().map(OsString::from);
+    Config::from_args(args::parse(arguments).unwrap().cli)
+}
+
+#[test]
+fn files_take_the_place_of_secrets() {
+    let line = "addon-manager principal --tls-cert=c --tls-key=k --jwt-key=j";
+    let Config::Principal(alone) = config(line).unwrap() else {
+        panic!("the principal")
+    };
+    assert_eq!(alone.serving, Source::Files(("c".into(), "k".into())));
+    assert_eq!(alone.ca, Source::Secret("argocd-agent-ca".to_owned()));
+    assert_eq!(alone.token_key, Source::Files("j".into()));
+}
+
+#[test]
+fn plaintext_is_for_a_mesh_only() {
+    let header = "--auth=header:x-client:^(.+)$";
+    for wrong in [
+        "--insecure-plaintext",
+        header,
+        "--insecure-plaintext --auth=mtls:ocm",
+    ] {
+        let refused = config(&format!("addon-manager principal {wrong}"));
+        assert!(matches!(refused, Err(Error::Plaintext)), "{wrong}");
+    }
+    let line = format!("addon-manager principal --insecure-plaintext {header}");
+    let Config::Principal(alone) = config(&line).unwrap() else {
+        panic!("the principal")
+    };
+    assert!(alone.shared.principal.plaintext);
+}
+
+#[test]
+fn websockets_are_on_and_everything_that_widens_the_door_is_off() {
+    let Config::Principal(alone) = config("addon-manager principal").unwrap() else {
+        panic!("the principal")
+    };
+    let settings = &alone.shared.principal;
+    assert!(settings.websockets && !settings.plaintext && settings.trusted_proxies.is_empty());
+    assert_eq!(alone.registration, None);
+}
+
+#[test]
+fn the_name_of_an_agent_is_no_proxy() {
+    let line = "addon-manager --trusted-proxy=edge,system:open-cluster-management:cluster:a";
+    assert!(matches!(config(line), Err(Error::TrustedProxy(_))));
+    let Config::Manager(manager) = config("addon-manager --trusted-proxy=edge,other").unwrap()
+    else {
+        panic!("the manager")
+    };
+    assert_eq!(manager.shared.principal.trusted_proxies, ["edge", "other"]);
+}
+
+#[test]
+fn the_redis_proxy_is_off_unless_it_has_a_port() {
+    let of = |line: &str| match config(line).unwrap() {
+        Config::Manager(manager) => manager.shared.principal.redis_proxy,
+        Config::Principal(_) | Config::Uninstall(_) | Config::Ready(_) => None,
+    };
+    assert_eq!(of("addon-manager"), None);
+    let proxy = of("addon-manager --redis-proxy-port=6379 --namespace=cd").unwrap();
+    assert_eq!((proxy.listen.port(), proxy.tls), (6379, false));
+    assert_eq!(proxy.server, "argocd-redis.cd.svc:6379");
+    let other = "addon-manager --redis-proxy-port=1 --redis-address=redis:7000";
+    assert_eq!(of(other).unwrap().server, "redis:7000");
+}
+
+#[test]
+fn half_a_pair_is_refused() {
+    assert!(config("addon-manager principal --tls-cert=c").is_err());
+}
+
+#[test]
+fn what_could_only_fail_later_is_refused_at_start_with_the_flag() {
+    for (flag, value) in [
+        ("--namespace", "Argo_CD"),
+        ("--own-namespace", ""),
+        ("--certificate-life", "1s"),
+        ("--grpc-max-message-size", "0"),
+        ("--resource-proxy-address", "https://x/y"),
+        ("--redis-address", "redis://x"),
+    ] {
+        let refused = config(&format!("addon-manager {flag}={value}")).unwrap_err();
+        assert!(refused.to_string().contains(flag), "{refused}");
+    }
+}
+
+#[test]
+fn an_address_that_cannot_be_dialled_is_refused_at_start() {
+    assert!(config("addon-manager --principal-address=https://x").is_err());
+    let Config::Manager(manager) = config("addon-manager --principal-address=x").unwrap() else {
+        panic!("the manager")
+    };
+    assert_eq!(manager.principal_address.unwrap().to_string(), "x:443");
+}
