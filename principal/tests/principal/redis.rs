@@ -1,14 +1,9 @@
-//! Argo CD on the hub reads its redis: the redis proxy over real TCP, before a real redis where there is one, and agents
+//! Argo CD on the hub reads its redis: the redis proxy over real TCP, before a real redis, and agents
 //! that answer on lanes by hand.
 
-use std::{
-    io,
-    net::SocketAddr,
-    process::{Child, Command, Stdio},
-    sync::Arc,
-};
+use std::{io, sync::Arc};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{Response, header::CONTENT_LENGTH};
 use principal::{
@@ -18,7 +13,7 @@ use principal::{
 use protocol::resp::{self, Kind, Limits, Value};
 use runtime::credentials::{client_config, login::Login};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     sync::mpsc,
 };
@@ -29,6 +24,10 @@ use crate::{
     visits::{Asked, Lane, stream},
     world::{World, application, bounded},
 };
+
+mod ends;
+
+use ends::{Client, Redis};
 
 const PASSWORD: &str = "secret";
 const TREE: &[u8] = b"app|resources-tree|a_guestbook|1.8.3.gz";
@@ -69,82 +68,6 @@ async fn lonely() -> World {
     let address = nobody.local_addr().unwrap();
     drop(nobody);
     world(address.to_string(), false).await
-}
-
-/// A client of redis.
-struct Client<S> {
-    io: S,
-    buffer: BytesMut,
-}
-
-impl Client<TcpStream> {
-    async fn stranger(world: &World) -> Self {
-        let address = world.handle.redis_proxy.unwrap();
-        Self::over(TcpStream::connect(address).await.unwrap())
-    }
-
-    /// One that has said who it is, in version 2.
-    async fn of(world: &World) -> Self {
-        let mut client = Self::stranger(world).await;
-        assert_eq!(client.ask(&["AUTH", PASSWORD]).await, Value::ok());
-        client
-    }
-
-    /// The same as Argo CD's client begins.
-    async fn three(world: &World) -> Self {
-        let mut client = Self::stranger(world).await;
-        client.hello_three().await;
-        client
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
-    fn over(io: S) -> Self {
-        let buffer = BytesMut::new();
-        Self { io, buffer }
-    }
-
-    async fn hello_three(&mut self) {
-        let hello = self.ask(&["hello", "3", "auth", "default", PASSWORD]).await;
-        assert!(matches!(hello, Value::Group(Kind::Map, _)), "{hello:?}");
-        let setting = ["client", "setinfo", "LIB-NAME", "go-redis"];
-        assert_eq!(self.ask(&setting).await, Value::ok());
-        let unknown = self.ask(&["client", "maint_notifications", "on"]).await;
-        assert!(unknown.as_error().is_some());
-    }
-
-    async fn say(&mut self, words: &[&[u8]]) {
-        self.io.write_all(&resp::command(words)).await.unwrap();
-    }
-
-    /// What it is told next; none when it is let go.
-    async fn told(&mut self) -> Option<Value> {
-        let telling = async {
-            loop {
-                if let Some((value, used)) = resp::decode(&self.buffer, LARGE).unwrap() {
-                    drop(self.buffer.split_to(used));
-                    return Some(value);
-                }
-                match self.io.read_buf(&mut self.buffer).await {
-                    Ok(0) | Err(_) => return None,
-                    Ok(_) => {}
-                }
-            }
-        };
-        bounded("an answer", telling).await
-    }
-
-    async fn ask(&mut self, words: &[&str]) -> Value {
-        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        self.say(&words).await;
-        self.told().await.unwrap()
-    }
-
-    async fn error(&mut self, words: &[&str]) -> String {
-        let answer = self.ask(words).await;
-        let error = answer.as_error().unwrap_or_else(|| panic!("{answer:?}"));
-        String::from_utf8_lossy(error).into_owned()
-    }
 }
 
 /// Answers with a value whose length is told before.
@@ -427,50 +350,6 @@ async fn with_tls_it_shows_the_certificate_of_the_resource_proxy() {
     let mut client = Client::over(bounded("handshake", connecting).await.unwrap());
     client.hello_three().await;
     assert_eq!(client.ask(&["ping"]).await, Value::simple("PONG"));
-}
-
-/// A real redis, where there is one on this machine.
-struct Redis {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Redis {
-    async fn start() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
-        let port = address.port().to_string();
-        let arguments = [
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            &port,
-            "--requirepass",
-            PASSWORD,
-            "--save",
-            "",
-        ];
-        let mut command = Command::new("redis-server");
-        command.args(arguments).stdout(Stdio::null());
-        let child = command
-            .spawn()
-            .expect("redis-server on the PATH (`make tools` installs it)");
-        let there = async {
-            while TcpStream::connect(address).await.is_err() {
-                tokio::task::yield_now().await;
-            }
-        };
-        bounded("redis", there).await;
-        Self { child, address }
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
 }
 
 #[tokio::test]
