@@ -48,6 +48,11 @@ pub(crate) fn manifest_applied(kind: &str, works: &[&WorkReport]) -> Option<Verd
     all.then(|| Verdict::new(kind, true, reason::APPLIED, message))
 }
 
+/// Whether the cluster says that it could not apply this one.
+pub(crate) fn has_failed(work: &WorkReport) -> bool {
+    answer(work) == Some(false)
+}
+
 fn answer(work: &WorkReport) -> Option<bool> {
     let applied = condition::find(&work.status.conditions, condition::work::APPLIED)?;
     if applied.observed_generation != Some(work.generation) {

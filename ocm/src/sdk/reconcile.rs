@@ -364,9 +364,10 @@ async fn say<A: Addon>(
         now,
     });
     let report = report::report(hub.addon.health_mode(), target, facts, &health, now);
+    let recheck = health.recheck.into_iter().chain(report.recheck).min();
     if let Some(conditions) = report.first_word(target.addon.conditions()) {
         apply::first_word(hub, target, &conditions).await?;
-        return Ok(health.recheck);
+        return Ok(recheck);
     }
     if let Some(conditions) = report.deploy {
         apply::conditions(hub, target, &conditions).await?;
@@ -374,5 +375,5 @@ async fn say<A: Addon>(
     if let Some(available) = report.available {
         apply::available(hub, target, available).await?;
     }
-    Ok(health.recheck)
+    Ok(recheck)
 }

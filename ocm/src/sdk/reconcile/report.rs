@@ -1,5 +1,7 @@
 //! What to say of one cluster. Pure.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -11,6 +13,10 @@ use crate::{
         world::Observed,
     },
 };
+
+/// A cluster's own controllers may be at an object that its work agent makes just now. That is a failure which the work
+/// agent has put right a second later; so the first failure of an install is told when it lasts.
+const TEETHING: Duration = Duration::from_secs(10);
 
 /// What is known when the works have been seen to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -78,6 +84,8 @@ pub(crate) struct Report {
     pub(crate) deploy: Option<Vec<Condition>>,
     /// `Available`, if it has to be written.
     pub(crate) available: Option<Condition>,
+    /// When to look again at what was not said yet.
+    pub(crate) recheck: Option<Duration>,
 }
 
 impl Report {
@@ -123,8 +131,14 @@ pub(crate) fn report(
         .find(|verdict| verdict.kind == addon::AVAILABLE);
     let available = available.filter(|_| health::may_write_available(mode, target.cluster));
     let waits = said.pending && available.is_none() && draft.is_first_good_news();
+    let teething = if draft.is_first_failure() {
+        facts.teething(now)
+    } else {
+        None
+    };
     Report {
-        deploy: draft.finish().filter(|_| !waits),
+        deploy: draft.finish().filter(|_| !waits && teething.is_none()),
+        recheck: teething,
         available: available
             .map(|verdict| verdict.onto(live, now))
             .filter(|condition| !is_said(condition, live)),
@@ -161,6 +175,17 @@ fn is_authors(kind: &str) -> bool {
 }
 
 impl Facts {
+    /// How long it is too early yet to say that a work has failed: all that have are new.
+    fn teething(&self, now: Timestamp) -> Option<Duration> {
+        let failed = self.works.iter().filter(|work| health::has_failed(work));
+        let left = failed.map(|work| {
+            // Made in our future: our clock is behind, and nothing is known of its age.
+            let age = Duration::try_from(now.duration_since(work.created?)).ok()?;
+            TEETHING.checked_sub(age).filter(|left| !left.is_zero())
+        });
+        left.min().flatten()
+    }
+
     /// The verdict over the works in one of the two places.
     fn applied(&self, hosted: bool) -> Option<Verdict> {
         let kind = if hosted {
@@ -236,6 +261,13 @@ impl<'a> Draft<'a> {
         let applied = condition::is_true(&self.conditions, addon::MANIFEST_APPLIED);
         let troubled = condition::is_true(&self.conditions, addon::DEGRADED);
         applied && !troubled && condition::find(self.live, addon::MANIFEST_APPLIED).is_none()
+    }
+
+    /// Whether nothing was said of the works before, and now that the cluster could not apply one.
+    fn is_first_failure(&self) -> bool {
+        let said = condition::find(&self.conditions, addon::MANIFEST_APPLIED);
+        said.is_some_and(|said| said.reason == health::reason::FAILED)
+            && condition::find(self.live, addon::MANIFEST_APPLIED).is_none()
     }
 
     fn finish(self) -> Option<Vec<Condition>> {

@@ -235,7 +235,7 @@ fn a_hold_says_why_and_keeps_what_was_said() {
         &live,
         &Report {
             deploy: Some(said),
-            available: None,
+            ..Report::default()
         },
     );
     assert_eq!(held(&verdict, &live, at(10)), None);
@@ -387,4 +387,35 @@ fn the_first_good_news_waits_for_available_and_bad_news_does_not() {
     assert!(decide(&well, &pending(&[troubled])).deploy.is_some());
     // Said once, the two parts go their own ways.
     assert_eq!(both.first_word(&first), None);
+}
+
+#[test]
+fn the_first_failure_of_an_install_is_said_when_it_lasts() {
+    let degraded = [Verdict::new("Degraded", false, "AsExpected", "")];
+    let failed_since = |second: Option<i64>| WorkReport {
+        created: second.map(at),
+        ..applied(false)
+    };
+    let said = |works: Vec<WorkReport>| decide(&[], &settled(works), &degraded, false);
+    // It is second 9.
+    let early = said(vec![failed_since(Some(5))]);
+    assert_eq!(
+        (early.deploy, early.recheck),
+        (None, Some(Duration::from_secs(6)))
+    );
+    for late in [
+        vec![failed_since(Some(-1))],
+        vec![failed_since(None)],
+        vec![failed_since(Some(3600))],
+        vec![failed_since(Some(5)), failed_since(Some(-1))],
+    ] {
+        let late = said(late);
+        assert_eq!(kinds(late.deploy.as_ref()), ["ManifestApplied", "Degraded"]);
+        assert_eq!(late.recheck, None);
+    }
+
+    let well = said(vec![applied(true)]).deploy.unwrap();
+    let after = settled(vec![failed_since(Some(5))]);
+    let again = decide(&well, &after, &degraded, false);
+    assert!(again.deploy.is_some(), "somebody was told otherwise");
 }
