@@ -1,20 +1,23 @@
 //! The command line. Flags and variables of the Go principal keep their names and defaults; what we
 //! do not offer yet is accepted where ignoring it is harmless, and refused where it is not.
 
+mod principal;
 mod redis;
 mod unsupported;
 
 use std::{
     ffi::OsString,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
     time::Duration,
 };
 
 use clap::{Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use runtime::args::{AdminArgs, KubeArgs, LogArgs, boolean, duration, port, with_env};
 
-pub use self::redis::RedisArgs;
+pub use self::{
+    principal::{PrincipalArgs, ResourceProxyArgs},
+    redis::RedisArgs,
+};
 
 /// Steers the Argo CD of managed clusters from the hub: an OCM add-on manager with the principal.
 #[derive(Debug, Parser)]
@@ -88,6 +91,9 @@ pub struct SharedArgs {
     /// without it port 9090 of the Service argocd-agent-resource-proxy.
     #[arg(long)]
     pub resource_proxy_address: Option<String>,
+    /// Port of the resource proxy, by which Argo CD on the hub sees the clusters; 0 turns it off.
+    #[arg(long, value_parser = port, default_value = "9090")]
+    pub resource_proxy_port: u16,
     /// Send repository Secrets without a project to clusters, too.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
@@ -129,9 +135,6 @@ pub struct ManagerArgs {
     /// `TLSRoute` or Ingress, a node port, or an external name.
     #[arg(long, env = "PRINCIPAL_ADDRESS")]
     pub principal_address: Option<String>,
-    /// Port of the resource proxy, by which Argo CD on the hub sees the clusters; 0 turns it off.
-    #[arg(long, value_parser = port, default_value = "9090")]
-    pub resource_proxy_port: u16,
     /// What Argo CD on the hub takes for its redis.
     #[command(flatten)]
     pub redis: RedisArgs,
@@ -145,54 +148,6 @@ pub struct ManagerArgs {
     /// Lead only while holding the lease; `false` is for a single process out of the cluster.
     #[arg(long, action = clap::ArgAction::Set, value_parser = boolean, default_value = "true")]
     pub leader_election: bool,
-}
-
-/// Flags of the principal alone.
-#[derive(Clone, Debug, Args)]
-pub struct PrincipalArgs {
-    /// In common with the whole hub program.
-    #[command(flatten)]
-    pub shared: SharedArgs,
-    /// Secret with the serving certificate.
-    #[arg(long, default_value = "argocd-agent-principal-tls")]
-    pub tls_secret_name: String,
-    /// File with the serving certificate, instead of the Secret.
-    #[arg(long)]
-    pub tls_cert: Option<PathBuf>,
-    /// File with its key.
-    #[arg(long)]
-    pub tls_key: Option<PathBuf>,
-    /// Secret with the CA of the agents.
-    #[arg(long, default_value = "argocd-agent-ca")]
-    pub tls_ca_secret_name: String,
-    /// File with the CA of the agents, instead of the Secret.
-    #[arg(long)]
-    pub root_ca_path: Option<PathBuf>,
-    /// Secret with the key under the tokens.
-    #[arg(long, default_value = "argocd-agent-jwt")]
-    pub jwt_secret_name: String,
-    /// File with the key under the tokens, instead of the Secret.
-    #[arg(long)]
-    pub jwt_key: Option<PathBuf>,
-    /// How an agent proves who it is: `mtls:ocm`, `mtls:<pattern over the subject>`,
-    /// `mtls:uri:<pattern>`, `userpass:<file>`, or behind a mesh `header:<name>:<pattern>`.
-    #[arg(long, default_value = "")]
-    pub auth: String,
-    /// Serve without TLS, behind a mesh that does it. Needs `--auth=header:…` or `userpass:…`.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
-    pub insecure_plaintext: bool,
-    /// Want a client certificate also where passwords tell who an agent is; elsewhere it is always wanted.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
-    pub require_client_certs: bool,
-    /// Make a cluster Secret for every agent that proves who it is and has none.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
-    pub enable_self_cluster_registration: bool,
-    /// Secret with the client certificate (`tls.crt`, `tls.key`, `ca.crt`) that goes into those cluster Secrets.
-    #[arg(long, default_value = "")]
-    pub self_registration_client_cert_secret: String,
 }
 
 /// Flags of `uninstall`.
@@ -248,38 +203,6 @@ const SHARED_ENV: [(&str, &str); 14] = [
     ("trusted_proxy", "ARGOCD_PRINCIPAL_TRUSTED_PROXIES"),
 ];
 
-/// Variables of the Go principal for its own flags.
-const PRINCIPAL_ENV: [(&str, &str); 13] = [
-    (
-        "grpc_max_message_size",
-        "ARGOCD_PRINCIPAL_GRPC_MAX_MESSAGE_SIZE",
-    ),
-    ("tls_secret_name", "ARGOCD_PRINCIPAL_TLS_SECRET_NAME"),
-    ("tls_cert", "ARGOCD_PRINCIPAL_TLS_SERVER_CERT_PATH"),
-    ("tls_key", "ARGOCD_PRINCIPAL_TLS_SERVER_KEY_PATH"),
-    (
-        "tls_ca_secret_name",
-        "ARGOCD_PRINCIPAL_TLS_SERVER_ROOT_CA_SECRET_NAME",
-    ),
-    ("root_ca_path", "ARGOCD_PRINCIPAL_TLS_SERVER_ROOT_CA_PATH"),
-    ("jwt_secret_name", "ARGOCD_PRINCIPAL_JWT_SECRET_NAME"),
-    ("jwt_key", "ARGOCD_PRINCIPAL_JWT_KEY_PATH"),
-    ("auth", "ARGOCD_PRINCIPAL_AUTH"),
-    ("insecure_plaintext", "ARGOCD_PRINCIPAL_INSECURE_PLAINTEXT"),
-    (
-        "require_client_certs",
-        "ARGOCD_PRINCIPAL_TLS_CLIENT_CERT_REQUIRE",
-    ),
-    (
-        "enable_self_cluster_registration",
-        "ARGOCD_PRINCIPAL_ENABLE_SELF_CLUSTER_REGISTRATION",
-    ),
-    (
-        "self_registration_client_cert_secret",
-        "ARGOCD_PRINCIPAL_SELF_REGISTRATION_CLIENT_CERT_SECRET",
-    ),
-];
-
 /// Those of them that the small subcommands have.
 const SMALL_ENV: [(&str, &str); 5] = [
     ("kube_api_qps", "ARGOCD_AGENT_KUBE_QPS"),
@@ -296,7 +219,7 @@ pub fn command() -> Command {
         .mut_subcommand("uninstall", |it| with_env(it, &SMALL_ENV))
         .mut_subcommand("ready", |it| with_env(it, &[level, format]));
     command.mut_subcommand("principal", |principal| {
-        unsupported::add(with_env(with_env(principal, &SHARED_ENV), &PRINCIPAL_ENV))
+        unsupported::add(with_env(with_env(principal, &SHARED_ENV), &principal::ENV))
     })
 }
 

@@ -8,10 +8,13 @@ use runtime::args::{AdminArgs, KubeArgs, LogArgs};
 
 use crate::{
     address::{Address, InvalidAddress},
-    args::{Cli, ManagerArgs, Only, PrincipalArgs, ReadyArgs, SharedArgs, UninstallArgs},
+    args::{Cli, ManagerArgs, Only, ReadyArgs, SharedArgs, UninstallArgs},
 };
 
+mod alone;
 mod redis;
+
+pub use alone::{Alone, Meeting, Registration};
 
 /// What to run, and how.
 #[derive(Clone, Debug)]
@@ -62,28 +65,6 @@ pub struct Manager {
     pub cluster_projects: bool,
     /// Whether to lead only while holding the lease.
     pub leader_election: bool,
-}
-
-/// The principal alone.
-#[derive(Clone, Debug)]
-pub struct Alone {
-    /// In common.
-    pub shared: Shared,
-    /// The serving certificate.
-    pub serving: Source<(PathBuf, PathBuf)>,
-    /// The CA of the agents.
-    pub ca: Source<PathBuf>,
-    /// The key under the tokens.
-    pub token_key: Source<PathBuf>,
-    /// Whether agents register themselves.
-    pub registration: Option<Registration>,
-}
-
-/// Agents register themselves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Registration {
-    /// Secret with the certificate that goes into the cluster Secrets.
-    pub certificate: Option<String>,
 }
 
 /// The removal of the add-on from all clusters.
@@ -165,8 +146,8 @@ pub enum Error {
     #[error("rotate-ca has no settings")]
     NotAProgram,
     /// A certificate without its key, or a key without its certificate.
-    #[error("--tls-cert and --tls-key belong together")]
-    HalfPair,
+    #[error("{0} and {1} belong together")]
+    HalfPair(&'static str, &'static str),
 }
 
 /// Below this a certificate would be renewed all the time; OCM's agent looks every few minutes.
@@ -179,7 +160,7 @@ impl Config {
     pub fn from_args(cli: Cli) -> Result<Self, Error> {
         match cli.command {
             None => manager(cli.manager).map(Self::Manager),
-            Some(Only::Principal(args)) => alone(*args).map(Self::Principal),
+            Some(Only::Principal(args)) => alone::checked(*args).map(Self::Principal),
             Some(Only::Uninstall(args)) => uninstall(args).map(Self::Uninstall),
             Some(Only::Ready(args)) => Ok(Self::Ready(ready(args))),
             Some(Only::RotateCa(_)) => Err(Error::NotAProgram),
@@ -213,6 +194,7 @@ fn shared(
         namespace,
         allowed_namespaces,
         resource_proxy_address,
+        resource_proxy_port,
         share_unscoped_repositories,
         grpc_max_message_size,
         enable_websocket,
@@ -235,6 +217,8 @@ fn shared(
     principal.limits.message_bytes = grpc_max_message_size;
     principal.websockets = enable_websocket;
     principal.trusted_proxies = trusted_proxies(trusted_proxy)?;
+    principal.resource_proxy =
+        (resource_proxy_port != 0).then(|| SocketAddr::new(listen.ip(), resource_proxy_port));
     let resource_proxy = match resource_proxy_address.filter(|text| !text.is_empty()) {
         Some(given) => checked_address("--resource-proxy-address", &given)?.to_string(),
         None => resource_proxy,
@@ -267,7 +251,6 @@ fn manager(args: ManagerArgs) -> Result<Manager, Error> {
         pod_name,
         agent_image,
         principal_address,
-        resource_proxy_port,
         redis,
         certificate_life,
         cluster_projects,
@@ -285,8 +268,6 @@ fn manager(args: ManagerArgs) -> Result<Manager, Error> {
     let resource_proxy = format!("argocd-agent-resource-proxy.{own_namespace}.svc:9090");
     let mut shared = shared(common, identity::Method::ocm(), resource_proxy)?;
     let host = shared.principal.listen.ip();
-    shared.principal.resource_proxy =
-        (resource_proxy_port != 0).then(|| SocketAddr::new(host, resource_proxy_port));
     shared.principal.redis_proxy = redis::checked(redis, host, &shared.principal.argocd_namespace)?;
     Ok(Manager {
         shared,
@@ -297,55 +278,6 @@ fn manager(args: ManagerArgs) -> Result<Manager, Error> {
         certificate_life,
         cluster_projects,
         leader_election,
-    })
-}
-
-fn alone(args: PrincipalArgs) -> Result<Alone, Error> {
-    let PrincipalArgs {
-        shared: common,
-        tls_secret_name,
-        tls_cert,
-        tls_key,
-        tls_ca_secret_name,
-        root_ca_path,
-        jwt_secret_name,
-        jwt_key,
-        auth,
-        insecure_plaintext,
-        require_client_certs,
-        enable_self_cluster_registration,
-        self_registration_client_cert_secret,
-    } = args;
-    let identity = if auth.is_empty() {
-        identity::Method::ocm()
-    } else {
-        identity::Method::from_flag(&auth)?
-    };
-    match (identity.word(), insecure_plaintext) {
-        ("mtls", true) | ("header", false) => return Err(Error::Plaintext),
-        _ => {}
-    }
-    let serving = match (given(tls_cert), given(tls_key)) {
-        (Some(certificate), Some(key)) => Source::Files((certificate, key)),
-        (None, None) => Source::Secret(tls_secret_name),
-        (Some(_), None) | (None, Some(_)) => return Err(Error::HalfPair),
-    };
-    let or_secret =
-        |path: Option<PathBuf>, secret| given(path).map_or(Source::Secret(secret), Source::Files);
-    let mut shared = shared(
-        common,
-        identity,
-        "argocd-agent-resource-proxy:9090".to_owned(),
-    )?;
-    shared.principal.plaintext = insecure_plaintext;
-    shared.principal.require_certificates = require_client_certs;
-    let certificate = Some(self_registration_client_cert_secret).filter(|name| !name.is_empty());
-    Ok(Alone {
-        shared,
-        registration: enable_self_cluster_registration.then_some(Registration { certificate }),
-        serving,
-        ca: or_secret(root_ca_path, tls_ca_secret_name),
-        token_key: or_secret(jwt_key, jwt_secret_name),
     })
 }
 

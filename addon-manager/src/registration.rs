@@ -2,18 +2,27 @@
 //!
 //! As in Go, a Secret that somebody else made is never touched, and the mode is the one that the agent says first; from
 //! then on it is recorded. To get rid of an agent for good, put it on the revocation list before its Secret goes.
+//!
+//! `credential` is what opens a cluster for Argo CD, `keep` renews it in all Secrets that were made here.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use argocd::cluster_secret::{self, Access, Inputs};
 use futures::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, api::PostParams};
-use principal::{ClusterName, Mode, Registrar};
-use runtime::error::Chain;
+use principal::{ClusterName, JwtKey, Mode, Registrar, tokens::SignToken};
+use runtime::{clock::Clock, error::Chain};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::{hub::is_of_kubernetes, keys};
+
+mod credential;
+mod keep;
+
+use credential::Certificate;
+pub use keep::keep;
 
 /// Makes cluster Secrets.
 #[derive(Clone)]
@@ -23,6 +32,9 @@ pub struct SelfRegistration {
     resource_proxy: String,
     /// Secret with the certificate that Argo CD shows to the resource proxy.
     certificate: Option<String>,
+    /// Signs the tokens that say which cluster it shall open.
+    jwt_key: watch::Receiver<Arc<JwtKey>>,
+    clock: Clock,
 }
 
 impl std::fmt::Debug for SelfRegistration {
@@ -39,8 +51,16 @@ enum Error {
     Taken(String),
     #[error("read the Secret {name}")]
     Certificate { name: String, source: kube::Error },
-    #[error("the Secret {name} lacks tls.crt, tls.key or ca.crt")]
+    #[error("the Secret {name} has not a good tls.crt with its tls.key and ca.crt")]
     Incomplete { name: String },
+    #[error(transparent)]
+    Token(#[from] SignToken),
+    #[error("list the cluster Secrets")]
+    List(#[source] kube::Error),
+    #[error("somebody else has changed the cluster Secret {0}")]
+    Busy(String),
+    #[error("write to the cluster Secret {name}")]
+    Patch { name: String, source: kube::Error },
     #[error("make the cluster Secret {name}")]
     Create { name: String, source: kube::Error },
     #[error("write the cluster Secret {name}")]
@@ -57,8 +77,11 @@ impl SelfRegistration {
         argocd_namespace: &str,
         resource_proxy: &str,
         certificate: Option<String>,
+        jwt_key: watch::Receiver<Arc<JwtKey>>,
     ) -> Self {
         Self {
+            clock: Clock::system(),
+            jwt_key,
             secrets: Api::namespaced(client, argocd_namespace),
             argocd_namespace: argocd_namespace.to_owned(),
             resource_proxy: resource_proxy.to_owned(),
@@ -70,7 +93,13 @@ impl SelfRegistration {
         if cluster.as_str() == self.argocd_namespace || is_of_kubernetes(cluster.as_str()) {
             return Err(Error::Reserved(cluster.clone()));
         }
-        let access = self.access().await?;
+        let access = match self.certificate().await? {
+            Some(certificate) => {
+                let key = Arc::clone(&self.jwt_key.borrow());
+                certificate.access(cluster, &key, self.clock.now())?
+            }
+            None => Access::default(),
+        };
         let name = cluster_secret::name(cluster.as_str());
         let body = self.body(cluster, mode, &access);
         let secret: Secret = serde_json::from_value(body).map_err(|source| Error::Write {
@@ -88,30 +117,19 @@ impl SelfRegistration {
         }
     }
 
-    async fn access(&self) -> Result<Access, Error> {
+    /// What Argo CD shall show; none where it has nothing to show, and sees no cluster.
+    async fn certificate(&self) -> Result<Option<Certificate>, Error> {
         let Some(name) = &self.certificate else {
-            return Ok(Access::default());
+            return Ok(None);
         };
-        let read = self
-            .secrets
-            .get(name)
-            .await
-            .map_err(|source| Error::Certificate {
-                name: name.clone(),
-                source,
-            })?;
-        let data = read.data.unwrap_or_default();
-        let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
-        let access = Access {
-            bearer_token: None,
-            ca: text("ca.crt"),
-            certificate: text("tls.crt"),
-            key: text("tls.key"),
-        };
-        if access.ca.is_none() || access.certificate.is_none() || access.key.is_none() {
-            return Err(Error::Incomplete { name: name.clone() });
-        }
-        Ok(access)
+        let read = self.secrets.get(name).await;
+        let secret = read.map_err(|source| Error::Certificate {
+            name: name.clone(),
+            source,
+        })?;
+        let certificate = Certificate::of(secret);
+        let incomplete = || Error::Incomplete { name: name.clone() };
+        certificate.ok_or_else(incomplete).map(Some)
     }
 
     fn body(&self, cluster: &ClusterName, mode: Mode, access: &Access) -> Value {
@@ -148,30 +166,4 @@ impl Registrar for SelfRegistration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn the_secret_says_that_it_was_self_registered_and_in_which_mode() {
-        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
-            Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::empty()))
-        });
-        let client = Client::new(service, "default");
-        let registration = SelfRegistration::new(client, "argocd", "proxy:9090", None);
-        let cluster = ClusterName::try_from("spoke1").unwrap();
-        let body = registration.body(&cluster, Mode::Managed, &Access::default());
-        assert_eq!(body["metadata"]["name"], "cluster-spoke1");
-        let labels = &body["metadata"]["labels"];
-        assert_eq!(
-            labels["argocd-agent.argoproj-labs.io/self-registered-cluster"],
-            "true"
-        );
-        assert_eq!(labels["argocd-agent.argoproj-labs.io/agent-name"], "spoke1");
-        assert_eq!(body["metadata"]["annotations"][keys::MODE], "managed");
-        for reserved in ["argocd", "kube-system"] {
-            let cluster = ClusterName::try_from(reserved).unwrap();
-            let refused = registration.make(&cluster, Mode::Managed).await;
-            assert!(matches!(refused, Err(Error::Reserved(_))), "{reserved}");
-        }
-    }
-}
+mod tests;

@@ -147,6 +147,17 @@ pub fn access(config: &[u8]) -> Access {
     }
 }
 
+/// The `config` of a Secret with other credentials, base64 as in the Secret. What else somebody has put there stays.
+pub fn with_access(before: &[u8], access: &Access) -> String {
+    let mut all: Value = serde_json::from_slice(before).unwrap_or_default();
+    if let Some(all) = all.as_object_mut() {
+        // Without another one it would be shown on.
+        all.remove("bearerToken");
+    }
+    crate::patch::merge(&mut all, &config(access));
+    STANDARD.encode(all.to_string())
+}
+
 /// Whether this is a Secret of the programs that this one replaces, for the same cluster, so that it may be taken
 /// over: `argocd-agentctl`, a principal with self-registration, or the older add-on.
 pub fn is_predecessors(

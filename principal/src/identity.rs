@@ -9,7 +9,7 @@ use http::HeaderName;
 use jiff::Timestamp;
 use regex::Regex;
 use runtime::credentials::KeyId;
-use rustls_pki_types::CertificateDer;
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use sha2::{Digest as _, Sha256};
 use x509_parser::{
     certificate::X509Certificate, extensions::GeneralName, prelude::FromDer as _, x509::X509Name,
@@ -341,6 +341,12 @@ impl PeerCertificate {
                 .collect(),
             chain: chain.iter().map(|der| der.clone().into_owned()).collect(),
         })
+    }
+
+    /// Takes the chain in PEM, leaf first; `None` when there is none to read.
+    pub fn from_pem(chain: &str) -> Option<Self> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
+        Self::from_chain(&chain.ok()?)
     }
 
     /// The leaf.

@@ -1,6 +1,6 @@
 //! The resource proxy: what Argo CD on the hub takes for the API servers of the clusters.
 //!
-//! A cluster Secret has a certificate that opens one cluster. Each request is read (`argocd::request`), written anew and
+//! A cluster Secret has a certificate that opens one cluster, or a token that does (`caller`). Each request is read (`argocd::request`), written anew and
 //! asked of that cluster's agent on its lane; the agent decides whether its cluster allows it.
 //!
 //! ```text
@@ -28,7 +28,7 @@ use tokio::{
 
 use crate::{
     fleet::ClusterName,
-    identity::{PeerCertificate, Thumbprint, visitor},
+    identity::{PeerCertificate, Thumbprint, visitor::Visitors},
     listener::{accept, handshake, slots::Slots},
     session::Sessions,
     trust::{Roots, Trust},
@@ -36,7 +36,10 @@ use crate::{
 
 mod answer;
 mod audit;
+mod caller;
 mod terminal;
+
+use caller::Caller;
 
 /// A client that says nothing at the beginning is let go.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -69,11 +72,17 @@ pub(crate) struct Budgets {
     pub(crate) patience: Duration,
 }
 
-impl Default for Budgets {
-    fn default() -> Self {
+impl Budgets {
+    /// What there is where clusters are opened like this.
+    pub(crate) fn of(visitors: Visitors) -> Self {
+        const CONNECTIONS: usize = 1024;
         Self {
-            connections: 1024,
-            connections_per_credential: 256,
+            connections: CONNECTIONS,
+            connections_per_credential: match visitors {
+                Visitors::Named => 256,
+                // One certificate may be that of all clusters.
+                Visitors::Upstream => CONNECTIONS,
+            },
             requests: 512,
             per_cluster: 128,
             lasting_per_cluster: 64,
@@ -94,6 +103,7 @@ pub(crate) struct ResourceProxy {
 #[derive(Debug)]
 struct Shared {
     sessions: Arc<Sessions>,
+    visitors: Visitors,
     tls: ServerTls,
     material: watch::Receiver<Arc<Material>>,
     budgets: Budgets,
@@ -117,6 +127,7 @@ impl ResourceProxy {
     pub(crate) async fn bind(
         address: SocketAddr,
         material: watch::Receiver<Arc<Material>>,
+        visitors: Visitors,
         sessions: Arc<Sessions>,
         budgets: Budgets,
     ) -> io::Result<Self> {
@@ -124,6 +135,7 @@ impl ResourceProxy {
         let tls = ServerTls::follow(material.clone(), ClientAuth::Required, &sessions.spawner);
         let shared = Shared {
             sessions,
+            visitors,
             tls,
             material,
             connections: Arc::new(Semaphore::new(budgets.connections)),
@@ -172,17 +184,8 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let Some(_of_credential) = shared.by_credential.take(certificate.thumbprint()) else {
         return metrics.resource_request("too_many_connections");
     };
-    let visitor = match visitor::cluster_of(certificate.leaf()) {
-        Ok(cluster) => Some(Visitor {
-            cluster,
-            certificate: Arc::new(certificate.clone()),
-        }),
-        Err(why) => {
-            tracing::info!(%address, error = %Chain(&why), "a certificate opens no cluster");
-            None
-        }
-    };
-    if let Err(error) = drive(&shared, stream, &certificate, visitor).await {
+    let caller = Caller::new(certificate, shared.visitors);
+    if let Err(error) = drive(&shared, stream, &caller).await {
         tracing::debug!(%address, error = %Chain(&*error), "visit failed");
     }
 }
@@ -203,13 +206,12 @@ async fn shake(
 async fn drive(
     shared: &Arc<Shared>,
     stream: handshake::Stream,
-    certificate: &PeerCertificate,
-    visitor: Option<Visitor>,
+    caller: &Caller,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let answering = Arc::clone(shared);
+    let (answering, calling) = (Arc::clone(shared), caller.clone());
     let service = service_fn(move |request: http::Request<Incoming>| {
-        let (shared, visitor) = (Arc::clone(&answering), visitor.clone());
-        async move { Ok::<_, Infallible>(answer::answer(shared, visitor, request).await) }
+        let (shared, caller) = (Arc::clone(&answering), calling.clone());
+        async move { Ok::<_, Infallible>(answer::answer(shared, caller, request).await) }
     });
     let stop = shared.sessions.spawner.token().clone();
     let mut builder = auto::Builder::new(Tasks::new(shared.sessions.spawner.clone()));
@@ -234,7 +236,7 @@ async fn drive(
     tokio::select! {
         biased;
         ended = connection.as_mut() => return ended,
-        () = distrust(shared, certificate) => return Ok(()),
+        () = distrust(shared, caller.certificate()) => return Ok(()),
         () = stop.cancelled() => {}
     }
     connection.as_mut().graceful_shutdown();

@@ -13,6 +13,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Where the resource proxy listens, if it is wanted; port 0 takes a free one.
     pub resource_proxy: Option<SocketAddr>,
+    /// What opens a cluster there.
+    pub visitors: identity::visitor::Visitors,
     /// The redis proxy, if it is wanted.
     pub redis_proxy: Option<RedisProxy>,
     /// The hub's Argo CD namespace: its projects, and Applications that name a cluster as destination.
@@ -143,6 +145,7 @@ impl Settings {
         Self {
             listen,
             resource_proxy: None,
+            visitors: identity::visitor::Visitors::default(),
             redis_proxy: None,
             argocd_namespace: "argocd".to_owned(),
             other_namespaces: Vec::new(),

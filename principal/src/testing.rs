@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::{Value, json};
 
 use crate::{
@@ -58,8 +57,7 @@ impl Authority {
 
 impl Leaf {
     pub(crate) fn peer_certificate(&self) -> PeerCertificate {
-        let der = CertificateDer::from_pem_slice(self.chain.as_bytes()).unwrap();
-        PeerCertificate::from_chain(&[der]).unwrap()
+        PeerCertificate::from_pem(&self.chain).unwrap()
     }
 }
 

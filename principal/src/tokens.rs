@@ -2,7 +2,7 @@
 //!
 //! The form is upstream's (RS512, its issuer and audiences, the subject as JSON text). Ours carry one claim more:
 //! the SHA-256 of the certificate they were issued on (RFC 8705), or of what was shown instead of one, without which they
-//! are worth nothing. Nothing is remembered here about tokens; the time is a parameter.
+//! are worth nothing; so do those for the resource proxy (`visit`). Nothing is remembered here about tokens; the time is a parameter.
 
 use std::{fmt, time::Duration};
 
@@ -11,12 +11,16 @@ use jiff::Timestamp;
 use jsonwebtoken::{
     Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode, jwk::Jwk,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     fleet::{ClusterName, Mode},
     identity::Thumbprint,
 };
+
+mod visit;
+
+pub use visit::{VISIT_LIFE, Visit};
 
 const ISSUER: &str = "argocd-agent-server";
 const ALGORITHM: Algorithm = Algorithm::RS512;
@@ -229,7 +233,7 @@ impl JwtKey {
         now: Timestamp,
         bound_to: impl FnOnce(&ClusterName) -> Option<Thumbprint>,
     ) -> Result<Verified, Worthless> {
-        let claims = self.claims(token, purpose)?;
+        let claims: Claims = self.decoded(token, &rules(purpose.audience()))?;
         if now.as_second() < claims.nbf || now.as_second() >= claims.exp {
             return Err(Worthless::Time);
         }
@@ -252,23 +256,32 @@ impl JwtKey {
         Ok(Verified { holder, expires })
     }
 
-    fn claims(&self, token: &str, purpose: Purpose) -> Result<Claims, Worthless> {
-        // The algorithm is ours, never the token's. Times are checked by us, against the time we are given.
-        let mut rules = Validation::new(ALGORITHM);
-        rules.set_issuer(&[ISSUER]);
-        rules.set_audience(&[purpose.audience()]);
-        rules.set_required_spec_claims(&["exp", "nbf", "iss", "aud", "sub"]);
-        rules.validate_exp = false;
-        rules.validate_nbf = false;
+    /// What a token says that we signed and to which these rules apply. Its time is not looked at.
+    fn decoded<C: DeserializeOwned>(
+        &self,
+        token: &str,
+        rules: &Validation,
+    ) -> Result<C, Worthless> {
         let mut last = jsonwebtoken::errors::ErrorKind::InvalidSignature.into();
         for key in &self.accepted {
-            match decode::<Claims>(token, key, &rules) {
+            match decode::<C>(token, key, rules) {
                 Ok(data) => return Ok(data.claims),
                 Err(e) => last = e,
             }
         }
         Err(Worthless::NotOurs(Box::new(last)))
     }
+}
+
+/// The algorithm is ours, never the token's. Times are checked by us, against the time we are given.
+fn rules(audience: &str) -> Validation {
+    let mut rules = Validation::new(ALGORITHM);
+    rules.set_issuer(&[ISSUER]);
+    rules.set_audience(&[audience]);
+    rules.set_required_spec_claims(&["exp", "nbf", "iss", "aud", "sub"]);
+    rules.validate_exp = false;
+    rules.validate_nbf = false;
+    rules
 }
 
 fn confirmation(thumbprint: Thumbprint) -> String {

@@ -19,6 +19,10 @@ use serde_json::json;
 
 use crate::interop::{Replicated, SOON, delivery, finish};
 
+mod newcomer;
+
+use newcomer::an_agent_without_a_cluster_secret_registers_itself;
+
 const OURS: Pairing = Pairing {
     principal: Make::Ours,
     agent: Make::Ours,
@@ -261,38 +265,6 @@ async fn disconnected() -> Result<()> {
     wait::until_within(SOON, "the agent is disconnected", look, down)
         .await
         .map(drop)
-}
-
-async fn an_agent_without_a_cluster_secret_registers_itself(lab: Arc<Lab>) -> Result<()> {
-    let mut setting = prepare(&lab, "newcomer", Mapping::Namespace).await?;
-    let hub = lab::steps::Objects::new(lab.hub().client());
-    hub.delete(&At::secret(&setting.names.hub, "cluster-agent"))
-        .await?;
-    let made = At::secret(&setting.names.hub, "cluster-newcomer");
-    let on = ("enable-self-cluster-registration", "true".to_owned());
-    setting.way.principal.push(on);
-    let mut pair = Pair::start_in(&lab, setting, OURS).await?;
-    let told = async {
-        let secret = pair.hub.read(&made).await?;
-        let labels = &secret["metadata"]["labels"];
-        ensure!(
-            labels["argocd-agent.argoproj-labs.io/self-registered-cluster"] == "true",
-            "{labels}"
-        );
-        works(&mut pair).await?;
-        // Whoever is to stay away is on the list before its Secret goes.
-        revoke(&pair, Some("cluster.newcomer")).await?;
-        pair.hub.delete(&made).await?;
-        disconnected().await?;
-        counted("argocd_principal_refusals_total{reason=\"Revoked\"}").await?;
-        ensure!(
-            pair.hub.get(&made).await?.is_none(),
-            "a revoked agent registered itself"
-        );
-        Ok(())
-    };
-    let told = told.await;
-    finish(pair, told).await
 }
 
 async fn revoke(pair: &Pair, entry: Option<&str>) -> Result<()> {

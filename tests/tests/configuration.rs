@@ -16,14 +16,16 @@ const DOCUMENT: &str = "docs/configuration.md";
 const SHARED: &str = "runtime/src/args.rs";
 const MANAGER: &str = "addon-manager/src/args.rs";
 const MANAGER_REDIS: &str = "addon-manager/src/args/redis.rs";
+const PRINCIPAL: &str = "addon-manager/src/args/principal.rs";
 const PRINCIPAL_LATER: &str = "addon-manager/src/args/unsupported.rs";
 const AGENT: &str = "agent/src/args.rs";
 const AGENT_LATER: &str = "agent/src/args/later.rs";
 
 #[test]
 fn every_flag_of_the_hub_programs_has_its_row() {
-    let groups = groups(&[SHARED, MANAGER, MANAGER_REDIS]);
-    let variables = variables(MANAGER);
+    let groups = groups(&[SHARED, MANAGER, MANAGER_REDIS, PRINCIPAL]);
+    let mut variables = variables(MANAGER);
+    variables.extend(self::variables(PRINCIPAL));
     let expect = |root: &str| rows_of(&groups, &variables, root, &BTreeMap::new());
     let shared = expect("SharedArgs");
     compare("Flags in common", &shared);

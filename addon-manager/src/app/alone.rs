@@ -1,11 +1,11 @@
 //! The principal alone: no OCM, the cluster Secrets say who may connect.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use ocm::name::is_dns_label;
-use principal::{Certificates, Enrolment, Fleet, Inputs, Mode, Registrar};
+use principal::{Certificates, Enrolment, Fleet, Inputs, JwtKey, Mode, Registrar};
 use runtime::{
     clock::Clock,
     credentials::{
@@ -22,10 +22,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::Basis;
 use crate::{
-    config::{Alone, Registration, Shared, Source},
+    config::{Alone, Meeting, Registration, Shared, Source},
     hub::{is_of_kubernetes, mode_of},
     keys,
-    registration::SelfRegistration,
+    registration::{SelfRegistration, keep},
     token_key,
 };
 
@@ -40,43 +40,30 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
     let ready = readiness.register("principal");
     let Alone {
         shared,
-        serving,
-        ca,
+        agents,
+        visitors,
         token_key: key,
         registration,
     } = config;
     let namespace = shared.principal.argocd_namespace.clone();
-    let (identity, roots) = material(serving, ca, &client, &namespace, &spawner).await;
+    let server_tls = material(agents, &client, &namespace, &spawner).await;
+    let visitors_tls = match visitors {
+        Some(visitors) => material(visitors, &client, &namespace, &spawner).await,
+        None => server_tls.clone(),
+    };
     let jwt_key = match key {
         Source::Secret(name) => {
             token_key::from_secret(client.clone(), &namespace, &name, &spawner).await?
         }
         Source::Files(path) => token_key::from_file(&path).await?,
     };
-    let (fleet, enrolled) = watch::channel(Arc::default());
-    // Alone means that there is no other; but nobody can be let in before the Secrets are known.
-    let (serving, active) = watch::channel(false);
-    let secrets = Watch::new(Api::namespaced(client.clone(), &namespace));
-    spawner.spawn(
-        "cluster Secrets",
-        follow_fleet(
-            secrets,
-            Hub {
-                argocd_namespace: namespace,
-                shares_unscoped: shared.shares_unscoped,
-            },
-            fleet,
-            serving,
-            spawner.token().clone(),
-        ),
-    );
-    let registrar = registrar(registration, &shared, &client);
-    let server_tls = credentials::combine(identity, roots, &spawner);
+    let (enrolled, active) = enrolled(&shared, &client, &spawner);
+    let registrar = registration.map(|it| register(it, &shared, &client, &jwt_key, &spawner));
     let inputs = Inputs {
         client,
         registrar,
         fleet: enrolled,
-        visitors_tls: server_tls.clone(),
+        visitors_tls,
         server_tls,
         jwt_key,
         active,
@@ -92,31 +79,64 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who enrols agents that are not, if anybody does.
-fn registrar(
-    registration: Option<Registration>,
+/// Who may connect, and whether that is known.
+fn enrolled(
     shared: &Shared,
     client: &Client,
-) -> Option<Arc<dyn Registrar>> {
-    let Registration { certificate } = registration?;
-    Some(Arc::new(SelfRegistration::new(
+    spawner: &Spawner,
+) -> (watch::Receiver<Arc<Fleet>>, watch::Receiver<bool>) {
+    let (fleet, enrolled) = watch::channel(Arc::default());
+    // Alone means that there is no other; but nobody can be let in before the Secrets are known.
+    let (serving, active) = watch::channel(false);
+    let hub = Hub {
+        argocd_namespace: shared.principal.argocd_namespace.clone(),
+        shares_unscoped: shared.shares_unscoped,
+    };
+    let secrets = Watch::new(Api::namespaced(client.clone(), &hub.argocd_namespace));
+    let following = follow_fleet(secrets, hub, fleet, serving, spawner.token().clone());
+    spawner.spawn("cluster Secrets", following);
+    (enrolled, active)
+}
+
+/// Who enrols agents that are not, and keeps what it has made in order.
+fn register(
+    registration: Registration,
+    shared: &Shared,
+    client: &Client,
+    jwt_key: &watch::Receiver<Arc<JwtKey>>,
+    spawner: &Spawner,
+) -> Arc<dyn Registrar> {
+    let (namespace, proxy) = (&shared.principal.argocd_namespace, &shared.resource_proxy);
+    let Registration { certificate } = registration;
+    let follow = |name: &String| {
+        let (client, take) = (client.clone(), Take::Identity);
+        secrets::watch(client, namespace, name, take, Clock::system(), spawner)
+    };
+    let changes = certificate.as_ref().map(follow);
+    let registration = SelfRegistration::new(
         client.clone(),
-        &shared.principal.argocd_namespace,
-        &shared.resource_proxy,
+        namespace,
+        proxy,
         certificate,
-    )))
+        jwt_key.clone(),
+    );
+    if let Some(changes) = changes {
+        let keeping = keep(registration.clone(), changes, spawner.token().clone());
+        spawner.spawn("self-registered cluster Secrets", keeping);
+    }
+    Arc::new(registration)
 }
 
 type Followed = watch::Receiver<Arc<Material>>;
 
-/// The serving certificate, and the CA of the agents.
+/// The serving certificate, and the CA of whoever comes.
 async fn material(
-    serving: Source<(PathBuf, PathBuf)>,
-    ca: Source<PathBuf>,
+    meeting: Meeting,
     client: &Client,
     namespace: &str,
     spawner: &Spawner,
-) -> (Followed, Followed) {
+) -> Followed {
+    let Meeting { serving, ca } = meeting;
     let clock = Clock::system();
     let secret = |name: &str, take| {
         secrets::watch(
@@ -149,7 +169,7 @@ async fn material(
             files::watch(paths, clock, spawner).await
         }
     };
-    (identity, roots)
+    credentials::combine(identity, roots, spawner)
 }
 
 /// Carries the principal's readiness to the probe.

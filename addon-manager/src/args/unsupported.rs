@@ -16,7 +16,7 @@ use Ignored::{Harmless, Misleading};
 type Flag = (&'static str, &'static str, Ignored);
 
 /// Flags that are on or off.
-const SWITCHES: [Flag; 11] = [
+const SWITCHES: [Flag; 10] = [
     (
         "namespace-create-enable",
         "ARGOCD_PRINCIPAL_NAMESPACE_CREATE_ENABLE",
@@ -31,11 +31,6 @@ const SWITCHES: [Flag; 11] = [
         "client-cert-subject-match",
         "ARGOCD_PRINCIPAL_TLS_CLIENT_CERT_MATCH_SUBJECT",
         Misleading,
-    ),
-    (
-        "enable-resource-proxy",
-        "ARGOCD_PRINCIPAL_ENABLE_RESOURCE_PROXY",
-        Harmless,
     ),
     (
         "insecure-jwt-generate",
@@ -68,7 +63,7 @@ const SWITCHES: [Flag; 11] = [
 ];
 
 /// Flags with a value.
-const VALUES: [Flag; 31] = [
+const VALUES: [Flag; 26] = [
     ("full-detail", "ARGOCD_PRINCIPAL_FULL_DETAIL", Harmless),
     ("pprof-port", "ARGOCD_PRINCIPAL_PPROF_PORT", Harmless),
     (
@@ -96,31 +91,6 @@ const VALUES: [Flag; 31] = [
         "tls-ciphersuites",
         "ARGOCD_PRINCIPAL_TLS_CIPHERSUITES",
         Misleading,
-    ),
-    (
-        "resource-proxy-secret-name",
-        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_SECRET_NAME",
-        Harmless,
-    ),
-    (
-        "resource-proxy-cert-path",
-        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_TLS_CERT_PATH",
-        Harmless,
-    ),
-    (
-        "resource-proxy-key-path",
-        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_TLS_KEY_PATH",
-        Harmless,
-    ),
-    (
-        "resource-proxy-ca-secret-name",
-        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_CA_SECRET_NAME",
-        Harmless,
-    ),
-    (
-        "resource-proxy-ca-path",
-        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_TLS_CA_PATH",
-        Harmless,
     ),
     (
         "keepalive-min-interval",

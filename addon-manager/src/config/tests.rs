@@ -18,8 +18,14 @@ fn files_take_the_place_of_secrets() {
     let Config::Principal(alone) = config(line).unwrap() else {
         panic!("the principal")
     };
-    assert_eq!(alone.serving, Source::Files(("c".into(), "k".into())));
-    assert_eq!(alone.ca, Source::Secret("argocd-agent-ca".to_owned()));
+    assert_eq!(
+        alone.agents.serving,
+        Source::Files(("c".into(), "k".into()))
+    );
+    assert_eq!(
+        alone.agents.ca,
+        Source::Secret("argocd-agent-ca".to_owned())
+    );
     assert_eq!(alone.token_key, Source::Files("j".into()));
 }
 
@@ -78,7 +84,30 @@ fn the_redis_proxy_is_off_unless_it_has_a_port() {
 
 #[test]
 fn half_a_pair_is_refused() {
-    assert!(config("addon-manager principal --tls-cert=c").is_err());
+    for (half, lacks) in [
+        ("--tls-cert", "--tls-key"),
+        ("--resource-proxy-key-path", "--resource-proxy-cert-path"),
+    ] {
+        let refused = config(&format!("addon-manager principal {half}=x")).unwrap_err();
+        assert!(refused.to_string().contains(lacks), "{refused}");
+    }
+}
+
+#[test]
+fn the_principal_alone_meets_argo_cd_as_upstreams_does() {
+    let of = |line: &str| match config(line).unwrap() {
+        Config::Principal(alone) => (alone.shared.principal.resource_proxy, alone.visitors),
+        Config::Manager(_) | Config::Uninstall(_) | Config::Ready(_) => panic!("alone"),
+    };
+    let (address, visitors) = of("addon-manager principal");
+    assert_eq!(address.unwrap().port(), 9090);
+    let visitors = visitors.unwrap();
+    let secret = |name: &str| Source::Secret(name.to_owned());
+    assert_eq!(visitors.serving, secret("argocd-agent-resource-proxy-tls"));
+    assert_eq!(visitors.ca, Source::Secret("argocd-agent-ca".to_owned()));
+    for off in ["--enable-resource-proxy=false", "--resource-proxy-port=0"] {
+        assert_eq!(of(&format!("addon-manager principal {off}")), (None, None));
+    }
 }
 
 #[test]

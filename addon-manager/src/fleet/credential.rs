@@ -3,7 +3,7 @@
 
 use argocd::cluster_secret::Access;
 use jiff::{SignedDuration, Timestamp};
-use principal::identity::visitor;
+use principal::identity::visitor::{self, Visitors};
 
 use crate::issuer::{
     Authority, Error,
@@ -42,7 +42,9 @@ pub fn current(
 fn is_good(leaf: &Leaf, cluster: &str, now: Timestamp) -> bool {
     let life = leaf.not_after.duration_since(leaf.not_before);
     let left: SignedDuration = leaf.not_after.duration_since(now);
-    let opens = visitor::cluster_of(&leaf.der).is_ok_and(|name| name.as_str() == cluster);
+    let opens = Visitors::Named
+        .cluster_of(&leaf.der)
+        .is_ok_and(|name| name.as_str() == cluster);
     leaf.issued_by_ca && opens && left.checked_mul(3).is_none_or(|thrice| thrice >= life)
 }
 
@@ -67,7 +69,10 @@ mod tests {
             first.key.clone().unwrap(),
         );
         let facts = leaf_facts(&certificate, &key, &ca).unwrap();
-        assert_eq!(visitor::cluster_of(&facts.der).unwrap().as_str(), "spoke1");
+        assert_eq!(
+            Visitors::Named.cluster_of(&facts.der).unwrap().as_str(),
+            "spoke1"
+        );
         let other = current(Some(first.clone()), &ca, "spoke2", now()).unwrap();
         assert!(
             other.certificate != first.certificate,

@@ -127,3 +127,28 @@ fn secrets_of_our_predecessors_are_known_and_no_others() {
     let wrong = map(&[base[0], base[1], (keys::OLDER_CLUSTER_NAME, "d")]);
     assert!(!is_predecessors("c", &wrong, &none));
 }
+
+#[test]
+fn other_credentials_leave_alone_what_else_is_there() {
+    let token = |token: Option<&str>| Access {
+        bearer_token: token.map(str::to_owned),
+        ca: Some("ca".to_owned()),
+        ..Access::default()
+    };
+    let renewed = |before: &[u8], access: &Access| -> Value {
+        let encoded = with_access(before, access);
+        serde_json::from_slice(&STANDARD.decode(encoded).unwrap()).unwrap()
+    };
+    let before = json!({"bearerToken": "old", "disableCompression": true,
+        "tlsClientConfig": {"serverName": "x", "caData": "old"}});
+    let before = before.to_string().into_bytes();
+    let after = renewed(&before, &token(Some("new")));
+    assert_eq!(access(after.to_string().as_bytes()), token(Some("new")));
+    assert_eq!(after["disableCompression"], true);
+    assert_eq!(after["tlsClientConfig"]["serverName"], "x");
+    assert_eq!(renewed(&before, &token(None)).get("bearerToken"), None);
+    for nonsense in [&b""[..], b"[]", b"nonsense"] {
+        let after = renewed(nonsense, &token(Some("new")));
+        assert_eq!(access(after.to_string().as_bytes()), token(Some("new")));
+    }
+}

@@ -19,7 +19,12 @@ use hyper::body::Incoming;
 use runtime::error::Chain;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Shared, Visitor, audit::Line, terminal::Ends};
+use super::{
+    Shared, Visitor,
+    audit::Line,
+    caller::{Caller, Stranger},
+    terminal::Ends,
+};
 use crate::{fleet::ClusterName, lane::NotAnswered, listener::slots::Slot};
 
 /// The body of an answer.
@@ -49,10 +54,12 @@ const LARGEST: usize = 3 << 20;
 /// Why we answer ourselves.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    #[error("this certificate opens no cluster")]
-    Nobody,
-    #[error("this certificate opens no cluster that is enrolled now")]
-    NotEnrolled,
+    #[error(transparent)]
+    Stranger(#[from] Stranger),
+    #[error("this certificate is not trusted any more")]
+    Distrusted,
+    #[error("the cluster {0} is not enrolled now")]
+    NotEnrolled(ClusterName),
     #[error("this replica does not serve; try again")]
     Standby,
     #[error("the header {0} is not carried to a cluster")]
@@ -73,7 +80,7 @@ impl Refused {
     /// The status, its reason as Kubernetes calls it, and a word for the metrics.
     const fn as_status(&self) -> (StatusCode, &'static str, &'static str) {
         match self {
-            Self::Nobody | Self::NotEnrolled => {
+            Self::Stranger(_) | Self::Distrusted | Self::NotEnrolled(_) => {
                 (StatusCode::UNAUTHORIZED, "Unauthorized", "unauthorized")
             }
             Self::Standby => (
@@ -125,12 +132,14 @@ type Answered = (Response<Incoming>, Held, Option<Ends>);
 /// Answers one request of whoever came.
 pub(super) async fn answer(
     shared: Arc<Shared>,
-    visitor: Option<Visitor>,
+    caller: Caller,
     request: Request<Incoming>,
 ) -> Response<Body> {
+    let whoever = caller.visitor(&shared, request.headers());
+    let visitor = whoever.as_ref().ok().cloned();
     let cluster = visitor.as_ref().map(|it| it.cluster.clone());
     let mut line = Line::new(shared.sessions.metrics.clone(), cluster, &request);
-    match ask(&shared, visitor.as_ref(), request, &mut line).await {
+    match ask(&shared, whoever, request, &mut line).await {
         Ok((answered, held, Some(ends))) if answered.headers().contains_key(upgrade::HEADER) => {
             ends.begin(&shared, visitor, answered, (line, held))
         }
@@ -153,12 +162,12 @@ pub(super) async fn answer(
 
 async fn ask(
     shared: &Shared,
-    visitor: Option<&Visitor>,
+    visitor: Result<Visitor, Stranger>,
     mut request: Request<Incoming>,
     line: &mut Line,
 ) -> Result<Answered, Refused> {
-    let visitor = visitor.ok_or(Refused::Nobody)?;
-    may_come_in(shared, visitor)?;
+    let visitor = visitor?;
+    may_come_in(shared, &visitor)?;
     if let Some(name) = request
         .headers()
         .keys()
@@ -209,13 +218,13 @@ fn may_come_in(shared: &Shared, visitor: &Visitor) -> Result<(), Refused> {
     let list = revoked.as_ref().ok_or(Refused::Standby)?;
     let is_over = certificate.not_after() <= shared.sessions.clock.now();
     if is_over || list.has_certificate(certificate) {
-        return Err(Refused::Nobody);
+        return Err(Refused::Distrusted);
     }
     let fleet = gate.fleet.borrow();
     if fleet.clusters.contains_key(visitor.cluster.as_str()) {
         Ok(())
     } else {
-        Err(Refused::NotEnrolled)
+        Err(Refused::NotEnrolled(visitor.cluster.clone()))
     }
 }
 

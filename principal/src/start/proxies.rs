@@ -47,7 +47,8 @@ pub(super) async fn resource(
     };
     let (material, sessions) = (feeds.visitors_tls.clone(), Arc::clone(sessions));
     let refused = |source| StartError::Listen { address, source };
-    let proxy = ResourceProxy::bind(address, material, sessions, Budgets::default())
+    let budgets = Budgets::of(settings.visitors);
+    let proxy = ResourceProxy::bind(address, material, settings.visitors, sessions, budgets)
         .await
         .map_err(refused)?;
     let address = proxy.address().map_err(refused)?;

@@ -145,3 +145,42 @@ fn a_key_never_shows_itself() {
         assert!(!error.to_string().contains("BEGIN"));
     }
 }
+
+#[test]
+fn a_token_for_visits_opens_one_cluster_with_one_certificate_for_a_day() {
+    let cluster = ClusterName::try_from("spoke1").unwrap();
+    let token = KEY.issue_visit(&cluster, *ONE, at(0)).unwrap();
+    let claims = payload(&token);
+    assert_eq!(claims["sub"], "spoke1", "as upstream has it");
+    assert_eq!(claims["aud"], json!(["argocd-agent-server-resource-proxy"]));
+    let visit = KEY.verify_visit(&token, *ONE, at(1)).unwrap();
+    assert_eq!(
+        visit,
+        Visit {
+            cluster,
+            expires: at(24 * 3600)
+        }
+    );
+    let stolen = KEY.verify_visit(&token, *OTHER, at(1));
+    assert!(matches!(stolen, Err(Worthless::OtherCertificate)));
+    for when in [at(-1), at(24 * 3600)] {
+        let verdict = KEY.verify_visit(&token, *ONE, when);
+        assert!(matches!(verdict, Err(Worthless::Time)), "{when}");
+    }
+}
+
+#[test]
+fn an_agents_token_opens_no_cluster_and_a_visitors_no_session() {
+    let access = KEY.issue(Purpose::Access, &holder(), *ONE, at(0)).unwrap();
+    let verdict = KEY.verify_visit(&access, *ONE, at(1));
+    assert!(matches!(verdict, Err(Worthless::NotOurs(_))));
+    let visit = KEY.issue_visit(&holder().cluster, *ONE, at(0)).unwrap();
+    for purpose in [Purpose::Access, Purpose::Refresh] {
+        let verdict = KEY.verify(&visit, purpose, *ONE, at(1));
+        assert!(matches!(verdict, Err(Worthless::NotOurs(_))));
+    }
+    let other = JwtKey::from_pem(rsa_key().as_bytes()).unwrap();
+    let forged = other.issue_visit(&holder().cluster, *ONE, at(0)).unwrap();
+    let verdict = KEY.verify_visit(&forged, *ONE, at(1));
+    assert!(matches!(verdict, Err(Worthless::NotOurs(_))));
+}

@@ -24,6 +24,8 @@ mod takeaway;
 #[cfg(test)]
 mod terminals;
 #[cfg(test)]
+mod visitors;
+#[cfg(test)]
 mod visits;
 #[cfg(test)]
 mod websocket;

@@ -48,7 +48,7 @@ fn credential(world: &World, cluster: &str) -> Leaf {
 pub(crate) struct Visitor(SendRequest<Empty<Bytes>>);
 
 impl Visitor {
-    async fn with(world: &World, leaf: &Leaf) -> Self {
+    pub(crate) async fn with(world: &World, leaf: &Leaf) -> Self {
         let config = client_config(&leaf.material(&world.authority)).unwrap();
         let mut config = Arc::unwrap_or_clone(config);
         config.alpn_protocols.clear();
@@ -79,7 +79,7 @@ impl Visitor {
     }
 
     /// The status and the message of an answer that is not what was asked for.
-    async fn told(&mut self, request: Request<Empty<Bytes>>) -> (u16, String) {
+    pub(crate) async fn told(&mut self, request: Request<Empty<Bytes>>) -> (u16, String) {
         let answer = self.ask(request).await;
         let code = answer.status().as_u16();
         let text = read(answer).await.unwrap();
@@ -99,7 +99,7 @@ pub(crate) fn get(target: &str) -> Request<Empty<Bytes>> {
         .unwrap()
 }
 
-async fn read(answer: Response<Incoming>) -> Result<Bytes, hyper::Error> {
+pub(crate) async fn read(answer: Response<Incoming>) -> Result<Bytes, hyper::Error> {
     bounded("body", answer.into_body().collect())
         .await
         .map(http_body_util::Collected::to_bytes)
@@ -124,7 +124,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    fn answer(self, body: Body) {
+    pub(crate) fn answer(self, body: Body) {
         let _unheard = self.answer.send(Response::new(body));
     }
 }
@@ -179,7 +179,7 @@ impl Lane {
     }
 }
 
-fn whole(body: &'static [u8]) -> Body {
+pub(crate) fn whole(body: &'static [u8]) -> Body {
     stream(futures::stream::iter([Ok(Bytes::from_static(body))]).boxed())
 }
 

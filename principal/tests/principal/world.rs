@@ -27,7 +27,7 @@ use crate::authority::{Authority, Leaf, rsa_key};
 /// Longer than anything takes; a wait that is over it has failed.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
-static JWT_KEY: LazyLock<JwtKey> =
+pub(crate) static JWT_KEY: LazyLock<JwtKey> =
     LazyLock::new(|| JwtKey::from_pem(rsa_key().as_bytes()).unwrap());
 
 pub(crate) struct World {

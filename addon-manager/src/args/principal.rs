@@ -1,0 +1,139 @@
+//! Flags of the principal alone, which are those of the Go principal.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use runtime::args::boolean;
+
+use super::SharedArgs;
+
+/// Flags of the principal alone.
+#[derive(Clone, Debug, Args)]
+pub struct PrincipalArgs {
+    /// In common with the whole hub program.
+    #[command(flatten)]
+    pub shared: SharedArgs,
+    /// Secret with the serving certificate.
+    #[arg(long, default_value = "argocd-agent-principal-tls")]
+    pub tls_secret_name: String,
+    /// File with the serving certificate, instead of the Secret.
+    #[arg(long)]
+    pub tls_cert: Option<PathBuf>,
+    /// File with its key.
+    #[arg(long)]
+    pub tls_key: Option<PathBuf>,
+    /// Secret with the CA of the agents.
+    #[arg(long, default_value = "argocd-agent-ca")]
+    pub tls_ca_secret_name: String,
+    /// File with the CA of the agents, instead of the Secret.
+    #[arg(long)]
+    pub root_ca_path: Option<PathBuf>,
+    /// Secret with the key under the tokens.
+    #[arg(long, default_value = "argocd-agent-jwt")]
+    pub jwt_secret_name: String,
+    /// File with the key under the tokens, instead of the Secret.
+    #[arg(long)]
+    pub jwt_key: Option<PathBuf>,
+    /// How an agent proves who it is: `mtls:ocm`, `mtls:<pattern over the subject>`,
+    /// `mtls:uri:<pattern>`, `userpass:<file>`, or behind a mesh `header:<name>:<pattern>`.
+    #[arg(long, default_value = "")]
+    pub auth: String,
+    /// Serve without TLS, behind a mesh that does it. Needs `--auth=header:…` or `userpass:…`.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub insecure_plaintext: bool,
+    /// Want a client certificate also where passwords tell who an agent is; elsewhere it is always wanted.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub require_client_certs: bool,
+    /// What Argo CD on the hub takes for the API servers of the clusters.
+    #[command(flatten)]
+    pub resource_proxy: ResourceProxyArgs,
+    /// Make a cluster Secret for every agent that proves who it is and has none.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub enable_self_cluster_registration: bool,
+    /// Secret with the client certificate (`tls.crt`, `tls.key`, `ca.crt`) that goes into those cluster Secrets.
+    #[arg(long, default_value = "")]
+    pub self_registration_client_cert_secret: String,
+}
+
+/// Flags of the resource proxy of a principal alone.
+#[derive(Clone, Debug, Args)]
+pub struct ResourceProxyArgs {
+    /// Serve the resource proxy at all.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "true", default_missing_value = "true")]
+    pub enable_resource_proxy: bool,
+    /// Secret with the serving certificate of the resource proxy.
+    #[arg(long, default_value = "argocd-agent-resource-proxy-tls")]
+    pub resource_proxy_secret_name: String,
+    /// File with the serving certificate of the resource proxy, instead of the Secret.
+    #[arg(long)]
+    pub resource_proxy_cert_path: Option<PathBuf>,
+    /// File with its key.
+    #[arg(long)]
+    pub resource_proxy_key_path: Option<PathBuf>,
+    /// Secret with the CA of those who come to the resource proxy.
+    #[arg(long, default_value = "argocd-agent-ca")]
+    pub resource_proxy_ca_secret_name: String,
+    /// File with that CA, instead of the Secret.
+    #[arg(long)]
+    pub resource_proxy_ca_path: Option<PathBuf>,
+}
+
+/// The variables of the Go principal for these flags.
+pub(super) const ENV: [(&str, &str); 19] = [
+    (
+        "grpc_max_message_size",
+        "ARGOCD_PRINCIPAL_GRPC_MAX_MESSAGE_SIZE",
+    ),
+    ("tls_secret_name", "ARGOCD_PRINCIPAL_TLS_SECRET_NAME"),
+    ("tls_cert", "ARGOCD_PRINCIPAL_TLS_SERVER_CERT_PATH"),
+    ("tls_key", "ARGOCD_PRINCIPAL_TLS_SERVER_KEY_PATH"),
+    (
+        "tls_ca_secret_name",
+        "ARGOCD_PRINCIPAL_TLS_SERVER_ROOT_CA_SECRET_NAME",
+    ),
+    ("root_ca_path", "ARGOCD_PRINCIPAL_TLS_SERVER_ROOT_CA_PATH"),
+    ("jwt_secret_name", "ARGOCD_PRINCIPAL_JWT_SECRET_NAME"),
+    ("jwt_key", "ARGOCD_PRINCIPAL_JWT_KEY_PATH"),
+    ("auth", "ARGOCD_PRINCIPAL_AUTH"),
+    ("insecure_plaintext", "ARGOCD_PRINCIPAL_INSECURE_PLAINTEXT"),
+    (
+        "require_client_certs",
+        "ARGOCD_PRINCIPAL_TLS_CLIENT_CERT_REQUIRE",
+    ),
+    (
+        "enable_resource_proxy",
+        "ARGOCD_PRINCIPAL_ENABLE_RESOURCE_PROXY",
+    ),
+    (
+        "resource_proxy_secret_name",
+        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_SECRET_NAME",
+    ),
+    (
+        "resource_proxy_cert_path",
+        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_TLS_CERT_PATH",
+    ),
+    (
+        "resource_proxy_key_path",
+        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_TLS_KEY_PATH",
+    ),
+    (
+        "resource_proxy_ca_secret_name",
+        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_CA_SECRET_NAME",
+    ),
+    (
+        "resource_proxy_ca_path",
+        "ARGOCD_PRINCIPAL_RESOURCE_PROXY_TLS_CA_PATH",
+    ),
+    (
+        "enable_self_cluster_registration",
+        "ARGOCD_PRINCIPAL_ENABLE_SELF_CLUSTER_REGISTRATION",
+    ),
+    (
+        "self_registration_client_cert_secret",
+        "ARGOCD_PRINCIPAL_SELF_REGISTRATION_CLIENT_CERT_SECRET",
+    ),
+];

@@ -1,0 +1,136 @@
+//! Settings of the principal alone.
+
+use std::path::PathBuf;
+
+use principal::identity::{self, visitor::Visitors};
+
+use super::{Error, Shared, Source, given};
+use crate::args::{PrincipalArgs, ResourceProxyArgs};
+
+/// The principal alone.
+#[derive(Clone, Debug)]
+pub struct Alone {
+    /// In common.
+    pub shared: Shared,
+    /// With what agents are met.
+    pub agents: Meeting,
+    /// With what Argo CD is met at the resource proxy; none: there is no proxy.
+    pub visitors: Option<Meeting>,
+    /// The key under the tokens.
+    pub token_key: Source<PathBuf>,
+    /// Whether agents register themselves.
+    pub registration: Option<Registration>,
+}
+
+/// With what those are met who come to a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meeting {
+    /// The serving certificate, and its key.
+    pub serving: Source<(PathBuf, PathBuf)>,
+    /// The CA of whoever comes.
+    pub ca: Source<PathBuf>,
+}
+
+/// Agents register themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Secret with the certificate that goes into the cluster Secrets.
+    pub certificate: Option<String>,
+}
+
+/// Checks what the principal alone is told.
+pub(super) fn checked(args: PrincipalArgs) -> Result<Alone, Error> {
+    let PrincipalArgs {
+        shared: common,
+        tls_secret_name,
+        tls_cert,
+        tls_key,
+        tls_ca_secret_name,
+        root_ca_path,
+        jwt_secret_name,
+        jwt_key,
+        auth,
+        insecure_plaintext,
+        require_client_certs,
+        resource_proxy,
+        enable_self_cluster_registration,
+        self_registration_client_cert_secret,
+    } = args;
+    let identity = checked_method(&auth, insecure_plaintext)?;
+    let proxy = "argocd-agent-resource-proxy:9090".to_owned();
+    let mut shared = super::shared(common, identity, proxy)?;
+    shared.principal.plaintext = insecure_plaintext;
+    shared.principal.require_certificates = require_client_certs;
+    shared.principal.visitors = Visitors::Upstream;
+    let (is_wanted, visitors) = checked_proxy(resource_proxy)?;
+    if !is_wanted {
+        shared.principal.resource_proxy = None;
+    }
+    let agents = Meeting {
+        serving: pair(tls_cert, tls_key, tls_secret_name)
+            .ok_or(Error::HalfPair("--tls-cert", "--tls-key"))?,
+        ca: or_secret(root_ca_path, tls_ca_secret_name),
+    };
+    let certificate = Some(self_registration_client_cert_secret).filter(|name| !name.is_empty());
+    Ok(Alone {
+        visitors: shared.principal.resource_proxy.map(|_| visitors),
+        shared,
+        agents,
+        token_key: or_secret(jwt_key, jwt_secret_name),
+        registration: enable_self_cluster_registration.then_some(Registration { certificate }),
+    })
+}
+
+/// Whether there shall be a resource proxy, and with what Argo CD is met there.
+fn checked_proxy(args: ResourceProxyArgs) -> Result<(bool, Meeting), Error> {
+    let ResourceProxyArgs {
+        enable_resource_proxy,
+        resource_proxy_secret_name,
+        resource_proxy_cert_path,
+        resource_proxy_key_path,
+        resource_proxy_ca_secret_name,
+        resource_proxy_ca_path,
+    } = args;
+    let serving = pair(
+        resource_proxy_cert_path,
+        resource_proxy_key_path,
+        resource_proxy_secret_name,
+    );
+    let meeting = Meeting {
+        serving: serving.ok_or(Error::HalfPair(
+            "--resource-proxy-cert-path",
+            "--resource-proxy-key-path",
+        ))?,
+        ca: or_secret(resource_proxy_ca_path, resource_proxy_ca_secret_name),
+    };
+    Ok((enable_resource_proxy, meeting))
+}
+
+fn checked_method(auth: &str, plaintext: bool) -> Result<identity::Method, Error> {
+    let method = if auth.is_empty() {
+        identity::Method::ocm()
+    } else {
+        identity::Method::from_flag(auth)?
+    };
+    match (method.word(), plaintext) {
+        ("mtls", true) | ("header", false) => Err(Error::Plaintext),
+        _ => Ok(method),
+    }
+}
+
+/// None if there is one half only.
+fn pair(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    secret: String,
+) -> Option<Source<(PathBuf, PathBuf)>> {
+    match (given(certificate), given(key)) {
+        (Some(certificate), Some(key)) => Some(Source::Files((certificate, key))),
+        (None, None) => Some(Source::Secret(secret)),
+        (Some(_), None) | (None, Some(_)) => None,
+    }
+}
+
+fn or_secret(path: Option<PathBuf>, secret: String) -> Source<PathBuf> {
+    given(path).map_or(Source::Secret(secret), Source::Files)
+}

@@ -1,0 +1,77 @@
+//! What is in the cluster Secrets of agents that registered themselves: one certificate for all of them, which opens no
+//! cluster by itself, and beside it a token for each that opens this cluster, with that certificate, for a day.
+
+use argocd::cluster_secret::Access;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
+use principal::{
+    ClusterName, JwtKey,
+    identity::{PeerCertificate, Thumbprint},
+    tokens::{SignToken, VISIT_LIFE},
+};
+
+/// The certificate that Argo CD shows to the resource proxy, with its key. Cannot be printed.
+pub(super) struct Certificate {
+    ca: String,
+    chain: String,
+    key: String,
+    thumbprint: Thumbprint,
+}
+
+impl Certificate {
+    /// From the Secret; none if it lacks something or holds none.
+    pub(super) fn of(secret: Secret) -> Option<Self> {
+        let data = secret.data?;
+        let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
+        let chain = text("tls.crt")?;
+        let thumbprint = PeerCertificate::from_pem(&chain)?.thumbprint();
+        Some(Self {
+            ca: text("ca.crt")?,
+            chain,
+            key: text("tls.key")?,
+            thumbprint,
+        })
+    }
+
+    /// What a cluster's Secret should have.
+    pub(super) fn access(
+        &self,
+        cluster: &ClusterName,
+        key: &JwtKey,
+        now: Timestamp,
+    ) -> Result<Access, SignToken> {
+        Ok(Access {
+            bearer_token: Some(key.issue_visit(cluster, self.thumbprint, now)?),
+            ca: Some(self.ca.clone()),
+            certificate: Some(self.chain.clone()),
+            key: Some(self.key.clone()),
+        })
+    }
+
+    /// Whether what a cluster's Secret has will do for another while.
+    pub(super) fn is_in(
+        &self,
+        access: &Access,
+        cluster: &ClusterName,
+        key: &JwtKey,
+        now: Timestamp,
+    ) -> bool {
+        let Access {
+            bearer_token,
+            ca,
+            certificate,
+            key: private,
+        } = access;
+        let is_same = ca.as_ref() == Some(&self.ca)
+            && certificate.as_ref() == Some(&self.chain)
+            && private.as_ref() == Some(&self.key);
+        let token = bearer_token.as_deref().unwrap_or_default();
+        let half = SignedDuration::try_from(VISIT_LIFE / 2).unwrap_or_default();
+        is_same
+            && key
+                .verify_visit(token, self.thumbprint, now)
+                .is_ok_and(|visit| {
+                    visit.cluster == *cluster && visit.expires.duration_since(now) > half
+                })
+    }
+}

@@ -1,0 +1,103 @@
+use std::sync::LazyLock;
+
+use jiff::{SignedDuration, Timestamp};
+use rcgen::{CertificateParams, KeyPair};
+
+use super::*;
+
+static KEY: LazyLock<Arc<JwtKey>> = LazyLock::new(|| {
+    let key = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA512, rcgen::RsaKeySize::_2048);
+    Arc::new(JwtKey::from_pem(key.unwrap().serialize_pem().as_bytes()).unwrap())
+});
+
+fn cluster(name: &str) -> ClusterName {
+    ClusterName::try_from(name).unwrap()
+}
+
+fn registration() -> SelfRegistration {
+    let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::empty()))
+    });
+    let client = Client::new(service, "default");
+    let jwt_key = watch::channel(Arc::clone(&KEY)).1;
+    SelfRegistration::new(client, "argocd", "proxy:9090", None, jwt_key)
+}
+
+#[tokio::test]
+async fn the_secret_says_that_it_was_self_registered_and_in_which_mode() {
+    let registration = registration();
+    let body = registration.body(&cluster("spoke1"), Mode::Managed, &Access::default());
+    assert_eq!(body["metadata"]["name"], "cluster-spoke1");
+    let labels = &body["metadata"]["labels"];
+    assert_eq!(
+        labels["argocd-agent.argoproj-labs.io/self-registered-cluster"],
+        "true"
+    );
+    assert_eq!(labels["argocd-agent.argoproj-labs.io/agent-name"], "spoke1");
+    assert_eq!(body["metadata"]["annotations"][keys::MODE], "managed");
+    for reserved in ["argocd", "kube-system"] {
+        let refused = registration.make(&cluster(reserved), Mode::Managed).await;
+        assert!(matches!(refused, Err(Error::Reserved(_))), "{reserved}");
+    }
+}
+
+/// A Secret with a certificate, as somebody makes it for us.
+fn secret() -> Value {
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::default().self_signed(&key).unwrap();
+    json!({"metadata": {"name": "all"}, "data": {
+        "ca.crt": base64(&certificate.pem()),
+        "tls.crt": base64(&certificate.pem()),
+        "tls.key": base64(&key.serialize_pem()),
+    }})
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+fn certificate(secret: &Value) -> Option<Certificate> {
+    Certificate::of(serde_json::from_value(secret.clone()).unwrap())
+}
+
+#[test]
+fn what_opens_a_cluster_is_renewed_when_half_its_time_is_over() {
+    let (ours, now) = (certificate(&secret()).unwrap(), Timestamp::now());
+    let access = ours.access(&cluster("a"), &KEY, now).unwrap();
+    let is_good = |hours| {
+        let then = now + SignedDuration::from_hours(hours);
+        ours.is_in(&access, &cluster("a"), &KEY, then)
+    };
+    assert!(is_good(0) && is_good(11));
+    assert!(!is_good(12) && !is_good(24) && !is_good(-1));
+}
+
+#[test]
+fn what_opens_another_cluster_or_belongs_to_another_certificate_is_replaced() {
+    let (ours, now) = (certificate(&secret()).unwrap(), Timestamp::now());
+    let access = ours.access(&cluster("a"), &KEY, now).unwrap();
+    assert!(!ours.is_in(&access, &cluster("b"), &KEY, now));
+    let newer = certificate(&secret()).unwrap();
+    assert!(!newer.is_in(&access, &cluster("a"), &KEY, now));
+    assert!(!ours.is_in(&Access::default(), &cluster("a"), &KEY, now));
+    for token in [None, Some("of-go".to_owned())] {
+        let other = Access {
+            bearer_token: token,
+            ..access.clone()
+        };
+        assert!(!ours.is_in(&other, &cluster("a"), &KEY, now));
+    }
+}
+
+#[test]
+fn half_a_certificate_is_none() {
+    for lacks in ["ca.crt", "tls.crt", "tls.key"] {
+        let mut secret = secret();
+        secret["data"].as_object_mut().unwrap().remove(lacks);
+        assert!(certificate(&secret).is_none(), "{lacks}");
+    }
+    let mut secret = secret();
+    secret["data"]["tls.crt"] = base64("nonsense").into();
+    assert!(certificate(&secret).is_none());
+}

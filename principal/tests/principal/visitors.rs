@@ -1,0 +1,103 @@
+//! By upstream's rules: certificates that are called as the cluster, and tokens beside a certificate of all clusters.
+
+use std::sync::Arc;
+
+use http::{Request, header::AUTHORIZATION};
+use http_body_util::Empty;
+use jiff::Timestamp;
+use principal::{
+    ClusterName, Revoked,
+    identity::{PeerCertificate, visitor::Visitors},
+    store::Memory,
+};
+
+use crate::{
+    authority::Leaf,
+    visits::{Lane, PODS, Visitor, get, read, whole},
+    world::{JWT_KEY, World},
+};
+
+async fn world(visitors: Visitors) -> World {
+    World::set(Memory::new(), &["a", "b"], |settings| {
+        settings.resource_proxy = Some(([127, 0, 0, 1], 0).into());
+        settings.visitors = visitors;
+    })
+    .await
+}
+
+fn peer(leaf: &Leaf) -> PeerCertificate {
+    PeerCertificate::from_pem(&leaf.chain).unwrap()
+}
+
+/// What self-registration puts into the cluster Secret of this cluster beside that certificate.
+fn token(cluster: &str, certificate: &Leaf) -> String {
+    let cluster = ClusterName::try_from(cluster).unwrap();
+    let token = JWT_KEY.issue_visit(&cluster, peer(certificate).thumbprint(), Timestamp::now());
+    token.unwrap()
+}
+
+fn with_token(token: &str) -> Request<Empty<bytes::Bytes>> {
+    let mut request = get(PODS);
+    let value = format!("Bearer {token}").parse().unwrap();
+    request.headers_mut().insert(AUTHORIZATION, value);
+    request
+}
+
+/// What a request that was let in is told while no agent is connected.
+const NOT_CONNECTED: u16 = 502;
+
+#[tokio::test]
+async fn a_token_opens_the_cluster_that_it_names_with_the_certificate_of_all() {
+    let world = world(Visitors::Upstream).await;
+    let shared = world.authority.client("argocd-agent:of-all");
+    let mut visitor = Visitor::with(&world, &shared).await;
+    let (code, message) = visitor.told(get(PODS)).await;
+    assert!(code == 401 && message.contains("certificate"), "{message}");
+
+    let mut lane = Lane::of(&world, "b").await;
+    let other = visitor.told(with_token(&token("a", &shared))).await;
+    assert_eq!(other.0, NOT_CONNECTED, "{}", other.1);
+    let answering = async { lane.next().await.answer(whole(b"{}")) };
+    let asking = visitor.ask(with_token(&token("b", &shared)));
+    let (answer, ()) = tokio::join!(asking, answering);
+
+    assert_eq!(read(answer).await.unwrap(), "{}");
+    let (code, message) = visitor.told(with_token(&token("c", &shared))).await;
+    assert!(code == 401 && message.contains("not enrolled"), "{message}");
+
+    let other = world.authority.client("argocd-agent:another");
+    let (code, message) = visitor.told(with_token(&token("a", &other))).await;
+    assert!(
+        code == 401 && message.contains("another certificate"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_worthless_token_is_not_made_up_for_by_the_certificate() {
+    let world = world(Visitors::Upstream).await;
+    let of_cluster = world.authority.client("a");
+    let mut visitor = Visitor::with(&world, &of_cluster).await;
+    assert_eq!(visitor.told(get(PODS)).await.0, NOT_CONNECTED);
+    for token in ["x", "x.y.z"] {
+        let (code, message) = visitor.told(with_token(token)).await;
+        assert!(
+            code == 401 && message.contains("token"),
+            "{token:?}: {message}"
+        );
+    }
+    let fingerprint = format!("{:?}", peer(&of_cluster).thumbprint());
+    let list = Revoked::read([fingerprint.as_str()]);
+    world.revoked.send_replace(Some(Arc::new(list)));
+    let again = with_token(&token("a", &of_cluster));
+    assert_eq!(visitor.told(again).await.0, 401, "it is on the list");
+}
+
+#[tokio::test]
+async fn a_token_is_nothing_where_each_cluster_has_a_certificate() {
+    let world = world(Visitors::Named).await;
+    let shared = world.authority.client("a");
+    let mut visitor = Visitor::with(&world, &shared).await;
+    let (code, message) = visitor.told(with_token(&token("a", &shared))).await;
+    assert!(code == 401 && message.contains("certificate"), "{message}");
+}
