@@ -246,7 +246,7 @@ mod tests {
             assert!(event.event_id.ends_with('_'), "{}", event.event_id);
         }
         let event = left(&key(Kind::Application, "a"), &app("a", None));
-        assert!(event.event_id.ends_with("_7"));
+        assert!(event.event_id.ends_with("_7_delete"));
         let asked = claim(Kind::Repository, "a", "u");
         assert_eq!(
             answer(&store, "argocd", None, &asked, true),

@@ -163,9 +163,9 @@ pub(crate) fn read(raw: CloudEvent) -> Result<Event, Unread> {
 impl Event {
     /// An event about an object.
     ///
-    /// `uid` and `resource_version` are those of the sender's object. Commands get event ids of their
-    /// own: were they equal to those of the state of the same version, a late second acknowledgement of
-    /// the state would take the command for done.
+    /// `uid` and `resource_version` are those of the sender's object. Commands and deletions get event ids of
+    /// their own: were they equal to those of the state of the same version, a late acknowledgement of the
+    /// state would take the command or the deletion for done. A deletion without a version answers a question.
     pub fn about(
         key: &ObjectKey,
         verb: Verb,
@@ -177,6 +177,8 @@ impl Event {
             "_operation"
         } else if verb == Verb::TerminateOperation {
             "_terminate"
+        } else if verb == Verb::Delete && !resource_version.is_empty() {
+            "_delete"
         } else {
             ""
         };
