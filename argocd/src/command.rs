@@ -205,6 +205,21 @@ pub enum Operation {
     Follow(Option<Value>),
 }
 
+impl Judgement {
+    /// Of the first report of an object that takes the place of another of its name on the hub: what was asked of that one
+    /// was not meant for this one, and was perhaps done.
+    pub fn of_successor(report: &Value) -> Self {
+        let on_spoke = Application::of(report);
+        let operation = on_spoke.operation().filter(|_| is_mirrored(on_spoke));
+        Self {
+            operation: Operation::Follow(operation.cloned()),
+            terminate: false,
+            refresh: false,
+            refresh_done: true,
+        }
+    }
+}
+
 /// Judges a report about `hub`. In this order, for an `.operation` that is set:
 ///
 /// 1. a report has shown that it was taken; or its event id is known and the peer names commands: taken if the report

@@ -184,10 +184,15 @@ impl Hub {
             }
         };
         self.post(&state, effects);
-        if let Some(key) = concerned
-            && state.mirrors.is_crooked(&key, state.index.object(&key))
-        {
-            self.crooked.mark(key);
+        if let Some(key) = concerned {
+            let State { index, mirrors, .. } = &mut *state;
+            let live = index.object(&key);
+            if live.is_some() {
+                mirrors.note_coming(&key, false);
+            }
+            if mirrors.is_crooked(&key, live) {
+                self.crooked.mark(key);
+            }
         }
         self.news.tell();
         state.is_synced()

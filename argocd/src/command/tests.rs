@@ -416,3 +416,19 @@ fn an_operation_as_a_go_agent_writes_it_is_still_the_same() {
         Operation::Hold
     );
 }
+
+#[test]
+fn what_was_asked_of_an_application_is_not_shown_of_its_successor() {
+    let follow = |report: &Value| {
+        let judgement = Judgement::of_successor(report);
+        assert!(judgement.refresh_done && !judgement.refresh && !judgement.terminate);
+        match judgement.operation {
+            Operation::Follow(operation) => operation,
+            Operation::Hold => panic!("it is held"),
+        }
+    };
+    assert_eq!(follow(&app(None, None)), None);
+    assert_eq!(follow(&app(Some(sync("r")), None)), None, "not begun there");
+    let running = app(Some(sync("r")), Some(state("Running", &sync("r"), "t")));
+    assert_eq!(follow(&running), Some(sync("r")));
+}

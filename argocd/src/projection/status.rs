@@ -53,6 +53,8 @@ pub(super) fn condition_patch(
     if let Some(message) = message {
         conditions.push(json!({ "type": kind, "message": message, "lastTransitionTime": now }));
     }
+    // An empty list that stays behind would be taken away by the next report.
+    let conditions = (!conditions.is_empty()).then_some(conditions);
     Some(Patch::Merge(
         json!({ "status": { "conditions": conditions } }),
     ))
@@ -89,9 +91,14 @@ pub(super) fn shown(hub: &Value, report: &Value, judgement: &Judgement) -> Optio
             .into_iter()
             .filter(|condition| type_of(condition).starts_with(HUB_CONDITION_PREFIX)),
     );
-    if shown.is_empty() {
+    let is_empty_there = || {
+        let there = hub.status().and_then(|status| status.get("conditions"));
+        there.is_some_and(|there| *there == json!([]))
+    };
+    if shown.is_empty() && !is_empty_there() {
         status.remove("conditions");
     } else {
+        // Nothing is written only to have no list in place of an empty one.
         status.insert("conditions".to_owned(), Value::Array(shown));
     }
     if is_held(judgement) {

@@ -45,6 +45,18 @@ struct Mirror {
     source_uid: String,
     bytes: usize,
     stand: Stand,
+    /// We have asked the hub to make it and do not know what came of that: it may be there at any time.
+    is_coming: bool,
+}
+
+impl Mirror {
+    fn is_held_for(&self, cluster: &str) -> bool {
+        self.cluster == cluster
+            && match self.stand {
+                Stand::Writing | Stand::Held { .. } => true,
+                Stand::Leaving => false,
+            }
+    }
 }
 
 #[derive(Debug)]
@@ -121,6 +133,7 @@ impl Mirrors {
             source_uid: source_uid.to_owned(),
             bytes,
             stand: Stand::Writing,
+            is_coming: known.is_some_and(|known| known.is_coming),
         };
         self.known.insert(key.clone(), mirror);
         Ok(())
@@ -140,10 +153,32 @@ impl Mirrors {
             source_uid: String::new(),
             bytes: 0,
             stand: Stand::Leaving,
+            is_coming: false,
         });
         if mirror.cluster == cluster {
             mirror.stand = Stand::Leaving;
             source_uid.clone_into(&mut mirror.source_uid);
+        }
+    }
+
+    /// Notes that the hub makes it, or that it is known what came of that.
+    pub(super) fn note_coming(&mut self, key: &ObjectKey, is_coming: bool) {
+        if let Some(mirror) = self.known.get_mut(key) {
+            mirror.is_coming = is_coming;
+        }
+    }
+
+    /// Whether it may be there at any time, made of the object with this UID.
+    fn is_coming(&self, key: &ObjectKey, cluster: &str, source_uid: &str) -> bool {
+        self.known.get(key).is_some_and(|mirror| {
+            mirror.is_coming && mirror.cluster == cluster && mirror.source_uid == source_uid
+        })
+    }
+
+    /// It is gone; what may still come is not forgotten.
+    fn left(&mut self, key: &ObjectKey) {
+        if self.known.get(key).is_some_and(|mirror| !mirror.is_coming) {
+            self.forget(key);
         }
     }
 
@@ -195,6 +230,19 @@ impl Mirrors {
         }
     }
 
+    /// What of a cluster is held on the hub, with the UIDs there.
+    fn held_of(&self, cluster: &str) -> impl Iterator<Item = (&ObjectKey, &str)> {
+        let known = self.known.iter();
+        let held = known.filter(move |(_, mirror)| mirror.is_held_for(cluster));
+        held.map(|(key, mirror)| (key, mirror.source_uid.as_str()))
+    }
+
+    /// Whether this one is.
+    fn holds(&self, key: &ObjectKey, cluster: &str, source_uid: &str) -> bool {
+        let known = self.known.get(key);
+        known.is_some_and(|it| it.is_held_for(cluster) && it.source_uid == source_uid)
+    }
+
     fn digest(&self, key: &ObjectKey, live: &Arc<Value>) -> Option<&str> {
         match &self.known.get(key)?.stand {
             Stand::Held { digest, object } => (Arc::ptr_eq(live, object)
@@ -221,6 +269,18 @@ impl Mirrors {
     }
 }
 
+/// What a resync says of one object.
+fn claim(key: ObjectKey, uid: String, digest: Option<String>) -> RequestUpdate {
+    RequestUpdate {
+        digest,
+        uid,
+        kind: key.kind.to_string(),
+        name: key.name,
+        namespace: key.namespace,
+        checksum: None,
+    }
+}
+
 fn is_made_of(live: &Value, source_uid: &str) -> bool {
     Meta::of(live).source_uid().unwrap_or_default() == source_uid
 }
@@ -240,32 +300,33 @@ pub(super) fn concerned(report: &Report, argocd_namespace: &str) -> Option<Objec
 }
 
 impl Hub {
-    /// What the hub shows of a cluster, as a resync tells it. Towards a Go agent nothing is known to be right.
+    /// What the hub shows of a cluster, as a resync tells it, and what it will show, because somebody here deleted it.
+    /// Towards a Go agent nothing is known to be right.
     pub(crate) fn claims(&self, cluster: &ClusterName) -> Vec<RequestUpdate> {
         let state = self.lock();
-        let mirrors = state.index.mirrors_of(cluster.as_str());
-        mirrors
-            .into_iter()
-            .map(|(key, object)| RequestUpdate {
-                digest: state.mirrors.digest(&key, &object).map(str::to_owned),
-                uid: Meta::of(&object)
-                    .source_uid()
-                    .unwrap_or_default()
-                    .to_owned(),
-                kind: key.kind.to_string(),
-                name: key.name,
-                namespace: key.namespace,
-                checksum: None,
-            })
-            .collect()
+        let shown = state.index.mirrors_of(cluster.as_str());
+        let shown = shown.into_iter().map(|(key, object)| {
+            let digest = state.mirrors.digest(&key, &object).map(str::to_owned);
+            let uid = Meta::of(&object)
+                .source_uid()
+                .unwrap_or_default()
+                .to_owned();
+            claim(key, uid, digest)
+        });
+        let awaited = state.mirrors.held_of(cluster.as_str());
+        let awaited = awaited
+            .filter(|(key, _)| state.index.object(key).is_none())
+            .map(|(key, uid)| claim(key.clone(), uid.to_owned(), None));
+        shown.chain(awaited).collect()
     }
 
-    /// Whether the hub shows this object of a cluster, made of the one with this UID.
+    /// Whether the hub shows this object of a cluster, made of the one with this UID, or will again.
     pub(crate) fn shows(&self, cluster: &ClusterName, key: &ObjectKey, source_uid: &str) -> bool {
         let state = self.lock();
-        state.index.object(key).is_some_and(|live| {
-            mirror::is_of(live, cluster.as_str()) && is_made_of(live, source_uid)
-        })
+        match state.index.object(key) {
+            Some(live) => mirror::is_of(live, cluster.as_str()) && is_made_of(live, source_uid),
+            None => state.mirrors.holds(key, cluster.as_str(), source_uid),
+        }
     }
 
     /// Lets a mirror go whose object a cluster does not have; done soon, and again until it is done.

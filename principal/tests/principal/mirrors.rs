@@ -176,6 +176,49 @@ async fn a_command_on_a_mirror_goes_to_its_cluster_and_ends_there() {
 }
 
 #[tokio::test]
+async fn what_was_asked_of_an_application_is_not_asked_of_the_one_that_took_its_name() {
+    let world = world().await;
+    let mut agent = shown(&world).await;
+    let asked = json!({
+        "operation": { "sync": { "revision": "v1" } },
+        "metadata": { "annotations": { keys::REFRESH: "hard" } },
+    });
+    world.edit("a", "app", &asked);
+    agent.event(APPLICATION, Verb::SetOperation).await;
+    let successor = json!({ "metadata": { "uid": "another" } });
+    agent
+        .tell(report(Verb::Create, &source("app", 2, &successor)))
+        .await;
+    let mirror = the_mirror(&world.hub).unwrap();
+    assert_eq!(Meta::of(&mirror).source_uid(), Some("another"));
+    assert!(mirror.get("operation").is_none_or(Value::is_null));
+    assert!(Meta::of(&mirror).annotation(keys::REFRESH).is_none());
+}
+
+#[tokio::test]
+async fn what_is_gone_is_not_brought_back_because_somebody_had_deleted_it_on_the_hub() {
+    let world = world().await;
+    let mut agent = shown(&world).await;
+    // Its mirror cannot be made again yet.
+    world.hub.set_outage(true);
+    world.hub.delete(Watched::Application, "a", "app");
+    world
+        .until("it is seen to be gone", |hub| the_mirror(hub).is_none())
+        .await;
+    drop(agent);
+    world
+        .reported("lost", |reports| !reports["a"].connected)
+        .await;
+    agent = Agent::owner(&world, "a").await;
+    let asked = agent.event(Target::Resync, Verb::RequestUpdate).await;
+    let asked: RequestUpdate = protocol::payload::decode("question", &asked.payload).unwrap();
+    assert_eq!(
+        (asked.name.as_str(), asked.uid.as_str()),
+        ("app", "spoke-app")
+    );
+}
+
+#[tokio::test]
 async fn an_agent_is_told_what_the_hub_shows_and_says_what_is_different() {
     let world = world().await;
     let agent = shown(&world).await;

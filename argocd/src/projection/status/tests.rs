@@ -145,3 +145,21 @@ proptest! {
         prop_assert_eq!(patch(&reached, &report, &again), None);
     }
 }
+
+#[test]
+fn an_empty_list_of_conditions_is_neither_left_behind_nor_written_about() {
+    let hub = json!({ "metadata": { "uid": "u" }, "status": { "conditions": [
+        { "type": format!("{HUB_CONDITION_PREFIX}X"), "message": "m" } ] } });
+    let patch = condition_patch(&hub, &format!("{HUB_CONDITION_PREFIX}X"), None, "now").unwrap();
+    let cleared = patch.applied_to(&hub);
+    assert_eq!(cleared["status"], json!({}));
+    let report = json!({ "status": { "sync": { "status": "Synced" } } });
+    let judgement = judge(&cleared, &report, Known::default());
+    let first = super::patch(&cleared, &report, &judgement).unwrap();
+    let shown = first.applied_to(&cleared);
+    assert_eq!(shown["status"], report["status"]);
+
+    let mut by_another = shown.clone();
+    by_another["status"]["conditions"] = json!([]);
+    assert_eq!(super::patch(&by_another, &report, &judgement), None);
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use argocd::{
     Meta,
-    command::{Known, judge},
+    command::{Judgement, Known, judge},
     mirror,
     projection::release_patch_for_hub,
 };
@@ -176,9 +176,11 @@ impl Hub {
             let mut state = self.lock();
             state.mirrors.note(cluster, &there, None);
             let live = state.index.object(&key);
-            let is_meant = live.is_some_and(|live| {
-                mirror::is_of(live, cluster) && super::is_made_of(live, meta.uid())
-            });
+            let is_meant = match live {
+                Some(live) => mirror::is_of(live, cluster) && super::is_made_of(live, meta.uid()),
+                // Somebody deleted it here, and it is being made again.
+                None => state.mirrors.is_coming(&key, cluster, meta.uid()),
+            };
             if !is_meant {
                 // Gone already, made of another object by now, or never a mirror.
                 return done();
@@ -231,7 +233,12 @@ fn step(from: &Sender, said: &Said, live: Option<&Live>) -> Step {
                     names_commands: from.names_commands,
                     taken: entry.is_taken(),
                 };
-                let judgement = judge(object, source, known);
+                let judgement = match Meta::of(object).source_uid() {
+                    Some(shown) if shown != Meta::of(source).uid() => {
+                        Judgement::of_successor(source)
+                    }
+                    Some(_) | None => judge(object, source, known),
+                };
                 mirror::application_patch(object, desired, source, &judgement, cluster)
             }
             _ => mirror::healing_patch(object, desired),

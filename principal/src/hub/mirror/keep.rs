@@ -151,7 +151,7 @@ impl Hub {
         ) {
             // What remains of our write is what is wanted: the API server leaves out what it does not know.
             (Some(Stand::Held { object: held, .. }), Some(object)) if changed => *held = object,
-            (Some(Stand::Leaving), None) => state.mirrors.forget(key),
+            (Some(Stand::Leaving), None) => state.mirrors.left(key),
             _ => {}
         }
         Ok(changed)

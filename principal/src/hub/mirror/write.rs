@@ -116,7 +116,15 @@ impl Hub {
         let _permit = self.writes.acquire().await;
         let answer = match step {
             Step::Nothing => return Ok(None),
-            Step::Create(object) => self.store.create(kind, &object).await?,
+            Step::Create(object) => {
+                self.lock().mirrors.note_coming(key, true);
+                let made = self.store.create(kind, &object).await;
+                // Otherwise it may be there, though nothing has told of it yet: also where the name is taken.
+                if matches!(made, Err(WriteError::Refused(_) | WriteError::NotFound)) {
+                    self.lock().mirrors.note_coming(key, false);
+                }
+                made?
+            }
             Step::Patch(patch) => self.store.patch(kind, &place, version, patch).await?,
             Step::Delete => {
                 self.store.delete(kind, &place, uid, version).await?;
@@ -133,7 +141,7 @@ impl Hub {
                 return Ok(None);
             }
         };
-        self.observe_mirror(kind, answer.clone());
+        self.observe_mirror(kind, key, answer.clone());
         let state = self.lock();
         let shared = state
             .index
@@ -143,12 +151,14 @@ impl Hub {
     }
 
     /// What a cluster has just said of a command is no new command to that cluster.
-    fn observe_mirror(&self, kind: Watched, object: Value) {
+    fn observe_mirror(&self, kind: Watched, key: &ObjectKey, object: Value) {
         let meta = Meta::of(&object);
+        let mut state = self.lock();
+        // From here on the index has it.
+        state.mirrors.note_coming(key, false);
         if meta.is_deleting() && meta.finalizers().is_empty() {
             return;
         }
-        let mut state = self.lock();
         let mut effects = match kind {
             Watched::Application => state.index.set_application(object, false),
             Watched::AppProject => state.index.set_written_project(object),
