@@ -69,8 +69,12 @@ pub trait Spoke: Debug + Send + Sync + 'static {
         key: &'a ObjectKey,
     ) -> BoxFuture<'a, Result<Option<String>, Error>>;
 
-    /// Deletes the object with this UID.
-    fn delete<'a>(&'a self, key: &'a ObjectKey, uid: &'a str) -> BoxFuture<'a, Result<(), Error>>;
+    /// Deletes the object with this UID. Answers with what it is now, if something has to be done before it goes.
+    fn delete<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        uid: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Value>, Error>>;
 }
 
 /// What one watch is about.

@@ -26,7 +26,7 @@ struct Inner {
     entries: BTreeMap<ObjectKey, Entry>,
     /// UIDs that went while a create of their name was under way.
     making: BTreeMap<ObjectKey, BTreeSet<String>>,
-    /// What was taken once by objects that somebody deleted here and that the hub wants again, by whose copies they were.
+    /// What was taken once by objects that somebody deleted here and that the hub may want again, by whose copies they were.
     taken: BTreeMap<ObjectKey, (String, Records)>,
     /// Made by us and not told by a watch yet.
     untold: BTreeMap<ObjectKey, Untold>,
@@ -187,12 +187,15 @@ impl Store {
             return None;
         }
         let known = entry.clone();
-        if let (Some(live), Some(_)) = (&entry.live, &entry.wanted) {
-            let meta = Meta::of(live);
+        // Also before the hub has said anything: it may want it again.
+        let meta = entry.live.as_deref().map(Meta::of);
+        if let Some((meta, source)) = meta.and_then(|meta| Some((meta, meta.source_uid()?))) {
             let records = [keys::LAST_COMMAND, keys::LAST_REFRESH].into_iter();
             let records = records.filter_map(|it| Some((it, meta.annotation(it)?.to_owned())));
-            let source = meta.source_uid().unwrap_or_default().to_owned();
-            taken.insert(key.clone(), (source, records.collect()));
+            let records: Records = records.collect();
+            if !records.is_empty() {
+                taken.insert(key.clone(), (source.to_owned(), records));
+            }
         }
         entry.live = None;
         if entry.wanted.is_none() {

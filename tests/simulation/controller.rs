@@ -35,6 +35,14 @@ impl Deeds {
         self.lock().syncs.clone()
     }
 
+    /// The only record of what this Application took last is gone: it may be done again.
+    pub(crate) fn forget(&self, app: &Value) {
+        let operation = &app["status"]["operationState"]["operation"];
+        if let Some(name) = operation["info"][0]["value"].as_str() {
+            self.lock().syncs.remove(name);
+        }
+    }
+
     /// How often the workload of an Application was deleted.
     pub(crate) fn cascades(&self) -> usize {
         self.lock().cascades

@@ -7,11 +7,12 @@ use std::time::Duration;
 use agent::spoke;
 use principal::store::{Memory as Hub, Watched};
 use principal::{Certificates, Enrolment, Fleet, Mode};
-use protocol::version::Capabilities;
+use protocol::{ObjectKey, version::Capabilities};
 use runtime::parts::Parts;
 use rustls_pki_types::CertificateDer;
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::controller::{Controller, Deeds};
@@ -25,6 +26,8 @@ use crate::slow::{Manners, Slow};
 
 /// How long nothing must change before it counts as quiet.
 const QUIET: Duration = Duration::from_mins(5);
+/// After so long an agent has seen what is on its spoke, however slow the API server is.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
 /// After so long something is stuck.
 const PATIENCE: Duration = Duration::from_hours(1);
 
@@ -48,6 +51,7 @@ struct Site {
     store: Slow<spoke::Memory>,
     deeds: Deeds,
     agent: Option<Agent>,
+    started: Instant,
 }
 
 /// Everything.
@@ -178,6 +182,7 @@ impl World {
             nature.spawn("argocd", controller.run(stop.clone()));
             sites.push(Site {
                 agent: None,
+                started: Instant::now(),
                 name: name.clone(),
                 certificate: certificate.clone(),
                 store,
@@ -219,7 +224,9 @@ impl World {
             }
             60..75 => {
                 let site = self.dice.pick(&self.sites);
+                let before = site.store.inner.all();
                 let said = self.people.act_on_spoke(&site.store.inner);
+                site.forget_what_nobody_saw_go(before);
                 self.deletions += usize::from(said.contains("deleted"));
                 self.trace.say(format_args!("{}: {said}", site.name));
             }
@@ -416,7 +423,7 @@ impl World {
 
     /// Waits until nothing changes any more.
     async fn settle(&self, when: &str) -> Vec<String> {
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         let mut before = self.signature();
         while begun.elapsed() < PATIENCE {
             tokio::time::sleep(QUIET).await;
@@ -569,6 +576,7 @@ impl Site {
     fn start(&mut self, level: Capabilities, network: &Network, trace: &Trace) {
         if self.agent.is_none() {
             trace.say(format_args!("{}: agent starts: {level:?}", self.name));
+            self.started = Instant::now();
             self.agent = Some(Agent::start(
                 level,
                 &self.name,
@@ -577,6 +585,18 @@ impl Site {
                 &self.store,
                 network,
             ));
+        }
+    }
+
+    /// What was deleted just now while no agent looked has taken the record of its last sync along.
+    fn forget_what_nobody_saw_go(&self, before: Vec<(ObjectKey, Value)>) {
+        if self.agent.is_some() && self.started.elapsed() > FIRST_LOOK {
+            return;
+        }
+        for (key, app) in before {
+            if self.store.inner.get(&key).is_none() {
+                self.deeds.forget(&app);
+            }
         }
     }
 }

@@ -131,12 +131,18 @@ impl World {
 
     async fn step(&mut self) {
         self.number += 1;
-        let (name, number) = (*self.dice.pick(&NAMES), self.number);
+        let name = *self.dice.pick(&NAMES);
         match self.dice.below(20) {
             0..=6 => self.on_the_spoke(name),
-            7..=8 => self.spoke.inner.delete(&own(name)),
+            7..=8 => {
+                self.trace.say(format_args!("spoke: {name} deleted"));
+                self.spoke.inner.delete(&own(name));
+            }
             9..=11 => self.on_the_hub(name),
-            12..=13 => self.hub.inner.delete(Watched::Application, CLUSTER, name),
+            12..=13 => {
+                self.trace.say(format_args!("hub: {name} deleted"));
+                self.hub.inner.delete(Watched::Application, CLUSTER, name);
+            }
             14 => {
                 self.trace.say("agent crashes");
                 if let Some(agent) = self.agent.take() {
@@ -150,9 +156,11 @@ impl World {
                 }
             }
             16..=17 => self.weather(),
-            _ => self.start(),
+            _ => {
+                self.trace.say("whatever crashed starts");
+                self.start();
+            }
         }
-        self.trace.say(format_args!("step {number} about {name}"));
     }
 
     fn on_the_spoke(&self, name: &str) {
@@ -161,6 +169,9 @@ impl World {
             "spec": { "source": { "path": format!("p{}", self.number) } },
         });
         if self.spoke.inner.get(&own(name)).is_some() {
+            let number = self.number;
+            self.trace
+                .say(format_args!("spoke: {name} edited as {number}"));
             return self.spoke.inner.edit(&own(name), edit);
         }
         let kind = if self.dice.chance(0.2) {
@@ -175,6 +186,9 @@ impl World {
             "spec": { "project": "default", "destination": { "name": "in-cluster", "namespace": "x" } },
         });
         argocd::patch::merge(&mut object, &edit);
+        let number = self.number;
+        self.trace
+            .say(format_args!("spoke: {kind} {name} made as {number}"));
         self.spoke.inner.put(kind, object);
     }
 
@@ -193,6 +207,7 @@ impl World {
             } }),
             _ => return,
         };
+        self.trace.say(format_args!("hub: {name} gets {edit}"));
         self.hub
             .inner
             .edit(Watched::Application, CLUSTER, name, edit);
@@ -213,11 +228,11 @@ impl World {
             _ => Weather::FINE,
         };
         self.network.set_weather(CLUSTER, weather);
-        let manners = if self.dice.chance(0.5) {
-            Manners::BAD
-        } else {
-            Manners::GOOD
-        };
+        let is_bad = self.dice.chance(0.5);
+        let manners = if is_bad { Manners::BAD } else { Manners::GOOD };
+        self.trace.say(format_args!(
+            "{weather:?}, and the API servers are bad: {is_bad}"
+        ));
         self.hub.behave(manners);
         self.spoke.behave(manners);
     }
@@ -244,7 +259,6 @@ impl World {
 
     fn findings(&self) -> Vec<String> {
         let mut findings = vec![];
-        let mut shown = 0;
         for (key, source) in self.spoke.inner.all() {
             let (wanted, mirror) = match key.kind {
                 Kind::Application => (
@@ -259,7 +273,6 @@ impl World {
                 ),
                 Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => continue,
             };
-            shown += 1;
             let wanted = wanted.expect("it can be mirrored");
             let Some(mirror) = mirror else {
                 findings.push(format!("{key} is not shown"));
@@ -291,7 +304,7 @@ impl World {
                 }
             }
         }
-        findings.extend(self.strays(shown));
+        findings.extend(self.strays());
         let twice = self
             .deeds
             .syncs()
@@ -302,12 +315,20 @@ impl World {
     }
 
     /// Mirrors of nothing.
-    fn strays(&self, shown: usize) -> Option<String> {
-        let there: usize = [Watched::Application, Watched::AppProject]
-            .into_iter()
-            .map(|kind| self.hub.inner.all(kind).len())
-            .sum();
-        (there != shown).then(|| format!("{there} mirrors of {shown} objects"))
+    fn strays(&self) -> impl Iterator<Item = String> {
+        let has = |kind, name: &str| {
+            let key = ObjectKey::new(kind, ARGOCD, name);
+            self.spoke.inner.get(&key).is_some()
+        };
+        let applications = self.hub.inner.all(Watched::Application).into_keys();
+        let applications = applications.filter(move |key| !has(Kind::Application, &key.name));
+        let projects = self.hub.inner.all(Watched::AppProject).into_keys();
+        let projects = projects.filter(move |key| {
+            let source = mirror::source_name(CLUSTER, &key.name);
+            !source.is_some_and(|name| has(Kind::AppProject, name))
+        });
+        let mirrors = applications.chain(projects);
+        mirrors.map(|key| format!("{key:?} mirrors nothing"))
     }
 
     async fn close(mut self) {

@@ -259,7 +259,7 @@ impl Spoke for Slow<spoke::Memory> {
         &'a self,
         key: &'a ObjectKey,
         uid: &'a str,
-    ) -> BoxFuture<'a, Result<(), spoke::Error>> {
+    ) -> BoxFuture<'a, Result<Option<Value>, spoke::Error>> {
         self.written(Spoke::delete(&self.inner, key, uid)).boxed()
     }
 }

@@ -151,8 +151,15 @@ impl Writer {
         let delete = self.spoke.delete(key, uid);
         let deleted = self.bounded(WriteKind::Delete, "delete", key, delete).await;
         match deleted {
+            Ok(left) => {
+                // Whatever is decided next knows that it goes, also before a watch has told.
+                if let Some(left) = left {
+                    self.store.written(key, &Arc::new(left));
+                }
+                Ok(())
+            }
             Err(error) if error.is_stale() && self.store.live(key).is_none() => Ok(()),
-            deleted => deleted,
+            Err(error) => Err(error),
         }
     }
 

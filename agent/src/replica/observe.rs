@@ -179,10 +179,11 @@ impl Observer {
         {
             self.reports.gone(key, source, live.as_deref());
         }
-        if stays_gone {
-            self.store.forget(key);
-        } else {
-            self.drift.check(key.clone());
+        match wanted {
+            Some(wanted) if wanted.leaving => self.store.forget(key),
+            Some(_) => self.drift.check(key.clone()),
+            // The hub may want it all the same, and then it counts what it took.
+            None => {}
         }
     }
 }

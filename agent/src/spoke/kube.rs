@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use argocd::Patch;
 use argocd::keys::REPOSITORY_SELECTOR;
+use argocd::{Meta, Patch};
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use futures::{FutureExt as _, TryFutureExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::api::{
@@ -219,17 +219,21 @@ impl Spoke for Kubernetes {
         .boxed()
     }
 
-    fn delete<'a>(&'a self, key: &'a ObjectKey, uid: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+    fn delete<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        uid: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Value>, Error>> {
         async move {
             let params = DeleteParams::background().preconditions(Preconditions {
                 uid: Some(uid.to_owned()),
                 resource_version: None,
             });
-            self.api(key)
-                .delete(&key.name, &params)
-                .map_err(|error| sorted(error, &[404, 409]))
-                .await
-                .map(drop)
+            let deleted = self.api(key).delete(&key.name, &params).await;
+            let answer = deleted.map_err(|error| sorted(error, &[404, 409]))?;
+            // A status says that it is gone, and so may an object as it was last.
+            let left = answer.left().map(|object| json!(object));
+            Ok(left.filter(|left| Meta::of(left).is_deleting()))
         }
         .boxed()
     }

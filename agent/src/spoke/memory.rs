@@ -247,11 +247,15 @@ impl Spoke for Memory {
         async { Ok(None) }.boxed()
     }
 
-    fn delete<'a>(&'a self, key: &'a ObjectKey, uid: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+    fn delete<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        uid: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Value>, Error>> {
         self.write(move |objects| {
             let before = objects.version();
             objects.delete(key, Some(uid))?;
-            Ok(((), objects.version() != before))
+            Ok((objects.get(key).cloned(), objects.version() != before))
         })
         .boxed()
     }

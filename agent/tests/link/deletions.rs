@@ -49,6 +49,26 @@ async fn what_was_just_made_can_be_deleted_before_a_watch_has_told_of_it() {
 }
 
 #[tokio::test]
+async fn what_goes_already_is_not_deleted_again_before_a_watch_has_told_of_it() {
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    let world = &scene.api.world;
+    talk.deliver(about(Verb::Create, &app("one", "5", "main")))
+        .await;
+    world.hold_watches(true);
+    for version in ["6", "7"] {
+        let mut going = app("one", version, "main");
+        going["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
+        talk.deliver(about(Verb::SpecUpdate, &going)).await;
+    }
+    let deletes = world
+        .writes()
+        .iter()
+        .filter(|it| *it == "delete one")
+        .count();
+    assert_eq!(deletes, 1, "{:?}", world.writes());
+}
+
+#[tokio::test]
 async fn a_delete_by_the_hub_means_what_has_the_name_now() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     talk.deliver(about(Verb::Create, &app("one", "5", "main")))
