@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use jsonwebtoken::{
     Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode, jwk::Jwk,
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     fleet::{ClusterName, Mode},
@@ -150,6 +150,7 @@ pub enum Worthless {
 #[error("sign a token")]
 pub struct SignToken(#[source] Box<jsonwebtoken::errors::Error>);
 
+/// What every token of ours says.
 #[derive(Serialize, Deserialize)]
 struct Claims {
     iss: String,
@@ -160,7 +161,47 @@ struct Claims {
     iat: i64,
     jti: String,
     cnf: Confirmation,
-    agent: Announced,
+    /// In those of agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agent: Option<Announced>,
+}
+
+impl Claims {
+    fn new(
+        subject: String,
+        audience: &str,
+        life: Duration,
+        bound_to: Thumbprint,
+        now: Timestamp,
+    ) -> Self {
+        let issued = now.as_second();
+        let life = i64::try_from(life.as_secs()).unwrap_or(i64::MAX);
+        Self {
+            iss: ISSUER.to_owned(),
+            sub: subject,
+            aud: vec![audience.to_owned()],
+            exp: issued.saturating_add(life),
+            nbf: issued,
+            iat: issued,
+            jti: uuid::Uuid::new_v4().to_string(),
+            cnf: Confirmation {
+                certificate: confirmation(bound_to),
+            },
+            agent: None,
+        }
+    }
+
+    /// When it ends, if its time has come and is not over.
+    fn expires(&self, now: Timestamp) -> Result<Timestamp, Worthless> {
+        if now.as_second() < self.nbf || now.as_second() >= self.exp {
+            return Err(Worthless::Time);
+        }
+        Timestamp::from_second(self.exp).map_err(|_range| Worthless::Time)
+    }
+
+    fn is_bound_to(&self, thumbprint: Thumbprint) -> bool {
+        self.cnf.certificate == confirmation(thumbprint)
+    }
 }
 
 /// RFC 8705: which certificate confirms the token.
@@ -186,7 +227,6 @@ impl JwtKey {
         bound_to: Thumbprint,
         now: Timestamp,
     ) -> Result<String, SignToken> {
-        let failed = |e| SignToken(Box::new(e));
         let Holder {
             cluster,
             mode,
@@ -196,22 +236,16 @@ impl JwtKey {
             client_id: cluster.to_string(),
             mode: mode.as_str().to_owned(),
         };
-        let issued = now.as_second();
-        let life = i64::try_from(purpose.life().as_secs()).unwrap_or(i64::MAX);
-        let claims = Claims {
-            iss: ISSUER.to_owned(),
-            sub: serde_json::to_string(&subject).map_err(|e| failed(e.into()))?,
-            aud: vec![purpose.audience().to_owned()],
-            exp: issued.saturating_add(life),
-            nbf: issued,
-            iat: issued,
-            jti: uuid::Uuid::new_v4().to_string(),
-            cnf: Confirmation {
-                certificate: confirmation(bound_to),
-            },
-            agent: announced.clone(),
-        };
-        encode(&Header::new(ALGORITHM), &claims, &self.signing).map_err(failed)
+        let subject = serde_json::to_string(&subject).map_err(|e| SignToken(Box::new(e.into())))?;
+        let (audience, life) = (purpose.audience(), purpose.life());
+        self.sign(&Claims {
+            agent: Some(announced.clone()),
+            ..Claims::new(subject, audience, life, bound_to, now)
+        })
+    }
+
+    fn sign(&self, claims: &Claims) -> Result<String, SignToken> {
+        encode(&Header::new(ALGORITHM), claims, &self.signing).map_err(|e| SignToken(Box::new(e)))
     }
 
     /// Reads a token that came over a connection with this certificate.
@@ -233,55 +267,42 @@ impl JwtKey {
         now: Timestamp,
         bound_to: impl FnOnce(&ClusterName) -> Option<Thumbprint>,
     ) -> Result<Verified, Worthless> {
-        let claims: Claims = self.decoded(token, &rules(purpose.audience()))?;
-        if now.as_second() < claims.nbf || now.as_second() >= claims.exp {
-            return Err(Worthless::Time);
-        }
-        let expires = Timestamp::from_second(claims.exp).map_err(|_range| Worthless::Time)?;
+        let claims = self.claims(token, purpose.audience())?;
+        let expires = claims.expires(now)?;
         let subject: Subject =
             serde_json::from_str(&claims.sub).map_err(|_form| Worthless::Subject)?;
         let cluster = ClusterName::try_from(subject.client_id.as_str());
         let cluster = cluster.map_err(|_invalid| Worthless::Subject)?;
-        if bound_to(&cluster).map(confirmation).as_ref() != Some(&claims.cnf.certificate) {
+        if !bound_to(&cluster).is_some_and(|it| claims.is_bound_to(it)) {
             return Err(Worthless::OtherCertificate);
         }
+        let mode = subject.mode.parse();
         let holder = Holder {
             cluster,
-            announced: claims.agent,
-            mode: subject
-                .mode
-                .parse()
-                .map_err(|_unknown| Worthless::Subject)?,
+            announced: claims.agent.ok_or(Worthless::Subject)?,
+            mode: mode.map_err(|_unknown| Worthless::Subject)?,
         };
         Ok(Verified { holder, expires })
     }
 
-    /// What a token says that we signed and to which these rules apply. Its time is not looked at.
-    fn decoded<C: DeserializeOwned>(
-        &self,
-        token: &str,
-        rules: &Validation,
-    ) -> Result<C, Worthless> {
+    /// What a token says that we signed for this audience. Its time is not looked at.
+    fn claims(&self, token: &str, audience: &str) -> Result<Claims, Worthless> {
+        // The algorithm is ours, never the token's. Times are checked by us, against the time we are given.
+        let mut rules = Validation::new(ALGORITHM);
+        rules.set_issuer(&[ISSUER]);
+        rules.set_audience(&[audience]);
+        rules.set_required_spec_claims(&["exp", "nbf", "iss", "aud", "sub"]);
+        rules.validate_exp = false;
+        rules.validate_nbf = false;
         let mut last = jsonwebtoken::errors::ErrorKind::InvalidSignature.into();
         for key in &self.accepted {
-            match decode::<C>(token, key, rules) {
+            match decode::<Claims>(token, key, &rules) {
                 Ok(data) => return Ok(data.claims),
                 Err(e) => last = e,
             }
         }
         Err(Worthless::NotOurs(Box::new(last)))
     }
-}
-
-/// The algorithm is ours, never the token's. Times are checked by us, against the time we are given.
-fn rules(audience: &str) -> Validation {
-    let mut rules = Validation::new(ALGORITHM);
-    rules.set_issuer(&[ISSUER]);
-    rules.set_audience(&[audience]);
-    rules.set_required_spec_claims(&["exp", "nbf", "iss", "aud", "sub"]);
-    rules.validate_exp = false;
-    rules.validate_nbf = false;
-    rules
 }
 
 fn confirmation(thumbprint: Thumbprint) -> String {

@@ -9,7 +9,31 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
+use serde_json::{Value, json};
+
 use crate::certs::Pair;
+
+/// A kubeconfig with what Argo CD has in the `config` of a cluster Secret, as JSON. `name` is what the certificate of the
+/// server says, where that is not in its address.
+pub fn of_cluster_secret(server: &str, name: Option<&str>, config: &Value) -> Value {
+    let access = &config["tlsClientConfig"];
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {
+            "server": server,
+            "tls-server-name": name,
+            "certificate-authority-data": access["caData"],
+        }}],
+        "users": [{"name": "u", "user": {
+            "client-certificate-data": access["certData"],
+            "client-key-data": access["keyData"],
+            "token": config["bearerToken"],
+        }}],
+    })
+}
 
 /// How a user proves who they are.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use lab::{
     faults::Fault,
-    product,
+    kubeconfig, product,
     steps::{
         At, Objects, deliver,
         enrol::{self, cluster_secret},
@@ -49,22 +49,8 @@ impl Kubectl {
         let service = stage.hub.read(&service).await?;
         let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
         let access: Value = serde_json::from_str(&text(&secret, "config")?)?;
-        let access = &access["tlsClientConfig"];
-        let config = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {
-                "server": format!("https://{ip}:9090"),
-                "tls-server-name": host,
-                "certificate-authority-data": access["caData"],
-            }}],
-            "users": [{"name": "u", "user": {
-                "client-certificate-data": access["certData"],
-                "client-key-data": access["keyData"],
-            }}],
-        });
+        let server = format!("https://{ip}:9090");
+        let config = kubeconfig::of_cluster_secret(&server, Some(host), &access);
         let folder = TempDir::new()?;
         let file = folder.path().join("kubeconfig");
         std::fs::write(&file, config.to_string())?;

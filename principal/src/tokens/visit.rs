@@ -7,10 +7,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jsonwebtoken::{Header, encode};
-use serde::{Deserialize, Serialize};
 
-use super::{ALGORITHM, Confirmation, ISSUER, JwtKey, SignToken, Worthless, confirmation, rules};
+use super::{Claims, JwtKey, SignToken, Worthless};
 use crate::{fleet::ClusterName, identity::Thumbprint};
 
 /// Upstream's word.
@@ -28,19 +26,6 @@ pub struct Visit {
     pub expires: Timestamp,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Claims {
-    iss: String,
-    /// The cluster, as it is.
-    sub: String,
-    aud: Vec<String>,
-    exp: i64,
-    nbf: i64,
-    iat: i64,
-    jti: String,
-    cnf: Confirmation,
-}
-
 impl JwtKey {
     /// Makes a token that opens this cluster together with this certificate.
     pub fn issue_visit(
@@ -49,21 +34,9 @@ impl JwtKey {
         bound_to: Thumbprint,
         now: Timestamp,
     ) -> Result<String, SignToken> {
-        let issued = now.as_second();
-        let life = i64::try_from(VISIT_LIFE.as_secs()).unwrap_or(i64::MAX);
-        let claims = Claims {
-            iss: ISSUER.to_owned(),
-            sub: cluster.to_string(),
-            aud: vec![AUDIENCE.to_owned()],
-            exp: issued.saturating_add(life),
-            nbf: issued,
-            iat: issued,
-            jti: uuid::Uuid::new_v4().to_string(),
-            cnf: Confirmation {
-                certificate: confirmation(bound_to),
-            },
-        };
-        encode(&Header::new(ALGORITHM), &claims, &self.signing).map_err(|e| SignToken(Box::new(e)))
+        // The cluster as it is, as upstream has it.
+        let subject = cluster.to_string();
+        self.sign(&Claims::new(subject, AUDIENCE, VISIT_LIFE, bound_to, now))
     }
 
     /// Reads a token that came over a connection with this certificate.
@@ -73,17 +46,15 @@ impl JwtKey {
         presented_with: Thumbprint,
         now: Timestamp,
     ) -> Result<Visit, Worthless> {
-        let claims: Claims = self.decoded(token, &rules(AUDIENCE))?;
-        if now.as_second() < claims.nbf || now.as_second() >= claims.exp {
-            return Err(Worthless::Time);
-        }
-        if confirmation(presented_with) != claims.cnf.certificate {
+        let claims = self.claims(token, AUDIENCE)?;
+        let expires = claims.expires(now)?;
+        if !claims.is_bound_to(presented_with) {
             return Err(Worthless::OtherCertificate);
         }
         let cluster = ClusterName::try_from(claims.sub.as_str());
         Ok(Visit {
             cluster: cluster.map_err(|_invalid| Worthless::Subject)?,
-            expires: Timestamp::from_second(claims.exp).map_err(|_range| Worthless::Time)?,
+            expires,
         })
     }
 }

@@ -11,7 +11,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use lab::{
-    Lab, certs,
+    Lab, certs, kubeconfig,
     peers::{Mapping, Pair, prepare},
     steps::{At, Objects},
     wait,
@@ -56,8 +56,10 @@ pub(crate) async fn an_agent_without_a_cluster_secret_registers_itself(
         );
         works(&mut pair).await?;
         sees(&secret).await?;
+        let mut without_token: Value = serde_json::from_str(&text(&secret, "config")?)?;
+        without_token["bearerToken"] = Value::Null;
         ensure!(
-            visit(&secret, &Value::Null).await == Err(401),
+            visit(&secret, &without_token).await == Err(401),
             "the certificate opens a cluster without the token"
         );
         // Another certificate reaches every cluster Secret, with tokens that belong to it.
@@ -95,16 +97,16 @@ fn body(papers: &certs::Pair, authority: &str) -> Value {
 /// Waits until Argo CD would see the cluster with this Secret: a lane opens a moment after its session.
 async fn sees(secret: &Value) -> Result<()> {
     let config: Value = serde_json::from_str(&text(secret, "config")?)?;
-    let look = async || Ok(visit(secret, &config["bearerToken"]).await);
+    let look = async || Ok(visit(secret, &config).await);
     wait::until_within(SOON, "the cluster is seen", look, Result::is_ok)
         .await
         .map(drop)
 }
 
-/// Lists the cluster's namespaces with the certificate in this Secret and this token; what the API answers if it does not
+/// Lists the cluster's namespaces at the server of this Secret with this configuration; what the API answers if it does not
 /// show them, 0 if it cannot be asked.
-async fn visit(secret: &Value, token: &Value) -> Result<(), u16> {
-    let client = client(secret, token).await.map_err(|_error| 0_u16)?;
+async fn visit(secret: &Value, config: &Value) -> Result<(), u16> {
+    let client = client(secret, config).await.map_err(|_error| 0_u16)?;
     let namespaces: Api<Namespace> = Api::all(client);
     match namespaces.list(&ListParams::default()).await {
         Ok(listed) if !listed.items.is_empty() => Ok(()),
@@ -113,29 +115,11 @@ async fn visit(secret: &Value, token: &Value) -> Result<(), u16> {
     }
 }
 
-/// As Argo CD has it from a cluster Secret; the query of the server is not sent.
-async fn client(secret: &Value, token: &Value) -> Result<Client> {
+/// As Argo CD has it; the query of the server is not sent.
+async fn client(secret: &Value, config: &Value) -> Result<Client> {
     let server = text(secret, "server")?;
     let (address, _) = server.split_once('?').context("a query")?;
-    let config: Value = serde_json::from_str(&text(secret, "config")?)?;
-    let tls = &config["tlsClientConfig"];
-    let mut user = json!({
-        "client-certificate-data": tls["certData"],
-        "client-key-data": tls["keyData"],
-    });
-    if !token.is_null() {
-        user["token"] = token.clone();
-    }
-    let config = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {
-            "server": address, "certificate-authority-data": tls["caData"],
-        }}],
-        "users": [{"name": "u", "user": user}],
-    });
+    let config = kubeconfig::of_cluster_secret(address, None, config);
     let parsed = Kubeconfig::from_yaml(&config.to_string())?;
     let config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
