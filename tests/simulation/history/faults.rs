@@ -1,0 +1,188 @@
+//! What people do, and what goes wrong.
+
+use principal::store::Watched;
+
+use super::{World, fleet};
+use crate::network::Weather;
+use crate::process::Principal;
+use crate::slow::Manners;
+
+impl World {
+    /// Somebody does something, or something goes wrong; then time passes.
+    pub(super) async fn step(&mut self) {
+        match self.dice.below(100) {
+            0..60 => {
+                let said = self.people.act_on_hub();
+                self.deletions += usize::from(said.contains("deleted"));
+                self.trace.say(format_args!("hub: {said}"));
+            }
+            60..75 => {
+                let site = self.dice.pick(&self.sites);
+                let before = site.store.inner.all();
+                let said = self.people.act_on_spoke(&site.store.inner);
+                site.forget_what_nobody_saw_go(before);
+                self.deletions += usize::from(said.contains("deleted"));
+                self.trace.say(format_args!("{}: {said}", site.name));
+            }
+            75..82 => self.change_weather(),
+            82..86 => self.change_manners(),
+            86..90 => self.end_an_agent().await,
+            90..93 => self.end_the_principal().await,
+            93..95 => self.change_fleet(),
+            95..97 => {
+                let site = self.dice.pick(&self.sites);
+                self.trace
+                    .say(format_args!("{}: connections break", site.name));
+                self.network.break_lines(&site.name);
+            }
+            97 => {
+                let apps = self.hub.inner.all(Watched::Application);
+                self.backup = Some(apps.into_values().collect());
+                self.trace.say("hub: backup");
+            }
+            _ => self.restore().await,
+        }
+        let pause = *self
+            .dice
+            .pick(&[(0, 20), (0, 300), (0, 300), (0, 3000), (0, 40_000)]);
+        let pause = self.dice.millis(pause);
+        tokio::time::sleep(pause).await;
+    }
+
+    fn change_weather(&mut self) {
+        let (cut, often) = (self.dice.chance(0.4), [0.0, 0.0, 0.1, 0.3]);
+        let weather = Weather {
+            cut,
+            loss: *self.dice.pick(&often),
+            twice: *self.dice.pick(&often),
+            delay: *self.dice.pick(&[(0, 20), (0, 20), (100, 300), (0, 2000)]),
+        };
+        let site = self.dice.pick(&self.sites);
+        self.trace.say(format_args!("{}: {weather:?}", site.name));
+        self.network.set_weather(&site.name, weather);
+    }
+
+    fn change_manners(&mut self) {
+        let manners = if self.dice.chance(0.5) {
+            Manners::BAD
+        } else {
+            Manners::GOOD
+        };
+        let which = self.dice.below(self.sites.len() + 1);
+        self.trace
+            .say(format_args!("API server {which}: {manners:?}"));
+        match self.sites.get(which) {
+            Some(site) => site.store.behave(manners),
+            None => self.hub.behave(manners),
+        }
+    }
+
+    async fn end_an_agent(&mut self) {
+        let (which, crash, stay) = (
+            self.dice.below(self.sites.len()),
+            self.dice.chance(0.7),
+            self.dice.chance(0.3),
+        );
+        let site = &mut self.sites[which];
+        match site.agent.take() {
+            Some(agent) if crash => {
+                self.trace.say(format_args!("{}: agent crashes", site.name));
+                agent.crash(&self.network).await;
+            }
+            Some(agent) => {
+                self.trace.say(format_args!("{}: agent stops", site.name));
+                agent.stop().await;
+            }
+            None => {}
+        }
+        if !stay {
+            let level = self.releases.agent(&self.dice);
+            site.start(level, &self.network, &self.trace);
+        }
+    }
+
+    pub(super) fn start_agents(&mut self) {
+        for site in &mut self.sites {
+            let level = self.releases.agent(&self.dice);
+            site.start(level, &self.network, &self.trace);
+        }
+    }
+
+    async fn end_the_principal(&mut self) {
+        let (crash, stay) = (self.dice.chance(0.7), self.dice.chance(0.3));
+        match self.principal.take() {
+            Some(principal) if crash => {
+                self.trace.say("principal crashes");
+                principal.crash(&self.network).await;
+            }
+            Some(principal) => {
+                self.trace.say("principal stops");
+                principal.stop(&self.network).await;
+            }
+            None => {}
+        }
+        if !stay {
+            self.start_principal();
+        }
+    }
+
+    pub(super) fn start_principal(&mut self) {
+        if self.principal.is_none() {
+            let level = self.releases.principal(&self.dice);
+            self.trace.say(format_args!("principal starts: {level:?}"));
+            let fleet = self.fleet.subscribe();
+            let principal = Principal::start(level, &self.hub, fleet, &self.network);
+            self.principal = Some(principal);
+        }
+    }
+
+    fn change_fleet(&mut self) {
+        let names = self.names();
+        let gone: Vec<String> = names
+            .iter()
+            .filter(|_| self.dice.chance(0.3))
+            .cloned()
+            .collect();
+        let fresh = self.dice.chance(0.3);
+        self.trace
+            .say(format_args!("out of the fleet: {gone:?}, fresh: {fresh}"));
+        self.fleet.send_replace(fleet(&names, &gone, fresh));
+    }
+
+    /// Everything on the hub is as it was, as other objects; the principal is down meanwhile.
+    async fn restore(&mut self) {
+        let Some(backup) = self.backup.clone() else {
+            return;
+        };
+        self.trace.say("hub: restored from the backup");
+        if let Some(principal) = self.principal.take() {
+            principal.crash(&self.network).await;
+        }
+        let hub = &self.hub.inner;
+        for (key, _) in hub.all(Watched::Application) {
+            hub.edit(
+                Watched::Application,
+                &key.namespace,
+                &key.name,
+                serde_json::json!({ "metadata": { "finalizers": null } }),
+            );
+            hub.delete(Watched::Application, &key.namespace, &key.name);
+        }
+        for mut object in backup {
+            // As a restore does: nothing that only the server knows, and no command.
+            for field in [
+                "uid",
+                "resourceVersion",
+                "creationTimestamp",
+                "deletionTimestamp",
+            ] {
+                object["metadata"]
+                    .as_object_mut()
+                    .map(|it| it.remove(field));
+            }
+            object.as_object_mut().map(|it| it.remove("operation"));
+            hub.put(Watched::Application, object);
+        }
+        self.start_principal();
+    }
+}

@@ -1,0 +1,56 @@
+//! A spoke with its agent.
+
+use std::time::Duration;
+
+use agent::spoke;
+use protocol::{Mode, ObjectKey, version::Capabilities};
+use rustls_pki_types::CertificateDer;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::controller::Deeds;
+use crate::dice::Trace;
+use crate::network::Network;
+use crate::process::Agent;
+use crate::slow::Slow;
+
+/// After so long an agent has seen what is on its spoke, however slow the API server is.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+
+pub(super) struct Site {
+    pub(super) name: String,
+    pub(super) certificate: CertificateDer<'static>,
+    pub(super) store: Slow<spoke::Memory>,
+    pub(super) deeds: Deeds,
+    pub(super) agent: Option<Agent>,
+    pub(super) started: Instant,
+}
+
+impl Site {
+    pub(super) fn start(&mut self, level: Capabilities, network: &Network, trace: &Trace) {
+        if self.agent.is_none() {
+            trace.say(format_args!("{}: agent starts: {level:?}", self.name));
+            self.started = Instant::now();
+            self.agent = Some(Agent::start(
+                level,
+                &self.name,
+                Mode::Managed,
+                &self.certificate,
+                &self.store,
+                network,
+            ));
+        }
+    }
+
+    /// What was deleted just now while no agent looked has taken the record of its last sync along.
+    pub(super) fn forget_what_nobody_saw_go(&self, before: Vec<(ObjectKey, Value)>) {
+        if self.agent.is_some() && self.started.elapsed() > FIRST_LOOK {
+            return;
+        }
+        for (key, app) in before {
+            if self.store.inner.get(&key).is_none() {
+                self.deeds.forget(&app);
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Everything works again: what has to be so then.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use agent::spoke;
+use tokio::time::Instant;
+
+use super::{World, fleet};
+use crate::network::Weather;
+use crate::oracle::Oracle;
+use crate::slow::Manners;
+
+/// How long nothing must change before it counts as quiet.
+const QUIET: Duration = Duration::from_mins(5);
+/// After so long something is stuck.
+const PATIENCE: Duration = Duration::from_hours(1);
+
+impl World {
+    /// Everything works again; then both sides have to agree, and go on agreeing.
+    pub(super) async fn end(&mut self) -> Vec<String> {
+        self.trace.say("everything works again");
+        let names = self.names();
+        self.hub.behave(Manners::GOOD);
+        self.start_principal();
+        // A cluster that has left comes back to a second session, in which the hub's word counts in full.
+        self.fleet.send_replace(fleet(&names, &[], false));
+        for site in &mut self.sites {
+            site.store.behave(Manners::GOOD);
+            self.network.set_weather(&site.name, Weather::FINE);
+        }
+        self.start_agents();
+        let mut findings = self.settle("after the faults").await;
+        for name in &names {
+            self.network.break_lines(name);
+        }
+        findings.extend(self.settle("after a new connection").await);
+        findings.extend(self.oracle_says());
+        findings.extend(self.once());
+        if findings.is_empty() {
+            findings.extend(self.rest().await);
+        }
+        if findings.is_empty() {
+            findings.extend(self.obeys().await);
+        }
+        findings
+    }
+
+    /// Waits until nothing changes any more.
+    async fn settle(&self, when: &str) -> Vec<String> {
+        let begun = Instant::now();
+        let mut before = self.signature();
+        while begun.elapsed() < PATIENCE {
+            tokio::time::sleep(QUIET).await;
+            let now = self.signature();
+            if now == before {
+                self.trace.say(format_args!("quiet {when}"));
+                return vec![];
+            }
+            before = now;
+        }
+        vec![format!("never quiet {when}")]
+    }
+
+    fn signature(&self) -> Vec<u64> {
+        let hub = self.hub.inner.version();
+        let sites = self.sites.iter();
+        let sites = sites.map(|site| site.store.inner.version());
+        sites.chain([hub]).collect()
+    }
+
+    fn spokes(&self) -> BTreeMap<String, spoke::Memory> {
+        let sites = self.sites.iter();
+        sites
+            .map(|site| (site.name.clone(), site.store.inner.clone()))
+            .collect()
+    }
+
+    fn oracle_says(&self) -> Vec<String> {
+        let spokes = self.spokes();
+        Oracle::new(&self.hub.inner, &spokes).findings()
+    }
+
+    /// Nothing was done twice, or without need.
+    fn once(&self) -> Vec<String> {
+        let mut findings = vec![];
+        let mut cascades = 0;
+        for site in &self.sites {
+            for (sync, times) in site.deeds.syncs() {
+                if times > 1 && sync != "-" {
+                    findings.push(format!("{}: {sync} ran {times} times", site.name));
+                }
+            }
+            let idle = site.store.inner.writes().idle;
+            if idle > site.store.failures() {
+                findings.push(format!("{}: {idle} writes changed nothing", site.name));
+            }
+            cascades += site.deeds.cascades();
+        }
+        if cascades > self.deletions {
+            findings.push(format!(
+                "workloads were deleted {cascades} times, and only {} deletions asked for",
+                self.deletions
+            ));
+        }
+        let idle = self.hub.inner.all_writes().idle;
+        if idle > self.hub.failures() {
+            findings.push(format!("hub: {idle} writes changed nothing"));
+        }
+        findings
+    }
+
+    /// Whoever is restarted when both sides agree has nothing to write.
+    async fn rest(&mut self) -> Vec<String> {
+        let mut findings = vec![];
+        let before = self.signature();
+        if let Some(principal) = self.principal.take() {
+            principal.crash(&self.network).await;
+        }
+        self.start_principal();
+        findings.extend(self.settle("with a new principal").await);
+        if self.signature() != before {
+            findings.push("a restart of the principal made writes".to_owned());
+        }
+        let before = self.signature();
+        for site in &mut self.sites {
+            if let Some(agent) = site.agent.take() {
+                agent.crash(&self.network).await;
+            }
+        }
+        self.start_agents();
+        findings.extend(self.settle("with new agents").await);
+        if self.signature() != before {
+            findings.push("a restart of the agents made writes".to_owned());
+        }
+        let principal = self.principal.as_ref();
+        let reports = principal.map(|principal| principal.handle.sessions.borrow().clone());
+        for site in &self.sites {
+            let report = reports.as_ref().and_then(|all| all.get(&site.name));
+            if !report.is_some_and(|report| report.connected && report.held.is_none()) {
+                findings.push(format!("{}: the principal reports {report:?}", site.name));
+            }
+            let outbox = site
+                .agent
+                .as_ref()
+                .map(|agent| agent.metrics.outbox_objects.get());
+            if outbox != Some(0) {
+                findings.push(format!("{}: {outbox:?} objects in the outbox", site.name));
+            }
+            let up = site.agent.as_ref().map(|agent| *agent.state.borrow());
+            if up != Some(agent::link::LinkState::Up) {
+                findings.push(format!("{}: the link is {up:?}", site.name));
+            }
+        }
+        findings
+    }
+
+    /// What is asked for now is done, once.
+    async fn obeys(&mut self) -> Vec<String> {
+        let spokes = self.spokes();
+        let delivered = Oracle::new(&self.hub.inner, &spokes).delivered();
+        let mut asked = vec![];
+        for (key, object) in &delivered {
+            let said = self.people.sync(key, object);
+            asked.push(said.split(' ').nth(1).unwrap_or_default().to_owned());
+            self.trace.say(format_args!("hub: {said}"));
+            self.people.refresh(key);
+        }
+        let mut findings = self.settle("after the last commands").await;
+        findings.extend(self.oracle_says());
+        let done: BTreeMap<String, usize> = self
+            .sites
+            .iter()
+            .flat_map(|site| site.deeds.syncs())
+            .collect();
+        for name in asked {
+            if done.get(&name) != Some(&1) {
+                findings.push(format!("{name} ran {:?} times", done.get(&name)));
+            }
+        }
+        findings
+    }
+}
