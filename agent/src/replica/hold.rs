@@ -6,7 +6,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::drift::{Contests, Due};
-use super::{Replica, note, plan};
+use super::obey::note;
+use super::{Replica, plan};
 
 impl Replica {
     /// Holds what the hub wants against local changes, connected or not.

@@ -1,0 +1,251 @@
+//! What is said, in which order, and again.
+
+use super::*;
+
+#[test]
+fn a_thousand_changes_are_one_word() {
+    let (mut session, store) = (session(Role::Principal), Store::of([app("a")]));
+    for _ in 0..1000 {
+        session.mark(app("a"), Facet::State);
+    }
+    assert_eq!(session.stats(at(0)).outbox_objects, 1);
+    assert_eq!(verbs(&sent(&mut session, &store, at(0))), [Verb::Create]);
+}
+
+#[test]
+fn one_event_of_an_object_is_in_flight_and_the_next_has_the_newest_body() {
+    let (mut session, mut store) = (session(Role::Principal), Store::of([app("a")]));
+    session.mark(app("a"), Facet::State);
+    let first = sent(&mut session, &store, at(0));
+    for _ in 0..3 {
+        store.change(&app("a"));
+        session.mark(app("a"), Facet::State);
+    }
+    assert!(sent(&mut session, &store, at(1)).is_empty());
+    take(&mut session, first[0].ack(), at(1));
+    let second = sent(&mut session, &store, at(1));
+    assert_eq!(verbs(&second), [Verb::SpecUpdate]);
+    assert_eq!(second[0].payload.as_ref(), b"4");
+}
+
+#[test]
+fn state_is_said_before_the_command_and_projects_before_applications() {
+    let mut session = session(Role::Principal);
+    let store = Store::of([app("a"), project("p")]);
+    session.mark(app("a"), Facet::Command);
+    session.mark(app("a"), Facet::State);
+    session.mark(project("p"), Facet::State);
+    let first = sent(&mut session, &store, at(0));
+    let names: Vec<_> = first
+        .iter()
+        .map(|event| event.subject.clone().unwrap())
+        .collect();
+    assert_eq!(names, ["argocd/p", "agent-a/a"]);
+    assert_eq!(verbs(&first), [Verb::Create, Verb::Create]);
+    take(&mut session, first[1].ack(), at(0));
+    assert_eq!(
+        verbs(&sent(&mut session, &store, at(0))),
+        [Verb::SetOperation]
+    );
+}
+
+#[test]
+fn a_command_that_waits_on_the_other_side_does_not_hold_up_the_state() {
+    let (mut session, mut store) = (session(Role::Principal), Store::of([app("a")]));
+    session.mark(app("a"), Facet::Command);
+    assert_eq!(
+        verbs(&sent(&mut session, &store, at(0))),
+        [Verb::SetOperation]
+    );
+    store.change(&app("a"));
+    session.mark(app("a"), Facet::State);
+    session.mark(app("a"), Facet::Command);
+    assert_eq!(verbs(&sent(&mut session, &store, at(1))), [Verb::Create]);
+    assert_eq!(session.stats(at(1)).in_flight, 2);
+}
+
+#[test]
+fn a_late_second_acknowledgement_of_the_state_leaves_the_command_in_flight() {
+    let (mut session, store) = (session(Role::Principal), Store::of([app("a")]));
+    session.mark(app("a"), Facet::State);
+    session.mark(app("a"), Facet::Command);
+    let state = sent(&mut session, &store, at(0)).remove(0);
+    take(&mut session, state.ack(), at(0));
+    sent(&mut session, &store, at(0));
+    take(&mut session, state.ack(), at(0));
+    assert_eq!(session.stats(at(0)).in_flight, 1);
+}
+
+#[test]
+fn what_is_not_acknowledged_is_sent_again_ever_more_slowly() {
+    let (mut session, store) = (session(Role::Principal), Store::of([app("a")]));
+    session.mark(app("a"), Facet::State);
+    let mut times = Vec::new();
+    for second in 0..400 {
+        if !sent(&mut session, &store, at(second)).is_empty() {
+            times.push(second);
+        }
+    }
+    assert_eq!(times, [0, 5, 25, 105, 225, 345]);
+    assert_eq!(session.stats(at(400)).oldest, at(400));
+}
+
+#[test]
+fn a_newer_value_does_not_wait_for_the_long_pause_of_the_older() {
+    let (mut session, mut store) = (session(Role::Principal), Store::of([app("a")]));
+    session.mark(app("a"), Facet::State);
+    sent(&mut session, &store, at(0));
+    sent(&mut session, &store, at(5));
+    store.change(&app("a"));
+    session.mark(app("a"), Facet::State);
+    assert_eq!(session.next_timeout(at(6)), Some(at(4)));
+    let newer = sent(&mut session, &store, at(10));
+    assert_eq!(newer[0].payload.as_ref(), b"2");
+    take(&mut session, newer[0].ack(), at(10));
+    assert_eq!(session.stats(at(10)).outbox_objects, 0);
+}
+
+#[test]
+fn a_delete_wipes_all_else_about_its_object_and_waits_for_nothing() {
+    let (mut session, store) = (session(Role::Principal), Store::of([app("a")]));
+    session.mark(app("a"), Facet::State);
+    let create = sent(&mut session, &store, at(0)).remove(0);
+    session.mark(app("a"), Facet::State);
+    session.mark(app("a"), Facet::Command);
+    session.say(Event::about(
+        &app("a"),
+        Verb::Delete,
+        "uid",
+        "",
+        Bytes::new(),
+    ));
+    let delete = sent(&mut session, &store, at(0));
+    assert_eq!(verbs(&delete), [Verb::Delete]);
+    take(&mut session, create.ack(), at(0));
+    assert_eq!(session.stats(at(0)).in_flight, 1);
+    take(&mut session, delete[0].ack(), at(0));
+    assert_eq!(session.stats(at(0)).outbox_objects, 0);
+}
+
+#[test]
+fn an_object_that_comes_back_takes_back_a_delete_that_was_not_sent() {
+    let (mut session, store) = (session(Role::Principal), Store::of([app("a")]));
+    session.say(Event::about(
+        &app("a"),
+        Verb::Delete,
+        "old",
+        "",
+        Bytes::new(),
+    ));
+    session.mark(app("a"), Facet::State);
+    assert_eq!(verbs(&sent(&mut session, &store, at(0))), [Verb::Create]);
+}
+
+#[test]
+fn a_mark_without_a_state_does_not_take_back_a_delete() {
+    let (mut session, store) = (session(Role::Principal), Store::default());
+    session.say(Event::about(
+        &app("a"),
+        Verb::Delete,
+        "old",
+        "",
+        Bytes::new(),
+    ));
+    session.mark(app("a"), Facet::State);
+    assert_eq!(verbs(&sent(&mut session, &store, at(0))), [Verb::Delete]);
+}
+
+#[test]
+fn an_application_is_deleted_before_its_project() {
+    let (mut session, store) = (session(Role::Principal), Store::default());
+    session.say(Event::about(
+        &project("p"),
+        Verb::Delete,
+        "u",
+        "",
+        Bytes::new(),
+    ));
+    session.say(Event::about(&app("a"), Verb::Delete, "u", "", Bytes::new()));
+    let deletes = sent(&mut session, &store, at(0));
+    assert_eq!(deletes[0].target, Target::Object(Kind::Application));
+}
+
+#[test]
+fn no_more_than_the_window_is_in_flight() {
+    let limits = Limits {
+        window: 3,
+        ..Limits::default()
+    };
+    let peer = Peer {
+        mode: Mode::Managed,
+        capabilities: Capabilities::of_level(1),
+    };
+    let mut session = Session::new(Role::Principal, peer, limits);
+    let store = Store::of((0..9).map(|n| app(&n.to_string())));
+    for n in 0..9 {
+        session.mark(app(&n.to_string()), Facet::State);
+    }
+    let first = sent(&mut session, &store, at(0));
+    assert_eq!(first.len(), 3);
+    take(&mut session, first[0].ack(), at(0));
+    assert_eq!(sent(&mut session, &store, at(0)).len(), 1);
+}
+
+#[test]
+fn an_object_that_changes_all_the_time_lets_the_others_speak() {
+    let limits = Limits {
+        window: 1,
+        ..Limits::default()
+    };
+    let peer = Peer {
+        mode: Mode::Managed,
+        capabilities: Capabilities::of_level(1),
+    };
+    let mut session = Session::new(Role::Agent, peer, limits);
+    let store = Store::of([app("busy"), app("calm")]);
+    session.mark(app("busy"), Facet::Status);
+    session.mark(app("calm"), Facet::Status);
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        let event = sent(&mut session, &store, at(0)).remove(0);
+        said.push(event.object().unwrap().name);
+        session.mark(app("busy"), Facet::Status);
+        take(&mut session, event.ack(), at(0));
+    }
+    assert_eq!(said, ["busy", "calm", "busy"]);
+}
+
+#[test]
+fn a_mark_whose_object_is_gone_says_nothing() {
+    let (mut session, store) = (session(Role::Agent), Store::default());
+    session.mark(app("a"), Facet::Status);
+    assert!(sent(&mut session, &store, at(0)).is_empty());
+    assert_eq!(session.stats(at(0)).outbox_objects, 0);
+}
+
+#[test]
+fn what_need_not_be_said_any_more_is_not() {
+    let (mut session, store) = (session(Role::Agent), Store::of([app("a")]));
+    session.mark(app("a"), Facet::Status);
+    session.unmark(&app("a"), Facet::Status);
+    assert!(sent(&mut session, &store, at(0)).is_empty());
+}
+
+#[test]
+fn of_two_equal_control_messages_the_later_is_said() {
+    let (mut session, store) = (session(Role::Agent), Store::default());
+    let body = crate::payload::RequestUpdate {
+        name: "a".into(),
+        ..Default::default()
+    };
+    session.say(Event::request_update(&body));
+    session.say(Event::request_synced_resource_list(
+        &crate::payload::SyncedResourceList::default(),
+    ));
+    session.say(Event::request_update(&body));
+    session.say(Event::request_synced_resource_list(
+        &crate::payload::SyncedResourceList::default(),
+    ));
+    let said = verbs(&sent(&mut session, &store, at(0)));
+    assert_eq!(said, [Verb::RequestUpdate, Verb::RequestSyncedResourceList]);
+}
