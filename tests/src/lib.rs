@@ -38,6 +38,7 @@ pub mod kubeconfig;
 pub mod metrics;
 pub mod namespaces;
 pub mod nginx;
+pub mod pages;
 pub mod peers;
 pub mod process;
 pub mod product;

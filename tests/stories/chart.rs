@@ -1,6 +1,6 @@
 //! The chart's life on a hub: installed, upgraded, taken away, put back. Each story leaves it installed.
 
-mod leftovers;
+pub(crate) mod leftovers;
 
 use std::collections::BTreeSet;
 
@@ -234,7 +234,7 @@ const UNINSTALLATION: [&str; 5] = [
 ];
 
 /// `helm uninstall`, to its end: no Pod of the hub program is left.
-async fn uninstall(stage: &Stage) -> Result<()> {
+pub(crate) async fn uninstall(stage: &Stage) -> Result<()> {
     if let Err(error) = stage.lab.helm().run(&UNINSTALLATION).await {
         let word = last_word(stage).await.unwrap_or_default();
         return Err(error.context(word));

@@ -25,11 +25,14 @@ mod live;
 mod places;
 mod pods;
 mod programs;
+mod quickstart;
+mod reader;
 mod removal;
 mod repositories;
 mod restore;
 mod rights;
 mod rules;
+mod runbooks;
 mod sets;
 mod size;
 mod stage;
@@ -186,6 +189,8 @@ fn life_of_the_chart() -> Chapter {
             staged!(chart::an_uninstallation_takes_the_add_on_off_and_an_installation_adopts),
             staged!(chart::an_uninstallation_waits_for_a_lost_spoke_with_a_bound),
             staged!(chart::an_installation_refuses_an_add_on_of_templates),
+            staged!(quickstart::the_quickstart_is_followed_word_by_word),
+            staged!(runbooks::the_runbooks_are_followed_word_by_word),
         ],
     )
 }

@@ -34,6 +34,14 @@ pub(super) async fn are_as_promised(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// Also what is promised is gone, after whoever wants that has taken it away.
+pub(crate) async fn are_none(stage: &Stage) -> Result<()> {
+    let look = || async { left(stage).await };
+    lab::wait::until("nothing at all is left", look, Vec::is_empty)
+        .await
+        .map(drop)
+}
+
 /// Kind and name of everything that is ours by name, by label or by namespace.
 async fn left(stage: &Stage) -> Result<Vec<String>> {
     let client = stage.lab.hub().client();

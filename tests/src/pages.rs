@@ -1,0 +1,227 @@
+//! The documentation as its tests see it: links, anchors, and blocks of commands with what is said about who runs them.
+//!
+//! A block of commands says so in a comment before it, which readers do not see:
+//!
+//! ```text
+//! <!-- run: the_name_of_a_story -->       that story takes the block from the page and runs it
+//! <!-- not run: reason -->                nobody does, and why
+//! ```
+//!
+//! Pure: text in, values out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Fences whose content a reader types into a shell.
+const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
+
+/// What is said before a block of commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The story of this name runs it.
+    Run(String),
+    /// Nobody runs it, for this reason.
+    NotRun(String),
+}
+
+/// A fenced block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The line of its first fence, counted from 1.
+    pub line: usize,
+    /// What stands behind the fence.
+    pub language: String,
+    /// What is said before it.
+    pub mark: Option<Mark>,
+    /// What is in it, without the fence's own indentation.
+    pub text: String,
+}
+
+impl Block {
+    /// Whether a reader types it into a shell.
+    pub fn is_commands(&self) -> bool {
+        SHELLS.contains(&self.language.as_str())
+    }
+}
+
+/// A link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The line that it is in, counted from 1.
+    pub line: usize,
+    /// Where it leads.
+    pub target: String,
+}
+
+/// All fenced blocks of a page.
+pub fn blocks(page: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let (mut mark, mut open) = (None, None::<(usize, Block)>);
+    for (number, line) in (1..).zip(page.lines()) {
+        let trimmed = line.trim();
+        if let Some((indentation, mut block)) = open.take() {
+            if trimmed == "```" {
+                blocks.push(block);
+            } else {
+                block.text.push_str(without(line, indentation));
+                block.text.push('\n');
+                open = Some((indentation, block));
+            }
+        } else if let Some(language) = trimmed.strip_prefix("```") {
+            let block = Block {
+                line: number,
+                language: language.to_owned(),
+                mark: mark.take(),
+                text: String::new(),
+            };
+            open = Some((line.len() - line.trim_start().len(), block));
+        } else if !trimmed.is_empty() {
+            mark = said(trimmed);
+        }
+    }
+    blocks
+}
+
+/// The blocks of commands that this story runs, in the order of the page.
+pub fn blocks_of(page: &str, story: &str) -> Vec<Block> {
+    let all = blocks(page).into_iter();
+    all.filter(|block| {
+        block.is_commands() && matches!(&block.mark, Some(Mark::Run(name)) if name == story)
+    })
+    .collect()
+}
+
+/// What a comment says about the block after it.
+fn said(line: &str) -> Option<Mark> {
+    let comment = line.strip_prefix("<!--")?.strip_suffix("-->")?.trim();
+    let words = |prefix: &str| {
+        let words = comment.strip_prefix(prefix)?.trim();
+        (!words.is_empty()).then(|| words.to_owned())
+    };
+    words("run:")
+        .map(Mark::Run)
+        .or_else(|| words("not run:").map(Mark::NotRun))
+}
+
+fn without(line: &str, indentation: usize) -> &str {
+    let blank = line.len() - line.trim_start().len();
+    line.get(indentation.min(blank)..).unwrap_or_default()
+}
+
+/// All links of a page outside code.
+pub fn links(page: &str) -> Vec<Link> {
+    let mut links = Vec::new();
+    for (line, text) in prose(page) {
+        let text = outside_code(text);
+        let targets = text.split("](").skip(1);
+        links.extend(targets.filter_map(|after| {
+            let target = after.split([')', ' ']).next()?.to_owned();
+            Some(Link { line, target })
+        }));
+    }
+    links
+}
+
+/// What can be linked to in a page: its headings, as GitHub and mdBook name them.
+pub fn anchors(page: &str) -> BTreeSet<String> {
+    let mut seen = BTreeMap::<String, usize>::new();
+    let headings = prose(page).filter_map(|(_, line)| {
+        let heading = line.trim_start_matches('#');
+        let level = line.len() - heading.len();
+        (1..=6)
+            .contains(&level)
+            .then(|| heading.strip_prefix(' '))?
+    });
+    let mut anchors = BTreeSet::new();
+    for heading in headings {
+        let name = anchor(heading);
+        let before = seen.entry(name.clone()).or_default();
+        anchors.insert(if *before == 0 {
+            name
+        } else {
+            format!("{name}-{before}")
+        });
+        *before += 1;
+    }
+    anchors
+}
+
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().to_lowercase();
+    let kept = kept
+        .chars()
+        .filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// Lines that are in no fenced block, with their numbers.
+fn prose(page: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    (1..).zip(page.lines()).filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fence && !fenced
+    })
+}
+
+fn outside_code(line: &str) -> String {
+    line.split('`').step_by(2).collect::<Vec<_>>().join("`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "# A page: `it` & more\n\
+        <!-- run: a_story -->\n\
+        ```sh\n\
+        one <<EOF\n  two\nEOF\n\
+        ```\n\
+        \n\
+        - <!-- not run: for a reason -->\n\
+        1. a list\n\n\
+        \x20  <!-- not run: for a reason -->\n\n\
+        \x20  ```sh\n\
+        \x20  in a list\n\
+        \x20    deeper\n\
+        \x20  ```\n\
+        ```yaml\nkey: [not](a-link)\n```\n\
+        ## Again\n## Again\n\
+        See [this](one.md#two) and `[that](no.md)`, and [other](https://example.org).\n";
+
+    #[test]
+    fn blocks_are_taken_with_what_is_said_before_them() {
+        let blocks = blocks(PAGE);
+        let texts: Vec<_> = blocks.iter().map(|it| it.text.as_str()).collect();
+        let list = "in a list\n  deeper\n";
+        assert_eq!(
+            texts,
+            ["one <<EOF\n  two\nEOF\n", list, "key: [not](a-link)\n"]
+        );
+        let marks: Vec<_> = blocks.into_iter().map(|it| (it.line, it.mark)).collect();
+        let not_run = Mark::NotRun("for a reason".to_owned());
+        let run = Mark::Run("a_story".to_owned());
+        assert_eq!(marks, [(3, Some(run)), (14, Some(not_run)), (18, None)]);
+        assert_eq!(blocks_of(PAGE, "a_story").len(), 1);
+        assert_eq!(blocks_of(PAGE, "another"), []);
+    }
+
+    #[test]
+    fn what_stands_between_a_comment_and_a_block_parts_them() {
+        let page = "<!-- run: a_story -->\nWords.\n```sh\nx\n```\n```sh\ny\n```\n";
+        assert!(blocks(page).iter().all(|it| it.mark.is_none()));
+        let nothing = "<!-- run: -->\n```sh\nx\n```\n";
+        assert!(blocks(nothing).iter().all(|it| it.mark.is_none()));
+    }
+
+    #[test]
+    fn links_are_found_outside_code_only() {
+        let targets: Vec<_> = links(PAGE).into_iter().map(|it| it.target).collect();
+        assert_eq!(targets, ["one.md#two", "https://example.org"]);
+    }
+
+    #[test]
+    fn headings_have_the_names_that_links_use() {
+        let names: Vec<_> = anchors(PAGE).into_iter().collect();
+        assert_eq!(names, ["a-page-it--more", "again", "again-1"]);
+    }
+}

@@ -1,0 +1,76 @@
+//! The documentation, as a new user follows it.
+
+use anyhow::{Result, ensure};
+use lab::{product, steps::workload};
+use serde_json::json;
+
+use crate::{
+    chart::{self, leftovers},
+    reader::Reader,
+    stage::Stage,
+};
+
+/// Where the images of the lab are said to be.
+const REGISTRY: &str = "quay.io/open-cluster-management";
+
+/// From a hub without the add-on to a synced Application and back, with nothing typed but what the page says.
+pub(crate) async fn the_quickstart_is_followed_word_by_word(stage: &Stage) -> Result<()> {
+    const PAGE: &str = "docs/quickstart.md";
+    chart::uninstall(stage).await?;
+    stage.not_enrolled(1).await?;
+    stage.not_enrolled(2).await?;
+
+    let reader = Reader::of(stage)?
+        .with("CLUSTER", "spoke1")
+        .with("REGISTRY", REGISTRY)
+        .with("REPOSITORY", guestbook(stage)?)
+        .with_cluster("SPOKE_KUBECONFIG", stage.lab.spoke(1));
+    let said = reader
+        .follow(PAGE, "the_quickstart_is_followed_word_by_word", 10)
+        .await?;
+    for part in ["AgentConnected", "Synced", "Healthy"] {
+        ensure!(said.contains(part), "nobody saw {part}: {said}");
+    }
+    leftovers::are_none(stage).await?;
+
+    product::install(&stage.lab.helm(), product::OptIn::Manual).await?;
+    product::until_ready(&stage.hub).await
+}
+
+/// What the guestbook of Argo CD's examples has, under its names, with the greeter's image; its address.
+fn guestbook(stage: &Stage) -> Result<String> {
+    let labels = json!({"app": "guestbook-ui"});
+    let deployment = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "guestbook-ui"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{"name": "guestbook-ui", "image": workload::IMAGE}],
+                },
+            },
+        },
+    });
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "guestbook-ui"},
+        "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 80}]},
+    });
+    let repository = stage.lab.git().repository("example-apps")?;
+    let files = [
+        (
+            "guestbook/guestbook-ui-deployment.yaml",
+            deployment.to_string(),
+        ),
+        ("guestbook/guestbook-ui-svc.yaml", service.to_string()),
+    ];
+    let files = files.each_ref().map(|(path, text)| (*path, text.as_str()));
+    repository.commit("the guestbook", &files)?;
+    Ok(repository.url())
+}

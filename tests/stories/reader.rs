@@ -1,0 +1,97 @@
+//! Somebody who reads a page of the documentation and types what it says into a shell, word by word.
+
+use std::{
+    collections::BTreeMap, fmt::Write as _, fs, os::unix::fs::symlink, process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use lab::{Cluster, pages, tools};
+use tempfile::TempDir;
+use tokio::{process::Command, time::timeout};
+
+use crate::stage::Stage;
+
+/// How long all commands of one page may take, their own waiting included.
+const BOUND: Duration = Duration::from_mins(9);
+/// How many lines of what they said are shown when one fails.
+const LAST: usize = 60;
+
+/// The programs that a reader has, and what the page asks to be set.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    home: TempDir,
+    variables: BTreeMap<String, String>,
+}
+
+impl Reader {
+    /// At a terminal in the root of the source tree, with `kubectl` and `helm`, which talk to the hub.
+    pub(crate) fn of(stage: &Stage) -> Result<Self> {
+        let home = tempfile::tempdir().context("make a home")?;
+        let programs = home.path().join("bin");
+        fs::create_dir(&programs)?;
+        let tools = stage.lab.tools();
+        for (name, program) in [("kubectl", &tools.kubectl), ("helm", &tools.helm)] {
+            symlink(program, programs.join(name)).with_context(|| format!("link {name}"))?;
+        }
+        let usual = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
+        let path = format!("{}:{usual}", programs.display());
+        let reader = Self {
+            variables: BTreeMap::from([("PATH".to_owned(), path)]),
+            home,
+        };
+        Ok(reader.with_cluster("KUBECONFIG", stage.lab.hub()))
+    }
+
+    /// Sets a variable that the page explains.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.variables.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Sets it to a kubeconfig of a cluster.
+    pub(crate) fn with_cluster(self, name: &str, cluster: &Cluster) -> Self {
+        let kubeconfig = cluster.kubeconfig().to_string_lossy().into_owned();
+        self.with(name, kubeconfig)
+    }
+
+    /// Runs the blocks of a page that are for this story, in one shell. The first command that fails ends it. Returns what
+    /// they said.
+    pub(crate) async fn follow(&self, page: &str, story: &str, least: usize) -> Result<String> {
+        let text = fs::read_to_string(tools::workspace().join(page)).context(page.to_owned())?;
+        let blocks = pages::blocks_of(&text, story);
+        let count = blocks.len();
+        ensure!(count >= least, "only {count} blocks of {page} are for it");
+        let mut script = "set -euo pipefail\nexec 2>&1\n".to_owned();
+        for block in blocks {
+            writeln!(script, "echo '--- {page}:{}'\n{}", block.line, block.text)?;
+        }
+        self.run(page, &script).await
+    }
+
+    async fn run(&self, page: &str, script: &str) -> Result<String> {
+        let file = self.home.path().join("script");
+        fs::write(&file, script)?;
+        let mut shell = Command::new("bash");
+        shell
+            .arg(&file)
+            .current_dir(tools::workspace())
+            .env_clear()
+            .envs(&self.variables)
+            .env("HOME", self.home.path())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let done = timeout(BOUND, shell.output()).await;
+        let done = done
+            .with_context(|| format!("the commands of {page}: no end within {BOUND:?}"))?
+            .context("start bash")?;
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        if !done.status.success() {
+            let lines: Vec<_> = said.lines().collect();
+            let last = lines.get(lines.len().saturating_sub(LAST)..);
+            let last = last.unwrap_or_default().join("\n");
+            bail!("a command of {page} failed ({}):\n{last}", done.status);
+        }
+        Ok(said)
+    }
+}

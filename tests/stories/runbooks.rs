@@ -1,0 +1,49 @@
+//! What the runbooks say, as somebody does it on the second day.
+
+use anyhow::{Result, ensure};
+use lab::steps::{deliver, enrol};
+
+use crate::{
+    reader::Reader,
+    stage::{Stage, commit},
+};
+
+/// A CA is rotated, an agent shut out and let in, the program upgraded and rolled back, everything saved; and after that
+/// changes still go through.
+pub(crate) async fn the_runbooks_are_followed_word_by_word(stage: &Stage) -> Result<()> {
+    const PAGES: [(&str, usize); 2] = [("docs/troubleshooting.md", 1), ("docs/runbooks.md", 6)];
+    const STORY: &str = "the_runbooks_are_followed_word_by_word";
+    stage.enrolled(1).await?;
+    stage.enrolled(2).await?;
+    let mut app = stage.greeter("runbooks", 2).await?;
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let backup = tempfile::tempdir()?;
+
+    let reader = Reader::of(stage)?
+        .with("CLUSTER", "spoke2")
+        .with("BACKUP", backup.path().to_string_lossy());
+    let mut said = String::new();
+    for (page, least) in PAGES {
+        said = reader.follow(page, STORY, least).await?;
+    }
+    ensure!(
+        said.contains("Available=True AgentConnected"),
+        "nobody saw that all is well: {said}"
+    );
+    for file in std::fs::read_dir(backup.path())? {
+        let file = file?;
+        let size = file.metadata()?.len();
+        ensure!(size > 0, "{} is empty", file.path().display());
+    }
+
+    let repository = stage.lab.git().repository("runbooks")?;
+    let next = commit(&repository, "after-the-runbooks", "v2")?;
+    "v2".clone_into(&mut app.revision);
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, &next).await?;
+    for cluster in ["spoke1", "spoke2"] {
+        enrol::until_available(&stage.hub, cluster).await?;
+    }
+    stage.clear(&app).await
+}
