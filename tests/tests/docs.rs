@@ -6,6 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+#[path = "shared/names.rs"]
+mod names;
+
+use names::test_names;
+
 /// Every name that a row of `docs/features.md` gives as proof is a test or a story that exists.
 #[test]
 fn every_proof_of_a_feature_exists() {
@@ -139,50 +144,4 @@ fn features() -> Vec<(String, String, String)> {
 
 fn backticked(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
-}
-
-/// Names of all functions behind a `#[test]`-like attribute, and of all stories.
-fn test_names() -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    let mut folders = vec![root()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)
-            .expect("a folder of the tree")
-            .flatten()
-        {
-            let path = entry.path();
-            let hidden = entry.file_name().to_string_lossy().starts_with('.');
-            if path.is_dir() && !hidden && entry.file_name() != "target" {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                collect(
-                    &fs::read_to_string(&path).expect("a source file"),
-                    &path,
-                    &mut names,
-                );
-            }
-        }
-    }
-    names
-}
-
-/// A story is an `async fn` below `tests/stories/`; a test stands behind an attribute that ends in `test]`.
-fn collect(source: &str, path: &Path, names: &mut BTreeSet<String>) {
-    let story = path.components().any(|c| c.as_os_str() == "stories");
-    let mut expected = false;
-    for line in source.lines().map(str::trim) {
-        expected |= line.starts_with("#[") && (line.contains("test]") || line.contains("test("));
-        let function = line
-            .strip_prefix("pub(crate) ")
-            .or_else(|| line.strip_prefix("pub "))
-            .unwrap_or(line)
-            .trim_start_matches("async ")
-            .strip_prefix("fn ");
-        if let Some(function) = function {
-            if expected || (story && line.contains("async fn ")) {
-                names.extend(function.split(['(', '<']).next().map(str::to_owned));
-            }
-            expected = false;
-        }
-    }
 }
