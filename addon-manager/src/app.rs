@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use runtime::{
-    admin::{Admin, AdminState},
+    admin::{Admin, AdminState, LookIn},
     kube,
     metrics::Registry,
     parts::{Parts, Spawner},
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{Config, Shared},
-    ready, uninstall,
+    metrics, ready, uninstall,
 };
 
 /// How long the parts may take to end by themselves; the pod has 30 seconds.
@@ -36,12 +36,18 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 pub async fn run_until(config: Config, token: CancellationToken) -> anyhow::Result<()> {
     match config {
         Config::Manager(manager) => {
-            let shared = manager.shared.clone();
-            serve(&shared, token, |basis| manager::start(manager, basis)).await
+            let (shared, registry) = (manager.shared.clone(), Registry::new());
+            let metrics = metrics::whole(&registry);
+            let state = metrics.principal.state().clone();
+            let start = |basis| manager::start(manager, metrics, basis);
+            serve(&shared, token, Seen { registry, state }, start).await
         }
         Config::Principal(alone) => {
-            let shared = alone.shared.clone();
-            serve(&shared, token, |basis| alone::start(alone, basis)).await
+            let (shared, registry) = (alone.shared.clone(), Registry::new());
+            let metrics = metrics::alone(&registry);
+            let state = metrics.state().clone();
+            let start = |basis| alone::start(alone, metrics, basis);
+            serve(&shared, token, Seen { registry, state }, start).await
         }
         Config::Uninstall(settings) => {
             let client = kube::client(&settings.kube, "argocd-agent-addon-uninstall").await?;
@@ -55,24 +61,18 @@ pub async fn run_until(config: Config, token: CancellationToken) -> anyhow::Resu
 async fn serve<F>(
     shared: &Shared,
     token: CancellationToken,
+    seen: Seen,
     start: impl FnOnce(Basis) -> F,
 ) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<()>>,
 {
     let parts = Parts::new(token);
-    let registry = Registry::new();
-    registry.build_info(
-        "argocd_agent_addon_manager",
-        env!("CARGO_PKG_VERSION"),
-        COMMIT,
-    );
     let readiness = Readiness::new();
-    serve_admin(shared, &readiness, &registry, &parts).await?;
+    serve_admin(shared, &readiness, seen, &parts).await?;
     let client = kube::client(&shared.kube, "argocd-agent-addon-manager").await?;
     let basis = Basis {
         client,
-        registry,
         readiness,
         spawner: parts.spawner(),
     };
@@ -99,16 +99,15 @@ where
     ended.map_err(Into::into)
 }
 
-/// The commit of this build, when the build was told.
-const COMMIT: &str = match option_env!("GIT_COMMIT") {
-    Some(commit) => commit,
-    None => "unknown",
-};
+/// What is seen of the program from outside.
+struct Seen {
+    registry: Registry,
+    state: principal::State,
+}
 
 /// What every part may use.
 struct Basis {
     client: ::kube::Client,
-    registry: Registry,
     readiness: Readiness,
     spawner: Spawner,
 }
@@ -128,15 +127,16 @@ fn always(spawner: &Spawner) -> watch::Receiver<bool> {
 async fn serve_admin(
     shared: &Shared,
     readiness: &Readiness,
-    registry: &Registry,
+    seen: Seen,
     parts: &Parts,
 ) -> anyhow::Result<()> {
     // Go's /healthz means that the caches are read; ours are when we are ready.
     let ready = readiness.clone();
     let state = AdminState {
         readiness: readiness.clone(),
-        registry: registry.clone(),
+        registry: seen.registry,
         healthz: Arc::new(move || ready.is_ready()),
+        look_in: LookIn::new(move |page| seen.state.page(page)),
     };
     let addresses = [Some(shared.admin.health()), shared.admin.metrics()];
     for address in addresses.into_iter().flatten() {

@@ -1,4 +1,6 @@
-//! What the manager itself shows; the principal and the SDK register their own.
+//! All metrics of the hub programs: what the manager itself shows, and what the principal and the SDK do.
+//!
+//! Everything is registered here and nowhere else, so that `docs/metrics.md` can be made of it.
 
 use jiff::Timestamp;
 use prometheus_client::{
@@ -7,7 +9,43 @@ use prometheus_client::{
 };
 use runtime::metrics::Registry;
 
-use crate::issuer::rotation::Stage;
+use crate::issuer::{CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET, rotation::Stage};
+
+/// The commit of this build, when the build was told.
+const COMMIT: &str = match option_env!("GIT_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
+
+/// The metrics of the whole hub program.
+#[derive(Clone, Debug)]
+pub struct Whole {
+    /// The manager's own.
+    pub manager: Metrics,
+    /// The SDK's.
+    pub sdk: ocm::sdk::Metrics,
+    /// The principal's.
+    pub principal: principal::Metrics,
+}
+
+const STAGES: [Stage; 3] = [Stage::Settled, Stage::Introduced, Stage::Retiring];
+
+/// Registers those of the whole hub program.
+pub fn whole(registry: &Registry) -> Whole {
+    let principal = alone(registry);
+    Whole {
+        manager: Metrics::register(registry),
+        sdk: registry.with(ocm::sdk::Metrics::register),
+        principal,
+    }
+}
+
+/// Registers those of the principal alone.
+pub fn alone(registry: &Registry) -> principal::Metrics {
+    let version = env!("CARGO_PKG_VERSION");
+    registry.program("argocd_agent_addon_manager", version, COMMIT);
+    principal::Metrics::register(registry)
+}
 
 /// The manager's metrics; clones share their values.
 #[derive(Clone, Debug, Default)]
@@ -30,8 +68,15 @@ struct Use {
 
 impl Metrics {
     /// Makes and registers them.
-    pub fn register(registry: &Registry) -> Self {
+    fn register(registry: &Registry) -> Self {
         let metrics = Self::default();
+        // Every series is there from the start; what is not known yet is zero.
+        for secret in [CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET] {
+            metrics.expires(secret, Timestamp::UNIX_EPOCH);
+        }
+        for stage in STAGES {
+            metrics.in_stage(stage, false);
+        }
         let Self {
             leader,
             expiry,
@@ -42,9 +87,10 @@ impl Metrics {
             let all = all.sub_registry_with_prefix("argocd_agent_addon_manager");
             let help = "Whether this replica leads; the sum over all replicas should be one";
             all.register("leader", help, leader);
-            let help = "When a certificate ends; less than a month ahead means that renewal fails";
+            let help = "When a certificate ends, in seconds of Unix time, by the Secret that it is in; 0 while this \
+                        replica does not know it; less than a month ahead means that renewal fails";
             all.register("certificate_expiry_timestamp_seconds", help, expiry);
-            let help = "One for the stage in which the certificate authority is";
+            let help = "One for the stage in which the certificate authority is, where this replica leads";
             all.register("ca_rotation_stage", help, rotation);
             let help = "Agents (and Secrets of the hub) that hold up the next step of a rotation of the CA";
             all.register("ca_rotation_waits_for", help, waits_for);
@@ -59,15 +105,19 @@ impl Metrics {
 
     /// Says where a rotation of the CA is, and how many hold it up.
     pub fn rotation(&self, now: Stage, waits_for: usize) {
-        for stage in [Stage::Settled, Stage::Introduced, Stage::Retiring] {
-            let label = InStage {
-                stage: stage.as_str(),
-            };
-            let gauge = self.rotation.get_or_create(&label);
-            gauge.set(i64::from(stage == now));
+        for stage in STAGES {
+            self.in_stage(stage, stage == now);
         }
         let count = i64::try_from(waits_for).unwrap_or(i64::MAX);
         self.waits_for.set(count);
+    }
+
+    fn in_stage(&self, stage: Stage, is_there: bool) {
+        let label = InStage {
+            stage: stage.as_str(),
+        };
+        let gauge = self.rotation.get_or_create(&label);
+        gauge.set(i64::from(is_there));
     }
 
     /// Says when the certificate in a Secret ends.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use argocd::ui_access::UiAccess;
 use kube::Client;
 use protocol::version::Capabilities;
-use runtime::admin::{self, Admin, AdminState};
+use runtime::admin::{self, Admin, AdminState, LookIn};
 use runtime::clock::Clock;
 use runtime::credentials::{self, ClientTls, Material, files, login, secrets};
 use runtime::metrics::Registry;
@@ -19,11 +19,12 @@ use crate::args::Args;
 use crate::config::{self, Config, IdentitySource, RootsSource, Scope, Tls, Ui};
 use crate::lane::{Cache, Desk, Lane};
 use crate::link::{self, Link, LinkState};
-use crate::metrics::Metrics;
+use crate::metrics::{self, Metrics};
 use crate::redis::Redis;
 use crate::replica::{Replica, Sight};
 use crate::report::Reports;
 use crate::spoke::Kubernetes;
+use crate::state::State;
 use crate::store::Store;
 
 /// How long parts may take to end; a pod has 30 s.
@@ -61,14 +62,8 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
     let parts = Parts::new(token.clone());
     let spawner = parts.spawner();
     let registry = Registry::new();
-    registry.build_info("argocd_agent", env!("CARGO_PKG_VERSION"), commit());
-    let metrics = Metrics::register(&registry);
+    let metrics = metrics::register(&registry);
     let readiness = Readiness::new();
-    let state = watch::Sender::new(LinkState::Down);
-
-    let admin = admin_state(readiness.clone(), registry, state.subscribe());
-    serve_admin(&args, admin, &parts).await?;
-
     let store = Arc::new(Store::default());
     let reports = Arc::new(Reports::new(Arc::clone(&store)));
     let Config {
@@ -108,9 +103,11 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
         reports,
         desk: Some(Arc::clone(&desk)),
         metrics,
-        state,
+        state: watch::Sender::new(LinkState::Down),
         lane: watch::Sender::new(false),
     };
+    let admin = admin_state(readiness, registry, State::of(&link));
+    serve_admin(&args, admin, &parts).await?;
     let lane = Lane::beside(&link, desk, parts.spawner());
     parts.spawn("lane", lane.run(token.clone()));
     parts.spawn("link", link.run(token));
@@ -136,16 +133,14 @@ fn desk(client: &Client, ui: Ui, scope: &Scope, cache: Cache, spawner: &Spawner)
     Arc::new(desk.with_cache(cache))
 }
 
-fn admin_state(
-    readiness: Readiness,
-    registry: Registry,
-    link_state: watch::Receiver<LinkState>,
-) -> AdminState {
+fn admin_state(readiness: Readiness, registry: Registry, state: State) -> AdminState {
+    let link_state = state.link.clone();
     AdminState {
         readiness,
         registry,
         // As in Go: healthy means connected.
         healthz: Arc::new(move || *link_state.borrow() == LinkState::Up),
+        look_in: LookIn::new(move |_page| state.tell()),
     }
 }
 
@@ -243,12 +238,4 @@ fn say_when_ready(mut sight: watch::Receiver<Sight>, readiness: &Readiness, spaw
         }
         token.cancelled().await;
     });
-}
-
-/// The commit of this build, where the build was told.
-const fn commit() -> &'static str {
-    match option_env!("GIT_COMMIT") {
-        Some(commit) => commit,
-        None => "unknown",
-    }
 }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryFutureExt as _};
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::metrics::gauge::Gauge;
 use protocol::Mode;
 use protocol::version::Capabilities;
 use protocol::wire::lane::Chunk;
@@ -31,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Hub;
 use crate::link::credentials::{News, Renewal};
 use crate::link::{Connect, DialError, Link, dial};
+use crate::metrics::Metrics;
 
 mod cache;
 mod desk;
@@ -70,6 +72,8 @@ pub struct Lane {
     pub wanted: watch::Receiver<bool>,
     /// Who answers.
     pub desk: Arc<Desk>,
+    /// Counts.
+    pub metrics: Metrics,
     /// Starts the tasks.
     pub spawner: Spawner,
 }
@@ -85,6 +89,7 @@ impl Lane {
             material: link.material.clone(),
             wanted: link.lane.subscribe(),
             desk,
+            metrics: link.metrics.clone(),
             spawner,
         }
     }
@@ -127,7 +132,10 @@ impl Lane {
         let ended = CancellationToken::new();
         let serving = serve(
             tunnel,
-            Arc::clone(&self.desk),
+            Answerer {
+                desk: Arc::clone(&self.desk),
+                metrics: self.metrics.clone(),
+            },
             self.spawner.clone(),
             ended.clone(),
         );
@@ -173,10 +181,34 @@ impl Lane {
     }
 }
 
+/// Who answers what comes on a lane, and counts it.
+#[derive(Clone)]
+struct Answerer {
+    desk: Arc<Desk>,
+    metrics: Metrics,
+}
+
+/// A lane that is open, as the metrics have it, for as long as this lives.
+struct Open(Gauge);
+
+impl Open {
+    fn new(metrics: &Metrics) -> Self {
+        metrics.lanes.inc();
+        Self(metrics.lanes.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 /// Answers what comes on a lane until it ends or the process stops.
-async fn serve(tunnel: Tunnel, desk: Arc<Desk>, spawner: Spawner, ended: CancellationToken) {
+async fn serve(tunnel: Tunnel, answerer: Answerer, spawner: Spawner, ended: CancellationToken) {
     let _told_when_dropped = ended.drop_guard();
-    let service = service_fn(move |request| answer(Arc::clone(&desk), request));
+    let _counted_while_open = Open::new(&answerer.metrics);
+    let service = service_fn(move |request| answer(answerer.clone(), request));
     let stop = spawner.token().clone();
     let connection = http2::Builder::new(Tasks::new(spawner))
         .timer(TokioTimer::new())
@@ -196,11 +228,25 @@ async fn serve(tunnel: Tunnel, desk: Arc<Desk>, spawner: Spawner, ended: Cancell
 }
 
 async fn answer(
-    desk: Arc<Desk>,
+    answerer: Answerer,
     request: Request<Incoming>,
 ) -> Result<Response<desk::Body>, Infallible> {
-    Ok(match desk.cache().filter(|_| Cache::is_asked(&request)) {
+    let Answerer { desk, metrics } = answerer;
+    let response = match desk.cache().filter(|_| Cache::is_asked(&request)) {
         Some(cache) => cache.answer(request).await,
         None => desk.answer(request).await,
-    })
+    };
+    metrics.lane_requests.count(class(response.status()));
+    Ok(response)
+}
+
+/// The class of an answer, as a word for the metrics.
+fn class(status: StatusCode) -> &'static str {
+    match status.as_u16() / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    }
 }

@@ -28,6 +28,7 @@
 //! | [`source`] | what the spoke owns in autonomous mode, for the hub |
 //! | [`redis`] | this cluster's redis, in which its Argo CD keeps what people see |
 //! | [`metrics`] | counters and gauges |
+//! | [`state`] | what is known at this moment, for whoever looks into the program |
 
 pub mod app;
 pub mod args;
@@ -40,4 +41,5 @@ pub mod replica;
 pub mod report;
 pub mod source;
 pub mod spoke;
+pub mod state;
 pub mod store;

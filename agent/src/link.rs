@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Hub;
 use crate::lane::Desk;
-use crate::metrics::{EndLabels, Metrics, TransportLabels};
+use crate::metrics::Metrics;
 use crate::replica::{Replica, Sight};
 use crate::report::Reports;
 
@@ -138,10 +138,7 @@ impl Link {
                 self.metrics.connected.set(1);
                 self.metrics.connected_since.set(unix_now());
                 self.metrics.connections.inc();
-                self.metrics
-                    .sessions
-                    .get_or_create(&TransportLabels { transport })
-                    .inc();
+                self.metrics.sessions.count(transport);
                 self.state.send_replace(LinkState::Up);
                 self.lane.send_replace(takes_lanes);
             },
@@ -155,6 +152,7 @@ impl Link {
         if heard {
             self.metrics.connected.set(0);
             self.metrics.connected_since.set(0.0);
+            self.metrics.outbox_oldest.set(0.0);
             self.state.send_replace(LinkState::Down);
             self.lane.send_replace(false);
         }
@@ -192,12 +190,7 @@ impl Link {
     }
 
     fn note(&self, end: &End) {
-        self.metrics
-            .link_ends
-            .get_or_create(&EndLabels {
-                reason: end.reason(),
-            })
-            .inc();
+        self.metrics.link_ends.count(end.reason());
         match end {
             End::Stopped | End::Renewed => tracing::info!(reason = end.reason(), "link ended"),
             End::NotDialled(error) => {

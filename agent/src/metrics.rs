@@ -1,15 +1,44 @@
 //! Counters and gauges of the agent; the names of the Go agent where it has them.
+//!
+//! Everything is registered here and nowhere else, so that `docs/metrics.md` can be made of it.
 
 use std::sync::atomic::AtomicU64;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use runtime::metrics::Registry;
+use prometheus_client::registry::Registry as Recorder;
+use runtime::metrics::{ByWord, Registry};
 
-/// What a write to the spoke's API was for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+/// The commit of this build, where the build was told.
+const COMMIT: &str = match option_env!("GIT_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
+
+/// Why connections end or do not begin, as `link` spells it.
+pub(crate) const ENDS: &[&str] = &[
+    "BadAddress",
+    "BadAnswer",
+    "BadCredentials",
+    "Broken",
+    "CannotConnect",
+    "CannotProve",
+    "Closed",
+    "ConnectTimeout",
+    "NoCertificates",
+    "NotAuthenticated",
+    "NotKnownHere",
+    "ProxyFailed",
+    "Renewed",
+    "Silent",
+    "Stopped",
+    "TlsFailed",
+    "VersionFailed",
+    "Violation",
+];
+
+/// What a write to the spoke's API is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteKind {
     /// A new object.
     Create,
@@ -19,29 +48,27 @@ pub enum WriteKind {
     Delete,
 }
 
-/// Labels of [`Metrics::writes`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct WriteLabels {
-    /// What for.
-    pub write: WriteKind,
+impl WriteKind {
+    const ALL: [Self; 3] = [Self::Create, Self::Patch, Self::Delete];
+
+    /// A word for the metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+        }
+    }
 }
 
-/// Labels of [`Metrics::link_ends`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct EndLabels {
-    /// Why; one of a fixed list.
-    pub reason: &'static str,
-}
-
-/// Labels of [`Metrics::sessions`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct TransportLabels {
-    /// Over what: `http2` or `websocket`.
-    pub transport: &'static str,
+/// Registers everything that the agent shows.
+pub fn register(registry: &Registry) -> Metrics {
+    registry.program("argocd_agent", env!("CARGO_PKG_VERSION"), COMMIT);
+    Metrics::register(registry)
 }
 
 /// All of them; clones count together.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Metrics {
     /// 1 while connected.
     pub connected: Gauge,
@@ -50,11 +77,11 @@ pub struct Metrics {
     /// Sessions begun.
     pub connections: Counter,
     /// The same by what they go over.
-    pub sessions: Family<TransportLabels, Counter>,
+    pub sessions: ByWord,
     /// Authentications refused.
     pub auth_failures: Counter,
     /// Why connections ended or did not begin.
-    pub link_ends: Family<EndLabels, Counter>,
+    pub link_ends: ByWord,
     /// Messages from the hub.
     pub received: Counter,
     /// Messages to the hub.
@@ -63,8 +90,18 @@ pub struct Metrics {
     pub outbox_objects: Gauge,
     /// Age of the oldest message without an answer.
     pub outbox_oldest: Gauge<f64, AtomicU64>,
+    /// Objects that the hub has told and that are not carried out.
+    pub inbox_objects: Gauge,
+    /// Comparisons with the hub of what both have.
+    pub resyncs: Counter,
+    /// When the last of them was, in seconds of Unix time.
+    pub last_resync: Gauge,
+    /// Lanes open now.
+    pub lanes: Gauge,
+    /// Requests of people at the hub, by what was answered.
+    pub lane_requests: ByWord,
     /// Writes to the spoke's API.
-    pub writes: Family<WriteLabels, Counter>,
+    pub writes: ByWord,
     /// Writes to the spoke's API that failed.
     pub write_failures: Counter,
     /// Local edits that were reverted.
@@ -73,62 +110,104 @@ pub struct Metrics {
     pub certificate_expiry: Gauge,
 }
 
+impl Default for Metrics {
+    fn default() -> Self {
+        let writes = WriteKind::ALL.map(WriteKind::as_str);
+        Self {
+            connected: Gauge::default(),
+            connected_since: Gauge::default(),
+            connections: Counter::default(),
+            sessions: ByWord::new("transport", ["http2", "websocket"]),
+            auth_failures: Counter::default(),
+            link_ends: ByWord::new("reason", ENDS.iter().copied()),
+            received: Counter::default(),
+            sent: Counter::default(),
+            outbox_objects: Gauge::default(),
+            outbox_oldest: Gauge::default(),
+            inbox_objects: Gauge::default(),
+            resyncs: Counter::default(),
+            last_resync: Gauge::default(),
+            lanes: Gauge::default(),
+            lane_requests: ByWord::new("status", ["1xx", "2xx", "3xx", "4xx", "5xx"]),
+            writes: ByWord::new("write", writes),
+            write_failures: Counter::default(),
+            reverts: Counter::default(),
+            certificate_expiry: Gauge::default(),
+        }
+    }
+}
+
 impl Metrics {
     /// Registers all of them.
-    pub fn register(registry: &Registry) -> Self {
+    fn register(registry: &Registry) -> Self {
         let metrics = Self::default();
-        let m = metrics.clone();
-        registry.with(|r| {
-            let status = "1 while connected to the principal";
-            r.register("argocd_agent_connection_status", status, m.connected);
-            let since = "Since when the agent is connected; 0 while it is not";
-            r.register(
-                "argocd_agent_connection_start_timestamp_seconds",
-                since,
-                m.connected_since,
-            );
-            r.register("argocd_agent_connections", "Sessions begun", m.connections);
-            r.register(
-                "argocd_agent_sessions",
-                "Sessions begun, by what they go over",
-                m.sessions,
-            );
-            let failures = "Authentications that the principal refused";
-            r.register("argocd_agent_auth_failures", failures, m.auth_failures);
-            let ends = "Connections that ended or did not begin; a rise says that the link is bad";
-            r.register("argocd_agent_link_ends", ends, m.link_ends);
-            r.register(
-                "agent_events_received",
-                "Messages from the principal",
-                m.received,
-            );
-            r.register("agent_events_sent", "Messages to the principal", m.sent);
-            let outbox = "Objects that something still has to be said about";
-            r.register("argocd_agent_outbox_objects", outbox, m.outbox_objects);
-            let oldest = "Age of the oldest message that the principal did not answer";
-            r.register(
-                "argocd_agent_outbox_oldest_seconds",
-                oldest,
-                m.outbox_oldest,
-            );
-            r.register(
-                "argocd_agent_writes",
-                "Writes to the API of this cluster",
-                m.writes,
-            );
-            let failed = "Writes to the API of this cluster that failed";
-            r.register("argocd_agent_write_failures", failed, m.write_failures);
-            let reverts = "Local edits reverted; a steady rise says that two fight over an object";
-            r.register("argocd_agent_reverts", reverts, m.reverts);
-            let expiry = "When the client certificate expires";
-            r.register(
-                "argocd_agent_certificate_expiry_timestamp_seconds",
-                expiry,
-                m.certificate_expiry,
-            );
+        registry.with(|all| {
+            connection(all, &metrics);
+            work(all, &metrics);
+            lane(all, &metrics);
         });
         metrics
     }
+}
+
+/// How it stands with the connection to the principal.
+fn connection(all: &mut Recorder, metrics: &Metrics) {
+    let m = metrics.clone();
+    let status = "1 while connected to the principal; 0 for minutes is a cluster that is not steered any more";
+    all.register("argocd_agent_connection_status", status, m.connected);
+    let since = "Since when the agent is connected, in seconds of Unix time; 0 while it is not";
+    let name = "argocd_agent_connection_start_timestamp_seconds";
+    all.register(name, since, m.connected_since);
+    let begun = "Sessions begun; a steady rise is a connection that does not last";
+    all.register("argocd_agent_connections", begun, m.connections);
+    let over = "Sessions begun, by what they go over; a rise of websocket is a proxy on the way";
+    m.sessions.register(all, "argocd_agent_sessions", over);
+    let failures =
+        "Authentications that the principal refused; a rise is a cluster that is not let in";
+    all.register("argocd_agent_auth_failures", failures, m.auth_failures);
+    let ends = "Connections that ended or did not begin; a rise says that the link is bad";
+    m.link_ends.register(all, "argocd_agent_link_ends", ends);
+    let expiry = "When the client certificate expires, in seconds of Unix time; 0 while there is none; less than a \
+                  week ahead means that renewal fails";
+    let name = "argocd_agent_certificate_expiry_timestamp_seconds";
+    all.register(name, expiry, m.certificate_expiry);
+}
+
+/// What is said, and what is done here.
+fn work(all: &mut Recorder, metrics: &Metrics) {
+    let m = metrics.clone();
+    let received = "Messages from the principal; a rise is work";
+    all.register("agent_events_received", received, m.received);
+    let sent = "Messages to the principal; a rise is work";
+    all.register("agent_events_sent", sent, m.sent);
+    let outbox = "Objects that something still has to be said about; a lasting rise is a hub that does not keep up";
+    all.register("argocd_agent_outbox_objects", outbox, m.outbox_objects);
+    let oldest = "Age of the oldest message that the principal did not answer; a steady rise is a hub that hears nothing";
+    let name = "argocd_agent_outbox_oldest_seconds";
+    all.register(name, oldest, m.outbox_oldest);
+    let inbox = "Objects that the hub has told and that are not carried out; a lasting rise is a slow API here";
+    all.register("argocd_agent_inbox_objects", inbox, m.inbox_objects);
+    let resyncs = "Comparisons with the hub of what both have; they are made on connect and every few minutes";
+    all.register("argocd_agent_resyncs", resyncs, m.resyncs);
+    let last = "When the last comparison was, in seconds of Unix time; 0 before the first";
+    let name = "argocd_agent_last_resync_timestamp_seconds";
+    all.register(name, last, m.last_resync);
+    let writes = "Writes to the API of this cluster; a rise while nothing changes on the hub is a fight over objects";
+    m.writes.register(all, "argocd_agent_writes", writes);
+    let failed =
+        "Writes to the API of this cluster that failed; a rise is missing rights or a broken API";
+    all.register("argocd_agent_write_failures", failed, m.write_failures);
+    let reverts = "Local edits reverted; a steady rise says that two fight over an object";
+    all.register("argocd_agent_reverts", reverts, m.reverts);
+}
+
+/// What people at the hub see of this cluster.
+fn lane(all: &mut Recorder, metrics: &Metrics) {
+    let lanes = "Lanes open now, on which people at the hub see this cluster; 0 while connected means that they do not";
+    all.register("argocd_agent_lanes", lanes, metrics.lanes.clone());
+    let requests = "Requests of people at the hub, by the class of the answer; a rise of 5xx is an API here that fails";
+    let counted = &metrics.lane_requests;
+    counted.register(all, "argocd_agent_lane_requests", requests);
 }
 
 #[cfg(test)]
@@ -138,7 +217,7 @@ mod tests {
     #[test]
     fn the_names_of_the_go_agent_are_kept() {
         let registry = Registry::new();
-        let metrics = Metrics::register(&registry);
+        let metrics = register(&registry);
         metrics.connections.inc();
         let text = registry.encode().unwrap();
         for name in [

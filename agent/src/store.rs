@@ -265,6 +265,17 @@ impl Store {
             .collect()
     }
 
+    /// How many objects of each kind are here.
+    pub fn present(&self) -> BTreeMap<&'static str, usize> {
+        let mut present = BTreeMap::new();
+        for (key, entry) in &self.lock().entries {
+            if entry.live.is_some() {
+                *present.entry(key.kind.as_str()).or_default() += 1;
+            }
+        }
+        present
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

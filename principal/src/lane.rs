@@ -131,6 +131,14 @@ impl Lanes {
         }
     }
 
+    /// How many each cluster has open.
+    pub(crate) fn count(&self) -> BTreeMap<String, usize> {
+        let state = self.lock();
+        let open = state.open.iter();
+        open.map(|(cluster, lanes)| (cluster.to_string(), lanes.len()))
+            .collect()
+    }
+
     /// From now on this one carries the requests of its cluster.
     fn take_over(
         &self,

@@ -33,6 +33,7 @@ mod service;
 mod session;
 pub mod settings;
 mod start;
+mod state;
 #[cfg(test)]
 mod testing;
 pub mod tokens;
@@ -42,6 +43,7 @@ pub mod users;
 pub use fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode};
 pub use gate::Registrar;
 pub use hub::{Key, store};
+pub use metrics::Metrics;
 pub use protocol::payload::ArgoCd;
 pub use report::{
     HeldDeletion, Refused, SessionReport, Sessions, ShownCertificate, Stuck, Unmirrored,
@@ -50,4 +52,5 @@ pub use revoked::Revoked;
 pub use service::Services;
 pub use settings::{Limits, MirrorLimits, RedisProxy, Settings};
 pub use start::{Feeds, Handle, Inputs, StartError, start, start_on, start_unbound};
+pub use state::State;
 pub use tokens::JwtKey;

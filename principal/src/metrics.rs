@@ -1,43 +1,33 @@
 //! What the principal counts. Labels come from fixed words only, never from a peer.
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    metrics::{counter::Counter, gauge::Gauge},
     registry::Registry as Recorder,
 };
-use runtime::metrics::Registry;
+use runtime::metrics::{ByWord, Registry};
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
-    reason: &'static str,
-}
+use crate::state::State;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Direction {
-    direction: &'static str,
-}
+mod words;
 
 /// The principal's metrics; clones share their values.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Metrics {
-    handshakes: Family<Outcome, Counter>,
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    state: State,
+    handshakes: ByWord,
     connections: Gauge,
-    websockets: Family<Outcome, Counter>,
-    refusals: Family<Reason, Counter>,
+    websockets: ByWord,
+    refusals: ByWord,
     sessions: Gauge,
-    session_ends: Family<Reason, Counter>,
-    events: Family<Direction, Counter>,
-    events_refused: Family<Reason, Counter>,
-    hub_writes: Family<Outcome, Counter>,
+    session_ends: ByWord,
+    resyncs: ByWord,
+    events: ByWord,
+    events_refused: ByWord,
+    hub_writes: ByWord,
     lanes: Gauge,
-    resource_requests: Family<Outcome, Counter>,
+    resource_requests: ByWord,
     redis_connections: Gauge,
-    redis_requests: Family<Outcome, Counter>,
+    redis_requests: ByWord,
     hub_writes_stuck: Gauge,
     hub_write_limit: Gauge,
     hub_writes_now: Gauge,
@@ -45,114 +35,95 @@ pub(crate) struct Metrics {
     stray_acks: Counter,
 }
 
+impl Default for Metrics {
+    fn default() -> Self {
+        let by = |label, lists: &[&[&'static str]]| ByWord::new(label, lists.concat());
+        Self {
+            state: State::default(),
+            handshakes: by("outcome", &[words::HANDSHAKE, words::LISTENER]),
+            connections: Gauge::default(),
+            websockets: by("outcome", &[words::WEBSOCKET]),
+            refusals: by("reason", &[words::REFUSALS]),
+            sessions: Gauge::default(),
+            session_ends: by("reason", &[words::SESSION_ENDS]),
+            resyncs: by("cause", &[words::RESYNCS]),
+            events: by("direction", &[words::DIRECTIONS]),
+            events_refused: by("reason", &[words::EVENTS_REFUSED]),
+            hub_writes: by("outcome", &[words::HUB_WRITES]),
+            lanes: Gauge::default(),
+            resource_requests: by("outcome", &[words::HANDSHAKE, words::RESOURCE_REQUESTS]),
+            redis_connections: Gauge::default(),
+            redis_requests: by("outcome", &[words::HANDSHAKE, words::REDIS_REQUESTS]),
+            hub_writes_stuck: Gauge::default(),
+            hub_write_limit: Gauge::default(),
+            hub_writes_now: Gauge::default(),
+            resends: Counter::default(),
+            stray_acks: Counter::default(),
+        }
+    }
+}
+
 impl Metrics {
-    pub(crate) fn register(registry: &Registry) -> Self {
+    /// Makes and registers all of them.
+    pub fn register(registry: &Registry) -> Self {
         let metrics = Self::default();
         registry.with(|all| {
             let all = all.sub_registry_with_prefix("argocd_principal");
-            let Self {
-                handshakes,
-                connections,
-                websockets,
-                refusals,
-                sessions,
-                session_ends,
-                events,
-                events_refused,
-                lanes,
-                resource_requests,
-                ..
-            } = metrics.clone();
-            all.register("handshakes", "TLS handshakes by how they ended", handshakes);
-            all.register("connections", "Open connections", connections);
-            all.register(
-                "websockets",
-                "Calls over WebSockets that ended, and requests of HTTP/1.1 that were none, by how",
-                websockets,
-            );
-            all.register(
-                "refusals",
-                "Authentications, refreshes and subscriptions refused; a rise is a peer that keeps trying",
-                refusals,
-            );
-            all.register("connected_agents", "Sessions open now", sessions);
-            all.register("session_ends", "Sessions that ended, by why", session_ends);
-            all.register("events", "Events received and sent", events);
-            all.register(
-                "events_refused",
-                "Events from agents that cannot be read or are not allowed",
-                events_refused,
-            );
+            all.register_collector(Box::new(metrics.state.clone()));
+            agents(all, &metrics);
             hub_writes(all, &metrics);
-            redis(all, &metrics);
-            all.register("lanes", "Lanes for interactive requests open now", lanes);
-            all.register(
-                "resource_requests",
-                "Requests to the resource proxy, by how they were answered",
-                resource_requests,
-            );
+            interactive(all, &metrics);
         });
         metrics
     }
 
+    /// What the principal knows of its clusters at this moment, as soon as it runs.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
     pub(crate) fn handshake(&self, outcome: &'static str) {
-        self.handshakes
-            .get_or_create_owned(&Outcome { outcome })
-            .inc();
+        self.handshakes.count(outcome);
     }
 
     pub(crate) fn websocket(&self, outcome: &'static str) {
-        self.websockets
-            .get_or_create_owned(&Outcome { outcome })
-            .inc();
+        self.websockets.count(outcome);
     }
 
     pub(crate) fn refused(&self, reason: &'static str) {
-        self.refusals.get_or_create_owned(&Reason { reason }).inc();
+        self.refusals.count(reason);
     }
 
     pub(crate) fn session_ended(&self, reason: &'static str) {
-        self.session_ends
-            .get_or_create_owned(&Reason { reason })
-            .inc();
+        self.session_ends.count(reason);
+    }
+
+    pub(crate) fn resynced(&self, cause: &'static str) {
+        self.resyncs.count(cause);
     }
 
     pub(crate) fn event_received(&self) {
-        self.events
-            .get_or_create_owned(&Direction {
-                direction: "received",
-            })
-            .inc();
+        self.events.count("received");
     }
 
     pub(crate) fn event_sent(&self) {
-        self.events
-            .get_or_create_owned(&Direction { direction: "sent" })
-            .inc();
+        self.events.count("sent");
     }
 
     pub(crate) fn event_refused(&self, reason: &'static str) {
-        self.events_refused
-            .get_or_create_owned(&Reason { reason })
-            .inc();
+        self.events_refused.count(reason);
     }
 
     pub(crate) fn hub_write(&self, outcome: &'static str) {
-        self.hub_writes
-            .get_or_create_owned(&Outcome { outcome })
-            .inc();
+        self.hub_writes.count(outcome);
     }
 
     pub(crate) fn resource_request(&self, outcome: &'static str) {
-        self.resource_requests
-            .get_or_create_owned(&Outcome { outcome })
-            .inc();
+        self.resource_requests.count(outcome);
     }
 
     pub(crate) fn redis_request(&self, outcome: &'static str) {
-        self.redis_requests
-            .get_or_create_owned(&Outcome { outcome })
-            .inc();
+        self.redis_requests.count(outcome);
     }
 
     /// Counts an open connection to the redis proxy for as long as the guard lives.
@@ -197,27 +168,53 @@ impl Metrics {
     }
 }
 
-/// What is counted about the hub's API and about agents that do not answer.
-fn hub_writes(all: &mut Recorder, metrics: &Metrics) {
-    all.register(
-        "hub_writes",
-        "Writes to the hub's API by how they ended",
-        metrics.hub_writes.clone(),
+/// What is counted of the agents: how they come, stay and go, and what is said.
+fn agents(all: &mut Recorder, metrics: &Metrics) {
+    metrics.handshakes.register(
+        all,
+        "handshakes",
+        "TLS handshakes at the agents' port, by how they ended; a rise of anything but ok is somebody who cannot get in",
     );
     all.register(
-        "hub_writes_stuck",
-        "Applications whose reports cannot be written to the hub for half a minute and more",
-        metrics.hub_writes_stuck.clone(),
+        "connections",
+        "Open connections of agents; many more than agents means that they connect again and again",
+        metrics.connections.clone(),
+    );
+    metrics.websockets.register(
+        all,
+        "websockets",
+        "Calls over WebSockets that ended, and requests of HTTP/1.1 that were none, by how; a rise of anything but ok \
+         is a proxy on the way that breaks them",
+    );
+    metrics.refusals.register(
+        all,
+        "refusals",
+        "Authentications, refreshes and subscriptions refused; a rise is a peer that keeps trying",
     );
     all.register(
-        "hub_write_limit",
-        "Writes to the hub's API that may be under way at once",
-        metrics.hub_write_limit.clone(),
+        "connected_agents",
+        "Sessions open now; fewer than enrolled clusters means that some are away",
+        metrics.sessions.clone(),
     );
-    all.register(
-        "hub_writes_under_way",
-        "Writes to the hub's API that are under way or wait for their turn",
-        metrics.hub_writes_now.clone(),
+    metrics.session_ends.register(
+        all,
+        "session_ends",
+        "Sessions that ended, by why; a steady rise means that agents do not stay connected",
+    );
+    metrics.resyncs.register(
+        all,
+        "resyncs",
+        "Comparisons begun with an agent of what both ends have; a rise of connect is a rise of sessions",
+    );
+    metrics.events.register(
+        all,
+        "events",
+        "Events received from agents and sent to them; a rise is work",
+    );
+    metrics.events_refused.register(
+        all,
+        "events_refused",
+        "Events from agents that cannot be read or are not allowed; a rise is an agent that misbehaves",
     );
     all.register(
         "resends",
@@ -226,22 +223,58 @@ fn hub_writes(all: &mut Recorder, metrics: &Metrics) {
     );
     all.register(
         "stray_acknowledgements",
-        "Acknowledgements of what was never sent or acknowledged before",
+        "Acknowledgements of what was never sent or acknowledged before; a rise is an agent that misbehaves",
         metrics.stray_acks.clone(),
     );
 }
 
-/// What is counted about the redis proxy.
-fn redis(all: &mut Recorder, metrics: &Metrics) {
+/// What is counted about the hub's API.
+fn hub_writes(all: &mut Recorder, metrics: &Metrics) {
+    metrics.hub_writes.register(
+        all,
+        "hub_writes",
+        "Writes to the hub's API by how they ended; a rise of refused or unavailable is a hub that does not take them",
+    );
+    all.register(
+        "hub_writes_stuck",
+        "Applications whose reports cannot be written to the hub for half a minute and more",
+        metrics.hub_writes_stuck.clone(),
+    );
+    all.register(
+        "hub_write_limit",
+        "Writes to the hub's API that may be under way at once; a fall means that the API has become slow",
+        metrics.hub_write_limit.clone(),
+    );
+    all.register(
+        "hub_writes_under_way",
+        "Writes to the hub's API that are under way or wait for their turn; a lasting rise is a hub that is too slow",
+        metrics.hub_writes_now.clone(),
+    );
+}
+
+/// What is counted of what people at the hub look at.
+fn interactive(all: &mut Recorder, metrics: &Metrics) {
+    all.register(
+        "lanes",
+        "Lanes for interactive requests open now; far fewer than sessions means that clusters cannot be looked at",
+        metrics.lanes.clone(),
+    );
+    metrics.resource_requests.register(
+        all,
+        "resource_requests",
+        "Requests to the resource proxy by how they were answered, and handshakes that failed there; a rise of late or \
+         lost is a cluster that is hard to reach",
+    );
     all.register(
         "redis_connections",
         "Connections to the redis proxy open now",
         metrics.redis_connections.clone(),
     );
-    all.register(
+    metrics.redis_requests.register(
+        all,
         "redis_requests",
-        "Commands to the redis proxy, by how they were answered; local: by the hub's redis",
-        metrics.redis_requests.clone(),
+        "Commands to the redis proxy by how they were answered, and handshakes that failed there; local: by the hub's \
+         redis; a rise of local_failed is a hub's redis that is away",
     );
 }
 

@@ -25,6 +25,7 @@ use crate::{
     fleet::{ClusterName, Mode},
     gate::Papers,
     report::{SessionReport, Sessions},
+    state::{ByCluster, Figures},
 };
 
 mod contest;
@@ -117,6 +118,8 @@ struct Signs {
     heard: Mutex<Instant>,
     /// Somebody fights for the seat; taken by the session, which tells a person.
     is_contested: AtomicBool,
+    /// How the session stood at its last turn, and when that was; none before the first.
+    figures: Mutex<Option<(Instant, Figures)>>,
 }
 
 impl Live {
@@ -212,6 +215,7 @@ impl Registry {
         let signs = Arc::new(Signs {
             heard: Mutex::new(now),
             is_contested: AtomicBool::new(is_contested),
+            figures: Mutex::default(),
         });
         let newer = Live {
             id,
@@ -246,6 +250,18 @@ impl Registry {
                 live.end.send_replace(Some(end));
             }
         }
+    }
+
+    /// How the sessions stand at this moment.
+    pub(crate) fn figures(&self, now: Instant) -> ByCluster<Figures> {
+        let state = self.lock();
+        let shown = state.live.iter().filter_map(|(cluster, live)| {
+            let figures = live.signs.figures.lock();
+            let (at, figures) = (*figures.unwrap_or_else(PoisonError::into_inner))?;
+            let passed = now.saturating_duration_since(at);
+            Some((cluster.to_string(), figures.after(passed)))
+        });
+        shown.collect()
     }
 
     #[cfg(test)]

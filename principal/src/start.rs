@@ -7,7 +7,6 @@ use runtime::{
     clock::Clock,
     credentials::{ClientAuth, Material, ServerTls, login::Login},
     error::Chain,
-    metrics::Registry as MetricsRegistry,
     parts::Spawner,
 };
 use tokio::{sync::watch, time::Instant};
@@ -30,6 +29,7 @@ use crate::{
     service::{self, Services},
     session::{self, Sessions, Told},
     settings::Settings,
+    state::Sources,
     tokens::JwtKey,
     trust::Roots,
     users::{self, Passwords, Users},
@@ -53,8 +53,8 @@ pub struct Inputs {
     pub active: watch::Receiver<bool>,
     /// Enrols clusters that are not, where that is wanted.
     pub registrar: Option<Arc<dyn Registrar>>,
-    /// Where the metrics go.
-    pub metrics: MetricsRegistry,
+    /// What it counts, registered by whoever starts it.
+    pub metrics: Metrics,
     /// Starts the tasks; cancelling its token ends them.
     pub spawner: Spawner,
 }
@@ -78,7 +78,7 @@ pub struct Feeds {
     pub active: watch::Receiver<bool>,
     pub revoked: watch::Receiver<Option<Arc<Revoked>>>,
     pub registrar: Option<Arc<dyn Registrar>>,
-    pub metrics: MetricsRegistry,
+    pub metrics: Metrics,
     pub spawner: Spawner,
     pub clock: Clock,
 }
@@ -258,9 +258,17 @@ fn assemble(
     feeds: &Feeds,
     users: Option<watch::Receiver<Users>>,
 ) -> Assembled {
-    let metrics = Metrics::register(&feeds.metrics);
+    let metrics = feeds.metrics.clone();
     let clock = feeds.clock.clone();
     let (registry, reports) = Registry::new(clock.clone());
+    let lanes = Lanes::default();
+    metrics.state().follow(Sources {
+        registry: registry.clone(),
+        reports: reports.clone(),
+        fleet: feeds.fleet.clone(),
+        active: feeds.active.clone(),
+        lanes: lanes.clone(),
+    });
     let hub = Hub::new(settings, store, clock.clone(), metrics.clone());
     let enrolled = Arc::clone(&feeds.fleet.borrow());
     hub.set_fleet(&enrolled);
@@ -289,7 +297,7 @@ fn assemble(
     let sessions = Sessions {
         gate: Arc::new(gate),
         hub: Arc::new(hub),
-        lanes: Lanes::default(),
+        lanes,
         limits: settings.limits.clone(),
         metrics,
         clock,

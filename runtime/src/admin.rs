@@ -1,4 +1,4 @@
-//! The admin endpoint: `/livez`, `/readyz`, `/healthz` and `/metrics`.
+//! The admin endpoint: `/livez`, `/readyz`, `/healthz` and `/metrics`; and for those inside the Pod `/debug/…`.
 //!
 //! `/livez` answers as long as the process can answer at all. `/readyz` names what is missing.
 //! `/healthz` means what the Go implementation means by it, which each program decides.
@@ -22,6 +22,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Registry;
 use crate::ready::Readiness;
+
+mod debug;
+
+use debug::Near;
+pub use debug::{LookIn, Page};
 
 /// Why the admin endpoint does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +115,8 @@ pub struct AdminState {
     pub registry: Registry,
     /// Decides `/healthz`: 200 when true, else 503.
     pub healthz: Healthz,
+    /// Told at `/debug/state`, to those inside the Pod.
+    pub look_in: LookIn,
 }
 
 impl fmt::Debug for AdminState {
@@ -152,7 +159,8 @@ impl Admin {
     /// # Errors
     /// Serving failed.
     pub async fn serve(self, token: CancellationToken) -> Result<(), Error> {
-        axum::serve(self.listener, router(self.state))
+        let service = router(self.state).into_make_service_with_connect_info::<Near>();
+        axum::serve(self.listener, service)
             .with_graceful_shutdown(token.cancelled_owned())
             .into_future()
             .await
@@ -178,7 +186,8 @@ fn router(state: AdminState) -> Router {
         .route("/readyz", get(readyz))
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
-        .with_state(state)
+        .with_state(state.clone())
+        .merge(debug::router(state.look_in))
 }
 
 async fn readyz(State(state): State<AdminState>) -> Response {
@@ -227,6 +236,7 @@ mod tests {
             readiness: Readiness::new(),
             registry: Registry::new(),
             healthz: Arc::new(move || healthy),
+            look_in: LookIn::new(|_page| serde_json::Value::Null),
         }
     }
 

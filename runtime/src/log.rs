@@ -1,13 +1,17 @@
-//! Logs: one subscriber, plain text or JSON, on standard error.
+//! Logs: one subscriber, plain text or JSON, on standard error, whose level can be changed while it runs.
 
 use std::io;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry, fmt};
 
 use crate::args::{LogArgs, LogFormat};
 
-/// Why logging could not be set up.
+/// Why logging could not be set up, or not be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The level is not one.
@@ -18,9 +22,73 @@ pub enum Error {
         /// What is wrong with it.
         source: ParseError,
     },
+    /// A part of it is no level. At a start it would be taken for the name of a module.
+    #[error("{0:?} is none of off, error, warn, info, debug and trace")]
+    NoLevel(String),
     /// Somebody else set up logging before.
     #[error("install the log subscriber")]
     Install(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The subscriber has gone, as it does when the process ends.
+    #[error("change the log level")]
+    Change(#[source] reload::Error),
+}
+
+/// The level of the process, like its subscriber.
+static LEVELS: OnceLock<Levels> = OnceLock::new();
+
+/// The level that is logged at, which can be changed.
+#[derive(Debug)]
+pub struct Levels {
+    filter: reload::Handle<EnvFilter, Registry>,
+    at_start: String,
+    // Held for a copy, never over an await.
+    now: Mutex<String>,
+}
+
+/// The level of this process, once logging was set up.
+pub fn levels() -> Option<&'static Levels> {
+    LEVELS.get()
+}
+
+impl Levels {
+    /// As it is now.
+    pub fn now(&self) -> String {
+        self.now
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// As it was at the start.
+    pub fn at_start(&self) -> &str {
+        &self.at_start
+    }
+
+    /// Changes it at once, in every part of the process.
+    ///
+    /// # Errors
+    /// It is no level; nothing has changed then.
+    pub fn set(&self, level: &str) -> Result<(), Error> {
+        check(level)?;
+        self.apply(level)
+    }
+
+    /// Changes it back to what it was at the start.
+    pub fn reset(&self) {
+        // It could be parsed then; an error says that the process ends.
+        drop(self.apply(&self.at_start));
+    }
+
+    fn apply(&self, level: &str) -> Result<(), Error> {
+        let filter = filter(level)?;
+        self.filter.reload(filter).map_err(Error::Change)?;
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *now, level.to_owned());
+        drop(now);
+        // So that it is seen at most levels: a person has done it.
+        tracing::warn!(before, now = level, "the log level was changed");
+        Ok(())
+    }
 }
 
 /// Starts logging as asked; call it once.
@@ -32,19 +100,42 @@ pub fn init(args: &LogArgs) -> Result<(), Error> {
         log_level,
         log_format,
     } = args;
-    let directives = directives(log_level);
-    let filter = EnvFilter::try_new(&directives).map_err(|source| Error::ParseLevel {
-        level: log_level.clone(),
-        source,
-    })?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
+    let (filter, handle) = reload::Layer::new(filter(log_level)?);
+    let all = tracing_subscriber::registry().with(filter);
+    let lines = fmt::layer().with_writer(io::stderr);
     match log_format {
-        LogFormat::Text => builder.with_ansi(false).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => all.with(lines.with_ansi(false)).try_init(),
+        LogFormat::Json => all.with(lines.json().flatten_event(true)).try_init(),
     }
-    .map_err(Error::Install)
+    .map_err(|error| Error::Install(Box::new(error)))?;
+    let levels = Levels {
+        filter: handle,
+        at_start: log_level.clone(),
+        now: Mutex::new(log_level.clone()),
+    };
+    // Nobody was before us, or the subscriber could not have been set.
+    drop(LEVELS.set(levels));
+    Ok(())
+}
+
+fn filter(level: &str) -> Result<EnvFilter, Error> {
+    EnvFilter::try_new(directives(level)).map_err(|source| Error::ParseLevel {
+        level: level.to_owned(),
+        source,
+    })
+}
+
+/// Whether each part of it is a level, or a module and a level.
+fn check(level: &str) -> Result<(), Error> {
+    let parts = level.split(',').map(str::trim);
+    let words = parts.map(|part| part.split_once('=').map_or(part, |(_, level)| level));
+    for word in words {
+        let known = ["off", "error", "warn", "info", "debug", "trace"];
+        if !known.contains(&level_name(word)) {
+            return Err(Error::NoLevel(word.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// Translates the level names of the Go implementation, and quiets libraries that talk a lot.
@@ -83,6 +174,7 @@ fn level_name(level: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tracing::level_filters::LevelFilter;
 
     #[test]
     fn level_names_of_the_go_implementation_are_understood() {
@@ -90,5 +182,41 @@ mod tests {
         assert!(directives("fatal,resource-proxy=trace").ends_with(",error"));
         assert!(directives("").starts_with("info,"));
         assert!(directives("info,agent::link=debug").ends_with("info,agent::link=debug"));
+    }
+
+    #[test]
+    fn a_level_is_changed_while_the_process_runs_and_nonsense_changes_nothing() {
+        let (layer, handle) = reload::Layer::new(filter("info").unwrap());
+        // The subscriber has to live for as long as it is changed.
+        let _subscriber = tracing_subscriber::registry().with(layer);
+        let levels = Levels {
+            filter: handle,
+            at_start: "info".to_owned(),
+            now: Mutex::new("info".to_owned()),
+        };
+        let highest = || {
+            levels
+                .filter
+                .with_current(EnvFilter::max_level_hint)
+                .unwrap()
+        };
+        assert_eq!(highest(), Some(LevelFilter::INFO));
+        levels.set("debug").unwrap();
+        assert_eq!(
+            (highest(), levels.now()),
+            (Some(LevelFilter::DEBUG), "debug".to_owned())
+        );
+        // At a start these are names of modules.
+        for nonsense in ["", "debgu", "info,agent=loud", "INFO "] {
+            assert!(levels.set(nonsense).is_err(), "{nonsense:?}");
+        }
+        assert_eq!(levels.now(), "debug");
+        levels.set("warning,agent::link=trace").unwrap();
+        assert_eq!(highest(), Some(LevelFilter::TRACE));
+        levels.reset();
+        assert_eq!(
+            (highest(), levels.now()),
+            (Some(LevelFilter::INFO), "info".to_owned())
+        );
     }
 }

@@ -4,8 +4,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry;
+
+mod gauges;
+mod process;
+
+pub use gauges::Gauges;
 
 /// All metrics of the process; clones share one registry.
 #[derive(Clone, Default)]
@@ -31,15 +38,17 @@ impl Registry {
         register(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds the metric `<prefix>_build_info` with the version and commit of this build.
-    pub fn build_info(&self, prefix: &str, version: &'static str, commit: &'static str) {
+    /// Adds what every program of ours has: the metric `<prefix>_build_info` with the version and commit of this build,
+    /// and what the process takes of its machine.
+    pub fn program(&self, prefix: &str, version: &'static str, commit: &'static str) {
         let info = Info::new(vec![("version", version), ("git_revision", commit)]);
         self.with(|registry| {
             registry.register(
                 format!("{prefix}_build"),
-                "The version and the commit of this program",
+                "The version and the commit of this program; always 1",
                 info,
             );
+            process::register(registry);
         });
     }
 
@@ -54,6 +63,49 @@ impl Registry {
     }
 }
 
+/// A counter for each word of a fixed list.
+///
+/// All series are there from the start, at zero: who asks for a rate sees the first one too, and no peer can make
+/// another one. A word that is not on the list is a mistake of ours, and counts as `other`.
+#[derive(Clone, Debug)]
+pub struct ByWord {
+    label: &'static str,
+    counters: Family<[(&'static str, &'static str); 1], Counter>,
+}
+
+impl ByWord {
+    /// A counter for each of these words, told apart by this label.
+    pub fn new(label: &'static str, words: impl IntoIterator<Item = &'static str>) -> Self {
+        let counters = Family::default();
+        for word in words {
+            drop(counters.get_or_create_owned(&[(label, word)]));
+        }
+        Self { label, counters }
+    }
+
+    /// Registers them under a name, with a help text that says what a rise means.
+    pub fn register(&self, all: &mut registry::Registry, name: &str, help: &str) {
+        all.register(name, help, self.counters.clone());
+    }
+
+    /// Counts one.
+    pub fn count(&self, word: &'static str) {
+        let known = self.counters.get(&[(self.label, word)]);
+        let is_known = known.map(|counter| counter.inc()).is_some();
+        debug_assert!(is_known, "{word:?} is not on the list of {}", self.label);
+        if !is_known {
+            let other = self.counters.get_or_create_owned(&[(self.label, "other")]);
+            other.inc();
+        }
+    }
+
+    /// How many were counted under a word.
+    pub fn counted(&self, word: &'static str) -> u64 {
+        let counter = self.counters.get(&[(self.label, word)]);
+        counter.map_or(0, |counter| counter.get())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,11 +113,23 @@ mod tests {
     #[test]
     fn build_info_carries_version_and_commit() {
         let registry = Registry::new();
-        registry.build_info("argocd_agent", "1.2.3", "abc");
+        registry.program("argocd_agent", "1.2.3", "abc");
         let text = registry.encode().unwrap();
         assert!(
             text.contains("argocd_agent_build_info{version=\"1.2.3\",git_revision=\"abc\"} 1"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn every_word_is_there_before_it_is_counted() {
+        let registry = Registry::new();
+        let ends = ByWord::new("reason", ["asked", "lost"]);
+        registry.with(|all| ends.register(all, "ends", "Ends, by why"));
+        ends.count("lost");
+        let text = registry.encode().unwrap();
+        assert!(text.contains("ends_total{reason=\"asked\"} 0"), "{text}");
+        assert!(text.contains("ends_total{reason=\"lost\"} 1"), "{text}");
+        assert_eq!((ends.counted("lost"), ends.counted("asked")), (1, 0));
     }
 }

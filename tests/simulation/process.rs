@@ -17,7 +17,6 @@ use protocol::Mode;
 use protocol::version::Capabilities;
 use runtime::clock::Clock;
 use runtime::credentials::Material;
-use runtime::metrics::Registry;
 use runtime::parts::Parts;
 use rustls_pki_types::CertificateDer;
 use tokio::sync::watch;
@@ -88,7 +87,7 @@ impl Principal {
             active: watch::channel(true).1,
             revoked: watch::channel(Some(Arc::default())).1,
             registrar: None,
-            metrics: Registry::new(),
+            metrics: principal::Metrics::default(),
             spawner: parts.spawner(),
             clock: Clock::of_runtime(begun),
         };

@@ -40,6 +40,7 @@ mod traces;
 mod transport;
 mod trees;
 mod users;
+mod watching;
 
 use std::process::ExitCode;
 
@@ -137,6 +138,7 @@ fn product() -> Chapter {
             staged!(delivery::a_new_revision_goes_through),
             staged!(delivery::a_changed_project_goes_through),
             staged!(delivery::an_edit_on_the_spoke_is_reverted),
+            staged!(watching::the_programs_show_what_the_documentation_has),
             staged!(delivery::a_sync_runs_once),
             staged!(delivery::a_deletion_on_the_hub_removes_the_workload),
             staged!(delivery::a_project_that_does_not_admit_is_named),

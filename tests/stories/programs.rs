@@ -133,6 +133,11 @@ impl Running {
         Metrics::read(self.address).await
     }
 
+    /// What it answers at another path of its port for metrics: the first line, and what follows the head.
+    pub(crate) async fn answer(&self, path: &str) -> Result<(String, String)> {
+        lab::metrics::ask(self.address, path).await
+    }
+
     /// Waits until a series has this value.
     pub(crate) async fn until_counts(&self, series: &str, value: f64) -> Result<()> {
         let look = || async { Ok(self.metrics().await?.value(series)) };

@@ -77,7 +77,7 @@ async fn transports() -> Result<Vec<String>> {
     let metrics = get(AGENT_METRICS, "/metrics").await?;
     let lines = metrics
         .lines()
-        .filter(|line| line.starts_with("argocd_agent_sessions_total"));
+        .filter(|line| line.starts_with("argocd_agent_sessions_total") && !line.ends_with(" 0"));
     Ok(lines.map(ToOwned::to_owned).collect())
 }
 
@@ -135,7 +135,8 @@ async fn behind_nginx_that_speaks_http_1_1_only_an_agent_finds_its_way(
 /// Waits until the principal has counted this, as it is in its metrics.
 async fn counted(what: &str) -> Result<()> {
     let look = || async { get(8000, "/metrics").await };
-    let counted = |metrics: &String| metrics.lines().any(|line| line.starts_with(what));
+    let is_it = |line: &str| line.starts_with(what) && !line.ends_with(" 0");
+    let counted = |metrics: &String| metrics.lines().any(is_it);
     wait::until_within(SOON, what, look, counted)
         .await
         .map(drop)

@@ -30,10 +30,13 @@ use crate::{
 };
 
 /// Starts the principal and returns when it serves.
-pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
+pub(super) async fn start(
+    config: Alone,
+    metrics: principal::Metrics,
+    basis: Basis,
+) -> anyhow::Result<()> {
     let Basis {
         client,
-        registry,
         readiness,
         spawner,
     } = basis;
@@ -67,7 +70,7 @@ pub(super) async fn start(config: Alone, basis: Basis) -> anyhow::Result<()> {
         server_tls,
         jwt_key,
         active,
-        metrics: registry,
+        metrics,
         spawner: spawner.clone(),
     };
     let handle = principal::start(shared.principal, inputs).await?;

@@ -19,7 +19,6 @@ use runtime::{
     error::Chain,
     kube::{Watch, watch_trimmed},
     lease::{self, Candidate},
-    metrics::Registry,
     parts::Spawner,
 };
 use tokio::{sync::watch, time::sleep};
@@ -42,7 +41,7 @@ use crate::{
         rotation::Agents,
     },
     keys,
-    metrics::Metrics,
+    metrics::{self, Metrics},
     optin::HeldModes,
     token_key,
 };
@@ -51,15 +50,22 @@ use crate::{
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Starts everything and returns when the principal listens.
-pub(super) async fn start(config: Manager, basis: Basis) -> anyhow::Result<()> {
+pub(super) async fn start(
+    config: Manager,
+    metrics: metrics::Whole,
+    basis: Basis,
+) -> anyhow::Result<()> {
     let Basis {
         client,
-        registry,
         readiness,
         spawner,
     } = basis;
     let ready = readiness.register("principal");
-    let metrics = Metrics::register(&registry);
+    let metrics::Whole {
+        manager: metrics,
+        sdk: counters,
+        principal: of_principal,
+    } = metrics;
     let channels = Channels::new(&config);
     let ground = Ground {
         config,
@@ -73,7 +79,7 @@ pub(super) async fn start(config: Manager, basis: Basis) -> anyhow::Result<()> {
     ground.spawn_issuer(leading.clone());
     ground.spawn_address();
     let own = ground.own().await.context("stopped at the start")?;
-    let inputs = ground.inputs(registry.clone()).await?;
+    let inputs = ground.inputs(of_principal).await?;
     let handle = principal::start(ground.config.shared.principal.clone(), inputs).await?;
     tracing::info!(address = %handle.address, "the principal listens");
     let (spawner, token) = (ground.spawner.clone(), ground.spawner.token().clone());
@@ -86,7 +92,6 @@ pub(super) async fn start(config: Manager, basis: Basis) -> anyhow::Result<()> {
         "sessions",
         forward(handle.sessions, sessions, token.clone()),
     );
-    let counters = registry.with(ocm::sdk::Metrics::register);
     spawner.spawn(
         "lead",
         term::run(
@@ -252,7 +257,7 @@ impl Ground {
     }
 
     /// What the principal works with; waits for the token key.
-    async fn inputs(&self, metrics: Registry) -> Result<Inputs, token_key::Error> {
+    async fn inputs(&self, metrics: principal::Metrics) -> Result<Inputs, token_key::Error> {
         let (client, namespace) = (self.client.clone(), &self.config.own_namespace);
         let jwt_key = token_key::from_secret(client, namespace, JWT_SECRET, &self.spawner).await?;
         Ok(Inputs {

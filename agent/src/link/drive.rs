@@ -192,6 +192,9 @@ impl Drive<'_> {
             .outbox_objects
             .set(i64::try_from(stats.outbox_objects).unwrap_or(i64::MAX));
         self.metrics.outbox_oldest.set(stats.oldest.as_secs_f64());
+        self.metrics
+            .inbox_objects
+            .set(i64::try_from(stats.inbox_objects).unwrap_or(i64::MAX));
     }
 
     /// Waits for whatever comes first and says what it was. Every arm is cancel-safe.

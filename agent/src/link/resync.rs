@@ -102,6 +102,9 @@ impl Drive<'_> {
             ranges,
             statuses,
         } = request;
+        if *sums || (ranges.is_none() && statuses.is_none()) {
+            self.note_resync();
+        }
         if *sums {
             let list = self.replica.sums(&moving.welcome);
             return moving
@@ -149,6 +152,12 @@ impl Drive<'_> {
         }
     }
 
+    fn note_resync(&self) {
+        self.metrics.resyncs.inc();
+        let now = runtime::clock::Clock::system().now();
+        self.metrics.last_resync.set(now.as_second());
+    }
+
     fn say_held(&self, moving: &mut Moving<'_>, asked: &SyncedResource) {
         for body in &self.replica.holds(asked, &moving.welcome).updates {
             moving.session.say(Event::request_update(body));
@@ -182,6 +191,7 @@ impl Drive<'_> {
 
     /// That was all that the hub shows; the rest is news. A Go principal asks for a list instead.
     fn say_the_rest(&self, moving: &mut Moving<'_>, list: &SyncedResourceList) {
+        self.note_resync();
         let store = self.reports.store();
         if !moving.welcome.capabilities.is_ours() {
             for body in source::list(store, list.checksum.as_deref()) {

@@ -9,7 +9,7 @@ use protocol::ObjectKey;
 use serde_json::{Value, json};
 
 use super::plan::Step;
-use crate::metrics::{Metrics, WriteKind, WriteLabels};
+use crate::metrics::{Metrics, WriteKind};
 use crate::spoke::{self, Spoke};
 use crate::store::Store;
 
@@ -181,10 +181,7 @@ impl Writer {
         key: &ObjectKey,
         call: impl Future<Output = Result<T, spoke::Error>>,
     ) -> Result<T, Error> {
-        self.metrics
-            .writes
-            .get_or_create(&WriteLabels { write: kind })
-            .inc();
+        self.metrics.writes.count(kind.as_str());
         let outcome = in_time(write, key, call).await;
         if outcome.is_err() {
             self.metrics.write_failures.inc();

@@ -144,6 +144,7 @@ pub(super) fn open(
         material: in_effect,
         wanted: watch::channel(true).1,
         desk: Arc::new(desk),
+        metrics: agent::metrics::Metrics::default(),
         spawner: parts.spawner(),
     };
     parts.spawn("lane", lane.run(token.clone()));

@@ -162,10 +162,7 @@ async fn a_principal_of_another_authority_is_not_talked_to() {
         Setup::default(),
     );
     let refused = async {
-        let labels = agent::metrics::EndLabels {
-            reason: "TlsFailed",
-        };
-        while spoke.metrics.link_ends.get_or_create(&labels).get() < 2 {
+        while spoke.metrics.link_ends.counted("TlsFailed") < 2 {
             tokio::task::yield_now().await;
         }
     };

@@ -106,8 +106,29 @@ pub enum Refusal {
     AlternativeName(String),
 }
 
+/// Every word for a refusal.
+pub(crate) const REASONS: [&str; 17] = [
+    "AddonDeleting",
+    "AddonNotEnabled",
+    "ClusterDeleting",
+    "ClusterNotAccepted",
+    "ClusterNotServed",
+    "Malformed",
+    "NoCluster",
+    "WrongAddonLabel",
+    "WrongAlternativeName",
+    "WrongClusterLabel",
+    "WrongCommonName",
+    "WrongOrganizationalUnits",
+    "WrongOrganizations",
+    "WrongRequester",
+    "WrongSignature",
+    "WrongSigner",
+    "WrongUsages",
+];
+
 impl Refusal {
-    /// A word for Events and metrics.
+    /// A word for Events and metrics; [`REASONS`] has all of them.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::ClusterLabel => "WrongClusterLabel",

@@ -6,7 +6,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::queue::Outcome;
+use super::{csr, queue::Outcome};
 
 /// The SDK's counters. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -46,6 +46,14 @@ struct WriteLabels {
     what: Written,
 }
 
+impl Controller {
+    const ALL: [Self; 3] = [Self::Cluster, Self::Request, Self::Configs];
+}
+
+impl Ending {
+    const ALL: [Self; 4] = [Self::Settled, Self::Soon, Self::Behind, Self::Failed];
+}
+
 /// What is written.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
 pub(crate) enum Written {
@@ -60,6 +68,22 @@ pub(crate) enum Written {
     Approval,
     Certificate,
     Event,
+}
+
+impl Written {
+    const ALL: [Self; 11] = [
+        Self::Registration,
+        Self::Conditions,
+        Self::Available,
+        Self::Hashes,
+        Self::WorkApplied,
+        Self::WorkDeleted,
+        Self::Finalizers,
+        Self::Permission,
+        Self::Approval,
+        Self::Certificate,
+        Self::Event,
+    ];
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -84,6 +108,7 @@ impl Metrics {
     /// Makes and registers them.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
+        metrics.begin();
         let Self {
             reconciles,
             seconds,
@@ -99,7 +124,7 @@ impl Metrics {
         );
         registry.register(
             "addon_reconcile_seconds",
-            "How long reconciles take",
+            "How long reconciles take; a rise is a hub whose API has become slow",
             seconds,
         );
         registry.register(
@@ -115,7 +140,7 @@ impl Metrics {
         );
         registry.register(
             "addon_certificates_issued",
-            "Certificates signed",
+            "Certificates signed; a rise is clusters that come or renew",
             certificates,
         );
         registry.register(
@@ -124,6 +149,25 @@ impl Metrics {
             waiting,
         );
         metrics
+    }
+
+    /// Every series is there from the start, at zero, so that the first one of its kind is seen in a rate too.
+    fn begin(&self) {
+        for controller in Controller::ALL {
+            for outcome in Ending::ALL {
+                let labels = ReconcileLabels {
+                    controller,
+                    outcome,
+                };
+                drop(self.reconciles.get_or_create_owned(&labels));
+            }
+        }
+        for what in Written::ALL {
+            drop(self.writes.get_or_create_owned(&WriteLabels { what }));
+        }
+        for reason in csr::REASONS {
+            drop(self.refusals.get_or_create_owned(&RefusalLabels { reason }));
+        }
     }
 
     pub(crate) fn reconciled(&self, controller: Controller, outcome: Outcome, seconds: f64) {
@@ -150,6 +194,10 @@ impl Metrics {
     }
 
     pub(crate) fn refused(&self, reason: &'static str) {
+        debug_assert!(
+            csr::REASONS.contains(&reason),
+            "{reason} is not on the list"
+        );
         self.refusals.get_or_create(&RefusalLabels { reason }).inc();
     }
 

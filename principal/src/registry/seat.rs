@@ -14,6 +14,7 @@ use crate::{
     fleet::{ClusterName, Mode},
     gate::Papers,
     report::{HeldDeletion, Refused, ShownCertificate, Stuck, Unmirrored},
+    state::Figures,
 };
 
 /// The right to drive the session of a cluster; dropped, the seat is free.
@@ -52,6 +53,16 @@ impl Seat {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *heard = Instant::now();
+    }
+
+    /// How the session stands after this turn, for whoever looks.
+    pub(crate) fn show(&self, figures: Figures) {
+        let mut shown = self
+            .signs
+            .figures
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *shown = Some((Instant::now(), figures));
     }
 
     /// Whether somebody has fought for this seat since this was asked last.

@@ -74,10 +74,21 @@ impl Agreement {
         }
     }
 
-    /// Begins the next comparison when it is time.
-    pub(super) fn begin_when_due(&mut self, machine: &mut Session, now: Duration) {
-        if let Self::Managed(resync) = self {
-            resync.begin_when_due(machine, now);
+    /// Begins the next comparison when it is time, and says whether it did.
+    pub(super) fn begin_when_due(&mut self, machine: &mut Session, now: Duration) -> bool {
+        match self {
+            Self::Managed(resync) => resync.begin_when_due(machine, now),
+            Self::Autonomous(_) => false,
+        }
+    }
+
+    /// When the last comparison ended; none while the first one is under way.
+    ///
+    /// To an autonomous cluster all was told at the begin, and it answers with what is different.
+    pub(super) const fn agreed(&self) -> Option<Duration> {
+        match self {
+            Self::Managed(resync) => resync.agreed(),
+            Self::Autonomous(_) => Some(Duration::ZERO),
         }
     }
 

@@ -118,6 +118,7 @@ impl Driver {
             enrolment.fresh,
             sessions.limits.compare_every,
         );
+        sessions.metrics.resynced("connect");
         Self {
             hub: Arc::clone(&sessions.hub),
             machine,
@@ -174,7 +175,9 @@ impl Driver {
     async fn turn(&mut self) -> Result<(), Over> {
         self.take_notes();
         let now = self.started.elapsed();
-        self.resync.begin_when_due(&mut self.machine, now);
+        if self.resync.begin_when_due(&mut self.machine, now) {
+            self.sessions.metrics.resynced("periodic");
+        }
         self.resync.end_when_due(&mut self.machine, &self.hub, now);
         // Work first: a resync answers at once, and what it marks has to be written before we wait.
         self.start_work(now);

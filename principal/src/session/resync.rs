@@ -124,6 +124,11 @@ impl Resync {
         self.unconfirmed.forget(key);
     }
 
+    /// When the last comparison ended.
+    pub(super) const fn agreed(&self) -> Option<Duration> {
+        self.rounds.last
+    }
+
     /// Whether something waits for a person's word.
     pub(super) const fn is_holding(&self) -> bool {
         self.doomed.is_some()

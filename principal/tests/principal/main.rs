@@ -18,6 +18,8 @@ mod redis;
 #[cfg(test)]
 mod sessions;
 #[cfg(test)]
+mod state;
+#[cfg(test)]
 mod sync;
 #[cfg(test)]
 mod takeaway;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use principal::{
-    Certificates, Enrolment, Feeds, Fleet, Handle, JwtKey, Limits, MirrorLimits, Mode, Revoked,
-    SessionReport, Settings, start_on,
+    Certificates, Enrolment, Feeds, Fleet, Handle, JwtKey, Limits, Metrics, MirrorLimits, Mode,
+    Revoked, SessionReport, Settings, State, start_on,
     store::{Memory, Watched},
 };
 use runtime::{
@@ -40,6 +40,7 @@ pub(crate) struct World {
     pub(crate) redis_login: watch::Sender<Option<Arc<Login>>>,
     pub(crate) handle: Handle,
     metrics: Registry,
+    pub(crate) state: State,
     token: CancellationToken,
 }
 
@@ -97,6 +98,7 @@ impl World {
         let material = Arc::new(authority.server().material(&authority));
         let (material, server_tls) = watch::channel(material);
         let (metrics, token) = (Registry::new(), CancellationToken::new());
+        let counters = Metrics::register(&metrics);
         let parts = Parts::new(token.clone());
         let limits = Limits {
             message_bytes: 64 << 10,
@@ -122,7 +124,7 @@ impl World {
             active: active_now,
             revoked: revoked_now,
             registrar: None,
-            metrics: metrics.clone(),
+            metrics: counters.clone(),
             spawner: parts.spawner(),
             clock: Clock::system(),
         };
@@ -143,6 +145,7 @@ impl World {
             redis_login,
             handle,
             metrics,
+            state: counters.state().clone(),
             token,
         }
     }
@@ -166,6 +169,11 @@ impl World {
         TlsConnector::from(config)
             .connect(name, self.tcp().await)
             .await
+    }
+
+    /// What is counted now, as Prometheus reads it.
+    pub(crate) fn metrics(&self) -> String {
+        self.metrics.encode().unwrap()
     }
 
     /// Waits until the metrics have this line.

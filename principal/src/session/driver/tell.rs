@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Driver, Offence};
-use crate::report::Told;
+use crate::{report::Told, state::Figures};
 
 impl Driver {
     /// Tells what cannot be written.
@@ -24,6 +24,14 @@ impl Driver {
             stats.strays.saturating_sub(strays),
         );
         self.counted = (stats.resent, stats.strays);
+        self.seat.show(Figures {
+            outbox_objects: stats.outbox_objects,
+            in_flight: stats.in_flight,
+            unacknowledged: stats.unheard,
+            inbox_objects: stats.inbox_objects,
+            agreed: self.resync.agreed().map(|at| now.saturating_sub(at)),
+            heard: now.saturating_sub(stats.last_heard),
+        });
         if self.seat.take_contested() {
             self.conduct.offended(Offence::Contested, now);
         }

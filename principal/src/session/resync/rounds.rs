@@ -26,6 +26,8 @@ pub(super) struct Rounds {
     every: Option<Duration>,
     /// When the next comparison begins; none while one is under way.
     pub(super) next: Option<Duration>,
+    /// When the last one ended.
+    pub(super) last: Option<Duration>,
     /// Sums were asked for and did not come yet.
     asked: bool,
     /// Not the first one of this session.
@@ -52,6 +54,7 @@ impl Rounds {
     /// A comparison is over; the next one comes after a while that chance lengthens or shortens.
     pub(super) fn ended(&mut self, now: Duration) {
         self.asked = false;
+        self.last = Some(now);
         let pause = self
             .every
             .map(|every| every.mul_f64(chance::between(0.5, 1.5)));
@@ -72,15 +75,21 @@ impl Rounds {
 }
 
 impl Resync {
-    /// Begins a comparison when it is time.
-    pub(in crate::session) fn begin_when_due(&mut self, session: &mut Session, now: Duration) {
-        if self.rounds.next.is_some_and(|at| at <= now) {
+    /// Begins a comparison when it is time, and says whether it did.
+    pub(in crate::session) fn begin_when_due(
+        &mut self,
+        session: &mut Session,
+        now: Duration,
+    ) -> bool {
+        let is_due = self.rounds.next.is_some_and(|at| at <= now);
+        if is_due {
             self.rounds.next = None;
             self.rounds.asked = true;
             self.inventory = Inventory::default();
             self.patience = Some(now.saturating_add(PATIENCE));
             ask(session);
         }
+        is_due
     }
 
     /// Compares the agent's sums with ours and asks for what differs.

@@ -1,0 +1,120 @@
+//! What the agent knows at this moment, for whoever looks into the program: no secrets, and no more than fits on a screen.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use protocol::Mode;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::link::{Link, LinkState};
+use crate::metrics::{ENDS, Metrics};
+use crate::replica::Sight;
+use crate::report::Reports;
+
+/// Where it is looked up.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// Where the principal is: host and port.
+    pub principal: String,
+    /// Who owns the Applications.
+    pub mode: Mode,
+    /// Whether the principal hears us.
+    pub link: watch::Receiver<LinkState>,
+    /// How much of the spoke is seen.
+    pub sight: watch::Receiver<Sight>,
+    /// By them what is known to be here.
+    pub reports: Arc<Reports>,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+impl State {
+    /// That of an agent with this link.
+    pub fn of(link: &Link) -> Self {
+        Self {
+            principal: format!("{}:{}", link.hub.host, link.hub.port),
+            mode: link.replica.mode(),
+            link: link.state.subscribe(),
+            sight: link.replica.sight(),
+            reports: Arc::clone(&link.reports),
+            metrics: link.metrics.clone(),
+        }
+    }
+
+    /// What is now, as JSON.
+    pub fn tell(&self) -> Value {
+        let m = &self.metrics;
+        let ends = ENDS
+            .iter()
+            .map(|reason| (*reason, m.link_ends.counted(reason)));
+        let ends: BTreeMap<_, _> = ends.filter(|(_, count)| *count > 0).collect();
+        let sight = self.sight.borrow();
+        json!({
+            "principal": self.principal,
+            "mode": self.mode.as_str(),
+            "connected": *self.link.borrow() == LinkState::Up,
+            "connectedSince": time(m.connected_since.get()),
+            "certificateExpires": time(seconds(m.certificate_expiry.get())),
+            "outboxObjects": m.outbox_objects.get(),
+            "oldestUnacknowledgedSeconds": m.outbox_oldest.get(),
+            "inboxObjects": m.inbox_objects.get(),
+            "lastResync": time(seconds(m.last_resync.get())),
+            "lanes": m.lanes.get(),
+            "watchesComplete": sight.is_complete(),
+            "argocd": sight.argocd(),
+            "objects": self.reports.store().present(),
+            "linkEnds": ends,
+        })
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "whole seconds of this millennium fit"
+)]
+const fn seconds(whole: i64) -> f64 {
+    whole as f64
+}
+
+/// A time, unless there is none.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "whole seconds of this millennium fit"
+)]
+fn time(seconds: f64) -> Option<String> {
+    let at = Timestamp::from_second(seconds as i64).ok()?;
+    (seconds > 0.0).then(|| at.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_of_an_agent_is_small_and_says_what_counts() {
+        let metrics = Metrics::default();
+        metrics.connected_since.set(1_767_225_600.0);
+        metrics.link_ends.count("Silent");
+        metrics.outbox_objects.set(3);
+        let state = State {
+            principal: "hub.example.org:443".to_owned(),
+            mode: Mode::Managed,
+            link: watch::channel(LinkState::Up).1,
+            sight: watch::channel(Sight::default()).1,
+            reports: Arc::new(Reports::new(Arc::default())),
+            metrics,
+        };
+        let told = state.tell();
+        assert_eq!(told["connected"], true);
+        assert_eq!(told["connectedSince"], "2026-01-01T00:00:00Z");
+        assert_eq!(told["certificateExpires"], Value::Null);
+        assert_eq!(told["linkEnds"], json!({"Silent": 1}));
+        assert_eq!(
+            (&told["outboxObjects"], &told["mode"]),
+            (&json!(3), &json!("managed"))
+        );
+        assert!(told.to_string().len() < 1024, "{told}");
+    }
+}

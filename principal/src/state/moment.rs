@@ -1,0 +1,276 @@
+//! A moment of the principal, as sums and as pages. Pure.
+
+use std::{fmt, ops::Bound, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use runtime::{admin::Page, metrics::Gauges};
+use serde_json::{Value, json};
+
+use super::{ByCluster, Figures};
+use crate::{
+    fleet::{Fleet, Mode},
+    report::{SessionReport, Sessions},
+};
+
+/// Texts that come from agents are cut there.
+const LONGEST_TEXT: usize = 256;
+
+/// What is known at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Moment {
+    pub(crate) is_active: bool,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) reports: Sessions,
+    pub(crate) figures: ByCluster<Figures>,
+    pub(crate) lanes: ByCluster<usize>,
+}
+
+/// Sums over all clusters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Clusters that are enrolled: managed, autonomous.
+    pub(crate) enrolled: [usize; 2],
+    /// Those with a session.
+    pub(crate) connected: [usize; 2],
+    pub(crate) outbox_objects: usize,
+    pub(crate) inbox_objects: usize,
+    /// Of the session that waits longest.
+    pub(crate) unacknowledged: Duration,
+    pub(crate) trouble: Trouble,
+    /// When the first certificate of a connected agent expires.
+    pub(crate) first_expiry: Option<Timestamp>,
+}
+
+/// Clusters about which a person has to know something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) deletion_held: usize,
+    pub(crate) misconduct: usize,
+    pub(crate) refused: usize,
+    pub(crate) stuck: usize,
+    pub(crate) unmirrored: usize,
+}
+
+impl Trouble {
+    fn add(&mut self, report: &SessionReport) {
+        self.deletion_held += usize::from(report.held.is_some());
+        self.misconduct += usize::from(report.misconduct.is_some());
+        self.refused += usize::from(report.refused.is_some());
+        self.stuck += usize::from(report.stuck.is_some());
+        self.unmirrored += usize::from(report.unmirrored.is_some());
+    }
+}
+
+impl Totals {
+    /// Writes them as gauges; what a rise means is in the help texts.
+    pub(crate) fn encode(&self, gauges: &mut Gauges<'_>) -> fmt::Result {
+        self.encode_clusters(gauges)?;
+        gauges.one(
+            "outbox_objects",
+            "Objects that agents still have to be told about; a lasting rise is agents that do not keep up",
+            float(self.outbox_objects),
+        )?;
+        gauges.one(
+            "outbox_oldest_seconds",
+            "Age of the oldest change that an agent has not acknowledged, over all sessions and without commands and \
+             deletions, which may take long; a steady rise is an agent that hears nothing",
+            self.unacknowledged.as_secs_f64(),
+        )?;
+        gauges.one(
+            "inbox_objects",
+            "Objects that agents have told and that are not written to the hub yet; a lasting rise is a slow hub",
+            float(self.inbox_objects),
+        )?;
+        gauges.one(
+            "agent_certificate_expiry_timestamp_seconds",
+            "When the first certificate of a connected agent expires, in seconds of Unix time; 0 while there is none; \
+             less than a week ahead means that renewal fails on a cluster",
+            self.first_expiry
+                .map_or(0.0, |at| at.as_duration().as_secs_f64()),
+        )
+    }
+
+    fn encode_clusters(&self, gauges: &mut Gauges<'_>) -> fmt::Result {
+        let modes = |[managed, autonomous]: [usize; 2]| {
+            [
+                ("managed", float(managed)),
+                ("autonomous", float(autonomous)),
+            ]
+        };
+        gauges.each(
+            "enrolled_clusters",
+            "Clusters that may connect now; none while others are expected means that nobody is let in",
+            "mode",
+            &modes(self.enrolled),
+        )?;
+        gauges.each(
+            "sessions",
+            "Enrolled clusters with a session, by mode; fewer than enrolled clusters means that some are away",
+            "mode",
+            &modes(self.connected),
+        )?;
+        let Trouble {
+            deletion_held,
+            misconduct,
+            refused,
+            stuck,
+            unmirrored,
+        } = self.trouble;
+        gauges.each(
+            "clusters_in_trouble",
+            "Clusters about which a person has to know something, by what: a mass deletion that is held, an agent that \
+             misbehaves, objects that a cluster refuses, reports that cannot be written, objects that are not shown",
+            "trouble",
+            &[
+                ("deletion_held", float(deletion_held)),
+                ("misconduct", float(misconduct)),
+                ("refused", float(refused)),
+                ("stuck", float(stuck)),
+                ("unmirrored", float(unmirrored)),
+            ],
+        )
+    }
+}
+
+impl Moment {
+    /// Sums over all clusters.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for (cluster, enrolment) in &self.fleet.clusters {
+            let report = self.reports.get(cluster);
+            let is_connected = report.is_some_and(|it| it.connected);
+            let of = |[managed, autonomous]: &mut [usize; 2]| match enrolment.mode {
+                Mode::Managed => *managed += 1,
+                Mode::Autonomous => *autonomous += 1,
+            };
+            of(&mut totals.enrolled);
+            if is_connected {
+                of(&mut totals.connected);
+            }
+        }
+        for figures in self.figures.values() {
+            totals.outbox_objects += figures.outbox_objects;
+            totals.inbox_objects += figures.inbox_objects;
+            totals.unacknowledged = totals.unacknowledged.max(figures.unacknowledged);
+        }
+        for report in self.reports.values() {
+            totals.trouble.add(report);
+            let shown = report.certificate.as_ref().filter(|_| report.connected);
+            totals.first_expiry = [totals.first_expiry, shown.map(|it| it.not_after)]
+                .into_iter()
+                .flatten()
+                .min();
+        }
+        totals
+    }
+
+    /// The clusters of one page, after sums over all.
+    pub(crate) fn page(&self, page: &Page) -> Value {
+        let totals = self.totals();
+        let from = page.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let wanted = |name: &&String| page.cluster.as_ref().is_none_or(|it| it == *name);
+        let mut names: Vec<&String> = {
+            let range = (from, Bound::Unbounded);
+            let enrolled = self
+                .fleet
+                .clusters
+                .range(range.clone())
+                .map(|(name, _)| name);
+            let known = self.reports.range(range).map(|(name, _)| name);
+            enrolled.chain(known).filter(wanted).collect()
+        };
+        names.sort_unstable();
+        names.dedup();
+        let is_cut = names.len() > page.limit();
+        names.truncate(page.limit());
+        let next = names.last().filter(|_| is_cut);
+        json!({
+            "active": self.is_active,
+            "enrolled": totals.enrolled.iter().sum::<usize>(),
+            "connected": totals.connected.iter().sum::<usize>(),
+            "outboxObjects": totals.outbox_objects,
+            "oldestUnacknowledgedSeconds": totals.unacknowledged.as_secs(),
+            "inboxObjects": totals.inbox_objects,
+            "clusters": names.iter().map(|name| self.row(name)).collect::<Vec<_>>(),
+            "next": next,
+        })
+    }
+
+    fn row(&self, cluster: &str) -> Value {
+        let enrolled = self.fleet.clusters.get(cluster).map(|it| it.mode.as_str());
+        let unknown = SessionReport::default();
+        let report = self.reports.get(cluster).unwrap_or(&unknown);
+        // Every field is named, so that one that is added has to be thought about: nothing of objects is shown here,
+        // but for how many there are.
+        let SessionReport {
+            connected,
+            since,
+            last_seen,
+            last_error,
+            agent_version,
+            mode,
+            held,
+            stuck,
+            misconduct,
+            refused,
+            argocd,
+            unmirrored,
+            certificate,
+            trusts: _,
+        } = report;
+        let figures = self.figures.get(cluster).filter(|_| *connected);
+        json!({
+            "cluster": cluster,
+            "enrolled": enrolled,
+            "mode": mode.map(Mode::as_str),
+            "connected": connected,
+            "since": self.reports.contains_key(cluster).then(|| since.to_string()),
+            "lastSeen": last_seen.map(|it| it.to_string()),
+            "lastError": last_error.as_deref().map(cut),
+            "agentVersion": agent_version.as_deref().map(cut),
+            "certificateExpires": certificate.as_ref().map(|it| it.not_after.to_string()),
+            "argocd": argocd,
+            "misconduct": misconduct.as_deref().map(cut),
+            "heldDeletions": held.as_ref().map_or(0, |it| it.count),
+            "refusedObjects": refused.as_ref().map_or(0, |it| it.count),
+            "stuckWrites": stuck.as_ref().map_or(0, |it| it.count),
+            "unmirroredObjects": unmirrored.as_ref().map_or(0, |it| it.count),
+            "lanes": self.lanes.get(cluster).copied().unwrap_or_default(),
+            "session": figures.map(session),
+        })
+    }
+}
+
+fn session(figures: &Figures) -> Value {
+    let Figures {
+        outbox_objects,
+        in_flight,
+        unacknowledged,
+        inbox_objects,
+        agreed,
+        heard,
+    } = figures;
+    json!({
+        "outboxObjects": outbox_objects,
+        "inFlight": in_flight,
+        "oldestUnacknowledgedSeconds": unacknowledged.as_secs(),
+        "inboxObjects": inbox_objects,
+        "lastResyncSecondsAgo": agreed.map(|it| it.as_secs()),
+        "heardSecondsAgo": heard.as_secs(),
+    })
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(LONGEST_TEXT).collect()
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "nobody has more objects than a float counts"
+)]
+const fn float(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests;

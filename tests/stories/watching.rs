@@ -1,0 +1,83 @@
+//! What people who operate the product see of its programs.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use lab::metrics::{Metrics, documented};
+
+use crate::{programs::Program, stage::Stage};
+
+const PAGE: &str = "docs/metrics.md";
+
+/// The programs that run show every metric that the documentation has for them and no other, and what happens shows in
+/// them; but nobody who reaches the port for metrics looks into a program or changes its log.
+pub(crate) async fn the_programs_show_what_the_documentation_has(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(PAGE);
+    let page = std::fs::read_to_string(path).context(PAGE)?;
+    let principal = "The principal: in the hub program, and alone";
+    let hub: &[&str] = &[principal, "The hub program besides", "Every program"];
+    let spoke: &[&str] = &["The agent", "Every program"];
+    for (program, headings, least) in [(Program::Manager, hub, 40), (Program::Agent(1), spoke, 20)]
+    {
+        let running = program.running(stage).await?;
+        let (shown, told) = (running.metrics().await?, documented(&page, headings));
+        let of = |it: BTreeSet<&String>| it.into_iter().cloned().collect::<Vec<_>>();
+        let missing = of(told.difference(shown.names()).collect());
+        let unknown = of(shown.names().difference(&told).collect());
+        ensure!(told.len() > least, "{PAGE} has {told:?} for {program:?}");
+        ensure!(
+            missing.is_empty() && unknown.is_empty(),
+            "{program:?} does not show {missing:?}; {PAGE} does not have {unknown:?}"
+        );
+        for path in ["/debug/state", "/debug/log-level"] {
+            let (status, text) = running.answer(path).await?;
+            ensure!(
+                status.contains(" 403 "),
+                "{program:?} answers {path}: {status} {text}"
+            );
+        }
+    }
+    let manager = Program::Manager.running(stage).await?;
+    let leads = "argocd_agent_addon_manager_leader";
+    manager.until_counts(leads, 1.0).await?;
+    at_least(&manager.metrics().await?, ON_THE_HUB)?;
+    let agent = Program::Agent(1).running(stage).await?;
+    at_least(&agent.metrics().await?, ON_A_SPOKE)
+}
+
+/// So much at least while a managed cluster is connected; times are later than those of 2023.
+const ON_THE_HUB: &[(&str, f64)] = &[
+    ("argocd_principal_enrolled_clusters{mode=\"managed\"}", 1.0),
+    ("argocd_principal_sessions{mode=\"managed\"}", 1.0),
+    ("argocd_principal_resyncs_total{cause=\"connect\"}", 1.0),
+    ("argocd_principal_events_total{direction=\"sent\"}", 1.0),
+    ("argocd_principal_lanes", 1.0),
+    (
+        "argocd_principal_agent_certificate_expiry_timestamp_seconds",
+        1.7e9,
+    ),
+    (
+        "argocd_agent_addon_manager_certificate_expiry_timestamp_seconds{use=\"argocd-agent-ca\"}",
+        1.7e9,
+    ),
+    ("process_resident_memory_bytes", 1e6),
+];
+
+const ON_A_SPOKE: &[(&str, f64)] = &[
+    ("argocd_agent_connection_status", 1.0),
+    ("argocd_agent_resyncs_total", 1.0),
+    ("argocd_agent_last_resync_timestamp_seconds", 1.7e9),
+    ("argocd_agent_lanes", 1.0),
+    ("argocd_agent_certificate_expiry_timestamp_seconds", 1.7e9),
+];
+
+fn at_least(counted: &Metrics, all: &[(&str, f64)]) -> Result<()> {
+    for (series, least) in all {
+        let value = counted.value(series);
+        ensure!(value >= *least, "{series} is {value}");
+    }
+    Ok(())
+}
