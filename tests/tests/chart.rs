@@ -73,6 +73,10 @@ const GOLDEN: [(&str, &[&str]); 5] = [
             "agent.proxyConfig.httpsProxy=http://proxy.example.org:3128",
             "replicas=2",
             "certificateLife=48h",
+            "monitoring.rules.enabled=true",
+            "monitoring.rules.agents=true",
+            "monitoring.rules.labels.release=prometheus",
+            "monitoring.dashboards.enabled=true",
             "log.level=info\\,principal=debug",
             "extraArgs={--leader-election=true}",
             "extraEnv[0].name=RUST_BACKTRACE,extraEnv[0].value=1",
@@ -266,6 +270,12 @@ fn golden(objects: Vec<Value>) -> BTreeMap<String, Value> {
         if let Some(fields) = object.as_object_mut() {
             fields.remove("rules");
         }
+        // These are files as they are.
+        match key.as_str() {
+            "PrometheusRule argocd-agent-addon-manager" => object["spec"].take(),
+            "ConfigMap argocd-agent-addon-dashboards" => object["data"].take(),
+            _ => Value::Null,
+        };
         (key, object)
     });
     named.collect()
@@ -389,6 +399,49 @@ fn the_pod_is_selected_by_its_services_and_by_nothing_of_the_hooks() {
     }
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     assert!(!container["readinessProbe"].is_null() && !container["livenessProbe"].is_null());
+}
+
+/// What is in double braces in alerts and dashboards is not Helm's, and has to come out as it went in.
+#[test]
+fn alerts_and_dashboards_are_the_files() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../manifests/hub/monitoring");
+    let read = |name: &str| fs::read_to_string(folder.join(name)).expect(name);
+    let groups = |name: &str| parsed(&read(name))["groups"].clone();
+    let rule = |sets: &[&str]| one(sets, "PrometheusRule", "argocd-agent-addon-manager");
+    let alone = rule(&["monitoring.rules.enabled=true"]);
+    assert_eq!(alone["spec"]["groups"], groups("hub.yaml"));
+    let both = rule(&[
+        "monitoring.rules.enabled=true",
+        "monitoring.rules.agents=true",
+        "monitoring.rules.labels.release=prometheus",
+    ]);
+    let all = [groups("hub.yaml"), groups("agent.yaml")];
+    let all: Vec<Value> = all
+        .iter()
+        .filter_map(Value::as_array)
+        .flatten()
+        .cloned()
+        .collect();
+    assert_eq!(both["spec"]["groups"], Value::from(all));
+    assert_eq!(both["metadata"]["labels"]["release"], "prometheus");
+
+    let sets = ["monitoring.dashboards.enabled=true"];
+    let map = one(&sets, "ConfigMap", "argocd-agent-addon-dashboards");
+    assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
+    let data = map["data"].as_object().expect("dashboards");
+    assert_eq!(data.len(), 3);
+    for (name, board) in data {
+        let file = name.strip_prefix("argocd-agent-").expect("whose it is");
+        let board = board.as_str().expect("a text");
+        assert_eq!(
+            board.trim(),
+            read(&format!("dashboards/{file}")).trim(),
+            "{name}"
+        );
+    }
+    let kinds = objects(&[]).into_iter().map(|it| it["kind"].clone());
+    let unasked = kinds.filter(|it| it == "PrometheusRule" || it == "ConfigMap");
+    assert_eq!(unasked.count(), 0);
 }
 
 fn selects(selector: &Value, labels: &Value) -> bool {
