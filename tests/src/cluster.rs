@@ -15,6 +15,7 @@ use kube::{
     api::{DynamicObject, PostParams},
     core::GroupVersionKind,
 };
+use lab_kubelet::Serving;
 use tokio::sync::Mutex;
 
 use crate::{
@@ -43,6 +44,7 @@ struct Inner {
     index: u8,
     dir: PathBuf,
     authority: Authority,
+    kubelet: Serving,
     admin: Access,
     client: OnceClient,
     kinds: Kinds,
@@ -123,6 +125,7 @@ impl Cluster {
                 index,
                 dir,
                 authority,
+                kubelet: keys.kubelet().clone(),
                 admin,
                 client: OnceClient(client),
                 kinds: Kinds::default(),
@@ -185,6 +188,11 @@ impl Cluster {
     /// The admin's kubeconfig with an address that Pods of all clusters reach, once there are Pods.
     pub fn kubeconfig_among_pods(&self) -> PathBuf {
         self.inner.dir.join("pods.kubeconfig")
+    }
+
+    /// What the cluster's kubelet serves its API server with.
+    pub(crate) fn kubelet_serving(&self) -> Serving {
+        self.inner.kubelet.clone()
     }
 
     /// Writes a kubeconfig for a user with a client certificate, and returns its path.

@@ -1,124 +1,24 @@
 //! What people at the hub see of a cluster, through nothing but what its cluster Secret holds.
 
-use std::{
-    path::PathBuf,
-    process::{Output, Stdio},
-    time::Duration,
-};
+use std::{process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
     faults::Fault,
-    kubeconfig, product,
-    steps::{
-        At, Objects, deliver,
-        enrol::{self, cluster_secret},
-        workload,
-    },
+    steps::{At, Objects, deliver, enrol, workload},
     wait,
 };
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
+    process::Child,
     time::timeout,
 };
 
-use crate::stage::{SOON, Stage, text};
-
-/// kubectl as somebody who has the cluster Secret of one cluster.
-struct Kubectl {
-    program: PathBuf,
-    config: PathBuf,
-    // Kept: the file is in it.
-    _folder: TempDir,
-}
-
-impl Kubectl {
-    async fn with_secret_of(stage: &Stage, cluster: &str) -> Result<Self> {
-        let secret = stage.hub.read(&cluster_secret(cluster)).await?;
-        let server = text(&secret, "server")?;
-        // As client-go does, which drops the query; the name is one of the hub's own, which only its Pods can look up.
-        let (address, _) = server.split_once('?').context("a query")?;
-        let host = address
-            .strip_prefix("https://")
-            .and_then(|rest| rest.strip_suffix(":9090"));
-        let host = host.with_context(|| format!("an address of the resource proxy: {address}"))?;
-        let service = At::service(product::NAMESPACE, "argocd-agent-resource-proxy");
-        let service = stage.hub.read(&service).await?;
-        let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
-        let access: Value = serde_json::from_str(&text(&secret, "config")?)?;
-        let server = format!("https://{ip}:9090");
-        let config = kubeconfig::of_cluster_secret(&server, Some(host), &access);
-        let folder = TempDir::new()?;
-        let file = folder.path().join("kubeconfig");
-        std::fs::write(&file, config.to_string())?;
-        Ok(Self {
-            program: stage.lab.tools().kubectl.clone(),
-            config: file,
-            _folder: folder,
-        })
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
-        command
-            .arg("--kubeconfig")
-            .arg(&self.config)
-            .arg("--cache-dir")
-            .arg(self.config.with_extension("cache"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        command
-    }
-
-    async fn run(&self, arguments: &[&str]) -> Result<Output> {
-        let running = self.command(arguments).output();
-        let ended = timeout(SOON, running).await;
-        ended
-            .with_context(|| format!("kubectl {arguments:?} does not end"))?
-            .context("run kubectl")
-    }
-
-    /// What it prints, when it succeeds.
-    async fn prints(&self, arguments: &[&str]) -> Result<String> {
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = self.run(arguments).await?;
-        let told = String::from_utf8_lossy(&stderr);
-        ensure!(status.success(), "kubectl {arguments:?}: {told}");
-        Ok(String::from_utf8_lossy(&stdout).into_owned())
-    }
-
-    /// Waits until it succeeds: a lane opens a moment after its session.
-    async fn until_it_sees(&self, arguments: &[&str]) -> Result<()> {
-        let looking = async || {
-            let Output { status, stderr, .. } = self.run(arguments).await?;
-            let told = String::from_utf8_lossy(&stderr).into_owned();
-            Ok((status.success(), told))
-        };
-        let sees = |(succeeds, _): &(bool, String)| *succeeds;
-        wait::until("the cluster is seen", looking, sees)
-            .await
-            .map(drop)
-    }
-
-    /// What it complains of, when it fails.
-    async fn fails(&self, arguments: &[&str]) -> Result<String> {
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = self.run(arguments).await?;
-        let shown = String::from_utf8_lossy(&stdout);
-        ensure!(!status.success(), "kubectl {arguments:?} shows: {shown}");
-        Ok(String::from_utf8_lossy(&stderr).into_owned())
-    }
-}
+use crate::{
+    kubectl::Kubectl,
+    stage::{SOON, Stage},
+};
 
 fn greeting(name: &str) -> At {
     At::config_map("default", name)

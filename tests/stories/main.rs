@@ -21,6 +21,7 @@ mod hubside;
 mod interop;
 mod intruders;
 mod kills;
+mod kubectl;
 mod live;
 mod places;
 mod pods;
@@ -36,6 +37,7 @@ mod runbooks;
 mod sets;
 mod size;
 mod stage;
+mod terminal;
 mod traces;
 mod transport;
 mod trees;
@@ -116,6 +118,11 @@ fn pods() -> Chapter {
             story!(pods::a_pod_of_an_unknown_image_says_so_and_starts_when_it_comes),
             story!(pods::a_pod_lives_on_while_the_api_is_away),
             story!(pods::a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing),
+            story!(pods::asked::a_log_is_shown_as_it_was_asked_for),
+            story!(pods::asked::a_log_is_followed_until_its_container_ends),
+            story!(pods::asked::the_log_before_a_crash_is_shown),
+            story!(pods::asked::a_command_has_its_streams_and_its_exit_code),
+            story!(pods::asked::a_terminal_has_a_size_and_ends_with_its_viewer),
             story!(argocd::an_application_from_git_is_synced_and_removal_leaves_nothing),
         ],
     )

@@ -1,5 +1,7 @@
 //! Pods: what everything else in the lab runs in.
 
+pub(crate) mod asked;
+
 use std::{fs, sync::Arc};
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,7 +14,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use lab::{Cluster, Lab, wait};
-use lab_kubelet::Image;
+use lab_kubelet::{Image, printed};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -137,7 +139,7 @@ pub(crate) async fn a_volume_follows_its_secret(lab: Arc<Lab>) -> Result<()> {
     });
     place.create("reader", pod).await?;
     let log = place.log("reader");
-    let read = || async { Ok(fs::read_to_string(&log)?) };
+    let read = || async { Ok(printed(&log)?) };
     wait::until("the first word is read", read, |text| {
         text.starts_with("first")
     })
@@ -238,7 +240,7 @@ pub(crate) async fn a_pod_lives_on_while_the_api_is_away(lab: Arc<Lab>) -> Resul
     place.cluster.kill_api().await;
     fs::write(shared.path().join("end"), "")?;
     let log = place.log("steady");
-    let read = || async { Ok(fs::read_to_string(&log)?) };
+    let read = || async { Ok(printed(&log)?) };
     wait::until("it ends while nobody can be told", read, |text| {
         text.contains("ended")
     })
@@ -263,7 +265,7 @@ pub(crate) async fn a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing(
         .until("polite", "is ready", |status| status.ready)
         .await?;
     let log = place.log("polite");
-    let read = || async { Ok(fs::read_to_string(&log)?) };
+    let read = || async { Ok(printed(&log)?) };
     wait::until("it listens", read, |text| text == "hi\n").await?;
     ensure!(
         Traces::now()? != before,
@@ -272,7 +274,7 @@ pub(crate) async fn a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing(
     let pods: Api<Pod> = place.api();
     pods.delete("polite", &DeleteParams::default()).await?;
     wait::gone(&pods, "polite").await?;
-    ensure!(fs::read_to_string(&log)? == "hi\nbye\n");
+    ensure!(printed(&log)? == "hi\nbye\n");
     before.are_all_there_is().await?;
     place.leave().await
 }
@@ -351,7 +353,7 @@ impl Place {
             matches!(phase, Some("Succeeded" | "Failed"))
         };
         wait::object(&self.api::<Pod>(), name, "is over", over).await?;
-        fs::read_to_string(self.log(name)).context("read the log")
+        printed(&self.log(name)).context("read the log")
     }
 
     /// The file with what the first run of the Pod's container `c` printed.

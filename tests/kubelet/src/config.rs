@@ -26,8 +26,12 @@ pub struct Config {
     pub images: Images,
     /// Where the files of Pods are while they run: volumes and mount points. May be in memory.
     pub state: PathBuf,
-    /// Where what containers print is kept: `<namespace>/<pod>/<container>.<run>.log`.
+    /// Where what containers print is kept: `<namespace>/<pod>/<container>.<run>.log`, each line with
+    /// its time; [`printed`](crate::printed) reads them.
     pub logs: PathBuf,
+    /// What the API server is served with when it asks for logs and commands; without, it is not
+    /// served.
+    pub serving: Option<Serving>,
     /// The addresses for Services of type `LoadBalancer`, shared by all clusters of the lab.
     pub load_balancers: LoadBalancers,
     /// Names of the world outside, answered by the cluster's DNS beside the names of Services.
@@ -48,6 +52,7 @@ impl Config {
             images: Images::default(),
             state: PathBuf::from("pods"),
             logs: PathBuf::from("logs"),
+            serving: None,
             load_balancers: LoadBalancers::default(),
             hosts: BTreeMap::new(),
             forward: Arc::new(Direct),
@@ -64,6 +69,24 @@ impl fmt::Debug for Config {
             .field("state", &self.state)
             .field("logs", &self.logs)
             .finish_non_exhaustive()
+    }
+}
+
+/// The certificates for whom the API server asks for logs and commands, as PEM.
+#[derive(Clone)]
+pub struct Serving {
+    /// The authority of the API server's client certificate. Whoever has one of its certificates is
+    /// admitted, so it must issue no others.
+    pub authority: String,
+    /// The certificate for the address of the bridge.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+}
+
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serving").finish_non_exhaustive()
     }
 }
 

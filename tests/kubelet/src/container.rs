@@ -1,16 +1,11 @@
 //! One run of one container: a shim and what it says.
 
-use std::{process::Stdio, time::Duration};
+use std::process::Stdio;
 
-use anyhow::Context;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    process::Command,
-    sync::mpsc,
-};
+use tokio::{io::AsyncWriteExt, sync::mpsc};
 
 use crate::{
-    inside::{EnterSpec, Part, Process, ShimSaid, ShimSpec},
+    inside::{Part, ShimSaid, ShimSpec},
     sandbox::{hear, start, tell},
 };
 
@@ -60,59 +55,4 @@ pub(crate) async fn run<T>(
         last = ShimSaid::Failed(format!("{error:#}"));
     }
     let _nobody = news.send(tag(last)).await;
-}
-
-/// What a command in a container did.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Output {
-    pub(crate) code: i32,
-    /// The beginning of what it printed.
-    pub(crate) text: String,
-}
-
-/// As much of the output of a command as anybody wants to read in a message.
-const READ: u64 = 4096;
-
-/// Runs a command in the container whose process 1 is `target`. Dropping the future ends the
-/// command.
-pub(crate) async fn enter(
-    target: u32,
-    process: Process,
-    limit: Duration,
-) -> anyhow::Result<Output> {
-    let running = async {
-        let mut command = Command::from(Part::Enter.command());
-        let command = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command
-            .kill_on_drop(true)
-            .spawn()
-            .context("start a command in a container")?;
-        let mut stdin = child.stdin.take().context("no way to talk")?;
-        tell(&mut stdin, &EnterSpec { target, process }).await?;
-        drop(stdin);
-        let (out, err) = (child.stdout.take(), child.stderr.take());
-        let read = async |pipe: Option<&mut (dyn tokio::io::AsyncRead + Send + Unpin)>| {
-            let mut text = Vec::new();
-            if let Some(pipe) = pipe {
-                pipe.take(READ).read_to_end(&mut text).await?;
-            }
-            anyhow::Ok(String::from_utf8_lossy(&text).into_owned())
-        };
-        let (mut out, mut err) = (out, err);
-        let (out, err) = tokio::try_join!(
-            read(out.as_mut().map(|pipe| pipe as _)),
-            read(err.as_mut().map(|pipe| pipe as _))
-        )?;
-        let status = child.wait().await?;
-        anyhow::Ok(Output {
-            code: status.code().unwrap_or(128 + KILL),
-            text: out + &err,
-        })
-    };
-    tokio::time::timeout(limit, running)
-        .await
-        .with_context(|| format!("not within {limit:?}"))?
 }

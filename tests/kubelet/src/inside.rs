@@ -8,7 +8,7 @@
 //! ```text
 //!   kubelet --(stdin: spec, "up", then silence)--> sandbox            holds net, ipc and uts namespaces
 //!   kubelet --(stdin: spec, then signal numbers)--> shim --> first    first: process 1, builds the root, execs
-//!   kubelet --(stdin: spec)--> enter --> joined                       a command in a running container
+//!   kubelet --(stdin: two specs, then the command's own)--> enter --> joined      a command in a running container
 //! ```
 //!
 //! Invariant: when the kubelet's end of standard input closes, however that comes about, the part
@@ -24,8 +24,9 @@ mod shim;
 mod spec;
 
 use std::{
-    io::{BufRead, Write},
-    os::unix::process::CommandExt,
+    fs::File,
+    io::{BufRead, Read, Write},
+    os::{fd::AsFd, unix::process::CommandExt},
     process::Command,
 };
 
@@ -34,7 +35,8 @@ use nix::sys::signal::SigSet;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use spec::{
-    EnterSpec, Mount, Process, Root, SandboxSaid, SandboxSpec, ShimSaid, ShimSpec, Text,
+    EnterSpec, Input, JoinedSpec, Mount, Process, Root, SandboxSaid, SandboxSpec, ShimSaid,
+    ShimSpec, Text,
 };
 
 /// The name (`argv[0]`) this program is called by when it shall play a part.
@@ -137,4 +139,21 @@ fn hear<T: DeserializeOwned>() -> anyhow::Result<T> {
         .read_line(&mut line)
         .context("read standard input")?;
     serde_json::from_str(&line).context("understand what the caller wants")
+}
+
+/// The longest line that [`hear_line`] reads.
+const LONGEST: usize = 1 << 20;
+
+/// The same, but takes no byte behind the line: that is for others who have this standard input.
+fn hear_line<T: DeserializeOwned>() -> anyhow::Result<T> {
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let (mut stdin, mut line, mut byte) = (File::from(stdin), Vec::new(), [0]);
+    loop {
+        stdin.read_exact(&mut byte).context("read standard input")?;
+        if byte == [b'\n'] {
+            return serde_json::from_slice(&line).context("understand what the caller wants");
+        }
+        anyhow::ensure!(line.len() < LONGEST, "the caller says too much");
+        line.extend(byte);
+    }
 }

@@ -15,7 +15,9 @@ use crate::{
     node,
     objects::Objects,
     pods::{self, Shared},
+    running::Running,
     scheduler,
+    server::Server,
     services::Services,
     tasks::Tasks,
     watched::Watched,
@@ -77,7 +79,9 @@ impl Kubelet {
         .start(network.gateway(), &tasks)
         .await
         .context("open port 53 of the bridge")?;
+        let running = serve(&config, &tasks).await?;
         let shared = Shared {
+            running,
             client: client.clone(),
             node: cluster.clone(),
             network: network.clone(),
@@ -115,6 +119,21 @@ impl Kubelet {
             tracing::warn!(cluster = self.cluster, %error, "the bridge is left behind");
         }
     }
+}
+
+/// Serves the API server, if it is to be, with what will be told to run.
+async fn serve(config: &Config, tasks: &Tasks) -> anyhow::Result<Running> {
+    let running = Running::default();
+    if let Some(serving) = &config.serving {
+        let server = Server {
+            running: running.clone(),
+            logs: config.logs.clone(),
+            tasks: tasks.clone(),
+        };
+        let started = server.start(config.network.gateway(), serving).await;
+        started.context("serve logs and commands")?;
+    }
+    Ok(running)
 }
 
 impl Drop for Kubelet {

@@ -20,6 +20,7 @@
 //!                   '--> Pod status
 //!   services --> listeners on `ClusterIPs` and balancer addresses --> Pod addresses
 //!   dns      --> port 53 of the bridge
+//!   server   --> logs and commands for the API server, port 10250 of the bridge
 //! ```
 //!
 //! Namespaces are entered by calling the running program again, so its `main` must begin with
@@ -27,14 +28,19 @@
 //! own (the lab does, for all clusters together): bridges and addresses are made there and go with
 //! it.
 //!
+//! The API server asks this node for logs and commands as it asks any other: `kubectl logs` shows the
+//! log files, with all its options, and `kubectl exec` runs commands in containers, with a terminal if
+//! it wants one. That goes over `WebSockets`, as today's clients do it; SPDY is refused.
+//!
 //! What it does not do, and says so where a Pod asks for it: gRPC probes, persistent volume claims and
 //! other volumes of drivers. What it passes over in silence: resource limits, capabilities, affinity
-//! and taints, `hostPort`, Services by UDP, ephemeral containers. `kubectl logs` and `kubectl exec` are
-//! not served; logs are files.
+//! and taints, `hostPort`, Services by UDP, ephemeral containers. `kubectl attach` and
+//! `kubectl port-forward` are not served.
 //!
 //! //! It must never know what the Pods are for: no product, no Argo CD, no OCM in this crate.
 
 mod balancer;
+mod command;
 mod config;
 mod container;
 mod dns;
@@ -43,20 +49,25 @@ mod events;
 mod images;
 mod inside;
 mod kubelet;
+mod log;
 mod net;
 mod node;
 mod objects;
 mod pods;
 mod probes;
+mod running;
 mod sandbox;
 mod scheduler;
+mod server;
 mod services;
 mod tasks;
+mod terminal;
 mod volumes;
 mod watched;
 
 pub use balancer::{Direct, Forward, LoadBalancers, Target};
-pub use config::{Config, Network};
+pub use config::{Config, Network, Serving};
 pub use images::{File, Image, Images, Source};
 pub use inside::maybe_become_container;
 pub use kubelet::Kubelet;
+pub use log::printed;

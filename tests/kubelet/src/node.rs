@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::Network;
+use crate::{Network, server};
 
 /// The name that fields written by the kubelet are managed under.
 pub(crate) const MANAGER: &str = "lab-kubelet";
@@ -34,6 +34,9 @@ const fn arch() -> &'static str {
         _ => "amd64",
     }
 }
+
+/// What tells the API server that it may pass on `WebSockets` as they come.
+const WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
 
 /// Registers the node, ready. It does not renew a lease: the lab runs no controller that looks at
 /// it.
@@ -74,6 +77,8 @@ fn status(name: &str, network: &Network, now: Timestamp) -> Value {
                 { "type": "InternalIP", "address": network.gateway() },
                 { "type": "Hostname", "address": name },
             ],
+            "daemonEndpoints": { "kubeletEndpoint": { "Port": server::PORT } },
+            "declaredFeatures": [WEBSOCKETS],
             "allocatable": resources,
             "capacity": resources,
             "conditions": [

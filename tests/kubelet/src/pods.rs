@@ -14,8 +14,8 @@ use kube::{Client, ResourceExt};
 use tokio::sync::watch;
 
 use crate::{
-    Images, Network, events::Events, net::Addresses, objects::Objects, tasks::Tasks,
-    watched::Watched,
+    Images, Network, events::Events, net::Addresses, objects::Objects, running::Running,
+    tasks::Tasks, watched::Watched,
 };
 
 /// What all workers share.
@@ -26,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) node: String,
     pub(crate) network: Network,
     pub(crate) addresses: Addresses,
+    pub(crate) running: Running,
     pub(crate) images: Images,
     pub(crate) objects: Objects,
     pub(crate) events: Events,

@@ -43,6 +43,7 @@ pub(super) async fn kubelets(
             .join(cluster.name())
             .join("pods");
         config.logs = cluster.dir().join("pods");
+        config.serving = Some(cluster.kubelet_serving());
         config.load_balancers = load_balancers.clone();
         config.forward = Arc::new(faults.clone());
         async move {

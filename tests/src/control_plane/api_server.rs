@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use kube::Client;
+use lab_kubelet::{Network, Serving};
 
 use super::Etcd;
 use crate::{
@@ -30,6 +31,7 @@ rules:
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     dir: PathBuf,
+    kubelet: Serving,
 }
 
 impl Keys {
@@ -53,20 +55,37 @@ impl Keys {
         )?;
         let (token_public, token_private) = token_keys()?;
         let ca = authority.pair();
+        // Of an authority of their own: whoever has a client certificate of the cluster's is not the API server.
+        let nodes = Authority::new("authority of nodes")?;
+        let node = IpAddr::V4(Network::numbered(index).gateway());
+        let kubelet = nodes.serving("kubelet", &[], &[node])?;
+        let to_kubelet = nodes.client("kube-apiserver-kubelet-client", None)?;
         for (name, text) in [
             ("ca.crt", &ca.cert),
             ("ca.key", &ca.key),
             ("apiserver.crt", &serving.cert),
             ("apiserver.key", &serving.key),
+            ("nodes.crt", &nodes.pair().cert),
+            ("kubelet-client.crt", &to_kubelet.cert),
+            ("kubelet-client.key", &to_kubelet.key),
             ("tokens.pub", &token_public),
             ("tokens.key", &token_private),
         ] {
             let path = dir.join(name);
             fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
         }
-        Ok(Self {
-            dir: dir.to_owned(),
-        })
+        let kubelet = Serving {
+            authority: nodes.pair().cert.clone(),
+            certificate: kubelet.cert,
+            key: kubelet.key,
+        };
+        let dir = dir.to_owned();
+        Ok(Self { dir, kubelet })
+    }
+
+    /// What the kubelet serves the API server with.
+    pub(crate) const fn kubelet(&self) -> &Serving {
+        &self.kubelet
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -102,6 +121,13 @@ impl ApiServer {
             .flag("tls-cert-file", keys.path("apiserver.crt"))
             .flag("tls-private-key-file", keys.path("apiserver.key"))
             .flag("client-ca-file", keys.path("ca.crt"))
+            .flag("kubelet-certificate-authority", keys.path("nodes.crt"))
+            .flag(
+                "kubelet-client-certificate",
+                keys.path("kubelet-client.crt"),
+            )
+            .flag("kubelet-client-key", keys.path("kubelet-client.key"))
+            .flag("kubelet-preferred-address-types", "InternalIP")
             .flag("cert-dir", keys.path("generated"))
             .flag("service-account-issuer", "https://kubernetes.default.svc")
             .flag("service-account-key-file", keys.path("tokens.pub"))

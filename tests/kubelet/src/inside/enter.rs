@@ -1,27 +1,31 @@
-//! Runs a command in a running container: exec probes and hooks.
+//! Runs a command in a running container: exec probes and hooks, and what people run there.
 
 use std::{
     fs::File,
-    os::unix::process::CommandExt,
+    os::{
+        fd::AsFd,
+        unix::process::{CommandExt, ExitStatusExt},
+    },
     process::{Command, Stdio},
 };
 
 use anyhow::Context;
 use nix::sched::{CloneFlags, setns};
+use rustix::process::{ioctl_tiocsctty, setsid};
 
-use super::{EnterSpec, Part, Process, first, hear};
+use super::{EnterSpec, Input, JoinedSpec, Part, first, hear_line};
 
 /// What a shell ends with when a command cannot be executed.
 const CANNOT_EXECUTE: i32 = 126;
 
 /// Enters the namespaces of the container. The process namespace takes effect for children only,
-/// hence a second part.
+/// hence a second part, which has this one's streams.
 pub(super) fn play() -> i32 {
     enter().unwrap_or_else(|error| complain(&error))
 }
 
 fn enter() -> anyhow::Result<i32> {
-    let spec: EnterSpec = hear()?;
+    let spec: EnterSpec = hear_line()?;
     let kinds = [
         ("ipc", CloneFlags::CLONE_NEWIPC),
         ("uts", CloneFlags::CLONE_NEWUTS),
@@ -43,16 +47,9 @@ fn enter() -> anyhow::Result<i32> {
     for (namespace, kind) in namespaces {
         setns(namespace, kind).context("enter the container")?;
     }
-    let mut child = Part::Joined
-        .command()
-        .stdin(Stdio::piped())
-        .spawn()
-        .context("start inside")?;
-    if let Some(mut stdin) = child.stdin.take() {
-        let _gone = serde_json::to_writer(&mut stdin, &spec.process);
-    }
-    let status = child.wait()?;
-    Ok(status.code().unwrap_or(128))
+    let status = Part::Joined.command().status().context("start inside")?;
+    let by_signal = || 128 + status.signal().unwrap_or_default();
+    Ok(status.code().unwrap_or_else(by_signal))
 }
 
 /// Inside all namespaces: becomes the command.
@@ -62,7 +59,12 @@ pub(super) fn play_joined() -> i32 {
 }
 
 fn become_command() -> anyhow::Result<std::convert::Infallible> {
-    let process: Process = hear()?;
+    let JoinedSpec { process, input } = hear_line()?;
+    let stdin = match input {
+        Input::None => Stdio::null(),
+        Input::Rest => Stdio::inherit(),
+        Input::Terminal => take_terminal().context("take the terminal")?,
+    };
     first::become_user(&process)?;
     let (program, args) = process.argv.split_first().context("no command")?;
     let failure = Command::new(program)
@@ -70,9 +72,18 @@ fn become_command() -> anyhow::Result<std::convert::Infallible> {
         .env_clear()
         .envs(&process.env)
         .current_dir(&process.working_dir)
-        .stdin(Stdio::null())
+        .stdin(stdin)
         .exec();
     Err(failure).with_context(|| format!("execute {program}"))
+}
+
+/// Makes the terminal behind standard output the one that controls this process: its keys are
+/// signals, and its end is a hang-up.
+fn take_terminal() -> anyhow::Result<Stdio> {
+    setsid()?;
+    let terminal = std::io::stdout().as_fd().try_clone_to_owned()?;
+    ioctl_tiocsctty(&terminal)?;
+    Ok(Stdio::from(terminal))
 }
 
 fn complain(error: &anyhow::Error) -> i32 {

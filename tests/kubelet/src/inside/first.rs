@@ -54,19 +54,20 @@ fn complain(pipe: &mut File, error: &anyhow::Error) {
 fn prepare() -> anyhow::Result<(Process, File)> {
     let ShimSpec {
         sandbox: _,
-        log,
+        log: _,
         scratch,
         root,
         process,
     } = hear()?;
-    let log = File::options()
-        .append(true)
-        .open(log)
-        .context("open the log")?;
+    let log = std::io::stderr().as_fd().try_clone_to_owned()?;
+    // As containerd does: a program that opens its /dev/stdout may. In a user namespace of one user
+    // there is nobody to give it to.
+    let (user, group) = (Uid::from_raw(process.user), Gid::from_raw(process.group));
+    let _optional = nix::unistd::fchown(&log, Some(user), Some(group));
     unshare(CloneFlags::CLONE_NEWNS).context("make a mount namespace")?;
     root::build(&scratch, &root, &process)?;
     become_user(&process)?;
-    Ok((process, log))
+    Ok((process, File::from(log)))
 }
 
 /// Takes the user, the groups and the limits of `process`, and ties this process to its parent's

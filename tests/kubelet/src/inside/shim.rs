@@ -1,6 +1,8 @@
 //! Stands between the kubelet and a container: starts process 1, passes signals, waits, and tells
 //! how it ended.
 //!
+//! What the container prints comes to the shim through a pipe, and goes into the log with its time.
+//!
 //! The shim stays in the kubelet's process and mount namespaces, so it sees process 1 under a
 //! number the kubelet can use. Process 1 dies with the shim (`PR_SET_PDEATHSIG`), the shim ends the
 //! container when the kubelet is gone (standard input closes), and the kernel ends every process of
@@ -8,13 +10,14 @@
 
 use std::{
     fs::File,
-    io::{BufRead, Read, Write},
+    io::{BufRead, ErrorKind, PipeReader, Read, Write},
     os::unix::process::ExitStatusExt,
     process::{Child, Stdio},
     sync::{Arc, Mutex, PoisonError, mpsc},
 };
 
 use anyhow::Context;
+use jiff::Timestamp;
 use nix::{
     errno::Errno,
     sched::{CloneFlags, setns, unshare},
@@ -26,25 +29,54 @@ use nix::{
 };
 
 use super::{Part, ShimSaid, ShimSpec, hear, say};
+use crate::log::Recorder;
 
 /// Process 1 while it may be signalled. Guards against a signal to whoever gets its number next.
 type Target = Arc<Mutex<Option<Pid>>>;
 
+/// What the container prints, and where it goes.
+type Printing = (PipeReader, File);
+
 pub(super) fn play() -> i32 {
-    // The thread comes first: once children are born into another process namespace, no thread can
+    // The threads come first: once children are born into another process namespace, no thread can
     // be.
     let (targets, wanted) = mpsc::channel::<Target>();
+    let (printing, printed) = mpsc::channel::<Printing>();
     let spec = hear();
     std::thread::spawn(move || wanted.recv().map(|target| pass_signals(&target)));
-    let told = match spec.and_then(|spec| start(&spec)) {
-        Ok(child) => attend(child, &targets).and_then(|said| say(&said)),
-        Err(error) => say(&ShimSaid::Failed(format!("{error:#}"))),
-    };
-    i32::from(told.is_err())
+    let recording = std::thread::spawn(move || printed.recv().map(record));
+    let said = spec
+        .and_then(|spec| start(&spec, &printing))
+        .and_then(|child| attend(child, &targets));
+    // Whoever hears that the container has ended finds its log whole. All who could print are gone.
+    drop(printing);
+    let _recorded = recording.join();
+    let said = said.unwrap_or_else(|error| ShimSaid::Failed(format!("{error:#}")));
+    i32::from(say(&said).is_err())
+}
+
+/// Writes down what the container prints, until nobody can print any more.
+fn record((mut printed, mut log): Printing) {
+    let mut recorder = Recorder::default();
+    let mut block = vec![0; 64 << 10];
+    loop {
+        let entries = match printed.read(&mut block) {
+            Ok(0) => break,
+            Ok(read) => {
+                let text = block.get(..read).unwrap_or_default();
+                recorder.take(text, Timestamp::now())
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(_) => break,
+        };
+        // A full disk must not end the container.
+        let _lost = log.write_all(&entries);
+    }
+    let _lost = log.write_all(&recorder.finish(Timestamp::now()));
 }
 
 /// Starts process 1, and returns when it has become the container's program.
-fn start(spec: &ShimSpec) -> anyhow::Result<Child> {
+fn start(spec: &ShimSpec, printing: &mpsc::Sender<Printing>) -> anyhow::Result<Child> {
     if let Some(sandbox) = spec.sandbox {
         join(sandbox).context("enter the sandbox of the Pod")?;
     }
@@ -53,12 +85,16 @@ fn start(spec: &ShimSpec) -> anyhow::Result<Child> {
         .append(true)
         .open(&spec.log)
         .context("open the log")?;
+    let (printed, print) = std::io::pipe().context("make a pipe")?;
+    printing
+        .send((printed, log))
+        .context("the thread that writes the log is gone")?;
     unshare(CloneFlags::CLONE_NEWPID).context("make a process namespace")?;
     let mut child = Part::First
         .command()
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(log)
+        .stderr(print)
         .spawn()
         .context("start process 1")?;
     if let Some(mut stdin) = child.stdin.take() {

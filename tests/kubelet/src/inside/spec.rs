@@ -30,7 +30,7 @@ pub(crate) enum SandboxSaid {
 pub(crate) struct ShimSpec {
     /// The process that holds the Pod's namespaces; none for a Pod in the network of the machine.
     pub(crate) sandbox: Option<u32>,
-    /// The file that takes what the container prints.
+    /// The file that takes what the container prints, with the time of each line.
     pub(crate) log: PathBuf,
     /// An empty directory, on which the root is mounted where nobody else sees it.
     pub(crate) scratch: PathBuf,
@@ -95,10 +95,27 @@ pub(crate) struct Process {
     pub(crate) init: bool,
 }
 
-/// What is needed to run a command in a running container.
+/// What is needed to enter a running container. What is done there follows in a [`JoinedSpec`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EnterSpec {
     /// The container's process 1, in the kubelet's numbers.
     pub(crate) target: u32,
+}
+
+/// A command in a running container.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct JoinedSpec {
     pub(crate) process: Process,
+    pub(crate) input: Input,
+}
+
+/// What the command finds in its standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Input {
+    /// Nothing.
+    None,
+    /// What follows in the part's own.
+    Rest,
+    /// The terminal that its output goes to, which becomes the one that controls it.
+    Terminal,
 }

@@ -15,7 +15,9 @@ use crate::{
     Image, Network,
     env::hostname,
     inside::{Mount, Process, Root, ShimSpec, Text},
+    log,
     sandbox::Sandbox,
+    server,
     volumes::Volumes,
 };
 
@@ -52,7 +54,7 @@ impl Paths {
     }
 
     pub(super) fn log(&self, container: &Container, run: u32) -> PathBuf {
-        self.logs.join(format!("{}.{run}.log", container.name))
+        server::log::path(&self.logs, &container.name, run)
     }
 }
 
@@ -88,6 +90,7 @@ impl Launch<'_> {
         let scratch = paths.container(container).join("root");
         fs::create_dir_all(&scratch)?;
         fs::create_dir_all(&paths.logs)?;
+        begin_log(&paths.log(container, run)).context("begin the log")?;
         let last_words = paths.termination_log(container);
         fs::write(&last_words, "")?;
         fs::set_permissions(&last_words, fs::Permissions::from_mode(0o666))?;
@@ -130,15 +133,31 @@ pub(super) fn last_words(
     run: u32,
     code: i32,
 ) -> Option<String> {
-    let read = |path: PathBuf| {
-        let text = fs::read(path).ok()?;
+    let end = |text: Vec<u8>| {
         let tail = text.get(text.len().saturating_sub(LAST_WORDS)..)?;
         Some(String::from_utf8_lossy(tail).trim_end().to_owned()).filter(|text| !text.is_empty())
     };
-    let message = read(paths.termination_log(container));
+    let message = fs::read(paths.termination_log(container))
+        .ok()
+        .and_then(end);
     let from_log = code != 0
         && container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
-    message.or_else(|| from_log.then(|| read(paths.log(container, run))).flatten())
+    message.or_else(|| {
+        let log = from_log.then(|| fs::read(paths.log(container, run)));
+        end(log::text(log?.ok()?))
+    })
+}
+
+/// Makes an empty log. What lies there is of an earlier Pod of this name, and is kept beside it.
+fn begin_log(log: &Path) -> std::io::Result<()> {
+    if fs::metadata(log).is_ok_and(|there| there.len() > 0) {
+        let mut places =
+            (1..=u32::MAX).map(|number| log.with_extension(format!("{number}.old.log")));
+        if let Some(place) = places.find(|place| !place.exists()) {
+            fs::rename(log, place)?;
+        }
+    }
+    fs::File::create(log).map(drop)
 }
 
 /// As many bytes of last words as the API takes.
@@ -256,5 +275,22 @@ mod tests {
         assert!(within(&place, "link/passwd", false).is_err());
         assert!(within(&place, "missing", false).is_err());
         assert!(within(&place, "a/b", true).unwrap().is_dir());
+    }
+
+    #[test]
+    fn the_log_of_an_earlier_pod_is_kept_beside_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("c.0.log");
+        for text in ["first", "second", ""] {
+            begin_log(&log).unwrap();
+            assert_eq!(fs::read_to_string(&log).unwrap(), "");
+            fs::write(&log, text).unwrap();
+        }
+        begin_log(&log).unwrap();
+        let kept =
+            |number: u32| fs::read_to_string(dir.path().join(format!("c.0.{number}.old.log")));
+        assert_eq!(kept(1).unwrap(), "first");
+        assert_eq!(kept(2).unwrap(), "second");
+        assert!(kept(3).is_err());
     }
 }

@@ -2,6 +2,7 @@
 //! something to happen.
 
 mod act;
+mod tell;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -138,6 +139,7 @@ impl Worker {
                 self.leave_network().await;
             }
             self.keep_volumes(now);
+            self.tell();
             self.report(now);
             self.wait(plan.wake, now).await;
         }
@@ -357,13 +359,6 @@ impl Worker {
         }
     }
 
-    /// Gives the address back, if there is one.
-    pub(super) async fn leave_network(&mut self) {
-        if let Some(sandbox) = self.sandbox.take() {
-            sandbox.close().await;
-        }
-    }
-
     /// Clears up, tells the API how it ended, and lets go of the Pod there.
     async fn finish(mut self) {
         let now = Timestamp::now();
@@ -372,6 +367,7 @@ impl Worker {
             self.report(now);
         }
         self.leave_network().await;
+        self.fall_silent();
         if let Err(error) = remove_all(&self.paths.dir).await {
             tracing::warn!(pod = self.pod.name_any(), %error, "files of a Pod are left behind");
         }

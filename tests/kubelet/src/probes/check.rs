@@ -23,7 +23,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::Patient;
-use crate::container;
+use crate::command;
 
 /// What to ask.
 #[derive(Debug, Clone)]
@@ -191,7 +191,7 @@ where
 async fn execute(exec: &ExecAction, limit: Duration, patient: &Patient) -> anyhow::Result<()> {
     let mut process = patient.process.clone();
     process.argv = exec.command.clone().unwrap_or_default();
-    let output = container::enter(patient.target, process, limit).await?;
+    let output = command::output(patient.target, process, limit).await?;
     ensure!(
         output.code == 0,
         "command ended with {}: {}",

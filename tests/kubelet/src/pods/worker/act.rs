@@ -204,6 +204,13 @@ impl Worker {
         Ok(())
     }
 
+    /// Gives the address back, if there is one.
+    pub(super) async fn leave_network(&mut self) {
+        if let Some(sandbox) = self.sandbox.take() {
+            sandbox.close().await;
+        }
+    }
+
     /// Keeps the volumes of a running Pod as the objects they are made of are.
     pub(super) fn keep_volumes(&mut self, now: Timestamp) {
         let idle = self.stop.is_some() || self.over.is_some() || self.alive.is_empty();
