@@ -6,6 +6,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
 use lab::{
     Cluster, Lab, kubeconfig, product,
     steps::{At, enrol::cluster_secret},
@@ -59,6 +63,13 @@ impl Kubectl {
             config: file,
             folder,
         })
+    }
+
+    /// A client with the same access.
+    pub(crate) async fn client(&self) -> Result<Client> {
+        let config = Kubeconfig::read_from(&self.config)?;
+        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+        Client::try_from(config).context("a client")
     }
 
     /// A call of it, which hears nothing and ends when it is dropped.

@@ -1,5 +1,7 @@
 //! What people at the hub see of a cluster, through nothing but what its cluster Secret holds.
 
+pub(crate) mod inside;
+
 use std::{process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};

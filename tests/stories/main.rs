@@ -168,6 +168,8 @@ fn product() -> Chapter {
             staged!(live::what_a_reader_may_not_is_refused_with_a_reason),
             staged!(live::a_cluster_that_is_cut_off_while_it_is_watched_is_told),
             staged!(live::what_an_application_has_is_operated_from_the_hub),
+            staged!(live::inside::a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off),
+            staged!(live::inside::a_terminal_is_opened_from_the_hub_in_a_pod_of_an_application),
             staged!(trees::the_tree_of_an_application_on_a_spoke_is_read_on_the_hub),
             staged!(autonomous::an_application_of_the_spoke_is_shown_on_the_hub),
             staged!(autonomous::a_sync_asked_for_on_the_hub_runs_once_on_the_spoke),

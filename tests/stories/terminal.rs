@@ -63,6 +63,14 @@ impl Viewer {
     }
 }
 
+/// Waits until nothing comes from the terminal any more, whyever.
+pub(crate) async fn ended(viewer: Viewer) -> Result<()> {
+    let Viewer { process, .. } = viewer;
+    let ended = timeout(SOON, process.join()).await;
+    // How it ends is told by an error of the connection, or by none.
+    ended.context("the terminal does not end").map(drop)
+}
+
 /// Waits until the shell has ended by itself, with this code.
 pub(crate) async fn ended_with(mut viewer: Viewer, code: u8) -> Result<()> {
     let status = viewer.process.take_status().context("a status")?;

@@ -1,0 +1,152 @@
+//! Logs and terminals, through the hub.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use lab::{
+    faults::Fault,
+    steps::{deliver, enrol, workload},
+    wait,
+};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::{
+    kubectl::Kubectl,
+    pods::asked::{follow, line},
+    stage::{SOON, Stage},
+    terminal::{self, Viewer},
+};
+
+/// A Pod that no Application has.
+fn local(namespace: &str, name: &str, script: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "namespace": namespace, "name": name },
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{
+                "name": "c", "image": workload::IMAGE, "command": ["/bin/sh", "-c", script],
+                "securityContext": { "runAsUser": 0 },
+            }],
+        },
+    })
+}
+
+/// What a Pod on a spoke prints is read on the hub: all of it, and as it comes. When the cluster is cut off the reader
+/// is told by an error, and does not take it for the end.
+pub(crate) async fn a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    let shared = tempfile::tempdir()?;
+    let script =
+        "seq 1000; until test -e /data/more; do sleep 0.05; done; echo more; exec sleep infinity";
+    let mut pod = local("default", "talker", script);
+    pod["spec"]["volumes"] = json!([{ "name": "data", "hostPath": { "path": shared.path() } }]);
+    pod["spec"]["containers"][0]["volumeMounts"] =
+        json!([{ "name": "data", "mountPath": "/data" }]);
+    let (spoke, pod) = (&stage.lab.spokes()[0], pod.to_string());
+    spoke.apply(&pod).await?;
+
+    let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
+    kubectl.until_it_sees(&["logs", "talker"]).await?;
+    let (mut following, mut lines) = follow(&kubectl, &["logs", "-f", "talker"])?;
+    for number in 1..=1000 {
+        let read = line(&mut lines).await?;
+        ensure!(read == Some(format!("{number}\n")), "{number}: {read:?}");
+    }
+    std::fs::write(shared.path().join("more"), "")?;
+    ensure!(line(&mut lines).await?.as_deref() == Some("more\n"));
+    let whole = kubectl.prints(&["logs", "talker"]).await?;
+    ensure!(whole.lines().count() == 1001, "{whole}");
+    let end = kubectl
+        .prints(&["logs", "talker", "--tail=2", "--since=1h"])
+        .await?;
+    ensure!(end == "1000\nmore\n", "{end}");
+
+    stage.lab.faults().set("spoke1", Fault::Stall);
+    let ended = timeout(Duration::from_secs(30), following.wait()).await;
+    let ended = ended.context("the log of a cluster that was cut off goes on")??;
+    ensure!(
+        !ended.success(),
+        "it looks as if the log had come to its end"
+    );
+    stage.lab.faults().heal("spoke1");
+    kubectl
+        .until_it_sees(&["logs", "talker", "--tail=1"])
+        .await?;
+    spoke.delete(&pod).await
+}
+
+/// With `UI_ACCESS` `terminal` people run commands in Pods of an Application, at a terminal if they want, and in no
+/// others.
+pub(crate) async fn a_terminal_is_opened_from_the_hub_in_a_pod_of_an_application(
+    stage: &Stage,
+) -> Result<()> {
+    const PLACE: &str = "entered";
+    stage.enrolled(1).await?;
+    enrol::with_variable(&stage.hub, "spoke1", "UI_ACCESS", "terminal").await?;
+    let app = stage.greeter(PLACE, 1).await?;
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
+    let pods = [
+        "-n",
+        PLACE,
+        "get",
+        "pods",
+        "-l",
+        "app=greeter",
+        "-o",
+        "name",
+    ];
+    kubectl.until_it_sees(&pods).await?;
+    let pod = kubectl.prints(&pods).await?;
+    let pod = pod.trim().strip_prefix("pod/").context("one Pod")?;
+
+    // The agent is replaced by one that knows the new level, and then looks at what the Application has.
+    let exec = |script| ["-n", PLACE, "exec", pod, "--", "sh", "-c", script];
+    kubectl.until_it_sees(&exec("true")).await?;
+    let ended = kubectl.run(&exec("echo hello; exit 7")).await?;
+    ensure!(ended.status.code() == Some(7), "{ended:?}");
+    ensure!(ended.stdout == b"hello\n", "{ended:?}");
+
+    let at: Api<Pod> = Api::namespaced(kubectl.client().await?, PLACE);
+    let mut viewer = Viewer::open(&at, pod).await?;
+    viewer.resize(111, 37).await?;
+    viewer
+        .types("until stty size | grep '37 111'; do sleep 0.05; done\n")
+        .await?;
+    viewer.until_it_reads("\n37 111\r\n").await?;
+    viewer.types("echo heard > /proc/1/fd/1; exit 5\n").await?;
+    terminal::ended_with(viewer, 5).await?;
+    let log = ["-n", PLACE, "logs", pod];
+    let said = async || kubectl.prints(&log).await;
+    wait::until("its log has it", said, |said| said == "heard\n").await?;
+
+    let alone = local(PLACE, "alone", "exec sleep infinity").to_string();
+    let spoke = &stage.lab.spokes()[0];
+    spoke.apply(&alone).await?;
+    kubectl
+        .until_it_sees(&["-n", PLACE, "logs", "alone"])
+        .await?;
+    let told = kubectl
+        .fails(&["-n", PLACE, "exec", "alone", "--", "true"])
+        .await?;
+    ensure!(told.contains("belongs to no Application"), "{told}");
+
+    let mut viewer = Viewer::open(&at, pod).await?;
+    viewer.types("echo up $((1 + 1))\n").await?;
+    viewer.until_it_reads("up 2").await?;
+    stage.lab.faults().set("spoke1", Fault::Stall);
+    timeout(SOON, terminal::ended(viewer)).await??;
+    stage.lab.faults().heal("spoke1");
+
+    spoke.delete(&alone).await?;
+    stage.clear(&app).await?;
+    enrol::without_variables(&stage.hub, "spoke1").await?;
+    enrol::until_available(&stage.hub, "spoke1").await.map(drop)
+}
