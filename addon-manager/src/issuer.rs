@@ -37,12 +37,8 @@ use crate::{
     metrics::Metrics,
 };
 
-/// The CA: signs the agents' certificates and ours, and is what both ends trust.
-pub const CA_SECRET: &str = "argocd-agent-ca";
-/// What the principal shows to agents.
-pub const PRINCIPAL_SECRET: &str = "argocd-agent-principal-tls";
-/// What the resource proxy shows to Argo CD.
-pub const RESOURCE_PROXY_SECRET: &str = "argocd-agent-resource-proxy-tls";
+pub use argocd::keys::addon::{CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET};
+
 /// The key under the tokens that the principal issues.
 pub const JWT_SECRET: &str = "argocd-agent-jwt";
 /// The key of the PEM text in [`JWT_SECRET`].

@@ -1,5 +1,7 @@
 //! Every label, annotation, finalizer and well-known name, once.
 
+pub mod addon;
+
 /// API version of Applications and AppProjects.
 pub const API_VERSION: &str = "argoproj.io/v1alpha1";
 
@@ -91,6 +93,11 @@ pub const CONDITION_NOT_ADMITTED: &str = "ArgoCDAgentNotAdmitted";
 pub const CONDITION_REPOSITORY: &str = "ArgoCDAgentRepositoryNotShared";
 /// Condition: somebody on the spoke keeps changing what the hub owns.
 pub const CONDITION_CONTESTED: &str = "ArgoCDAgentSpecContested";
+
+/// Condition: a deletion waits for a cluster that is not connected, or a refresh was not done because of that.
+pub const CONDITION_DISCONNECTED: &str = "ArgoCDAgentDisconnected";
+/// Condition: the cluster reports or refuses something.
+pub const CONDITION_ERROR: &str = "ArgoCDAgentError";
 
 /// Argo CD's finalizer of Applications: resources go first.
 pub const RESOURCES_FINALIZER: &str = "resources-finalizer.argocd.argoproj.io";

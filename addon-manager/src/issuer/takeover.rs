@@ -2,24 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use argocd::keys::addon::NEXT_CA;
+pub(super) use argocd::keys::addon::{ROTATE, ROTATING_SINCE as SINCE};
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 
 use super::{Authority, facts::Holding, rotation::Move};
 
-/// Annotation on the CA's Secret by which a person asks for another CA; any value that is not the
-/// one taken up last.
-pub const ROTATE: &str = "argocd-agent.open-cluster-management.io/rotate";
 /// Annotation on the CA's Secret: the last value of [`ROTATE`] that was taken up.
 pub(super) const TAKEN: &str = "argocd-agent.open-cluster-management.io/rotate-taken";
-/// Annotation on the CA's Secret: since when a rotation is where it is.
-pub(super) const SINCE: &str = "argocd-agent.open-cluster-management.io/rotating-since";
 /// Annotation on the CA's Secret: the organizational unit of what the CA signs. Another value makes
 /// every agent ask for a new certificate.
 pub(super) const UNIT: &str = "argocd-agent.open-cluster-management.io/ca-unit";
 
 /// Where the next CA and its key are while it is not the one that signs.
-pub(super) const NEXT: [&str; 2] = ["next.crt", "next.key"];
+pub(super) const NEXT: [&str; 2] = [NEXT_CA, "next.key"];
 
 /// The Secret after a step; what users have put on it stays. `next` is the CA for
 /// [`Move::Introduce`].

@@ -23,10 +23,7 @@ use super::{
     store::WriteError,
 };
 
-/// Condition: a deletion waits for a cluster that is not connected, or a refresh was not done because of that.
-pub(crate) const DISCONNECTED: &str = "ArgoCDAgentDisconnected";
-/// Condition: the cluster reports or refuses something.
-pub(crate) const ERROR: &str = "ArgoCDAgentError";
+pub(crate) use keys::{CONDITION_DISCONNECTED as DISCONNECTED, CONDITION_ERROR as ERROR};
 
 /// A cluster whose session ended counts as connected for so long: agents restart, and links are renewed.
 pub(super) const GRACE: Duration = Duration::from_secs(10);

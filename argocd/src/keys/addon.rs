@@ -1,0 +1,32 @@
+//! Names of the add-on that its hub program and its command line both use.
+
+/// The add-on: name of its `ClusterManagementAddOn` and of every `ManagedClusterAddOn`.
+pub const ADDON: &str = "argocd-agent-addon";
+/// The hub program's Deployment.
+pub const MANAGER: &str = "argocd-agent-addon-manager";
+/// The Service of the principal in the hub program's namespace.
+pub const PRINCIPAL_SERVICE: &str = "argocd-agent-principal";
+
+/// Label on a ManagedCluster: opts in, with the mode as its value. Annotation on a
+/// `ManagedClusterAddOn`: the mode that was recorded for it.
+pub const MODE: &str = "argocd-agent.open-cluster-management.io/mode";
+/// Annotation on a `ManagedClusterAddOn` by which a person revokes the agent's certificates: its session
+/// ends at once, and it stays out until the annotation is gone. Any value.
+pub const REVOKED: &str = "argocd-agent.open-cluster-management.io/revoked";
+/// Annotation on a `ManagedClusterAddOn` by which a person has the agent's key changed: certificates that
+/// were issued under another value do not count any more. Any value.
+pub const REKEY: &str = "argocd-agent.open-cluster-management.io/rekey";
+
+/// The Secret of the CA.
+pub const CA_SECRET: &str = "argocd-agent-ca";
+/// The Secret of the principal's serving certificate.
+pub const PRINCIPAL_SECRET: &str = "argocd-agent-principal-tls";
+/// The Secret of the resource proxy's serving certificate.
+pub const RESOURCE_PROXY_SECRET: &str = "argocd-agent-resource-proxy-tls";
+/// Annotation on the CA's Secret by which a person asks for another CA; any value that is not the
+/// one taken up last.
+pub const ROTATE: &str = "argocd-agent.open-cluster-management.io/rotate";
+/// Annotation on the CA's Secret: since when a rotation is where it is.
+pub const ROTATING_SINCE: &str = "argocd-agent.open-cluster-management.io/rotating-since";
+/// In the CA's Secret: the next CA while it is not the one that signs.
+pub const NEXT_CA: &str = "next.crt";
