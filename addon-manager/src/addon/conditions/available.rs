@@ -105,12 +105,7 @@ fn known_before(facts: &Facts<'_>, reason: &str) -> Option<String> {
 
 fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Said {
     if facts.ready == Some(true) {
-        let verdict = Verdict::new(
-            AVAILABLE,
-            true,
-            AGENT_CONNECTED,
-            "the agent is connected and running",
-        );
+        let verdict = Verdict::new(AVAILABLE, true, AGENT_CONNECTED, works(session));
         return Said {
             verdict: Some(verdict),
             recheck: None,
@@ -126,6 +121,21 @@ fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Said
         verdict: Some(unavailable(AGENT_UNAVAILABLE, message)),
         recheck: None,
     }
+}
+
+/// With the version, so that nobody has to ask the agent for it; `argocd-agentctl` reads it here.
+fn works(session: &SessionReport) -> String {
+    let works = "the agent is connected and running";
+    match session.agent_version.as_deref().filter(is_version) {
+        Some(version) => format!("{works}, version {version}"),
+        None => works.to_owned(),
+    }
+}
+
+/// What an agent claims is told only where it looks like a version.
+fn is_version(text: &&str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || ".-+".contains(c);
+    (1..=64).contains(&text.len()) && text.chars().all(fits)
 }
 
 fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) {

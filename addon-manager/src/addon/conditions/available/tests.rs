@@ -46,6 +46,28 @@ fn live(status: &str, reason: &str) -> Condition {
 }
 
 #[test]
+fn the_version_of_a_connected_agent_is_told_if_it_looks_like_one() {
+    let works = "the agent is connected and running";
+    for (version, expected) in [
+        (None, works.to_owned()),
+        (Some("0.1.0+ab-c"), format!("{works}, version 0.1.0+ab-c")),
+        (Some("a, version b"), works.to_owned()),
+        (Some(""), works.to_owned()),
+    ] {
+        let session = SessionReport {
+            agent_version: version.map(str::to_owned),
+            ..session(true, 3)
+        };
+        let facts = Facts {
+            session: Some(&session),
+            ..running()
+        };
+        let verdict = available(&facts, at(3)).verdict.unwrap();
+        assert_eq!(verdict.message, expected);
+    }
+}
+
+#[test]
 fn connected_and_running_is_available_at_once() {
     let session = session(true, 3);
     let facts = Facts {
