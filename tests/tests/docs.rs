@@ -78,6 +78,7 @@ fn every_module_is_in_the_architecture() {
     for name in [
         "addon-manager",
         "agent",
+        "agentctl",
         "argocd",
         "ocm",
         "principal",

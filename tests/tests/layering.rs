@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["argocd", "ocm", "principal", "protocol", "runtime"],
     ),
     ("agent", &["argocd", "protocol", "runtime"]),
+    ("agentctl", &["argocd", "ocm", "runtime"]),
     ("lab-kubelet", &[]),
     ("lab-ocm-stand-in", &[]),
 ];

@@ -1,0 +1,87 @@
+//! `agent list`: who may come in, and with what. Pure.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    facts::Addon,
+    output::{Grid, Mood, Place, View, draw, one_line},
+    status::{Connected, Connection, connected, connection},
+};
+
+/// All agents.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Agents {
+    /// By cluster.
+    pub agents: Vec<Agent>,
+}
+
+/// One agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Agent {
+    /// Its cluster.
+    pub cluster: String,
+    /// Its mode.
+    pub mode: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// Whether it is connected.
+    pub connected: Connected,
+    /// Why it was revoked, if it was.
+    pub revoked: Option<String>,
+    /// The name of its key, if a person had it changed.
+    pub key: Option<String>,
+    /// When its certificate ends.
+    pub certificate_expires: Option<Timestamp>,
+}
+
+/// The agents of all clusters with the add-on.
+pub fn agents(addons: &[Addon]) -> Agents {
+    let agent = |addon: &Addon| Agent {
+        cluster: addon.cluster.clone(),
+        mode: addon.mode.clone(),
+        version: addon.version(),
+        connected: connected(addon),
+        revoked: addon.revoked.clone(),
+        key: addon.rekey.clone(),
+        certificate_expires: addon.certificate_expires(),
+    };
+    let mut agents: Vec<_> = addons.iter().map(agent).collect();
+    agents.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+    Agents { agents }
+}
+
+impl View for Agents {
+    fn text(&self, place: Place) -> String {
+        let rows = self.agents.iter().map(|agent| {
+            let none = || "-".to_owned();
+            let mood = match (&agent.revoked, agent.connected.state) {
+                (Some(_), _) => Mood::Bad,
+                (None, Connection::Yes | Connection::Leaving) => Mood::Calm,
+                (None, Connection::No | Connection::NotYet | Connection::Unknown) => Mood::Warning,
+            };
+            let let_in = agent.revoked.as_ref().map_or_else(
+                || "yes".to_owned(),
+                |reason| format!("no, revoked: {}", one_line(reason)),
+            );
+            let cells = vec![
+                agent.cluster.clone(),
+                agent.mode.clone().unwrap_or_else(none),
+                agent.version.clone().unwrap_or_else(none),
+                connection(agent.connected, place.now),
+                agent.key.as_deref().map_or_else(none, one_line),
+                let_in,
+            ];
+            (mood, cells)
+        });
+        let grid = Grid {
+            header: vec!["CLUSTER", "MODE", "VERSION", "CONNECTED", "KEY", "LET IN"],
+            rows: rows.collect(),
+        };
+        draw(&grid, place.colours)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,14 @@
+use super::*;
+use crate::{
+    output::{Format, render},
+    testing::{self, is_documented, now, place},
+};
+
+#[test]
+fn every_agent_has_its_line_and_who_is_out_says_why() {
+    let agents = agents(&testing::fleet());
+    let text = render(&agents, place(Format::Table, now())).unwrap();
+    insta::assert_snapshot!(text);
+    is_documented(&text);
+    insta::assert_snapshot!(render(&agents, place(Format::Json, now())).unwrap());
+}

@@ -1,0 +1,196 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::{output::Format, settings::Given};
+
+/// Operates the Argo CD agents of a fleet from its hub: looks, explains, checks, and changes certificates. It talks to
+/// the hub's API only, with the rights of your kubeconfig.
+#[derive(Debug, Parser)]
+#[command(name = "argocd-agentctl", version, propagate_version = true)]
+pub struct Cli {
+    /// In common.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// How to reach the hub, and what it is like.
+#[derive(Clone, Debug, Args)]
+pub struct Global {
+    /// Kubeconfig of the hub; without it KUBECONFIG and ~/.kube/config count, as with kubectl.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig.
+    #[arg(long, global = true)]
+    pub context: Option<String>,
+    /// Namespace of the hub program.
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAMESPACE",
+        default_value = "argocd-agent-addon"
+    )]
+    pub own_namespace: String,
+    /// Namespace of the hub's Argo CD; without it what the hub program was told.
+    #[arg(long, global = true, value_name = "NAMESPACE")]
+    pub argocd_namespace: Option<String>,
+    /// Further namespaces whose Applications are delivered by destination; without it what the hub program was told.
+    #[arg(long, global = true, value_name = "NAMESPACES", value_delimiter = ',')]
+    pub allowed_namespaces: Option<Vec<String>>,
+    /// How to print.
+    #[arg(long, short, global = true, value_enum, default_value_t)]
+    pub output: Format,
+}
+
+impl Global {
+    /// What the caller says about the hub program's settings.
+    pub fn given(&self) -> Given {
+        Given {
+            argocd_namespace: self.argocd_namespace.clone(),
+            allowed_namespaces: self.allowed_namespaces.clone(),
+        }
+    }
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// One line for each cluster: mode, version, connection, Applications, certificate, last error.
+    Status(StatusArgs),
+    /// Each hop of one Application: where it goes and by which rule, what holds it, what came back, who wrote it, and the
+    /// next step.
+    Why(WhyArgs),
+    /// Certificates of the hub and of the agents.
+    #[command(subcommand)]
+    Certs(Certs),
+    /// Who may come in.
+    #[command(subcommand)]
+    Agent(Agent),
+    /// Whether this hub has what the add-on needs, and you the rights that these commands need. Ends with 1 when
+    /// something does not work.
+    Check,
+    /// Prints the completions of a shell.
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Writes the man pages into a folder.
+    #[command(hide = true)]
+    Man {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Clusters; without any all of them.
+    pub clusters: Vec<String>,
+    /// End with 1 when one of the clusters, or an Application of them, needs a look.
+    #[arg(long)]
+    pub exit_code: bool,
+}
+
+/// Arguments of `why`.
+#[derive(Debug, Args)]
+pub struct WhyArgs {
+    /// The Application.
+    pub application: String,
+    /// Its namespace on the hub; needed only where several namespaces have one of that name.
+    #[arg(long, short)]
+    pub namespace: Option<String>,
+    /// End with 1 unless all is well.
+    #[arg(long)]
+    pub exit_code: bool,
+}
+
+/// `certs`.
+#[derive(Debug, Subcommand)]
+pub enum Certs {
+    /// Every certificate, and when it ends.
+    List,
+    /// Changes the key and certificate of one agent, or the certificate authority of all.
+    Rotate(RotateArgs),
+}
+
+/// Arguments of `certs rotate`.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct RotateArgs {
+    /// The cluster whose agent gets another key.
+    pub cluster: Option<String>,
+    /// Another certificate authority takes over; no agent is cut off.
+    #[arg(long)]
+    pub ca: bool,
+}
+
+/// `agent`.
+#[derive(Debug, Subcommand)]
+pub enum Agent {
+    /// Every agent, and whether it is let in.
+    List,
+    /// Keeps the agent of a cluster out, at once and with whatever certificate.
+    Revoke {
+        /// The cluster.
+        cluster: String,
+        /// Why, for whoever looks later.
+        #[arg(long, default_value = "revoked with argocd-agentctl")]
+        reason: String,
+    },
+    /// Lets a revoked agent in again, with another key.
+    Restore {
+        /// The cluster.
+        cluster: String,
+    },
+}
+
+/// The whole command line, for completions, man pages and tests.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_every_flag_in_common_is_on_the_page() {
+        let page = include_str!("../../docs/agentctl.md");
+        for command in command().get_subcommands() {
+            let name = command.get_name();
+            assert!(page.contains(name), "docs/agentctl.md lacks {name}");
+            for inner in command.get_subcommands() {
+                let name = format!("{name} {}", inner.get_name());
+                assert!(page.contains(&name), "docs/agentctl.md lacks {name}");
+            }
+        }
+        let flags = command();
+        let flags = flags.get_arguments().filter_map(clap::Arg::get_long);
+        for flag in flags {
+            let row = format!("| `--{flag}`");
+            assert!(page.contains(&row), "docs/agentctl.md lacks {row}");
+        }
+    }
+
+    #[test]
+    fn a_rotation_says_of_what() {
+        let parse = |words: &[&str]| {
+            let words = ["argocd-agentctl", "certs", "rotate"].iter().chain(words);
+            Cli::try_parse_from(words).is_ok()
+        };
+        assert!(parse(&["--ca"]) && parse(&["paris"]));
+        assert!(!parse(&[]) && !parse(&["--ca", "paris"]));
+    }
+}

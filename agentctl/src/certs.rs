@@ -1,0 +1,171 @@
+//! `certs list`: every certificate, when it ends, and where a rotation stands. Pure.
+
+use argocd::keys::addon::{
+    CA_SECRET, NEXT_CA, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET, ROTATING_SINCE,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use x509_parser::pem::parse_x509_pem;
+
+use crate::{
+    facts::Addon,
+    output::{Grid, Mood, Place, View, draw, left, one_line},
+};
+
+/// The Secrets with certificates that are the hub's own.
+pub const SECRETS: [(&str, &str); 3] = [
+    (CA_SECRET, "certificate authority"),
+    (PRINCIPAL_SECRET, "principal"),
+    (RESOURCE_PROXY_SECRET, "resource proxy"),
+];
+
+/// All certificates.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Certificates {
+    /// Those of the hub first, then one for each cluster.
+    pub certificates: Vec<Certificate>,
+}
+
+/// One certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Certificate {
+    /// What it is for.
+    #[serde(rename = "use")]
+    pub used: String,
+    /// Whose agent it is.
+    pub cluster: Option<String>,
+    /// When it ends.
+    pub expires: Option<Timestamp>,
+    /// What there is to know of it.
+    pub state: String,
+    /// Whether somebody has to look.
+    pub degraded: bool,
+}
+
+/// The certificates of the hub, each with its Secret or why it could not be read, and of the agents.
+pub fn certificates(
+    secrets: &[(&'static str, Result<Option<Value>, String>)],
+    addons: &[Addon],
+    now: Timestamp,
+) -> Certificates {
+    let hub = secrets.iter().map(|(name, secret)| {
+        let used = SECRETS.iter().find(|(known, _)| known == name);
+        let used = used.map_or(*name, |(_, used)| used);
+        of_hub(used, name, secret.as_ref(), now)
+    });
+    let mut agents: Vec<_> = addons.iter().map(|addon| of_agent(addon, now)).collect();
+    agents.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+    Certificates {
+        certificates: hub.chain(agents).collect(),
+    }
+}
+
+fn of_hub(
+    used: &str,
+    name: &str,
+    secret: Result<&Option<Value>, &String>,
+    now: Timestamp,
+) -> Certificate {
+    let certificate = |expires: Option<Timestamp>, state: String, degraded: bool| Certificate {
+        used: used.to_owned(),
+        cluster: None,
+        expires,
+        state,
+        degraded,
+    };
+    let secret = match secret {
+        Ok(Some(secret)) => secret,
+        Ok(None) => {
+            let state = format!("Secret {name} is not there; the hub program makes it");
+            return certificate(None, state, true);
+        }
+        Err(reason) => return certificate(None, format!("not known: {reason}"), false),
+    };
+    let Some(expires) = ends(secret) else {
+        let state = format!("Secret {name} holds no certificate that can be read");
+        return certificate(None, state, true);
+    };
+    let state = if name == CA_SECRET {
+        stage(secret)
+    } else {
+        "in use".to_owned()
+    };
+    certificate(Some(expires), state, expires <= now)
+}
+
+/// Where a rotation stands, by what the hub program keeps in the CA's Secret.
+fn stage(secret: &Value) -> String {
+    let since = argocd::Meta::of(secret).annotation(ROTATING_SINCE);
+    let has_next = secret.pointer("/data").and_then(|data| data.get(NEXT_CA));
+    match (since, has_next) {
+        (None, _) => "settled".to_owned(),
+        (Some(since), Some(_)) => {
+            format!("introduced since {since}: agents learn to trust the next one")
+        }
+        (Some(since), None) => {
+            format!("retiring since {since}: agents get certificates of the new one")
+        }
+    }
+}
+
+/// When the certificate in a Secret ends. Nothing but `tls.crt` is looked at.
+fn ends(secret: &Value) -> Option<Timestamp> {
+    let text = secret.pointer("/data")?.get("tls.crt")?.as_str()?;
+    let pem = STANDARD.decode(text).ok()?;
+    let (_, pem) = parse_x509_pem(&pem).ok()?;
+    let certificate = pem.parse_x509().ok()?;
+    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
+}
+
+fn of_agent(addon: &Addon, now: Timestamp) -> Certificate {
+    let expires = addon.certificate_expires();
+    let ended = expires.is_some_and(|expires| expires <= now);
+    let state = match (&addon.revoked, &addon.rekey) {
+        (Some(reason), _) => format!("revoked: {}", one_line(reason)),
+        (None, _) if expires.is_none() => {
+            "not told by OCM's registration agent on the cluster".to_owned()
+        }
+        (None, Some(name)) => format!("in use, key {}", one_line(name)),
+        (None, None) => "in use".to_owned(),
+    };
+    Certificate {
+        used: "agent".to_owned(),
+        cluster: Some(addon.cluster.clone()),
+        expires,
+        state,
+        degraded: addon.revoked.is_some() || ended,
+    }
+}
+
+impl View for Certificates {
+    fn text(&self, place: Place) -> String {
+        let rows = self.certificates.iter().map(|certificate| {
+            let Certificate {
+                used,
+                cluster,
+                expires,
+                state,
+                degraded,
+            } = certificate;
+            let none = || "-".to_owned();
+            let cells = vec![
+                used.clone(),
+                cluster.clone().unwrap_or_else(none),
+                expires.map_or_else(none, |at| left(at, place.now)),
+                expires.map_or_else(none, |at| format!("{at:.0}")),
+                state.clone(),
+            ];
+            (if *degraded { Mood::Bad } else { Mood::Calm }, cells)
+        });
+        let grid = Grid {
+            header: vec!["USE", "CLUSTER", "LEFT", "ENDS", "STATE"],
+            rows: rows.collect(),
+        };
+        draw(&grid, place.colours)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! `check`: whether this hub has what the add-on needs, and the caller what this program needs. Pure.
+
+mod argo_cd;
+mod hub;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub use argo_cd::CONTROLLER;
+pub use hub::{GROUPS, Place as RightPlace, RIGHTS, Right, Served, hosts};
+
+use crate::{
+    output::{Grid, Mood, Place, View, draw, one_line},
+    settings::Settings,
+};
+
+/// What was read.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The kinds that the hub serves, of the groups that matter.
+    pub served: Served,
+    /// The `ClusterManagementAddOn`; why it could not be read.
+    pub offer: Result<Option<Value>, String>,
+    /// The hub program's Deployment.
+    pub manager: Result<Option<Value>, String>,
+    /// The principal's Service.
+    pub service: Result<Option<Value>, String>,
+    /// Hosts that agents dial, and whether their names lead somewhere from here.
+    pub resolved: Vec<(String, Result<(), String>)>,
+    /// What the caller may do, as the hub says; why it did not.
+    pub rights: Vec<(&'static Right, Result<bool, String>)>,
+    /// The workloads that may be Argo CD application controllers.
+    pub controllers: Result<Vec<Value>, String>,
+    /// Argo CD's parameters.
+    pub parameters: Result<Option<Value>, String>,
+    /// The clusters with the add-on.
+    pub clusters: Vec<String>,
+    /// The hub program's settings.
+    pub settings: Settings,
+    /// Its namespace.
+    pub own_namespace: String,
+}
+
+/// All findings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Findings {
+    /// In the order in which they should be looked at.
+    pub checks: Vec<Finding>,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was looked at.
+    pub check: &'static str,
+    /// What was found.
+    pub result: Outcome,
+    /// The cause, or what is so.
+    pub cause: String,
+    /// What to do; nothing if it is as it should be.
+    pub next: Option<String>,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// As it should be.
+    Ok,
+    /// It could not be found out.
+    Unclear,
+    /// It works, and may not do what is wanted.
+    Warning,
+    /// It does not work like this.
+    Failed,
+}
+
+impl Finding {
+    fn new(check: &'static str, result: Outcome, cause: impl Into<String>) -> Self {
+        Self {
+            check,
+            result,
+            cause: cause.into(),
+            next: None,
+        }
+    }
+
+    fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+}
+
+/// Looks at everything.
+pub fn check(facts: &Facts) -> Findings {
+    let mut checks = hub::apis(facts);
+    checks.push(hub::offer(facts));
+    checks.push(hub::program(facts));
+    checks.push(hub::address(facts));
+    checks.extend(hub::names(facts));
+    checks.extend(argo_cd::controllers(facts));
+    checks.push(argo_cd::parameters(facts));
+    checks.push(hub::rights(facts));
+    Findings { checks }
+}
+
+impl Findings {
+    /// Whether something does not work.
+    pub fn has_failed(&self) -> bool {
+        self.checks
+            .iter()
+            .any(|finding| finding.result == Outcome::Failed)
+    }
+}
+
+impl View for Findings {
+    fn text(&self, place: Place) -> String {
+        let rows = self.checks.iter().map(|finding| {
+            let (word, mood) = match finding.result {
+                Outcome::Ok => ("ok", Mood::Calm),
+                Outcome::Unclear => ("unclear", Mood::Warning),
+                Outcome::Warning => ("warning", Mood::Warning),
+                Outcome::Failed => ("failed", Mood::Bad),
+            };
+            let what = match &finding.next {
+                Some(next) => format!("{}; {next}", finding.cause),
+                None => finding.cause.clone(),
+            };
+            let cells = [finding.check.to_owned(), word.to_owned(), one_line(&what)];
+            (mood, cells.to_vec())
+        });
+        let grid = Grid {
+            header: vec!["CHECK", "RESULT", "WHAT"],
+            rows: rows.collect(),
+        };
+        draw(&grid, place.colours)
+    }
+}
+
+#[cfg(test)]
+mod tests;

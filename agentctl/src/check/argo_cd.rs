@@ -1,0 +1,158 @@
+//! What of Argo CD on the hub may get in the way. Pure.
+
+use argocd::glob;
+use serde_json::Value;
+
+use super::{Facts, Finding, Outcome};
+
+/// The first release whose application controller leaves clusters alone that say so.
+const CONSIDERATE: (u64, u64) = (3, 4);
+
+/// Selects Argo CD's application controllers, by the label that manifests and charts put on them.
+pub const CONTROLLER: &str = "app.kubernetes.io/component=application-controller";
+
+/// Application controllers on the hub that would reconcile what runs on clusters.
+pub(super) fn controllers(facts: &Facts) -> Vec<Finding> {
+    let all = match &facts.controllers {
+        Ok(all) => all,
+        Err(reason) => return vec![Finding::new("controllers", Outcome::Unclear, reason)],
+    };
+    let running: Vec<_> = all.iter().filter(|it| is_running(it)).collect();
+    if running.is_empty() {
+        let cause = "no Argo CD application controller runs on the hub";
+        return vec![Finding::new("controllers", Outcome::Ok, cause)];
+    }
+    running
+        .into_iter()
+        .map(|it| controller(it, facts))
+        .collect()
+}
+
+fn controller(workload: &Value, facts: &Facts) -> Finding {
+    let meta = argocd::Meta::of(workload);
+    let who = format!("{}/{}", meta.namespace(), meta.name());
+    let image = image(workload);
+    let finding = |outcome, cause| Finding::new("controllers", outcome, cause);
+    let version = version(image);
+    if version.is_some_and(|version| version >= CONSIDERATE) {
+        let cause = format!("{who} ({image}) leaves the clusters of the add-on alone");
+        return finding(Outcome::Ok, cause);
+    }
+    let ours = watched_of_ours(workload, meta.namespace(), facts);
+    if ours.is_empty() {
+        let cause = format!("{who} ({image}) looks at no namespace of the add-on");
+        return finding(Outcome::Ok, cause);
+    }
+    let names = ours.join(", ");
+    let next = "upgrade it to Argo CD 3.4 or newer, which leaves them alone, or scale it to 0 if the hub has no \
+                Applications of its own";
+    if version.is_none() {
+        let cause = format!(
+            "the version of {who} cannot be told from its image {image}; it looks at {names}"
+        );
+        return finding(Outcome::Unclear, cause).next(next);
+    }
+    let cause = format!(
+        "{who} ({image}) would reconcile Applications that the add-on delivers: it looks at {names}"
+    );
+    finding(Outcome::Failed, cause).next(next)
+}
+
+fn is_running(workload: &Value) -> bool {
+    let wanted = workload.pointer("/spec/replicas").and_then(Value::as_i64);
+    wanted.unwrap_or(1) > 0
+}
+
+fn image(workload: &Value) -> &str {
+    let image = workload.pointer("/spec/template/spec/containers/0/image");
+    image.and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Major and minor of an image's tag, if it is a version.
+fn version(image: &str) -> Option<(u64, u64)> {
+    let name = image.split('@').next()?;
+    let (_, tag) = name.rsplit('/').next()?.split_once(':')?;
+    let mut parts = tag.trim_start_matches('v').split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// The namespaces of ours that it looks at: its own, and those that Argo CD's parameters name.
+fn watched_of_ours(workload: &Value, own: &str, facts: &Facts) -> Vec<String> {
+    let further = further(facts);
+    let argocd = &facts.settings.routing.argocd_namespace;
+    let ours = std::iter::once(argocd).chain(&facts.clusters);
+    let watched = ours.filter(|namespace| {
+        namespace.as_str() == own
+            || (own == argocd && further.iter().any(|it| glob::matches_entry(it, namespace)))
+            || environment(workload)
+                .iter()
+                .any(|it| glob::matches_entry(it, namespace))
+    });
+    let mut watched: Vec<_> = watched.cloned().collect();
+    // A fleet is no list for people.
+    let more = watched.len().saturating_sub(3);
+    if more > 0 {
+        watched.truncate(3);
+        watched.push(format!("{more} more"));
+    }
+    watched
+}
+
+fn further(facts: &Facts) -> Vec<String> {
+    let parameters = facts.parameters.as_ref().ok().and_then(Option::as_ref);
+    let data = parameters.and_then(|it| it.get("data"));
+    let value = data.and_then(|data| data.get("application.namespaces"));
+    entries(value.and_then(Value::as_str).unwrap_or_default())
+}
+
+fn environment(workload: &Value) -> Vec<String> {
+    let env = workload.pointer("/spec/template/spec/containers/0/env");
+    let mut env = env.and_then(Value::as_array).into_iter().flatten();
+    let entry = env
+        .find(|it| it.get("name").and_then(Value::as_str) == Some("ARGOCD_APPLICATION_NAMESPACES"));
+    let value = entry.and_then(|entry| entry.get("value"));
+    entries(value.and_then(Value::as_str).unwrap_or_default())
+}
+
+fn entries(text: &str) -> Vec<String> {
+    let entries = text.split(',').map(str::trim);
+    let entries = entries.filter(|entry| !entry.is_empty());
+    entries.map(str::to_owned).collect()
+}
+
+/// Whether the hub's Argo CD shows Applications in the namespaces of clusters.
+pub(super) fn parameters(facts: &Facts) -> Finding {
+    let argocd = &facts.settings.routing.argocd_namespace;
+    let finding = |outcome, cause: String| Finding::new("argo cd", outcome, cause);
+    match &facts.parameters {
+        Err(reason) => return finding(Outcome::Unclear, reason.clone()),
+        Ok(None) => {
+            let cause = format!(
+                "there is no ConfigMap {argocd}/argocd-cmd-params-cm; no Argo CD shows the fleet"
+            );
+            return finding(Outcome::Warning, cause).next(
+                "install argocd-server on the hub if people shall have its UI and CLI there",
+            );
+        }
+        Ok(Some(_)) => {}
+    }
+    let further = further(facts);
+    let hidden = facts.clusters.iter().find(|cluster| {
+        !further
+            .iter()
+            .any(|entry| glob::matches_entry(entry, cluster))
+    });
+    match hidden {
+        None => finding(
+            Outcome::Ok,
+            "its UI and CLI show Applications in the namespaces of all clusters".to_owned(),
+        ),
+        Some(cluster) => {
+            let cause = format!("its UI and CLI do not show Applications in namespace {cluster}");
+            finding(Outcome::Warning, cause).next(format!(
+                "name it in application.namespaces of the ConfigMap {argocd}/argocd-cmd-params-cm and restart \
+                 argocd-server, or keep its Applications in namespace {argocd}"
+            ))
+        }
+    }
+}

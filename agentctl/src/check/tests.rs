@@ -1,0 +1,180 @@
+use argocd::routing::RoutingSettings;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    output::{Format, render},
+    testing::{is_documented, now, place},
+};
+
+/// A hub on which all is well.
+fn facts() -> Facts {
+    let served = GROUPS.iter().map(|(version, kinds, _)| {
+        let kinds = kinds.iter().map(|kind| (*kind).to_owned());
+        (*version, Ok(kinds.collect()))
+    });
+    let container = json!({"image": "registry.example.com/argocd-addon-manager:v0.1.0", "args": ["--namespace=argocd"]});
+    Facts {
+        served: served.collect(),
+        offer: Ok(Some(
+            json!({"spec": {"installStrategy": {"type": "Manual"}}}),
+        )),
+        manager: Ok(Some(json!({
+            "spec": {"template": {"spec": {"containers": [container]}}},
+            "status": {"availableReplicas": 2},
+        }))),
+        service: Ok(Some(json!({
+            "spec": {"type": "LoadBalancer"},
+            "status": {"loadBalancer": {"ingress": [{"hostname": "agents.example.com"}]}},
+        }))),
+        resolved: vec![("agents.example.com".to_owned(), Ok(()))],
+        rights: RIGHTS.iter().map(|right| (right, Ok(true))).collect(),
+        controllers: Ok(Vec::new()),
+        parameters: Ok(Some(
+            json!({"data": {"application.namespaces": "paris,berlin"}}),
+        )),
+        clusters: ["berlin", "paris"].map(str::to_owned).to_vec(),
+        settings: Settings {
+            routing: RoutingSettings {
+                argocd_namespace: "argocd".to_owned(),
+                allowed_namespaces: Vec::new(),
+            },
+            doubt: None,
+        },
+        own_namespace: "argocd-agent-addon".to_owned(),
+    }
+}
+
+/// What is not as it should be.
+fn troubles(facts: &Facts) -> Vec<(&'static str, Outcome)> {
+    let findings = check(facts).checks.into_iter();
+    let bad = findings.filter(|it| it.result != Outcome::Ok);
+    bad.map(|it| (it.check, it.result)).collect()
+}
+
+fn controller(image: &str, namespace: &str, replicas: u32) -> Value {
+    json!({
+        "metadata": {"namespace": namespace, "name": "argocd-application-controller"},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"image": image}]}}},
+    })
+}
+
+#[test]
+fn a_hub_on_which_all_is_well_has_nothing_to_do() {
+    let findings = check(&facts());
+    assert!(!findings.has_failed());
+    assert!(
+        findings
+            .checks
+            .iter()
+            .all(|it| it.result == Outcome::Ok && it.next.is_none())
+    );
+    let text = render(&findings, place(Format::Table, now())).unwrap();
+    insta::assert_snapshot!(text);
+    is_documented(&text);
+}
+
+#[test]
+fn each_cause_is_told_with_its_next_step() {
+    let mut facts = facts();
+    facts.served.insert(
+        "argoproj.io/v1alpha1",
+        Ok(["applications".to_owned()].into()),
+    );
+    facts.offer = Ok(Some(
+        json!({"spec": {"supportedConfigs": [{"resource": "addontemplates"}]}}),
+    ));
+    facts.manager = Ok(Some(json!({"status": {}})));
+    facts.service = Ok(Some(json!({"spec": {"type": "LoadBalancer"}})));
+    facts.resolved = vec![(
+        "agents.example.com".to_owned(),
+        Err("no such name".to_owned()),
+    )];
+    facts.controllers = Ok(vec![controller(
+        "quay.io/argoproj/argocd:v3.2.11",
+        "argocd",
+        1,
+    )]);
+    facts.parameters = Ok(Some(json!({})));
+    for (right, answer) in &mut facts.rights {
+        *answer = Ok(right.verb != "patch");
+    }
+    let findings = check(&facts);
+    assert!(findings.has_failed());
+    let bad = findings.checks.iter().filter(|it| it.result != Outcome::Ok);
+    assert!(
+        bad.clone().count() >= 8 && bad.clone().all(|it| it.next.is_some()),
+        "{findings:#?}"
+    );
+    insta::assert_snapshot!(render(&findings, place(Format::Table, now())).unwrap());
+}
+
+#[test]
+fn only_an_old_controller_that_looks_at_our_namespaces_is_in_the_way() {
+    for (image, namespace, replicas, expected) in [
+        (
+            "quay.io/argoproj/argocd:v3.2.11",
+            "argocd",
+            1,
+            Some(Outcome::Failed),
+        ),
+        ("quay.io/argoproj/argocd:v3.2.11", "argocd", 0, None),
+        ("quay.io/argoproj/argocd:v3.4.0", "argocd", 1, None),
+        (
+            "quay.io/argoproj/argocd:v10.0.1@sha256:abc",
+            "argocd",
+            1,
+            None,
+        ),
+        ("quay.io/argoproj/argocd:v3.2.11", "elsewhere", 1, None),
+        (
+            "quay.io/argoproj/argocd:v3.2.11",
+            "paris",
+            1,
+            Some(Outcome::Failed),
+        ),
+        (
+            "registry:5000/argocd@sha256:abc",
+            "argocd",
+            1,
+            Some(Outcome::Unclear),
+        ),
+    ] {
+        let mut facts = facts();
+        facts.controllers = Ok(vec![controller(image, namespace, replicas)]);
+        let expected: Vec<_> = expected.map(|it| ("controllers", it)).into_iter().collect();
+        assert_eq!(troubles(&facts), expected, "{image} in {namespace}");
+    }
+}
+
+#[test]
+fn what_may_not_be_read_is_unclear_and_fails_nothing() {
+    let no = || Err("you may not".to_owned());
+    let mut facts = facts();
+    (facts.offer, facts.manager, facts.service) = (no(), no(), no());
+    (facts.controllers, facts.parameters) = (Err("you may not".to_owned()), no());
+    let findings = check(&facts);
+    assert!(!findings.has_failed());
+    assert_eq!(troubles(&facts).len(), 5);
+}
+
+#[test]
+fn the_address_is_what_the_hub_program_was_told_else_what_the_service_has() {
+    let told = |address: &str| {
+        let arg = format!("--principal-address={address}");
+        json!({"spec": {"template": {"spec": {"containers": [{"args": [arg]}]}}}})
+    };
+    for (address, host) in [
+        ("a.example.com", "a.example.com"),
+        ("a.example.com:443", "a.example.com"),
+        ("[2001:db8::1]:443", "2001:db8::1"),
+        ("2001:db8::1", "2001:db8::1"),
+    ] {
+        assert_eq!(hosts(Some(&told(address)), None), [host]);
+    }
+    let service = json!({"spec": {"type": "ExternalName", "externalName": "b.example.com"}});
+    assert_eq!(hosts(None, Some(&service)), ["b.example.com"]);
+    let service = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
+    assert_eq!(hosts(None, Some(&service)), ["192.0.2.1"]);
+    assert!(hosts(None, None).is_empty());
+}

@@ -1,0 +1,107 @@
+//! What is read of objects on the hub, and no more. Pure and lenient: a field of another form is absent.
+
+use argocd::keys::addon::{ADDON, MODE, REKEY, REVOKED};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use ocm::condition::{self, addon::AVAILABLE};
+use serde_json::Value;
+
+/// The `ManagedClusterAddOn` of one cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Addon {
+    /// The cluster.
+    pub cluster: String,
+    /// The recorded mode.
+    pub mode: Option<String>,
+    /// Whether OCM has made the `ClusterManagementAddOn` its owner, so that it is in force.
+    pub adopted: bool,
+    /// Since when it is being deleted.
+    pub deleting: Option<Timestamp>,
+    /// Why a person revoked the agent, if somebody did.
+    pub revoked: Option<String>,
+    /// The name of its key, if a person had it changed.
+    pub rekey: Option<String>,
+    /// What is said of it.
+    pub conditions: Vec<Condition>,
+}
+
+impl Addon {
+    /// Reads one.
+    pub fn read(object: &Value) -> Self {
+        let meta = argocd::Meta::of(object);
+        let text = |key: &str| meta.annotation(key).map(str::to_owned);
+        let owners = object.pointer("/metadata/ownerReferences");
+        let owners = owners.and_then(Value::as_array).into_iter().flatten();
+        let is_offer = |owner: &Value| {
+            owner.get("kind").and_then(Value::as_str) == Some("ClusterManagementAddOn")
+                && owner.get("name").and_then(Value::as_str) == Some(ADDON)
+        };
+        Self {
+            cluster: meta.namespace().to_owned(),
+            mode: text(MODE),
+            adopted: owners.into_iter().any(is_offer),
+            deleting: meta.deletion_timestamp().and_then(|at| at.parse().ok()),
+            revoked: text(REVOKED),
+            rekey: text(REKEY).filter(|name| !name.is_empty()),
+            conditions: conditions(object),
+        }
+    }
+
+    /// A condition by type.
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        condition::find(&self.conditions, kind)
+    }
+
+    /// Whether its agent may come in, as far as this object tells.
+    pub fn is_in_force(&self) -> bool {
+        self.adopted && self.deleting.is_none() && self.mode.is_some()
+    }
+
+    /// Whether the cluster owns its Applications itself.
+    pub fn is_autonomous(&self) -> bool {
+        self.mode.as_deref() == Some("autonomous")
+    }
+
+    /// The version that its agent gave when it connected.
+    pub fn version(&self) -> Option<String> {
+        let said = self.condition(AVAILABLE)?;
+        let (_, version) = said.message.rsplit_once(", version ")?;
+        Some(version.to_owned())
+    }
+
+    /// When the agent's certificate ends, as OCM's registration agent says it.
+    pub fn certificate_expires(&self) -> Option<Timestamp> {
+        let said = self.condition(CERTIFICATE_ROTATED)?;
+        if said.status != "True" {
+            return None;
+        }
+        time(said.message.rsplit_once(" to ")?.1)
+    }
+}
+
+/// OCM's condition: the registration agent holds a certificate of the add-on.
+pub const CERTIFICATE_ROTATED: &str = "ClusterCertificateRotated";
+
+/// A time as Kubernetes writes it, or as Go prints it.
+fn time(text: &str) -> Option<Timestamp> {
+    let text = text.trim();
+    if let Ok(time) = text.parse() {
+        return Some(time);
+    }
+    let zone = text.trim_end_matches(" UTC");
+    jiff::fmt::strtime::parse("%Y-%m-%d %H:%M:%S %z", zone)
+        .ok()?
+        .to_timestamp()
+        .ok()
+}
+
+/// What is said of an OCM object.
+pub fn conditions(object: &Value) -> Vec<Condition> {
+    let list = object.pointer("/status/conditions");
+    let list = list.and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(|item| serde_json::from_value(item.clone()).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! The clusters with the add-on as routing sees them. Pure.
+
+use std::collections::BTreeMap;
+
+use argocd::{keys, routing::Clusters};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::Value;
+
+use crate::facts::Addon;
+
+/// The servers of the Argo CD cluster Secrets, by cluster.
+pub type Servers = BTreeMap<String, String>;
+
+/// Selects the cluster Secrets.
+pub const CLUSTER_SECRETS: &str = "argocd.argoproj.io/secret-type=cluster";
+
+/// Takes in the server of a cluster Secret; nothing else of it.
+pub fn take_server(servers: &mut Servers, secret: &Value) {
+    let Some(cluster) = argocd::Meta::of(secret).label(keys::AGENT_NAME) else {
+        return;
+    };
+    let server = secret.pointer("/data/server").and_then(Value::as_str);
+    let server = server.and_then(|text| STANDARD.decode(text).ok());
+    if let Some(server) = server.and_then(|bytes| String::from_utf8(bytes).ok()) {
+        servers.insert(cluster.to_owned(), server);
+    }
+}
+
+/// Those that Applications can go to.
+pub fn clusters(addons: &[Addon], servers: &Servers) -> Clusters {
+    let there = || addons.iter().filter(|addon| addon.is_in_force());
+    let named = there().map(|addon| (addon.cluster.clone(), servers.get(&addon.cluster).cloned()));
+    let autonomous = there().filter(|addon| addon.is_autonomous());
+    Clusters::new(named).with_autonomous(autonomous.map(|addon| addon.cluster.clone()))
+}

@@ -1,0 +1,382 @@
+//! The hub's API: lists in pages, single objects, patches. No decisions.
+
+use std::path::Path;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::{
+    Client, Config,
+    api::{GetParams, ListParams, Patch, PatchParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+    core::Request,
+};
+use runtime::error::Chain;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// How many objects come in one answer: a fleet of thousands is neither one answer nor thousands.
+const PAGE: u32 = 500;
+
+/// Who we are in `managedFields`.
+const FIELD_MANAGER: &str = "argocd-agentctl";
+
+/// A kind of object on the hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// API group, empty for the core.
+    pub group: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Plural name.
+    pub plural: &'static str,
+}
+
+/// `ManagedClusterAddOns`, in the version that every hub serves.
+pub const ADDONS: Kind = Kind::new(
+    "addon.open-cluster-management.io",
+    "v1alpha1",
+    "managedclusteraddons",
+);
+/// `ClusterManagementAddOns`.
+pub const OFFERS: Kind = Kind::new(
+    "addon.open-cluster-management.io",
+    "v1alpha1",
+    "clustermanagementaddons",
+);
+/// Applications.
+pub const APPLICATIONS: Kind = Kind::new("argoproj.io", "v1alpha1", "applications");
+/// `AppProjects`.
+pub const PROJECTS: Kind = Kind::new("argoproj.io", "v1alpha1", "appprojects");
+/// Secrets.
+pub const SECRETS: Kind = Kind::new("", "v1", "secrets");
+/// `ConfigMaps`.
+pub const CONFIG_MAPS: Kind = Kind::new("", "v1", "configmaps");
+/// Services.
+pub const SERVICES: Kind = Kind::new("", "v1", "services");
+/// Deployments.
+pub const DEPLOYMENTS: Kind = Kind::new("apps", "v1", "deployments");
+/// `StatefulSets`.
+pub const STATEFUL_SETS: Kind = Kind::new("apps", "v1", "statefulsets");
+/// Questions what the caller may do.
+pub const ACCESS_REVIEWS: Kind =
+    Kind::new("authorization.k8s.io", "v1", "selfsubjectaccessreviews");
+
+impl Kind {
+    const fn new(group: &'static str, version: &'static str, plural: &'static str) -> Self {
+        Self {
+            group,
+            version,
+            plural,
+        }
+    }
+
+    fn path(self, namespace: Option<&str>) -> String {
+        let Self {
+            group,
+            version,
+            plural,
+        } = self;
+        let root = if group.is_empty() {
+            format!("/api/{version}")
+        } else {
+            format!("/apis/{group}/{version}")
+        };
+        match namespace {
+            Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
+            None => format!("{root}/{plural}"),
+        }
+    }
+
+    /// As kubectl and roles call it.
+    pub fn full(self) -> String {
+        if self.group.is_empty() {
+            self.plural.to_owned()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
+    }
+}
+
+/// Why the hub did not do what was asked, and the next step.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kubeconfig cannot be used.
+    #[error(
+        "there is no way to the hub: {0}; name the kubeconfig with --kubeconfig or KUBECONFIG, and the context of the \
+         hub with --context"
+    )]
+    Kubeconfig(String),
+    /// A right is missing.
+    #[error(
+        "you may not {verb} {resource} {place}; have somebody grant that to you (docs/agentctl.md has the roles)"
+    )]
+    Forbidden {
+        /// The verb.
+        verb: &'static str,
+        /// The resource.
+        resource: String,
+        /// Where.
+        place: String,
+    },
+    /// The hub does not know the kind.
+    #[error(
+        "this cluster does not serve {resource}; is it the hub (--context), and are Open Cluster Management and Argo \
+         CD's CRDs installed there?"
+    )]
+    NotServed {
+        /// The resource.
+        resource: String,
+    },
+    /// There is no such object.
+    #[error("there is no {resource} {name} {place}; {next}")]
+    NotFound {
+        /// The resource.
+        resource: String,
+        /// Its name.
+        name: String,
+        /// Where.
+        place: String,
+        /// The next step.
+        next: &'static str,
+    },
+    /// Anything else that the API said.
+    #[error("{verb} {resource}: {message}")]
+    Api {
+        /// The verb.
+        verb: &'static str,
+        /// The resource.
+        resource: String,
+        /// What the API said.
+        message: String,
+    },
+}
+
+impl Error {
+    /// Whether it is a right that is missing.
+    pub const fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Forbidden { .. })
+    }
+}
+
+/// Which objects of a kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct By {
+    /// In one namespace, or everywhere.
+    pub namespace: Option<String>,
+    /// With this name.
+    pub name: Option<String>,
+    /// With these labels, as a selector.
+    pub labels: Option<String>,
+}
+
+impl By {
+    /// Those with a name, in all namespaces.
+    pub fn name(name: &str) -> Self {
+        Self {
+            name: Some(name.to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// Those of a namespace.
+    pub fn namespace(namespace: &str) -> Self {
+        Self {
+            namespace: Some(namespace.to_owned()),
+            ..Self::default()
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(default)]
+    items: Vec<Value>,
+}
+
+/// The hub, as the user of a kubeconfig.
+#[derive(Clone)]
+pub struct Hub {
+    client: Client,
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hub").finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    /// The hub behind this client.
+    pub const fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// The hub of a kubeconfig, as kubectl finds it.
+    pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Self, Error> {
+        let options = KubeConfigOptions {
+            context: context.map(str::to_owned),
+            ..KubeConfigOptions::default()
+        };
+        let config = match (kubeconfig, context) {
+            (Some(path), _) => match Kubeconfig::read_from(path) {
+                Ok(file) => Config::from_custom_kubeconfig(file, &options)
+                    .await
+                    .map_err(said),
+                Err(error) => Err(said(error)),
+            },
+            (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(said),
+            (None, None) => Config::infer().await.map_err(said),
+        };
+        let config = config.map_err(Error::Kubeconfig)?;
+        let client = Client::try_from(config).map_err(|error| Error::Kubeconfig(said(error)))?;
+        Ok(Self { client })
+    }
+
+    /// Gives every object to `take`, page by page, so that a fleet is never in memory as a whole.
+    pub async fn each(
+        &self,
+        kind: Kind,
+        by: &By,
+        mut take: impl FnMut(Value) + Send,
+    ) -> Result<(), Error> {
+        let request = Request::new(kind.path(by.namespace.as_deref()));
+        let fields = by.name.as_ref().map(|name| format!("metadata.name={name}"));
+        let mut params = ListParams {
+            label_selector: by.labels.clone(),
+            field_selector: fields,
+            limit: Some(PAGE),
+            ..ListParams::default()
+        };
+        let namespace = by.namespace.as_deref();
+        loop {
+            let asked = request.list(&params);
+            let page: Page = self.ask("list", kind, namespace, asked).await?;
+            page.items.into_iter().for_each(&mut take);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// All of them.
+    pub async fn list(&self, kind: Kind, by: &By) -> Result<Vec<Value>, Error> {
+        let mut all = Vec::new();
+        self.each(kind, by, |object| all.push(object)).await?;
+        Ok(all)
+    }
+
+    /// One of them, if it is there.
+    pub async fn get(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, Error> {
+        let asked = Request::new(kind.path(namespace)).get(name, &GetParams::default());
+        match self.ask("get", kind, namespace, asked).await {
+            Ok(object) => Ok(Some(object)),
+            Err(Error::NotServed { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Changes one of them; false if it is not there.
+    pub async fn merge(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+        body: &Value,
+    ) -> Result<bool, Error> {
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let asked = Request::new(kind.path(namespace)).patch(name, &params, &Patch::Merge(body));
+        match self.ask::<Value>("patch", kind, namespace, asked).await {
+            Ok(_) => Ok(true),
+            Err(Error::NotServed { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The kinds of a `group/version`; none if that is not served.
+    pub async fn served(&self, version: &str) -> Result<Vec<String>, Error> {
+        match self.client.list_api_group_resources(version).await {
+            Ok(list) => Ok(list.resources.into_iter().map(|it| it.name).collect()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+            Err(error) => Err(failed("discover", version.to_owned(), None, error)),
+        }
+    }
+
+    /// Asks a question that is an object, and returns it with its answer.
+    pub async fn create(&self, kind: Kind, body: &Value) -> Result<Value, Error> {
+        let body = body.to_string().into_bytes();
+        let asked = Request::new(kind.path(None)).create(&PostParams::default(), body);
+        self.ask("create", kind, None, asked).await
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        verb: &'static str,
+        kind: Kind,
+        namespace: Option<&str>,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, Error> {
+        let resource = kind.full();
+        let request = request.map_err(|error| Error::Api {
+            verb,
+            resource: resource.clone(),
+            message: said(error),
+        })?;
+        let answer = self.client.request(request).await;
+        answer.map_err(|error| failed(verb, resource, namespace, error))
+    }
+}
+
+fn failed(
+    verb: &'static str,
+    resource: String,
+    namespace: Option<&str>,
+    error: kube::Error,
+) -> Error {
+    let place = namespace.map_or_else(
+        || "in all namespaces".to_owned(),
+        |namespace| format!("in namespace {namespace}"),
+    );
+    let kube::Error::Api(status) = error else {
+        return Error::Api {
+            verb,
+            resource,
+            message: said(error),
+        };
+    };
+    match status.code {
+        403 => Error::Forbidden {
+            verb,
+            resource,
+            place,
+        },
+        404 => Error::NotServed { resource },
+        401 => Error::Api {
+            verb,
+            resource,
+            message: "the hub does not know you; log in again, or choose another context"
+                .to_owned(),
+        },
+        _ => Error::Api {
+            verb,
+            resource,
+            message: status.message.clone(),
+        },
+    }
+}
+
+fn said(error: impl std::error::Error + 'static) -> String {
+    Chain(&error).to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,27 @@
+//! `argocd-agentctl`: what platform teams ask of the add-on on a command line.
+//!
+//! ```text
+//!   hub (edge: lists, gets, patches) ─> facts ─> status | why | certs | agents | check ─> output: table, JSON, YAML
+//!                     ▲                              │
+//!                     └──────────── change ◄─────────┘  one merge patch, decided before it is sent
+//! ```
+//!
+//! It knows the hub's API and nothing of running programs. Routing, names and projects are judged by the functions of
+//! [`argocd`] that the principal uses.
+
+pub mod agents;
+pub mod args;
+pub mod certs;
+pub mod change;
+pub mod check;
+pub mod facts;
+pub mod fleet;
+pub mod hub;
+pub mod output;
+pub mod run;
+pub mod settings;
+pub mod status;
+pub mod why;
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,32 @@
+//! Reads the command line, runs, prints the answer, and says by the exit code how it went.
+
+use std::{
+    io::{IsTerminal as _, Write as _},
+    process::ExitCode,
+};
+
+use agentctl::{args::Cli, run};
+use clap::Parser as _;
+use runtime::{clock::Clock, error::Chain};
+
+/// 0: as asked. 1: as asked, and something is degraded (with `--exit-code`). 2: not as asked, or a bad command line.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    runtime::install_crypto_provider();
+    let cli = Cli::parse();
+    let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    match Box::pin(run::run(cli, colours, Clock::system().now())).await {
+        Ok(answer) => {
+            // Whoever reads us may have read enough (`| head`).
+            let written = std::io::stdout().write_all(answer.text.as_bytes());
+            ExitCode::from(u8::from(answer.bad || written.is_err()))
+        }
+        Err(error) => {
+            #[expect(clippy::print_stderr, reason = "a command's answer")]
+            {
+                eprintln!("error: {}", Chain(&error));
+            }
+            ExitCode::from(2)
+        }
+    }
+}

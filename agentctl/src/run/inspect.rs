@@ -1,0 +1,124 @@
+//! Reads what `check` needs. Nothing that cannot be read ends it: that is a finding, too.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use argocd::keys::addon::{ADDON, MANAGER, PRINCIPAL_SERVICE};
+use serde_json::{Value, json};
+
+use super::{Answer, Error, addons, told};
+use crate::{
+    args::Global,
+    check::{CONTROLLER, Facts, GROUPS, RIGHTS, Right, RightPlace, Served, check, hosts},
+    hub::{
+        ACCESS_REVIEWS, By, CONFIG_MAPS, DEPLOYMENTS, Error as HubError, Hub, Kind, OFFERS,
+        SERVICES, STATEFUL_SETS,
+    },
+    output::Place,
+};
+
+/// How long a name may take to be resolved.
+const RESOLVING: Duration = Duration::from_secs(5);
+
+/// Looks at everything; `place` is where it is shown.
+pub(super) async fn inspect(hub: &Hub, global: &Global, place: Place) -> Result<Answer, Error> {
+    let own = Some(global.own_namespace.as_str());
+    let settings = told(hub, global).await;
+    let argocd = settings.routing.argocd_namespace.clone();
+    let manager = text(hub.get(DEPLOYMENTS, own, MANAGER).await);
+    let service = text(hub.get(SERVICES, own, PRINCIPAL_SERVICE).await);
+    let parameters = hub.get(CONFIG_MAPS, Some(&argocd), "argocd-cmd-params-cm");
+    let hosts = hosts(present(&manager), present(&service));
+    let facts = Facts {
+        served: served(hub).await,
+        offer: text(hub.get(OFFERS, None, ADDON).await),
+        resolved: resolved(hosts).await,
+        rights: rights(hub, &argocd, &global.own_namespace).await,
+        controllers: controllers(hub).await.map_err(|error| error.to_string()),
+        parameters: text(parameters.await),
+        // Without them there is nobody whose namespaces could be looked at.
+        clusters: addons(hub).await.map_or_else(
+            |_unread| Vec::new(),
+            |all| all.into_iter().map(|it| it.cluster).collect(),
+        ),
+        own_namespace: global.own_namespace.clone(),
+        manager,
+        service,
+        settings,
+    };
+    let findings = check(&facts);
+    Answer::of(&findings, place, findings.has_failed())
+}
+
+type Read = Result<Option<Value>, String>;
+
+fn text(read: Result<Option<Value>, HubError>) -> Read {
+    read.map_err(|error| error.to_string())
+}
+
+fn present(read: &Read) -> Option<&Value> {
+    read.as_ref().ok().and_then(Option::as_ref)
+}
+
+async fn served(hub: &Hub) -> Served {
+    let mut served = Served::new();
+    for (version, ..) in GROUPS {
+        let kinds = hub.served(version).await;
+        let kinds = kinds.map(BTreeSet::from_iter);
+        served.insert(version, kinds.map_err(|error| error.to_string()));
+    }
+    served
+}
+
+async fn resolved(hosts: Vec<String>) -> Vec<(String, Result<(), String>)> {
+    let mut resolved = Vec::new();
+    for host in hosts {
+        let looked = tokio::net::lookup_host((host.as_str(), 443));
+        let found = match tokio::time::timeout(RESOLVING, looked).await {
+            Ok(Ok(mut addresses)) => addresses
+                .next()
+                .map(drop)
+                .ok_or_else(|| "no address".to_owned()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_elapsed) => Err(format!("no answer within {RESOLVING:?}")),
+        };
+        resolved.push((host, found));
+    }
+    resolved
+}
+
+async fn rights(hub: &Hub, argocd: &str, own: &str) -> Vec<(&'static Right, Result<bool, String>)> {
+    let mut rights = Vec::new();
+    for right in &RIGHTS {
+        let namespace = match right.place {
+            RightPlace::Everywhere => "",
+            RightPlace::ArgoCd => argocd,
+            RightPlace::Own => own,
+        };
+        let (group, resource) = right.kind();
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "verb": right.verb, "group": group, "resource": resource, "name": right.name, "namespace": namespace,
+            }},
+        });
+        let answer = hub.create(ACCESS_REVIEWS, &review).await;
+        let allowed = answer.map(|it| it.pointer("/status/allowed") == Some(&Value::Bool(true)));
+        rights.push((right, allowed.map_err(|error| error.to_string())));
+    }
+    rights
+}
+
+/// Argo CD's application controllers, as manifests, charts and operators make them.
+async fn controllers(hub: &Hub) -> Result<Vec<Value>, HubError> {
+    let by = By {
+        labels: Some(CONTROLLER.to_owned()),
+        ..By::default()
+    };
+    let kinds: [Kind; 2] = [STATEFUL_SETS, DEPLOYMENTS];
+    let mut all = Vec::new();
+    for kind in kinds {
+        all.extend(hub.list(kind, &by).await?);
+    }
+    Ok(all)
+}

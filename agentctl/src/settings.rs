@@ -1,0 +1,120 @@
+//! What the hub program was told about namespaces: read from its Deployment, unless the caller says otherwise. Pure.
+
+use argocd::routing::RoutingSettings;
+use serde_json::Value;
+
+/// What the caller said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Namespace of the hub's Argo CD.
+    pub argocd_namespace: Option<String>,
+    /// Namespaces whose Applications go by destination.
+    pub allowed_namespaces: Option<Vec<String>>,
+}
+
+/// The rules of routing, and whether they are the hub program's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What routing needs.
+    pub routing: RoutingSettings,
+    /// What somebody should know about where they come from.
+    pub doubt: Option<String>,
+}
+
+/// The settings; `manager` is the hub program's Deployment, or why it could not be read.
+pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
+    let container = manager.as_ref().ok();
+    let container = container.and_then(|it| it.pointer("/spec/template/spec/containers/0"));
+    let namespace = given.argocd_namespace.clone();
+    let namespace = namespace
+        .or_else(|| option(container?, "--namespace", "ARGOCD_PRINCIPAL_NAMESPACE"))
+        .unwrap_or_else(|| "argocd".to_owned());
+    let allowed = given.allowed_namespaces.clone().or_else(|| {
+        let (flag, variable) = (
+            "--allowed-namespaces",
+            "ARGOCD_PRINCIPAL_ALLOWED_NAMESPACES",
+        );
+        let value = option(container?, flag, variable)?;
+        let names = value.split(',').map(str::trim);
+        let names = names.filter(|name| !name.is_empty());
+        Some(names.map(str::to_owned).collect())
+    });
+    let known = given.argocd_namespace.is_some() && given.allowed_namespaces.is_some();
+    let doubt = manager.as_ref().err().filter(|_| !known).map(|reason| {
+        format!(
+            "the hub program's settings are not known ({reason}), so its defaults are assumed; see --own-namespace, \
+             --argocd-namespace and --allowed-namespaces"
+        )
+    });
+    Settings {
+        routing: RoutingSettings {
+            argocd_namespace: namespace,
+            allowed_namespaces: allowed.unwrap_or_default(),
+        },
+        doubt,
+    }
+}
+
+/// The value of a flag of a container; without it, that of its variable.
+fn option(container: &Value, flag: &str, variable: &str) -> Option<String> {
+    let list = |field: &str| {
+        let list = container.get(field).and_then(Value::as_array);
+        list.map_or(&[][..], Vec::as_slice)
+    };
+    let args = list("args").iter().filter_map(Value::as_str);
+    // A later one wins, as with the program itself.
+    let mut given = args.filter_map(|arg| arg.strip_prefix(flag)?.strip_prefix('='));
+    if let Some(value) = given.next_back() {
+        return Some(value.to_owned());
+    }
+    let mut env = list("env").iter();
+    let entry = env.find(|entry| entry.get("name").and_then(Value::as_str) == Some(variable))?;
+    Some(entry.get("value")?.as_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn manager(args: &Value, env: &Value) -> Value {
+        json!({"spec": {"template": {"spec": {"containers": [{"args": args, "env": env}]}}}})
+    }
+
+    #[test]
+    fn the_hub_programs_own_flags_count_and_the_callers_before_them() {
+        let deployment = manager(
+            &json!(["--namespace=cd", "--allowed-namespaces=team-*,b"]),
+            &json!([{"name": "ARGOCD_PRINCIPAL_NAMESPACE", "value": "other"}]),
+        );
+        let deployment = Ok(deployment);
+        let found = settings(&deployment, &Given::default());
+        assert_eq!(found.routing.argocd_namespace, "cd");
+        assert_eq!(found.routing.allowed_namespaces, ["team-*", "b"]);
+        assert_eq!(found.doubt, None);
+
+        let given = Given {
+            argocd_namespace: Some("mine".to_owned()),
+            allowed_namespaces: Some(Vec::new()),
+        };
+        let found = settings(&deployment, &given);
+        assert_eq!(found.routing.argocd_namespace, "mine");
+        assert!(found.routing.allowed_namespaces.is_empty());
+    }
+
+    #[test]
+    fn a_variable_stands_in_for_a_flag() {
+        let env = json!([{"name": "ARGOCD_PRINCIPAL_ALLOWED_NAMESPACES", "value": "a, b"}]);
+        let found = settings(&Ok(manager(&json!([]), &env)), &Given::default());
+        assert_eq!(found.routing.argocd_namespace, "argocd");
+        assert_eq!(found.routing.allowed_namespaces, ["a", "b"]);
+    }
+
+    #[test]
+    fn what_is_assumed_is_said() {
+        let found = settings(&Err("you may not".to_owned()), &Given::default());
+        assert_eq!(found.routing.argocd_namespace, "argocd");
+        assert!(found.doubt.unwrap().contains("you may not"));
+    }
+}

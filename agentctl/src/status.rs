@@ -1,0 +1,278 @@
+//! `status`: how every cluster is doing, in one line each. Pure.
+
+mod tally;
+
+use std::collections::BTreeMap;
+
+use argocd::keys::addon::MODE;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use ocm::condition::addon::{
+    AVAILABLE, CONFIGURED, DEGRADED, MANIFEST_APPLIED, REGISTRATION_APPLIED,
+};
+use serde::Serialize;
+
+pub use tally::{Tally, belongs_to};
+
+use crate::{
+    facts::{Addon, CERTIFICATE_ROTATED},
+    output::{Format, Grid, Mood, Place, View, age, draw, left, one_line},
+};
+
+/// The fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Fleet {
+    /// The clusters with the add-on, by name.
+    pub clusters: Vec<Cluster>,
+}
+
+/// One cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cluster {
+    /// Its name.
+    pub name: String,
+    /// Who owns its Applications; none while that is not recorded.
+    pub mode: Option<String>,
+    /// The agent's version.
+    pub version: Option<String>,
+    /// Whether its agent is connected.
+    pub connected: Connected,
+    /// Its Applications on the hub.
+    pub applications: Tally,
+    /// When its agent's certificate ends.
+    pub certificate_expires: Option<Timestamp>,
+    /// The worst that is said of it.
+    pub last_error: Option<Problem>,
+    /// Whether the cluster or an Application of it needs a look.
+    pub degraded: bool,
+}
+
+/// Whether an agent is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Connected {
+    /// How it is.
+    pub state: Connection,
+    /// Since when.
+    pub since: Option<Timestamp>,
+}
+
+/// How a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Connection {
+    /// It is there, and the agent's Pod is ready.
+    Yes,
+    /// It was there, or there is no ready Pod.
+    No,
+    /// It was never there.
+    NotYet,
+    /// The hub has lost the whole cluster.
+    Unknown,
+    /// The add-on is being taken off.
+    Leaving,
+}
+
+/// What is wrong, as a condition says it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The condition's type.
+    pub condition: String,
+    /// Its reason.
+    pub reason: String,
+    /// Its message.
+    pub message: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// Conditions of an add-on, the most urgent first, with the status that is bad.
+const PROBLEMS: [(&str, &[&str]); 6] = [
+    (DEGRADED, &["True"]),
+    (AVAILABLE, &["False", "Unknown"]),
+    (MANIFEST_APPLIED, &["False"]),
+    (REGISTRATION_APPLIED, &["False"]),
+    (CONFIGURED, &["False"]),
+    (CERTIFICATE_ROTATED, &["False"]),
+];
+
+/// The fleet, from what was read. `tallies` are by cluster.
+pub fn fleet(addons: &[Addon], mut tallies: BTreeMap<String, Tally>) -> Fleet {
+    let mut clusters: Vec<_> = addons
+        .iter()
+        .map(|addon| cluster(addon, tallies.remove(&addon.cluster).unwrap_or_default()))
+        .collect();
+    clusters.sort_by(|a, b| a.name.cmp(&b.name));
+    Fleet { clusters }
+}
+
+fn cluster(addon: &Addon, applications: Tally) -> Cluster {
+    let last_error = worst(addon);
+    let connected = connected(addon);
+    let well = matches!(connected.state, Connection::Yes | Connection::Leaving);
+    Cluster {
+        name: addon.cluster.clone(),
+        mode: addon.mode.clone(),
+        version: addon.version(),
+        degraded: !well || last_error.is_some() || applications.needs_a_look(),
+        connected,
+        applications,
+        certificate_expires: addon.certificate_expires(),
+        last_error,
+    }
+}
+
+/// Whether its agent is connected, by what the hub program says of it.
+pub fn connected(addon: &Addon) -> Connected {
+    if let Some(at) = addon.deleting {
+        return Connected {
+            state: Connection::Leaving,
+            since: Some(at),
+        };
+    }
+    let Some(said) = addon.condition(AVAILABLE) else {
+        return Connected {
+            state: Connection::NotYet,
+            since: None,
+        };
+    };
+    let state = match (said.status.as_str(), said.reason.as_str()) {
+        ("True", _) => Connection::Yes,
+        ("False", "AgentNeverConnected" | "AgentNotDeployed") => Connection::NotYet,
+        ("False", _) => Connection::No,
+        _ => Connection::Unknown,
+    };
+    Connected {
+        state,
+        since: Some(said.last_transition_time.0),
+    }
+}
+
+/// The worst that is said of an add-on.
+pub fn worst(addon: &Addon) -> Option<Problem> {
+    if addon.deleting.is_some() {
+        return None;
+    }
+    let bad = |(kind, bad): &(&str, &[&str])| {
+        let said = addon.condition(kind)?;
+        bad.contains(&said.status.as_str()).then(|| problem(said))
+    };
+    PROBLEMS.iter().find_map(bad)
+}
+
+fn problem(said: &Condition) -> Problem {
+    Problem {
+        condition: said.type_.clone(),
+        reason: said.reason.clone(),
+        message: said.message.clone(),
+        since: said.last_transition_time.0,
+    }
+}
+
+impl Fleet {
+    /// Leaves only these clusters; says which of them are not there.
+    pub fn keep(&mut self, names: &[String]) -> Vec<String> {
+        if names.is_empty() {
+            return Vec::new();
+        }
+        self.clusters
+            .retain(|cluster| names.contains(&cluster.name));
+        let known = |name: &&String| self.clusters.iter().any(|it| it.name == **name);
+        names.iter().filter(|name| !known(name)).cloned().collect()
+    }
+
+    /// Whether any of them needs a look.
+    pub fn is_degraded(&self) -> bool {
+        self.clusters.iter().any(|cluster| cluster.degraded)
+    }
+}
+
+impl View for Fleet {
+    fn text(&self, place: Place) -> String {
+        if self.clusters.is_empty() {
+            return format!(
+                "no cluster has the add-on yet; opt one in: kubectl label managedcluster CLUSTER {MODE}=managed\n"
+            );
+        }
+        let wide = place.format == Format::Wide;
+        let mut header = vec![
+            "CLUSTER",
+            "MODE",
+            "VERSION",
+            "CONNECTED",
+            "APPS",
+            "SYNCED",
+            "HEALTHY",
+            "CERTIFICATE",
+            "LAST ERROR",
+        ];
+        if wide {
+            header.extend(["SINCE", "APPS IN DETAIL", "MESSAGE"]);
+        }
+        let rows = self.clusters.iter().map(|cluster| {
+            let mood = match (cluster.connected.state, cluster.degraded) {
+                (_, false) => Mood::Calm,
+                (Connection::Yes | Connection::Leaving, true) => Mood::Warning,
+                (Connection::No | Connection::NotYet | Connection::Unknown, true) => Mood::Bad,
+            };
+            (mood, row(cluster, wide, place.now))
+        });
+        let rows = rows.collect();
+        draw(&Grid { header, rows }, place.colours)
+    }
+}
+
+const NOTHING: &str = "-";
+
+fn row(cluster: &Cluster, wide: bool, now: Timestamp) -> Vec<String> {
+    let Cluster {
+        name,
+        mode,
+        version,
+        connected,
+        applications,
+        certificate_expires,
+        last_error,
+        degraded: _,
+    } = cluster;
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| NOTHING.to_owned());
+    let mut cells = vec![
+        name.clone(),
+        text(mode),
+        text(version),
+        connection(*connected, now),
+        applications.total.to_string(),
+        applications.synced().to_string(),
+        applications.healthy().to_string(),
+        certificate_expires.map_or_else(|| NOTHING.to_owned(), |until| left(until, now)),
+        last_error
+            .as_ref()
+            .map_or_else(|| NOTHING.to_owned(), |it| it.reason.clone()),
+    ];
+    if wide {
+        let since = connected.since;
+        let since = since.map_or_else(|| NOTHING.to_owned(), |since| format!("{since:.0}"));
+        let message = last_error.as_ref().map(|it| one_line(&it.message));
+        cells.extend([since, applications.detail(), text(&message)]);
+    }
+    cells
+}
+
+/// A connection in a word, and for how long it is so.
+pub fn connection(connected: Connected, now: Timestamp) -> String {
+    let for_long = connected.since.map(|since| age(since, now));
+    let with = |word: &str| match &for_long {
+        Some(age) => format!("{word} ({age})"),
+        None => word.to_owned(),
+    };
+    match connected.state {
+        Connection::Yes => with("yes"),
+        Connection::No => with("no"),
+        Connection::NotYet => "not yet".to_owned(),
+        Connection::Unknown => with("unknown"),
+        Connection::Leaving => with("leaving"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

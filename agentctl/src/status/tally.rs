@@ -1,0 +1,105 @@
+//! Applications of a cluster, counted. Pure.
+
+use std::collections::BTreeMap;
+
+use argocd::{
+    Application,
+    keys::HUB_CONDITION_PREFIX,
+    routing::{Clusters, RoutingSettings, route},
+};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The Applications of one cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// How many there are.
+    pub total: u32,
+    /// By status of the sync, as Argo CD calls it; `Unknown` if nothing is said.
+    pub sync: BTreeMap<String, u32>,
+    /// By health.
+    pub health: BTreeMap<String, u32>,
+    /// Those with a condition of ours: not delivered, or something is in the way.
+    pub troubled: u32,
+}
+
+impl Tally {
+    /// Takes in one Application.
+    pub fn count(&mut self, application: &Value) {
+        let word = |pointer: &str| {
+            let word = application.pointer(pointer).and_then(Value::as_str);
+            word.filter(|word| !word.is_empty())
+                .unwrap_or("Unknown")
+                .to_owned()
+        };
+        self.total += 1;
+        *self.sync.entry(word("/status/sync/status")).or_default() += 1;
+        *self
+            .health
+            .entry(word("/status/health/status"))
+            .or_default() += 1;
+        self.troubled += u32::from(has_trouble(application));
+    }
+
+    /// How many are in sync.
+    pub fn synced(&self) -> u32 {
+        self.sync.get("Synced").copied().unwrap_or_default()
+    }
+
+    /// How many are healthy.
+    pub fn healthy(&self) -> u32 {
+        self.health.get("Healthy").copied().unwrap_or_default()
+    }
+
+    /// Whether one of them is broken or not delivered. Being out of sync is not: somebody may want it so.
+    pub fn needs_a_look(&self) -> bool {
+        let bad = ["Degraded", "Missing"];
+        self.troubled > 0 || bad.iter().any(|word| self.health.contains_key(*word))
+    }
+
+    /// All that is not as it should be, in words.
+    pub fn detail(&self) -> String {
+        let others = |map: &BTreeMap<String, u32>, good: &str, what: &str| {
+            let others = map.iter().filter(|(word, _)| *word != good);
+            let said = others.map(|(word, count)| match word.as_str() {
+                "Unknown" => format!("{count} of unknown {what}"),
+                word => format!("{count} {word}"),
+            });
+            said.collect::<Vec<_>>()
+        };
+        let mut parts = others(&self.sync, "Synced", "sync");
+        parts.extend(others(&self.health, "Healthy", "health"));
+        if self.troubled > 0 {
+            parts.push(format!("{} with a condition of the add-on", self.troubled));
+        }
+        if parts.is_empty() {
+            "-".to_owned()
+        } else {
+            parts.join(", ")
+        }
+    }
+}
+
+fn has_trouble(application: &Value) -> bool {
+    let conditions = application.pointer("/status/conditions");
+    let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
+    conditions.any(|it| {
+        let kind = it.get("type").and_then(Value::as_str).unwrap_or_default();
+        kind.starts_with(HUB_CONDITION_PREFIX)
+    })
+}
+
+/// The cluster that an Application is counted for: where it goes or comes from; in a cluster's namespace, that cluster.
+pub fn belongs_to(
+    application: &Value,
+    clusters: &Clusters,
+    settings: &RoutingSettings,
+) -> Option<String> {
+    let application = Application::of(application);
+    let route = route(application, clusters, settings);
+    let cluster = route.cluster().map(str::to_owned);
+    cluster.or_else(|| {
+        let namespace = application.namespace();
+        clusters.contains(namespace).then(|| namespace.to_owned())
+    })
+}

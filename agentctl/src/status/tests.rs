@@ -1,0 +1,135 @@
+use argocd::routing::RoutingSettings;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    fleet::{self, Servers},
+    output::render,
+    testing::{self, application, is_documented, now, place, well},
+};
+
+/// Three Applications of paris, one of them out of sync; two of berlin, one of which contradicts itself.
+fn tallies() -> BTreeMap<String, Tally> {
+    let settings = RoutingSettings {
+        argocd_namespace: "argocd".to_owned(),
+        allowed_namespaces: Vec::new(),
+    };
+    let clusters = fleet::clusters(&testing::fleet(), &Servers::new());
+    let to = |cluster: &str| json!({"name": cluster, "namespace": "shop"});
+    let mut changed = application("argocd", "two", &to("paris"));
+    changed["status"]["sync"]["status"] = json!("OutOfSync");
+    let mut conflict = application("berlin", "four", &to("paris"));
+    conflict["status"] = json!({"conditions": [{"type": "ArgoCDAgentConflict", "message": "m"}]});
+    let all = [
+        application("paris", "one", &to("in-cluster")),
+        changed,
+        application("paris", "three", &to("paris")),
+        conflict,
+        application("argocd", "five", &to("berlin")),
+        application("argocd", "hub-local", &to("in-cluster")),
+    ];
+    let mut tallies = BTreeMap::<String, Tally>::new();
+    for app in &all {
+        if let Some(cluster) = belongs_to(app, &clusters, &settings) {
+            tallies.entry(cluster).or_default().count(app);
+        }
+    }
+    tallies
+}
+
+#[test]
+fn applications_are_counted_where_they_go_and_the_hubs_own_nowhere() {
+    let tallies = tallies();
+    let counts: Vec<_> = tallies
+        .iter()
+        .map(|(cluster, tally)| {
+            (
+                cluster.as_str(),
+                tally.total,
+                tally.synced(),
+                tally.troubled,
+            )
+        })
+        .collect();
+    assert_eq!(counts, [("berlin", 2, 1, 1), ("paris", 3, 2, 0)]);
+    assert!(tallies["berlin"].needs_a_look() && !tallies["paris"].needs_a_look());
+}
+
+#[test]
+fn the_fleet_is_a_line_for_each_cluster() {
+    let fleet = fleet(&testing::fleet(), tallies());
+    let table = render(&fleet, place(Format::Table, now())).unwrap();
+    insta::assert_snapshot!(table);
+    is_documented(&table);
+    insta::assert_snapshot!(render(&fleet, place(Format::Wide, now())).unwrap());
+}
+
+#[test]
+fn programs_get_the_same_values_with_their_times() {
+    let mut fleet = fleet(&testing::fleet(), tallies());
+    assert!(fleet.keep(&["berlin".to_owned()]).is_empty());
+    insta::assert_snapshot!(render(&fleet, place(Format::Json, now())).unwrap());
+    insta::assert_snapshot!(render(&fleet, place(Format::Yaml, now())).unwrap());
+}
+
+#[test]
+fn the_most_urgent_condition_is_the_last_error() {
+    let reasons: Vec<_> = fleet(&testing::fleet(), BTreeMap::new())
+        .clusters
+        .into_iter()
+        .map(|it| {
+            (
+                it.name,
+                it.last_error.map(|error| error.reason),
+                it.degraded,
+            )
+        })
+        .collect();
+    let expected = [
+        ("berlin", Some("ObjectsRefused"), true),
+        ("lima", Some("Revoked"), true),
+        ("oslo", Some("AgentDisconnected"), true),
+        ("paris", None, false),
+        ("quito", None, true),
+    ];
+    let expected = expected
+        .map(|(name, reason, degraded)| (name.to_owned(), reason.map(str::to_owned), degraded));
+    assert_eq!(reasons, expected);
+}
+
+#[test]
+fn a_cluster_that_is_lost_or_leaving_is_told_apart() {
+    let lost = testing::addon(
+        "c",
+        "managed",
+        &[(
+            "Available",
+            "Unknown",
+            "ManagedClusterLeaseUpdateStopped",
+            "",
+            "2026-11-22T11:00:00Z",
+        )],
+    );
+    assert_eq!(connected(&lost).state, Connection::Unknown);
+    let leaving = Addon {
+        deleting: Some(now()),
+        ..well("c")
+    };
+    assert_eq!(connected(&leaving).state, Connection::Leaving);
+    assert_eq!(worst(&leaving), None);
+}
+
+#[test]
+fn clusters_that_are_not_there_are_named() {
+    let mut fleet = fleet(&testing::fleet(), BTreeMap::new());
+    let asked = ["paris", "rome"].map(str::to_owned);
+    assert_eq!(fleet.keep(&asked), ["rome"]);
+    assert_eq!(fleet.clusters.len(), 1);
+    assert!(!fleet.is_degraded());
+}
+
+#[test]
+fn an_empty_fleet_says_how_to_begin() {
+    let text = render(&Fleet::default(), place(Format::Table, now())).unwrap();
+    assert!(text.contains("kubectl label managedcluster"), "{text}");
+}

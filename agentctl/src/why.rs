@@ -1,0 +1,246 @@
+//! `why`: each hop of one Application, what is in its way, and the next step. Pure.
+//!
+//! Routing, names and projects are judged by the very functions that the principal uses; what happened on the cluster is
+//! read from what the hub shows of it.
+
+mod cluster_side;
+mod hub_side;
+mod writers;
+
+use argocd::{Application, Meta, routing::route};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+pub use writers::Writer;
+
+use crate::{
+    facts::Addon,
+    fleet::{self, Servers},
+    output::{Grid, Mood, Place, View, age, draw, one_line, paint},
+    settings::Settings,
+};
+
+/// What is judged.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The Application.
+    pub application: Value,
+    /// Every Application of its name, itself among them.
+    pub namesakes: Vec<Value>,
+    /// Its project; why it could not be read.
+    pub project: Result<Option<Value>, String>,
+    /// The clusters with the add-on.
+    pub addons: Vec<Addon>,
+    /// The servers of their cluster Secrets; why they could not be read.
+    pub servers: Result<Servers, String>,
+    /// The rules of routing.
+    pub settings: Settings,
+}
+
+/// The way of one Application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Why {
+    /// Its namespace on the hub.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The cluster that it goes to or comes from.
+    pub cluster: Option<String>,
+    /// The hops, in order.
+    pub hops: Vec<Hop>,
+    /// Who wrote it, the last first.
+    pub writers: Vec<Writer>,
+    /// What could not be known, and why.
+    pub doubts: Vec<String>,
+    /// The worst of all hops.
+    pub verdict: State,
+    /// What to do; nothing if all is well.
+    pub next: Option<String>,
+}
+
+/// One hop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Hop {
+    /// Which one.
+    pub hop: &'static str,
+    /// How it stands.
+    pub state: State,
+    /// Since when, or when it was last so.
+    pub at: Option<Timestamp>,
+    /// What there is to know.
+    pub what: String,
+    /// What to do about it.
+    pub next: Option<String>,
+}
+
+/// How a hop stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// As it should be.
+    Good,
+    /// It cannot be told.
+    Unclear,
+    /// It takes its time.
+    Waiting,
+    /// It is refused or broken.
+    Bad,
+}
+
+impl State {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Unclear => "unclear",
+            Self::Waiting => "waiting",
+            Self::Bad => "bad",
+        }
+    }
+
+    const fn mood(self) -> Mood {
+        match self {
+            Self::Good => Mood::Calm,
+            Self::Unclear | Self::Waiting => Mood::Warning,
+            Self::Bad => Mood::Bad,
+        }
+    }
+}
+
+impl Hop {
+    fn new(hop: &'static str, state: State, what: impl Into<String>) -> Self {
+        Self {
+            hop,
+            state,
+            at: None,
+            what: what.into(),
+            next: None,
+        }
+    }
+
+    fn at(mut self, at: Option<Timestamp>) -> Self {
+        self.at = at;
+        self
+    }
+
+    fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+}
+
+/// Follows an Application on its way.
+pub fn why(facts: &Facts) -> Why {
+    let Facts {
+        application,
+        namesakes,
+        project,
+        addons,
+        servers,
+        settings,
+    } = facts;
+    let none = Servers::new();
+    let clusters = fleet::clusters(addons, servers.as_ref().unwrap_or(&none));
+    let app = Application::of(application);
+    let route = route(app, &clusters, &settings.routing);
+    let judged = hub_side::Judged {
+        app,
+        route: &route,
+        clusters: &clusters,
+        settings: &settings.routing,
+        addons,
+    };
+    let mut hops = hub_side::hops(&judged, namesakes, project);
+    let is_held = hops.iter().any(|hop| hop.state == State::Bad);
+    let cluster = route.cluster().filter(|_| !app.is_ignored());
+    if let Some(cluster) = cluster {
+        let addon = addons.iter().find(|addon| addon.cluster == cluster);
+        hops.push(cluster_side::connection(cluster, addon));
+        hops.extend(cluster_side::hops(app, &route, is_held));
+    }
+    let verdict = hops.iter().map(|hop| hop.state).max();
+    let verdict = verdict.unwrap_or(State::Unclear);
+    let next = hops.iter().find(|hop| hop.state == verdict);
+    let next = next.and_then(|hop| hop.next.clone());
+    let doubts = [settings.doubt.clone(), servers.as_ref().err().cloned()];
+    Why {
+        namespace: app.namespace().to_owned(),
+        name: app.name().to_owned(),
+        cluster: cluster.map(str::to_owned),
+        writers: writers::of(application),
+        doubts: doubts.into_iter().flatten().collect(),
+        next,
+        verdict,
+        hops,
+    }
+}
+
+/// A time of an object, as its field has it.
+fn time(text: Option<&Value>) -> Option<Timestamp> {
+    text?.as_str()?.parse().ok()
+}
+
+/// The places of Applications, for somebody who has to choose.
+pub fn places(applications: &[Value]) -> String {
+    let places = applications.iter().map(|application| {
+        let meta = Meta::of(application);
+        format!("{}/{}", meta.namespace(), meta.name())
+    });
+    places.collect::<Vec<_>>().join(", ")
+}
+
+impl View for Why {
+    fn text(&self, place: Place) -> String {
+        let Self {
+            namespace,
+            name,
+            cluster,
+            hops,
+            writers,
+            doubts,
+            verdict,
+            next,
+        } = self;
+        let at = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| age(at, place.now));
+        let to = cluster
+            .as_ref()
+            .map_or_else(String::new, |cluster| format!(", cluster {cluster}"));
+        let mut text = format!("Application {namespace}/{name}{to}\n\n");
+        let rows = hops.iter().map(|hop| {
+            let cells = [
+                hop.hop.to_owned(),
+                hop.state.word().to_owned(),
+                at(hop.at),
+                one_line(&hop.what),
+            ];
+            (hop.state.mood(), cells.to_vec())
+        });
+        let grid = Grid {
+            header: vec!["HOP", "STATE", "AGE", "WHAT"],
+            rows: rows.collect(),
+        };
+        text += &draw(&grid, place.colours);
+        let rows = writers.iter().map(|writer| {
+            let cells = [
+                writer.manager.clone(),
+                at(writer.at),
+                writer.wrote.join(", "),
+            ];
+            (Mood::Calm, cells.to_vec())
+        });
+        let grid = Grid {
+            header: vec!["WRITER", "AGE", "WROTE"],
+            rows: rows.collect(),
+        };
+        text += "\n";
+        text += &draw(&grid, place.colours);
+        text.extend(doubts.iter().map(|doubt| format!("\nNot known: {doubt}\n")));
+        let next = next.as_deref().unwrap_or("nothing to do");
+        let next = paint(&one_line(next), verdict.mood(), place.colours);
+        text + &format!("\nNext: {next}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests;

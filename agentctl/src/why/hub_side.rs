@@ -1,0 +1,201 @@
+//! What the hub decides before anything is delivered: where it goes, who keeps a name, what the project admits. Pure.
+
+use argocd::{
+    AppProject, Application,
+    admission::{Target, admit},
+    keys::IGNORE_SYNC,
+    routing::{Clusters, Delivery, Route, RoutingSettings, SpokeNamespace, resolve_names, route},
+};
+use serde_json::Value;
+
+use super::{Hop, State};
+use crate::facts::Addon;
+
+/// An Application and what its route was found with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judged<'a> {
+    pub(super) app: Application<'a>,
+    pub(super) route: &'a Route,
+    pub(super) clusters: &'a Clusters,
+    pub(super) settings: &'a RoutingSettings,
+    pub(super) addons: &'a [Addon],
+}
+
+/// The hops on the hub.
+pub(super) fn hops(
+    judged: &Judged<'_>,
+    namesakes: &[Value],
+    project: &Result<Option<Value>, String>,
+) -> Vec<Hop> {
+    let mut hops = vec![routing(judged)];
+    if judged.app.is_ignored() {
+        return hops;
+    }
+    if let Route::ToCluster { cluster, .. } = judged.route {
+        hops.push(name(judged, cluster, namesakes));
+        hops.push(admission(judged, cluster, project));
+    }
+    hops
+}
+
+fn routing(judged: &Judged<'_>) -> Hop {
+    let Judged { app, route, .. } = judged;
+    if app.is_ignored() {
+        let what = format!("its label {IGNORE_SYNC} is true, so the add-on leaves it alone");
+        return Hop::new("routing", State::Good, what)
+            .next("take the label away if it should be delivered");
+    }
+    match route {
+        Route::ToCluster {
+            cluster,
+            spoke_namespace,
+        } => {
+            let place = match spoke_namespace {
+                SpokeNamespace::ArgoCd => "the namespace of Argo CD there".to_owned(),
+                SpokeNamespace::Same(namespace) => format!("namespace {namespace} there"),
+            };
+            let rule = rule(judged, cluster);
+            let what = format!("goes to cluster {cluster}, into {place}, because {rule}");
+            Hop::new("routing", State::Good, what)
+        }
+        Route::Mirror(cluster) => {
+            let what = format!(
+                "shows an Application of the autonomous cluster {cluster}, which owns it; only syncs and refreshes \
+                 go there"
+            );
+            Hop::new("routing", State::Good, what)
+        }
+        Route::Local => local(judged),
+        Route::Conflict(conflict) => {
+            let what = format!("is not delivered: {conflict}");
+            Hop::new("routing", State::Bad, what).next(
+                "put spec.destination right, or move the Application; a copy from before is left alone meanwhile",
+            )
+        }
+    }
+}
+
+/// The rule by which it goes to this cluster.
+fn rule(judged: &Judged<'_>, cluster: &str) -> String {
+    let Judged { app, settings, .. } = judged;
+    let namespace = app.namespace();
+    if namespace == cluster && namespace != settings.argocd_namespace {
+        return "it is in the namespace of that cluster".to_owned();
+    }
+    let by = if app.destination().name.is_empty() {
+        "server"
+    } else {
+        "name"
+    };
+    let from = if namespace == settings.argocd_namespace {
+        "it is in the namespace of the hub's Argo CD"
+    } else {
+        "its namespace is allowed"
+    };
+    format!("{from} and its destination has the {by} of that cluster")
+}
+
+/// It stays on the hub; maybe because a cluster is not there yet.
+fn local(judged: &Judged<'_>) -> Hop {
+    let Judged { app, addons, .. } = judged;
+    let destination = app.destination();
+    let meant = |addon: &&Addon| {
+        !addon.is_in_force()
+            && (addon.cluster == destination.name || addon.cluster == app.namespace())
+    };
+    if let Some(addon) = addons.iter().find(meant) {
+        let cluster = &addon.cluster;
+        let what = format!(
+            "is not delivered: cluster {cluster} has the add-on, but not in force{}",
+            if addon.deleting.is_some() {
+                ", it is being taken off"
+            } else {
+                " yet"
+            }
+        );
+        return Hop::new("routing", State::Waiting, what).next(format!(
+            "look at `argocd-agentctl status {cluster} -o wide`"
+        ));
+    }
+    let what = "stays on the hub: its destination is none of the clusters with the add-on";
+    Hop::new("routing", State::Good, what).next(
+        "if a cluster is meant, name it in spec.destination.name as `argocd-agentctl status` lists it",
+    )
+}
+
+/// Of several that would have one name on the cluster, the older keeps it.
+fn name(judged: &Judged<'_>, cluster: &str, namesakes: &[Value]) -> Hop {
+    let deliveries = namesakes
+        .iter()
+        .filter_map(|other| delivery(Application::of(other), judged));
+    let losers = resolve_names(deliveries);
+    let Some(keeper) = losers.get(judged.app.uid()) else {
+        return Hop::new(
+            "name",
+            State::Good,
+            "nothing older has its name on the cluster",
+        );
+    };
+    let what = format!(
+        "is not delivered: on cluster {cluster} the name is taken by the older Application in namespace {keeper}"
+    );
+    Hop::new("name", State::Bad, what).next("rename one of the two")
+}
+
+fn delivery(app: Application<'_>, judged: &Judged<'_>) -> Option<Delivery> {
+    if app.is_ignored() {
+        return None;
+    }
+    let Route::ToCluster {
+        cluster,
+        spoke_namespace,
+    } = route(app, judged.clusters, judged.settings)
+    else {
+        return None;
+    };
+    Some(Delivery {
+        namespace: app.namespace().to_owned(),
+        name: app.name().to_owned(),
+        uid: app.uid().to_owned(),
+        created: app.creation_timestamp().unwrap_or_default().to_owned(),
+        cluster,
+        spoke_namespace,
+    })
+}
+
+fn admission(judged: &Judged<'_>, cluster: &str, project: &Result<Option<Value>, String>) -> Hop {
+    let Judged { app, .. } = judged;
+    let name = app.project();
+    let project = match project {
+        Ok(project) => project.as_ref(),
+        Err(reason) => {
+            let what = format!("project {name} could not be read: {reason}");
+            return Hop::new("project", State::Unclear, what);
+        }
+    };
+    if app.is_deleting() {
+        let what = "is being deleted, which no project holds up";
+        let at = app.deletion_timestamp().and_then(|at| at.parse().ok());
+        return Hop::new("project", State::Good, what).at(at);
+    }
+    let target = Target {
+        argocd_namespace: &judged.settings.argocd_namespace,
+        cluster,
+        server: judged.clusters.server_of(cluster),
+    };
+    match admit(*app, project.map(AppProject::of), target) {
+        Ok(()) => Hop::new(
+            "project",
+            State::Good,
+            format!("project {name} admits its namespace and its destination"),
+        ),
+        Err(refused) => {
+            let what = format!("is not delivered: {refused}");
+            let next = format!(
+                "change {} of the AppProject {}/{name}; the Application is then delivered by itself",
+                refused.field, judged.settings.argocd_namespace
+            );
+            Hop::new("project", State::Bad, what).next(next)
+        }
+    }
+}

@@ -1,0 +1,210 @@
+use argocd::routing::RoutingSettings;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    output::{Format, render},
+    testing::{self, application, is_documented, now, place},
+};
+
+fn facts(application: Value) -> Facts {
+    let project = json!({"metadata": {"namespace": "argocd", "name": "shop"}, "spec": {
+        "sourceNamespaces": ["*"], "destinations": [{"name": "paris", "namespace": "shop"}],
+    }});
+    Facts {
+        namesakes: vec![application.clone()],
+        application,
+        project: Ok(Some(project)),
+        addons: testing::fleet(),
+        servers: Ok([("paris".to_owned(), "https://p?agentName=paris".to_owned())].into()),
+        settings: Settings {
+            routing: RoutingSettings {
+                argocd_namespace: "argocd".to_owned(),
+                allowed_namespaces: vec!["team-*".to_owned()],
+            },
+            doubt: None,
+        },
+    }
+}
+
+fn to(cluster: &str) -> Value {
+    json!({"name": cluster, "namespace": "shop"})
+}
+
+/// The hops that are not as they should be.
+fn troubles(why: &Why) -> Vec<(&'static str, State)> {
+    let bad = why.hops.iter().filter(|hop| hop.state != State::Good);
+    bad.map(|hop| (hop.hop, hop.state)).collect()
+}
+
+fn hop<'a>(why: &'a Why, name: &str) -> &'a Hop {
+    why.hops.iter().find(|hop| hop.hop == name).unwrap()
+}
+
+#[test]
+fn the_way_of_a_delivered_application_is_told_hop_by_hop() {
+    let why = why(&facts(application("paris", "shop", &to("in-cluster"))));
+    assert_eq!((why.verdict, &why.next), (State::Good, &None));
+    let text = render(&why, place(Format::Table, now())).unwrap();
+    insta::assert_snapshot!(text);
+    is_documented(&text);
+    insta::assert_snapshot!(render(&why, place(Format::Json, now())).unwrap());
+}
+
+#[test]
+fn the_rule_that_leads_to_a_cluster_is_named() {
+    for (namespace, destination, rule) in [
+        (
+            "paris",
+            to("in-cluster"),
+            "it is in the namespace of that cluster",
+        ),
+        (
+            "argocd",
+            to("paris"),
+            "destination has the name of that cluster",
+        ),
+        (
+            "argocd",
+            json!({"server": "https://p?agentName=paris", "namespace": "shop"}),
+            "destination has the server of that cluster",
+        ),
+        ("team-a", to("paris"), "its namespace is allowed"),
+    ] {
+        let why = why(&facts(application(namespace, "shop", &destination)));
+        let routing = hop(&why, "routing");
+        assert!(routing.what.contains(rule), "{}", routing.what);
+        assert_eq!(why.verdict, State::Good);
+    }
+}
+
+#[test]
+fn a_contradiction_is_told_with_the_next_step_and_nothing_else_is_asked() {
+    let mut app = application("paris", "shop", &to("berlin"));
+    app["status"] = json!({});
+    let why = why(&facts(app));
+    assert_eq!(troubles(&why), [("routing", State::Bad)]);
+    let text = render(&why, place(Format::Table, now())).unwrap();
+    insta::assert_snapshot!(text);
+    is_documented(&text);
+}
+
+#[test]
+fn what_the_project_does_not_admit_is_named_with_the_field() {
+    let mut app = application("paris", "shop", &to("in-cluster"));
+    app["spec"]["destination"]["namespace"] = json!("kube-system");
+    let why = why(&facts(app));
+    assert_eq!(
+        troubles(&why),
+        [("project", State::Bad), ("delivery", State::Waiting)]
+    );
+    let next = why.next.unwrap();
+    assert!(
+        next.contains("spec.destinations of the AppProject argocd/shop"),
+        "{next}"
+    );
+}
+
+#[test]
+fn of_two_of_one_name_the_younger_is_told_who_has_it() {
+    let older = application("paris", "shop", &to("in-cluster"));
+    let mut younger = application("argocd", "shop", &to("paris"));
+    younger["metadata"]["creationTimestamp"] = json!("2026-11-21T08:00:00Z");
+    let mut facts = facts(younger.clone());
+    facts.namesakes = vec![younger, older.clone()];
+    let told = why(&facts);
+    assert_eq!(hop(&told, "name").state, State::Bad);
+    assert!(hop(&told, "name").what.contains("namespace paris"));
+    facts.application = older;
+    assert_eq!(hop(&why(&facts), "name").state, State::Good);
+}
+
+#[test]
+fn what_the_cluster_refuses_is_told_before_all_that_is_old() {
+    let mut app = application("paris", "shop", &to("in-cluster"));
+    app["status"]["conditions"] = json!([{"type": "ArgoCDAgentError",
+        "message": "the namespace shop is terminating", "lastTransitionTime": "2026-11-22T11:59:00Z"}]);
+    let why = why(&facts(app));
+    assert_eq!(
+        troubles(&why),
+        [("refused", State::Bad), ("delivery", State::Waiting)]
+    );
+    assert!(why.next.as_ref().unwrap().contains("mend on the cluster"));
+    let text = render(&why, place(Format::Table, now())).unwrap();
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_change_that_the_cluster_has_not_compared_with_is_not_confirmed() {
+    let mut app = application("paris", "shop", &to("in-cluster"));
+    app["spec"]["source"]["targetRevision"] = json!("v3");
+    assert_eq!(troubles(&why(&facts(app))), [("delivery", State::Waiting)]);
+    let mut app = application("paris", "shop", &to("in-cluster"));
+    app["spec"]["source"]["helm"] = json!({"parameters": [], "values": ""});
+    assert_eq!(
+        troubles(&why(&facts(app))),
+        [],
+        "what is empty is no difference"
+    );
+    let mut app = application("paris", "shop", &to("in-cluster"));
+    app["status"] = json!({});
+    assert_eq!(troubles(&why(&facts(app))), [("delivery", State::Waiting)]);
+}
+
+#[test]
+fn a_cluster_that_is_away_is_waited_for() {
+    let mut facts = facts(application("lima", "shop", &to("lima")));
+    let projects = json!({"spec": {"sourceNamespaces": ["*"], "destinations": [{"name": "*", "namespace": "*"}]}});
+    facts.project = Ok(Some(projects));
+    let why = why(&facts);
+    assert_eq!(troubles(&why), [("cluster", State::Waiting)]);
+    assert!(hop(&why, "cluster").what.contains("Revoked"));
+}
+
+#[test]
+fn a_failed_sync_and_argo_cds_own_errors_are_told() {
+    let mut app = application("paris", "shop", &to("in-cluster"));
+    app["status"]["operationState"]["phase"] = json!("Failed");
+    app["status"]["operationState"]["message"] = json!("one or more objects failed to apply");
+    app["status"]["conditions"] = json!([{"type": "SyncError", "message": "m"}]);
+    let why = why(&facts(app));
+    assert_eq!(
+        troubles(&why),
+        [("sync", State::Bad), ("argo-cd", State::Bad)]
+    );
+    assert!(hop(&why, "sync").what.contains("failed to apply"));
+}
+
+#[test]
+fn what_is_nobodys_business_but_the_hubs_says_how_it_would_be_delivered() {
+    let why_local = why(&facts(application("argocd", "shop", &to("in-cluster"))));
+    assert_eq!((why_local.cluster, why_local.verdict), (None, State::Good));
+    assert!(why_local.next.unwrap().contains("spec.destination.name"));
+    let mut app = application("paris", "shop", &to("in-cluster"));
+    app["metadata"]["labels"] = json!({argocd::keys::IGNORE_SYNC: "true"});
+    let ignored = why(&facts(app));
+    assert_eq!((ignored.cluster, ignored.hops.len()), (None, 1));
+}
+
+#[test]
+fn an_application_for_a_cluster_that_is_not_there_yet_waits() {
+    let mut facts = facts(application("argocd", "shop", &to("nuuk")));
+    let new = testing::addon_object("nuuk", "managed", &[]);
+    let mut addon = Addon::read(&new);
+    addon.adopted = false;
+    facts.addons.push(addon);
+    let why = why(&facts);
+    assert_eq!(troubles(&why), [("routing", State::Waiting)]);
+    assert!(why.next.unwrap().contains("status nuuk"));
+}
+
+#[test]
+fn what_could_not_be_read_is_said_and_decides_nothing() {
+    let mut facts = facts(application("paris", "shop", &to("in-cluster")));
+    facts.servers = Err("you may not list secrets".to_owned());
+    facts.project = Err("you may not list appprojects".to_owned());
+    facts.settings.doubt = Some("defaults".to_owned());
+    let why = why(&facts);
+    assert_eq!(why.doubts.len(), 2);
+    assert_eq!(troubles(&why), [("project", State::Unclear)]);
+}
