@@ -1,12 +1,17 @@
 //! Our own programs on the hub: installed from the chart in `manifests/hub` with Helm, exactly as a user would.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use lab_kubelet::{Image, Images};
+use tokio::{process::Command, time::timeout};
 
 use crate::{
-    helm::{self, Helm},
+    helm::{self, Helm, Said},
     steps::{At, Objects, workload},
     wait,
 };
@@ -67,6 +72,32 @@ pub(crate) fn programs() -> Result<PathBuf> {
                 this.display()
             )
         })
+}
+
+/// How long a command of `argocd-agentctl` may take.
+const COMMAND: Duration = Duration::from_mins(1);
+
+/// Calls `argocd-agentctl` with a kubeconfig, as people do, and returns what it said with its exit code.
+pub async fn agentctl(kubeconfig: &Path, arguments: &[&str]) -> Result<(i32, Said)> {
+    let program = programs()?.join("argocd-agentctl");
+    let shown = arguments.join(" ");
+    let mut command = Command::new(&program);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("KUBECONFIG", kubeconfig)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let done = timeout(COMMAND, command.output())
+        .await
+        .with_context(|| format!("argocd-agentctl {shown}: no end within {COMMAND:?}"))?
+        .with_context(|| format!("start {}", program.display()))?;
+    let said = Said {
+        success: done.status.success(),
+        out: String::from_utf8_lossy(&done.stdout).into_owned(),
+        err: String::from_utf8_lossy(&done.stderr).into_owned(),
+    };
+    Ok((done.status.code().unwrap_or(-1), said))
 }
 
 /// Installs the chart, or changes what is installed, so that clusters opt in this way.

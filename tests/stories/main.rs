@@ -7,6 +7,7 @@
     reason = "of JSON, which answers null for what is not there; a story may panic"
 )]
 
+mod agentctl;
 mod argocd;
 mod autonomous;
 mod base;
@@ -318,6 +319,11 @@ fn certificates() -> Chapter {
             staged!(certificates::the_authority_is_changed_twice_and_nobody_notices),
             staged!(certificates::a_revoked_agent_is_out_and_others_go_on),
             staged!(certificates::an_expired_serving_certificate_is_replaced),
+            staged!(agentctl::the_fleet_is_looked_at_with_the_roles_of_the_page),
+            staged!(agentctl::the_way_of_an_application_is_explained),
+            staged!(agentctl::the_hub_is_checked_for_whoever_asks),
+            staged!(agentctl::certificates_are_changed_on_the_command_line),
+            staged!(agentctl::an_agent_is_revoked_and_restored_on_the_command_line),
             staged!(hubside::the_cluster_secret_follows_its_cluster_and_keeps_what_users_write),
             staged!(hubside::a_cluster_secret_of_argocd_agentctl_is_taken_over),
             staged!(hubside::the_principal_is_found_behind_a_node_port_and_a_load_balancer),

@@ -1,0 +1,274 @@
+//! `argocd-agentctl`, called as people call it: it looks, explains, checks, and changes certificates.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use lab::{
+    product,
+    steps::{
+        At,
+        deliver::{self, Application},
+        enrol::{AGENT_NAMESPACE, CERTIFICATE, until_available},
+        objects::has_condition,
+    },
+    wait::BOUND,
+};
+use serde_json::Value;
+
+use crate::stage::{SOON, Stage};
+
+/// A user whose rights are those of the page's roles.
+const TEAM: &str = "platform-team";
+
+/// On the CA's Secret while agents move over.
+const SINCE: &str = "argocd-agent.open-cluster-management.io/rotating-since";
+
+/// What a command says, as JSON, if it ends as expected.
+async fn ask(kubeconfig: PathBuf, code: i32, arguments: &[&str]) -> Result<Value> {
+    let arguments = [arguments, &["-o", "json"]].concat();
+    let (is, said) = product::agentctl(&kubeconfig, &arguments).await?;
+    ensure!(is == code, "{arguments:?} ended with {is}: {said:?}");
+    serde_json::from_str(&said.out).with_context(|| format!("{arguments:?}: {said:?}"))
+}
+
+/// What a command has to say for itself, if it fails.
+async fn fails(kubeconfig: PathBuf, arguments: &[&str]) -> Result<String> {
+    let (code, said) = product::agentctl(&kubeconfig, arguments).await?;
+    ensure!(code == 2 && said.out.is_empty(), "{arguments:?}: {said:?}");
+    Ok(said.err)
+}
+
+impl Stage {
+    /// The kubeconfig of somebody who may do everything.
+    fn admin(&self) -> PathBuf {
+        self.lab.hub().kubeconfig()
+    }
+
+    /// The kubeconfig of somebody with the roles that the page of the commands shows.
+    async fn platform_team(&self) -> Result<PathBuf> {
+        let page = std::fs::read_to_string(
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/agentctl.md"),
+        )?;
+        let roles = page.split("```yaml\n").nth(1);
+        let roles = roles.and_then(|rest| rest.split("```").next());
+        let roles = roles.context("the page shows roles")?;
+        self.lab.hub().apply(roles).await?;
+        self.lab.hub().kubeconfig_for("somebody", Some(TEAM))
+    }
+}
+
+/// The fleet, asked for by somebody who has the rights of the page and no other.
+pub(crate) async fn the_fleet_is_looked_at_with_the_roles_of_the_page(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    stage.enrolled(2).await?;
+    let app = stage.greeter("looked-at", 1).await?;
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let team = stage.platform_team().await?;
+
+    let fleet = ask(team.clone(), 0, &["status"]).await?;
+    let clusters = fleet["clusters"].as_array().context("clusters")?;
+    ensure!(clusters.len() == 2, "{fleet:#}");
+    for cluster in clusters {
+        let (mode, connected) = (&cluster["mode"], &cluster["connected"]["state"]);
+        ensure!(mode == "managed" && connected == "yes", "{cluster:#}");
+        ensure!(
+            cluster["version"] == env!("CARGO_PKG_VERSION"),
+            "{cluster:#}"
+        );
+    }
+    let counted = &clusters[0]["applications"];
+    ensure!(counted["sync"]["Synced"].as_u64() >= Some(1), "{counted:#}");
+    ensure!(
+        counted["health"]["Healthy"].as_u64() >= Some(1),
+        "{counted:#}"
+    );
+
+    let (code, said) = product::agentctl(&team, &["status", "spoke2", "-o", "wide"]).await?;
+    let lines: Vec<_> = said.out.lines().collect();
+    let is_one =
+        lines.len() == 2 && lines[0].starts_with("CLUSTER") && lines[1].starts_with("spoke2");
+    ensure!(code == 0 && is_one, "{said:?}");
+    ensure!(!said.out.contains('\u{1b}'), "colours away from a terminal");
+
+    let error = fails(team.clone(), &["status", "nowhere"]).await?;
+    ensure!(error.contains("nowhere"), "{error}");
+    let nobody = stage.lab.hub().kubeconfig_for("nobody", None)?;
+    let error = fails(nobody, &["status"]).await?;
+    ensure!(
+        error.contains("you may not list managedclusteraddons"),
+        "{error}"
+    );
+    stage.clear(&app).await
+}
+
+/// The hops of an answer of `why` that are in this state.
+fn hops<'a>(why: &'a Value, state: &str) -> Vec<&'a str> {
+    let hops = why["hops"].as_array().into_iter().flatten();
+    let of_state = hops.filter(|hop| hop["state"] == state);
+    of_state.filter_map(|hop| hop["hop"].as_str()).collect()
+}
+
+/// One that is delivered, one that contradicts itself, and one that its project refuses: each is told what it is, by
+/// whom it was written, and what to do.
+pub(crate) async fn the_way_of_an_application_is_explained(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let team = stage.platform_team().await?;
+    let mut app = stage.greeter("explained", 1).await?;
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let why = ask(team.clone(), 0, &["why", "explained", "--exit-code"]).await?;
+    ensure!(why["verdict"] == "good" && why["next"].is_null(), "{why:#}");
+    let good = hops(&why, "good");
+    ensure!(
+        good.contains(&"routing") && good.contains(&"delivery"),
+        "{why:#}"
+    );
+    let writers = why["writers"].as_array().context("writers")?;
+    let principal = |it: &Value| {
+        it["wrote"]
+            .as_array()
+            .is_some_and(|parts| parts.contains(&"status".into()))
+    };
+    ensure!(writers.iter().any(principal), "{why:#}");
+
+    "spoke2".clone_into(&mut app.cluster);
+    told(stage, &app, "ArgoCDAgentConflict").await?;
+    let why = ask(team.clone(), 1, &["why", "explained", "--exit-code"]).await?;
+    ensure!(hops(&why, "bad") == ["routing"], "{why:#}");
+    let next = why["next"].as_str().unwrap_or_default();
+    ensure!(next.contains("spec.destination"), "{why:#}");
+
+    "in-cluster".clone_into(&mut app.cluster);
+    "somebody-elses".clone_into(&mut app.project);
+    told(stage, &app, "ArgoCDAgentNotAdmitted").await?;
+    let why = ask(team.clone(), 0, &["why", "explained", "-n", "spoke1"]).await?;
+    ensure!(hops(&why, "bad") == ["project"], "{why:#}");
+    let next = why["next"].as_str().unwrap_or_default();
+    ensure!(next.contains("AppProject argocd/somebody-elses"), "{why:#}");
+
+    let error = fails(team, &["why", "nothing-of-that-name"]).await?;
+    ensure!(error.contains("there is no Application"), "{error}");
+    "explained".clone_into(&mut app.project);
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    stage.clear(&app).await
+}
+
+/// Applies a change and waits until the principal has said this of it.
+async fn told(stage: &Stage, app: &Application, kind: &'static str) -> Result<()> {
+    app.apply(&stage.hub).await?;
+    let told = |app: &Value| {
+        let conditions = app["status"]["conditions"].as_array();
+        conditions
+            .into_iter()
+            .flatten()
+            .any(|it| it["type"] == kind)
+    };
+    let what = format!("says {kind}");
+    stage.hub.until(&app.at, &what, SOON, told).await.map(drop)
+}
+
+/// A hub with everything passes; somebody without rights is told which are missing, and a wrong namespace is a failure.
+pub(crate) async fn the_hub_is_checked_for_whoever_asks(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let results = |found: &Value, check: &str| -> Vec<String> {
+        let all = found["checks"].as_array().into_iter().flatten();
+        let of = all.filter(|it| it["check"] == check);
+        of.filter_map(|it| it["result"].as_str().map(str::to_owned))
+            .collect()
+    };
+    let found = ask(stage.platform_team().await?, 0, &["check"]).await?;
+    for check in [
+        "add-on",
+        "hub program",
+        "address",
+        "controllers",
+        "your rights",
+    ] {
+        ensure!(results(&found, check) == ["ok"], "{check}: {found:#}");
+    }
+    ensure!(
+        results(&found, "api") == ["ok", "ok", "ok", "ok"],
+        "{found:#}"
+    );
+
+    let nobody = stage.lab.hub().kubeconfig_for("nobody", None)?;
+    let found = ask(nobody, 0, &["check"]).await?;
+    ensure!(results(&found, "your rights") == ["warning"], "{found:#}");
+    ensure!(results(&found, "hub program") == ["unclear"], "{found:#}");
+    let elsewhere = ["check", "--own-namespace", "default"];
+    let found = ask(stage.admin(), 1, &elsewhere).await?;
+    ensure!(results(&found, "hub program") == ["failed"], "{found:#}");
+    Ok(())
+}
+
+/// An agent gets another key, and the CA another successor, by a command each; the list shows both.
+pub(crate) async fn certificates_are_changed_on_the_command_line(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    stage.enrolled(2).await?;
+    let team = stage.platform_team().await?;
+    let list = ask(team.clone(), 0, &["certs", "list"]).await?;
+    let all = list["certificates"].as_array().context("certificates")?;
+    ensure!(all.len() == 5 && all[0]["state"] == "settled", "{list:#}");
+    ensure!(
+        all[..3].iter().all(|it| it["expires"].is_string()),
+        "{list:#}"
+    );
+
+    let leaf = At::secret(AGENT_NAMESPACE, CERTIFICATE);
+    let was = stage.spoke(1).read(&leaf).await?["data"]["tls.crt"].clone();
+    let (code, said) = product::agentctl(&team, &["certs", "rotate", "spoke1"]).await?;
+    ensure!(code == 0 && said.out.contains("spoke1"), "{said:?}");
+    let is_new = |secret: &Value| secret["data"]["tls.crt"] != was;
+    let spoke = stage.spoke(1);
+    spoke.until(&leaf, "is another", BOUND, is_new).await?;
+    until_available(&stage.hub, "spoke1").await?;
+
+    let ca = At::secret(product::NAMESPACE, "argocd-agent-ca");
+    let was = stage.hub.read(&ca).await?["data"]["tls.crt"].clone();
+    let (code, said) = product::agentctl(&team, &["certs", "rotate", "--ca"]).await?;
+    ensure!(code == 0, "{said:?}");
+    let is_settled = |secret: &Value| {
+        secret["data"]["tls.crt"] != was && secret["metadata"]["annotations"][SINCE].is_null()
+    };
+    let what = "has another CA and dropped the old one";
+    stage.hub.until(&ca, what, BOUND * 2, is_settled).await?;
+    until_available(&stage.hub, "spoke1").await?;
+    until_available(&stage.hub, "spoke2").await.map(drop)
+}
+
+/// A revoked agent is out, is listed so and is not revoked twice; restored, it is back with another key.
+pub(crate) async fn an_agent_is_revoked_and_restored_on_the_command_line(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(2).await?;
+    let team = stage.platform_team().await?;
+    let revoke = ["agent", "revoke", "spoke2", "--reason", "a story"];
+    let (code, said) = product::agentctl(&team, &revoke).await?;
+    ensure!(
+        code == 0 && said.out.contains("agent restore spoke2"),
+        "{said:?}"
+    );
+    let addon = At::addon("spoke2");
+    let told = |addon: &Value| has_condition(addon, "Degraded", "True", "Revoked");
+    stage.hub.until(&addon, "is Degraded", SOON, told).await?;
+    let list = ask(team.clone(), 0, &["agent", "list"]).await?;
+    let agents = list["agents"].as_array().into_iter().flatten();
+    let mut revoked = agents.filter(|it| it["revoked"] == "a story");
+    ensure!(
+        revoked.next().is_some_and(|it| it["cluster"] == "spoke2"),
+        "{list:#}"
+    );
+    let fleet = ask(team.clone(), 1, &["status", "spoke2", "--exit-code"]).await?;
+    let error = &fleet["clusters"][0]["lastError"];
+    ensure!(error["reason"] == "Revoked", "{fleet:#}");
+    let again = fails(team.clone(), &revoke).await?;
+    ensure!(again.contains("revoked already"), "{again}");
+    let rotate = fails(team.clone(), &["certs", "rotate", "spoke2"]).await?;
+    ensure!(rotate.contains("agent restore spoke2"), "{rotate}");
+
+    let (code, said) = product::agentctl(&team, &["agent", "restore", "spoke2"]).await?;
+    ensure!(code == 0, "{said:?}");
+    until_available(&stage.hub, "spoke2").await.map(drop)
+}
