@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use argocd::ui_access::UiAccess;
 use kube::Client;
 use protocol::version::Capabilities;
 use runtime::admin::{self, Admin, AdminState, LookIn};
@@ -16,6 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
+use crate::census;
 use crate::config::{self, Config, IdentitySource, RootsSource, Scope, Tls, Ui};
 use crate::lane::{Cache, Desk, Lane};
 use crate::link::{self, Link, LinkState};
@@ -73,10 +73,12 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
         policy,
         ui,
         redis,
+        recount,
     } = config;
     let argocd_namespace = scope.argocd_namespace.clone();
-    let cache = cache(redis, &client, &argocd_namespace, ui.access, &spawner);
-    let desk = desk(&client, ui, &scope, cache, &spawner);
+    let redis = self::redis(redis, &client, &argocd_namespace, &spawner);
+    let census = census::watch(Arc::clone(&redis), ui.access, recount, &spawner);
+    let desk = desk(&client, ui, &scope, redis, &spawner);
     let material = material(&tls, &client, &argocd_namespace, &spawner).await;
     let spoke = Kubernetes::new(client, scope.label_selector.clone());
     let replica = Arc::new(Replica::new(
@@ -102,33 +104,34 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
         replica,
         reports,
         desk: Some(Arc::clone(&desk)),
+        census,
         metrics,
         state: watch::Sender::new(LinkState::Down),
         lane: watch::Sender::new(false),
     };
     let admin = admin_state(readiness, registry, State::of(&link));
     serve_admin(&args, admin, &parts).await?;
-    let lane = Lane::beside(&link, desk, parts.spawner());
-    parts.spawn("lane", lane.run(token.clone()));
-    parts.spawn("link", link.run(token));
+    keep_both(link, desk, &parts, &token);
     Ok(parts.run_until_stopped(DRAIN).await?)
 }
 
-/// What Argo CD keeps in its redis, for people at the hub.
-fn cache(
-    redis: String,
-    client: &Client,
-    argocd_namespace: &str,
-    access: UiAccess,
-    spawner: &Spawner,
-) -> Cache {
-    let client = client.clone();
-    let login = login::watch(client, argocd_namespace, REDIS_SECRET, REDIS_KEYS, spawner);
-    let redis = Redis::new(redis, login);
-    Cache::new(redis, argocd_namespace.to_owned(), access)
+/// Keeps the session up, and the lane beside it.
+fn keep_both(link: Link, desk: Arc<Desk>, parts: &Parts, token: &CancellationToken) {
+    let lane = Lane::beside(&link, desk, parts.spawner());
+    parts.spawn("lane", lane.run(token.clone()));
+    parts.spawn("link", link.run(token.clone()));
 }
 
-fn desk(client: &Client, ui: Ui, scope: &Scope, cache: Cache, spawner: &Spawner) -> Arc<Desk> {
+/// Argo CD's redis.
+fn redis(address: String, client: &Client, namespace: &str, spawner: &Spawner) -> Arc<Redis> {
+    let client = client.clone();
+    let login = login::watch(client, namespace, REDIS_SECRET, REDIS_KEYS, spawner);
+    Arc::new(Redis::new(address, login))
+}
+
+/// Who answers people at the hub.
+fn desk(client: &Client, ui: Ui, scope: &Scope, redis: Arc<Redis>, spawner: &Spawner) -> Arc<Desk> {
+    let cache = Cache::new(redis, scope.argocd_namespace.clone(), ui.access);
     let desk = Desk::new(client.clone(), ui, scope.clone(), spawner.clone());
     Arc::new(desk.with_cache(cache))
 }

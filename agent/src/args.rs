@@ -197,6 +197,9 @@ pub struct UiArgs {
     /// host:port of Argo CD's redis; without it port 6379 of the Service argocd-redis beside Argo CD.
     #[arg(long, default_value = "")]
     pub redis_addr: String,
+    /// Pause between looks at what Argo CD has counted on this cluster, for the hub's page of clusters.
+    #[arg(long, value_parser = duration, default_value = "10s")]
+    pub cache_refresh_interval: Duration,
 }
 
 /// Environment variables of the flags that are done; the others' are in [`later`].
@@ -252,6 +255,10 @@ const ENV: &[(&str, &str)] = &[
     ("ui_access", "ARGOCD_AGENT_UI_ACCESS"),
     ("ui_user", "ARGOCD_AGENT_UI_USER"),
     ("redis_addr", "REDIS_ADDR"),
+    (
+        "cache_refresh_interval",
+        "ARGOCD_AGENT_CACHE_REFRESH_INTERVAL",
+    ),
     ("kube_api_qps", "ARGOCD_AGENT_KUBE_QPS"),
     ("kube_api_burst", "ARGOCD_AGENT_KUBE_BURST"),
     ("log_level", "ARGOCD_AGENT_LOG_LEVEL"),

@@ -13,6 +13,9 @@ pub mod proxy;
 use self::proxy::Proxy;
 use crate::args::{Args, HubArgs, LaterArgs, PolicyArgs, ScopeArgs, TlsArgs, UiArgs};
 
+/// Argo CD counts every ten seconds; there is nothing new before.
+const FASTEST_RECOUNT: Duration = Duration::from_secs(1);
+
 /// Everything the agent has to know.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -28,6 +31,8 @@ pub struct Config {
     pub ui: Ui,
     /// host:port of Argo CD's redis.
     pub redis: String,
+    /// Pause between looks at what Argo CD has counted.
+    pub recount: Duration,
 }
 
 /// What people at the hub may see of this cluster, and do there.
@@ -244,6 +249,7 @@ impl TryFrom<&Args> for Config {
             policy: policy.try_into()?,
             ui: ui.try_into()?,
             redis,
+            recount: ui.cache_refresh_interval.max(FASTEST_RECOUNT),
         })
     }
 }
@@ -257,6 +263,7 @@ impl TryFrom<&UiArgs> for Ui {
             ui_access,
             ui_user,
             redis_addr: _,
+            cache_refresh_interval: _,
         } = args;
         let access = ui_access.parse().map_err(|_unknown| Error::Word {
             flag: "--ui-access",

@@ -26,12 +26,14 @@
 //! | [`replica`] | makes the spoke match what the hub said |
 //! | [`report`] | what changed here, for the hub |
 //! | [`source`] | what the spoke owns in autonomous mode, for the hub |
+//! | [`census`] | what its Argo CD has counted here, for the hub's page of clusters |
 //! | [`redis`] | this cluster's redis, in which its Argo CD keeps what people see |
 //! | [`metrics`] | counters and gauges |
 //! | [`state`] | what is known at this moment, for whoever looks into the program |
 
 pub mod app;
 pub mod args;
+pub mod census;
 pub mod config;
 pub mod lane;
 pub mod link;

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use argocd::cluster_info::Census;
 use protocol::version::{Capabilities, Capability};
 use runtime::backoff::Backoff;
 use runtime::credentials::Material;
@@ -66,6 +67,8 @@ pub struct Link {
     pub reports: Arc<Reports>,
     /// Who answers what people at the hub ask; without one they see nothing.
     pub desk: Option<Arc<Desk>>,
+    /// What Argo CD has counted here.
+    pub census: watch::Receiver<Option<Census>>,
     /// Counts.
     pub metrics: Metrics,
     /// Where the state is published.
@@ -131,6 +134,7 @@ impl Link {
             desk: self.desk.as_ref(),
             metrics: &self.metrics,
             sight: self.replica.sight(),
+            census: self.census.clone(),
             renewal: credentials::Renewal::new(used, self.material.clone()),
             on_heard: &mut || {
                 heard = true;

@@ -22,6 +22,7 @@
 //! | [`mirror`] | an autonomous cluster's objects as the hub shows them |
 //! | [`command`] | sync, terminate and refresh, at most once |
 //! | [`digest`] | Go's checksums, and ours |
+//! | [`cluster_info`] | what Argo CD's page of clusters shows of one |
 //! | [`cluster_secret`] | the Argo CD cluster Secret of a managed cluster |
 //! | [`ranges`] | what two ends have of the same objects, compared without naming them |
 //! | [`memory`] | what an API server makes of writes, behind the in-memory stores of both ends |
@@ -40,6 +41,7 @@ pub mod admission;
 pub mod belonging;
 pub mod cache_key;
 pub mod change;
+pub mod cluster_info;
 pub mod cluster_project;
 pub mod cluster_secret;
 pub mod command;

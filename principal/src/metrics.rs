@@ -274,7 +274,7 @@ fn interactive(all: &mut Recorder, metrics: &Metrics) {
         all,
         "redis_requests",
         "Commands to the redis proxy by how they were answered, and handshakes that failed there; local: by the hub's \
-         redis; a rise of local_failed is a hub's redis that is away",
+         redis, page: with the state of a cluster; a rise of local_failed is a hub's redis that is away",
     );
 }
 

@@ -36,6 +36,7 @@ mod client;
 mod command;
 mod follow;
 mod memory;
+mod page;
 mod reader;
 mod remote;
 mod upstream;

@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use argocd::cluster_info::Census;
 use protocol::refusal::Refusal;
 use runtime::clock::Clock;
 use tokio::{
@@ -91,6 +92,8 @@ struct Shared {
     /// Guards the seats; held for a lookup, never over an await.
     state: Mutex<State>,
     reports: watch::Sender<Sessions>,
+    /// What agents have counted, for whoever asks; nobody is woken by it. Bounded by the fleet.
+    counted: Mutex<BTreeMap<ClusterName, Census>>,
 }
 
 #[derive(Debug, Default)]
@@ -151,6 +154,7 @@ impl Registry {
             clock,
             state: Mutex::default(),
             reports,
+            counted: Mutex::default(),
         };
         (
             Self {
@@ -269,8 +273,20 @@ impl Registry {
         Arc::clone(&self.shared.reports.borrow())
     }
 
+    /// What is known of a cluster now, and what its agent has counted last; none where no agent was heard of.
+    pub(crate) fn known(&self, cluster: &ClusterName) -> (Option<SessionReport>, Option<Census>) {
+        let report = self.shared.reports.borrow().get(cluster.as_str()).cloned();
+        (report, self.counted().get(cluster).cloned())
+    }
+
+    fn counted(&self) -> MutexGuard<'_, BTreeMap<ClusterName, Census>> {
+        let counted = self.shared.counted.lock();
+        counted.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Forgets what is known about clusters that are not wanted any more.
     pub(crate) fn keep(&self, keep: impl Fn(&str) -> bool) {
+        self.counted().retain(|cluster, _| keep(cluster.as_str()));
         self.lock()
             .contests
             .retain(|cluster, _| keep(cluster.as_str()));

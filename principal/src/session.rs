@@ -40,6 +40,7 @@ mod inventory;
 mod over;
 mod pulse;
 mod resync;
+mod spoke;
 
 /// Frames on their way to a peer; enough to fill a packet, few enough to stay fresh.
 const OUTBOUND: usize = 16;

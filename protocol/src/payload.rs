@@ -161,6 +161,18 @@ pub struct SpokeInfo {
     /// The SHA-256, in hexadecimal, of the CA certificates that the agent trusts; none when it does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trusts: Option<BTreeSet<String>>,
+    /// As [`ClusterInfo`] says it; none when nobody has counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub applications_count: Option<u64>,
+    /// The same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apis_count: Option<u64>,
+    /// The same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources_count: Option<u64>,
+    /// The version of Kubernetes, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_version: Option<String>,
 }
 
 /// Whether a spoke has an Argo CD.

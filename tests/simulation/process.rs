@@ -171,6 +171,7 @@ impl Agent {
             replica,
             reports,
             desk: None,
+            census: watch::channel(None).1,
             metrics: metrics.clone(),
             state: state_sender,
             lane: watch::Sender::new(false),

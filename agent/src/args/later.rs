@@ -54,9 +54,6 @@ pub struct LaterArgs {
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub redis_tls_insecure: bool,
-    /// Pause between reports of cluster counters.
-    #[arg(long, value_parser = duration, default_value = "10s")]
-    pub cache_refresh_interval: Duration,
     /// Longest wait for the first list; this agent waits as long as it takes.
     #[arg(long, value_parser = duration, default_value = "10s")]
     pub informer_sync_timeout: Duration,
@@ -113,10 +110,6 @@ pub(super) const ENV: &[(&str, &str)] = &[
         "ARGOCD_AGENT_REDIS_TLS_CA_SECRET_NAME",
     ),
     ("redis_tls_insecure", "ARGOCD_AGENT_REDIS_TLS_INSECURE"),
-    (
-        "cache_refresh_interval",
-        "ARGOCD_AGENT_CACHE_REFRESH_INTERVAL",
-    ),
     (
         "informer_sync_timeout",
         "ARGOCD_AGENT_INFORMER_SYNC_TIMEOUT",

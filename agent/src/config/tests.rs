@@ -32,6 +32,7 @@ fn the_least_that_is_needed_is_an_address_and_a_mode() {
     );
     assert_eq!(config.policy.mismatch, Mismatch::Upsert);
     assert_eq!(config.redis, "argocd-redis.argocd.svc:6379");
+    assert_eq!(config.recount, Duration::from_secs(10));
     assert_eq!(config.hub.keep_alive, None);
     assert!(config.hub.heartbeat.is_some());
 }

@@ -1,5 +1,7 @@
 //! What this cluster's Argo CD knows of an Application, for the one on the hub: read in its redis, as it comes.
 
+use std::sync::Arc;
+
 use argocd::cache_key::{self, CacheKey};
 use argocd::ui_access::UiAccess;
 use bytes::Bytes;
@@ -23,7 +25,7 @@ const AUDIT: &str = "audit";
 /// Answers requests for what is in redis.
 #[derive(Debug)]
 pub struct Cache {
-    redis: Redis,
+    redis: Arc<Redis>,
     argocd_namespace: String,
     access: UiAccess,
 }
@@ -53,7 +55,7 @@ impl Refused {
 
 impl Cache {
     /// Reads this redis, of the Argo CD in this namespace, if people may see anything.
-    pub const fn new(redis: Redis, argocd_namespace: String, access: UiAccess) -> Self {
+    pub const fn new(redis: Arc<Redis>, argocd_namespace: String, access: UiAccess) -> Self {
         Self {
             redis,
             argocd_namespace,

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use argocd::cluster_info::Census;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _};
@@ -54,6 +55,7 @@ pub(super) struct Drive<'a> {
     pub(super) desk: Option<&'a Arc<Desk>>,
     pub(super) metrics: &'a Metrics,
     pub(super) sight: watch::Receiver<Sight>,
+    pub(super) census: watch::Receiver<Option<Census>>,
     pub(super) renewal: Renewal,
     /// Called once, when the principal is heard for the first time.
     pub(super) on_heard: &'a mut (dyn FnMut() + Send),
@@ -223,6 +225,7 @@ impl Drive<'_> {
             frame = incoming.next(), if has_room => Happened::Frame(frame),
             () = self.reports.changed(), if !draining => Happened::Changed,
             Ok(()) = self.sight.changed(), if !draining => Happened::Sight,
+            Ok(()) = self.census.changed(), if !draining => Happened::Sight,
             () = outgoing.closed(), if hung_up.is_none() => Happened::HungUp,
             Ok(_) = outgoing.reserve(), if *full => Happened::RoomToSend,
             news = self.renewal.news(), if !draining => Happened::Certificates(news),

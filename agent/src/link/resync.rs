@@ -1,8 +1,9 @@
 //! What is said at the begin of a session, and what answers the principal's questions, in both modes.
 
 use argocd::Meta;
+use argocd::cluster_info::Census;
 use protocol::payload::{
-    self, RequestUpdate, ResyncRequest, SpokeInfo, SyncedResource, SyncedResourceList,
+    self, ClusterInfo, RequestUpdate, ResyncRequest, SpokeInfo, SyncedResource, SyncedResourceList,
 };
 use protocol::version::Capability;
 use protocol::{Event, Facet, Kind, Mode, Verb, Verdict};
@@ -62,14 +63,22 @@ impl Drive<'_> {
         self.tell_sight(moving);
     }
 
-    /// Whether there is an Argo CD here, and whom we trust; a Go principal has no ear for that.
+    /// Whether there is an Argo CD here, what it has counted, and whom we trust; a Go principal has an ear for the
+    /// counts only, and only for those of managed clusters.
     pub(super) fn tell_sight(&mut self, moving: &mut Moving<'_>) {
-        let info = SpokeInfo {
-            argo_cd: Some(self.sight.borrow_and_update().argocd()),
-            trusts: self.renewal.trusts(),
-        };
+        let argo_cd = Some(self.sight.borrow_and_update().argocd());
+        let census = self.census.borrow_and_update().clone();
         if moving.welcome.capabilities.is_ours() {
+            let info = SpokeInfo {
+                argo_cd,
+                trusts: self.renewal.trusts(),
+                ..census.as_ref().map(for_ours).unwrap_or_default()
+            };
             moving.session.say(Event::spoke_info(&info));
+        } else if let Some(census) = census
+            && self.replica.mode() == Mode::Managed
+        {
+            moving.session.say(Event::cluster_info(&for_go(&census)));
         }
     }
 
@@ -210,6 +219,25 @@ impl Drive<'_> {
 }
 
 /// Names what is held, and that this was all.
+fn for_ours(census: &Census) -> SpokeInfo {
+    SpokeInfo {
+        applications_count: Some(census.applications),
+        apis_count: Some(census.apis),
+        resources_count: Some(census.resources),
+        server_version: census.server_version.clone(),
+        ..SpokeInfo::default()
+    }
+}
+
+fn for_go(census: &Census) -> ClusterInfo {
+    let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    ClusterInfo {
+        applications_count: count(census.applications),
+        apis_count: count(census.apis),
+        resources_count: count(census.resources),
+    }
+}
+
 fn tell_held(moving: &mut Moving<'_>, held: Held) {
     for body in &held.updates {
         moving.session.say(Event::request_update(body));

@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use agent::census;
 use agent::config::Ui;
 use agent::lane::{Cache, Desk};
 use agent::redis::Redis;
+use argocd::cluster_info::{self, Census, Connection};
 use argocd::ui_access::UiAccess;
 use bytes::BytesMut;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -141,7 +144,11 @@ impl Window {
             password: password.to_owned(),
         };
         let login = watch::channel(Some(Arc::new(login))).1;
-        let cache = Cache::new(Redis::new(address, login), "argocd".to_owned(), access);
+        let cache = Cache::new(
+            Arc::new(Redis::new(address, login)),
+            "argocd".to_owned(),
+            access,
+        );
         let nobody = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let client = kube::Client::try_from(nobody).unwrap();
         let material = authority.material("spoke1", &authority.pem());
@@ -176,6 +183,39 @@ async fn ask(carrier: &mut Carrier, method: &str, target: &str) -> http::Respons
     soon("an answer", carrier.send_request(request))
         .await
         .unwrap()
+}
+
+#[tokio::test]
+async fn what_argo_cd_has_counted_here_is_read_compressed_or_not() {
+    let (redis, address) = Scripted::start().await;
+    let login = Login {
+        user: None,
+        password: PASSWORD.to_owned(),
+    };
+    let login = watch::channel(Some(Arc::new(login))).1;
+    let own = Arc::new(Redis::new(address, login));
+    let parts = Parts::new(CancellationToken::new());
+    let every = Duration::from_millis(5);
+    let mut census = census::watch(own, UiAccess::Read, every, &parts.spawner());
+    let counted = |applications| Census {
+        applications,
+        ..Census::default()
+    };
+    let connection = Connection {
+        is_up: true,
+        message: String::new(),
+        at: "2026-11-22T10:00:00Z".to_owned(),
+    };
+    let [compressed, plain] = cluster_info::of_this_cluster();
+    // The compressed one counts where there are both.
+    for (applications, (key, form)) in [(1, plain), (2, compressed)] {
+        let value = cluster_info::write(&connection, &counted(applications), form);
+        redis.values.lock().unwrap().insert(key, value);
+        let fits = |said: &Option<Census>| *said == Some(counted(applications));
+        soon("what was counted", census.wait_for(fits))
+            .await
+            .unwrap();
+    }
 }
 
 #[tokio::test]

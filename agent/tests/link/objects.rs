@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use agent::link::LinkState;
+use argocd::cluster_info::Census;
 use argocd::{Meta, keys};
 use protocol::payload::{self, ArgoCd, SpokeInfo};
 use protocol::{Event, Target, Verb};
@@ -132,6 +133,37 @@ async fn without_argo_cd_the_agent_connects_says_so_and_goes_on_when_it_comes() 
     world
         .until("the return", APPS, "one", |app| app.is_some())
         .await;
+}
+
+#[tokio::test]
+async fn either_principal_hears_what_argo_cd_has_counted_as_soon_as_it_changes() {
+    let counted = |applications| Census {
+        applications,
+        apis: 50,
+        resources: 300,
+        server_version: Some("1.36".to_owned()),
+    };
+    let (scene, mut talk) = connected(Manner::Ours).await;
+    for applications in [1, 2] {
+        scene.spoke.census.send_replace(Some(counted(applications)));
+        let said = talk
+            .until_fits(Verb::ClusterInfoUpdate, |event| {
+                let info: SpokeInfo = payload::decode("spoke", &event.payload).unwrap();
+                info.applications_count == Some(applications)
+            })
+            .await;
+        let info: SpokeInfo = payload::decode("spoke", &said.payload).unwrap();
+        assert_eq!(info.argo_cd, Some(ArgoCd::Installed), "said with it");
+        assert_eq!(info.server_version.as_deref(), Some("1.36"));
+    }
+
+    let (scene, mut talk) = connected(Manner::Go).await;
+    scene.spoke.census.send_replace(Some(counted(1)));
+    let said = talk.until(Verb::ClusterInfoUpdate).await;
+    assert_eq!(
+        said.payload.as_ref(),
+        br#"{"applicationsCount":1,"apisCount":50,"resourcesCount":300}"#
+    );
 }
 
 #[tokio::test]

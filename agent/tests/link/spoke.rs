@@ -12,6 +12,7 @@ use agent::replica::Replica;
 use agent::report::Reports;
 use agent::spoke::Kubernetes;
 use agent::store::Store;
+use argocd::cluster_info::Census;
 use argocd::ui_access::UiAccess;
 use protocol::Mode;
 use protocol::version::Capabilities;
@@ -28,6 +29,7 @@ pub(super) struct Spoke {
     pub(super) state: watch::Receiver<LinkState>,
     pub(super) takes_lanes: watch::Receiver<bool>,
     pub(super) material: watch::Sender<Arc<Material>>,
+    pub(super) census: watch::Sender<Option<Census>>,
     pub(super) metrics: Metrics,
     token: CancellationToken,
     // Kept: parts end with their supervisor.
@@ -85,6 +87,7 @@ impl Spoke {
         ));
         replica.start(&spawner);
         let material = watch::Sender::new(material);
+        let census = watch::Sender::new(None);
         let (lane, takes_lanes) = watch::channel(false);
         let (state_sender, state) = watch::channel(LinkState::Down);
         let hub = hub(principal.address.port());
@@ -100,6 +103,7 @@ impl Spoke {
             replica,
             reports,
             desk: Some(Arc::new(desk(api, parts.spawner()))),
+            census: census.subscribe(),
             metrics: metrics.clone(),
             state: state_sender,
             lane,
@@ -109,6 +113,7 @@ impl Spoke {
             state,
             takes_lanes,
             material,
+            census,
             metrics,
             token,
             _parts: parts,

@@ -387,6 +387,11 @@ impl Index {
         judge::admission(application, project.map(AppProject::of), target)
     }
 
+    /// The cluster with this server.
+    pub(crate) fn cluster_at(&self, server: &str) -> Option<&str> {
+        self.clusters.by_server(server)
+    }
+
     fn cluster<'a>(&'a self, name: &'a str) -> Cluster<'a> {
         Cluster {
             name,

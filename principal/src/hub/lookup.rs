@@ -86,6 +86,12 @@ impl Hub {
         }
     }
 
+    /// The enrolled cluster whose cluster Secret has this server.
+    pub(crate) fn cluster_at(&self, server: &str) -> Option<ClusterName> {
+        let state = self.lock();
+        ClusterName::try_from(state.index.cluster_at(server)?).ok()
+    }
+
     /// Everything that a cluster should have.
     pub(crate) fn expected(&self, cluster: &ClusterName, agent_namespace: &str) -> Vec<Expected> {
         let keys = self.lock().index.delivered_to(cluster.as_str());

@@ -20,6 +20,7 @@ use super::{
     Shared,
     command::{self, Command, Version},
     follow::{Channel, Follow},
+    page,
     reader::{Reader, Said, Unreadable},
     remote::Remote,
     upstream::{self, NotRelayed, Upstream},
@@ -287,7 +288,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                     let remote = Remote::new(there, &key);
                     value::carry(&self.shared, &remote, &mut self.writer).await?;
                 }
-                Some((_, Whose::Hub)) | None => self.forward(said, reader).await?,
+                Some((_, Whose::Hub)) => self.forward(said, reader).await?,
+                None => match page::value(&self.shared, key) {
+                    Some(value) => {
+                        self.shared.sessions.metrics.redis_request("page");
+                        self.writer.value(&Value::bytes(value)).await?;
+                    }
+                    None => self.forward(said, reader).await?,
+                },
             },
             Command::Set(_) | Command::Other => self.forward(said, reader).await?,
             Command::Subscribe(channels) => self.subscribe(&channels).await?,

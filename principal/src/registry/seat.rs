@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, PoisonError, atomic::Ordering},
 };
 
+use argocd::cluster_info::Census;
 use protocol::payload::ArgoCd;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -127,6 +128,12 @@ impl Seat {
             report.argocd = argocd;
             report.trusts = trusts;
         });
+    }
+
+    /// Notes what Argo CD has counted on the cluster. A claim.
+    pub(crate) fn report_census(&self, census: Census) {
+        let mut counted = self.registry.counted();
+        counted.insert(self.cluster.clone(), census);
     }
 
     pub(super) fn report_connected(&self, mode: Mode, papers: &Papers) {

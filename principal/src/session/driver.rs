@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::{
-    Event, Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Work, WorkId,
-    payload::{self, SpokeInfo},
+    Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Work, WorkId,
     session::Limits as MachineLimits,
     version::{Capabilities, Capability},
     wire::eventstreamapi::Event as Frame,
@@ -23,6 +22,7 @@ use super::{
     conduct::{Conduct, Offence},
     over::{Over, close},
     pulse::Pulse,
+    spoke,
 };
 use crate::{
     fleet::{Fleet, Mode},
@@ -275,7 +275,8 @@ impl Driver {
                 continue;
             }
             if event.target == Target::ClusterInfo {
-                self.hear_of_spoke(&event);
+                // At once, so that the last word counts.
+                spoke::hear(&self.seat, &event);
             }
             if let Some(verdict) = self.resync.hear(&self.hub, &event, now) {
                 self.machine.finished(id, verdict, now);
@@ -288,13 +289,6 @@ impl Driver {
             };
             self.working.push(work.boxed());
         }
-    }
-
-    /// Notes at once what is said of the cluster, so that the last word counts.
-    fn hear_of_spoke(&self, event: &Event) {
-        // Whoever says something else or nothing has no say in this.
-        let said = payload::decode::<SpokeInfo>("spoke", &event.payload).unwrap_or_default();
-        self.seat.report_spoke(said.argo_cd, said.trusts);
     }
 
     fn read(&mut self, frame: Frame) -> Result<(), Over> {

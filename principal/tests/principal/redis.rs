@@ -26,6 +26,7 @@ use crate::{
 };
 
 mod ends;
+mod page;
 
 use ends::{Client, Redis};
 

@@ -235,11 +235,27 @@ fn what_an_agent_says_of_its_spoke_is_optional_and_has_a_future() {
     );
     let said = payload::SpokeInfo {
         argo_cd: Some(payload::ArgoCd::Missing),
-        trusts: None,
+        ..payload::SpokeInfo::default()
     };
     let event = Event::spoke_info(&said);
     assert_eq!(event.payload.as_ref(), br#"{"argoCd":"missing"}"#);
     assert_eq!(event.verb, Verb::ClusterInfoUpdate);
+    // Either end reads the counts that the other one sends.
+    let counted = payload::ClusterInfo {
+        applications_count: 3,
+        apis_count: 4,
+        resources_count: 5,
+    };
+    let read: payload::SpokeInfo =
+        payload::decode("x", &Event::cluster_info(&counted).payload).unwrap();
+    assert_eq!(
+        (
+            read.applications_count,
+            read.apis_count,
+            read.resources_count
+        ),
+        (Some(3), Some(4), Some(5))
+    );
 }
 
 #[test]

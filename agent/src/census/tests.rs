@@ -1,0 +1,26 @@
+use super::*;
+
+fn census(applications: u64, resources: u64) -> Census {
+    Census {
+        applications,
+        apis: 50,
+        resources,
+        server_version: Some("1.36".to_owned()),
+    }
+}
+
+#[test]
+fn what_was_said_is_not_said_again_and_what_moves_all_the_time_only_now_and_then() {
+    let said = census(1, 100);
+    let soon = Duration::from_secs(10);
+    assert!(is_news(None, &said, Duration::ZERO));
+    assert!(!is_news(Some(&said), &said, PATIENCE));
+    assert!(is_news(Some(&said), &census(2, 100), Duration::ZERO));
+    assert!(!is_news(Some(&said), &census(1, 101), soon));
+    assert!(is_news(Some(&said), &census(1, 101), PATIENCE));
+    let upgraded = Census {
+        server_version: Some("1.37".to_owned()),
+        ..said.clone()
+    };
+    assert!(is_news(Some(&said), &upgraded, soon));
+}
