@@ -3,7 +3,8 @@
 //!
 //! A spoke gets what `core-install.yaml` of Argo CD has for applications: application controller,
 //! repo server, redis. The hub gets the CRDs and the namespace only; there our principal stands
-//! where a controller would. Where stories want it, the hub's `ApplicationSet` controller comes in addition.
+//! where a controller would. Where stories want it, the hub's `ApplicationSet` controller comes in addition, and the
+//! server, which people talk to.
 
 mod images;
 mod manifests;
@@ -33,6 +34,9 @@ pub const DEPLOYMENTS: [&str; 2] = ["argocd-redis", "argocd-repo-server"];
 
 /// What makes Applications from `ApplicationSets`, a Deployment.
 pub const APPLICATION_SETS: &str = "argocd-applicationset-controller";
+
+/// What people talk to, a Deployment and a Service.
+pub const SERVER: &str = "argocd-server";
 
 /// Prepares a hub for Applications: the CRDs and the namespace.
 pub async fn prepare_hub(hub: &Cluster, tools: &Tools) -> Result<()> {
@@ -73,6 +77,15 @@ pub async fn install_application_sets(hub: &Cluster, tools: &Tools) -> Result<()
         .context("apply the manifests of Argo CD")?;
     until_deployed(hub, NAMESPACE, &DEPLOYMENTS).await?;
     until_deployed(hub, NAMESPACE, &[APPLICATION_SETS]).await
+}
+
+/// Installs on a hub, beside what makes Applications, the server that people talk to, with Argo CD's own settings, and
+/// returns when it is available.
+pub async fn install_server(hub: &Cluster, tools: &Tools) -> Result<()> {
+    hub.apply(&Manifests::read(tools, NAMESPACE)?.server())
+        .await
+        .context("apply the manifests of Argo CD's server")?;
+    until_deployed(hub, NAMESPACE, &[SERVER]).await
 }
 
 async fn until_deployed(cluster: &Cluster, namespace: &str, names: &[&str]) -> Result<()> {

@@ -15,6 +15,7 @@ mod certificates;
 mod chart;
 mod command;
 mod conformance;
+mod console;
 mod delivery;
 mod enrolment;
 mod faults;
@@ -226,6 +227,10 @@ fn users() -> Chapter {
             staged!(sets::clusters_with_a_label_get_their_application),
             staged!(sets::folders_of_a_repository_are_applications),
             staged!(sets::a_change_rolls_from_cluster_to_cluster),
+            staged!(console::an_application_on_a_cluster_is_worked_with_as_if_it_were_here),
+            staged!(console::the_page_of_clusters_tells_the_truth),
+            staged!(console::what_is_known_of_a_cluster_that_is_away_is_shown),
+            staged!(console::what_a_cluster_runs_by_itself_is_worked_with_too),
         ],
     )
 }

@@ -12,10 +12,19 @@ use crate::Tools;
 const PARAMETERS: &str = "argocd-cmd-params-cm";
 const PROGRESSIVE_SYNCS: &str = "applicationsetcontroller.enable.progressive.syncs";
 
-/// What Argo CD's `core-install.yaml` has but CRDs.
+/// What stands under a name of its own beside what `core-install.yaml` has, in `install.yaml`.
+const SERVER: &str = "argocd-server";
+/// The server's rights where Applications are in other namespaces than Argo CD's.
+const ANY_NAMESPACE: [&str; 2] = [
+    "../examples/k8s-rbac/argocd-server-applications/argocd-server-rbac-clusterrole.yaml",
+    "../examples/k8s-rbac/argocd-server-applications/argocd-server-rbac-clusterrolebinding.yaml",
+];
+
+/// What Argo CD's `core-install.yaml` has but CRDs, and its server.
 #[derive(Debug)]
 pub(super) struct Manifests {
     objects: Vec<Value>,
+    server: Vec<Value>,
     crds: Vec<String>,
 }
 
@@ -34,6 +43,13 @@ impl Manifests {
         ];
         Ok(Self {
             objects: objects(&read("core-install.yaml")?, namespace)?,
+            server: {
+                let mut documents = vec![only_of(SERVER, &read("install.yaml")?)];
+                for name in ANY_NAMESPACE {
+                    documents.push(read(name)?);
+                }
+                objects(&documents.join("\n---\n"), namespace)?
+            },
             crds: crds
                 .iter()
                 .map(|name| read(&format!("crds/{name}")))
@@ -66,6 +82,13 @@ impl Manifests {
         objects.collect::<Vec<_>>().join("\n---\n")
     }
 
+    /// The server of API and UI, with the rights in other namespaces that Argo CD's documentation of Applications in any
+    /// namespace names.
+    pub(super) fn server(&self) -> String {
+        let objects = self.server.iter().map(Value::to_string);
+        objects.collect::<Vec<_>>().join("\n---\n")
+    }
+
     /// All but what belongs to one program.
     fn without(&self, program: &str) -> impl Iterator<Item = &Value> {
         self.objects.iter().filter(move |object| {
@@ -87,7 +110,15 @@ impl Manifests {
     }
 }
 
-/// The objects of `core-install.yaml` but CRDs, in Argo CD's namespace.
+/// The documents about one program, with its name as the name of the object.
+fn only_of(program: &str, text: &str) -> String {
+    let name = format!("  name: {program}");
+    let is_of = |document: &&str| document.lines().any(|line| line.starts_with(&name));
+    let documents = text.split("\n---\n").filter(is_of);
+    documents.collect::<Vec<_>>().join("\n---\n")
+}
+
+/// The objects of a file but CRDs, in Argo CD's namespace.
 fn objects(text: &str, namespace: &str) -> Result<Vec<Value>> {
     let documents = text.split("\n---\n");
     // Before they are read: the CRDs are long, and reading YAML takes its time in a debug build.
@@ -127,10 +158,20 @@ mod tests {
         let map = json!({ "kind": "ConfigMap", "metadata": { "name": "b", "namespace": "here" } });
         let manifests = Manifests {
             objects: objects(text, "here").unwrap(),
+            server: Vec::new(),
             crds: Vec::new(),
         };
         assert_eq!(manifests.objects, [set.clone(), app.clone(), map.clone()]);
         assert_eq!(manifests.core(), format!("{app}\n---\n{map}"));
         assert_eq!(manifests.application_sets(), format!("{set}\n---\n{map}"));
+    }
+
+    #[test]
+    fn what_belongs_to_one_program_is_found_by_its_name() {
+        let service = "kind: Service\nmetadata:\n  name: argocd-server";
+        let other = "kind: Deployment\nmetadata:\n  name: argocd-redis\nspec:\n  to:\n    name: argocd-server";
+        let policy = "kind: NetworkPolicy\nmetadata:\n  name: argocd-server-network-policy\n";
+        let text = [service, other, policy].join("\n---\n");
+        assert_eq!(only_of(SERVER, &text), format!("{service}\n---\n{policy}"));
     }
 }

@@ -1,0 +1,415 @@
+//! Argo CD on the hub, as people use it: its own server and its own command line, which know nothing of agents.
+
+use std::{
+    path::PathBuf,
+    process::{Output, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use lab::{
+    argocd,
+    faults::Fault,
+    product,
+    steps::{
+        At, Objects, deliver,
+        enrol::{self, ARGOCD},
+        workload,
+    },
+    wait,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{process::Command, time::timeout};
+
+use crate::{
+    sets,
+    stage::{SOON, Stage, text},
+};
+
+/// `argocd` as somebody who is logged in at the hub's Argo CD.
+struct Console {
+    program: PathBuf,
+    server: String,
+    // The command line keeps its session in it.
+    home: TempDir,
+}
+
+impl Console {
+    /// Makes sure that the hub has a server, set up as docs/live.md says, and logs in.
+    async fn open(stage: &Stage) -> Result<Self> {
+        sets::prepare(stage, "console").await?;
+        product::upgrade(
+            &stage.lab.helm(),
+            &["--set", "redisProxy.enabled=true", "--wait"],
+        )
+        .await?;
+        let settings = json!({"data": {
+            "application.namespaces": "*",
+            "redis.server": "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379",
+        }});
+        let at = At::config_map(ARGOCD, "argocd-cmd-params-cm");
+        stage.hub.merge(&at, settings).await?;
+        argocd::install_server(stage.lab.hub(), stage.lab.tools()).await?;
+        let service = stage.hub.read(&At::service(ARGOCD, argocd::SERVER)).await?;
+        let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
+        let console = Self {
+            program: stage.lab.tools().argocd.clone(),
+            server: format!("{ip}:443"),
+            home: TempDir::new()?,
+        };
+        let at = At::secret(ARGOCD, "argocd-initial-admin-secret");
+        let password = text(&stage.hub.until_there(&at, SOON).await?, "password")?;
+        let login = [
+            "login",
+            &console.server,
+            "--username",
+            "admin",
+            "--password",
+        ];
+        let login = [&login[..], &[&password, "--insecure"]].concat();
+        let logged_in = async || {
+            let Output { status, stderr, .. } = console.run(&login).await?;
+            Ok((
+                status.success(),
+                String::from_utf8_lossy(&stderr).into_owned(),
+            ))
+        };
+        wait::until("argocd logs in", logged_in, |(is_in, _)| *is_in).await?;
+        Ok(console)
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Result<Output> {
+        let running = Command::new(&self.program)
+            .args(arguments)
+            .env("HOME", self.home.path())
+            .env("ARGOCD_CONFIG_DIR", self.home.path())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let ended = timeout(SOON, running).await;
+        ended
+            .with_context(|| format!("argocd {arguments:?} does not end"))?
+            .context("run argocd")
+    }
+
+    /// What it prints, when it succeeds.
+    async fn prints(&self, arguments: &[&str]) -> Result<String> {
+        let (succeeds, printed, told) = self.tries(arguments).await?;
+        ensure!(succeeds, "argocd {arguments:?}: {told}");
+        Ok(printed)
+    }
+
+    /// Whether it succeeds, what it prints, and what it complains of.
+    async fn tries(&self, arguments: &[&str]) -> Result<(bool, String, String)> {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.run(arguments).await?;
+        let [printed, told] =
+            [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        Ok((status.success(), printed, told))
+    }
+
+    /// Waits until it prints something like this.
+    async fn until_it_prints(&self, arguments: &[&str], fits: impl Fn(&str) -> bool) -> Result<()> {
+        let looking = async || self.tries(arguments).await;
+        let fits = |(succeeds, printed, _): &(bool, String, String)| *succeeds && fits(printed);
+        let what = format!("argocd {arguments:?} prints it");
+        wait::until(&what, looking, fits).await.map(drop)
+    }
+
+    /// Syncs an Application, and waits until it is well.
+    async fn syncs(&self, app: &str) -> Result<()> {
+        let sync = ["app", "sync", app, "--timeout", "60"];
+        self.prints(&sync).await?;
+        let wait = ["app", "wait", app, "--health", "--sync", "--timeout", "60"];
+        self.prints(&wait).await.map(drop)
+    }
+
+    /// What Argo CD says of the connection to a cluster, and how many Applications and resources it counts there.
+    async fn cluster(&self, name: &str) -> Result<Value> {
+        let all = self.prints(&["cluster", "list", "-o", "json"]).await?;
+        let all: Value = serde_json::from_str(&all)?;
+        let named = all.as_array().into_iter().flatten();
+        let cluster = named.clone().find(|cluster| cluster["name"] == name);
+        Ok(cluster.with_context(|| format!("no {name} in {all}"))?["info"].clone())
+    }
+
+    async fn until_cluster(
+        &self,
+        name: &str,
+        what: &str,
+        fits: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        wait::until(what, async || self.cluster(name).await, fits).await
+    }
+}
+
+fn is_connected(info: &Value) -> bool {
+    info["connectionState"]["status"] == "Successful"
+}
+
+/// The parts of an Application on a cluster are seen, compared, changed and deleted with Argo CD's command line, as if the
+/// cluster were attached directly.
+pub(crate) async fn an_application_on_a_cluster_is_worked_with_as_if_it_were_here(
+    stage: &Stage,
+) -> Result<()> {
+    const APP: &str = "spoke1/console";
+    let console = Console::open(stage).await?;
+    enrol::with_variable(&stage.hub, "spoke1", "UI_ACCESS", "operate").await?;
+    enrol::until_available(&stage.hub, "spoke1").await?;
+    let mut app = stage.greeter("console", 1).await?;
+    "spoke1".clone_into(&mut app.cluster);
+    app.automated = false;
+    let spoke = stage.spoke(1);
+    spoke.apply(&At::namespace("console"), json!({})).await?;
+    app.apply(&stage.hub).await?;
+
+    console.syncs(APP).await?;
+    it_is_seen(&console, APP).await?;
+    it_is_changed(&console, APP, spoke, "console").await?;
+
+    let history = console.prints(&["app", "history", APP]).await?;
+    ensure!(history.contains("v1"), "{history}");
+    console
+        .prints(&["app", "delete", APP, "--yes", "--wait"])
+        .await?;
+    spoke
+        .until_gone(&At::deployment("console", workload::NAME), SOON)
+        .await?;
+    stage.clear(&app).await?;
+    spoke.delete(&At::namespace("console")).await?;
+    enrol::without_variables(&stage.hub, "spoke1").await?;
+    enrol::until_available(&stage.hub, "spoke1").await.map(drop)
+}
+
+async fn it_is_seen(console: &Console, app: &str) -> Result<()> {
+    let tree = ["app", "get", app, "--output", "tree=detailed"];
+    let has_all = |tree: &str| {
+        ["ConfigMap", "Deployment", "ReplicaSet", "Pod"]
+            .iter()
+            .all(|kind| tree.contains(kind))
+    };
+    console.until_it_prints(&tree, has_all).await?;
+    let resources = console.prints(&["app", "resources", app]).await?;
+    ensure!(resources.contains(workload::NAME), "{resources}");
+    let live = console
+        .prints(&["app", "manifests", app, "--source", "live"])
+        .await?;
+    ensure!(
+        live.contains("greeting: hello") && live.contains("uid:"),
+        "{live}"
+    );
+    let git = console
+        .prints(&["app", "manifests", app, "--source", "git"])
+        .await?;
+    ensure!(
+        git.contains("greeting: hello") && !git.contains("uid:"),
+        "{git}"
+    );
+    let map = [
+        "app",
+        "get-resource",
+        app,
+        "--kind",
+        "ConfigMap",
+        "-o",
+        "json",
+    ];
+    let map = console.prints(&map).await?;
+    ensure!(
+        map.contains("\"greeting\":\"hello\"") || map.contains("\"greeting\": \"hello\""),
+        "{map}"
+    );
+    let difference = console.prints(&["app", "diff", app]).await?;
+    ensure!(difference.is_empty(), "{difference}");
+    Ok(())
+}
+
+/// What is changed by hand shows up as a difference, an action runs, and what is deleted is made again by a sync.
+async fn it_is_changed(
+    console: &Console,
+    app: &str,
+    spoke: &Objects,
+    namespace: &str,
+) -> Result<()> {
+    it_is_patched(console, app, spoke, namespace).await?;
+    let of_deployment = ["--kind", "Deployment", "--resource-name", workload::NAME];
+    let actions = ["app", "actions", "list", app, "--kind", "Deployment"];
+    let actions = console.prints(&actions).await?;
+    ensure!(actions.contains("restart"), "{actions}");
+    let restart = ["app", "actions", "run", app, "restart"];
+    console
+        .prints(&[&restart[..], &of_deployment].concat())
+        .await?;
+    let deployment = At::deployment(namespace, workload::NAME);
+    let restarted = spoke.read(&deployment).await?;
+    let annotations = &restarted["spec"]["template"]["metadata"]["annotations"];
+    ensure!(
+        annotations["kubectl.kubernetes.io/restartedAt"].is_string(),
+        "{restarted}"
+    );
+
+    let uid = restarted["metadata"]["uid"].clone();
+    let delete = ["app", "delete-resource", app];
+    console
+        .prints(&[&delete[..], &of_deployment].concat())
+        .await?;
+    let is_gone = |it: &Value| it.is_null() || it["metadata"]["uid"] != uid;
+    spoke.until(&deployment, "is gone", SOON, is_gone).await?;
+    console.syncs(app).await?;
+    let again = spoke.read(&deployment).await?;
+    ensure!(again["metadata"]["uid"] != uid, "made again: {again}");
+    Ok(())
+}
+
+async fn it_is_patched(
+    console: &Console,
+    app: &str,
+    spoke: &Objects,
+    namespace: &str,
+) -> Result<()> {
+    let of_map = ["--kind", "ConfigMap", "--resource-name", workload::NAME];
+    let patch = r#"{"data":{"greeting":"patched"}}"#;
+    let patch = ["app", "patch-resource", app, "--patch", patch];
+    let merge = ["--patch-type", "application/merge-patch+json"];
+    console
+        .prints(&[&patch[..], &merge, &of_map].concat())
+        .await?;
+    let map = At::config_map(namespace, workload::NAME);
+    let map = spoke.read(&map).await?;
+    ensure!(map["data"]["greeting"] == "patched", "{map}");
+    let differs = async || console.tries(&["app", "diff", app, "--refresh"]).await;
+    let is_shown =
+        |(is_same, printed, _): &(bool, String, String)| !is_same && printed.contains("patched");
+    wait::until("the difference is shown", differs, is_shown)
+        .await
+        .map(drop)
+}
+
+/// The page of clusters tells the truth: connected with its version and counts, away within seconds, and back again.
+pub(crate) async fn the_page_of_clusters_tells_the_truth(stage: &Stage) -> Result<()> {
+    let console = Console::open(stage).await?;
+    let counts = |info: &Value| {
+        is_connected(info)
+            && info["serverVersion"]
+                .as_str()
+                .is_some_and(|version| version.starts_with("1."))
+            && info["cacheInfo"]["apisCount"]
+                .as_i64()
+                .is_some_and(|count| count > 10)
+            && info["cacheInfo"]["resourcesCount"]
+                .as_i64()
+                .is_some_and(|count| count > 10)
+    };
+    let app = stage.greeter("counted", 1).await?;
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    console
+        .until_cluster("spoke1", "spoke1 is connected and counted", counts)
+        .await?;
+
+    stage.lab.faults().set("spoke1", Fault::Stall);
+    let is_away = |info: &Value| info["connectionState"]["status"] == "Failed";
+    let away = console
+        .until_cluster("spoke1", "spoke1 is away", is_away)
+        .await;
+    // Its neighbour has nothing to do with it.
+    let other = console.cluster("spoke2").await;
+    stage.lab.faults().heal("spoke1");
+    let (away, other) = (away?, other?);
+    ensure!(is_connected(&other), "{other}");
+    let told = away["connectionState"]["message"]
+        .as_str()
+        .unwrap_or_default();
+    ensure!(
+        told.contains("spoke1") && told.contains("not connected"),
+        "{away}"
+    );
+    ensure!(
+        away["serverVersion"].is_string(),
+        "what was last known stays: {away}"
+    );
+    console
+        .until_cluster("spoke1", "spoke1 is back", counts)
+        .await?;
+    stage.clear(&app).await
+}
+
+/// A cluster that is cut off still shows its last known tree at once; what can only be asked of it fails with the reason.
+pub(crate) async fn what_is_known_of_a_cluster_that_is_away_is_shown(stage: &Stage) -> Result<()> {
+    const APP: &str = "spoke1/remembered";
+    let console = Console::open(stage).await?;
+    let mut app = stage.greeter("remembered", 1).await?;
+    "spoke1".clone_into(&mut app.cluster);
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let tree = ["app", "get", APP, "--output", "tree"];
+    let has_pods = |tree: &str| tree.contains("Pod");
+    console.until_it_prints(&tree, has_pods).await?;
+    stage.lab.faults().set("spoke1", Fault::Stall);
+    let away = async {
+        let is_away = |info: &Value| info["connectionState"]["status"] == "Failed";
+        console
+            .until_cluster("spoke1", "spoke1 is away", is_away)
+            .await?;
+        let remembered = console.prints(&tree).await?;
+        ensure!(has_pods(&remembered), "{remembered}");
+        let live = ["app", "get-resource", APP, "--kind", "ConfigMap"];
+        let (succeeds, printed, told) = console.tries(&live).await?;
+        ensure!(!succeeds, "of a cluster that is away: {printed}");
+        ensure!(told.contains("not connected"), "{told}");
+        Ok(())
+    };
+    let away = timeout(SOON + SOON, away).await;
+    stage.lab.faults().heal("spoke1");
+    away.context("it is not told that spoke1 is away")??;
+    enrol::until_available(&stage.hub, "spoke1").await?;
+    console
+        .until_it_prints(&["app", "manifests", APP, "--source", "live"], |live| {
+            live.contains("uid:")
+        })
+        .await?;
+    stage.clear(&app).await
+}
+
+/// What an autonomous cluster runs by itself is worked with in the same way.
+pub(crate) async fn what_a_cluster_runs_by_itself_is_worked_with_too(stage: &Stage) -> Result<()> {
+    let console = Console::open(stage).await?;
+    stage.autonomous(2).await?;
+    enrol::with_variable(&stage.hub, "spoke2", "UI_ACCESS", "operate").await?;
+    enrol::until_available(&stage.hub, "spoke2").await?;
+    let mut app = stage.greeter("self-run", 2).await?;
+    app.at = At::application(ARGOCD, "self-run");
+    "default".clone_into(&mut app.project);
+    app.automated = false;
+    let spoke = stage.spoke(2);
+    spoke.apply(&At::namespace("self-run"), json!({})).await?;
+    let everything = json!({"spec": {
+        "sourceRepos": ["*"],
+        "destinations": [{"server": "*", "namespace": "*"}],
+        "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
+    }});
+    spoke
+        .apply(&At::project(ARGOCD, "default"), everything)
+        .await?;
+    app.apply(spoke).await?;
+    let mirror = At::application("spoke2", "self-run");
+    stage
+        .hub
+        .until_there(&mirror, Duration::from_secs(30))
+        .await?;
+
+    let name = "spoke2/self-run";
+    console.syncs(name).await?;
+    it_is_seen(&console, name).await?;
+    it_is_changed(&console, name, spoke, "self-run").await?;
+
+    spoke.delete(&app.at).await?;
+    stage.hub.until_gone(&mirror, SOON).await?;
+    spoke.delete(&At::namespace("self-run")).await?;
+    enrol::without_variables(&stage.hub, "spoke2").await?;
+    stage.not_enrolled(2).await
+}
