@@ -9,6 +9,8 @@ mod agents;
 mod applications;
 mod crowd;
 mod figures;
+mod lane;
+mod latency;
 mod meter;
 mod sight;
 mod simulated;
@@ -54,6 +56,14 @@ fn all() -> Vec<Bench> {
             name: "agents",
             options: Options::control_planes(0),
             measure: |lab| Box::pin(agents::tables(lab)),
+        },
+        Bench {
+            name: "lane",
+            options: Options {
+                pods: true,
+                ..Options::control_planes(1)
+            },
+            measure: |lab| Box::pin(lane::tables(lab)),
         },
     ]
 }

@@ -17,6 +17,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::steps::{At, Objects, objects::ADDON};
 
+/// Longer than any measurement, in seconds.
+const LEASE: u32 = 24 * 3600;
+
 /// So many writes at a time: more than the API server answers at once.
 const AT_ONCE: usize = 32;
 
@@ -25,15 +28,18 @@ const AT_ONCE: usize = 32;
 pub(super) struct Crowd {
     hub: Objects,
     names: Arc<Vec<String>>,
+    /// Whether OCM's own controllers are there, which write their part themselves.
+    is_ocm_real: bool,
 }
 
 impl Crowd {
     /// So many, none of which is there yet.
-    pub(super) fn new(client: Client, size: usize) -> Self {
+    pub(super) fn new(client: Client, size: usize, is_ocm_real: bool) -> Self {
         let names = (0..size).map(|number| format!("crowd-{number:05}"));
         Self {
             hub: Objects::new(client),
             names: Arc::new(names.collect()),
+            is_ocm_real,
         }
     }
 
@@ -60,7 +66,9 @@ impl Crowd {
             let namespace = json!({ "metadata": { "labels": label } });
             crowd.create(&At::namespace(&name), namespace).await?;
             let at = At::cluster(&name);
-            let spec = json!({ "spec": { "hubAcceptsClient": true } });
+            // Nobody renews the lease of a cluster that is not there.
+            let spec =
+                json!({ "spec": { "hubAcceptsClient": true, "leaseDurationSeconds": LEASE } });
             crowd.create(&at, spec).await?;
             let said = [
                 "HubAcceptedManagedCluster",
@@ -74,12 +82,16 @@ impl Crowd {
         .await
     }
 
-    /// Switches the add-on on for all of them, and gives each its configuration as OCM's add-on manager does.
+    /// Switches the add-on on for all of them, and gives each its configuration as OCM's add-on manager does, where that is
+    /// not there to do it.
     pub(super) async fn enable(&self, owner: &Value, config: &Value) -> Result<()> {
         self.each(|crowd, name| {
             let (owner, config) = (owner.clone(), config.clone());
             async move {
                 let at = addon(&name);
+                if crowd.is_ocm_real {
+                    return crowd.create(&at, json!({ "spec": {} })).await;
+                }
                 let metadata = json!({ "ownerReferences": [owner] });
                 crowd
                     .create(&at, json!({ "metadata": metadata, "spec": {} }))

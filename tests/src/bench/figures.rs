@@ -39,14 +39,19 @@ pub(super) const fn head(make: Make) -> &'static str {
 /// What was measured of one make, in the order of the lines.
 #[derive(Debug)]
 pub(super) struct Column {
-    make: Make,
+    head: &'static str,
     figures: Vec<(String, String)>,
 }
 
 impl Column {
     pub(super) const fn new(make: Make) -> Self {
+        Self::named(head(make))
+    }
+
+    /// Of something else than a make.
+    pub(super) const fn named(head: &'static str) -> Self {
         Self {
-            make,
+            head,
             figures: Vec::new(),
         }
     }
@@ -54,7 +59,7 @@ impl Column {
     /// Adds a line.
     pub(super) fn put(&mut self, what: impl Into<String>, figure: impl fmt::Display) {
         let (what, figure) = (what.into(), figure.to_string());
-        say(format_args!("{}: {what}: {figure}", head(self.make)));
+        say(format_args!("{}: {what}: {figure}", self.head));
         self.figures.push((what, figure));
     }
 }
@@ -62,7 +67,7 @@ impl Column {
 /// The columns as one table; what was measured of one make only is said to be so.
 pub(super) fn beside(title: &str, columns: &[Column]) -> Table {
     let mut heads = vec![""];
-    heads.extend(columns.iter().map(|column| head(column.make)));
+    heads.extend(columns.iter().map(|column| column.head));
     let mut table = Table::new(title, &heads);
     let mut lines: Vec<&str> = Vec::new();
     for (what, _) in columns.iter().flat_map(|column| &column.figures) {
@@ -155,6 +160,9 @@ pub(super) enum Figure {
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Time(time) if *time < Duration::from_millis(10) => {
+                write!(f, "{:.1} ms", time.as_secs_f64() * 1000.0)
+            }
             Self::Time(time) if *time < Duration::from_secs(10) => {
                 write!(f, "{} ms", time.as_millis())
             }

@@ -1,8 +1,8 @@
 //! Many clusters on one hub: how long until all have their work, what the manager writes and holds, and what a look at
 //! everything costs when nothing has changed.
 //!
-//! The hub's API server, its etcd and the manager are real; OCM's controllers and the clusters are simulated. The agents
-//! never connect, so the last thing that is said of each cluster is that.
+//! The hub's API server, its etcd and the manager are real; the clusters are simulated, and OCM's controllers are unless
+//! `OCM_BIN_DIR` has the real ones. The agents never connect, so the last thing that is said of each cluster is that.
 //!
 //! | variable | |
 //! |---|---|
@@ -16,7 +16,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use lab_ocm_stand_in::Conversion;
+use lab_ocm_stand_in::{Conversion, Hub, HubConfig, real_binaries};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -72,6 +72,8 @@ impl Cost {
 pub struct Measured {
     /// How many clusters.
     pub clusters: usize,
+    /// Whether OCM's own controllers ran on the hub.
+    pub is_ocm_real: bool,
     /// The manager starts on a hub with that many clusters, none of which has the add-on.
     pub start: Cost,
     /// All of them get the add-on; the time is until the last has its work.
@@ -91,7 +93,12 @@ pub(super) async fn tables(lab: Arc<Lab>) -> Result<Vec<Table>> {
 }
 
 fn table(measured: &Measured) -> Table {
-    let title = format!("{} simulated clusters on one hub", measured.clusters);
+    let ocm = if measured.is_ocm_real {
+        "OCM's real controllers"
+    } else {
+        "OCM's controllers played"
+    };
+    let title = format!("{} simulated clusters on one hub, {ocm}", measured.clusters);
     let columns = [
         "step",
         "time",
@@ -140,11 +147,11 @@ struct Manager {
 /// Measures with so many clusters, on a hub that has nothing yet.
 pub async fn measure(lab: Arc<Lab>, clusters: usize) -> Result<Measured> {
     let hub = lab.hub().clone();
-    let _conversion = Conversion::serve(&hub.kubeconfig()).await?;
+    let ocm = Ocm::start(&hub).await?;
     argocd::prepare_hub(&hub, lab.tools()).await?;
-    let crowd = Crowd::new(hub.client(), clusters);
+    let crowd = Crowd::new(hub.client(), clusters, ocm.is_real());
     step(&format!("{clusters} clusters are made"), crowd.join()).await?;
-    offer(hub.clone()).await?;
+    offer(hub.clone(), ocm.is_real()).await?;
 
     let mut manager = Manager::start(hub.clone()).await?;
     let (owner, config) = offered(hub.clone()).await?;
@@ -187,13 +194,49 @@ pub async fn measure(lab: Arc<Lab>, clusters: usize) -> Result<Measured> {
     until_reconciled(clusters as u64).await?;
     let restart = manager.cost(begin.mark, begin.kib, begin.at)?;
     manager.process.stop().await;
+    let is_ocm_real = ocm.is_real();
+    ocm.stop().await;
     Ok(Measured {
         clusters,
+        is_ocm_real,
         start,
         install,
         no_op,
         restart,
     })
+}
+
+/// Who writes what OCM's controllers on the hub write.
+enum Ocm {
+    /// They do.
+    Real(Hub),
+    /// The crowd does, as cheaply as can be; the webhook is the stand-in's.
+    Played { _conversion: Conversion },
+}
+
+impl Ocm {
+    async fn start(hub: &Cluster) -> Result<Self> {
+        if real_binaries().is_none() {
+            return Ok(Self::Played {
+                _conversion: Conversion::serve(&hub.kubeconfig()).await?,
+            });
+        }
+        let config = HubConfig {
+            kubeconfig: hub.kubeconfig(),
+            dir: hub.dir().join("ocm"),
+        };
+        Ok(Self::Real(Hub::start(config).await?))
+    }
+
+    const fn is_real(&self) -> bool {
+        matches!(self, Self::Real(_))
+    }
+
+    async fn stop(self) {
+        if let Self::Real(mut hub) = self {
+            hub.stop().await;
+        }
+    }
 }
 
 async fn step<T>(what: &str, act: impl Future<Output = Result<T>>) -> Result<T> {
@@ -279,8 +322,8 @@ impl Manager {
     }
 }
 
-/// Makes what the chart makes of OCM's kinds, and what OCM's add-on manager says of it first.
-async fn offer(hub: Cluster) -> Result<()> {
+/// Makes what the chart makes of OCM's kinds, and what OCM's add-on manager says of it first, unless it is there itself.
+async fn offer(hub: Cluster, is_ocm_real: bool) -> Result<()> {
     let namespace = product::NAMESPACE;
     hub.apply(&format!(
         "apiVersion: v1
@@ -302,6 +345,9 @@ spec:
 "
     ))
     .await?;
+    if is_ocm_real {
+        return Ok(());
+    }
     let reference = json!({
         "group": "addon.open-cluster-management.io", "resource": "addondeploymentconfigs",
         "desiredConfig": { "namespace": namespace, "name": ADDON, "specHash": "" },

@@ -27,6 +27,7 @@ use super::{
     Table,
     applications::{self, AT_ONCE},
     figures::{Column, Times, beside, makes, rate, ratio, variable},
+    latency::{self, PROBE},
     meter::{processor, resident_kib},
     sight::Sight,
 };
@@ -40,16 +41,10 @@ use crate::{
 
 /// The user that the principal is on the hub.
 const USER: &str = "bench:principal";
-/// The Application whose spec changes.
-const PROBE: &str = "probe";
 /// The Applications whose statuses flood.
 const FLOODING: usize = 100;
-/// A change that takes longer is not waited for.
-const LATE: Duration = Duration::from_secs(30);
 /// A number of changes that takes longer is not waited for.
 const TOO_LONG: Duration = Duration::from_mins(2);
-/// So long latencies are taken at most.
-const SAMPLING: Duration = Duration::from_secs(45);
 /// So long a process has to come to rest before its memory is looked at.
 const REST: Duration = Duration::from_secs(5);
 
@@ -257,24 +252,8 @@ impl Bench {
         Ok((writing, self.hub.until_count(names.len(), when, like).await))
     }
 
-    /// Changes the probe again and again.
     async fn latencies(&self, word: &str) -> Result<Times> {
-        let Names { agent, spoke, .. } = &self.pair.names;
-        let at = At::application(agent, PROBE);
-        let mut times = Times::within(LATE);
-        let end = Instant::now() + SAMPLING;
-        while times.count() < self.sizes.samples && Instant::now() < end {
-            let revision = format!("{word}-{}", times.count());
-            let begin = Instant::now();
-            let change = self.pair.hub.merge(&at, applications::wanted(&revision));
-            change.await?;
-            let there = self.spoke.until(LATE, |seen| {
-                let probe = seen.get(spoke, PROBE);
-                probe.is_some_and(|probe| probe.wanted == revision)
-            });
-            times.add(there.await.map(|at| at - begin));
-        }
-        Ok(times)
+        latency::of_spec_changes(&self.pair, &self.spoke, word, self.sizes.samples).await
     }
 
     /// Writes how much memory both have.

@@ -1,0 +1,324 @@
+//! What people at the hub ask of a spoke: how long an answer takes through principal and agent beside the spoke's own
+//! API, how many a second there are, what a log that is followed costs, and what all that does to a change of a spec.
+//!
+//! Principal and agent are processes, the API servers and the Pod real. Ours are measured with ours, those of the Go
+//! argocd-agent with theirs when `ARGOCD_AGENT_BIN` is set.
+//!
+//! | variable | |
+//! |---|---|
+//! | `BENCH_SAMPLES` | answers and spec changes whose latency is measured; 100 unless set |
+//! | `BENCH_LOGS` | logs that are followed at the same time; 60 unless set |
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use futures::{AsyncBufRead, AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::{
+    Api, Client, Config,
+    api::{ListParams, LogParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use lab_kubelet::Image;
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    Table, applications,
+    figures::{Column, Times, beside, makes, ratio, variable},
+    latency::{self, PROBE},
+    meter::resident_kib,
+    sight::Sight,
+};
+use crate::{
+    Lab, kubeconfig,
+    peers::{Make, Mapping, Names, Pair, Pairing, Setting, prepare},
+    process::Process,
+    steps::{At, Objects},
+    wait,
+};
+
+/// Where what is asked for is, on the spoke.
+const NAMESPACE: &str = "seen";
+const SMALL: &str = "small";
+/// A Pod that prints a line a second.
+const POD: &str = "talker";
+const IMAGE: &str = "lab.local/talker:1";
+/// Objects of about a megabyte, which make the large list.
+const LARGE: usize = 30;
+const LARGE_LABEL: &str = "size=large";
+/// Requests at the same time.
+const AT_ONCE: usize = 16;
+/// Readers of the large list at the same time.
+const READERS: usize = 4;
+/// So long requests are counted.
+const COUNTING: Duration = Duration::from_secs(5);
+/// An answer that takes longer is not waited for.
+const LATE: Duration = Duration::from_secs(30);
+/// So long a process has to come to rest before its memory is looked at.
+const REST: Duration = Duration::from_secs(5);
+
+/// The table of `make bench`.
+pub(super) async fn tables(lab: Arc<Lab>) -> Result<Vec<Table>> {
+    let (samples, logs) = (variable("BENCH_SAMPLES", 100)?, variable("BENCH_LOGS", 60)?);
+    let spoke = Objects::new(lab.spoke(1).client());
+    let mut talker = Image::default().user(65534);
+    let talks = ["/bin/sh", "-c", "while echo tick; do sleep 1; done"];
+    talker.entrypoint = talks.map(str::to_owned).into();
+    lab.images().insert(IMAGE, talker);
+    furnish(&spoke).await?;
+    let mut columns = vec![];
+    let mut direct = Column::named("the spoke's own API");
+    answers(&lab.spoke(1).client(), samples, &mut direct).await?;
+    columns.push(direct);
+    for make in makes() {
+        columns.push(one(&lab, make, samples, logs).await?);
+    }
+    Ok(vec![beside(
+        "What people at the hub see of one spoke",
+        &columns,
+    )])
+}
+
+/// Makes what is asked for.
+async fn furnish(spoke: &Objects) -> Result<()> {
+    spoke.apply(&At::namespace(NAMESPACE), json!({})).await?;
+    let small = json!({"data": {"greeting": "hello"}});
+    spoke
+        .apply(&At::config_map(NAMESPACE, SMALL), small)
+        .await?;
+    for number in 0..LARGE {
+        let body = json!({
+            "metadata": {"labels": {"size": "large"}},
+            "data": {"text": "x".repeat(1_000_000)},
+        });
+        let at = At::config_map(NAMESPACE, &format!("large-{number}"));
+        spoke.apply(&at, body).await?;
+    }
+    let pod = At::pod(NAMESPACE, POD);
+    let container = json!({"name": "talker", "image": IMAGE});
+    spoke
+        .apply(&pod, json!({"spec": {"containers": [container]}}))
+        .await?;
+    let runs = |pod: &serde_json::Value| pod["status"]["phase"] == "Running";
+    spoke.until(&pod, "runs", wait::BOUND, runs).await.map(drop)
+}
+
+/// Measures one pair, and sweeps up after it.
+async fn one(lab: &Lab, make: Make, samples: usize, logs: usize) -> Result<Column> {
+    let name = match make {
+        Make::Ours => "ours",
+        Make::Go => "go",
+    };
+    let mut setting = prepare(lab, name, Mapping::Namespace).await?;
+    setting.log_level = "info";
+    applications::allow(&Objects::new(lab.hub().client()), &setting.names.hub).await?;
+    let client = through_the_hub(&setting).await?;
+    let pairing = Pairing {
+        principal: make,
+        agent: make,
+    };
+    let mut pair = Pair::start_in(lab, setting, pairing).await?;
+    let mut column = Column::new(make);
+    let measured = Box::pin(measure(&pair, &client, samples, logs, &mut column)).await;
+    let alive = pair.check();
+    let told = pair.logs();
+    let (hub, spoke, names) = (pair.hub.clone(), pair.spoke.clone(), pair.names.clone());
+    pair.stop().await;
+    measured.and(alive).with_context(|| told)?;
+    applications::sweep(&hub, &[names.agent]).await?;
+    applications::sweep(&spoke, &[names.spoke]).await?;
+    Ok(column)
+}
+
+async fn measure(
+    pair: &Pair,
+    client: &Client,
+    samples: usize,
+    logs: usize,
+    column: &mut Column,
+) -> Result<()> {
+    until_open(client).await?;
+    answers(client, samples, column).await?;
+    let Names { agent, spoke, .. } = &pair.names;
+    applications::make(&pair.hub, agent, &[PROBE.to_owned()]).await?;
+    let sight = Sight::of(&pair.spoke).await?;
+    let is_there = |seen: &super::sight::Seen| seen.get(spoke, PROBE).is_some();
+    let there = sight.until(wait::BOUND, is_there).await;
+    there.context("the probe does not get to the spoke")?;
+    let idle = latency::of_spec_changes(pair, &sight, "idle", samples).await?;
+    column.put("spec change, hub to spoke, idle, p50 / p99", idle.told());
+    let read = AtomicUsize::new(0);
+    let busy = tokio::select! {
+        times = latency::of_spec_changes(pair, &sight, "busy", samples) => times?,
+        () = readers(client, &read) => bail!("the readers have ended"),
+    };
+    column.put(
+        format!("the same while {READERS} read the list of {LARGE} MB again and again"),
+        format!(
+            "{}, {} lists read",
+            busy.told(),
+            read.load(Ordering::Relaxed)
+        ),
+    );
+    followed(pair, client, logs, column).await
+}
+
+/// A client with the certificate that a cluster Secret has, through the resource proxy of the pair.
+async fn through_the_hub(setting: &Setting) -> Result<Client> {
+    let papers = setting.papers.of_agent(&setting.names.agent)?;
+    let encoded = |text: &str| BASE64_STANDARD.encode(text);
+    let access = json!({"tlsClientConfig": {
+        "caData": encoded(setting.papers.authority()),
+        "certData": encoded(&papers.cert),
+        "keyData": encoded(&papers.key),
+    }});
+    let server = "https://127.0.0.1:9090";
+    let config = kubeconfig::of_cluster_secret(server, Some("localhost"), &access);
+    let config: Kubeconfig = serde_json::from_value(config)?;
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+    Client::try_from(config).context("a client of the resource proxy")
+}
+
+/// A lane opens a moment after its session.
+async fn until_open(client: &Client) -> Result<()> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let looking = async || {
+        Ok(maps
+            .get(SMALL)
+            .await
+            .map(drop)
+            .map_err(|why| why.to_string()))
+    };
+    wait::until("the spoke is seen at the hub", looking, Result::is_ok)
+        .await
+        .map(drop)
+}
+
+/// How long answers take, small and large, and how many there are a second.
+async fn answers(client: &Client, samples: usize, column: &mut Column) -> Result<()> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let mut times = Times::within(LATE);
+    for _ in 0..samples * 5 {
+        let begin = Instant::now();
+        maps.get(SMALL).await?;
+        times.add(Some(begin.elapsed()));
+    }
+    column.put("one object, one after the other, p50 / p99", times.told());
+    let (begin, count) = (Instant::now(), AtomicUsize::new(0));
+    let asking = stream::repeat(())
+        .map(|()| maps.get(SMALL))
+        .buffer_unordered(AT_ONCE);
+    let counting = asking.try_for_each(|_map| {
+        count.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(Ok(()))
+    });
+    if let Ok(ended) = timeout(COUNTING, counting).await {
+        ended?;
+    }
+    let each = ratio(count.load(Ordering::Relaxed), begin.elapsed().as_secs_f64());
+    column.put(
+        format!("the same, {AT_ONCE} at a time"),
+        format!("{each:.0}/s"),
+    );
+    let mut times = Times::within(LATE);
+    for _ in 0..5 {
+        let begin = Instant::now();
+        match list(&maps).await {
+            Ok(()) => times.add(Some(begin.elapsed())),
+            // Go answers in one message, which may be too large for it.
+            Err(why) => {
+                column.put(
+                    format!("a list of {LARGE} MB, p50"),
+                    format!("fails: {why:#}"),
+                );
+                return Ok(());
+            }
+        }
+    }
+    column.put(format!("a list of {LARGE} MB, p50"), times.percentile(50));
+    Ok(())
+}
+
+async fn list(maps: &Api<ConfigMap>) -> Result<()> {
+    let labels = ListParams::default().labels(LARGE_LABEL);
+    let listing = timeout(LATE, maps.list(&labels)).await;
+    let list = listing.context("no answer")??;
+    ensure!(list.items.len() == LARGE, "{} of {LARGE}", list.items.len());
+    Ok(())
+}
+
+/// Reads the large list again and again, several times at once, for ever; failures are not counted.
+async fn readers(client: &Client, read: &AtomicUsize) {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    stream::repeat(())
+        .map(|()| list(&maps))
+        .buffer_unordered(READERS)
+        .for_each(|listed| {
+            if listed.is_ok() {
+                read.fetch_add(1, Ordering::Relaxed);
+            }
+            std::future::ready(())
+        })
+        .await;
+}
+
+/// What logs that are followed cost both ends.
+async fn followed(pair: &Pair, client: &Client, logs: usize, column: &mut Column) -> Result<()> {
+    sleep(REST).await;
+    let before = memory(pair)?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let params = LogParams {
+        follow: true,
+        ..LogParams::default()
+    };
+    let mut open = Vec::with_capacity(logs);
+    for _ in 0..logs {
+        match begun(&pods, &params).await {
+            Ok(log) => open.push(log),
+            Err(why) => {
+                column.put("memory for each followed log", format!("fails: {why:#}"));
+                return Ok(());
+            }
+        }
+    }
+    sleep(REST).await;
+    let after = memory(pair)?;
+    for (who, before, after) in [
+        ("principal", before.0, after.0),
+        ("agent", before.1, after.1),
+    ] {
+        let each = after.saturating_sub(before) / u64::try_from(logs.max(1))?;
+        let line = format!("memory of the {who} for each of {logs} followed logs");
+        column.put(line, format!("{each} KiB"));
+    }
+    Ok(())
+}
+
+/// A log of which the first line has come.
+async fn begun(pods: &Api<Pod>, params: &LogParams) -> Result<impl AsyncBufRead + Unpin> {
+    let opening = async {
+        let mut log = pods.log_stream(POD, params).await?;
+        let mut line = String::new();
+        log.read_line(&mut line).await?;
+        ensure!(!line.is_empty(), "the log ends");
+        Ok(log)
+    };
+    timeout(LATE, opening).await.context("no line comes")?
+}
+
+/// The resident memory of principal and agent, in KiB.
+fn memory(pair: &Pair) -> Result<(u64, u64)> {
+    let of = |process: &Process| {
+        let id = process.id();
+        resident_kib(id.with_context(|| format!("{} does not run", process.name()))?)
+    };
+    Ok((of(&pair.principal)?, of(&pair.agent)?))
+}
