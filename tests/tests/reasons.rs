@@ -38,6 +38,9 @@ const NO_REASONS: &[&str] = &[
     "TLSCerts",
     "TLSRoute",
     "User",
+    // states on Argo CD's page of clusters, which docs/live.md explains
+    "Failed",
+    "Successful",
     // what is said in requests and answers of the Kubernetes API
     "All",
     "BadRequest",

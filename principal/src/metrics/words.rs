@@ -133,6 +133,7 @@ pub(super) const REDIS_REQUESTS: &[&str] = &[
     "lost",
     "missing",
     "not_connected",
+    "page",
     "remembered",
     "too_large",
     "too_many_connections",
