@@ -75,6 +75,11 @@ pub enum Command {
     /// Whether this hub has what the add-on needs, and you the rights that these commands need. Ends with 1 when
     /// something does not work.
     Check,
+    /// Writes what somebody who helps needs to see into a new folder, as JSON; no Secret and no key is in it.
+    SupportBundle {
+        /// The folder, which must not be there yet.
+        folder: PathBuf,
+    },
     /// Prints the completions of a shell.
     Completion {
         /// The shell.

@@ -42,6 +42,12 @@ pub const OFFERS: Kind = Kind::new(
     "v1alpha1",
     "clustermanagementaddons",
 );
+/// `AddOnDeploymentConfigs`.
+pub const CONFIGURATIONS: Kind = Kind::new(
+    "addon.open-cluster-management.io",
+    "v1alpha1",
+    "addondeploymentconfigs",
+);
 /// Applications.
 pub const APPLICATIONS: Kind = Kind::new("argoproj.io", "v1alpha1", "applications");
 /// `AppProjects`.

@@ -11,6 +11,7 @@
 
 pub mod agents;
 pub mod args;
+pub mod bundle;
 pub mod certs;
 pub mod change;
 pub mod check;

@@ -1,5 +1,6 @@
 //! Reads what a command needs, has it judged, prints or writes. The only place that knows all parts.
 
+mod gather;
 mod inspect;
 mod pages;
 
@@ -13,7 +14,7 @@ use serde_json::Value;
 use crate::{
     agents::agents,
     args::{Agent, Certs, Cli, Command, Global, RotateArgs, StatusArgs, WhyArgs},
-    certs::{self, certificates},
+    certs::{self, Certificates, certificates},
     change::{self, Change},
     facts::Addon,
     fleet::{self, CLUSTER_SECRETS, Servers},
@@ -93,13 +94,15 @@ pub async fn run(cli: Cli, colours: bool, now: Timestamp) -> Result<Answer, Erro
         | Command::Why(_)
         | Command::Certs(_)
         | Command::Agent(_)
-        | Command::Check => {}
+        | Command::Check
+        | Command::SupportBundle { .. } => {}
     }
     is_name(&global.own_namespace)?;
     let hub = Hub::connect(global.kubeconfig.as_deref(), global.context.as_deref()).await?;
     match command {
         Command::Status(args) => look(&hub, &global, &args, place).await,
         Command::Why(args) => explain(&hub, &global, &args, place).await,
+        Command::SupportBundle { folder } => gather::gather(&hub, &global, &folder, place).await,
         Command::Check => inspect::inspect(&hub, &global, place).await,
         Command::Certs(Certs::List) => list_certificates(&hub, &global, place).await,
         Command::Certs(Certs::Rotate(args)) => rotate(&hub, &global, args, now).await,
@@ -169,6 +172,17 @@ async fn look(
     args: &StatusArgs,
     place: Place,
 ) -> Result<Answer, Error> {
+    let mut fleet = fleet_of(hub, global).await?;
+    let unknown = fleet.keep(&args.clusters);
+    if !unknown.is_empty() {
+        return Err(Error::NoCluster(unknown));
+    }
+    let bad = args.exit_code && fleet.is_degraded();
+    Answer::of(&fleet, place, bad)
+}
+
+/// The whole fleet.
+async fn fleet_of(hub: &Hub, global: &Global) -> Result<status::Fleet, Error> {
     let (addons, settings) = (addons(hub).await?, told(hub, global).await);
     // Without this right Applications that name a server are counted nowhere; the rest is as good.
     let servers = servers(hub, &settings).await.unwrap_or_default();
@@ -180,13 +194,7 @@ async fn look(
         }
     })
     .await?;
-    let mut fleet = status::fleet(&addons, tallies);
-    let unknown = fleet.keep(&args.clusters);
-    if !unknown.is_empty() {
-        return Err(Error::NoCluster(unknown));
-    }
-    let bad = args.exit_code && fleet.is_degraded();
-    Answer::of(&fleet, place, bad)
+    Ok(status::fleet(&addons, tallies))
 }
 
 async fn explain(
@@ -255,13 +263,21 @@ fn chosen(namesakes: &[Value], args: &WhyArgs) -> Result<Value, Error> {
 }
 
 async fn list_certificates(hub: &Hub, global: &Global, place: Place) -> Result<Answer, Error> {
+    let certificates = listed_certificates(hub, global, place.now).await?;
+    Answer::of(&certificates, place, false)
+}
+
+async fn listed_certificates(
+    hub: &Hub,
+    global: &Global,
+    now: Timestamp,
+) -> Result<Certificates, Error> {
     let mut secrets = Vec::new();
     for (name, _) in certs::SECRETS {
         let secret = hub.get(SECRETS, Some(&global.own_namespace), name).await;
         secrets.push((name, secret.map_err(|error| error.to_string())));
     }
-    let certificates = certificates(&secrets, &addons(hub).await?, place.now);
-    Answer::of(&certificates, place, false)
+    Ok(certificates(&secrets, &addons(hub).await?, now))
 }
 
 async fn rotate(

@@ -12,7 +12,7 @@ use ocm::condition::addon::{
 };
 use serde::Serialize;
 
-pub use tally::{Tally, belongs_to};
+pub use tally::{Tally, belongs_to, has_trouble};
 
 use crate::{
     facts::{Addon, CERTIFICATE_ROTATED},

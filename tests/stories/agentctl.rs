@@ -11,9 +11,9 @@ use lab::{
         enrol::{AGENT_NAMESPACE, CERTIFICATE, until_available},
         objects::has_condition,
     },
-    wait::BOUND,
+    wait::{self, BOUND},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::stage::{SOON, Stage};
 
@@ -271,4 +271,86 @@ pub(crate) async fn an_agent_is_revoked_and_restored_on_the_command_line(
     let (code, said) = product::agentctl(&team, &["agent", "restore", "spoke2"]).await?;
     ensure!(code == 0, "{said:?}");
     until_available(&stage.hub, "spoke2").await.map(drop)
+}
+
+/// What makes the API of a cluster refuse Applications of some names.
+const POLICY: &str = r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: refused-by-a-story}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - {apiGroups: [argoproj.io], apiVersions: [v1alpha1], operations: [CREATE], resources: [applications]}
+  validations:
+    - expression: "!object.metadata.name.startsWith('refused')"
+      message: this story does not want it
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: refused-by-a-story}
+spec: {policyName: refused-by-a-story, validationActions: [Deny]}
+"#;
+
+/// What the API of a cluster refuses is told in its own words.
+pub(crate) async fn what_a_cluster_refuses_is_explained(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let team = stage.platform_team().await?;
+    let cluster = &stage.lab.spokes()[0];
+    cluster.apply(POLICY).await?;
+    // A policy counts some moments after it was made.
+    let probe = Stage::replica("refused-probe");
+    let source = json!({"repoURL": "https://git.example.com/x.git", "path": "x"});
+    let spec = json!({"project": "default", "source": source, "destination": {"namespace": "x"}});
+    let look = || async {
+        let refused = stage.spoke(1).apply(&probe, json!({"spec": spec})).await;
+        stage.spoke(1).delete(&probe).await?;
+        Ok(refused.is_err())
+    };
+    wait::until("the policy counts", look, |refused| *refused).await?;
+
+    let app = stage.greeter("refused-there", 1).await?;
+    told(stage, &app, "ArgoCDAgentError").await?;
+    let why = ask(team.clone(), 1, &["why", "refused-there", "--exit-code"]).await?;
+    ensure!(hops(&why, "bad") == ["refused"], "{why:#}");
+    let hop = why["hops"].as_array().into_iter().flatten();
+    let mut words = hop.filter_map(|hop| hop["what"].as_str());
+    ensure!(
+        words.any(|it| it.contains("this story does not want it")),
+        "{why:#}"
+    );
+
+    let folder = stage.lab.dir().join("support-bundle");
+    let bundle = ["support-bundle", folder.to_str().context("a path")?];
+    let (code, said) = product::agentctl(&team, &bundle).await?;
+    ensure!(code == 0, "{said:?}");
+    let read = |name: &str| -> Result<Value> {
+        Ok(serde_json::from_str(&std::fs::read_to_string(
+            folder.join(name),
+        )?)?)
+    };
+    let applications = read("applications.json")?;
+    let mut all = applications.as_array().into_iter().flatten();
+    ensure!(
+        all.any(|it| it["name"] == "refused-there"),
+        "{applications:#}"
+    );
+    ensure!(
+        read("add-ons.json")?
+            .as_array()
+            .is_some_and(|all| !all.is_empty())
+    );
+    for file in std::fs::read_dir(&folder)? {
+        let text = std::fs::read_to_string(file?.path())?;
+        ensure!(
+            !text.contains("PRIVATE KEY") && !text.contains("notRead"),
+            "{text}"
+        );
+    }
+    let again = fails(team, &bundle).await?;
+    ensure!(again.contains("exists"), "{again}");
+
+    cluster.delete(POLICY).await?;
+    stage.clear(&app).await
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Answer, Error, addons, told};
 use crate::{
     args::Global,
-    check::{CONTROLLER, Facts, GROUPS, RIGHTS, Right, RightPlace, Served, check, hosts},
+    check::{CONTROLLER, Facts, Findings, GROUPS, RIGHTS, Right, RightPlace, Served, check, hosts},
     hub::{
         ACCESS_REVIEWS, By, CONFIG_MAPS, DEPLOYMENTS, Error as HubError, Hub, Kind, OFFERS,
         SERVICES, STATEFUL_SETS,
@@ -21,6 +21,12 @@ const RESOLVING: Duration = Duration::from_secs(5);
 
 /// Looks at everything; `place` is where it is shown.
 pub(super) async fn inspect(hub: &Hub, global: &Global, place: Place) -> Result<Answer, Error> {
+    let findings = findings(hub, global).await;
+    Answer::of(&findings, place, findings.has_failed())
+}
+
+/// What is found.
+pub(super) async fn findings(hub: &Hub, global: &Global) -> Findings {
     let own = Some(global.own_namespace.as_str());
     let settings = told(hub, global).await;
     let argocd = settings.routing.argocd_namespace.clone();
@@ -45,8 +51,7 @@ pub(super) async fn inspect(hub: &Hub, global: &Global, place: Place) -> Result<
         service,
         settings,
     };
-    let findings = check(&facts);
-    Answer::of(&findings, place, findings.has_failed())
+    check(&facts)
 }
 
 type Read = Result<Option<Value>, String>;

@@ -26,3 +26,28 @@ pub(super) fn write(folder: &Path) -> Result<String, Error> {
     clap_mangen::generate_to(command(), folder).map_err(failed)?;
     Ok(format!("wrote man pages into {}\n", folder.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shell_completes_every_command() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let text = completion(shell);
+            for word in ["status", "why", "rotate", "restore", "check"] {
+                assert!(text.contains(word), "{shell}: {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_man_page() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path()).unwrap();
+        for page in ["", "-status", "-certs-rotate", "-agent-revoke"] {
+            let page = folder.path().join(format!("argocd-agentctl{page}.1"));
+            assert!(page.is_file(), "{}", page.display());
+        }
+    }
+}

@@ -80,7 +80,8 @@ impl Tally {
     }
 }
 
-fn has_trouble(application: &Value) -> bool {
+/// Whether a condition of ours says that something is in its way.
+pub fn has_trouble(application: &Value) -> bool {
     let conditions = application.pointer("/status/conditions");
     let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
     conditions.any(|it| {

@@ -1,0 +1,120 @@
+//! `support-bundle`: what somebody who helps needs to see, without what they must not. Pure.
+//!
+//! Secrets are no part of it at all: of certificates there is the view of `certs list`. What remains is written without
+//! values that look like credentials, wherever they stand.
+
+use argocd::{Application, keys};
+use serde_json::{Map, Value, json};
+
+/// What stands for a value that is not told.
+const HIDDEN: &str = "***";
+
+/// Parts of names behind which there are credentials.
+const TELLING: [&str; 7] = [
+    "password",
+    "passwd",
+    "token",
+    "secret",
+    "credential",
+    "privatekey",
+    "apikey",
+];
+
+/// An object without its credentials, and without what only fills pages. None for a Secret.
+pub fn redacted(object: &Value) -> Option<Value> {
+    if object.get("kind").and_then(Value::as_str) == Some("Secret") {
+        return None;
+    }
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+        if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+            // It has the whole object once more, as one text.
+            annotations.remove(keys::LAST_APPLIED);
+        }
+    }
+    hide(&mut object);
+    Some(object)
+}
+
+/// What is told of an Application: where it goes and how it is, and nothing of what it deploys.
+pub fn brief(application: &Value) -> Value {
+    let app = Application::of(application);
+    let part = |pointer: &str| application.pointer(pointer).cloned();
+    let destination = app.destination();
+    let mut brief = json!({
+        "namespace": app.namespace(),
+        "name": app.name(),
+        "project": app.project(),
+        "destination": {
+            "name": destination.name, "server": destination.server, "namespace": destination.namespace,
+        },
+        "deleting": app.deletion_timestamp(),
+        "sync": part("/status/sync/status"),
+        "health": part("/status/health/status"),
+        "reconciledAt": part("/status/reconciledAt"),
+        "conditions": part("/status/conditions"),
+    });
+    hide(&mut brief);
+    brief
+}
+
+fn hide(value: &mut Value) {
+    match value {
+        Value::Object(fields) => hide_fields(fields),
+        Value::Array(items) => items.iter_mut().for_each(hide),
+        Value::String(text) => *text = plain(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn hide_fields(fields: &mut Map<String, Value>) {
+    // A variable: its name is in one field and its value in another.
+    let named = fields.get("name").and_then(Value::as_str);
+    if named.is_some_and(is_telling)
+        && let Some(value) = fields.get_mut("value")
+    {
+        *value = HIDDEN.into();
+    }
+    for (name, value) in fields.iter_mut() {
+        if is_telling(name) && value.is_string() {
+            *value = HIDDEN.into();
+        } else {
+            hide(value);
+        }
+    }
+}
+
+/// Names of Secrets are no secrets.
+fn is_telling(name: &str) -> bool {
+    let name: String = name
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .collect::<String>()
+        .to_ascii_lowercase();
+    !name.ends_with("name") && TELLING.iter().any(|part| name.contains(part))
+}
+
+/// A text without a private key, and without user and password of URLs.
+fn plain(text: &str) -> String {
+    if text.contains("PRIVATE KEY-----") {
+        return HIDDEN.to_owned();
+    }
+    let words = text.split_inclusive(char::is_whitespace);
+    words.map(without_user).collect()
+}
+
+fn without_user(word: &str) -> String {
+    let Some((scheme, rest)) = word.split_once("://") else {
+        return word.to_owned();
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (host, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    match host.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://{HIDDEN}@{host}{path}"),
+        None => word.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
