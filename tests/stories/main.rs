@@ -25,6 +25,7 @@ mod intruders;
 mod kills;
 mod kubectl;
 mod live;
+mod migration;
 mod places;
 mod pods;
 mod programs;
@@ -248,6 +249,7 @@ fn rules() -> Chapter {
             staged!(rules::an_application_that_was_there_first_is_adopted),
             staged!(rules::a_dispute_about_a_spec_is_told_until_it_is_over),
             staged!(rules::a_mass_delete_waits_for_a_person),
+            staged!(migration::what_argocd_agent_left_is_taken_over_in_place),
         ],
     )
 }
