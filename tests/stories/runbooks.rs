@@ -1,11 +1,14 @@
 //! What the runbooks say, as somebody does it on the second day.
 
 use anyhow::{Result, ensure};
-use lab::steps::{deliver, enrol};
+use lab::{
+    product,
+    steps::{At, deliver, enrol},
+};
 
 use crate::{
     reader::Reader,
-    stage::{Stage, commit},
+    stage::{Stage, commit, text},
 };
 
 /// A CA is rotated, an agent shut out and let in, the program upgraded and rolled back, everything saved; and after that
@@ -19,9 +22,12 @@ pub(crate) async fn the_runbooks_are_followed_word_by_word(stage: &Stage) -> Res
     app.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
     let backup = tempfile::tempdir()?;
+    let authority = At::secret(product::NAMESPACE, "argocd-agent-ca");
+    let before = text(&stage.hub.read(&authority).await?, "tls.crt")?;
 
     let reader = Reader::of(stage)?
         .with("CLUSTER", "spoke2")
+        .with_cluster("SPOKE_KUBECONFIG", stage.lab.spoke(2))
         .with("BACKUP", backup.path().to_string_lossy());
     let mut said = String::new();
     for (page, least) in PAGES {
@@ -31,6 +37,8 @@ pub(crate) async fn the_runbooks_are_followed_word_by_word(stage: &Stage) -> Res
         said.contains("Available=True AgentConnected"),
         "nobody saw that all is well: {said}"
     );
+    let after = text(&stage.hub.read(&authority).await?, "tls.crt")?;
+    ensure!(before != after, "the CA is the one of before");
     for file in std::fs::read_dir(backup.path())? {
         let file = file?;
         let size = file.metadata()?.len();
