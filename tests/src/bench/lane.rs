@@ -1,8 +1,8 @@
 //! What people at the hub ask of a spoke: how long an answer takes through principal and agent beside the spoke's own
 //! API, how many a second there are, what a log that is followed costs, and what all that does to a change of a spec.
 //!
-//! Principal and agent are processes, the API servers and the Pod real. Ours are measured with ours, those of the Go
-//! argocd-agent with theirs when `ARGOCD_AGENT_BIN` is set.
+//! Principal and agent are processes, the API servers and the Pod real. Go's agent shows only what an Application has,
+//! looks for it at each request, and has no lane; it is not measured here.
 //!
 //! | variable | |
 //! |---|---|
@@ -32,7 +32,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Table, applications,
-    figures::{Column, Times, beside, makes, ratio, variable},
+    figures::{Column, Times, beside, ratio, variable},
     latency::{self, PROBE},
     meter::resident_kib,
     sight::Sight,
@@ -56,8 +56,6 @@ const LARGE: usize = 30;
 const LARGE_LABEL: &str = "size=large";
 /// Requests at the same time.
 const AT_ONCE: usize = 16;
-/// Readers of the large list at the same time.
-const READERS: usize = 4;
 /// So long requests are counted.
 const COUNTING: Duration = Duration::from_secs(5);
 /// An answer that takes longer is not waited for.
@@ -74,13 +72,10 @@ pub(super) async fn tables(lab: Arc<Lab>) -> Result<Vec<Table>> {
     talker.entrypoint = talks.map(str::to_owned).into();
     lab.images().insert(IMAGE, talker);
     furnish(&spoke).await?;
-    let mut columns = vec![];
     let mut direct = Column::named("the spoke's own API");
     answers(&lab.spoke(1).client(), samples, &mut direct).await?;
-    columns.push(direct);
-    for make in makes() {
-        columns.push(one(&lab, make, samples, logs).await?);
-    }
+    let through = one(&lab, samples, logs).await?;
+    let columns = [direct, through];
     Ok(vec![beside(
         "What people at the hub see of one spoke",
         &columns,
@@ -111,30 +106,23 @@ async fn furnish(spoke: &Objects) -> Result<()> {
     spoke.until(&pod, "runs", wait::BOUND, runs).await.map(drop)
 }
 
-/// Measures one pair, and sweeps up after it.
-async fn one(lab: &Lab, make: Make, samples: usize, logs: usize) -> Result<Column> {
-    let name = match make {
-        Make::Ours => "ours",
-        Make::Go => "go",
-    };
-    let mut setting = prepare(lab, name, Mapping::Namespace).await?;
+/// Measures what goes through principal and agent.
+async fn one(lab: &Lab, samples: usize, logs: usize) -> Result<Column> {
+    let mut setting = prepare(lab, "ours", Mapping::Namespace).await?;
     setting.log_level = "info";
     applications::allow(&Objects::new(lab.hub().client()), &setting.names.hub).await?;
     let client = through_the_hub(&setting).await?;
     let pairing = Pairing {
-        principal: make,
-        agent: make,
+        principal: Make::Ours,
+        agent: Make::Ours,
     };
     let mut pair = Pair::start_in(lab, setting, pairing).await?;
-    let mut column = Column::new(make);
+    let mut column = Column::named("through principal and agent");
     let measured = Box::pin(measure(&pair, &client, samples, logs, &mut column)).await;
     let alive = pair.check();
     let told = pair.logs();
-    let (hub, spoke, names) = (pair.hub.clone(), pair.spoke.clone(), pair.names.clone());
     pair.stop().await;
     measured.and(alive).with_context(|| told)?;
-    applications::sweep(&hub, &[names.agent]).await?;
-    applications::sweep(&spoke, &[names.spoke]).await?;
     Ok(column)
 }
 
@@ -158,10 +146,10 @@ async fn measure(
     let read = AtomicUsize::new(0);
     let busy = tokio::select! {
         times = latency::of_spec_changes(pair, &sight, "busy", samples) => times?,
-        () = readers(client, &read) => bail!("the readers have ended"),
+        () = reads(client, &read) => bail!("the reader has ended"),
     };
     column.put(
-        format!("the same while {READERS} read the list of {LARGE} MB again and again"),
+        format!("the same while somebody reads the list of {LARGE} MB again and again"),
         format!(
             "{}, {} lists read",
             busy.told(),
@@ -231,17 +219,8 @@ async fn answers(client: &Client, samples: usize, column: &mut Column) -> Result
     let mut times = Times::within(LATE);
     for _ in 0..5 {
         let begin = Instant::now();
-        match list(&maps).await {
-            Ok(()) => times.add(Some(begin.elapsed())),
-            // Go answers in one message, which may be too large for it.
-            Err(why) => {
-                column.put(
-                    format!("a list of {LARGE} MB, p50"),
-                    format!("fails: {why:#}"),
-                );
-                return Ok(());
-            }
-        }
+        list(&maps).await?;
+        times.add(Some(begin.elapsed()));
     }
     column.put(format!("a list of {LARGE} MB, p50"), times.percentile(50));
     Ok(())
@@ -255,12 +234,12 @@ async fn list(maps: &Api<ConfigMap>) -> Result<()> {
     Ok(())
 }
 
-/// Reads the large list again and again, several times at once, for ever; failures are not counted.
-async fn readers(client: &Client, read: &AtomicUsize) {
+/// Reads the large list again and again, for ever; failures are not counted.
+async fn reads(client: &Client, read: &AtomicUsize) {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     stream::repeat(())
         .map(|()| list(&maps))
-        .buffer_unordered(READERS)
+        .buffered(1)
         .for_each(|listed| {
             if listed.is_ok() {
                 read.fetch_add(1, Ordering::Relaxed);
@@ -281,13 +260,7 @@ async fn followed(pair: &Pair, client: &Client, logs: usize, column: &mut Column
     };
     let mut open = Vec::with_capacity(logs);
     for _ in 0..logs {
-        match begun(&pods, &params).await {
-            Ok(log) => open.push(log),
-            Err(why) => {
-                column.put("memory for each followed log", format!("fails: {why:#}"));
-                return Ok(());
-            }
-        }
+        open.push(begun(&pods, &params).await?);
     }
     sleep(REST).await;
     let after = memory(pair)?;
