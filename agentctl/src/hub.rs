@@ -1,5 +1,7 @@
 //! The hub's API: lists in pages, single objects, patches. No decisions.
 
+mod kind;
+
 use std::path::Path;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
@@ -13,94 +15,16 @@ use runtime::error::Chain;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
+pub use kind::{
+    ACCESS_REVIEWS, ADDONS, APPLICATIONS, CONFIG_MAPS, CONFIGURATIONS, DEPLOYMENTS, Kind, OFFERS,
+    PROJECTS, SECRETS, SERVICES, STATEFUL_SETS,
+};
+
 /// How many objects come in one answer: a fleet of thousands is neither one answer nor thousands.
 const PAGE: u32 = 500;
 
 /// Who we are in `managedFields`.
 const FIELD_MANAGER: &str = "argocd-agentctl";
-
-/// A kind of object on the hub.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
-    /// API group, empty for the core.
-    pub group: &'static str,
-    /// Its version.
-    pub version: &'static str,
-    /// Plural name.
-    pub plural: &'static str,
-}
-
-/// `ManagedClusterAddOns`, in the version that every hub serves.
-pub const ADDONS: Kind = Kind::new(
-    "addon.open-cluster-management.io",
-    "v1alpha1",
-    "managedclusteraddons",
-);
-/// `ClusterManagementAddOns`.
-pub const OFFERS: Kind = Kind::new(
-    "addon.open-cluster-management.io",
-    "v1alpha1",
-    "clustermanagementaddons",
-);
-/// `AddOnDeploymentConfigs`.
-pub const CONFIGURATIONS: Kind = Kind::new(
-    "addon.open-cluster-management.io",
-    "v1alpha1",
-    "addondeploymentconfigs",
-);
-/// Applications.
-pub const APPLICATIONS: Kind = Kind::new("argoproj.io", "v1alpha1", "applications");
-/// `AppProjects`.
-pub const PROJECTS: Kind = Kind::new("argoproj.io", "v1alpha1", "appprojects");
-/// Secrets.
-pub const SECRETS: Kind = Kind::new("", "v1", "secrets");
-/// `ConfigMaps`.
-pub const CONFIG_MAPS: Kind = Kind::new("", "v1", "configmaps");
-/// Services.
-pub const SERVICES: Kind = Kind::new("", "v1", "services");
-/// Deployments.
-pub const DEPLOYMENTS: Kind = Kind::new("apps", "v1", "deployments");
-/// `StatefulSets`.
-pub const STATEFUL_SETS: Kind = Kind::new("apps", "v1", "statefulsets");
-/// Questions what the caller may do.
-pub const ACCESS_REVIEWS: Kind =
-    Kind::new("authorization.k8s.io", "v1", "selfsubjectaccessreviews");
-
-impl Kind {
-    const fn new(group: &'static str, version: &'static str, plural: &'static str) -> Self {
-        Self {
-            group,
-            version,
-            plural,
-        }
-    }
-
-    fn path(self, namespace: Option<&str>) -> String {
-        let Self {
-            group,
-            version,
-            plural,
-        } = self;
-        let root = if group.is_empty() {
-            format!("/api/{version}")
-        } else {
-            format!("/apis/{group}/{version}")
-        };
-        match namespace {
-            Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
-            None => format!("{root}/{plural}"),
-        }
-    }
-
-    /// As kubectl and roles call it.
-    pub fn full(self) -> String {
-        if self.group.is_empty() {
-            self.plural.to_owned()
-        } else {
-            format!("{}.{}", self.plural, self.group)
-        }
-    }
-}
 
 /// Why the hub did not do what was asked, and the next step.
 #[derive(Debug, thiserror::Error)]
@@ -143,6 +67,17 @@ pub enum Error {
         place: String,
         /// The next step.
         next: &'static str,
+    },
+    /// There was no answer, or none that can be read.
+    #[error(
+        "the hub could not be asked: {cause}{}",
+        if *.proxy { "; the proxy of the kubeconfig or of HTTPS_PROXY is not used by this program" } else { "" }
+    )]
+    NotReached {
+        /// Why.
+        cause: String,
+        /// Whether a proxy is configured.
+        proxy: bool,
     },
     /// Anything else that the API said.
     #[error("{verb} {resource}: {message}")]
@@ -204,6 +139,8 @@ struct Page {
 #[derive(Clone)]
 pub struct Hub {
     client: Client,
+    /// Whether a proxy is configured, which the client cannot go through.
+    passes_proxy_by: bool,
 }
 
 impl std::fmt::Debug for Hub {
@@ -215,7 +152,10 @@ impl std::fmt::Debug for Hub {
 impl Hub {
     /// The hub behind this client.
     pub const fn new(client: Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            passes_proxy_by: false,
+        }
     }
 
     /// The hub of a kubeconfig, as kubectl finds it.
@@ -234,9 +174,14 @@ impl Hub {
             (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(said),
             (None, None) => Config::infer().await.map_err(said),
         };
-        let config = config.map_err(Error::Kubeconfig)?;
+        let mut config = config.map_err(Error::Kubeconfig)?;
+        // A client that is built with one would refuse to be made, also where the hub is reached without.
+        let passes_proxy_by = config.proxy_url.take().is_some();
         let client = Client::try_from(config).map_err(|error| Error::Kubeconfig(said(error)))?;
-        Ok(Self { client })
+        Ok(Self {
+            client,
+            passes_proxy_by,
+        })
     }
 
     /// Gives every object to `take`, page by page, so that a fleet is never in memory as a whole.
@@ -313,7 +258,7 @@ impl Hub {
         match self.client.list_api_group_resources(version).await {
             Ok(list) => Ok(list.resources.into_iter().map(|it| it.name).collect()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-            Err(error) => Err(failed("discover", version.to_owned(), None, error)),
+            Err(error) => Err(self.failed("discover", version.to_owned(), None, error)),
         }
     }
 
@@ -338,45 +283,43 @@ impl Hub {
             message: said(error),
         })?;
         let answer = self.client.request(request).await;
-        answer.map_err(|error| failed(verb, resource, namespace, error))
+        answer.map_err(|error| self.failed(verb, resource, namespace, error))
     }
-}
 
-fn failed(
-    verb: &'static str,
-    resource: String,
-    namespace: Option<&str>,
-    error: kube::Error,
-) -> Error {
-    let place = namespace.map_or_else(
-        || "in all namespaces".to_owned(),
-        |namespace| format!("in namespace {namespace}"),
-    );
-    let kube::Error::Api(status) = error else {
-        return Error::Api {
-            verb,
-            resource,
-            message: said(error),
+    fn failed(
+        &self,
+        verb: &'static str,
+        resource: String,
+        namespace: Option<&str>,
+        error: kube::Error,
+    ) -> Error {
+        let place = namespace.map_or_else(
+            || "in all namespaces".to_owned(),
+            |namespace| format!("in namespace {namespace}"),
+        );
+        let kube::Error::Api(status) = error else {
+            let (cause, proxy) = (said(error), self.passes_proxy_by);
+            return Error::NotReached { cause, proxy };
         };
-    };
-    match status.code {
-        403 => Error::Forbidden {
-            verb,
-            resource,
-            place,
-        },
-        404 => Error::NotServed { resource },
-        401 => Error::Api {
-            verb,
-            resource,
-            message: "the hub does not know you; log in again, or choose another context"
-                .to_owned(),
-        },
-        _ => Error::Api {
-            verb,
-            resource,
-            message: status.message.clone(),
-        },
+        match status.code {
+            403 => Error::Forbidden {
+                verb,
+                resource,
+                place,
+            },
+            404 => Error::NotServed { resource },
+            401 => Error::Api {
+                verb,
+                resource,
+                message: "the hub does not know you; log in again, or choose another context"
+                    .to_owned(),
+            },
+            _ => Error::Api {
+                verb,
+                resource,
+                message: status.message.clone(),
+            },
+        }
     }
 }
 
