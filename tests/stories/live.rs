@@ -22,6 +22,10 @@ use crate::{
     stage::{SOON, Stage},
 };
 
+/// Who asks the API of a cluster for people at the hub.
+const PEOPLE: &str =
+    "system:serviceaccount:open-cluster-management-agent-addon:argocd-agent-addon-ui";
+
 fn greeting(name: &str) -> At {
     At::config_map("default", name)
 }
@@ -72,7 +76,6 @@ pub(crate) async fn what_a_reader_may_not_is_refused_with_a_reason(stage: &Stage
         .await?;
     let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
     kubectl.until_it_sees(&["get", "--raw", "/version"]).await?;
-    let user = "system:serviceaccount:open-cluster-management-agent-addon:argocd-agent-addon-ui";
     let audit = stage.lab.spoke(1).audit();
     let mark = audit.mark()?;
     for (arguments, reason) in [
@@ -103,7 +106,7 @@ pub(crate) async fn what_a_reader_may_not_is_refused_with_a_reason(stage: &Stage
         let told = kubectl.fails(arguments).await?;
         ensure!(told.contains(reason), "kubectl {arguments:?} says: {told}");
     }
-    let asked = audit.by(user, mark)?;
+    let asked = audit.by(PEOPLE, mark)?;
     let beyond = |entry: &&lab::audit::Entry| {
         let secret = entry
             .object

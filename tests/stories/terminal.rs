@@ -43,10 +43,16 @@ impl Viewer {
         self.keys.flush().await.context("type")
     }
 
-    pub(crate) async fn resize(&mut self, width: u16, height: u16) -> Result<()> {
+    /// Gives the window a size, and waits until the shell has it.
+    pub(crate) async fn resized(&mut self, width: u16, height: u16) -> Result<()> {
         let mut sizes = self.process.terminal_size().context("a terminal")?;
         let size = TerminalSize { width, height };
-        sizes.send(size).await.context("resize")
+        sizes.send(size).await.context("resize")?;
+        let wait = format!("until test \"$(stty size)\" = '{height} {width}'; do sleep 0.05; done");
+        // What is typed is shown too, but not as what it comes to.
+        self.types(&format!("{wait}; echo size $((1 + 1))\n"))
+            .await?;
+        self.until_it_reads("size 2").await
     }
 
     /// Waits until the screen shows this text.

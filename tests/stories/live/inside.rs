@@ -67,6 +67,7 @@ pub(crate) async fn a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off(
         .await?;
     ensure!(end == "1000\nmore\n", "{end}");
 
+    a_viewer_who_goes_takes_the_request_along(stage, &kubectl).await?;
     stage.lab.faults().set("spoke1", Fault::Stall);
     let ended = timeout(Duration::from_secs(30), following.wait()).await;
     let ended = ended.context("the log of a cluster that was cut off goes on")??;
@@ -79,6 +80,29 @@ pub(crate) async fn a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off(
         .until_it_sees(&["logs", "talker", "--tail=1"])
         .await?;
     spoke.delete(&pod).await
+}
+
+/// The cluster's API logs a request when it is over.
+async fn a_viewer_who_goes_takes_the_request_along(stage: &Stage, kubectl: &Kubectl) -> Result<()> {
+    let audit = stage.lab.spoke(1).audit();
+    let mark = audit.mark()?;
+    let (viewer, mut lines) = follow(kubectl, &["logs", "-f", "talker"])?;
+    ensure!(line(&mut lines).await?.is_some());
+    let ended = || async {
+        let requests = audit.by(super::PEOPLE, mark)?;
+        let kinds: Vec<String> = requests
+            .iter()
+            .filter_map(|request| Some(request.object.as_ref()?.kind()))
+            .collect();
+        anyhow::Ok(kinds)
+    };
+    let is_over = |kinds: &Vec<String>| kinds.iter().any(|kind| kind == "pods/log");
+    let while_it_is_read = ended().await?;
+    ensure!(!is_over(&while_it_is_read), "{while_it_is_read:?}");
+    drop((viewer, lines));
+    wait::until("the request for the log is over", ended, is_over)
+        .await
+        .map(drop)
 }
 
 /// With `UI_ACCESS` `terminal` people run commands in Pods of an Application, at a terminal if they want, and in no
@@ -116,11 +140,7 @@ pub(crate) async fn a_terminal_is_opened_from_the_hub_in_a_pod_of_an_application
 
     let at: Api<Pod> = Api::namespaced(kubectl.client().await?, PLACE);
     let mut viewer = Viewer::open(&at, pod).await?;
-    viewer.resize(111, 37).await?;
-    viewer
-        .types("until stty size | grep '37 111'; do sleep 0.05; done\n")
-        .await?;
-    viewer.until_it_reads("\n37 111\r\n").await?;
+    viewer.resized(111, 37).await?;
     viewer.types("echo heard > /proc/1/fd/1; exit 5\n").await?;
     terminal::ended_with(viewer, 5).await?;
     let log = ["-n", PLACE, "logs", pod];

@@ -213,13 +213,11 @@ pub(crate) async fn a_terminal_has_a_size_and_ends_with_its_viewer(lab: Arc<Lab>
     let pods: Api<Pod> = asker.place.api();
 
     let mut viewer = Viewer::open(&pods, "sleeper").await?;
-    viewer.resize(111, 37).await?;
-    viewer
-        .types("until stty size | grep '37 111'; do sleep 0.05; done\n")
-        .await?;
-    viewer.until_it_reads("\n37 111\r\n").await?;
+    viewer.resized(111, 37).await?;
     // Keys are signals, since the terminal is the shell's own.
-    viewer.types("echo up $((1 + 1)); sleep infinity\n").await?;
+    viewer
+        .types("sh -c 'echo up $((1 + 1)); exec sleep infinity'\n")
+        .await?;
     viewer.until_it_reads("up 2").await?;
     viewer.types("\x03echo on $((2 + 2))\nexit 5\n").await?;
     viewer.until_it_reads("on 4").await?;
