@@ -1,16 +1,10 @@
 //! Argo CD on the hub, as people use it: its own server and its own command line, which know nothing of agents.
 
-use std::{
-    path::PathBuf,
-    process::{Output, Stdio},
-    time::Duration,
-};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
-    argocd,
     faults::Fault,
-    product,
     steps::{
         At, Objects, deliver,
         enrol::{self, ARGOCD},
@@ -19,133 +13,15 @@ use lab::{
     wait,
 };
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::{process::Command, time::timeout};
+use tokio::time::timeout;
 
-use crate::{
-    sets,
-    stage::{SOON, Stage, text},
-};
+use crate::stage::{SOON, Stage};
 
-/// `argocd` as somebody who is logged in at the hub's Argo CD.
-struct Console {
-    program: PathBuf,
-    server: String,
-    // The command line keeps its session in it.
-    home: TempDir,
-}
+mod line;
+mod shell;
 
-impl Console {
-    /// Makes sure that the hub has a server, set up as docs/live.md says, and logs in.
-    async fn open(stage: &Stage) -> Result<Self> {
-        sets::prepare(stage, "console").await?;
-        product::upgrade(
-            &stage.lab.helm(),
-            &["--set", "redisProxy.enabled=true", "--wait"],
-        )
-        .await?;
-        let settings = json!({"data": {
-            "application.namespaces": "*",
-            "redis.server": "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379",
-        }});
-        let at = At::config_map(ARGOCD, "argocd-cmd-params-cm");
-        stage.hub.merge(&at, settings).await?;
-        argocd::install_server(stage.lab.hub(), stage.lab.tools()).await?;
-        let service = stage.hub.read(&At::service(ARGOCD, argocd::SERVER)).await?;
-        let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
-        let console = Self {
-            program: stage.lab.tools().argocd.clone(),
-            server: format!("{ip}:443"),
-            home: TempDir::new()?,
-        };
-        let at = At::secret(ARGOCD, "argocd-initial-admin-secret");
-        let password = text(&stage.hub.until_there(&at, SOON).await?, "password")?;
-        let login = [
-            "login",
-            &console.server,
-            "--username",
-            "admin",
-            "--password",
-        ];
-        let login = [&login[..], &[&password, "--insecure"]].concat();
-        let logged_in = async || {
-            let Output { status, stderr, .. } = console.run(&login).await?;
-            Ok((
-                status.success(),
-                String::from_utf8_lossy(&stderr).into_owned(),
-            ))
-        };
-        wait::until("argocd logs in", logged_in, |(is_in, _)| *is_in).await?;
-        Ok(console)
-    }
-
-    async fn run(&self, arguments: &[&str]) -> Result<Output> {
-        let running = Command::new(&self.program)
-            .args(arguments)
-            .env("HOME", self.home.path())
-            .env("ARGOCD_CONFIG_DIR", self.home.path())
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output();
-        let ended = timeout(SOON, running).await;
-        ended
-            .with_context(|| format!("argocd {arguments:?} does not end"))?
-            .context("run argocd")
-    }
-
-    /// What it prints, when it succeeds.
-    async fn prints(&self, arguments: &[&str]) -> Result<String> {
-        let (succeeds, printed, told) = self.tries(arguments).await?;
-        ensure!(succeeds, "argocd {arguments:?}: {told}");
-        Ok(printed)
-    }
-
-    /// Whether it succeeds, what it prints, and what it complains of.
-    async fn tries(&self, arguments: &[&str]) -> Result<(bool, String, String)> {
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = self.run(arguments).await?;
-        let [printed, told] =
-            [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-        Ok((status.success(), printed, told))
-    }
-
-    /// Waits until it prints something like this.
-    async fn until_it_prints(&self, arguments: &[&str], fits: impl Fn(&str) -> bool) -> Result<()> {
-        let looking = async || self.tries(arguments).await;
-        let fits = |(succeeds, printed, _): &(bool, String, String)| *succeeds && fits(printed);
-        let what = format!("argocd {arguments:?} prints it");
-        wait::until(&what, looking, fits).await.map(drop)
-    }
-
-    /// Syncs an Application, and waits until it is well.
-    async fn syncs(&self, app: &str) -> Result<()> {
-        let sync = ["app", "sync", app, "--timeout", "60"];
-        self.prints(&sync).await?;
-        let wait = ["app", "wait", app, "--health", "--sync", "--timeout", "60"];
-        self.prints(&wait).await.map(drop)
-    }
-
-    /// What Argo CD says of the connection to a cluster, and how many Applications and resources it counts there.
-    async fn cluster(&self, name: &str) -> Result<Value> {
-        let all = self.prints(&["cluster", "list", "-o", "json"]).await?;
-        let all: Value = serde_json::from_str(&all)?;
-        let named = all.as_array().into_iter().flatten();
-        let cluster = named.clone().find(|cluster| cluster["name"] == name);
-        Ok(cluster.with_context(|| format!("no {name} in {all}"))?["info"].clone())
-    }
-
-    async fn until_cluster(
-        &self,
-        name: &str,
-        what: &str,
-        fits: impl Fn(&Value) -> bool,
-    ) -> Result<Value> {
-        wait::until(what, async || self.cluster(name).await, fits).await
-    }
-}
+use line::Console;
+use shell::Shell;
 
 fn is_connected(info: &Value) -> bool {
     info["connectionState"]["status"] == "Successful"
@@ -412,4 +288,65 @@ pub(crate) async fn what_a_cluster_runs_by_itself_is_worked_with_too(stage: &Sta
     spoke.delete(&At::namespace("self-run")).await?;
     enrol::without_variables(&stage.hub, "spoke2").await?;
     stage.not_enrolled(2).await
+}
+
+/// The shell and the log of a Pod on a cluster are those of Argo CD's UI and command line; both end when the cluster is cut
+/// off.
+pub(crate) async fn a_shell_and_a_log_of_a_cluster_are_opened_in_argo_cd(
+    stage: &Stage,
+) -> Result<()> {
+    const APP: &str = "spoke1/shelled";
+    let console = Console::open(stage).await?;
+    enrol::with_variable(&stage.hub, "spoke1", "UI_ACCESS", "terminal").await?;
+    enrol::until_available(&stage.hub, "spoke1").await?;
+    let mut app = stage.greeter("shelled", 1).await?;
+    "spoke1".clone_into(&mut app.cluster);
+    app.apply(&stage.hub).await?;
+    deliver::until_healthy(&stage.hub, &app.at, "").await?;
+    let tree = ["app", "get", APP, "--output", "tree"];
+    console
+        .until_it_prints(&tree, |tree| tree.contains("Pod"))
+        .await?;
+    let pods = stage
+        .spoke(1)
+        .list(&At::pod("shelled", ""), "app=greeter")
+        .await?;
+    let pod = pods
+        .first()
+        .and_then(|pod| pod["metadata"]["name"].as_str());
+    let pod = pod.context("a Pod")?;
+    let query = format!(
+        "pod={pod}&container=greeter&appName=shelled&appNamespace=spoke1&projectName=shelled&namespace=shelled&shell=sh"
+    );
+
+    let mut shell = Shell::open(stage, &console, &query).await?;
+    shell.resize(111, 37).await?;
+    shell
+        .types("until stty size | grep '37 111'; do sleep 0.05; done\n")
+        .await?;
+    shell.until_it_shows("\n37 111\r\n").await?;
+    shell
+        .types("echo heard > /proc/1/fd/1; echo up $((1 + 1))\n")
+        .await?;
+    shell.until_it_shows("up 2").await?;
+    let log = ["app", "logs", APP, "--tail", "5"];
+    console
+        .until_it_prints(&log, |log| log.contains("heard"))
+        .await?;
+    let mut following = console.follows(&["app", "logs", APP, "--follow", "--tail", "1"])?;
+    shell.types("echo again > /proc/1/fd/1\n").await?;
+    following.until_it_prints("again").await?;
+
+    stage.lab.faults().set("spoke1", Fault::Stall);
+    let ended = timeout(SOON + SOON, async {
+        shell.ends().await?;
+        following.ends().await
+    });
+    let ended = ended.await;
+    stage.lab.faults().heal("spoke1");
+    ended.context("a shell or a log goes on without its cluster")??;
+    enrol::until_available(&stage.hub, "spoke1").await?;
+    stage.clear(&app).await?;
+    enrol::without_variables(&stage.hub, "spoke1").await?;
+    enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }

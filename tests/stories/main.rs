@@ -232,6 +232,7 @@ fn users() -> Chapter {
             staged!(console::the_page_of_clusters_tells_the_truth),
             staged!(console::what_is_known_of_a_cluster_that_is_away_is_shown),
             staged!(console::what_a_cluster_runs_by_itself_is_worked_with_too),
+            staged!(console::a_shell_and_a_log_of_a_cluster_are_opened_in_argo_cd),
         ],
     )
 }

@@ -1,0 +1,192 @@
+//! Argo CD's own command line, logged in at the server of the hub.
+
+use std::{
+    path::PathBuf,
+    process::{Output, Stdio},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use lab::{
+    argocd, product,
+    steps::{At, enrol::ARGOCD},
+    wait,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
+
+use crate::{
+    sets,
+    stage::{SOON, Stage, text},
+};
+
+/// `argocd` as somebody who is logged in at the hub's Argo CD.
+pub(super) struct Console {
+    program: PathBuf,
+    pub(super) server: String,
+    // The command line keeps its session in it.
+    pub(super) home: TempDir,
+}
+
+impl Console {
+    /// Makes sure that the hub has a server, set up as docs/live.md says, and logs in.
+    pub(super) async fn open(stage: &Stage) -> Result<Self> {
+        sets::prepare(stage, "console").await?;
+        product::upgrade(
+            &stage.lab.helm(),
+            &["--set", "redisProxy.enabled=true", "--wait"],
+        )
+        .await?;
+        let settings = json!({"data": {
+            "application.namespaces": "*",
+            "redis.server": "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379",
+        }});
+        let at = At::config_map(ARGOCD, "argocd-cmd-params-cm");
+        stage.hub.merge(&at, settings).await?;
+        // Terminals are off in Argo CD until somebody wants them.
+        let wanted = json!({"data": {"exec.enabled": "true"}});
+        let at = At::config_map(ARGOCD, "argocd-cm");
+        stage.hub.merge(&at, wanted).await?;
+        argocd::install_server(stage.lab.hub(), stage.lab.tools()).await?;
+        let service = stage.hub.read(&At::service(ARGOCD, argocd::SERVER)).await?;
+        let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
+        let console = Self {
+            program: stage.lab.tools().argocd.clone(),
+            server: format!("{ip}:443"),
+            home: TempDir::new()?,
+        };
+        let at = At::secret(ARGOCD, "argocd-initial-admin-secret");
+        let password = text(&stage.hub.until_there(&at, SOON).await?, "password")?;
+        let login = [
+            "login",
+            &console.server,
+            "--username",
+            "admin",
+            "--password",
+        ];
+        let login = [&login[..], &[&password, "--insecure"]].concat();
+        let logged_in = async || {
+            let Output { status, stderr, .. } = console.run(&login).await?;
+            Ok((
+                status.success(),
+                String::from_utf8_lossy(&stderr).into_owned(),
+            ))
+        };
+        wait::until("argocd logs in", logged_in, |(is_in, _)| *is_in).await?;
+        Ok(console)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(arguments)
+            .env("HOME", self.home.path())
+            .env("ARGOCD_CONFIG_DIR", self.home.path())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Starts a command that goes on printing.
+    pub(super) fn follows(&self, arguments: &[&str]) -> Result<Following> {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().context("run argocd")?;
+        let printed = child.stdout.take().context("its output")?;
+        Ok(Following {
+            child,
+            lines: BufReader::new(printed).lines(),
+        })
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Result<Output> {
+        let ended = timeout(SOON, self.command(arguments).output()).await;
+        ended
+            .with_context(|| format!("argocd {arguments:?} does not end"))?
+            .context("run argocd")
+    }
+
+    /// What it prints, when it succeeds.
+    pub(super) async fn prints(&self, arguments: &[&str]) -> Result<String> {
+        let (succeeds, printed, told) = self.tries(arguments).await?;
+        ensure!(succeeds, "argocd {arguments:?}: {told}");
+        Ok(printed)
+    }
+
+    /// Whether it succeeds, what it prints, and what it complains of.
+    pub(super) async fn tries(&self, arguments: &[&str]) -> Result<(bool, String, String)> {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.run(arguments).await?;
+        let [printed, told] =
+            [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        Ok((status.success(), printed, told))
+    }
+
+    /// Waits until it prints something like this.
+    pub(super) async fn until_it_prints(
+        &self,
+        arguments: &[&str],
+        fits: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        let looking = async || self.tries(arguments).await;
+        let fits = |(succeeds, printed, _): &(bool, String, String)| *succeeds && fits(printed);
+        let what = format!("argocd {arguments:?} prints it");
+        wait::until(&what, looking, fits).await.map(drop)
+    }
+
+    /// Syncs an Application, and waits until it is well.
+    pub(super) async fn syncs(&self, app: &str) -> Result<()> {
+        let sync = ["app", "sync", app, "--timeout", "60"];
+        self.prints(&sync).await?;
+        let wait = ["app", "wait", app, "--health", "--sync", "--timeout", "60"];
+        self.prints(&wait).await.map(drop)
+    }
+
+    /// What Argo CD says of the connection to a cluster, and how many Applications and resources it counts there.
+    pub(super) async fn cluster(&self, name: &str) -> Result<Value> {
+        let all = self.prints(&["cluster", "list", "-o", "json"]).await?;
+        let all: Value = serde_json::from_str(&all)?;
+        let named = all.as_array().into_iter().flatten();
+        let cluster = named.clone().find(|cluster| cluster["name"] == name);
+        Ok(cluster.with_context(|| format!("no {name} in {all}"))?["info"].clone())
+    }
+
+    pub(super) async fn until_cluster(
+        &self,
+        name: &str,
+        what: &str,
+        fits: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        wait::until(what, async || self.cluster(name).await, fits).await
+    }
+}
+
+/// A command that goes on printing.
+pub(super) struct Following {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Following {
+    pub(super) async fn until_it_prints(&mut self, text: &str) -> Result<()> {
+        loop {
+            let line = timeout(SOON, self.lines.next_line()).await;
+            let line = line.with_context(|| format!("no {text:?}"))??;
+            if line.context("it ended")?.contains(text) {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) async fn ends(mut self) -> Result<()> {
+        let ended = timeout(SOON, self.child.wait()).await;
+        ended.context("it goes on")?.map(drop).context("wait")
+    }
+}

@@ -1,0 +1,177 @@
+//! A shell in a Pod, as Argo CD's UI opens one: a WebSocket to its server with the session of the person in a cookie.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::{SinkExt as _, StreamExt as _};
+use lab::steps::At;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _};
+use serde_json::{Value, json};
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_tungstenite::{
+    WebSocketStream, client_async,
+    tungstenite::{Message, client::IntoClientRequest as _, http::HeaderValue},
+};
+
+use super::Console;
+use crate::stage::{SOON, Stage, text};
+
+/// An open window. Dropping it closes it.
+pub(super) struct Shell {
+    socket: WebSocketStream<TlsStream<TcpStream>>,
+    /// What was shown so far.
+    shown: String,
+}
+
+impl Shell {
+    /// Opens a shell in a container of an Application's Pod; `query` names them as Argo CD's UI does.
+    pub(super) async fn open(stage: &Stage, console: &Console, query: &str) -> Result<Self> {
+        let secret = stage
+            .hub
+            .read(&At::secret("argocd", "argocd-secret"))
+            .await?;
+        let certificate = text(&secret, "tls.crt")?;
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())?;
+        let tcp = TcpStream::connect(&console.server).await?;
+        let connector = TlsConnector::from(Arc::new(trusting(certificate)?));
+        let tls = connector.connect("localhost".try_into()?, tcp).await?;
+        let address = format!("wss://{}/terminal?{query}", console.server);
+        let mut request = address.into_client_request()?;
+        let cookie = format!("argocd.token={}", console.token()?);
+        let cookie = HeaderValue::from_str(&cookie)?;
+        request.headers_mut().insert("cookie", cookie);
+        let opening = timeout(SOON, client_async(request, tls)).await;
+        let (socket, _) = opening.context("no answer")?.context("open a shell")?;
+        Ok(Self {
+            socket,
+            shown: String::new(),
+        })
+    }
+
+    async fn says(&mut self, operation: Value) -> Result<()> {
+        let message = Message::text(operation.to_string());
+        self.socket.send(message).await.context("say something")
+    }
+
+    pub(super) async fn resize(&mut self, cols: u16, rows: u16) -> Result<()> {
+        self.says(json!({"operation": "resize", "cols": cols, "rows": rows}))
+            .await
+    }
+
+    pub(super) async fn types(&mut self, keys: &str) -> Result<()> {
+        self.says(json!({"operation": "stdin", "data": keys})).await
+    }
+
+    /// The next thing that is shown; none when the window was closed over there.
+    async fn next(&mut self) -> Result<Option<String>> {
+        loop {
+            let message = timeout(SOON, self.socket.next()).await;
+            match message.with_context(|| format!("nothing more after {:?}", self.shown))? {
+                Some(Ok(Message::Text(said))) => {
+                    let said: Value = serde_json::from_str(&said)?;
+                    return Ok(Some(said["data"].as_str().unwrap_or_default().to_owned()));
+                }
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return Ok(None),
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+
+    /// Waits until this text is shown.
+    pub(super) async fn until_it_shows(&mut self, text: &str) -> Result<()> {
+        while !self.shown.contains(text) {
+            match self.next().await? {
+                Some(more) => self.shown.push_str(&more),
+                None => bail!("it ended, with no {text:?} in {:?}", self.shown),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until it is closed over there.
+    pub(super) async fn ends(mut self) -> Result<()> {
+        while self.next().await?.is_some() {}
+        Ok(())
+    }
+}
+
+impl Console {
+    /// The session of whoever is logged in, as the command line keeps it.
+    fn token(&self) -> Result<String> {
+        let config = std::fs::read_to_string(self.home.path().join("config"))?;
+        let config: Value = serde_saphyr::from_str(&config)?;
+        let token = config["users"][0]["auth-token"].as_str();
+        let token = token.context("the command line is not logged in")?;
+        ensure!(!token.is_empty(), "an empty session");
+        Ok(token.to_owned())
+    }
+}
+
+/// Trusts this one certificate, which Argo CD's server has signed itself.
+fn trusting(certificate: CertificateDer<'static>) -> Result<ClientConfig> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let only = Only {
+        certificate,
+        provider: Arc::clone(&provider),
+    };
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(only))
+        .with_no_client_auth())
+}
+
+#[derive(Debug)]
+struct Only {
+    certificate: CertificateDer<'static>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Only {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if *end_entity == self.certificate {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(rustls::Error::General("another certificate".to_owned()))
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
