@@ -28,6 +28,12 @@ pub const SERVICE: &str = "argocd-agent-principal";
 const MANAGER_IMAGE: &str = "quay.io/open-cluster-management/argocd-addon-manager:v0.1.0";
 const AGENT_IMAGE: &str = "quay.io/open-cluster-management/argocd-addon-agent:v0.1.0";
 
+/// Whose images [`MIRROR`] has.
+pub const MIRRORED: &str = "quay.io/open-cluster-management";
+/// A registry of one's own.
+pub const MIRROR: &str = "registry.example.com/mirror";
+const MIRRORED_AGENT: &str = "registry.example.com/mirror/argocd-addon-agent:v0.1.0";
+
 /// How clusters opt in, which is a value of the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptIn {
@@ -45,6 +51,7 @@ pub fn provide_images(images: &Images) -> Result<()> {
     };
     images.insert(MANAGER_IMAGE, program("addon-manager"));
     images.insert(AGENT_IMAGE, program("agent"));
+    images.insert(MIRRORED_AGENT, program("agent"));
     let mut greeter = Image::default().user(65534);
     greeter.entrypoint = ["/bin/sleep", "infinity"].map(str::to_owned).into();
     images.insert(workload::IMAGE, greeter);

@@ -322,9 +322,9 @@ pub(crate) async fn a_shell_and_a_log_of_a_cluster_are_opened_in_argo_cd(
     let mut shell = Shell::open(stage, &console, &query).await?;
     shell.resize(111, 37).await?;
     shell
-        .types("until stty size | grep '37 111'; do sleep 0.05; done\n")
+        .types("until stty size | grep -q '37 111'; do sleep 0.05; done; echo resized $((1 + 1))\n")
         .await?;
-    shell.until_it_shows("\n37 111\r\n").await?;
+    shell.until_it_shows("resized 2").await?;
     shell
         .types("echo heard > /proc/1/fd/1; echo up $((1 + 1))\n")
         .await?;

@@ -212,3 +212,35 @@ pub(crate) async fn a_cluster_that_turns_out_to_be_the_hub_loses_the_agent(
     stage.hub.until_there(&secret, SOON).await?;
     stage.not_enrolled(2).await
 }
+
+/// Where a cluster may fetch images only from a registry of one's own, a configuration names it, and the agent runs from
+/// there.
+pub(crate) async fn a_mirror_of_images_is_used(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let mirrors = json!([{"source": product::MIRRORED, "mirror": product::MIRROR}]);
+    let mirrors = json!({ "registries": mirrors });
+    enrol::with_configuration(&stage.hub, "spoke1", mirrors).await?;
+    let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let image = |it: &Value| {
+        let image = &it["spec"]["template"]["spec"]["containers"][0]["image"];
+        image.as_str().unwrap_or_default().to_owned()
+    };
+    let runs_mirrored = |it: &Value| {
+        image(it).starts_with(product::MIRROR)
+            && it["status"]["observedGeneration"] == it["metadata"]["generation"]
+            && it["status"]["updatedReplicas"] == 1
+            && it["status"]["readyReplicas"] == 1
+    };
+    stage
+        .spoke(1)
+        .until(&agent, "runs from the mirror", SOON, runs_mirrored)
+        .await?;
+    enrol::until_available(&stage.hub, "spoke1").await?;
+    enrol::without_variables(&stage.hub, "spoke1").await?;
+    let is_back = |it: &Value| image(it).starts_with(product::MIRRORED);
+    stage
+        .spoke(1)
+        .until(&agent, "runs from its own registry again", SOON, is_back)
+        .await?;
+    enrol::until_available(&stage.hub, "spoke1").await.map(drop)
+}

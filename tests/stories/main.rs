@@ -139,6 +139,7 @@ fn product() -> Chapter {
             staged!(enrolment::addon_enable_enrols_a_cluster),
             staged!(enrolment::a_bad_label_value_is_told),
             staged!(enrolment::a_configuration_of_its_own_reaches_the_agent),
+            staged!(enrolment::a_mirror_of_images_is_used),
             staged!(enrolment::a_configuration_tells_the_mode_where_no_label_does),
             staged!(delivery::an_application_in_a_clusters_namespace_is_synced),
             staged!(delivery::an_application_with_a_destination_name_is_synced),

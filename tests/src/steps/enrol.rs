@@ -124,10 +124,14 @@ pub fn of_addon() -> String {
 
 /// Gives a cluster's add-on a configuration of its own with this variable.
 pub async fn with_variable(hub: &Objects, cluster: &str, name: &str, value: &str) -> Result<()> {
-    let own = At::addon_config(cluster, VARIABLES);
     let variables = json!([{"name": name, "value": value}]);
-    hub.apply(&own, json!({"spec": {"customizedVariables": variables}}))
-        .await?;
+    with_configuration(hub, cluster, json!({"customizedVariables": variables})).await
+}
+
+/// Gives a cluster's add-on a configuration of its own that says this; [`without_variables`] takes it away.
+pub async fn with_configuration(hub: &Objects, cluster: &str, spec: Value) -> Result<()> {
+    let own = At::addon_config(cluster, VARIABLES);
+    hub.apply(&own, json!({ "spec": spec })).await?;
     let named = json!({"spec": {"configs": [{
         "group": "addon.open-cluster-management.io",
         "resource": "addondeploymentconfigs",
