@@ -150,6 +150,7 @@ fn product() -> Chapter {
             staged!(delivery::a_changed_project_goes_through),
             staged!(delivery::an_edit_on_the_spoke_is_reverted),
             staged!(watching::the_programs_show_what_the_documentation_has),
+            staged!(watching::that_an_agent_has_come_is_an_event_on_its_add_on),
             staged!(delivery::a_sync_runs_once),
             staged!(delivery::a_deletion_on_the_hub_removes_the_workload),
             staged!(delivery::a_project_that_does_not_admit_is_named),

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use lab::metrics::{Metrics, documented};
+use lab::{metrics::documented, steps::At, wait};
+use serde_json::Value;
 
 use crate::{programs::Program, stage::Stage};
 
@@ -40,16 +41,30 @@ pub(crate) async fn the_programs_show_what_the_documentation_has(stage: &Stage) 
             );
         }
     }
-    let manager = Program::Manager.running(stage).await?;
-    let leads = "argocd_agent_addon_manager_leader";
-    manager.until_counts(leads, 1.0).await?;
-    at_least(&manager.metrics().await?, ON_THE_HUB)?;
-    let agent = Program::Agent(1).running(stage).await?;
-    at_least(&agent.metrics().await?, ON_A_SPOKE)
+    shows(stage, Program::Manager, ON_THE_HUB).await?;
+    shows(stage, Program::Agent(1), ON_A_SPOKE).await
+}
+
+/// Whoever describes the add-on of a cluster sees when its agent came.
+pub(crate) async fn that_an_agent_has_come_is_an_event_on_its_add_on(stage: &Stage) -> Result<()> {
+    stage.enrolled(2).await?;
+    let events = At::event("spoke2");
+    let look = || stage.hub.list(&events, "");
+    let told = |events: &Vec<Value>| {
+        events.iter().any(|event| {
+            event["involvedObject"]["kind"] == "ManagedClusterAddOn"
+                && event["reason"] == "AgentConnected"
+                && event["type"] == "Normal"
+                && event["reportingComponent"] == "open-cluster-management.io/argocd-agent-addon"
+        })
+    };
+    let what = "an Event says that the agent has come";
+    wait::until(what, look, told).await.map(drop)
 }
 
 /// So much at least while a managed cluster is connected; times are later than those of 2023.
 const ON_THE_HUB: &[(&str, f64)] = &[
+    ("argocd_agent_addon_manager_leader", 1.0),
     ("argocd_principal_enrolled_clusters{mode=\"managed\"}", 1.0),
     ("argocd_principal_sessions{mode=\"managed\"}", 1.0),
     ("argocd_principal_resyncs_total{cause=\"connect\"}", 1.0),
@@ -74,10 +89,18 @@ const ON_A_SPOKE: &[(&str, f64)] = &[
     ("argocd_agent_certificate_expiry_timestamp_seconds", 1.7e9),
 ];
 
-fn at_least(counted: &Metrics, all: &[(&str, f64)]) -> Result<()> {
-    for (series, least) in all {
-        let value = counted.value(series);
-        ensure!(value >= *least, "{series} is {value}");
-    }
-    Ok(())
+/// Waits until a program shows as much.
+async fn shows(stage: &Stage, program: Program, all: &[(&str, f64)]) -> Result<()> {
+    let running = program.running(stage).await?;
+    let look = || async {
+        let counted = running.metrics().await?;
+        let less = all
+            .iter()
+            .filter(|(series, least)| counted.value(series) < *least);
+        Ok(less
+            .map(|(series, _)| (*series).to_owned())
+            .collect::<Vec<_>>())
+    };
+    let what = format!("{program:?} shows what it should");
+    wait::until(&what, look, Vec::is_empty).await.map(drop)
 }

@@ -35,7 +35,7 @@ pub(crate) struct Saying<'a> {
     /// `Warning` or `Normal`.
     pub(crate) warning: bool,
     /// A word in camel case.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: &'a str,
     /// For people.
     pub(crate) note: &'a str,
 }
@@ -50,21 +50,24 @@ pub(crate) struct Events {
 
 #[derive(Debug, Default)]
 struct Said {
-    by_object: BTreeMap<String, BTreeSet<&'static str>>,
+    by_object: BTreeMap<String, BTreeSet<String>>,
     since: Option<Timestamp>,
     count: usize,
 }
 
 impl Said {
     /// Whether this is new and within the budget.
-    fn take(&mut self, object: &str, reason: &'static str, now: Timestamp) -> bool {
-        if self
-            .by_object
-            .get(object)
-            .is_some_and(|reasons| reasons.contains(reason))
-        {
+    fn take(&mut self, object: &str, reason: &str, now: Timestamp) -> bool {
+        let said = self.by_object.get(object);
+        if said.is_some_and(|reasons| reasons.contains(reason)) || !self.may_say(now) {
             return false;
         }
+        let said = self.by_object.entry(object.to_owned()).or_default();
+        said.insert(reason.to_owned())
+    }
+
+    /// Whether the budget has room for one more, which is counted.
+    fn may_say(&mut self, now: Timestamp) -> bool {
         if self
             .since
             .is_none_or(|since| now.duration_since(since) >= WINDOW)
@@ -75,10 +78,7 @@ impl Said {
             return false;
         }
         self.count = self.count.saturating_add(1);
-        self.by_object
-            .entry(object.to_owned())
-            .or_default()
-            .insert(reason)
+        true
     }
 }
 
@@ -107,14 +107,38 @@ impl Events {
         if !new {
             return false;
         }
-        let event = event(reporter, saying, now);
-        let namespace = event.metadata.namespace.clone().unwrap_or_default();
-        let api = Api::<Event>::namespaced(client.clone(), &namespace);
-        match api.create(&PostParams::default(), &event).await {
-            Ok(_) => metrics.wrote(Written::Event),
-            Err(error) => debug!(object, reason = event.reason, %error, "event not written"),
-        }
+        write(client, event(reporter, saying, None, now), metrics).await;
         true
+    }
+
+    /// Says what has happened just now, each time that it does.
+    pub(crate) async fn tell(
+        &self,
+        client: &Client,
+        reporter: &str,
+        saying: Saying<'_>,
+        now: Timestamp,
+        metrics: &Metrics,
+    ) {
+        let may_say = {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            said.may_say(now)
+        };
+        if may_say {
+            write(client, event(reporter, saying, Some(now), now), metrics).await;
+        }
+    }
+}
+
+async fn write(client: &Client, event: Event, metrics: &Metrics) {
+    let namespace = event.metadata.namespace.clone().unwrap_or_default();
+    let api = Api::<Event>::namespaced(client.clone(), &namespace);
+    match api.create(&PostParams::default(), &event).await {
+        Ok(_) => metrics.wrote(Written::Event),
+        Err(error) => {
+            let name = event.metadata.name;
+            debug!(name, reason = event.reason, %error, "event not written");
+        }
     }
 }
 
@@ -128,7 +152,8 @@ fn key(object: &ObjectReference) -> String {
     )
 }
 
-fn event(reporter: &str, saying: Saying<'_>, now: Timestamp) -> Event {
+/// `at`: what makes it another one than an earlier one that said the same.
+fn event(reporter: &str, saying: Saying<'_>, at: Option<Timestamp>, now: Timestamp) -> Event {
     let Saying {
         regarding,
         warning,
@@ -136,7 +161,8 @@ fn event(reporter: &str, saying: Saying<'_>, now: Timestamp) -> Event {
         note,
     } = saying;
     let name = regarding.name.clone().unwrap_or_default();
-    let identity = digest(&json!([regarding.uid, reason, note]));
+    let at = at.map(|at| at.to_string());
+    let identity = digest(&json!([regarding.uid, reason, note, at]));
     let suffix = identity.get(..12).unwrap_or_default();
     let note: String = note.chars().take(NOTE_LIMIT / 4).collect();
     Event {
@@ -206,7 +232,10 @@ mod tests {
             reason: "Reason",
             note: "note",
         };
-        let (first, second) = (event("a", saying(), at(0)), event("a", saying(), at(9)));
+        let (first, second) = (
+            event("a", saying(), None, at(0)),
+            event("a", saying(), None, at(9)),
+        );
         assert_eq!(first.metadata.name, second.metadata.name);
         assert_eq!(first.metadata.namespace.as_deref(), Some("default"));
     }

@@ -21,6 +21,7 @@ use crate::{api::addon::ManagedClusterAddOn, condition::Verdict, name::ClusterNa
 mod apply;
 mod farewell;
 mod idle;
+mod news;
 mod plan;
 mod report;
 
@@ -365,15 +366,34 @@ async fn say<A: Addon>(
     });
     let report = report::report(hub.addon.health_mode(), target, facts, &health, now);
     let recheck = health.recheck.into_iter().chain(report.recheck).min();
-    if let Some(conditions) = report.first_word(target.addon.conditions()) {
+    let live = target.addon.conditions();
+    let news = news::news(live, &report);
+    if let Some(conditions) = report.first_word(live) {
         apply::first_word(hub, target, &conditions).await?;
-        return Ok(recheck);
+    } else {
+        if let Some(conditions) = report.deploy {
+            apply::conditions(hub, target, &conditions).await?;
+        }
+        if let Some(available) = report.available {
+            apply::available(hub, target, available).await?;
+        }
     }
-    if let Some(conditions) = report.deploy {
-        apply::conditions(hub, target, &conditions).await?;
-    }
-    if let Some(available) = report.available {
-        apply::available(hub, target, available).await?;
-    }
+    tell(hub, target, &news, now).await;
     Ok(recheck)
+}
+
+/// Tells in Events what has turned. Only what was written is told, so a restart repeats nothing.
+async fn tell<A: Addon>(hub: &Hub<A>, target: Target<'_>, news: &[news::News], now: Timestamp) {
+    let reporter = hub.addon.name().as_str();
+    for news in news {
+        let saying = Saying {
+            regarding: regarding(hub, target.name, target.addon),
+            warning: news.warning,
+            reason: &news.reason,
+            note: &news.note,
+        };
+        hub.events
+            .tell(&hub.client, reporter, saying, now, &hub.metrics)
+            .await;
+    }
 }
