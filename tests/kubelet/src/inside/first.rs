@@ -17,6 +17,11 @@ use nix::{
     unistd::{Gid, Uid, setgid, setgroups, setuid},
 };
 
+use tokio::{
+    runtime::Builder,
+    signal::unix::{SignalKind, signal},
+};
+
 use super::{Process, ShimSpec, hear, init, root};
 
 pub(super) fn play() -> i32 {
@@ -71,8 +76,9 @@ fn prepare() -> anyhow::Result<(Process, File)> {
 }
 
 /// Takes the user, the groups and the limits of `process`, and ties this process to its parent's
-/// life.
+/// life. The signals are those of a fresh program.
 pub(super) fn become_user(process: &Process) -> anyhow::Result<()> {
+    with_default_signals().context("begin with fresh signals")?;
     let groups: Vec<Gid> = process
         .groups
         .iter()
@@ -92,6 +98,23 @@ pub(super) fn become_user(process: &Process) -> anyhow::Result<()> {
     }
     // After the change of user, which clears it.
     set_pdeathsig(Signal::SIGKILL).context("tie the container to its shim")
+}
+
+/// What is ignored here, programs that this one executes would go on ignoring: a script that runs the lab in its
+/// background ignores interrupts, and then no key in a terminal of a container would be one. A handler is not handed
+/// on but makes way for the default, so having one is all that it takes.
+fn with_default_signals() -> anyhow::Result<()> {
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let _within = runtime.enter();
+    for kind in [
+        SignalKind::interrupt(),
+        SignalKind::quit(),
+        SignalKind::hangup(),
+        SignalKind::terminate(),
+    ] {
+        drop(signal(kind)?);
+    }
+    Ok(())
 }
 
 /// Whether a user or group number means anything in this user namespace.
