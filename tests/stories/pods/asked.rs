@@ -224,7 +224,7 @@ pub(crate) async fn a_terminal_has_a_size_and_ends_with_its_viewer(lab: Arc<Lab>
         anyhow::Ok(text)
     };
     // Keys are signals, since the terminal is the shell's own. A shell that is about to become another program may lose
-    // one, so the key is pressed when it is that program.
+    // Keys are signals, since the terminal is the shell's own: this one is for the program that runs then.
     viewer.types("sleep 54321\n").await?;
     let sleeps = |text: &String| text.contains("sleep 54321");
     wait::until("it sleeps", commands, sleeps).await?;
