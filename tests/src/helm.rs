@@ -2,14 +2,17 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Stdio,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
-use tokio::{process::Command, time::timeout};
+use anyhow::{Context as _, Result};
+use tokio::process::Command;
 
-use crate::{Cluster, Tools, tools::workspace};
+use crate::{
+    Cluster, Tools,
+    call::{Said, call},
+    tools::workspace,
+};
 
 /// How long a call of Helm may take, its own waiting included.
 const BOUND: Duration = Duration::from_mins(4);
@@ -27,17 +30,6 @@ pub struct Helm {
     home: PathBuf,
 }
 
-/// What Helm said, and whether it was content.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// Whether it succeeded.
-    pub success: bool,
-    /// Its standard output.
-    pub out: String,
-    /// Its standard error.
-    pub err: String,
-}
-
 impl Helm {
     /// Helm on `cluster`; its caches are among the cluster's own files.
     pub fn on(tools: &Tools, cluster: &Cluster) -> Self {
@@ -50,38 +42,18 @@ impl Helm {
 
     /// Calls it, and fails if it does; returns what it printed.
     pub async fn run(&self, arguments: &[&str]) -> Result<String> {
-        let said = self.attempt(arguments).await?;
-        if !said.success {
-            bail!(
-                "helm {}: {}\n{}",
-                arguments.join(" "),
-                said.err.trim(),
-                said.out.trim()
-            );
-        }
-        Ok(said.out)
+        self.attempt(arguments).await?.printed()
     }
 
     /// Calls it and returns what it said, whatever that is.
     pub async fn attempt(&self, arguments: &[&str]) -> Result<Said> {
-        let shown = arguments.join(" ");
         let mut command = Command::new(&self.program);
         command
             .args(arguments)
             .env_clear()
             .env("HOME", &self.home)
-            .env("KUBECONFIG", &self.kubeconfig)
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        let done = timeout(BOUND, command.output())
-            .await
-            .with_context(|| format!("helm {shown}: no end within {BOUND:?}"))?
-            .with_context(|| format!("start {}", self.program.display()))?;
-        Ok(Said {
-            success: done.status.success(),
-            out: String::from_utf8_lossy(&done.stdout).into_owned(),
-            err: String::from_utf8_lossy(&done.stderr).into_owned(),
-        })
+            .env("KUBECONFIG", &self.kubeconfig);
+        call(command, BOUND).await
     }
 }
 

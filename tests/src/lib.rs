@@ -26,6 +26,7 @@
 pub mod argocd;
 pub mod audit;
 pub mod bench;
+pub mod call;
 pub mod certs;
 pub mod cluster;
 pub mod connect;

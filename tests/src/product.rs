@@ -2,16 +2,16 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Stdio,
     time::Duration,
 };
 
 use anyhow::{Context as _, Result};
 use lab_kubelet::{Image, Images};
-use tokio::{process::Command, time::timeout};
+use tokio::process::Command;
 
 use crate::{
-    helm::{self, Helm, Said},
+    call::{Said, call},
+    helm::{self, Helm},
     steps::{At, Objects, workload},
     wait,
 };
@@ -84,27 +84,14 @@ pub(crate) fn programs() -> Result<PathBuf> {
 /// How long a command of `argocd-agentctl` may take.
 const COMMAND: Duration = Duration::from_mins(1);
 
-/// Calls `argocd-agentctl` with a kubeconfig, as people do, and returns what it said with its exit code.
-pub async fn agentctl(kubeconfig: &Path, arguments: &[&str]) -> Result<(i32, Said)> {
-    let program = programs()?.join("argocd-agentctl");
-    let shown = arguments.join(" ");
-    let mut command = Command::new(&program);
+/// Calls `argocd-agentctl` with a kubeconfig, as people do, and returns what it said.
+pub async fn agentctl(kubeconfig: &Path, arguments: &[&str]) -> Result<Said> {
+    let mut command = Command::new(programs()?.join("argocd-agentctl"));
     command
         .args(arguments)
         .env_clear()
-        .env("KUBECONFIG", kubeconfig)
-        .stdin(Stdio::null())
-        .kill_on_drop(true);
-    let done = timeout(COMMAND, command.output())
-        .await
-        .with_context(|| format!("argocd-agentctl {shown}: no end within {COMMAND:?}"))?
-        .with_context(|| format!("start {}", program.display()))?;
-    let said = Said {
-        success: done.status.success(),
-        out: String::from_utf8_lossy(&done.stdout).into_owned(),
-        err: String::from_utf8_lossy(&done.stderr).into_owned(),
-    };
-    Ok((done.status.code().unwrap_or(-1), said))
+        .env("KUBECONFIG", kubeconfig);
+    call(command, COMMAND).await
 }
 
 /// Installs the chart, or changes what is installed, so that clusters opt in this way.

@@ -26,15 +26,15 @@ const SINCE: &str = "argocd-agent.open-cluster-management.io/rotating-since";
 /// What a command says, as JSON, if it ends as expected.
 async fn ask(kubeconfig: PathBuf, code: i32, arguments: &[&str]) -> Result<Value> {
     let arguments = [arguments, &["-o", "json"]].concat();
-    let (is, said) = product::agentctl(&kubeconfig, &arguments).await?;
-    ensure!(is == code, "{arguments:?} ended with {is}: {said:?}");
-    serde_json::from_str(&said.out).with_context(|| format!("{arguments:?}: {said:?}"))
+    let said = product::agentctl(&kubeconfig, &arguments).await?;
+    ensure!(said.code == Some(code), "{said:?}");
+    serde_json::from_str(&said.out).with_context(|| format!("{said:?}"))
 }
 
 /// What a command has to say for itself, if it fails.
 async fn fails(kubeconfig: PathBuf, arguments: &[&str]) -> Result<String> {
-    let (code, said) = product::agentctl(&kubeconfig, arguments).await?;
-    ensure!(code == 2 && said.out.is_empty(), "{arguments:?}: {said:?}");
+    let said = product::agentctl(&kubeconfig, arguments).await?;
+    ensure!(said.code == Some(2) && said.out.is_empty(), "{said:?}");
     Ok(said.err)
 }
 
@@ -84,11 +84,11 @@ pub(crate) async fn the_fleet_is_looked_at_with_the_roles_of_the_page(stage: &St
         "{counted:#}"
     );
 
-    let (code, said) = product::agentctl(&team, &["status", "spoke2", "-o", "wide"]).await?;
+    let said = product::agentctl(&team, &["status", "spoke2", "-o", "wide"]).await?;
     let lines: Vec<_> = said.out.lines().collect();
     let is_one =
         lines.len() == 2 && lines[0].starts_with("CLUSTER") && lines[1].starts_with("spoke2");
-    ensure!(code == 0 && is_one, "{said:?}");
+    ensure!(said.succeeded() && is_one, "{said:?}");
     ensure!(!said.out.contains('\u{1b}'), "colours away from a terminal");
 
     let error = fails(team.clone(), &["status", "nowhere"]).await?;
@@ -218,8 +218,8 @@ pub(crate) async fn certificates_are_changed_on_the_command_line(stage: &Stage) 
 
     let leaf = At::secret(AGENT_NAMESPACE, CERTIFICATE);
     let was = stage.spoke(1).read(&leaf).await?["data"]["tls.crt"].clone();
-    let (code, said) = product::agentctl(&team, &["certs", "rotate", "spoke1"]).await?;
-    ensure!(code == 0 && said.out.contains("spoke1"), "{said:?}");
+    let said = product::agentctl(&team, &["certs", "rotate", "spoke1"]).await?;
+    ensure!(said.succeeded() && said.out.contains("spoke1"), "{said:?}");
     let is_new = |secret: &Value| secret["data"]["tls.crt"] != was;
     let spoke = stage.spoke(1);
     spoke.until(&leaf, "is another", BOUND, is_new).await?;
@@ -227,8 +227,8 @@ pub(crate) async fn certificates_are_changed_on_the_command_line(stage: &Stage) 
 
     let ca = At::secret(product::NAMESPACE, "argocd-agent-ca");
     let was = stage.hub.read(&ca).await?["data"]["tls.crt"].clone();
-    let (code, said) = product::agentctl(&team, &["certs", "rotate", "--ca"]).await?;
-    ensure!(code == 0, "{said:?}");
+    let said = product::agentctl(&team, &["certs", "rotate", "--ca"]).await?;
+    ensure!(said.succeeded(), "{said:?}");
     let is_settled = |secret: &Value| {
         secret["data"]["tls.crt"] != was && secret["metadata"]["annotations"][SINCE].is_null()
     };
@@ -245,9 +245,9 @@ pub(crate) async fn an_agent_is_revoked_and_restored_on_the_command_line(
     stage.enrolled(2).await?;
     let team = stage.platform_team().await?;
     let revoke = ["agent", "revoke", "spoke2", "--reason", "a story"];
-    let (code, said) = product::agentctl(&team, &revoke).await?;
+    let said = product::agentctl(&team, &revoke).await?;
     ensure!(
-        code == 0 && said.out.contains("agent restore spoke2"),
+        said.succeeded() && said.out.contains("agent restore spoke2"),
         "{said:?}"
     );
     let addon = At::addon("spoke2");
@@ -268,8 +268,8 @@ pub(crate) async fn an_agent_is_revoked_and_restored_on_the_command_line(
     let rotate = fails(team.clone(), &["certs", "rotate", "spoke2"]).await?;
     ensure!(rotate.contains("agent restore spoke2"), "{rotate}");
 
-    let (code, said) = product::agentctl(&team, &["agent", "restore", "spoke2"]).await?;
-    ensure!(code == 0, "{said:?}");
+    let said = product::agentctl(&team, &["agent", "restore", "spoke2"]).await?;
+    ensure!(said.succeeded(), "{said:?}");
     until_available(&stage.hub, "spoke2").await.map(drop)
 }
 
@@ -323,8 +323,8 @@ pub(crate) async fn what_a_cluster_refuses_is_explained(stage: &Stage) -> Result
 
     let folder = stage.lab.dir().join("support-bundle");
     let bundle = ["support-bundle", folder.to_str().context("a path")?];
-    let (code, said) = product::agentctl(&team, &bundle).await?;
-    ensure!(code == 0, "{said:?}");
+    let said = product::agentctl(&team, &bundle).await?;
+    ensure!(said.succeeded(), "{said:?}");
     let read = |name: &str| -> Result<Value> {
         Ok(serde_json::from_str(&std::fs::read_to_string(
             folder.join(name),

@@ -129,7 +129,7 @@ pub(crate) async fn an_uninstallation_waits_for_a_lost_spoke_with_a_bound(
     until_lost(stage, "spoke2").await?;
 
     let said = stage.lab.helm().attempt(&UNINSTALLATION).await?;
-    ensure!(!said.success, "it went on without spoke2: {}", said.out);
+    ensure!(!said.succeeded(), "it went on without spoke2: {}", said.out);
     ensure!(
         said.err.contains(UNINSTALL),
         "helm names the hook: {}",
@@ -205,7 +205,7 @@ pub(crate) async fn an_installation_refuses_an_add_on_of_templates(stage: &Stage
         product::NAMESPACE,
     ];
     let said = stage.lab.helm().attempt(&arguments).await?;
-    ensure!(!said.success, "it was installed: {}", said.out);
+    ensure!(!said.succeeded(), "it was installed: {}", said.out);
     for part in [
         "argocd-pull-integration",
         "To change over",

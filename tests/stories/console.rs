@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
+    call::Said,
     faults::Fault,
     steps::{
         At, Objects, deliver,
@@ -157,9 +158,9 @@ async fn it_is_patched(
     let map = At::config_map(namespace, workload::NAME);
     let map = spoke.read(&map).await?;
     ensure!(map["data"]["greeting"] == "patched", "{map}");
-    let differs = async || console.tries(&["app", "diff", app, "--refresh"]).await;
-    let is_shown =
-        |(is_same, printed, _): &(bool, String, String)| !is_same && printed.contains("patched");
+    let diff = ["app", "diff", app, "--refresh"];
+    let differs = || console.run(&diff);
+    let is_shown = |said: &Said| !said.succeeded() && said.out.contains("patched");
     wait::until("the difference is shown", differs, is_shown)
         .await
         .map(drop)
@@ -234,8 +235,7 @@ pub(crate) async fn what_is_known_of_a_cluster_that_is_away_is_shown(stage: &Sta
         let remembered = console.prints(&tree).await?;
         ensure!(has_pods(&remembered), "{remembered}");
         let live = ["app", "get-resource", APP, "--kind", "ConfigMap"];
-        let (succeeds, printed, told) = console.tries(&live).await?;
-        ensure!(!succeeds, "of a cluster that is away: {printed}");
+        let told = console.run(&live).await?.complained()?;
         ensure!(told.contains("not connected"), "{told}");
         Ok(())
     };
@@ -335,12 +335,12 @@ pub(crate) async fn a_shell_and_a_log_of_a_cluster_are_opened_in_argo_cd(
         .await?;
     let mut following = console.follows(&["app", "logs", APP, "--follow", "--tail", "1"])?;
     shell.types("echo again > /proc/1/fd/1\n").await?;
-    following.until_it_prints("again").await?;
+    following.until_it_prints("again", SOON).await?;
 
     stage.lab.faults().set("spoke1", Fault::Stall);
     let ended = timeout(SOON + SOON, async {
         shell.ends().await?;
-        following.ends().await
+        following.ended(SOON).await.map(drop)
     });
     let ended = ended.await;
     stage.lab.faults().heal("spoke1");

@@ -1,23 +1,22 @@
 //! kubectl, as people call it.
 
-use std::{
-    path::PathBuf,
-    process::{Output, Stdio},
-};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use lab::{
-    Cluster, Lab, kubeconfig, product,
+    Cluster, Lab,
+    call::{Following, Said, call},
+    kubeconfig, product,
     steps::{At, enrol::cluster_secret},
     wait,
 };
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::{process::Command, time::timeout};
+use tokio::process::Command;
 
 use crate::stage::{SOON, Stage, text};
 
@@ -72,7 +71,7 @@ impl Kubectl {
         Client::try_from(config).context("a client")
     }
 
-    /// A call of it, which hears nothing and ends when it is dropped.
+    /// A call of it, which ends when it is dropped.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -81,54 +80,35 @@ impl Kubectl {
             .arg("--cache-dir")
             .arg(self.folder.path().join("cache"))
             .args(arguments)
-            .stdin(Stdio::null())
             .kill_on_drop(true);
         command
     }
 
+    /// A call of it that goes on printing.
+    pub(crate) fn follows(&self, arguments: &[&str]) -> Result<Following> {
+        Following::begin(self.command(arguments))
+    }
+
     /// A call of it, to its end.
-    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<Output> {
-        let running = self.command(arguments).output();
-        let ended = timeout(SOON, running).await;
-        ended
-            .with_context(|| format!("kubectl {arguments:?} does not end"))?
-            .context("run kubectl")
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<Said> {
+        call(self.command(arguments), SOON).await
     }
 
     /// What it prints, when it succeeds.
     pub(crate) async fn prints(&self, arguments: &[&str]) -> Result<String> {
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = self.run(arguments).await?;
-        let told = String::from_utf8_lossy(&stderr);
-        ensure!(status.success(), "kubectl {arguments:?}: {told}");
-        Ok(String::from_utf8_lossy(&stdout).into_owned())
+        self.run(arguments).await?.printed()
     }
 
     /// Waits until it succeeds: a lane opens a moment after its session.
     pub(crate) async fn until_it_sees(&self, arguments: &[&str]) -> Result<()> {
-        let looking = async || {
-            let Output { status, stderr, .. } = self.run(arguments).await?;
-            let told = String::from_utf8_lossy(&stderr).into_owned();
-            Ok((status.success(), told))
-        };
-        let sees = |(succeeds, _): &(bool, String)| *succeeds;
-        wait::until("the cluster is seen", looking, sees)
+        let looking = || self.run(arguments);
+        wait::until("the cluster is seen", looking, Said::succeeded)
             .await
             .map(drop)
     }
 
     /// What it complains of, when it fails.
     pub(crate) async fn fails(&self, arguments: &[&str]) -> Result<String> {
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = self.run(arguments).await?;
-        let shown = String::from_utf8_lossy(&stdout);
-        ensure!(!status.success(), "kubectl {arguments:?} shows: {shown}");
-        Ok(String::from_utf8_lossy(&stderr).into_owned())
+        self.run(arguments).await?.complained()
     }
 }

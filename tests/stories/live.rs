@@ -2,7 +2,7 @@
 
 pub(crate) mod inside;
 
-use std::{process::Stdio, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -11,11 +11,6 @@ use lab::{
     wait,
 };
 use serde_json::json;
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::Child,
-    time::timeout,
-};
 
 use crate::{
     kubectl::Kubectl,
@@ -135,21 +130,13 @@ pub(crate) async fn a_cluster_that_is_cut_off_while_it_is_watched_is_told(
     let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
     let path =
         "/api/v1/namespaces/default/configmaps?watch=true&fieldSelector=metadata.name%3Dwatched";
-    let mut watching: Child = kubectl
-        .command(&["get", "--raw", path])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let lines = watching.stdout.take().context("its output")?;
-    let mut lines = BufReader::new(lines).lines();
-    let first = timeout(SOON, lines.next_line())
-        .await
-        .context("no line")??;
+    let mut watching = kubectl.follows(&["get", "--raw", path])?;
+    let first = watching.line(SOON).await?;
     ensure!(first.is_some_and(|line| line.contains(r#""greeting":"one""#)));
 
     stage.lab.faults().set("spoke1", Fault::Stall);
-    let ended = timeout(Duration::from_secs(30), watching.wait()).await;
-    let ended = ended.context("the watch of a cluster that was cut off goes on")??;
+    let ended = watching.ended(Duration::from_secs(30)).await;
+    let ended = ended.context("the watch of a cluster that was cut off goes on")?;
     ensure!(
         !ended.success(),
         "it looks as if the watch had come to its end"

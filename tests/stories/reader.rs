@@ -1,14 +1,15 @@
 //! Somebody who reads a page of the documentation and types what it says into a shell, word by word.
 
-use std::{
-    collections::BTreeMap, fmt::Write as _, fs, os::unix::fs::symlink, process::Stdio,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt::Write as _, fs, os::unix::fs::symlink, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lab::{Cluster, pages, tools};
+use lab::{
+    Cluster,
+    call::{Said, call},
+    pages, tools,
+};
 use tempfile::TempDir;
-use tokio::{process::Command, time::timeout};
+use tokio::process::Command;
 
 use crate::stage::Stage;
 
@@ -78,19 +79,16 @@ impl Reader {
             .current_dir(tools::workspace())
             .env_clear()
             .envs(&self.variables)
-            .env("HOME", self.home.path())
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        let done = timeout(BOUND, shell.output()).await;
-        let done = done
-            .with_context(|| format!("the commands of {page}: no end within {BOUND:?}"))?
-            .context("start bash")?;
-        let said = String::from_utf8_lossy(&done.stdout).into_owned();
-        if !done.status.success() {
+            .env("HOME", self.home.path());
+        // Complaints stand where they were made: the script has both in one.
+        let Said {
+            code, out: said, ..
+        } = call(shell, BOUND).await?;
+        if code != Some(0) {
             let lines: Vec<_> = said.lines().collect();
             let last = lines.get(lines.len().saturating_sub(LAST)..);
             let last = last.unwrap_or_default().join("\n");
-            bail!("a command of {page} failed ({}):\n{last}", done.status);
+            bail!("a command of {page} failed ({code:?}):\n{last}");
         }
         Ok(said)
     }

@@ -1,23 +1,18 @@
 //! Argo CD's own command line, logged in at the server of the hub.
 
-use std::{
-    path::PathBuf,
-    process::{Output, Stdio},
-};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use lab::{
-    argocd, product,
+    argocd,
+    call::{Following, Said, call},
+    product,
     steps::{At, enrol::ARGOCD},
     wait,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader, Lines},
-    process::{Child, ChildStdout, Command},
-    time::timeout,
-};
+use tokio::process::Command;
 
 use crate::{
     sets,
@@ -69,14 +64,8 @@ impl Console {
             "--password",
         ];
         let login = [&login[..], &[&password, "--insecure"]].concat();
-        let logged_in = async || {
-            let Output { status, stderr, .. } = console.run(&login).await?;
-            Ok((
-                status.success(),
-                String::from_utf8_lossy(&stderr).into_owned(),
-            ))
-        };
-        wait::until("argocd logs in", logged_in, |(is_in, _)| *is_in).await?;
+        let logged_in = || console.run(&login);
+        wait::until("argocd logs in", logged_in, Said::succeeded).await?;
         Ok(console)
     }
 
@@ -85,48 +74,23 @@ impl Console {
         command
             .args(arguments)
             .env("HOME", self.home.path())
-            .env("ARGOCD_CONFIG_DIR", self.home.path())
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
+            .env("ARGOCD_CONFIG_DIR", self.home.path());
         command
     }
 
-    /// Starts a command that goes on printing.
+    /// A call that goes on printing.
     pub(super) fn follows(&self, arguments: &[&str]) -> Result<Following> {
-        let mut command = self.command(arguments);
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().context("run argocd")?;
-        let printed = child.stdout.take().context("its output")?;
-        Ok(Following {
-            child,
-            lines: BufReader::new(printed).lines(),
-        })
+        Following::begin(self.command(arguments))
     }
 
-    async fn run(&self, arguments: &[&str]) -> Result<Output> {
-        let ended = timeout(SOON, self.command(arguments).output()).await;
-        ended
-            .with_context(|| format!("argocd {arguments:?} does not end"))?
-            .context("run argocd")
+    /// A call, to its end.
+    pub(super) async fn run(&self, arguments: &[&str]) -> Result<Said> {
+        call(self.command(arguments), SOON).await
     }
 
     /// What it prints, when it succeeds.
     pub(super) async fn prints(&self, arguments: &[&str]) -> Result<String> {
-        let (succeeds, printed, told) = self.tries(arguments).await?;
-        ensure!(succeeds, "argocd {arguments:?}: {told}");
-        Ok(printed)
-    }
-
-    /// Whether it succeeds, what it prints, and what it complains of.
-    pub(super) async fn tries(&self, arguments: &[&str]) -> Result<(bool, String, String)> {
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = self.run(arguments).await?;
-        let [printed, told] =
-            [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-        Ok((status.success(), printed, told))
+        self.run(arguments).await?.printed()
     }
 
     /// Waits until it prints something like this.
@@ -135,8 +99,8 @@ impl Console {
         arguments: &[&str],
         fits: impl Fn(&str) -> bool,
     ) -> Result<()> {
-        let looking = async || self.tries(arguments).await;
-        let fits = |(succeeds, printed, _): &(bool, String, String)| *succeeds && fits(printed);
+        let looking = || self.run(arguments);
+        let fits = |said: &Said| said.succeeded() && fits(&said.out);
         let what = format!("argocd {arguments:?} prints it");
         wait::until(&what, looking, fits).await.map(drop)
     }
@@ -153,8 +117,8 @@ impl Console {
     pub(super) async fn cluster(&self, name: &str) -> Result<Value> {
         let all = self.prints(&["cluster", "list", "-o", "json"]).await?;
         let all: Value = serde_json::from_str(&all)?;
-        let named = all.as_array().into_iter().flatten();
-        let cluster = named.clone().find(|cluster| cluster["name"] == name);
+        let mut all_of_them = all.as_array().into_iter().flatten();
+        let cluster = all_of_them.find(|cluster| cluster["name"] == name);
         Ok(cluster.with_context(|| format!("no {name} in {all}"))?["info"].clone())
     }
 
@@ -165,28 +129,5 @@ impl Console {
         fits: impl Fn(&Value) -> bool,
     ) -> Result<Value> {
         wait::until(what, async || self.cluster(name).await, fits).await
-    }
-}
-
-/// A command that goes on printing.
-pub(super) struct Following {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Following {
-    pub(super) async fn until_it_prints(&mut self, text: &str) -> Result<()> {
-        loop {
-            let line = timeout(SOON, self.lines.next_line()).await;
-            let line = line.with_context(|| format!("no {text:?}"))??;
-            if line.context("it ended")?.contains(text) {
-                return Ok(());
-            }
-        }
-    }
-
-    pub(super) async fn ends(mut self) -> Result<()> {
-        let ended = timeout(SOON, self.child.wait()).await;
-        ended.context("it goes on")?.map(drop).context("wait")
     }
 }

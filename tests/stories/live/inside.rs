@@ -15,7 +15,6 @@ use tokio::time::timeout;
 
 use crate::{
     kubectl::Kubectl,
-    pods::asked::{follow, line},
     stage::{SOON, Stage},
     terminal::{self, Viewer},
 };
@@ -53,13 +52,13 @@ pub(crate) async fn a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off(
 
     let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
     kubectl.until_it_sees(&["logs", "talker"]).await?;
-    let (mut following, mut lines) = follow(&kubectl, &["logs", "-f", "talker"])?;
+    let mut following = kubectl.follows(&["logs", "-f", "talker"])?;
     for number in 1..=1000 {
-        let read = line(&mut lines).await?;
+        let read = following.line(SOON).await?;
         ensure!(read == Some(format!("{number}\n")), "{number}: {read:?}");
     }
     std::fs::write(shared.path().join("more"), "")?;
-    ensure!(line(&mut lines).await?.as_deref() == Some("more\n"));
+    ensure!(following.line(SOON).await?.as_deref() == Some("more\n"));
     let whole = kubectl.prints(&["logs", "talker"]).await?;
     ensure!(whole.lines().count() == 1001, "{whole}");
     let end = kubectl
@@ -69,8 +68,8 @@ pub(crate) async fn a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off(
 
     a_viewer_who_goes_takes_the_request_along(stage, &kubectl).await?;
     stage.lab.faults().set("spoke1", Fault::Stall);
-    let ended = timeout(Duration::from_secs(30), following.wait()).await;
-    let ended = ended.context("the log of a cluster that was cut off goes on")??;
+    let ended = following.ended(Duration::from_secs(30)).await;
+    let ended = ended.context("the log of a cluster that was cut off goes on")?;
     ensure!(
         !ended.success(),
         "it looks as if the log had come to its end"
@@ -86,8 +85,8 @@ pub(crate) async fn a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off(
 async fn a_viewer_who_goes_takes_the_request_along(stage: &Stage, kubectl: &Kubectl) -> Result<()> {
     let audit = stage.lab.spoke(1).audit();
     let mark = audit.mark()?;
-    let (viewer, mut lines) = follow(kubectl, &["logs", "-f", "talker"])?;
-    ensure!(line(&mut lines).await?.is_some());
+    let mut viewer = kubectl.follows(&["logs", "-f", "talker"])?;
+    ensure!(viewer.line(SOON).await?.is_some());
     let ended = || async {
         let requests = audit.by(super::PEOPLE, mark)?;
         let kinds: Vec<String> = requests
@@ -99,7 +98,7 @@ async fn a_viewer_who_goes_takes_the_request_along(stage: &Stage, kubectl: &Kube
     let is_over = |kinds: &Vec<String>| kinds.iter().any(|kind| kind == "pods/log");
     let while_it_is_read = ended().await?;
     ensure!(!is_over(&while_it_is_read), "{while_it_is_read:?}");
-    drop((viewer, lines));
+    drop(viewer);
     wait::until("the request for the log is over", ended, is_over)
         .await
         .map(drop)
@@ -135,8 +134,8 @@ pub(crate) async fn a_terminal_is_opened_from_the_hub_in_a_pod_of_an_application
     let exec = |script| ["-n", PLACE, "exec", pod, "--", "sh", "-c", script];
     kubectl.until_it_sees(&exec("true")).await?;
     let ended = kubectl.run(&exec("echo hello; exit 7")).await?;
-    ensure!(ended.status.code() == Some(7), "{ended:?}");
-    ensure!(ended.stdout == b"hello\n", "{ended:?}");
+    ensure!(ended.code == Some(7), "{ended:?}");
+    ensure!(ended.out == "hello\n", "{ended:?}");
 
     let at: Api<Pod> = Api::namespaced(kubectl.client().await?, PLACE);
     let mut viewer = Viewer::open(&at, pod).await?;

@@ -9,8 +9,7 @@ use kube::{Api, api::AttachParams};
 use lab::{Lab, wait};
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
-    process::{Child, ChildStdout},
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     time::timeout,
 };
 
@@ -110,36 +109,17 @@ pub(crate) async fn a_log_is_followed_until_its_container_ends(lab: Arc<Lab>) ->
     let containers = json!([container(&script)]);
     asker.ready("talker", containers, shared.path()).await?;
 
-    let (mut following, mut lines) =
-        follow(&asker.kubectl, &asker.words(&["logs", "-f", "talker"]))?;
-    ensure!(line(&mut lines).await?.as_deref() == Some("one\n"));
+    let words = asker.words(&["logs", "-f", "talker"]);
+    let mut following = asker.kubectl.follows(&words)?;
+    ensure!(following.line(SOON).await?.as_deref() == Some("one\n"));
     fs::write(shared.path().join("more"), "")?;
-    ensure!(line(&mut lines).await?.as_deref() == Some("two\n"));
+    ensure!(following.line(SOON).await?.as_deref() == Some("two\n"));
     fs::write(shared.path().join("end"), "")?;
-    ensure!(line(&mut lines).await?.as_deref() == Some("three"));
-    ensure!(line(&mut lines).await?.is_none());
-    let status = timeout(SOON, following.wait()).await??;
+    ensure!(following.line(SOON).await?.as_deref() == Some("three"));
+    ensure!(following.line(SOON).await?.is_none());
+    let status = following.ended(SOON).await?;
     ensure!(status.success(), "{status}");
     asker.place.leave().await
-}
-
-/// Begins to follow a log.
-pub(crate) fn follow(kubectl: &Kubectl, words: &[&str]) -> Result<(Child, BufReader<ChildStdout>)> {
-    let mut command = kubectl.command(words);
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let lines = child.stdout.take().context("its output")?;
-    Ok((child, BufReader::new(lines)))
-}
-
-/// The next line; none at the end.
-pub(crate) async fn line(lines: &mut BufReader<ChildStdout>) -> Result<Option<String>> {
-    let mut line = String::new();
-    let read = timeout(SOON, lines.read_line(&mut line)).await;
-    let read = read.context("no line")??;
-    Ok(Some(line).filter(|_| read > 0))
 }
 
 pub(crate) async fn the_log_before_a_crash_is_shown(lab: Arc<Lab>) -> Result<()> {
@@ -172,9 +152,9 @@ pub(crate) async fn a_command_has_its_streams_and_its_exit_code(lab: Arc<Lab>) -
     let script = "echo $WORD; hostname; echo oh >&2; exit 7";
     let words = asker.words(&["exec", "sleeper", "--", "sh", "-c", script]);
     let ended = asker.kubectl.run(&words).await?;
-    ensure!(ended.status.code() == Some(7), "{ended:?}");
-    ensure!(ended.stdout == b"hello\nsleeper\n", "{ended:?}");
-    ensure!(ended.stderr.starts_with(b"oh\n"), "{ended:?}");
+    ensure!(ended.code == Some(7), "{ended:?}");
+    ensure!(ended.out == "hello\nsleeper\n", "{ended:?}");
+    ensure!(ended.err.starts_with("oh\n"), "{ended:?}");
     let absent = asker.words(&["exec", "sleeper", "--", "/bin/absent"]);
     let told = asker.kubectl.fails(&absent).await?;
     ensure!(told.contains("execute /bin/absent"), "{told}");
