@@ -14,7 +14,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use prometheus_client::metrics::gauge::Gauge;
 use protocol::Mode;
 use protocol::version::Capabilities;
 use protocol::wire::lane::Chunk;
@@ -22,6 +21,7 @@ use protocol::wire::lane::lane_client::LaneClient;
 use runtime::backoff::Backoff;
 use runtime::credentials::Material;
 use runtime::error::Chain;
+use runtime::metrics::Open;
 use runtime::parts::Spawner;
 use runtime::tunnel::{self, Tasks, Tunnel};
 use tokio::sync::watch;
@@ -188,26 +188,10 @@ struct Answerer {
     metrics: Metrics,
 }
 
-/// A lane that is open, as the metrics have it, for as long as this lives.
-struct Open(Gauge);
-
-impl Open {
-    fn new(metrics: &Metrics) -> Self {
-        metrics.lanes.inc();
-        Self(metrics.lanes.clone())
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
-
 /// Answers what comes on a lane until it ends or the process stops.
 async fn serve(tunnel: Tunnel, answerer: Answerer, spawner: Spawner, ended: CancellationToken) {
     let _told_when_dropped = ended.drop_guard();
-    let _counted_while_open = Open::new(&answerer.metrics);
+    let _counted_while_open = Open::new(answerer.metrics.lanes.clone());
     let service = service_fn(move |request| answer(answerer.clone(), request));
     let stop = spawner.token().clone();
     let connection = http2::Builder::new(Tasks::new(spawner))

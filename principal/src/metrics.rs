@@ -4,7 +4,7 @@ use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge},
     registry::Registry as Recorder,
 };
-use runtime::metrics::{ByWord, Registry};
+use runtime::metrics::{ByWord, Open, Registry};
 
 use crate::state::State;
 
@@ -127,13 +127,13 @@ impl Metrics {
     }
 
     /// Counts an open connection to the redis proxy for as long as the guard lives.
-    pub(crate) fn redis_connection(&self) -> OpenGuard {
-        OpenGuard::new(self.redis_connections.clone())
+    pub(crate) fn redis_connection(&self) -> Open {
+        Open::new(self.redis_connections.clone())
     }
 
     /// Counts an open lane for as long as the guard lives.
-    pub(crate) fn lane(&self) -> OpenGuard {
-        OpenGuard::new(self.lanes.clone())
+    pub(crate) fn lane(&self) -> Open {
+        Open::new(self.lanes.clone())
     }
 
     pub(crate) fn hub_writes_stuck(&self, count: usize) {
@@ -147,8 +147,8 @@ impl Metrics {
     }
 
     /// Counts a write for as long as the guard lives.
-    pub(crate) fn hub_write_now(&self) -> OpenGuard {
-        OpenGuard::new(self.hub_writes_now.clone())
+    pub(crate) fn hub_write_now(&self) -> Open {
+        Open::new(self.hub_writes_now.clone())
     }
 
     /// What a session has counted since it was last asked.
@@ -158,13 +158,13 @@ impl Metrics {
     }
 
     /// Counts an open connection for as long as the guard lives.
-    pub(crate) fn connection(&self) -> OpenGuard {
-        OpenGuard::new(self.connections.clone())
+    pub(crate) fn connection(&self) -> Open {
+        Open::new(self.connections.clone())
     }
 
     /// Counts an open session for as long as the guard lives.
-    pub(crate) fn session(&self) -> OpenGuard {
-        OpenGuard::new(self.sessions.clone())
+    pub(crate) fn session(&self) -> Open {
+        Open::new(self.sessions.clone())
     }
 }
 
@@ -276,22 +276,4 @@ fn interactive(all: &mut Recorder, metrics: &Metrics) {
         "Commands to the redis proxy by how they were answered, and handshakes that failed there; local: by the hub's \
          redis, page: with the state of a cluster; a rise of local_failed is a hub's redis that is away",
     );
-}
-
-/// One of the things that a gauge counts.
-#[derive(Debug)]
-#[must_use = "it counts for as long as it lives"]
-pub(crate) struct OpenGuard(Gauge);
-
-impl OpenGuard {
-    fn new(gauge: Gauge) -> Self {
-        gauge.inc();
-        Self(gauge)
-    }
-}
-
-impl Drop for OpenGuard {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }

@@ -25,6 +25,7 @@ pub mod log;
 pub mod metrics;
 pub mod news;
 pub mod parts;
+pub mod process;
 pub mod ready;
 pub mod shutdown;
 pub mod tunnel;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry;
 
@@ -60,6 +61,25 @@ impl Registry {
         let mut text = String::new();
         self.with(|registry| text::encode(&mut text, registry))?;
         Ok(text)
+    }
+}
+
+/// One of the things that a gauge counts, for as long as it lives.
+#[derive(Debug)]
+#[must_use = "it counts for as long as it lives"]
+pub struct Open(Gauge);
+
+impl Open {
+    /// One more of them.
+    pub fn new(gauge: Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 

@@ -10,9 +10,7 @@ use prometheus_client::registry::Registry;
 
 use super::Gauges;
 use crate::clock::Clock;
-
-/// What `/proc` counts time in, whatever the kernel does: `USER_HZ` is part of its interface.
-const TICKS: f64 = 100.0;
+use crate::process::{processor, resident_kib};
 
 /// Adds them.
 pub(super) fn register(registry: &mut Registry) {
@@ -40,7 +38,7 @@ impl Collector for Process {
         gauges.one(
             "process_resident_memory_bytes",
             "Memory that the process has now; a steady rise is a leak",
-            resident(&status).unwrap_or_default(),
+            resident_kib(&status).map_or(0.0, |kib| float(kib.saturating_mul(1024))),
         )?;
         gauges.one(
             "process_open_fds",
@@ -50,27 +48,9 @@ impl Collector for Process {
         gauges.counter(
             "process_cpu_seconds",
             "Time that processors have worked for the process",
-            cpu(&stat).unwrap_or_default(),
+            processor(&stat).unwrap_or_default().as_secs_f64(),
         )
     }
-}
-
-/// `VmRSS:      1234 kB`
-fn resident(status: &str) -> Option<f64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(float(kibibytes.saturating_mul(1024)))
-}
-
-/// The fields of `stat` follow the program's name, which is in brackets and may have anything in it.
-fn cpu(stat: &str) -> Option<f64> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    // The first of these is the third of all; 14 and 15 are the times of user and system.
-    let mut times = fields.split_whitespace().skip(11);
-    let mut ticks = || times.next()?.parse::<u64>().ok();
-    Some(float(ticks()?.saturating_add(ticks()?)) / TICKS)
 }
 
 #[expect(
@@ -84,16 +64,6 @@ const fn float(whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_the_kernel_says_of_a_process_is_read() {
-        let status = "Name:\tagent\nVmPeak:\t  900 kB\nVmRSS:\t  512 kB\nThreads:\t4\n";
-        assert_eq!(resident(status), Some(524_288.0));
-        assert_eq!(resident("Name:\tagent\n"), None);
-        let stat = "42 (a) b (c) S 1 42 42 0 -1 4194304 100 0 0 0 150 50 0 0 20 0 4";
-        assert_eq!(cpu(stat), Some(2.0));
-        assert_eq!(cpu("42 (a"), None);
-    }
 
     #[test]
     fn this_process_is_told_of() {

@@ -24,28 +24,17 @@ pub(super) fn resident(process: u32) -> Result<u64> {
 
 /// The resident memory of a process, in KiB.
 pub(super) fn resident_kib(process: u32) -> Result<u64> {
-    let path = format!("/proc/{process}/status");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|rest| rest.split_whitespace().next());
-    kib.context("VmRSS")?.parse().context("VmRSS")
+    runtime::process::resident_kib(&told(process, "status")?).context("VmRSS")
 }
 
 /// The processor time that a process has used.
 pub(super) fn processor(process: u32) -> Result<Duration> {
-    let path = format!("/proc/{process}/stat");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-    processor_in(&text).context("utime and stime")
+    runtime::process::processor(&told(process, "stat")?).context("utime and stime")
 }
 
-/// Linux tells ticks of a hundredth of a second to every program (proc(5), `USER_HZ`).
-fn processor_in(stat: &str) -> Option<Duration> {
-    // The name of the program may have anything in it.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(Duration::from_millis((user + system) * 10))
+fn told(process: u32, file: &str) -> Result<String> {
+    let path = format!("/proc/{process}/{file}");
+    std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
 }
 
 /// The sum of a metric over those of its lines that have this text in them.
@@ -137,17 +126,5 @@ async fn counted(
         };
         to.write_all(read).await?;
         bytes.fetch_add(read.len() as u64, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn user_and_system_time_are_added_whatever_the_name() {
-        let stat = "7 (a) b) S 1 7 7 0 -1 4194304 100 0 0 0 12 3 0 0 20 0 9 0 1 2 3";
-        assert_eq!(processor_in(stat), Some(Duration::from_millis(150)));
-        assert_eq!(processor_in("7 (a) S"), None);
     }
 }
