@@ -1,6 +1,9 @@
 //! What is read of objects on the hub, and no more. Pure and lenient: a field of another form is absent.
 
-use argocd::keys::addon::{ADDON, MODE, REKEY, REVOKED};
+use argocd::{
+    availability,
+    keys::addon::{ADDON, MODE, REKEY, REVOKED},
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use ocm::condition::{self, addon::AVAILABLE};
@@ -65,8 +68,7 @@ impl Addon {
     /// The version that its agent gave when it connected.
     pub fn version(&self) -> Option<String> {
         let said = self.condition(AVAILABLE)?;
-        let (_, version) = said.message.rsplit_once(", version ")?;
-        Some(version.to_owned())
+        availability::version(&said.message).map(str::to_owned)
     }
 
     /// When the agent's certificate ends, as OCM's registration agent says it.

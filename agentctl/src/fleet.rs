@@ -11,9 +11,6 @@ use crate::facts::Addon;
 /// The servers of the Argo CD cluster Secrets, by cluster.
 pub type Servers = BTreeMap<String, String>;
 
-/// Selects the cluster Secrets.
-pub const CLUSTER_SECRETS: &str = "argocd.argoproj.io/secret-type=cluster";
-
 /// Takes in the server of a cluster Secret; nothing else of it.
 pub fn take_server(servers: &mut Servers, secret: &Value) {
     let Some(cluster) = argocd::Meta::of(secret).label(keys::AGENT_NAME) else {

@@ -6,7 +6,10 @@ mod pages;
 
 use std::collections::BTreeMap;
 
-use argocd::keys::addon::{ADDON, MANAGER};
+use argocd::keys::{
+    CLUSTER_SELECTOR,
+    addon::{ADDON, MANAGER},
+};
 use jiff::Timestamp;
 use ocm::name::ClusterName;
 use serde_json::Value;
@@ -17,7 +20,7 @@ use crate::{
     certs::{self, Certificates, certificates},
     change::{self, Change},
     facts::Addon,
-    fleet::{self, CLUSTER_SECRETS, Servers},
+    fleet::{self, Servers},
     hub::{ADDONS, APPLICATIONS, By, DEPLOYMENTS, Error as HubError, Hub, PROJECTS, SECRETS},
     output::{self, Place, View, render},
     settings::{Settings, settings},
@@ -153,7 +156,7 @@ async fn told(hub: &Hub, global: &Global) -> Settings {
 
 async fn servers(hub: &Hub, settings: &Settings) -> Result<Servers, String> {
     let by = By {
-        labels: Some(CLUSTER_SECRETS.to_owned()),
+        labels: Some(CLUSTER_SELECTOR.to_owned()),
         ..By::namespace(&settings.routing.argocd_namespace)
     };
     let mut servers = Servers::new();

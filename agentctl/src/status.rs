@@ -4,7 +4,10 @@ mod tally;
 
 use std::collections::BTreeMap;
 
-use argocd::keys::addon::MODE;
+use argocd::{
+    availability::{AGENT_NEVER_CONNECTED, AGENT_NOT_DEPLOYED},
+    keys::addon::MODE,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use ocm::condition::addon::{
@@ -138,7 +141,7 @@ pub fn connected(addon: &Addon) -> Connected {
     };
     let state = match (said.status.as_str(), said.reason.as_str()) {
         ("True", _) => Connection::Yes,
-        ("False", "AgentNeverConnected" | "AgentNotDeployed") => Connection::NotYet,
+        ("False", AGENT_NEVER_CONNECTED | AGENT_NOT_DEPLOYED) => Connection::NotYet,
         ("False", _) => Connection::No,
         _ => Connection::Unknown,
     };

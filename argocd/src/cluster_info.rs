@@ -13,6 +13,8 @@ use std::io::{Read as _, Write as _};
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde::{Deserialize, Serialize};
 
+use crate::claim;
+
 #[cfg(test)]
 mod tests;
 
@@ -26,8 +28,6 @@ const COMPRESSED: &str = ".gz";
 const THIS_CLUSTER: &str = "https://kubernetes.default.svc";
 /// More than this is no such value, however it is compressed: bytes.
 const LARGEST: u64 = 4 << 20;
-/// A version of Kubernetes is shorter.
-const LONGEST_VERSION: usize = 64;
 
 /// The keys under which Argo CD keeps what it knows of the cluster that it is in, with how their values are compressed.
 pub fn of_this_cluster() -> [(String, Form); 2] {
@@ -136,18 +136,8 @@ pub fn read(value: &[u8], form: Form) -> Result<Census, Unreadable> {
         applications: info.applications_count,
         apis: info.cache_info.apis_count,
         resources: info.cache_info.resources_count,
-        server_version: version(&info.server_version),
+        server_version: claim::version(&info.server_version).map(str::to_owned),
     })
-}
-
-/// A version as it may be passed on; what is none is left out.
-pub fn version(text: &str) -> Option<String> {
-    let is_one = !text.is_empty()
-        && text.len() <= LONGEST_VERSION
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b".+-_".contains(&byte));
-    is_one.then(|| text.to_owned())
 }
 
 /// Writes what Argo CD on the hub is to know of a cluster.

@@ -48,6 +48,8 @@ pub const REPOSITORY: &str = "repository";
 pub const REPO_CREDS: &str = "repo-creds";
 /// Selects both, and no other Secret.
 pub const REPOSITORY_SELECTOR: &str = "argocd.argoproj.io/secret-type in (repository,repo-creds)";
+/// Selects the cluster Secrets.
+pub const CLUSTER_SELECTOR: &str = "argocd.argoproj.io/secret-type=cluster";
 /// Label that Argo CD's own `ConfigMap`s carry.
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
 /// Label by which Argo CD may track what belongs to an Application.

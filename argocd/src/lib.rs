@@ -22,6 +22,7 @@
 //! | [`mirror`] | an autonomous cluster's objects as the hub shows them |
 //! | [`command`] | sync, terminate and refresh, at most once |
 //! | [`digest`] | Go's checksums, and ours |
+//! | [`availability`], [`claim`] | what is said of an agent on the hub, and how much of its own word |
 //! | [`cluster_info`] | what Argo CD's page of clusters shows of one |
 //! | [`cluster_secret`] | the Argo CD cluster Secret of a managed cluster |
 //! | [`ranges`] | what two ends have of the same objects, compared without naming them |
@@ -38,9 +39,11 @@
 //! | [`masked`] | objects as they may be printed |
 
 pub mod admission;
+pub mod availability;
 pub mod belonging;
 pub mod cache_key;
 pub mod change;
+pub mod claim;
 pub mod cluster_info;
 pub mod cluster_project;
 pub mod cluster_secret;

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::Basis;
 use crate::{
     config::{Alone, Meeting, Registration, Shared, Source},
+    fleet::secrets::selector,
     hub::{is_of_kubernetes, mode_of},
     keys,
     registration::{SelfRegistration, keep},
@@ -206,14 +207,9 @@ async fn follow_fleet(
     serving: watch::Sender<bool>,
     token: CancellationToken,
 ) {
-    let selector = format!(
-        "{}=cluster,{}",
-        argocd::keys::SECRET_TYPE,
-        argocd::keys::AGENT_NAME
-    );
     let mut clusters: BTreeMap<String, (String, Enrolment)> = BTreeMap::new();
     let mut synced = false;
-    watch_trimmed(secrets.labels(&selector), token, |event| {
+    watch_trimmed(secrets.labels(&selector()), token, |event| {
         match event {
             Event::Applied { object, .. } => {
                 let name = object.metadata.name.clone().unwrap_or_default();

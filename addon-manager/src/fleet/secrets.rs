@@ -352,8 +352,8 @@ fn keep(held: &mut BTreeMap<String, Secret>, cluster: &str, secret: Secret) {
 
 /// Selects the cluster Secrets that have an agent.
 pub fn selector() -> String {
-    let (kind, agent) = (argocd::keys::SECRET_TYPE, argocd::keys::AGENT_NAME);
-    format!("{kind}=cluster,{agent}")
+    let (clusters, agent) = (argocd::keys::CLUSTER_SELECTOR, argocd::keys::AGENT_NAME);
+    format!("{clusters},{agent}")
 }
 
 /// The cluster that a Secret is about, by the Secret's name.

@@ -60,11 +60,8 @@ impl SelfRegistration {
         let Some(certificate) = self.certificate().await? else {
             return Ok(());
         };
-        let labels = format!(
-            "{}=cluster,{}=true",
-            argocd::keys::SECRET_TYPE,
-            keys::SELF_REGISTERED
-        );
+        let clusters = argocd::keys::CLUSTER_SELECTOR;
+        let labels = format!("{clusters},{}=true", keys::SELF_REGISTERED);
         let mut page = ListParams::default().labels(&labels).limit(PAGE);
         let mut failed = Ok(());
         loop {

@@ -1,6 +1,6 @@
 //! What an agent says of its cluster as a whole.
 
-use argocd::cluster_info::{self, Census};
+use argocd::{claim, cluster_info::Census};
 use protocol::{
     Event,
     payload::{self, SpokeInfo},
@@ -19,13 +19,11 @@ pub(super) fn hear(seat: &Seat, event: &Event) {
 
 /// What has been counted, in the words of our agent or of Go's; none when it does not say.
 fn counted(said: &SpokeInfo) -> Option<Census> {
+    let version = said.server_version.as_deref().and_then(claim::version);
     Some(Census {
         applications: said.applications_count?,
         apis: said.apis_count?,
         resources: said.resources_count?,
-        server_version: said
-            .server_version
-            .as_deref()
-            .and_then(cluster_info::version),
+        server_version: version.map(str::to_owned),
     })
 }

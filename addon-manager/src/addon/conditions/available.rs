@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use argocd::availability::{
+    self, AGENT_CONNECTED, AGENT_DISCONNECTED, AGENT_NEVER_CONNECTED, AGENT_NOT_DEPLOYED,
+    AGENT_UNAVAILABLE,
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use ocm::{
@@ -9,17 +13,6 @@ use ocm::{
     sdk::WorkReport,
 };
 use principal::SessionReport;
-
-/// Connected, and its Deployment is available.
-pub(super) const AGENT_CONNECTED: &str = "AgentConnected";
-/// The objects are not on the cluster.
-pub(super) const AGENT_NOT_DEPLOYED: &str = "AgentNotDeployed";
-/// The Deployment is there and has no ready pod.
-pub(super) const AGENT_UNAVAILABLE: &str = "AgentUnavailable";
-/// The pod runs and has never been here.
-pub(super) const AGENT_NEVER_CONNECTED: &str = "AgentNeverConnected";
-/// It has been here and is away.
-pub(super) const AGENT_DISCONNECTED: &str = "AgentDisconnected";
 
 /// A gap that is shorter is not worth telling: a restart of the pod, of the principal, of a proxy.
 /// It is also how long a new agent has before anything is said of it.
@@ -105,7 +98,8 @@ fn known_before(facts: &Facts<'_>, reason: &str) -> Option<String> {
 
 fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Said {
     if facts.ready == Some(true) {
-        let verdict = Verdict::new(AVAILABLE, true, AGENT_CONNECTED, works(session));
+        let works = availability::works(session.agent_version.as_deref());
+        let verdict = Verdict::new(AVAILABLE, true, AGENT_CONNECTED, works);
         return Said {
             verdict: Some(verdict),
             recheck: None,
@@ -121,21 +115,6 @@ fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Said
         verdict: Some(unavailable(AGENT_UNAVAILABLE, message)),
         recheck: None,
     }
-}
-
-/// With the version, so that nobody has to ask the agent for it; `argocd-agentctl` reads it here.
-fn works(session: &SessionReport) -> String {
-    let works = "the agent is connected and running";
-    match session.agent_version.as_deref().filter(is_version) {
-        Some(version) => format!("{works}, version {version}"),
-        None => works.to_owned(),
-    }
-}
-
-/// What an agent claims is told only where it looks like a version.
-fn is_version(text: &&str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || ".-+".contains(c);
-    (1..=64).contains(&text.len()) && text.chars().all(fits)
 }
 
 fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) {
