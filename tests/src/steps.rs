@@ -3,9 +3,11 @@
 //! The demo and the stories are told with the same steps: each does one thing through an ordinary
 //! client and waits, with a bound, until the world shows that it happened.
 
+pub mod at;
 pub mod deliver;
 pub mod enrol;
 pub mod objects;
 pub mod workload;
 
-pub use objects::{At, Objects};
+pub use at::{ADDON, At};
+pub use objects::Objects;

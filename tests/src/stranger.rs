@@ -145,7 +145,7 @@ fn name(common_name: &str, groups: &[&str]) -> DistinguishedName {
 
 /// The CN that OCM asks for on behalf of a cluster's agent.
 pub fn agent_name(cluster: &str) -> String {
-    let addon = crate::steps::objects::ADDON;
+    let addon = crate::steps::ADDON;
     format!("system:open-cluster-management:cluster:{cluster}:addon:{addon}:agent:{addon}")
 }
 

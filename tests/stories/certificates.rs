@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result, ensure};
 use lab::{
     product,
     steps::{
-        At, Objects,
+        ADDON, At, Objects,
         deliver::{self, Application},
         enrol::{AGENT_NAMESPACE, CERTIFICATE, until_available},
-        objects::{ADDON, condition, has_condition},
+        objects::{condition, has_condition},
     },
     stranger::{Forger, Papers, agent_name},
     wait,

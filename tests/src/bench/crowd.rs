@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::steps::{At, Objects, objects::ADDON};
+use crate::steps::{ADDON, At, Objects};
 
 /// Longer than any measurement, in seconds.
 const LEASE: u32 = 24 * 3600;

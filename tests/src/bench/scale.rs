@@ -31,10 +31,7 @@ use crate::{
     process::{Process, Program},
     product,
     progress::say,
-    steps::{
-        At,
-        objects::{ADDON, has_condition},
-    },
+    steps::{ADDON, At, objects::has_condition},
     wait,
 };
 

@@ -5,10 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{
-    enrol::ARGOCD,
-    objects::{At, Objects},
-};
+use super::{at::At, enrol::ARGOCD, objects::Objects};
 
 /// The finalizer with which Argo CD removes what an Application deployed.
 pub const CASCADE: &str = "resources-finalizer.argocd.argoproj.io";

@@ -5,7 +5,10 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::objects::{ADDON, At, Objects, has_condition};
+use super::{
+    at::{ADDON, At},
+    objects::{Objects, has_condition},
+};
 
 /// The label with which a cluster is opted in.
 pub const MODE: &str = "argocd-agent.open-cluster-management.io/mode";

@@ -6,10 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use lab::{
     product,
-    steps::{
-        At, Objects, enrol,
-        objects::{ADDON, has_condition},
-    },
+    steps::{ADDON, At, Objects, enrol, objects::has_condition},
     stranger::agent_name,
     wait,
 };

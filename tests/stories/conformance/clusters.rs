@@ -4,10 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use kube::api::{DynamicObject, PostParams};
 use lab::{
     product,
-    steps::{
-        At, Objects, enrol,
-        objects::{ADDON, has_condition},
-    },
+    steps::{ADDON, At, Objects, enrol, objects::has_condition},
     wait,
 };
 use serde_json::{Value, json};

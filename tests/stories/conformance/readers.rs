@@ -3,10 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
 use lab::{
-    steps::{
-        At, enrol,
-        objects::{ADDON, has_condition},
-    },
+    steps::{ADDON, At, enrol, objects::has_condition},
     wait,
 };
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use base64::Engine as _;
 use lab::{
-    steps::{At, Objects, objects::ADDON},
+    steps::{ADDON, At, Objects},
     stranger::agent_name,
 };
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};

@@ -1,0 +1,106 @@
+//! Where the principal is, and how it is talked to.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use rustls_pki_types::ServerName;
+
+use super::Error;
+use super::proxy::Proxy;
+use crate::args::HubArgs;
+
+/// Where the principal is and how to talk to it.
+#[derive(Debug, Clone)]
+pub struct Hub {
+    /// Host name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// How to authenticate.
+    pub method: Method,
+    /// Pause between heartbeats.
+    pub heartbeat: Option<Duration>,
+    /// Pause between HTTP/2 pings.
+    pub keep_alive: Option<Duration>,
+    /// Largest message in bytes.
+    pub max_message: usize,
+    /// Whether only `WebSocket`s are used; otherwise they follow where HTTP/2 does not get through.
+    pub only_websockets: bool,
+    /// Whether a mesh does TLS, and we do not.
+    pub plaintext: bool,
+    /// The forward proxy.
+    pub proxy: Proxy,
+    /// Whether messages are compressed.
+    pub compression: bool,
+}
+
+/// How to authenticate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Method {
+    /// By the client certificate.
+    Mtls,
+    /// By user and password, the first line of this file as `user:password`.
+    UserPass(PathBuf),
+    /// By a header that a mesh sets on the way.
+    Header,
+}
+
+impl TryFrom<&HubArgs> for Hub {
+    type Error = Error;
+
+    fn try_from(args: &HubArgs) -> Result<Self, Error> {
+        let HubArgs {
+            server_address,
+            server_port,
+            agent_mode: _,
+            creds,
+            heartbeat_interval,
+            keep_alive_ping_interval,
+            grpc_max_message_size,
+            enable_compression,
+            enable_websocket,
+            insecure_plaintext,
+            proxy,
+        } = args;
+        if server_address.is_empty() {
+            return Err(Error::NoServer);
+        }
+        // Addresses of version 6 are written in brackets in URLs, and without them elsewhere.
+        let host = server_address.trim_matches(['[', ']']).to_owned();
+        if ServerName::try_from(host.as_str()).is_err() {
+            return Err(Error::Server(host));
+        }
+        let some = |duration: Duration| (!duration.is_zero()).then_some(duration);
+        let method: Method = creds.parse()?;
+        match (&method, insecure_plaintext) {
+            (Method::Mtls, true) | (Method::Header, false) => return Err(Error::Plaintext),
+            (Method::Mtls, false) | (Method::Header, true) | (Method::UserPass(_), _) => {}
+        }
+        Ok(Self {
+            host,
+            port: *server_port,
+            method,
+            heartbeat: some(*heartbeat_interval),
+            keep_alive: some(*keep_alive_ping_interval),
+            max_message: *grpc_max_message_size,
+            only_websockets: *enable_websocket,
+            plaintext: *insecure_plaintext,
+            proxy: Proxy::new(proxy).map_err(Error::Proxy)?,
+            compression: *enable_compression,
+        })
+    }
+}
+
+impl FromStr for Method {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text.split_once(':') {
+            Some(("mtls", _)) => Ok(Self::Mtls),
+            Some(("userpass", file)) if !file.is_empty() => Ok(Self::UserPass(file.into())),
+            Some(("header", _)) => Ok(Self::Header),
+            _ => Err(Error::Credentials(text.to_owned())),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Where certificates come from.
+
+use std::path::PathBuf;
+
+use super::Error;
+use crate::args::TlsArgs;
+
+/// Where certificates come from.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// Ours.
+    pub identity: IdentitySource,
+    /// Those we trust.
+    pub roots: RootsSource,
+}
+
+/// Where our certificate comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdentitySource {
+    /// Two files.
+    Files {
+        /// The certificate chain.
+        chain: PathBuf,
+        /// The private key.
+        key: PathBuf,
+    },
+    /// A Secret in Argo CD's namespace.
+    Secret(String),
+}
+
+/// Where the certificates come from that we trust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RootsSource {
+    /// A file.
+    File(PathBuf),
+    /// A Secret in Argo CD's namespace.
+    Secret(String),
+}
+
+impl TryFrom<&TlsArgs> for Tls {
+    type Error = Error;
+
+    fn try_from(args: &TlsArgs) -> Result<Self, Error> {
+        let TlsArgs {
+            root_ca_secret_name,
+            root_ca_path,
+            tls_secret_name,
+            tls_client_cert,
+            tls_client_key,
+        } = args;
+        let identity = match (tls_client_cert, tls_client_key) {
+            (Some(chain), Some(key)) => IdentitySource::Files {
+                chain: chain.clone(),
+                key: key.clone(),
+            },
+            (None, None) => IdentitySource::Secret(tls_secret_name.clone()),
+            _ => return Err(Error::HalfCertificate),
+        };
+        let roots = root_ca_path.clone().map_or_else(
+            || RootsSource::Secret(root_ca_secret_name.clone()),
+            RootsSource::File,
+        );
+        Ok(Self { identity, roots })
+    }
+}

@@ -1,0 +1,75 @@
+//! What the chart grants.
+
+use super::{rendered::documents, *};
+
+#[test]
+fn every_rule_has_a_reason_and_none_has_a_wildcard() {
+    let mut rules = 0;
+    for document in documents(&[]) {
+        let (mut reason, mut inside) = (false, false);
+        for line in document.lines() {
+            let trimmed = line.trim_start();
+            inside |= trimmed == "rules:";
+            // A reason may stand over several rules that belong together.
+            reason |= inside && trimmed.starts_with('#');
+            if inside && trimmed.starts_with("- apiGroups") {
+                assert!(reason, "{line} in\n{document}");
+                rules += 1;
+            }
+        }
+        for rule in parsed(&document)["rules"].as_array().into_iter().flatten() {
+            assert!(!rule.to_string().contains('*'), "{rule}");
+        }
+    }
+    assert!(rules > 20, "only {rules} rules were seen");
+}
+
+#[test]
+fn nothing_can_be_granted_that_is_not_held() {
+    for role in objects(&[]) {
+        let rules = role["rules"].to_string();
+        for verb in ["escalate", "bind", "impersonate", "deletecollection"] {
+            assert!(!rules.contains(&format!("\"{verb}\"")), "{verb} in {rules}");
+        }
+    }
+}
+
+#[test]
+fn secrets_of_the_own_namespace_are_granted_by_name() {
+    let role = one(&[], "Role", "argocd-agent-addon-manager");
+    assert_eq!(role["metadata"]["namespace"], NAMESPACE);
+    for rule in role["rules"].as_array().into_iter().flatten() {
+        let secrets = rule["resources"].to_string().contains("secrets");
+        // A name cannot be demanded of `create`.
+        if secrets && rule["verbs"] != json!(["create"]) {
+            let names = rule["resourceNames"].as_array().map_or(0, Vec::len);
+            assert!(names > 0, "{rule}");
+        }
+    }
+}
+
+#[test]
+fn what_an_uninstallation_may_do_is_there_only_while_it_runs() {
+    let rights = [
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+        "Job",
+    ];
+    for kind in rights {
+        let object = one(&[], kind, "argocd-agent-addon-uninstall");
+        let annotations = &object["metadata"]["annotations"];
+        assert_eq!(annotations["helm.sh/hook"], "pre-delete", "{kind}");
+        let policy = annotations["helm.sh/hook-delete-policy"]
+            .as_str()
+            .unwrap_or_default();
+        assert!(policy.contains("hook-succeeded"), "{kind}: {policy}");
+    }
+    let without = objects(&["uninstall.enabled=false"]);
+    let left = without
+        .iter()
+        .filter(|it| it["metadata"]["name"] == "argocd-agent-addon-uninstall");
+    assert_eq!(left.count(), 0);
+}
