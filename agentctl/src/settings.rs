@@ -3,6 +3,14 @@
 use argocd::routing::RoutingSettings;
 use serde_json::Value;
 
+/// The flag of the hub program for the namespace of the hub's Argo CD, and its variable.
+pub const NAMESPACE: (&str, &str) = ("--namespace", "ARGOCD_PRINCIPAL_NAMESPACE");
+/// The same for the namespaces whose Applications go by destination.
+pub const ALLOWED_NAMESPACES: (&str, &str) = (
+    "--allowed-namespaces",
+    "ARGOCD_PRINCIPAL_ALLOWED_NAMESPACES",
+);
+
 /// What the caller said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given {
@@ -27,14 +35,10 @@ pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
     let container = container.and_then(|it| it.pointer("/spec/template/spec/containers/0"));
     let namespace = given.argocd_namespace.clone();
     let namespace = namespace
-        .or_else(|| option(container?, "--namespace", "ARGOCD_PRINCIPAL_NAMESPACE"))
+        .or_else(|| option(container?, NAMESPACE))
         .unwrap_or_else(|| "argocd".to_owned());
     let allowed = given.allowed_namespaces.clone().or_else(|| {
-        let (flag, variable) = (
-            "--allowed-namespaces",
-            "ARGOCD_PRINCIPAL_ALLOWED_NAMESPACES",
-        );
-        let value = option(container?, flag, variable)?;
+        let value = option(container?, ALLOWED_NAMESPACES)?;
         let names = value.split(',').map(str::trim);
         let names = names.filter(|name| !name.is_empty());
         Some(names.map(str::to_owned).collect())
@@ -56,7 +60,7 @@ pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
 }
 
 /// The value of a flag of a container; without it, that of its variable.
-fn option(container: &Value, flag: &str, variable: &str) -> Option<String> {
+fn option(container: &Value, (flag, variable): (&str, &str)) -> Option<String> {
     let list = |field: &str| {
         let list = container.get(field).and_then(Value::as_array);
         list.map_or(&[][..], Vec::as_slice)

@@ -41,6 +41,21 @@ fn every_flag_of_the_hub_programs_has_its_row() {
     );
 }
 
+/// The command line looks for them in the hub program's Deployment.
+#[test]
+fn what_the_command_line_reads_are_flags_of_the_hub_program() {
+    let groups = groups(&[SHARED, MANAGER, MANAGER_REDIS, PRINCIPAL]);
+    let variables = variables(MANAGER);
+    let rows = rows_of(&groups, &variables, "SharedArgs", &BTreeMap::new());
+    for (flag, variable) in [
+        agentctl::settings::NAMESPACE,
+        agentctl::settings::ALLOWED_NAMESPACES,
+    ] {
+        let cells = row(&[flag, variable, ""]);
+        assert!(rows.iter().any(|it| it.starts_with(&cells)), "{cells}");
+    }
+}
+
 #[test]
 fn every_flag_of_the_agent_has_its_row() {
     let groups = groups(&[SHARED, AGENT]);
@@ -144,7 +159,8 @@ fn every_label_and_annotation_has_its_row() {
         .map(|it| it.words)
         .filter(|text| {
             let name = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix));
-            name.is_some_and(|name| !name.is_empty() && !name.contains(' '))
+            // With a value it is a selector, whose name stands by itself elsewhere.
+            name.is_some_and(|name| !name.is_empty() && !name.contains([' ', '=']))
         });
     compare_first_cells("Labels and annotations", &ours.collect());
 }
