@@ -67,6 +67,22 @@ async fn serve<F>(
 where
     F: Future<Output = anyhow::Result<()>>,
 {
+    // The name that the Go principal gives itself; each agent is agent-MODE.
+    let traces = runtime::trace::start(shared.otlp.as_ref(), "principal".to_owned())?;
+    let ended = serve_until_end(shared, token, seen, start).await;
+    traces.end().await;
+    ended
+}
+
+async fn serve_until_end<F>(
+    shared: &Shared,
+    token: CancellationToken,
+    seen: Seen,
+    start: impl FnOnce(Basis) -> F,
+) -> anyhow::Result<()>
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
     let parts = Parts::new(token);
     let readiness = Readiness::new();
     serve_admin(shared, &readiness, seen, &parts).await?;

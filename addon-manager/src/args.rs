@@ -12,7 +12,7 @@ use std::{
 };
 
 use clap::{Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use runtime::args::{AdminArgs, KubeArgs, LogArgs, boolean, duration, port, with_env};
+use runtime::args::{AdminArgs, KubeArgs, LogArgs, OtlpArgs, boolean, duration, port, with_env};
 
 pub use self::{
     principal::{PrincipalArgs, ResourceProxyArgs},
@@ -74,6 +74,9 @@ pub struct SharedArgs {
     /// Where health and metrics are served.
     #[command(flatten)]
     pub admin: AdminArgs,
+    /// Where traces go.
+    #[command(flatten)]
+    pub otlp: OtlpArgs,
     /// Address that the principal listens on; empty for all.
     #[arg(long, default_value = "")]
     pub listen_host: String,
@@ -182,7 +185,7 @@ pub struct ReadyArgs {
 }
 
 /// Variables of the Go principal for the flags in common.
-const SHARED_ENV: [(&str, &str); 14] = [
+const SHARED_ENV: [(&str, &str); 18] = [
     // Go has one name for both programs.
     ("kube_api_qps", "ARGOCD_AGENT_KUBE_QPS"),
     ("kube_api_burst", "ARGOCD_AGENT_KUBE_BURST"),
@@ -201,6 +204,10 @@ const SHARED_ENV: [(&str, &str); 14] = [
     ("share_unscoped_repositories", "SHARE_UNSCOPED_REPOSITORIES"),
     ("enable_websocket", "ARGOCD_PRINCIPAL_ENABLE_WEBSOCKET"),
     ("trusted_proxy", "ARGOCD_PRINCIPAL_TRUSTED_PROXIES"),
+    ("otlp_address", "ARGOCD_PRINCIPAL_OTLP_ADDRESS"),
+    ("otlp_insecure", "ARGOCD_PRINCIPAL_OTLP_INSECURE"),
+    ("otlp_ca_path", "ARGOCD_PRINCIPAL_OTLP_CA_PATH"),
+    ("otlp_sample_ratio", "ARGOCD_PRINCIPAL_OTLP_SAMPLE_RATIO"),
 ];
 
 /// Those of them that the small subcommands have.

@@ -4,7 +4,10 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use ocm::name::is_dns_label;
 use principal::identity;
-use runtime::args::{AdminArgs, KubeArgs, LogArgs};
+use runtime::{
+    args::{AdminArgs, KubeArgs, LogArgs},
+    trace,
+};
 
 use crate::{
     address::{Address, InvalidAddress},
@@ -38,6 +41,8 @@ pub struct Shared {
     pub kube: KubeArgs,
     /// Where health and metrics are served.
     pub admin: AdminArgs,
+    /// Where traces go; none: there are none.
+    pub otlp: Option<trace::Settings>,
     /// What the principal is told.
     pub principal: principal::Settings,
     /// host:port by which Argo CD reaches the resource proxy.
@@ -139,6 +144,9 @@ pub enum Error {
          --insecure-plaintext"
     )]
     Plaintext,
+    /// The traces cannot be.
+    #[error(transparent)]
+    Traces(#[from] trace::Invalid),
     /// A name that no certificate has.
     #[error("--trusted-proxy {0:?} cannot be a common name")]
     TrustedProxy(String),
@@ -189,6 +197,7 @@ fn shared(
         log,
         kube,
         admin,
+        otlp,
         listen_host: _,
         listen_port: _,
         namespace,
@@ -227,6 +236,7 @@ fn shared(
         log,
         kube,
         admin,
+        otlp: trace::Settings::checked(&otlp)?,
         principal,
         resource_proxy,
         shares_unscoped: share_unscoped_repositories,

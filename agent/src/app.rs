@@ -49,6 +49,9 @@ pub enum Error {
     /// An address is in use.
     #[error(transparent)]
     Admin(#[from] admin::Error),
+    /// The traces have nobody to go to.
+    #[error(transparent)]
+    Traces(#[from] runtime::trace::Error),
     /// A part ended.
     #[error(transparent)]
     Stopped(#[from] Stopped),
@@ -58,6 +61,14 @@ pub enum Error {
 pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
     let config = Config::try_from(&args)?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?config, "agent starts");
+    let service = format!("agent-{}", config.scope.mode);
+    let traces = runtime::trace::start(config.otlp.as_ref(), service)?;
+    let ended = run_with(config, &args, token).await;
+    traces.end().await;
+    ended
+}
+
+async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Result<(), Error> {
     let client = runtime::kube::client(&args.kube, USER_AGENT).await?;
     let parts = Parts::new(token.clone());
     let spawner = parts.spawner();
@@ -74,6 +85,7 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
         ui,
         redis,
         recount,
+        otlp: _,
     } = config;
     let argocd_namespace = scope.argocd_namespace.clone();
     let redis = self::redis(redis, &client, &argocd_namespace, &spawner);
@@ -110,7 +122,7 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
         lane: watch::Sender::new(false),
     };
     let admin = admin_state(readiness, registry, State::of(&link));
-    serve_admin(&args, admin, &parts).await?;
+    serve_admin(args, admin, &parts).await?;
     keep_both(link, desk, &parts, &token);
     Ok(parts.run_until_stopped(DRAIN).await?)
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as Group, CommandFactory as _, FromArgMatches as _, Parser};
-use runtime::args::{AdminArgs, KubeArgs, LogArgs, boolean, duration, port, with_env};
+use runtime::args::{AdminArgs, KubeArgs, LogArgs, OtlpArgs, boolean, duration, port, with_env};
 
 mod later;
 
@@ -41,6 +41,9 @@ pub struct Args {
     /// Health and metrics.
     #[command(flatten)]
     pub admin: AdminArgs,
+    /// Traces.
+    #[command(flatten)]
+    pub otlp: OtlpArgs,
     /// The spoke's API.
     #[command(flatten)]
     pub kube: KubeArgs,
@@ -265,6 +268,10 @@ const ENV: &[(&str, &str)] = &[
     ("log_format", "ARGOCD_AGENT_LOG_FORMAT"),
     ("healthz_port", "ARGOCD_AGENT_HEALTH_CHECK_PORT"),
     ("metrics_port", "ARGOCD_AGENT_METRICS_PORT"),
+    ("otlp_address", "ARGOCD_AGENT_OTLP_ADDRESS"),
+    ("otlp_insecure", "ARGOCD_AGENT_OTLP_INSECURE"),
+    ("otlp_ca_path", "ARGOCD_AGENT_OTLP_CA_PATH"),
+    ("otlp_sample_ratio", "ARGOCD_AGENT_OTLP_SAMPLE_RATIO"),
 ];
 
 /// Reads the command line and the environment; ends the process with a message where they are wrong.

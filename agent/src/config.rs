@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use argocd::ui_access::{self, UiAccess};
 use protocol::Mode;
+use runtime::trace;
 
 mod hub;
 pub mod proxy;
@@ -34,6 +35,8 @@ pub struct Config {
     pub redis: String,
     /// Pause between looks at what Argo CD has counted.
     pub recount: Duration,
+    /// Where traces go; none: there are none.
+    pub otlp: Option<trace::Settings>,
 }
 
 /// What people at the hub may see of this cluster, and do there.
@@ -134,6 +137,9 @@ pub enum Error {
     /// No name of a user.
     #[error("--ui-user {0:?} is not the name of a user")]
     User(String),
+    /// The traces cannot be.
+    #[error(transparent)]
+    Traces(#[from] trace::Invalid),
     /// A word that is not in the list.
     #[error("{flag} {value:?} is not one of {allowed}")]
     Word {
@@ -168,6 +174,7 @@ impl TryFrom<&Args> for Config {
             later,
             log: _,
             admin: _,
+            otlp,
             kube: _,
         } = args;
         refuse_what_would_harm(later)?;
@@ -183,6 +190,7 @@ impl TryFrom<&Args> for Config {
             ui: ui.try_into()?,
             redis,
             recount: ui.cache_refresh_interval.max(FASTEST_RECOUNT),
+            otlp: trace::Settings::checked(otlp)?,
         })
     }
 }
@@ -321,7 +329,6 @@ fn refuse_what_would_harm(later: &LaterArgs) -> Result<(), Error> {
     let left_out = [
         (!later.tls_ciphersuites.is_empty(), "--tls-ciphersuites"),
         (later.ignore_unmanaged_apps, "--ignore-unmanaged-apps"),
-        (!later.otlp_address.is_empty(), "--otlp-address"),
         (later.pprof_port != 0, "--pprof-port"),
         (!later.full_detail.is_empty(), "--full-detail"),
     ];

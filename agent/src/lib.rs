@@ -29,6 +29,7 @@
 //! | [`census`] | what its Argo CD has counted here, for the hub's page of clusters |
 //! | [`redis`] | this cluster's redis, in which its Argo CD keeps what people see |
 //! | [`metrics`] | counters and gauges |
+//! | `traced` | what the hub's changes come to, as parts of their traces |
 //! | [`state`] | what is known at this moment, for whoever looks into the program |
 
 pub mod app;
@@ -45,3 +46,4 @@ pub mod source;
 pub mod spoke;
 pub mod state;
 pub mod store;
+mod traced;

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 
 use crate::source;
 use crate::store::Store;
+use crate::traced::Traces;
 
 /// What still has to be handed to a session.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub struct Reports {
     /// Who keeps changing what the hub owns, as every session has to be told. Bounded by the objects.
     contested: Mutex<BTreeMap<ObjectKey, String>>,
     wake: Notify,
+    /// Which changes it is for, where they are traced.
+    traces: Traces,
 }
 
 /// See [`Reports::take`].
@@ -50,12 +53,14 @@ impl Reports {
             pending: Mutex::default(),
             contested: Mutex::default(),
             wake: Notify::new(),
+            traces: Traces::default(),
         }
     }
 
     /// The status of this Application has to be said.
     pub fn status(&self, key: ObjectKey) {
         if key.kind == Kind::Application {
+            self.traces.changed(&key, Facet::Status);
             self.lock().statuses.insert(key);
             self.wake.notify_one();
         }
@@ -63,18 +68,25 @@ impl Reports {
 
     /// This object, which the spoke owns, has to be said.
     pub fn owned(&self, key: ObjectKey) {
+        self.traces.changed(&key, Facet::State);
         self.lock().states.insert(key);
         self.wake.notify_one();
     }
 
     /// This object, which the spoke owned, is gone; it was `last` so.
     pub fn left(&self, key: &ObjectKey, last: &Value) {
-        let event = source::left(key, last);
+        let mut event = source::left(key, last);
+        self.traces.went(key, &mut event);
         let mut pending = self.lock();
         pending.states.remove(key);
         pending.events.insert(key.clone(), event);
         drop(pending);
         self.wake.notify_one();
+    }
+
+    /// This object is about to be changed for what is done at this moment.
+    pub fn changing(&self, key: &ObjectKey) {
+        self.traces.changing(key);
     }
 
     /// What is on the spoke.
@@ -87,7 +99,8 @@ impl Reports {
         if key.kind != Kind::Application {
             return;
         }
-        let event = gone_event(key, source_uid, last);
+        let mut event = gone_event(key, source_uid, last);
+        self.traces.went(key, &mut event);
         let mut pending = self.lock();
         pending.statuses.remove(key);
         pending.events.insert(key.clone(), event);
@@ -190,6 +203,13 @@ impl Reports {
 
 impl Source for Told<'_> {
     fn encode(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
+        let event = self.event(key, facet, said_before);
+        self.reports.traces.said(key, facet, self.mode, event)
+    }
+}
+
+impl Told<'_> {
+    fn event(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
         match (facet, self.mode) {
             (Facet::State, Mode::Autonomous) => {
                 let live = self.reports.store.live(key)?;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use argocd::{Meta, routing::RoutingSettings};
-use protocol::ObjectKey;
+use protocol::{Event, Facet, ObjectKey};
 use runtime::{clock::Clock, news::News};
 use tokio::{sync::Semaphore, time::Instant};
 
@@ -31,6 +31,7 @@ mod lookup;
 mod mailbox;
 mod mirror;
 pub mod store;
+mod traced;
 mod trouble;
 mod write;
 
@@ -46,6 +47,7 @@ use dirty::Dirty;
 use index::{Effect, Index};
 use mirror::Mirrors;
 use store::{Report, Store, Watched};
+use traced::Cause;
 use trouble::Troubles;
 
 /// The hub as the sessions see it.
@@ -156,6 +158,7 @@ impl Hub {
     pub(crate) fn report(&self, report: Report) -> bool {
         let mut state = self.lock();
         let concerned = mirror::concerned(&report, &self.argocd_namespace);
+        let cause = Cause::of(&report, &state.index);
         let effects = match report {
             Report::Applied(Watched::Application, object) => {
                 let new = state.synced.contains(&Watched::Application);
@@ -183,7 +186,7 @@ impl Hub {
                 Vec::new()
             }
         };
-        self.post(&state, effects);
+        self.post_for(&state, effects, cause);
         if let Some(key) = concerned {
             let State { index, mirrors, .. } = &mut *state;
             let live = index.object(&key);
@@ -302,17 +305,30 @@ impl Hub {
     }
 
     fn post(&self, state: &State, effects: Vec<Effect>) {
+        self.post_for(state, effects, None);
+    }
+
+    /// The same for a change that may be traced: what it is for is there before the mark is.
+    fn post_for(&self, state: &State, effects: Vec<Effect>, mut cause: Option<Cause>) {
+        let mut trace = |mailbox: &Mailbox, key: &ObjectKey, facet| {
+            if let Some(context) = cause.as_mut().and_then(Cause::context) {
+                mailbox.traces().note((key.clone(), facet), context);
+            }
+        };
         for effect in effects {
             match effect {
-                Effect::State { cluster, key } => {
-                    state.tell(&cluster, |mailbox| mailbox.state(key));
-                }
-                Effect::Command { cluster, key } => {
-                    state.tell(&cluster, |mailbox| mailbox.command(key));
-                }
-                Effect::Gone { cluster, key, uid } => {
-                    state.tell(&cluster, |mailbox| mailbox.gone(key, uid));
-                }
+                Effect::State { cluster, key } => state.tell(&cluster, |mailbox| {
+                    trace(mailbox, &key, Facet::State);
+                    mailbox.state(key);
+                }),
+                Effect::Command { cluster, key } => state.tell(&cluster, |mailbox| {
+                    trace(mailbox, &key, Facet::Command);
+                    mailbox.command(key);
+                }),
+                Effect::Gone { cluster, key, uid } => state.tell(&cluster, |mailbox| {
+                    trace(mailbox, &key, Facet::State);
+                    mailbox.gone(key, uid);
+                }),
                 Effect::Conditions(key) => self.dirty.mark(key),
             }
         }
@@ -332,6 +348,15 @@ pub(crate) struct Subscription {
     pub(crate) mailbox: Mailbox,
     /// Everything that the cluster should have.
     pub(crate) delivered: Vec<ObjectKey>,
+}
+
+impl Subscription {
+    /// That a copy has to go.
+    pub(crate) fn delete(&self, key: &ObjectKey, uid: &str) -> Event {
+        let event = self.hub.delete(key, uid);
+        let (traces, matter) = (self.mailbox.traces(), (key, Facet::State));
+        traced::said(traces, matter, self.cluster.as_str(), event)
+    }
 }
 
 impl Drop for Subscription {

@@ -19,6 +19,7 @@
 //! | [`resync`] | what is still unconfirmed after a connect |
 //! | [`refusal`] | why an authentication or a session is refused, in one table |
 //! | [`version`] | versions and capabilities |
+//! | [`trace`] | where an event carries the context of its span, and what spans are called |
 //! | [`proof`] | what an agent proves where a proxy ends TLS |
 //! | [`websocket`] | the frames of gRPC over `WebSocket`s |
 //! | [`resp`] | the language of redis, which the proxy on the hub and the agents' end of it speak |
@@ -34,6 +35,7 @@ pub mod resp;
 pub mod resync;
 pub mod session;
 pub mod token;
+pub mod trace;
 pub mod version;
 pub mod websocket;
 pub mod wire;

@@ -73,6 +73,24 @@ pub struct KubeArgs {
     pub kube_api_burst: u32,
 }
 
+/// Where traces go.
+#[derive(Debug, Clone, Args)]
+pub struct OtlpArgs {
+    /// host:port of a collector that takes traces by OTLP over gRPC; without it there are none.
+    #[arg(long, default_value = "")]
+    pub otlp_address: String,
+    /// Talk to the collector without TLS.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub otlp_insecure: bool,
+    /// File with the certificates to trust for the collector; without it those of the machine.
+    #[arg(long)]
+    pub otlp_ca_path: Option<PathBuf>,
+    /// Which part of the traces that begin here is kept: 1 is all, 0.01 one of a hundred.
+    #[arg(long, default_value = "1")]
+    pub otlp_sample_ratio: f64,
+}
+
 /// Gives flags their environment variables: pairs of argument id (`log_level`) and variable.
 ///
 /// An id that the command does not have is a mistake in the list; clap panics at start-up then,

@@ -28,6 +28,7 @@ pub mod parts;
 pub mod process;
 pub mod ready;
 pub mod shutdown;
+pub mod trace;
 pub mod tunnel;
 
 /// Installs the one TLS provider of the process; call it first in `main`.

@@ -40,7 +40,7 @@ impl Registry {
     }
 
     /// Adds what every program of ours has: the metric `<prefix>_build_info` with the version and commit of this build,
-    /// and what the process takes of its machine.
+    /// what the process takes of its machine, and what becomes of its traces.
     pub fn program(&self, prefix: &str, version: &'static str, commit: &'static str) {
         let info = Info::new(vec![("version", version), ("git_revision", commit)]);
         self.with(|registry| {
@@ -50,6 +50,7 @@ impl Registry {
                 info,
             );
             process::register(registry);
+            crate::trace::register(prefix, registry);
         });
     }
 

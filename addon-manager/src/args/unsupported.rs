@@ -16,7 +16,7 @@ use Ignored::{Harmless, Misleading};
 type Flag = (&'static str, &'static str, Ignored);
 
 /// Flags that are on or off.
-const SWITCHES: [Flag; 10] = [
+const SWITCHES: [Flag; 9] = [
     (
         "namespace-create-enable",
         "ARGOCD_PRINCIPAL_NAMESPACE_CREATE_ENABLE",
@@ -58,12 +58,11 @@ const SWITCHES: [Flag; 10] = [
         "ARGOCD_PRINCIPAL_DESTINATION_BASED_MAPPING",
         Harmless,
     ),
-    ("otlp-insecure", "ARGOCD_PRINCIPAL_OTLP_INSECURE", Harmless),
     ("ha-enabled", "ARGOCD_PRINCIPAL_HA_ENABLED", Misleading),
 ];
 
 /// Flags with a value.
-const VALUES: [Flag; 26] = [
+const VALUES: [Flag; 25] = [
     ("full-detail", "ARGOCD_PRINCIPAL_FULL_DETAIL", Harmless),
     ("pprof-port", "ARGOCD_PRINCIPAL_PPROF_PORT", Harmless),
     (
@@ -161,7 +160,6 @@ const VALUES: [Flag; 26] = [
         "ARGOCD_PRINCIPAL_HA_REPLICATION_INITIAL_ACK_TIMEOUT",
         Harmless,
     ),
-    ("otlp-address", "ARGOCD_PRINCIPAL_OTLP_ADDRESS", Harmless),
     (
         "ha-preferred-role",
         "ARGOCD_PRINCIPAL_HA_PREFERRED_ROLE",

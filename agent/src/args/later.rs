@@ -60,13 +60,6 @@ pub struct LaterArgs {
     /// Pause between reports of one object; this agent coalesces while a report is on its way.
     #[arg(long, value_parser = duration, default_value = "0")]
     pub buffer_informer_event_interval: Duration,
-    /// Address of a trace collector.
-    #[arg(long, default_value = "")]
-    pub otlp_address: String,
-    /// Talk to the trace collector without TLS.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
-    pub otlp_insecure: bool,
     /// Port of Go's profiler.
     #[arg(long, value_parser = port, default_value = "0")]
     pub pprof_port: u16,
@@ -118,8 +111,6 @@ pub(super) const ENV: &[(&str, &str)] = &[
         "buffer_informer_event_interval",
         "ARGOCD_AGENT_BUFFER_INFORMER_EVENT_INTERVAL",
     ),
-    ("otlp_address", "ARGOCD_AGENT_OTLP_ADDRESS"),
-    ("otlp_insecure", "ARGOCD_AGENT_OTLP_INSECURE"),
     ("pprof_port", "ARGOCD_AGENT_PPROF_PORT"),
     ("full_detail", "ARGOCD_AGENT_FULL_DETAIL"),
 ];

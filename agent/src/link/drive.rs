@@ -16,6 +16,7 @@ use protocol::version::Capability;
 use protocol::wire::eventstreamapi::Event as Frame;
 use protocol::wire::eventstreamapi::event_stream_client::EventStreamClient;
 use protocol::{Event, Limits, ObjectKey, Peer, Role, Session, Target, Verdict, Violation, WorkId};
+use runtime::trace::{self, Span};
 use tokio::sync::{mpsc, mpsc::error::TrySendError, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
@@ -31,6 +32,7 @@ use crate::lane::Desk;
 use crate::metrics::Metrics;
 use crate::replica::{Replica, Sight};
 use crate::report::Reports;
+use crate::traced;
 
 /// Frames between the session and the socket; the session coalesces what does not fit.
 const OUTGOING: usize = 64;
@@ -299,9 +301,13 @@ impl<'a> Moving<'a> {
                 continue;
             }
             let (replica, welcome) = (drive.replica, self.welcome.clone());
+            let span = traced::heard(&work.event, replica.mode(), &welcome);
             self.working.push(
                 async move {
-                    let verdict = replica.carry_out(&work.event, &welcome).await;
+                    let context = span.as_ref().map(Span::context);
+                    let done = trace::within(context, replica.carry_out(&work.event, &welcome));
+                    let verdict = done.await;
+                    traced::done(span, &verdict);
                     (work.id, verdict)
                 }
                 .boxed(),

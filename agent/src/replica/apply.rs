@@ -12,6 +12,7 @@ use super::plan::Step;
 use crate::metrics::{Metrics, WriteKind};
 use crate::spoke::{self, Spoke};
 use crate::store::Store;
+use crate::traced;
 
 mod error;
 
@@ -182,7 +183,11 @@ impl Writer {
         call: impl Future<Output = Result<T, spoke::Error>>,
     ) -> Result<T, Error> {
         self.metrics.writes.count(kind.as_str());
+        let span = traced::writing(kind.as_str(), key);
         let outcome = in_time(write, key, call).await;
+        if let Some(mut span) = span {
+            span.ended(&outcome);
+        }
         if outcome.is_err() {
             self.metrics.write_failures.inc();
         }

@@ -92,6 +92,10 @@ impl Replica {
         if memory == Memory::Leaving {
             self.expect_departure(key, wanted.as_ref());
         }
+        if !steps.is_empty() {
+            // What a watch tells of it may come before the answer.
+            self.reports.changing(key);
+        }
         for step in steps {
             let desired = wanted.as_ref().map(|wanted| &wanted.desired);
             match self.writer.carry_out(key, step, desired).await {

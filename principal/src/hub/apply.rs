@@ -12,7 +12,10 @@ use protocol::{
     Event, Kind, ObjectKey, Target, Verb, Verdict,
     payload::{self, Contest},
 };
-use runtime::error::Chain;
+use runtime::{
+    error::Chain,
+    trace::{self, Span},
+};
 use serde_json::Value;
 
 use super::{
@@ -20,6 +23,7 @@ use super::{
     encode::operation_id,
     index::{Entry, Index, Place},
     store::WriteError,
+    traced,
     write::Written,
 };
 use crate::fleet::ClusterName;
@@ -46,6 +50,14 @@ impl Hub {
         from: &Sender,
         event: &Event,
     ) -> (Verdict, Option<&'static str>) {
+        let span = traced::heard(from, event);
+        let context = span.as_ref().map(Span::context);
+        let (verdict, reason) = trace::within(context, self.apply_claim(from, event)).await;
+        traced::done(span, &verdict);
+        (verdict, reason)
+    }
+
+    async fn apply_claim(&self, from: &Sender, event: &Event) -> (Verdict, Option<&'static str>) {
         let refusable = match (event.target, event.verb) {
             (Target::Object(kind), verb) if from.is_autonomous => {
                 self.apply_of_owner(from, kind, verb, event).await

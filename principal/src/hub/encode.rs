@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use argocd::{Meta, command, projection};
 use bytes::Bytes;
-use protocol::{Event, Facet, Kind, ObjectKey, Source, Verb};
+use protocol::{Event, Facet, Kind, ObjectKey, Source, Verb, trace::Matter};
+use runtime::trace::Notes;
 use serde_json::{Value, json};
 
-use super::{Hub, Key, index::Entry};
+use super::{Hub, Key, index::Entry, traced};
 use crate::fleet::ClusterName;
 
 /// The hub as one cluster hears it.
@@ -15,10 +16,23 @@ use crate::fleet::ClusterName;
 pub(crate) struct Voice<'a> {
     pub(crate) hub: &'a Hub,
     pub(crate) cluster: &'a ClusterName,
+    /// Which changes it speaks for.
+    pub(crate) traces: &'a Notes<Matter>,
 }
 
 impl Source for Voice<'_> {
     fn encode(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
+        let Some(event) = self.event(key, facet, said_before) else {
+            traced::unsaid(self.traces, (key, facet));
+            return None;
+        };
+        let cluster = self.cluster.as_str();
+        Some(traced::said(self.traces, (key, facet), cluster, event))
+    }
+}
+
+impl Voice<'_> {
+    fn event(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
         let event = match (key.kind, facet) {
             (Kind::Application, Facet::State) => {
                 let entry = self.told(key)?;
@@ -40,9 +54,7 @@ impl Source for Voice<'_> {
         };
         Some(self.hub.signed(event))
     }
-}
 
-impl Voice<'_> {
     /// What the cluster may hear of: what is delivered to it, and mirrors of its own.
     fn told(&self, key: &ObjectKey) -> Option<Entry> {
         let key = Key::from_object(key)?;

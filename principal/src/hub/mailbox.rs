@@ -6,7 +6,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indexmap::IndexMap;
-use protocol::ObjectKey;
+use protocol::{ObjectKey, trace::Matter};
+use runtime::trace::Notes;
 use tokio::sync::Notify;
 
 /// What has to be said about one object.
@@ -29,6 +30,8 @@ struct Shared {
     // Held for a lookup, never over an await.
     notes: Mutex<IndexMap<ObjectKey, Note>>,
     changed: Notify,
+    /// Which changes the notes are for, where they are traced. Taken when it is said, not with the note.
+    traces: Notes<Matter>,
 }
 
 impl Mailbox {
@@ -64,6 +67,11 @@ impl Mailbox {
     /// Resolves when there may be something to take. Cancel-safe: a wake-up that is lost to a race is kept.
     pub(crate) async fn changed(&self) {
         self.0.changed.notified().await;
+    }
+
+    /// Which changes the notes are for.
+    pub(crate) fn traces(&self) -> &Notes<Matter> {
+        &self.0.traces
     }
 
     fn note(&self, key: ObjectKey, change: impl FnOnce(&mut Note)) {

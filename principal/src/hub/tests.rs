@@ -1,3 +1,5 @@
+use runtime::trace::Notes;
+
 use super::*;
 use crate::{
     hub::store::Memory,
@@ -75,6 +77,19 @@ fn an_older_ear_that_is_dropped_does_not_take_the_newer_along() {
 }
 
 #[test]
+fn without_a_collector_a_change_is_told_without_a_context_and_nothing_is_kept_for_it() {
+    let hub = hub();
+    let ear = hub.subscribe(&name("a"));
+    hub.report(Report::Applied(
+        Watched::Application,
+        application("a", "app", "1", 1),
+    ));
+    assert!(ear.mailbox.take()[&key("a")].state);
+    assert!(ear.mailbox.traces().is_empty());
+    assert_eq!(ear.delete(&key("a"), "1").trace(), None);
+}
+
+#[test]
 fn ready_is_only_who_has_read_every_kind() {
     let hub = hub();
     let told: Vec<bool> = Watched::ALL
@@ -94,6 +109,7 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
     let said = Voice {
         hub: &hub,
         cluster: &a,
+        traces: &Notes::default(),
     }
     .encode(&key("a"), Facet::State, false)
     .unwrap();
@@ -105,6 +121,7 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
     let update = Voice {
         hub: &hub,
         cluster: &a,
+        traces: &Notes::default(),
     }
     .encode(&key("a"), Facet::State, true)
     .unwrap();
@@ -112,6 +129,7 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
     let other = Voice {
         hub: &hub,
         cluster: &ab,
+        traces: &Notes::default(),
     };
     for facet in [Facet::State, Facet::Status, Facet::Command] {
         assert_eq!(other.encode(&key("a"), facet, false), None);
@@ -140,6 +158,7 @@ fn a_command_is_named_by_the_version_that_introduced_it() {
     let said = Voice {
         hub: &hub,
         cluster: &a,
+        traces: &Notes::default(),
     }
     .encode(&key("a"), Facet::Command, true)
     .unwrap();

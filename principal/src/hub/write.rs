@@ -10,6 +10,7 @@ use super::{
     Hub, State,
     index::{Entry, Key},
     store::{Watched, WriteError},
+    traced,
 };
 
 /// A write that loses this often loses to somebody who writes all the time; it waits for its next turn.
@@ -49,9 +50,15 @@ impl Hub {
                 let _counted = self.metrics.hub_write_now();
                 // Fair: whoever waits longest is next, whichever cluster it writes for.
                 let _permit = self.writes.acquire().await;
-                self.store
+                let span = traced::writing("patch", &key.object());
+                let patched = self
+                    .store
                     .patch(Watched::Application, key, &version, patch)
-                    .await
+                    .await;
+                if let Some(mut span) = span {
+                    span.ended(&patched);
+                }
+                patched
             };
             self.metrics
                 .hub_write(written.as_ref().map_or_else(WriteError::reason, |_| "ok"));

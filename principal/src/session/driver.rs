@@ -221,7 +221,7 @@ impl Driver {
             }
             // What an autonomous cluster owns is not taken away from here.
             if let Some(uid) = note.gone.filter(|_| !self.resync.is_autonomous()) {
-                let event = self.hub.delete(&key, &uid);
+                let event = self.subscription.delete(&key, &uid);
                 self.machine.say(event);
             }
             if note.state {
@@ -251,6 +251,7 @@ impl Driver {
         let voice = Voice {
             hub: &self.hub,
             cluster: &self.from.cluster,
+            traces: self.subscription.mailbox.traces(),
         };
         loop {
             let Ok(permit) = self.outbound.try_reserve() else {

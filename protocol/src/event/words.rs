@@ -113,7 +113,7 @@ impl Verb {
     }
 
     /// The whole `type` attribute.
-    pub(super) fn to_type(self) -> String {
+    pub(crate) fn to_type(self) -> String {
         if let Self::Http(_) = self {
             self.as_str().to_owned()
         } else {

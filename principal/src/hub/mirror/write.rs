@@ -11,6 +11,7 @@ use super::super::{
     Hub, State,
     index::{Effect, Entry, Key},
     store::{Watched, WriteError},
+    traced,
 };
 
 /// A write that loses this often waits for its next turn.
@@ -24,6 +25,17 @@ pub(super) enum Step {
     Create(Value),
     Patch(Patch),
     Delete,
+}
+
+impl Step {
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Nothing => "keep",
+            Self::Create(_) => "create",
+            Self::Patch(_) => "patch",
+            Self::Delete => "delete",
+        }
+    }
 }
 
 /// What the hub has now.
@@ -114,6 +126,8 @@ impl Hub {
         let _counted = self.metrics.hub_write_now();
         // Fair: whoever waits longest is next, whichever cluster it writes for.
         let _permit = self.writes.acquire().await;
+        // It ends with this function.
+        let _span = traced::writing(step.word(), key);
         let answer = match step {
             Step::Nothing => return Ok(None),
             Step::Create(object) => {

@@ -1,0 +1,142 @@
+//! The traces of the hub's side: a change is noted beside its mark, and goes on from what a cluster says.
+//!
+//! Nothing of this decides anything, and nothing of it is made while nobody wants traces.
+
+use argocd::Meta;
+use protocol::{
+    Event, Facet, ObjectKey, Target, Verdict,
+    trace::{self as words, AGENT_MODE, AGENT_NAME, Attribute, COMPONENT, Matter, UID},
+};
+use runtime::trace::{self, Context, Note, Notes, Span, Spot};
+
+use super::{Key, apply::Sender, index::Index, store::Report};
+
+/// What each program's spans say of it.
+fn component() -> Attribute {
+    (COMPONENT, "principal".to_owned())
+}
+
+/// Why something is marked: a change that a watch told. Its span begins when somebody is to hear of it.
+#[derive(Debug)]
+pub(super) struct Cause {
+    spot: Option<Spot>,
+    span: Option<Span>,
+}
+
+impl Cause {
+    /// Of what a watch tells; none while nobody wants traces.
+    pub(super) fn of(report: &Report, index: &Index) -> Option<Self> {
+        if !trace::is_on() {
+            return None;
+        }
+        let (operation, key, uid) = match report {
+            Report::Applied(watched, object) => {
+                let meta = Meta::of(object);
+                let key = ObjectKey::new(*watched, meta.namespace(), meta.name());
+                let known = Key::from_object(&key);
+                let is_new = known.is_some_and(|key| index.application(&key).is_none());
+                let operation = if is_new { "create" } else { "update" };
+                (operation, key, meta.uid().to_owned())
+            }
+            Report::Deleted {
+                kind: watched,
+                key,
+                uid,
+            } => {
+                let key = ObjectKey::new(*watched, &key.namespace, &key.name);
+                ("delete", key, uid.clone())
+            }
+            Report::Synced(_) => return None,
+        };
+        let spot = Spot::new(words::doing(operation, &key))
+            .with(words::of_object(operation, &key))
+            .with([component(), (UID, uid)]);
+        Some(Self {
+            spot: Some(spot),
+            span: None,
+        })
+    }
+
+    /// For one mark of it.
+    pub(super) fn context(&mut self) -> Option<Context> {
+        if let Some(spot) = self.spot.take() {
+            self.span = spot.begin();
+        }
+        self.span.as_ref().map(Span::context)
+    }
+}
+
+/// There is nothing to say of what was marked: what the mark was for is over.
+pub(super) fn unsaid(notes: &Notes<Matter>, (key, facet): (&ObjectKey, Facet)) {
+    if trace::is_on() {
+        drop(notes.take(&(key.clone(), facet)));
+    }
+}
+
+/// What is said, as a part of the change that it was marked for.
+pub(super) fn said(
+    notes: &Notes<Matter>,
+    (key, facet): (&ObjectKey, Facet),
+    cluster: &str,
+    mut event: Event,
+) -> Event {
+    if !trace::is_on() {
+        return event;
+    }
+    let note = notes.take(&(key.clone(), facet));
+    let begin = |note: Note| {
+        let about = event.of_event();
+        let of_us = [component(), (AGENT_NAME, cluster.to_owned())];
+        note.begin(words::doing("send", key), about.into_iter().chain(of_us))
+    };
+    if let Some(span) = note.and_then(begin) {
+        let context = span.context();
+        event.carry(context.parent(), context.state());
+    }
+    event
+}
+
+/// The span of taking in what a cluster says of an object, going on from what it says it belongs to.
+pub(super) fn heard(from: &Sender, event: &Event) -> Option<Span> {
+    if !trace::is_on() || !matches!(event.target, Target::Object(_)) {
+        return None;
+    }
+    let mode = if from.is_autonomous {
+        "autonomous"
+    } else {
+        "managed"
+    };
+    Spot::new(event.span())
+        .under(
+            event
+                .trace()
+                .and_then(|(parent, state)| Context::read(parent, state)),
+        )
+        .with(event.of_event())
+        .with([
+            component(),
+            (AGENT_NAME, from.cluster.to_string()),
+            (AGENT_MODE, mode.to_owned()),
+        ])
+        .begin()
+}
+
+/// How that went.
+pub(super) fn done(span: Option<Span>, verdict: &Verdict) {
+    let Some(mut span) = span else { return };
+    match verdict {
+        Verdict::Done => span.fine(),
+        Verdict::Refused(why) => span.failed(why),
+        Verdict::Retry { .. } => span.failed("not yet; it is tried again"),
+    }
+}
+
+/// The span of one write to the hub's API, as a part of what it is for.
+pub(super) fn writing(operation: &str, key: &ObjectKey) -> Option<Span> {
+    let context = trace::current()?;
+    Spot::new(words::doing(operation, key))
+        .under(Some(context))
+        .with(words::of_object(operation, key))
+        .with([component()])
+        .begin()
+}

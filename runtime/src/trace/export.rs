@@ -1,0 +1,200 @@
+//! Spans on their way to the collector: never waited for, never more than a queue holds, and counted.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry::{Context, InstrumentationScope};
+use opentelemetry_otlp::{WithExportConfig as _, WithTonicConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider, Span, SpanData, SpanExporter,
+    SpanProcessor,
+};
+
+use prometheus_client::registry;
+
+use super::sampling::Entrance;
+use super::{Error, Settings, TRACER};
+use crate::metrics::ByWord;
+
+/// Spans that wait for the collector; more of them are dropped.
+const QUEUE: usize = 2048;
+/// How often they are sent.
+const EVERY: Duration = Duration::from_secs(2);
+/// How long one batch is tried.
+const TRIED_FOR: Duration = Duration::from_secs(10);
+/// How long the last of them may take when the process ends.
+const LAST_WORD: Duration = Duration::from_secs(3);
+
+/// What becomes of spans, in the metrics.
+const OUTCOMES: [&str; 3] = ["exported", "failed", "dropped"];
+
+/// Traces as long as the process runs.
+#[derive(Debug)]
+#[must_use = "the last spans are sent by `end`"]
+pub struct Tracing(Option<SdkTracerProvider>);
+
+/// What became of the spans of this process; for its metrics.
+static SPANS: LazyLock<ByWord> = LazyLock::new(|| ByWord::new("outcome", OUTCOMES));
+
+/// Adds what becomes of spans; all are zero while nobody wants traces.
+pub(crate) fn register(prefix: &str, all: &mut registry::Registry) {
+    let help = "Spans of traces, by what became of them: exported to the collector; failed, as it did not take them; \
+                dropped, as too many waited; a rise of the last two means that traces have gaps";
+    SPANS.register(all, &format!("{prefix}_trace_spans"), help);
+}
+
+/// Starts to tell a collector, if one is named. Within a runtime, and once.
+///
+/// # Errors
+/// The certificates cannot be read, or there are none.
+pub fn start(settings: Option<&Settings>, service: String) -> Result<Tracing, Error> {
+    let Some(settings) = settings else {
+        return Ok(Tracing(None));
+    };
+    let exporter = opentelemetry_otlp::SpanExporter::builder()
+        .with_tonic()
+        .with_channel(settings.channel()?)
+        .with_timeout(TRIED_FOR)
+        .build()?;
+    let provider = provider(exporter, settings.ratio(), service, SPANS.clone());
+    install(&provider);
+    tracing::info!(collector = settings.address(), "traces are sent");
+    Ok(Tracing(Some(provider)))
+}
+
+/// From now on the process makes spans; the first provider stays.
+pub(super) fn install(provider: &SdkTracerProvider) {
+    let scope = InstrumentationScope::builder("argocd-agent")
+        .with_version(env!("CARGO_PKG_VERSION"))
+        .build();
+    drop(TRACER.set(provider.tracer_with_scope(scope)));
+}
+
+pub(super) fn provider(
+    exporter: impl SpanExporter + 'static,
+    ratio: f64,
+    service: String,
+    counted: ByWord,
+) -> SdkTracerProvider {
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let batches = BatchConfigBuilder::default()
+        .with_max_queue_size(QUEUE)
+        .with_scheduled_delay(EVERY)
+        .build();
+    let told = Told {
+        exporter,
+        waiting: Arc::clone(&waiting),
+        counted: counted.clone(),
+        is_away: AtomicBool::new(false),
+    };
+    let queue = Queue {
+        batches: BatchSpanProcessor::new(told, batches),
+        waiting,
+        counted,
+    };
+    SdkTracerProvider::builder()
+        .with_span_processor(queue)
+        .with_sampler(Entrance::keeping(ratio))
+        .with_resource(Resource::builder().with_service_name(service).build())
+        .build()
+}
+
+impl Tracing {
+    /// Sends what is left, within a bound.
+    pub async fn end(self) {
+        let Some(provider) = self.0 else { return };
+        // It blocks, so it must not be done by a task.
+        let ending = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(LAST_WORD));
+        let ended = tokio::time::timeout(LAST_WORD.saturating_mul(2), ending).await;
+        if !matches!(ended, Ok(Ok(Ok(())))) {
+            tracing::debug!("the last spans were not sent");
+        }
+    }
+}
+
+/// The SDK drops what does not fit and keeps that to itself, so what waits is counted before it.
+#[derive(Debug)]
+struct Queue {
+    batches: BatchSpanProcessor,
+    waiting: Arc<AtomicUsize>,
+    counted: ByWord,
+}
+
+impl SpanProcessor for Queue {
+    fn on_start(&self, span: &mut Span, around: &Context) {
+        self.batches.on_start(span, around);
+    }
+
+    fn on_end(&self, span: SpanData) {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < QUEUE {
+            return self.batches.on_end(span);
+        }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.counted.count("dropped");
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.batches.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.batches.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.batches.set_resource(resource);
+    }
+}
+
+/// Counts what came of a batch, and says once that the collector is away, and once that it is back.
+#[derive(Debug)]
+struct Told<E> {
+    exporter: E,
+    waiting: Arc<AtomicUsize>,
+    counted: ByWord,
+    is_away: AtomicBool,
+}
+
+impl<E: SpanExporter> SpanExporter for Told<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len();
+        self.waiting.fetch_sub(spans, Ordering::Relaxed);
+        let outcome = self.exporter.export(batch).await;
+        let word = if outcome.is_ok() {
+            "exported"
+        } else {
+            "failed"
+        };
+        for _ in 0..spans {
+            self.counted.count(word);
+        }
+        let was_away = self.is_away.swap(outcome.is_err(), Ordering::Relaxed);
+        match &outcome {
+            Err(error) if !was_away => {
+                tracing::warn!(%error, "the trace collector takes no spans; they are dropped until it does");
+            }
+            Ok(()) if was_away => tracing::info!("the trace collector takes spans again"),
+            Ok(()) | Err(_) => {}
+        }
+        outcome
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+#[cfg(test)]
+mod tests;

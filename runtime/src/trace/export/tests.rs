@@ -1,0 +1,104 @@
+use std::sync::Mutex;
+
+use opentelemetry::trace::{TraceContextExt as _, Tracer as _};
+use opentelemetry_sdk::error::OTelSdkError;
+
+use super::super::{Context as Whose, Notes, Spot, current, is_on, within};
+use super::*;
+
+/// Keeps what it is given, or takes nothing.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    spans: Arc<Mutex<Vec<SpanData>>>,
+    refuses: Arc<AtomicBool>,
+}
+
+impl SpanExporter for Kept {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(OTelSdkError::InternalFailure("away".to_owned()));
+        }
+        self.spans.lock().unwrap().extend(batch);
+        Ok(())
+    }
+}
+
+fn counter() -> ByWord {
+    ByWord::new("outcome", OUTCOMES)
+}
+
+/// The tracer is that of the process, so all of it is one test.
+#[tokio::test]
+async fn one_change_is_one_trace_from_span_to_span() {
+    assert!(!is_on());
+    assert!(Spot::new("nobody wants it").begin().is_none());
+    let (kept, counted) = (Kept::default(), counter());
+    let provider = provider(kept.clone(), 1.0, "principal".to_owned(), counted.clone());
+    install(&provider);
+    let (first, second) = (
+        Spot::new("Application.update").begin().unwrap(),
+        Spot::new("Application.update").begin().unwrap(),
+    );
+    let notes = Notes::default();
+    notes.note("app", first.context());
+    notes.note("app", second.context());
+    let told = [
+        ("k8s.resource.name", "app".to_owned()),
+        ("k8s.resource.uid", String::new()),
+    ];
+    let sent = notes
+        .take(&"app")
+        .unwrap()
+        .begin("Application.send".to_owned(), told)
+        .unwrap();
+    // Over the wire and back.
+    let far = Whose::read(&sent.context().parent(), None).unwrap();
+    let mut done = Spot::new("application.spec-update")
+        .under(Some(far))
+        .begin()
+        .unwrap();
+    within(Some(done.context()), async {
+        drop(Spot::new("Application.patch").under(current()).begin());
+    })
+    .await;
+    assert_eq!(current(), None);
+    done.failed(&"x".repeat(1000));
+    let trace = second.context();
+    drop((first, second, sent, done));
+    provider.force_flush().unwrap();
+    let spans = kept.spans.lock().unwrap();
+    let of = |name: &str| spans.iter().rfind(|span| span.name == name).unwrap();
+    for [child, parent] in [
+        ["Application.send", "Application.update"],
+        ["application.spec-update", "Application.send"],
+        ["Application.patch", "application.spec-update"],
+    ] {
+        let (child, parent) = (of(child), of(parent));
+        assert_eq!(child.span_context.trace_id(), trace.0.trace_id());
+        assert_eq!(child.parent_span_id, parent.span_context.span_id());
+    }
+    assert_eq!(of("Application.send").links.links.len(), 1);
+    assert_eq!(
+        of("Application.send").attributes.len(),
+        2,
+        "the name and the count"
+    );
+    assert_eq!(counted.counted("exported"), 5);
+}
+
+#[test]
+fn a_collector_that_is_away_costs_a_queue_and_every_span_is_counted() {
+    let (kept, counted) = (Kept::default(), counter());
+    kept.refuses.store(true, Ordering::Relaxed);
+    let provider = provider(kept, 1.0, "agent-managed".to_owned(), counted.clone());
+    let tracer = provider.tracer("test");
+    let parent = Context::new().with_span(tracer.start("the only one that enters"));
+    for _ in 0..10_000 {
+        drop(tracer.start_with_context("one of many", &parent));
+    }
+    // What it says is of the last batch only.
+    drop(provider.force_flush());
+    let (failed, dropped) = (counted.counted("failed"), counted.counted("dropped"));
+    assert_eq!(failed + dropped, 10_000);
+    assert_eq!(counted.counted("exported"), 0);
+}

@@ -1,0 +1,107 @@
+//! Which traces are kept: a part of those that begin here, and never more in a second than a process bears.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use opentelemetry::trace::{
+    Link, SpanContext, SpanKind, TraceContextExt as _, TraceId, TraceState,
+};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_sdk::trace::{Sampler, SamplingDecision, SamplingResult, ShouldSample};
+
+use crate::clock::Clock;
+
+/// Traces that are begun or taken over from a peer in a second. A connect compares thousands of objects, and a peer may
+/// say of everything that it is to be kept.
+const MOST_A_SECOND: u64 = 100;
+
+/// Decides where a trace comes into this process; what is inside follows.
+#[derive(Clone, Debug)]
+pub(super) struct Entrance {
+    ratio: Sampler,
+    budget: Arc<Budget>,
+}
+
+impl Entrance {
+    /// Keeps this part, of 1, of the traces that begin here.
+    pub(super) fn keeping(ratio: f64) -> Self {
+        Self {
+            ratio: Sampler::TraceIdRatioBased(ratio),
+            budget: Arc::default(),
+        }
+    }
+}
+
+impl ShouldSample for Entrance {
+    fn should_sample(
+        &self,
+        parent: Option<&Context>,
+        trace: TraceId,
+        name: &str,
+        kind: &SpanKind,
+        attributes: &[KeyValue],
+        links: &[Link],
+    ) -> SamplingResult {
+        let surroundings = parent.filter(|parent| parent.has_active_span());
+        let parent_span = surroundings.map(|around| around.span().span_context().clone());
+        let parent_span = parent_span.filter(SpanContext::is_valid);
+        let (is_wanted, enters, state) = if let Some(known) = parent_span {
+            let state = known.trace_state().clone();
+            (known.is_sampled(), known.is_remote(), state)
+        } else {
+            let ratio = &self.ratio;
+            let decided = ratio.should_sample(None, trace, name, kind, attributes, links);
+            let is_wanted = decided.decision == SamplingDecision::RecordAndSample;
+            (is_wanted, true, TraceState::default())
+        };
+        let is_kept = is_wanted && (!enters || self.budget.take(second()));
+        SamplingResult {
+            decision: if is_kept {
+                SamplingDecision::RecordAndSample
+            } else {
+                SamplingDecision::Drop
+            },
+            attributes: Vec::new(),
+            trace_state: state,
+        }
+    }
+}
+
+fn second() -> u64 {
+    u64::try_from(Clock::system().now().as_second()).unwrap_or_default()
+}
+
+/// How many have come in this second: the second above, the count in the lower 16 bits.
+#[derive(Debug, Default)]
+pub(super) struct Budget(AtomicU64);
+
+impl Budget {
+    pub(super) fn take(&self, second: u64) -> bool {
+        let next = |packed: u64| {
+            let count = if packed >> 16 == second {
+                packed & 0xffff
+            } else {
+                0
+            };
+            (count < MOST_A_SECOND).then(|| (second << 16) | count.saturating_add(1))
+        };
+        let taken = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        taken.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_so_many_traces_and_the_next_one_as_many_again() {
+        let budget = Budget::default();
+        for second in [7, 8] {
+            let taken = (0..1000).filter(|_| budget.take(second)).count();
+            assert_eq!(taken, 100);
+        }
+    }
+}

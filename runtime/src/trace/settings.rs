@@ -1,0 +1,249 @@
+//! Where traces go, checked.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use http::uri::Authority;
+use opentelemetry_otlp::ExporterBuildError;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+
+use crate::args::OtlpArgs;
+
+/// How long one request to the collector may take, and how long it may take to reach it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where traces go, and which.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    address: Authority,
+    trust: Trust,
+    ratio: f64,
+}
+
+/// Whom to believe that it is the collector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Trust {
+    /// Anybody: there is no TLS.
+    Anybody,
+    /// Whom the machine believes.
+    System,
+    /// The certificates in this file.
+    File(PathBuf),
+}
+
+/// What is wrong with the settings.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// The address is not one.
+    #[error("--otlp-address {0:?} is not host:port")]
+    Address(String),
+    /// The part is not one.
+    #[error("--otlp-sample-ratio {0} is not between 0 and 1")]
+    Ratio(String),
+    /// Two settings that cannot both be.
+    #[error("--otlp-ca-path means nothing with --otlp-insecure")]
+    NothingToTrust,
+}
+
+/// Why there can be no traces.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The settings do not fit together.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The file with the certificates.
+    #[error("read --otlp-ca-path {path:?}")]
+    ReadCa {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: io::Error,
+    },
+    /// The certificates are none.
+    #[error("trust the trace collector; an image without certificates needs --otlp-ca-path")]
+    Trust(#[source] tonic::transport::Error),
+    /// The exporter.
+    #[error("prepare to export traces")]
+    Exporter(#[from] ExporterBuildError),
+}
+
+impl Settings {
+    /// Checks the flags; none where no collector is named.
+    ///
+    /// # Errors
+    /// A value cannot be.
+    pub fn checked(args: &OtlpArgs) -> Result<Option<Self>, Invalid> {
+        let OtlpArgs {
+            otlp_address,
+            otlp_insecure,
+            otlp_ca_path,
+            otlp_sample_ratio,
+        } = args;
+        let ca = otlp_ca_path
+            .as_ref()
+            .filter(|path| !path.as_os_str().is_empty());
+        if otlp_address.is_empty() {
+            return Ok(None);
+        }
+        if !(0.0..=1.0).contains(otlp_sample_ratio) {
+            return Err(Invalid::Ratio(otlp_sample_ratio.to_string()));
+        }
+        let trust = match (otlp_insecure, ca) {
+            (true, Some(_)) => return Err(Invalid::NothingToTrust),
+            (true, None) => Trust::Anybody,
+            (false, Some(path)) => Trust::File(path.clone()),
+            (false, None) => Trust::System,
+        };
+        Ok(Some(Self {
+            address: address_of(otlp_address)?,
+            trust,
+            ratio: *otlp_sample_ratio,
+        }))
+    }
+
+    /// Where traces go.
+    pub fn address(&self) -> &str {
+        self.address.as_str()
+    }
+
+    /// Which part of the traces that begin here is kept.
+    pub(super) const fn ratio(&self) -> f64 {
+        self.ratio
+    }
+
+    /// A connection that is made when it is needed, and again when it was lost.
+    pub(super) fn channel(&self) -> Result<Channel, Error> {
+        let scheme = if self.trust == Trust::Anybody {
+            "http"
+        } else {
+            "https"
+        };
+        let address = self.address();
+        let wrong = |_source| Invalid::Address(address.to_owned());
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(wrong)?;
+        let endpoint = endpoint.connect_timeout(PATIENCE).timeout(PATIENCE);
+        let trusting = match &self.trust {
+            Trust::Anybody => return Ok(endpoint.connect_lazy()),
+            Trust::System => ClientTlsConfig::new().with_native_roots(),
+            Trust::File(path) => ClientTlsConfig::new().ca_certificate(certificates(path)?),
+        };
+        let endpoint = endpoint.tls_config(trusting).map_err(Error::Trust)?;
+        Ok(endpoint.connect_lazy())
+    }
+}
+
+/// A host and a port, as Go wants them; nothing else.
+fn address_of(text: &str) -> Result<Authority, Invalid> {
+    let address = Authority::from_str(text).ok();
+    let is_plain = |it: &Authority| {
+        !it.host().is_empty() && it.port_u16().is_some_and(|port| port != 0) && !text.contains('@')
+    };
+    address
+        .filter(is_plain)
+        .ok_or_else(|| Invalid::Address(text.chars().take(256).collect()))
+}
+
+fn certificates(path: &Path) -> Result<Certificate, Error> {
+    let wrong = |source| Error::ReadCa {
+        path: path.to_owned(),
+        source,
+    };
+    let pem = std::fs::read(path).map_err(wrong)?;
+    if rustls_pki_types::pem::PemObject::pem_slice_iter(&pem)
+        .any(|found: Result<rustls_pki_types::CertificateDer<'_>, _>| found.is_ok())
+    {
+        return Ok(Certificate::from_pem(pem));
+    }
+    let what = "it holds no certificate in PEM";
+    Err(wrong(io::Error::new(io::ErrorKind::InvalidData, what)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(address: &str) -> OtlpArgs {
+        OtlpArgs {
+            otlp_address: address.to_owned(),
+            otlp_insecure: false,
+            otlp_ca_path: None,
+            otlp_sample_ratio: 1.0,
+        }
+    }
+
+    #[test]
+    fn without_an_address_there_are_no_traces_whatever_else_is_set() {
+        let odd = OtlpArgs {
+            otlp_insecure: true,
+            otlp_sample_ratio: 7.0,
+            ..args("")
+        };
+        assert_eq!(Settings::checked(&odd), Ok(None));
+    }
+
+    #[test]
+    fn an_address_is_a_host_and_a_port() {
+        for good in [
+            "localhost:4317",
+            "10.0.0.1:1",
+            "[2001:db8::1]:4317",
+            "otel.monitoring.svc:4317",
+        ] {
+            let settings = Settings::checked(&args(good)).unwrap().unwrap();
+            assert_eq!(settings.address(), good);
+        }
+        for bad in [
+            "localhost",
+            ":4317",
+            "host:0",
+            "host:70000",
+            "http://host:4317",
+            "me@host:1",
+            "a b:1",
+            "h:1/x",
+        ] {
+            let refused = Settings::checked(&args(bad)).unwrap_err();
+            assert_eq!(refused, Invalid::Address(bad.to_owned()));
+        }
+    }
+
+    #[test]
+    fn settings_that_contradict_are_refused_by_name() {
+        let both = OtlpArgs {
+            otlp_insecure: true,
+            otlp_ca_path: Some("ca.crt".into()),
+            ..args("a:1")
+        };
+        assert_eq!(Settings::checked(&both), Err(Invalid::NothingToTrust));
+        for ratio in [-0.1, 1.1, f64::NAN] {
+            let odd = OtlpArgs {
+                otlp_sample_ratio: ratio,
+                ..args("a:1")
+            };
+            assert_eq!(
+                Settings::checked(&odd),
+                Err(Invalid::Ratio(ratio.to_string()))
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_collector_is_trusted_by_certificates_and_a_file_without_any_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ca.crt");
+        let with = || OtlpArgs {
+            otlp_ca_path: Some(path.clone()),
+            ..args("a:1")
+        };
+        let settings = Settings::checked(&with()).unwrap().unwrap();
+        assert!(matches!(settings.channel(), Err(Error::ReadCa { .. })));
+        std::fs::write(&path, "nothing").unwrap();
+        assert!(matches!(settings.channel(), Err(Error::ReadCa { .. })));
+        let key = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+        std::fs::write(&path, key.cert.pem()).unwrap();
+        crate::install_crypto_provider();
+        settings.channel().unwrap();
+    }
+}
