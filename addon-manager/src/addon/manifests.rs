@@ -121,6 +121,9 @@ const TRUST: &str = "argocd-agent-addon-ca";
 /// The certificates of the proxy in it, and where they are in the pod.
 const PROXY_CA: &str = "proxy-ca.crt";
 const PROXY_CA_PATH: &str = "/etc/argocd-agent/ca/proxy-ca.crt";
+/// The certificates of the collector of traces in it, and where they are in the pod.
+const OTLP_CA: &str = "otlp-ca.crt";
+const OTLP_CA_PATH: &str = "/etc/argocd-agent/ca/otlp-ca.crt";
 
 /// What differs from one cluster to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +152,8 @@ pub struct Spoke {
     pub proxy: Proxy,
     /// What it may use; none leaves what the manifest says.
     pub resources: Option<Value>,
+    /// Where its traces go; none: there are none.
+    pub traces: Option<Traces>,
 }
 
 /// Where the agent's pod may run.
@@ -171,6 +176,17 @@ pub struct Proxy {
     pub except: String,
     /// Whom to trust for a proxy that is itself talked to with TLS, as PEM.
     pub ca: String,
+}
+
+/// Where the traces of an agent go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traces {
+    /// host:port of the collector.
+    pub address: String,
+    /// By which certificates it is known, as PEM; none: it is talked to without TLS.
+    pub ca: Option<String>,
+    /// Which part is kept, where that is said.
+    pub ratio: Option<String>,
 }
 
 /// The parsed manifests.
@@ -213,7 +229,7 @@ impl Templates {
                 adjust(&mut object, spoke);
             }
             if object.pointer("/metadata/name") == Some(&json!(TRUST)) {
-                trust_proxy(&mut object, &spoke.proxy);
+                trust_others(&mut object, spoke);
             }
             add(&mut objects, object);
         }
@@ -258,6 +274,7 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
         placement: _,
         proxy: _,
         resources: _,
+        traces: _,
     } = spoke;
     BTreeMap::from([
         ("AGENT_NAMESPACE", agent_namespace.clone()),
@@ -276,7 +293,6 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
 fn adjust(deployment: &mut Value, spoke: &Spoke) {
     let Spoke {
         placement,
-        proxy,
         resources,
         ..
     } = spoke;
@@ -303,35 +319,59 @@ fn adjust(deployment: &mut Value, spoke: &Spoke) {
     let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) else {
         return;
     };
+    let told = variables(spoke).into_iter();
+    let told = told.filter(|(_, value)| !value.is_empty());
+    env.extend(told.map(|(name, value)| json!({"name": name, "value": value})));
+}
+
+/// What the agent is told on some clusters only; an empty value is not told.
+fn variables(spoke: &Spoke) -> [(&'static str, String); 9] {
     let Proxy {
         http,
         https,
         except,
         ca,
-    } = proxy;
+    } = &spoke.proxy;
     // Beside the CA of the principal, and so read again when it changes.
     let bundle = if ca.is_empty() { "" } else { PROXY_CA_PATH };
     let further: Vec<&str> = spoke.further_namespaces().map(String::as_str).collect();
-    for (name, value) in [
-        ("ARGOCD_AGENT_ALLOWED_NAMESPACES", &further.join(",")),
-        ("HTTP_PROXY", http),
-        ("HTTPS_PROXY", https),
-        ("NO_PROXY", except),
-        ("CA_BUNDLE_FILE_PATH", &bundle.to_owned()),
-    ] {
-        if !value.is_empty() {
-            env.push(json!({"name": name, "value": value}));
-        }
-    }
+    let traces = spoke.traces.as_ref();
+    let of_traces = |value: fn(&Traces) -> &str| traces.map(value).unwrap_or_default().to_owned();
+    [
+        ("ARGOCD_AGENT_ALLOWED_NAMESPACES", further.join(",")),
+        ("HTTP_PROXY", http.clone()),
+        ("HTTPS_PROXY", https.clone()),
+        ("NO_PROXY", except.clone()),
+        ("CA_BUNDLE_FILE_PATH", bundle.to_owned()),
+        ("ARGOCD_AGENT_OTLP_ADDRESS", of_traces(|it| &it.address)),
+        (
+            "ARGOCD_AGENT_OTLP_INSECURE",
+            of_traces(|it| if it.ca.is_none() { "true" } else { "" }),
+        ),
+        (
+            "ARGOCD_AGENT_OTLP_CA_PATH",
+            of_traces(|it| if it.ca.is_some() { OTLP_CA_PATH } else { "" }),
+        ),
+        (
+            "ARGOCD_AGENT_OTLP_SAMPLE_RATIO",
+            of_traces(|it| it.ratio.as_deref().unwrap_or_default()),
+        ),
+    ]
 }
 
-/// Puts the certificates of the proxy where the agent looks for them.
-fn trust_proxy(map: &mut Value, proxy: &Proxy) {
-    if proxy.ca.is_empty() {
+/// Puts the certificates of others than the principal where the agent looks for them.
+fn trust_others(map: &mut Value, spoke: &Spoke) {
+    let collector = spoke.traces.as_ref().and_then(|it| it.ca.as_deref());
+    let Some(data) = map.get_mut("data").and_then(Value::as_object_mut) else {
         return;
-    }
-    if let Some(data) = map.get_mut("data").and_then(Value::as_object_mut) {
-        data.insert(PROXY_CA.to_owned(), proxy.ca.as_str().into());
+    };
+    for (file, ca) in [
+        (PROXY_CA, spoke.proxy.ca.as_str()),
+        (OTLP_CA, collector.unwrap_or_default()),
+    ] {
+        if !ca.is_empty() {
+            data.insert(file.to_owned(), ca.into());
+        }
     }
 }
 

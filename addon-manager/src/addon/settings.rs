@@ -17,6 +17,8 @@ use crate::{
     hub::{Addon, Cluster, mode_of},
 };
 
+mod traces;
+
 /// What is the same for all clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
@@ -136,6 +138,7 @@ pub fn spoke(
         placement: placement(config),
         proxy: proxy(config)?,
         resources: resources(config),
+        traces: traces::traces(config)?,
     })
 }
 

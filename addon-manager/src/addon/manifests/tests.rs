@@ -16,6 +16,7 @@ fn spoke() -> Spoke {
         placement: Placement::default(),
         proxy: Proxy::default(),
         resources: None,
+        traces: None,
     }
 }
 
@@ -294,6 +295,42 @@ fn the_certificates_of_a_proxy_are_beside_those_of_the_principal() {
     assert_eq!(of_kind(&objects, "ConfigMap")[0]["data"][file], "PROXY PEM");
     let without = render(&spoke());
     assert_eq!(of_kind(&without, "ConfigMap")[0]["data"][file], json!(null));
+}
+
+#[test]
+fn traces_go_to_the_collector_that_is_named_and_by_its_certificates() {
+    let told = |traces: Traces| {
+        let objects = render(&Spoke {
+            traces: Some(traces),
+            ..spoke()
+        });
+        let pod = &of_kind(&objects, "Deployment")[0]["spec"]["template"]["spec"];
+        let env = pod["containers"][0]["env"].as_array().unwrap().iter();
+        let ours = env.filter(|it| it["name"].as_str().unwrap().contains("OTLP"));
+        let ours: Vec<_> = ours.map(|it| it["value"].clone()).collect();
+        (
+            ours,
+            of_kind(&objects, "ConfigMap")[0]["data"]["otlp-ca.crt"].clone(),
+        )
+    };
+    let address = "otel:4317".to_owned();
+    let plain = Traces {
+        address: address.clone(),
+        ca: None,
+        ratio: None,
+    };
+    assert_eq!(
+        told(plain),
+        (vec![json!(address), json!("true")], json!(null))
+    );
+    let known = Traces {
+        address: address.clone(),
+        ca: Some("COLLECTOR PEM".to_owned()),
+        ratio: Some("0.1".to_owned()),
+    };
+    let (env, ca) = told(known);
+    assert_eq!(env, [&address, "/etc/argocd-agent/ca/otlp-ca.crt", "0.1"]);
+    assert_eq!(ca, "COLLECTOR PEM");
 }
 
 #[test]
