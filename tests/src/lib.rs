@@ -29,6 +29,7 @@ pub mod bench;
 pub mod call;
 pub mod certs;
 pub mod cluster;
+pub mod collector;
 pub mod connect;
 pub mod demo;
 pub mod faults;

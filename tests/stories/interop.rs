@@ -11,13 +11,14 @@ pub(crate) mod delivery;
 mod projects;
 mod repositories;
 mod restarts;
+mod telemetry;
 
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use lab::{
     Options,
-    peers::{Make, Mapping, Pair, Pairing, Way, allow, further_namespace, prepare},
+    peers::{GO, Make, Mapping, Pair, Pairing, Way, allow, further_namespace, prepare},
     steps::At,
     story::{Chapter, Story},
 };
@@ -107,6 +108,7 @@ pub(crate) fn chapter() -> Chapter {
             Box::pin(alone::everything_can_be_in_files_on_other_ports_and_in_variables(lab))
         },
     }];
+    stories.extend(traced());
     let ours = cases!("our_principal_and_our_agent", Ours, Ours, Way::default());
     let go_agent = cases!("our_principal_and_a_go_agent", Ours, Go, Way::default());
     let go_principal = cases!("a_go_principal_and_our_agent", Go, Ours, Way::default());
@@ -136,6 +138,31 @@ pub(crate) fn chapter() -> Chapter {
         "hubdown" Namespace restarts::what_happens_without_a_principal_is_made_up_for,
     });
     Chapter::shared(Options::control_planes(1), stories)
+}
+
+/// Each is told with a collector of its own.
+fn traced() -> [Story; 3] {
+    [
+        Story {
+            name: "interop::telemetry::a_change_is_one_trace_from_the_hub_to_the_spoke_and_back",
+            needs: None,
+            tell: |lab| {
+                Box::pin(telemetry::a_change_is_one_trace_from_the_hub_to_the_spoke_and_back(lab))
+            },
+        },
+        Story {
+            name: "interop::telemetry::a_go_agent_goes_on_with_our_traces",
+            needs: Some(GO),
+            tell: |lab| Box::pin(telemetry::a_go_agent_goes_on_with_our_traces(lab)),
+        },
+        Story {
+            name: "interop::telemetry::our_agent_goes_on_with_the_traces_of_a_go_principal",
+            needs: Some(GO),
+            tell: |lab| {
+                Box::pin(telemetry::our_agent_goes_on_with_the_traces_of_a_go_principal(lab))
+            },
+        },
+    ]
 }
 
 /// The name of a pair, short enough for a namespace.
