@@ -98,9 +98,9 @@ impl Tools {
     }
 }
 
-/// nginx, which only the stories about proxies need.
-pub fn nginx() -> Option<PathBuf> {
-    on_path("nginx")
+/// A program that comes as a package of the machine, and that only some stories need.
+pub fn package(program: &str) -> Result<PathBuf> {
+    on_path(program).with_context(|| format!("{program} not found; `make tools` installs it"))
 }
 
 /// The directory of what we built.

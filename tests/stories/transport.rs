@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use lab::{
     Lab, Options,
     connect::ConnectProxy,
-    nginx::{self, Passing},
+    edge::{self, Kind, Passing},
     peers::{
         AGENT_HEALTH, GO, HUB, Make, Mapping, PRINCIPAL_HEALTH, Pair, Pairing, Setting, Way, get,
         healthy, prepare,
@@ -55,6 +55,15 @@ pub(crate) fn chapter() -> Chapter {
             behind_nginx_that_speaks_http_1_1_only_an_agent_finds_its_way,
             None
         ),
+        told!(
+            haproxy_that_passes_tls_through_keeps_the_agents_certificate,
+            None
+        ),
+        told!(behind_haproxy_that_ends_tls_an_agent_proves_itself, None),
+        told!(
+            behind_haproxy_that_speaks_http_1_1_only_an_agent_finds_its_way,
+            None
+        ),
         told!(a_proxy_that_is_not_trusted_carries_nobody, None),
         told!(an_agent_dials_through_a_forward_proxy_with_a_password, None),
         told!(a_password_stands_for_a_certificate, None),
@@ -92,18 +101,24 @@ async fn went_over(transport: &str) -> Result<()> {
     Ok(())
 }
 
-/// Tells a story of our pair behind nginx.
-async fn behind_nginx(lab: &Lab, name: &str, passing: Passing, transport: &str) -> Result<()> {
+/// Tells a story of our pair behind a proxy.
+async fn behind(
+    kind: Kind,
+    lab: &Lab,
+    name: &str,
+    passing: Passing,
+    transport: &str,
+) -> Result<()> {
     let mut setting = prepare(lab, name, Mapping::Namespace).await?;
-    setting.way.port = nginx::PORT;
+    setting.way.port = edge::PORT;
     if passing != Passing::Through {
         setting
             .way
             .principal
-            .push(("trusted-proxy", nginx::NAME.to_owned()));
+            .push(("trusted-proxy", edge::NAME.to_owned()));
     }
     let papers = setting.papers.of_proxy()?;
-    let mut proxy = nginx::start(&setting.directory, passing, &papers, name).await?;
+    let mut proxy = edge::start(kind, &setting.directory, passing, &papers, name).await?;
     let told = async {
         let mut pair = Pair::start_in(lab, setting, OURS).await?;
         let told = async {
@@ -119,17 +134,31 @@ async fn behind_nginx(lab: &Lab, name: &str, passing: Passing, transport: &str) 
 }
 
 async fn nginx_that_passes_tls_through_keeps_the_agents_certificate(lab: Arc<Lab>) -> Result<()> {
-    behind_nginx(&lab, "through", Passing::Through, "http2").await
+    behind(Kind::Nginx, &lab, "through", Passing::Through, "http2").await
 }
 
 async fn behind_nginx_that_ends_tls_an_agent_proves_itself(lab: Arc<Lab>) -> Result<()> {
-    behind_nginx(&lab, "ended", Passing::Http2, "http2").await
+    behind(Kind::Nginx, &lab, "ended", Passing::Http2, "http2").await
 }
 
 async fn behind_nginx_that_speaks_http_1_1_only_an_agent_finds_its_way(
     lab: Arc<Lab>,
 ) -> Result<()> {
-    behind_nginx(&lab, "downgraded", Passing::Http1, "websocket").await
+    behind(Kind::Nginx, &lab, "downgraded", Passing::Http1, "websocket").await
+}
+
+async fn haproxy_that_passes_tls_through_keeps_the_agents_certificate(lab: Arc<Lab>) -> Result<()> {
+    behind(Kind::Haproxy, &lab, "passed", Passing::Through, "http2").await
+}
+
+async fn behind_haproxy_that_ends_tls_an_agent_proves_itself(lab: Arc<Lab>) -> Result<()> {
+    behind(Kind::Haproxy, &lab, "opened", Passing::Http2, "http2").await
+}
+
+async fn behind_haproxy_that_speaks_http_1_1_only_an_agent_finds_its_way(
+    lab: Arc<Lab>,
+) -> Result<()> {
+    behind(Kind::Haproxy, &lab, "older", Passing::Http1, "websocket").await
 }
 
 /// Waits until the principal has counted this, as it is in its metrics.
@@ -144,9 +173,16 @@ async fn counted(what: &str) -> Result<()> {
 
 async fn a_proxy_that_is_not_trusted_carries_nobody(lab: Arc<Lab>) -> Result<()> {
     let mut setting = prepare(&lab, "untrusted", Mapping::Namespace).await?;
-    setting.way.port = nginx::PORT;
+    setting.way.port = edge::PORT;
     let papers = setting.papers.of_proxy()?;
-    let mut proxy = nginx::start(&setting.directory, Passing::Http2, &papers, "untrusted").await?;
+    let mut proxy = edge::start(
+        Kind::Nginx,
+        &setting.directory,
+        Passing::Http2,
+        &papers,
+        "untrusted",
+    )
+    .await?;
     let mut pair = Pair::launch(&lab, setting, OURS)?;
     let told = async {
         healthy(PRINCIPAL_HEALTH, SOON).await?;
@@ -232,7 +268,7 @@ async fn meshed(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
     let mut setting = prepare(lab, name, Mapping::Namespace).await?;
     let plaintext = || vec![("insecure-plaintext", "true".to_owned())];
     setting.way = Way {
-        port: nginx::PORT,
+        port: edge::PORT,
         auth: "header:x-client-id:^(.+)$".to_owned(),
         creds: "header:".to_owned(),
         principal: plaintext(),
@@ -240,7 +276,14 @@ async fn meshed(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
         ..Way::default()
     };
     let papers = setting.papers.of_proxy()?;
-    let mut proxy = nginx::start(&setting.directory, Passing::Mesh, &papers, name).await?;
+    let mut proxy = edge::start(
+        Kind::Nginx,
+        &setting.directory,
+        Passing::Mesh,
+        &papers,
+        name,
+    )
+    .await?;
     let told = async {
         let mut pair = Pair::start_in(lab, setting, pairing).await?;
         let told = works(&mut pair).await;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Mapping, Names};
 use crate::{
     certs::{Authority, Pair},
-    nginx,
+    edge,
     steps::{At, Objects},
 };
 
@@ -57,11 +57,11 @@ impl Papers {
     }
 
     /// What a proxy between the two shows to each of them.
-    pub fn of_proxy(&self) -> Result<nginx::Papers> {
+    pub fn of_proxy(&self) -> Result<edge::Papers> {
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
-        Ok(nginx::Papers {
+        Ok(edge::Papers {
             serving: self.authority.serving("edge", &["localhost"], &loopback)?,
-            client: self.authority.client(nginx::NAME, None)?,
+            client: self.authority.client(edge::NAME, None)?,
             authority: self.authority.pair().cert.clone(),
         })
     }

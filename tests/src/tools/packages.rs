@@ -9,7 +9,7 @@ use super::{executable, on_path};
 use crate::progress::say;
 
 /// A program or a file, and the Debian package that brings it.
-const NEEDED: [(&str, &str); 6] = [
+const NEEDED: [(&str, &str); 7] = [
     ("redis-server", "redis-server"),
     ("ip", "iproute2"),
     ("git", "git"),
@@ -19,6 +19,7 @@ const NEEDED: [(&str, &str); 6] = [
         "/usr/lib/nginx/modules/ngx_stream_module.so",
         "libnginx-mod-stream",
     ),
+    ("haproxy", "haproxy"),
 ];
 
 /// Installs the packages that are missing, as root on Debian and its kin; elsewhere says which they are.

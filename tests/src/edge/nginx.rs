@@ -1,86 +1,29 @@
-//! nginx, the real one, between an agent and a principal on the loopback.
+//! nginx.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
-use crate::{
-    certs::Pair,
-    process::{Process, Program},
-    tools, wait,
-};
+use super::{PORT, Passing, write};
+use crate::process::Program;
 
-/// The common name of its client certificate, by which a principal knows it.
-pub const NAME: &str = "edge-proxy";
-/// Its port.
-pub const PORT: u16 = 18543;
-
-/// What it shows to agents and to the principal, and whom it trusts to be the principal.
-#[derive(Debug)]
-pub struct Papers {
-    /// For agents.
-    pub serving: Pair,
-    /// For the principal.
-    pub client: Pair,
-    /// The CA of the principal's certificate, PEM.
-    pub authority: String,
-}
-
-/// How it passes on what comes; the texts are those of docs/network.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passing {
-    /// Bytes as they are, TLS and all.
-    Through,
-    /// Ends TLS and speaks HTTP/2.
-    Http2,
-    /// Ends TLS and speaks HTTP/1.1 only.
-    Http1,
-    /// As the sidecar of a mesh does: plaintext on both sides, and a header that says who it is.
-    Mesh,
-}
-
-/// Starts it in front of a principal on port 8443 of the loopback, and waits until it listens.
-pub async fn start(
+/// What starts it.
+pub(super) fn program(
+    path: PathBuf,
     directory: &Path,
     passing: Passing,
-    papers: &Papers,
     agent: &str,
-) -> Result<Process> {
-    let path = tools::nginx().context("nginx not found; `make tools` installs it")?;
-    let directory = directory.join("nginx");
-    fs::create_dir_all(&directory).context("make nginx's directory")?;
-    for (name, text) in [
-        ("serving.crt", &papers.serving.cert),
-        ("serving.key", &papers.serving.key),
-        ("client.crt", &papers.client.cert),
-        ("client.key", &papers.client.key),
-        ("ca.crt", &papers.authority),
-        ("nginx.conf", &configuration(passing, agent, &directory)),
-    ] {
-        fs::write(directory.join(name), text).with_context(|| format!("write {name}"))?;
-    }
-    let program = Program::new("nginx", path, &directory)
+) -> Result<Program> {
+    let text = configuration(passing, agent, directory);
+    let file = write(directory, "nginx.conf", &text)?;
+    let program = Program::new("nginx", path, directory);
+    Ok(program
         .arg("-p")
         .arg(directory.as_os_str())
         .arg("-c")
-        .arg(directory.join("nginx.conf"))
+        .arg(file)
         .arg("-e")
-        .arg("stderr");
-    let mut process = program.start()?;
-    let look = || async {
-        Ok(tokio::net::TcpStream::connect(("127.0.0.1", PORT))
-            .await
-            .is_ok())
-    };
-    let listening =
-        wait::until_within(Duration::from_secs(20), "nginx listens", look, |up| *up).await;
-    process.check()?;
-    listening?;
-    Ok(process)
+        .arg("stderr"))
 }
 
 fn configuration(passing: Passing, agent: &str, directory: &Path) -> String {
