@@ -4,7 +4,7 @@
 CARGO ?= cargo
 LAB := target/debug/lab
 
-.PHONY: build tools demo test unit stories soak bench lint fmt
+.PHONY: build tools demo test unit stories soak bench lint fmt dist images sbom
 
 # Our programs, the lab, and the example add-on that stories run.
 build:
@@ -50,3 +50,18 @@ lint:
 
 fmt:
 	$(CARGO) fmt --all
+
+# What a release is made of (docs/releases.md), for each of PLATFORMS (amd64, arm64): static programs in target/dist, images of them, and
+# what is in them, as CycloneDX.
+dist images sbom: export PLATFORMS ?= $(if $(filter aarch64,$(shell uname -m)),arm64,amd64)
+images: export REGISTRY ?= $(shell release/registry)
+images: export TAG ?= v$(shell sed -n 's/^version: //p' manifests/hub/Chart.yaml)
+
+dist:
+	release/dist
+
+images: dist
+	release/images
+
+sbom:
+	release/sbom

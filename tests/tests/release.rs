@@ -1,0 +1,154 @@
+//! What a release is made with, held against what it has to fit: images against the manifests that start them, the tag against the versions,
+//! and workflows against what they may do.
+
+use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
+
+use serde_json::Value;
+
+/// A program, where it is started and as whom, and what the chart calls its image.
+struct Program {
+    name: &'static str,
+    deployment: &'static str,
+    user: &'static str,
+    image: &'static str,
+}
+
+const PROGRAMS: [Program; 2] = [
+    Program {
+        name: "agent",
+        deployment: "manifests/spoke/deployment.yaml",
+        user: "manifests/spoke/deployment.yaml",
+        image: "argocd-addon-agent",
+    },
+    Program {
+        name: "addon-manager",
+        deployment: "manifests/hub/templates/deployment.yaml",
+        user: "manifests/hub/templates/_helpers.tpl",
+        image: "argocd-addon-manager",
+    },
+];
+
+/// A program is where its Deployment looks for it, and runs as the user that the Deployment says.
+#[test]
+fn images_fit_the_manifests() {
+    let dockerfile = text("release/Dockerfile");
+    let stages: Vec<_> = dockerfile.split("\nFROM ").skip(1).collect();
+    assert_eq!(
+        stages.len(),
+        PROGRAMS.len(),
+        "an image for each program: {stages:?}"
+    );
+    for program in PROGRAMS {
+        let (name, image) = (program.name, program.image);
+        let stage = stages
+            .iter()
+            .find(|stage| stage.starts_with(&format!("scratch AS {name}\n")));
+        let stage = stage.unwrap_or_else(|| panic!("{name} is not an image from nothing"));
+        let path = format!("/usr/local/bin/{name}");
+        for line in [
+            format!("COPY ${{TARGETARCH}}/{name} {path}"),
+            format!("ENTRYPOINT [\"{path}\"]"),
+            format!("image.title=\"{image}\""),
+        ] {
+            assert!(stage.contains(&line), "{name}: {line}");
+        }
+        let command = format!("command: [\"{path}\"");
+        assert!(text(program.deployment).contains(&command), "{path}");
+        let user = number_after(stage, "USER ").expect("a user with a number");
+        assert_eq!(Some(user), number_after(&text(program.user), "runAsUser: "));
+        assert!(
+            text("manifests/hub/values.yaml").contains(&format!("repository: {image}\n")),
+            "the chart does not know {image}"
+        );
+    }
+}
+
+/// A tag that is not the version of everything makes no release.
+#[test]
+fn a_release_has_one_version() {
+    let version = format!("v{}", env!("CARGO_PKG_VERSION"));
+    let check = |tag: &str| {
+        let script = Command::new(root().join("release/version"))
+            .arg(tag)
+            .output();
+        script.expect("release/version")
+    };
+    let same = check(&version);
+    assert!(same.status.success(), "{same:?}");
+    let other = check(&format!("{version}1"));
+    assert!(!other.status.success());
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert!(
+        said.contains(&version) && said.contains("Chart.yaml"),
+        "{said}"
+    );
+}
+
+/// Released images are pushed to where the chart looks for them.
+#[test]
+fn images_go_where_the_chart_looks_for_them() {
+    let values: Value =
+        serde_saphyr::from_str(&text("manifests/hub/values.yaml")).expect("values.yaml");
+    let script = Command::new(root().join("release/registry"))
+        .output()
+        .expect("release/registry");
+    assert_eq!(
+        values["images"]["registry"].as_str(),
+        Some(String::from_utf8_lossy(&script.stdout).trim())
+    );
+}
+
+/// A tag of an action can be moved to other code, a commit cannot; and no job may do more than it has to.
+#[test]
+fn workflows_use_what_cannot_change_and_may_do_little() {
+    let mut used = BTreeSet::new();
+    let folder = fs::read_dir(root().join(".github/workflows")).expect("workflows");
+    for file in folder.flatten() {
+        let name = file.file_name().to_string_lossy().into_owned();
+        let workflow = fs::read_to_string(file.path()).expect("a workflow");
+        let lines = workflow
+            .lines()
+            .map(|line| line.trim().trim_start_matches("- "));
+        for action in lines.filter_map(|line| line.strip_prefix("uses: ")) {
+            let pinned = action.split_once('@').is_some_and(|(_, at)| {
+                let (commit, release) = at.split_once(" # v").unwrap_or((at, ""));
+                commit.len() == 40
+                    && commit.chars().all(|it| it.is_ascii_hexdigit())
+                    && !release.is_empty()
+            });
+            assert!(
+                pinned,
+                "{name}: {action}: say the commit, and its release as a comment"
+            );
+            used.insert(action.to_owned());
+        }
+        let parsed: Value = serde_saphyr::from_str(&workflow).expect("YAML");
+        assert_eq!(
+            parsed["permissions"],
+            serde_json::json!({"contents": "read"}),
+            "{name}: what more a job needs, it says itself"
+        );
+        for (job, it) in parsed["jobs"].as_object().expect("jobs") {
+            assert!(
+                it["timeout-minutes"].is_u64(),
+                "{name}: {job} may run for ever"
+            );
+        }
+    }
+    assert!(used.len() > 1, "only {used:?} were found");
+}
+
+/// The number behind a word, wherever it stands first.
+fn number_after(text: &str, word: &str) -> Option<u32> {
+    let rest = text.split_once(word)?.1;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(root().join(path)).expect(path)
+}
+
+fn root() -> PathBuf {
+    lab::tools::workspace()
+}
