@@ -25,14 +25,17 @@ pub const MANAGER: &str = "argocd-agent-addon-manager";
 /// The Service that agents dial.
 pub const SERVICE: &str = "argocd-agent-principal";
 
-const MANAGER_IMAGE: &str = "quay.io/open-cluster-management/argocd-addon-manager:v0.1.0";
-const AGENT_IMAGE: &str = "quay.io/open-cluster-management/argocd-addon-agent:v0.1.0";
+/// The tag of the product's images, where nobody says another one.
+pub const TAG: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+/// The variable that names the folder of the release before.
+pub const PREVIOUS: &str = "PREVIOUS_DIR";
+/// The tag of its images here.
+pub const PREVIOUS_TAG: &str = "previous";
 
 /// Whose images [`MIRROR`] has.
 pub const MIRRORED: &str = "quay.io/open-cluster-management";
 /// A registry of one's own.
 pub const MIRROR: &str = "registry.example.com/mirror";
-const MIRRORED_AGENT: &str = "registry.example.com/mirror/argocd-addon-agent:v0.1.0";
 
 /// How clusters opt in, which is a value of the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +49,23 @@ pub enum OptIn {
 /// Tells the kubelets which programs the product's images stand for, and the one of the stories' workload.
 pub fn provide_images(images: &Images) -> Result<()> {
     let programs = programs()?;
-    let program = |name: &str| {
-        Image::of_program(format!("/usr/local/bin/{name}"), programs.join(name)).user(65532)
+    let image = |registry: &str, name: &str, folder: &Path, tag: &str| {
+        let program = if name == "agent" {
+            name
+        } else {
+            "addon-manager"
+        };
+        let path = format!("/usr/local/bin/{program}");
+        let image = Image::of_program(path, folder.join(program)).user(65532);
+        images.insert(format!("{registry}/argocd-addon-{name}:{tag}"), image);
     };
-    images.insert(MANAGER_IMAGE, program("addon-manager"));
-    images.insert(AGENT_IMAGE, program("agent"));
-    images.insert(MIRRORED_AGENT, program("agent"));
+    image(MIRRORED, "manager", &programs, TAG);
+    image(MIRRORED, "agent", &programs, TAG);
+    image(MIRROR, "agent", &programs, TAG);
+    if let Some(previous) = std::env::var_os(PREVIOUS) {
+        image(MIRRORED, "manager", previous.as_ref(), PREVIOUS_TAG);
+        image(MIRRORED, "agent", previous.as_ref(), PREVIOUS_TAG);
+    }
     let mut greeter = Image::default().user(65534);
     greeter.entrypoint = ["/bin/sleep", "infinity"].map(str::to_owned).into();
     images.insert(workload::IMAGE, greeter);

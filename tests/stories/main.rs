@@ -39,6 +39,7 @@ mod rules;
 mod runbooks;
 mod sets;
 mod size;
+mod skew;
 mod stage;
 mod terminal;
 mod traces;
@@ -57,9 +58,12 @@ use lab::{
 /// A story of the product: told on a [`stage::Stage`] made of the lab.
 macro_rules! staged {
     ($($path:ident)::+) => {
+        staged!($($path)::+, None)
+    };
+    ($($path:ident)::+, $needs:expr) => {
         Story {
             name: stringify!($($path)::+),
-            needs: None,
+            needs: $needs,
             tell: |lab| Box::pin(async move { $($path)::+(&stage::Stage::of(lab)).await }),
         }
     };
@@ -226,6 +230,10 @@ fn life_of_the_chart() -> Chapter {
             staged!(chart::an_uninstallation_waits_for_a_lost_spoke_with_a_bound),
             staged!(chart::an_installation_refuses_an_add_on_of_templates),
             staged!(quickstart::the_quickstart_is_followed_word_by_word),
+            staged!(
+                skew::hub_and_agents_are_upgraded_and_go_back_one_by_one,
+                Some(lab::product::PREVIOUS)
+            ),
         ],
     )
 }
