@@ -141,13 +141,22 @@ pub(crate) fn chapter() -> Chapter {
 }
 
 /// Each is told with a collector of its own.
-fn traced() -> [Story; 3] {
+fn traced() -> [Story; 4] {
     [
         Story {
             name: "interop::telemetry::a_change_is_one_trace_from_the_hub_to_the_spoke_and_back",
             needs: None,
             tell: |lab| {
                 Box::pin(telemetry::a_change_is_one_trace_from_the_hub_to_the_spoke_and_back(lab))
+            },
+        },
+        Story {
+            name: "interop::telemetry::a_change_of_an_autonomous_cluster_is_one_trace_with_its_mirror",
+            needs: None,
+            tell: |lab| {
+                Box::pin(
+                    telemetry::a_change_of_an_autonomous_cluster_is_one_trace_with_its_mirror(lab),
+                )
             },
         },
         Story {

@@ -10,7 +10,7 @@ use lab::{
     wait,
 };
 
-use super::{Replicated, SOON, finish};
+use super::{Replicated, SOON, autonomous, finish};
 
 /// The agent takes in a change of the hub.
 const SPEC: &str = "agent-managed application.io.argoproj.argocd-agent.event.spec-update";
@@ -55,14 +55,29 @@ pub(crate) async fn a_change_is_one_trace_from_the_hub_to_the_spoke_and_back(
         [there, &["agent-managed Application.patch"]].concat(),
         [there, &back].concat(),
     ];
-    told(&lab, "o-trace", pairing, &ways, |collector| {
-        let strangers = collector.spans().into_iter().flat_map(|it| it.attributes);
-        let strangers: Vec<_> = strangers
-            .filter(|(name, _)| !TOLD.contains(&name.as_str()))
-            .collect();
-        ensure!(strangers.is_empty(), "spans tell {strangers:?}");
-        Ok(())
-    })
+    told(&lab, "o-trace", pairing, Mapping::Namespace, &ways).await
+}
+
+pub(crate) async fn a_change_of_an_autonomous_cluster_is_one_trace_with_its_mirror(
+    lab: Arc<Lab>,
+) -> Result<()> {
+    let pairing = Pairing {
+        principal: Make::Ours,
+        agent: Make::Ours,
+    };
+    let way = [
+        "agent-autonomous Application.update",
+        "agent-autonomous Application.send",
+        "principal application.io.argoproj.argocd-agent.event.spec-update",
+        "principal Application.patch",
+    ];
+    told(
+        &lab,
+        "a-trace",
+        pairing,
+        Mapping::Autonomous,
+        &[way.to_vec()],
+    )
     .await
 }
 
@@ -83,7 +98,7 @@ pub(crate) async fn a_go_agent_goes_on_with_our_traces(lab: Arc<Lab>) -> Result<
         "principal Application.patch",
     ];
     let ways = [there.to_vec(), back.to_vec()];
-    told(&lab, "g-trace", pairing, &ways, |_| Ok(())).await
+    told(&lab, "g-trace", pairing, Mapping::Namespace, &ways).await
 }
 
 pub(crate) async fn our_agent_goes_on_with_the_traces_of_a_go_principal(
@@ -103,7 +118,7 @@ pub(crate) async fn our_agent_goes_on_with_the_traces_of_a_go_principal(
         [there, &["agent-managed Application.patch"]].concat(),
         [there, &back].concat(),
     ];
-    told(&lab, "p-trace", pairing, &ways, |_| Ok(())).await
+    told(&lab, "p-trace", pairing, Mapping::Namespace, &ways).await
 }
 
 /// Changes an Application and its status, and waits until the collector has all of these ways.
@@ -111,10 +126,10 @@ async fn told(
     lab: &Lab,
     name: &str,
     pairing: Pairing,
+    mapping: Mapping,
     ways: &[Vec<&str>],
-    and: impl FnOnce(&Collector) -> Result<()>,
 ) -> Result<()> {
-    let mut setting = prepare(lab, name, Mapping::Namespace).await?;
+    let mut setting = prepare(lab, name, mapping).await?;
     let (collector, trust) = if pairing.needs().is_none() {
         let (collector, certificate) = Collector::with_tls().await?;
         fs::create_dir_all(&setting.directory)?;
@@ -131,13 +146,18 @@ async fn told(
     let flags = vec![("otlp-address", collector.address()), trust];
     setting.way.principal.clone_from(&flags);
     setting.way.agent = flags;
-    let pair = Pair::start_in(lab, setting, pairing).await?;
-    let outcome = match changed(&pair).await {
-        Ok(()) => arrived(&collector, ways)
-            .await
-            .and_then(|()| and(&collector)),
+    let mut pair = Pair::start_in(lab, setting, pairing).await?;
+    let changed = match mapping {
+        Mapping::Namespace | Mapping::Destination => changed(&pair).await,
+        Mapping::Autonomous => {
+            autonomous::what_the_spoke_owns_is_shown_and_follows(&mut pair).await
+        }
+    };
+    let outcome = match changed {
+        Ok(()) => arrived(&collector, ways).await,
         Err(error) => Err(error),
     };
+    let outcome = outcome.and_then(|()| tell_no_more(&collector, pairing));
     finish(pair, outcome).await
 }
 
@@ -150,6 +170,19 @@ async fn changed(pair: &Pair) -> Result<()> {
     app.until_revision(pair, "v2").await?;
     app.set_status(pair, "Synced", "Healthy").await?;
     app.until_status(pair, "Synced", "Healthy").await.map(drop)
+}
+
+/// Of ours it is known what they may tell.
+fn tell_no_more(collector: &Collector, pairing: Pairing) -> Result<()> {
+    if pairing.needs().is_some() {
+        return Ok(());
+    }
+    let told = collector.spans().into_iter().flat_map(|it| it.attributes);
+    let strangers: Vec<_> = told
+        .filter(|(name, _)| !TOLD.contains(&name.as_str()))
+        .collect();
+    ensure!(strangers.is_empty(), "spans tell {strangers:?}");
+    Ok(())
 }
 
 async fn arrived(collector: &Collector, ways: &[Vec<&str>]) -> Result<()> {

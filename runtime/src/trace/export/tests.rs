@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use opentelemetry::trace::{TraceContextExt as _, Tracer as _};
 use opentelemetry_sdk::error::OTelSdkError;
@@ -84,6 +84,53 @@ async fn one_change_is_one_trace_from_span_to_span() {
         "the name and the count"
     );
     assert_eq!(counted.counted("exported"), 5);
+}
+
+/// What was logged.
+#[derive(Clone, Debug, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_collector_that_is_away_is_one_warning() {
+    let (kept, lines) = (Kept::default(), Lines::default());
+    let told = Told {
+        exporter: kept.clone(),
+        waiting: Arc::default(),
+        counted: counter(),
+        is_away: AtomicBool::new(false),
+    };
+    let writer = lines.clone();
+    let log = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::with_default(log, || {
+        for refuses in [false, true, true, true, false, false, true] {
+            kept.refuses.store(refuses, Ordering::Relaxed);
+            let outcome = futures::executor::block_on(told.export(Vec::new()));
+            assert_eq!(outcome.is_err(), refuses);
+        }
+    });
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let count = |words: &str| text.matches(words).count();
+    assert_eq!(
+        (count("WARN"), count("takes spans again")),
+        (2, 1),
+        "{text}"
+    );
 }
 
 #[test]
