@@ -39,14 +39,14 @@ pub async fn run_until(config: Config, token: CancellationToken) -> anyhow::Resu
             let (shared, registry) = (manager.shared.clone(), Registry::new());
             let metrics = metrics::whole(&registry);
             let state = metrics.principal.state().clone();
-            let start = |basis| manager::start(manager, metrics, basis);
+            let start = |basis| manager::start(*manager, metrics, basis);
             serve(&shared, token, Seen { registry, state }, start).await
         }
         Config::Principal(alone) => {
             let (shared, registry) = (alone.shared.clone(), Registry::new());
             let metrics = metrics::alone(&registry);
             let state = metrics.state().clone();
-            let start = |basis| alone::start(alone, metrics, basis);
+            let start = |basis| alone::start(*alone, metrics, basis);
             serve(&shared, token, Seen { registry, state }, start).await
         }
         Config::Uninstall(settings) => {

@@ -16,7 +16,7 @@ use runtime::args::{AdminArgs, KubeArgs, LogArgs, OtlpArgs, boolean, duration, p
 
 pub use self::{
     principal::{PrincipalArgs, ResourceProxyArgs},
-    redis::RedisArgs,
+    redis::{RedisAloneArgs, RedisArgs, RedisValuesArgs},
 };
 
 /// Steers the Argo CD of managed clusters from the hub: an OCM add-on manager with the principal.
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn flags_of_the_go_principal_are_understood() {
         let line = "addon-manager principal -n argocd --listen-host=127.0.0.1 --auth=mtls:CN=([^,]+) \
-                    --allowed-namespaces=a,b --healthz-port=0x1F43 --redis-server-address r:1 --redis-tls-enabled";
+                    --allowed-namespaces=a,b --healthz-port=0x1F43 --redis-compression-type none --redis-tls-insecure=false --destination-based-mapping";
         let Parsed {
             cli,
             without_effect,
@@ -320,13 +320,17 @@ mod tests {
         );
         assert_eq!(
             without_effect,
-            ["redis-tls-enabled", "redis-server-address"]
+            ["destination-based-mapping", "redis-compression-type"]
         );
     }
 
     #[test]
     fn a_flag_that_would_be_dangerous_to_ignore_is_refused() {
-        for flag in ["--client-cert-subject-match=true", "--ha-enabled"] {
+        for flag in [
+            "--client-cert-subject-match=true",
+            "--ha-enabled",
+            "--redis-tls-insecure",
+        ] {
             let refused = parsed(&format!("addon-manager principal {flag}")).unwrap_err();
             assert!(
                 refused.to_string().contains("not supported yet"),

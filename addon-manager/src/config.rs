@@ -18,14 +18,15 @@ mod alone;
 mod redis;
 
 pub use alone::{Alone, Meeting, Registration};
+pub use redis::{LoginSource, RedisMeeting};
 
 /// What to run, and how.
 #[derive(Clone, Debug)]
 pub enum Config {
     /// The whole hub program.
-    Manager(Manager),
+    Manager(Box<Manager>),
     /// The principal alone.
-    Principal(Alone),
+    Principal(Box<Alone>),
     /// The removal of the add-on.
     Uninstall(Uninstall),
     /// A question to a program that runs.
@@ -167,8 +168,10 @@ impl Config {
     /// Checks the arguments.
     pub fn from_args(cli: Cli) -> Result<Self, Error> {
         match cli.command {
-            None => manager(cli.manager).map(Self::Manager),
-            Some(Only::Principal(args)) => alone::checked(*args).map(Self::Principal),
+            None => manager(cli.manager).map(|manager| Self::Manager(Box::new(manager))),
+            Some(Only::Principal(args)) => {
+                alone::checked(*args).map(|alone| Self::Principal(Box::new(alone)))
+            }
             Some(Only::Uninstall(args)) => uninstall(args).map(Self::Uninstall),
             Some(Only::Ready(args)) => Ok(Self::Ready(ready(args))),
             Some(Only::RotateCa(_)) => Err(Error::NotAProgram),

@@ -51,6 +51,9 @@ pub use report::{
 pub use revoked::Revoked;
 pub use service::Services;
 pub use settings::{Limits, MirrorLimits, RedisProxy, Settings};
-pub use start::{Feeds, Handle, Inputs, StartError, start, start_on, start_unbound};
+pub use start::{
+    Feeds, Handle, Inputs, REDIS_KEYS, RedisFeeds, StartError, redis_login, start, start_on,
+    start_unbound,
+};
 pub use state::State;
 pub use tokens::JwtKey;

@@ -16,7 +16,7 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use runtime::{
-    credentials::{ClientAuth, Material, ServerTls, login::Login},
+    credentials::{ClientAuth, ClientTls, ServerTls, login::Login},
     error::Chain,
 };
 use tokio::{
@@ -30,6 +30,7 @@ use crate::{
     listener::{accept, handshake, slots::Slots},
     session::Sessions,
     settings,
+    start::RedisFeeds,
 };
 
 mod client;
@@ -95,6 +96,8 @@ struct Shared {
     settings: settings::RedisProxy,
     tls: Option<ServerTls>,
     login: watch::Receiver<Option<Arc<Login>>>,
+    /// TLS with the hub's redis, if it is spoken there.
+    server_tls: Option<ClientTls>,
     budgets: Budgets,
     connections: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
@@ -109,19 +112,26 @@ impl RedisProxy {
     /// Takes the port. Nothing is accepted before [`Self::run`].
     pub(crate) async fn bind(
         settings: settings::RedisProxy,
-        material: watch::Receiver<Arc<Material>>,
-        login: watch::Receiver<Option<Arc<Login>>>,
+        feeds: RedisFeeds,
         sessions: Arc<Sessions>,
     ) -> io::Result<Self> {
         let tcp = TcpListener::bind(settings.listen).await?;
+        let RedisFeeds {
+            login,
+            serving,
+            server,
+        } = feeds;
+        let spawner = &sessions.spawner;
         let tls = settings
             .tls
-            .then(|| ServerTls::follow(material, ClientAuth::None, &sessions.spawner));
+            .then(|| ServerTls::follow(serving, ClientAuth::None, spawner));
+        let server_tls = server.map(|material| ClientTls::follow(material, spawner));
         let budgets = Budgets::default();
         let shared = Shared {
             sessions,
             tls,
             login,
+            server_tls,
             connections: Arc::new(Semaphore::new(budgets.connections)),
             strangers: Arc::new(Semaphore::new(budgets.strangers)),
             gets: Arc::new(Semaphore::new(budgets.gets)),

@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 use runtime::{
     backoff::Backoff,
     clock::Clock,
-    credentials::{ClientAuth, Material, ServerTls, login::Login},
+    credentials::{ClientAuth, Material, ServerTls},
     error::Chain,
     parts::Spawner,
 };
@@ -37,6 +37,8 @@ use crate::{
 
 mod proxies;
 
+pub use proxies::{REDIS_KEYS, RedisFeeds, redis_login};
+
 /// What the principal works with; everything that can change arrives as a watched value.
 pub struct Inputs {
     /// The hub's API.
@@ -47,6 +49,9 @@ pub struct Inputs {
     pub server_tls: watch::Receiver<Arc<Material>>,
     /// The serving certificate of the resource proxy, its key, and as roots the CA of those who come there.
     pub visitors_tls: watch::Receiver<Arc<Material>>,
+    /// With what the hub's redis and those who come for it are met; without it the password is that in Argo CD's Secret, the
+    /// certificate that of the resource proxy, and the hub's redis has no TLS.
+    pub redis: Option<RedisFeeds>,
     /// Signs the agents' tokens.
     pub jwt_key: watch::Receiver<Arc<JwtKey>>,
     /// Whether this replica serves; while not, every session is refused.
@@ -72,8 +77,7 @@ pub struct Feeds {
     pub fleet: watch::Receiver<Arc<Fleet>>,
     pub server_tls: watch::Receiver<Arc<Material>>,
     pub visitors_tls: watch::Receiver<Arc<Material>>,
-    /// With what the hub's redis is opened, and the redis proxy before it.
-    pub redis_login: watch::Receiver<Option<Arc<Login>>>,
+    pub redis: RedisFeeds,
     pub jwt_key: watch::Receiver<Arc<JwtKey>>,
     pub active: watch::Receiver<bool>,
     pub revoked: watch::Receiver<Option<Arc<Revoked>>>,
@@ -121,6 +125,7 @@ pub async fn start(settings: Settings, inputs: Inputs) -> Result<Handle, StartEr
         fleet,
         server_tls,
         visitors_tls,
+        redis,
         jwt_key,
         active,
         registrar,
@@ -128,14 +133,17 @@ pub async fn start(settings: Settings, inputs: Inputs) -> Result<Handle, StartEr
         spawner,
     } = inputs;
     let revoked = revoked::follow(client.clone(), &settings.argocd_namespace, &spawner);
-    let redis_login = proxies::login(&settings, &client, &spawner);
+    let redis = redis.unwrap_or_else(|| {
+        let (client, serving) = (client.clone(), visitors_tls.clone());
+        proxies::usual(&settings, client, serving, &spawner)
+    });
     let store = Kubernetes::new(client, settings.argocd_namespace.clone());
     let clock = Clock::system();
     let feeds = Feeds {
         fleet,
         server_tls,
         visitors_tls,
-        redis_login,
+        redis,
         jwt_key,
         active,
         revoked,

@@ -12,7 +12,7 @@ use agent::spoke;
 use agent::store::Store;
 use jiff::Timestamp;
 use principal::store::Memory;
-use principal::{Feeds, Fleet, Handle, JwtKey, Settings, start_unbound};
+use principal::{Feeds, Fleet, Handle, JwtKey, RedisFeeds, Settings, start_unbound};
 use protocol::Mode;
 use protocol::version::Capabilities;
 use runtime::clock::Clock;
@@ -82,7 +82,7 @@ impl Principal {
             fleet,
             server_tls: watch::channel(Arc::new(Material::default())).1,
             visitors_tls: watch::channel(Arc::new(Material::default())).1,
-            redis_login: watch::channel(None).1,
+            redis: RedisFeeds::default(),
             jwt_key: watch::channel(Arc::new(JWT_KEY.clone())).1,
             active: watch::channel(true).1,
             revoked: watch::channel(Some(Arc::default())).1,

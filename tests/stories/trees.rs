@@ -6,11 +6,12 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lab::{
     faults::Fault,
     product,
+    redis::Client,
     steps::{
         At,
         deliver::until_healthy,
@@ -19,78 +20,31 @@ use lab::{
     },
     wait,
 };
-use protocol::resp::{self, Limits, Value};
 use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-    time::{Instant, timeout},
-};
+use tokio::time::Instant;
 
-use crate::stage::{SOON, Stage, text};
+use crate::stage::{Stage, text};
 
 const NAME: &str = "treed";
 const PASSWORD: &str = "of-the-hubs-redis";
 const TREE: &str = "app|resources-tree|spoke1_treed|1.8.3.gz";
 const CHANNEL: &str = "app|managed-resources|spoke1_treed|1.8.3";
-const LIMITS: Limits = Limits {
-    depth: 8,
-    elements: 1 << 10,
-    line: 8 << 10,
-    bytes: 16 << 20,
-};
-
-/// A client of redis, as Argo CD's server is one.
-struct Client {
-    io: TcpStream,
-    buffer: Vec<u8>,
+/// A client that has shown the password to the redis proxy.
+async fn client(stage: &Stage, password: &str) -> Result<Client> {
+    let service = At::service(product::NAMESPACE, "argocd-agent-redis-proxy");
+    let service = stage.hub.read(&service).await?;
+    let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
+    Client::at((ip, 6379), password).await
 }
 
-impl Client {
-    /// One that has shown the password to the redis proxy.
-    async fn of(stage: &Stage, password: &str) -> Result<Self> {
-        let service = At::service(product::NAMESPACE, "argocd-agent-redis-proxy");
-        let service = stage.hub.read(&service).await?;
-        let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
-        let io = TcpStream::connect((ip, 6379)).await?;
-        let mut client = Self { io, buffer: vec![] };
-        let hello = client
-            .ask(&["HELLO", "3", "AUTH", "default", password])
-            .await?;
-        match hello.as_error() {
-            None => Ok(client),
-            Some(error) => bail!("{}", String::from_utf8_lossy(error)),
-        }
-    }
-
-    async fn ask(&mut self, words: &[&str]) -> Result<Value> {
-        let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
-        self.io.write_all(&resp::command(&words)).await?;
-        self.told().await
-    }
-
-    async fn told(&mut self) -> Result<Value> {
-        let telling = async {
-            loop {
-                if let Some((value, used)) = resp::decode(&self.buffer, LIMITS)? {
-                    self.buffer.drain(..used);
-                    return Ok(value);
-                }
-                let read = self.io.read_buf(&mut self.buffer).await?;
-                ensure!(read > 0, "the redis proxy hung up");
-            }
-        };
-        timeout(SOON, telling).await.context("no answer")?
-    }
-
-    /// The tree, if it is known.
-    async fn tree(&mut self) -> Result<Option<String>> {
-        let value = self.ask(&["GET", TREE]).await?;
-        if let Some(error) = value.as_error() {
-            bail!("{}", String::from_utf8_lossy(error));
-        }
-        value.as_bytes().map(unzipped).transpose()
-    }
+/// The tree, if it is known.
+async fn tree(client: &mut Client) -> Result<Option<String>> {
+    client
+        .value(TREE)
+        .await?
+        .as_deref()
+        .map(unzipped)
+        .transpose()
 }
 
 fn unzipped(bytes: &[u8]) -> Result<String> {
@@ -131,17 +85,17 @@ pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
     app.apply(hub).await?;
     until_healthy(hub, &app.at, "").await?;
 
-    let wrong = Client::of(stage, "wrong").await.err();
+    let wrong = client(stage, "wrong").await.err();
     let told = wrong.context("anybody is let in")?.to_string();
     ensure!(told.contains("WRONGPASS"), "{told}");
-    let look = async || Client::of(stage, &password).await?.tree().await;
+    let look = async || tree(&mut client(stage, &password).await?).await;
     let has_all = |tree: &Option<String>| {
         tree.as_ref()
             .is_some_and(|tree| tree.contains(workload::NAME) && tree.contains("ConfigMap"))
     };
     wait::until("the tree is read", look, has_all).await?;
 
-    let mut listener = Client::of(stage, &password).await?;
+    let mut listener = client(stage, &password).await?;
     let confirmed = listener.ask(&["SUBSCRIBE", CHANNEL]).await?;
     ensure!(
         confirmed.elements()[0].as_bytes() == Some(b"subscribe"),
@@ -154,10 +108,10 @@ pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
         "{message:?}"
     );
 
-    let mut reader = Client::of(stage, &password).await?;
+    let mut reader = client(stage, &password).await?;
     stage.lab.faults().set("spoke1", Fault::Stall);
     let begun = Instant::now();
-    let known = reader.tree().await?;
+    let known = tree(&mut reader).await?;
     let took = begun.elapsed();
     stage.lab.faults().heal("spoke1");
     ensure!(has_all(&known), "of a cluster that is away: {known:?}");
@@ -165,10 +119,7 @@ pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
     enrol::until_available(hub, "spoke1").await?;
 
     stage.clear(&app).await?;
-    let gone = Client::of(stage, &password)
-        .await?
-        .ask(&["GET", TREE])
-        .await?;
+    let gone = client(stage, &password).await?.ask(&["GET", TREE]).await?;
     ensure!(
         gone.as_bytes().is_none(),
         "an Application that is gone has no tree"

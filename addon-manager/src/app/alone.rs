@@ -5,12 +5,16 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use ocm::name::is_dns_label;
-use principal::{Certificates, Enrolment, Fleet, Inputs, JwtKey, Mode, Registrar};
+use principal::{
+    Certificates, Enrolment, Fleet, Inputs, JwtKey, Mode, REDIS_KEYS, RedisFeeds, Registrar,
+    redis_login,
+};
 use runtime::{
     clock::Clock,
     credentials::{
         self, Material,
         files::{self, Paths},
+        login,
         secrets::{self, Take},
     },
     kube::{Event, Watch, watch_trimmed},
@@ -22,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Basis;
 use crate::{
-    config::{Alone, Meeting, Registration, Shared, Source},
+    config::{Alone, LoginSource, Meeting, RedisMeeting, Registration, Shared, Source},
     fleet::secrets::selector,
     hub::{is_of_kubernetes, mode_of},
     keys,
@@ -46,6 +50,7 @@ pub(super) async fn start(
         shared,
         agents,
         visitors,
+        redis,
         token_key: key,
         registration,
     } = config;
@@ -54,6 +59,10 @@ pub(super) async fn start(
     let visitors_tls = match visitors {
         Some(visitors) => material(visitors, &client, &namespace, &spawner).await,
         None => server_tls.clone(),
+    };
+    let redis = match redis {
+        Some(redis) => Some(redis_feeds(redis, &client, &namespace, &spawner).await),
+        None => None,
     };
     let jwt_key = match key {
         Source::Secret(name) => {
@@ -68,6 +77,7 @@ pub(super) async fn start(
         registrar,
         fleet: enrolled,
         visitors_tls,
+        redis,
         server_tls,
         jwt_key,
         active,
@@ -129,6 +139,33 @@ fn register(
         spawner.spawn("self-registered cluster Secrets", keeping);
     }
     Arc::new(registration)
+}
+
+/// With what redis is met, and those who come for it.
+async fn redis_feeds(
+    redis: RedisMeeting,
+    client: &Client,
+    namespace: &str,
+    spawner: &Spawner,
+) -> RedisFeeds {
+    let RedisMeeting { login, tls } = redis;
+    let login = match login {
+        LoginSource::ArgoCd => redis_login(client.clone(), namespace, spawner),
+        LoginSource::Folder(folder) => login::follow_folder(folder, REDIS_KEYS, spawner),
+        LoginSource::Given(login) => watch::channel(Some(Arc::new(login))).1,
+    };
+    let Some(tls) = tls else {
+        return RedisFeeds {
+            login,
+            ..RedisFeeds::default()
+        };
+    };
+    let material = material(tls, client, namespace, spawner).await;
+    RedisFeeds {
+        login,
+        serving: material.clone(),
+        server: Some(material),
+    }
 }
 
 type Followed = watch::Receiver<Arc<Material>>;

@@ -265,6 +265,7 @@ impl Ground {
             fleet: self.channels.fleet.subscribe(),
             server_tls: self.serving_tls(PRINCIPAL_SECRET),
             visitors_tls: self.serving_tls(RESOURCE_PROXY_SECRET),
+            redis: None,
             jwt_key,
             active: self.channels.serving.subscribe(),
             // With OCM, its add-ons say who is enrolled.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use runtime::args::boolean;
 
-use super::SharedArgs;
+use super::{SharedArgs, redis::RedisAloneArgs};
 
 /// Flags of the principal alone.
 #[derive(Clone, Debug, Args)]
@@ -49,6 +49,9 @@ pub struct PrincipalArgs {
     /// What Argo CD on the hub takes for the API servers of the clusters.
     #[command(flatten)]
     pub resource_proxy: ResourceProxyArgs,
+    /// What Argo CD on the hub takes for its redis.
+    #[command(flatten)]
+    pub redis: RedisAloneArgs,
     /// Make a cluster Secret for every agent that proves who it is and has none.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
@@ -83,7 +86,7 @@ pub struct ResourceProxyArgs {
 }
 
 /// The variables of the Go principal for these flags.
-pub(super) const ENV: [(&str, &str); 19] = [
+pub(super) const ENV: [(&str, &str); 29] = [
     (
         "grpc_max_message_size",
         "ARGOCD_PRINCIPAL_GRPC_MAX_MESSAGE_SIZE",
@@ -135,5 +138,33 @@ pub(super) const ENV: [(&str, &str); 19] = [
     (
         "self_registration_client_cert_secret",
         "ARGOCD_PRINCIPAL_SELF_REGISTRATION_CLIENT_CERT_SECRET",
+    ),
+    (
+        "disable_redis_proxy",
+        "ARGOCD_PRINCIPAL_DISABLE_REDIS_PROXY",
+    ),
+    (
+        "redis_server_address",
+        "ARGOCD_PRINCIPAL_REDIS_SERVER_ADDRESS",
+    ),
+    ("redis_password", "REDIS_PASSWORD"),
+    ("redis_creds_dir_path", "REDIS_CREDS_DIR_PATH"),
+    ("redis_tls_enabled", "ARGOCD_PRINCIPAL_REDIS_TLS_ENABLED"),
+    (
+        "redis_ca_secret_name",
+        "ARGOCD_PRINCIPAL_REDIS_CA_SECRET_NAME",
+    ),
+    ("redis_ca_path", "ARGOCD_PRINCIPAL_REDIS_CA_PATH"),
+    (
+        "redis_proxy_server_tls_secret_name",
+        "ARGOCD_PRINCIPAL_REDIS_PROXY_SERVER_TLS_SECRET_NAME",
+    ),
+    (
+        "redis_proxy_server_tls_cert",
+        "ARGOCD_PRINCIPAL_REDIS_PROXY_SERVER_TLS_CERT_PATH",
+    ),
+    (
+        "redis_proxy_server_tls_key",
+        "ARGOCD_PRINCIPAL_REDIS_PROXY_SERVER_TLS_KEY_PATH",
     ),
 ];

@@ -1,7 +1,12 @@
 //! Flags of the redis proxy.
 
+use std::path::PathBuf;
+
 use clap::Args;
-use runtime::args::{boolean, port};
+use runtime::{
+    args::{boolean, port},
+    credentials::login::Password,
+};
 
 /// What Argo CD on the hub takes for its redis.
 #[derive(Clone, Debug, Args)]
@@ -14,13 +19,65 @@ pub struct RedisArgs {
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub redis_proxy_tls: bool,
+    /// What it carries and keeps.
+    #[command(flatten)]
+    pub values: RedisValuesArgs,
+    /// host:port of the hub's own redis; without it port 6379 of the Service argocd-redis beside Argo CD.
+    #[arg(long)]
+    pub redis_address: Option<String>,
+}
+
+/// What the redis proxy carries and keeps.
+#[derive(Clone, Debug, Args)]
+pub struct RedisValuesArgs {
     /// Largest value that is carried from a cluster, in bytes.
     #[arg(long, default_value_t = 64 << 20)]
     pub redis_proxy_max_value: u64,
     /// Bytes of last known values that are kept for when their clusters are away; 0 keeps none.
     #[arg(long, default_value_t = 64 << 20)]
     pub redis_proxy_remember: usize,
-    /// host:port of the hub's own redis; without it port 6379 of the Service argocd-redis beside Argo CD.
+}
+
+/// Flags of the redis proxy of a principal alone, which are those of the Go principal.
+#[derive(Clone, Debug, Args)]
+pub struct RedisAloneArgs {
+    /// Serve no redis proxy.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub disable_redis_proxy: bool,
+    /// Port of the redis proxy; 0 turns it off.
+    #[arg(long, value_parser = port, default_value = "6379")]
+    pub redis_proxy_port: u16,
+    /// What it carries and keeps.
+    #[command(flatten)]
+    pub values: RedisValuesArgs,
+    /// host:port of the hub's own redis.
+    #[arg(long, default_value = "argocd-redis:6379")]
+    pub redis_server_address: String,
+    /// Password of the hub's redis; without it that in the Secret argocd-redis.
+    #[arg(long, hide_env_values = true)]
+    pub redis_password: Option<Password>,
+    /// Folder with the password in the file auth, and the user in `auth_username` if there is one; goes before the
+    /// password.
     #[arg(long)]
-    pub redis_address: Option<String>,
+    pub redis_creds_dir_path: Option<PathBuf>,
+    /// Speak TLS with the hub's redis and with those who come to the redis proxy.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub redis_tls_enabled: bool,
+    /// Secret with the CA of the hub's redis, in ca.crt.
+    #[arg(long, default_value = "argocd-redis-tls")]
+    pub redis_ca_secret_name: String,
+    /// File with that CA, instead of the Secret.
+    #[arg(long)]
+    pub redis_ca_path: Option<PathBuf>,
+    /// Secret with the serving certificate of the redis proxy.
+    #[arg(long, default_value = "argocd-redis-proxy-tls")]
+    pub redis_proxy_server_tls_secret_name: String,
+    /// File with the serving certificate of the redis proxy, instead of the Secret.
+    #[arg(long)]
+    pub redis_proxy_server_tls_cert: Option<PathBuf>,
+    /// File with its key.
+    #[arg(long)]
+    pub redis_proxy_server_tls_key: Option<PathBuf>,
 }

@@ -16,7 +16,7 @@ use Ignored::{Harmless, Misleading};
 type Flag = (&'static str, &'static str, Ignored);
 
 /// Flags that are on or off.
-const SWITCHES: [Flag; 9] = [
+const SWITCHES: [Flag; 7] = [
     (
         "namespace-create-enable",
         "ARGOCD_PRINCIPAL_NAMESPACE_CREATE_ENABLE",
@@ -38,19 +38,9 @@ const SWITCHES: [Flag; 9] = [
         Misleading,
     ),
     (
-        "disable-redis-proxy",
-        "ARGOCD_PRINCIPAL_DISABLE_REDIS_PROXY",
-        Harmless,
-    ),
-    (
-        "redis-tls-enabled",
-        "ARGOCD_PRINCIPAL_REDIS_TLS_ENABLED",
-        Harmless,
-    ),
-    (
         "redis-tls-insecure",
         "ARGOCD_PRINCIPAL_REDIS_TLS_INSECURE",
-        Harmless,
+        Misleading,
     ),
     // Both ways of routing are always on.
     (
@@ -62,7 +52,7 @@ const SWITCHES: [Flag; 9] = [
 ];
 
 /// Flags with a value.
-const VALUES: [Flag; 25] = [
+const VALUES: [Flag; 17] = [
     ("full-detail", "ARGOCD_PRINCIPAL_FULL_DETAIL", Harmless),
     ("pprof-port", "ARGOCD_PRINCIPAL_PPROF_PORT", Harmless),
     (
@@ -101,43 +91,16 @@ const VALUES: [Flag; 25] = [
         "ARGOCD_PRINCIPAL_EVENT_PROCESSORS",
         Harmless,
     ),
-    (
-        "redis-server-address",
-        "ARGOCD_PRINCIPAL_REDIS_SERVER_ADDRESS",
-        Harmless,
-    ),
-    ("redis-password", "REDIS_PASSWORD", Harmless),
-    ("redis-creds-dir-path", "REDIS_CREDS_DIR_PATH", Harmless),
+    // The name of each key says how its value is compressed.
     (
         "redis-compression-type",
         "ARGOCD_PRINCIPAL_REDIS_COMPRESSION_TYPE",
-        Harmless,
-    ),
-    ("redis-ca-path", "ARGOCD_PRINCIPAL_REDIS_CA_PATH", Harmless),
-    (
-        "redis-ca-secret-name",
-        "ARGOCD_PRINCIPAL_REDIS_CA_SECRET_NAME",
         Harmless,
     ),
     (
         "label-selector",
         "ARGOCD_PRINCIPAL_LABEL_SELECTOR",
         Misleading,
-    ),
-    (
-        "redis-proxy-server-tls-cert",
-        "ARGOCD_PRINCIPAL_REDIS_PROXY_SERVER_TLS_CERT_PATH",
-        Harmless,
-    ),
-    (
-        "redis-proxy-server-tls-key",
-        "ARGOCD_PRINCIPAL_REDIS_PROXY_SERVER_TLS_KEY_PATH",
-        Harmless,
-    ),
-    (
-        "redis-proxy-server-tls-secret-name",
-        "ARGOCD_PRINCIPAL_REDIS_PROXY_SERVER_TLS_SECRET_NAME",
-        Harmless,
     ),
     (
         "ha-peer-address",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use principal::identity::{self, visitor::Visitors};
 
-use super::{Error, Shared, Source, given};
+use super::{Error, RedisMeeting, Shared, Source, given, redis};
 use crate::args::{PrincipalArgs, ResourceProxyArgs};
 
 /// The principal alone.
@@ -16,6 +16,8 @@ pub struct Alone {
     pub agents: Meeting,
     /// With what Argo CD is met at the resource proxy; none: there is no proxy.
     pub visitors: Option<Meeting>,
+    /// With what redis is met, and Argo CD at the redis proxy before it; none: there is no proxy.
+    pub redis: Option<RedisMeeting>,
     /// The key under the tokens.
     pub token_key: Source<PathBuf>,
     /// Whether agents register themselves.
@@ -53,6 +55,7 @@ pub(super) fn checked(args: PrincipalArgs) -> Result<Alone, Error> {
         insecure_plaintext,
         require_client_certs,
         resource_proxy,
+        redis: redis_proxy,
         enable_self_cluster_registration,
         self_registration_client_cert_secret,
     } = args;
@@ -66,6 +69,9 @@ pub(super) fn checked(args: PrincipalArgs) -> Result<Alone, Error> {
     if !is_wanted {
         shared.principal.resource_proxy = None;
     }
+    let host = shared.principal.listen.ip();
+    let (redis_proxy, redis) = redis::checked_alone(redis_proxy, host)?.unzip();
+    shared.principal.redis_proxy = redis_proxy;
     let agents = Meeting {
         serving: pair(tls_cert, tls_key, tls_secret_name)
             .ok_or(Error::HalfPair("--tls-cert", "--tls-key"))?,
@@ -74,6 +80,7 @@ pub(super) fn checked(args: PrincipalArgs) -> Result<Alone, Error> {
     let certificate = Some(self_registration_client_cert_secret).filter(|name| !name.is_empty());
     Ok(Alone {
         visitors: shared.principal.resource_proxy.map(|_| visitors),
+        redis,
         shared,
         agents,
         token_key: or_secret(jwt_key, jwt_secret_name),
@@ -119,7 +126,7 @@ fn checked_method(auth: &str, plaintext: bool) -> Result<identity::Method, Error
 }
 
 /// None if there is one half only.
-fn pair(
+pub(super) fn pair(
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
     secret: String,
@@ -131,6 +138,6 @@ fn pair(
     }
 }
 
-fn or_secret(path: Option<PathBuf>, secret: String) -> Source<PathBuf> {
+pub(super) fn or_secret(path: Option<PathBuf>, secret: String) -> Source<PathBuf> {
     given(path).map_or(Source::Secret(secret), Source::Files)
 }

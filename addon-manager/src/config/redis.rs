@@ -1,11 +1,35 @@
 //! Checked settings of the redis proxy.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
 
 use principal::RedisProxy;
+use runtime::credentials::login::Login;
 
-use super::{Error, checked_address};
-use crate::args::RedisArgs;
+use super::{Error, Meeting, alone, checked_address, given};
+use crate::args::{RedisAloneArgs, RedisArgs, RedisValuesArgs};
+
+/// With what redis and those who come for it are met, where a principal alone is told.
+#[derive(Clone, Debug)]
+pub struct RedisMeeting {
+    /// What opens the hub's redis, and the redis proxy.
+    pub login: LoginSource,
+    /// The serving certificate of the redis proxy and the CA of the hub's redis, if TLS is spoken.
+    pub tls: Option<Meeting>,
+}
+
+/// Where a login comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoginSource {
+    /// The Secret that Argo CD has for it.
+    ArgoCd,
+    /// Files in a folder.
+    Folder(PathBuf),
+    /// The command line, or a variable.
+    Given(Login),
+}
 
 /// The redis proxy on this address, if it is wanted, before the redis of the Argo CD in this namespace.
 pub(super) fn checked(
@@ -16,19 +40,82 @@ pub(super) fn checked(
     let RedisArgs {
         redis_proxy_port,
         redis_proxy_tls,
-        redis_proxy_max_value,
-        redis_proxy_remember,
+        values,
         redis_address,
     } = args;
     let server = match redis_address.filter(|text| !text.is_empty()) {
         Some(given) => checked_address("--redis-address", &given)?.to_string(),
         None => format!("argocd-redis.{argocd_namespace}.svc:6379"),
     };
-    Ok((redis_proxy_port != 0).then(|| RedisProxy {
-        listen: SocketAddr::new(host, redis_proxy_port),
-        tls: redis_proxy_tls,
+    let listen = SocketAddr::new(host, redis_proxy_port);
+    Ok((redis_proxy_port != 0).then(|| proxy(listen, redis_proxy_tls, server, &values)))
+}
+
+/// The same where the principal is alone.
+pub(super) fn checked_alone(
+    args: RedisAloneArgs,
+    host: IpAddr,
+) -> Result<Option<(RedisProxy, RedisMeeting)>, Error> {
+    let RedisAloneArgs {
+        disable_redis_proxy,
+        redis_proxy_port,
+        values,
+        redis_server_address,
+        redis_password,
+        redis_creds_dir_path,
+        redis_tls_enabled,
+        redis_ca_secret_name,
+        redis_ca_path,
+        redis_proxy_server_tls_secret_name,
+        redis_proxy_server_tls_cert,
+        redis_proxy_server_tls_key,
+    } = args;
+    let server = checked_address("--redis-server-address", &redis_server_address)?.to_string();
+    let serving = alone::pair(
+        redis_proxy_server_tls_cert,
+        redis_proxy_server_tls_key,
+        redis_proxy_server_tls_secret_name,
+    );
+    let tls = Meeting {
+        serving: serving.ok_or(Error::HalfPair(
+            "--redis-proxy-server-tls-cert",
+            "--redis-proxy-server-tls-key",
+        ))?,
+        ca: alone::or_secret(redis_ca_path, redis_ca_secret_name),
+    };
+    let login = match (
+        given(redis_creds_dir_path),
+        redis_password.and_then(Login::of),
+    ) {
+        (Some(folder), _) => LoginSource::Folder(folder),
+        (None, Some(login)) => LoginSource::Given(login),
+        (None, None) => LoginSource::ArgoCd,
+    };
+    if disable_redis_proxy || redis_proxy_port == 0 {
+        return Ok(None);
+    }
+    let listen = SocketAddr::new(host, redis_proxy_port);
+    let meeting = RedisMeeting {
+        login,
+        tls: redis_tls_enabled.then_some(tls),
+    };
+    Ok(Some((
+        proxy(listen, redis_tls_enabled, server, &values),
+        meeting,
+    )))
+}
+
+const fn proxy(
+    listen: SocketAddr,
+    tls: bool,
+    server: String,
+    values: &RedisValuesArgs,
+) -> RedisProxy {
+    RedisProxy {
+        listen,
+        tls,
         server,
-        largest_value: redis_proxy_max_value,
-        remembered: redis_proxy_remember,
-    }))
+        largest_value: values.redis_proxy_max_value,
+        remembered: values.redis_proxy_remember,
+    }
 }

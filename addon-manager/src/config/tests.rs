@@ -83,8 +83,50 @@ fn the_redis_proxy_is_off_unless_it_has_a_port() {
 }
 
 #[test]
+fn the_principal_alone_has_a_redis_proxy_as_upstreams_has() {
+    let of = |line: &str| match config(&format!("addon-manager principal {line}")).unwrap() {
+        Config::Principal(alone) => alone.shared.principal.redis_proxy.zip(alone.redis),
+        Config::Manager(_) | Config::Uninstall(_) | Config::Ready(_) => panic!("alone"),
+    };
+    let (proxy, meeting) = of("").unwrap();
+    assert_eq!((proxy.listen.port(), proxy.tls), (6379, false));
+    assert_eq!(proxy.server, "argocd-redis:6379");
+    assert_eq!(meeting.login, LoginSource::ArgoCd);
+    assert_eq!(meeting.tls, None);
+    for off in ["--disable-redis-proxy", "--redis-proxy-port=0"] {
+        assert!(of(off).is_none(), "{off}");
+    }
+    let (proxy, meeting) = of("--redis-tls-enabled --redis-ca-path=ca").unwrap();
+    let tls = meeting.tls.unwrap();
+    assert!(proxy.tls);
+    assert_eq!(tls.ca, Source::Files("ca".into()));
+    let name = "argocd-redis-proxy-tls".to_owned();
+    assert_eq!(tls.serving, Source::Secret(name));
+}
+
+#[test]
+fn a_password_of_redis_is_in_a_folder_or_given_or_where_argo_cd_has_it() {
+    for (flags, wanted) in [
+        ("--redis-password=x", "Given"),
+        ("--redis-password=", "ArgoCd"),
+        ("--redis-password=x --redis-creds-dir-path=d", "Folder"),
+    ] {
+        let Config::Principal(alone) = config(&format!("addon-manager principal {flags}")).unwrap()
+        else {
+            panic!("alone")
+        };
+        let found = format!("{:?}", alone.redis.unwrap().login);
+        assert!(found.starts_with(wanted), "{flags}: {found}");
+    }
+}
+
+#[test]
 fn half_a_pair_is_refused() {
     for (half, lacks) in [
+        (
+            "--redis-proxy-server-tls-cert",
+            "--redis-proxy-server-tls-key",
+        ),
         ("--tls-cert", "--tls-key"),
         ("--resource-proxy-key-path", "--resource-proxy-cert-path"),
     ] {

@@ -347,8 +347,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     async fn reach_upstream(&mut self) -> Result<(), upstream::Error> {
         if self.upstream.is_none() {
             let login = self.login.as_ref().ok_or(upstream::Error::Stranger)?;
-            let (server, version) = (&self.shared.settings.server, self.writer.version);
-            self.upstream = Some(Upstream::connect(server, login, version).await?);
+            let upstream = Upstream::connect(&self.shared, login, self.writer.version);
+            self.upstream = Some(upstream.await?);
         }
         Ok(())
     }

@@ -1,17 +1,19 @@
 //! The hub's own redis: one connection for each client that uses it.
 
-use std::{io, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use protocol::resp::{self, Event, Kind, Limits, Malformed, Scanner, Step, Value};
-use runtime::credentials::login::Login;
+use runtime::credentials::{ClientTls, login::Login};
+use rustls_pki_types::ServerName;
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
     time::timeout,
 };
+use tokio_rustls::TlsConnector;
 
-use super::{command::Version, writer::Writer};
+use super::{Shared, command::Version, writer::Writer};
 
 /// How long a connection may take, and how long an answer may pause.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -50,26 +52,31 @@ pub(super) enum NotRelayed {
     Client(#[source] io::Error),
 }
 
+/// What bytes are said on: TCP, or TLS over it.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug> Stream for S {}
+
 /// A connection to the hub's redis.
 #[derive(Debug)]
 pub(super) struct Upstream {
-    io: TcpStream,
+    io: Box<dyn Stream>,
     buffer: BytesMut,
     scanner: Scanner,
 }
 
 impl Upstream {
     pub(super) async fn connect(
-        address: &str,
+        shared: &Shared,
         login: &Login,
         version: Version,
     ) -> Result<Self, Error> {
-        let cannot = |error| Error::Connect(address.to_owned(), error);
-        let io = timeout(PATIENCE, TcpStream::connect(address))
+        let (address, tls) = (&shared.settings.server, shared.server_tls.as_ref());
+        let cannot = |error| Error::Connect(address.clone(), error);
+        let io = timeout(PATIENCE, reach(address, tls))
             .await
             .map_err(|late| cannot(late.into()))?
             .map_err(cannot)?;
-        io.set_nodelay(true).map_err(cannot)?;
         let mut upstream = Self {
             io,
             buffer: BytesMut::new(),
@@ -99,7 +106,12 @@ impl Upstream {
     }
 
     pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let written = timeout(PATIENCE, self.io.write_all(bytes)).await;
+        let writing = async {
+            self.io.write_all(bytes).await?;
+            // TLS may still hold some of it.
+            self.io.flush().await
+        };
+        let written = timeout(PATIENCE, writing).await;
         Ok(written.map_err(io::Error::from)??)
     }
 
@@ -170,4 +182,26 @@ impl Upstream {
             _ => Ok(()),
         }
     }
+}
+
+async fn reach(address: &str, tls: Option<&ClientTls>) -> io::Result<Box<dyn Stream>> {
+    let tcp = TcpStream::connect(address).await?;
+    tcp.set_nodelay(true)?;
+    let Some(tls) = tls else {
+        return Ok(Box::new(tcp));
+    };
+    let config = tls.current();
+    let config =
+        config.ok_or_else(|| io::Error::other("the CA of the hub's redis is not known"))?;
+    let mut config = Arc::unwrap_or_clone(config);
+    // That of HTTP/2, which redis does not speak.
+    config.alpn_protocols.clear();
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .to_owned();
+    let name = ServerName::try_from(host).map_err(io::Error::other)?;
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, tcp);
+    Ok(Box::new(stream.await?))
 }

@@ -3,7 +3,10 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use runtime::{
-    credentials::login::{self, Login},
+    credentials::{
+        Material,
+        login::{self, Login},
+    },
     parts::Spawner,
 };
 use tokio::sync::watch;
@@ -18,22 +21,58 @@ use crate::{
 
 /// Where Argo CD has the password of its redis.
 const REDIS_SECRET: &str = "argocd-redis";
-const REDIS_KEYS: login::Keys = login::Keys {
+/// By which names it has it there.
+pub const REDIS_KEYS: login::Keys = login::Keys {
     user: "auth_username",
     password: "auth",
 };
 
-/// With what the hub's redis is opened, if there is a proxy before it.
-pub(super) fn login(
-    settings: &Settings,
-    client: &kube::Client,
+/// With what the hub's redis is met, and those who come to the proxy before it.
+#[derive(Clone, Debug)]
+pub struct RedisFeeds {
+    /// What opens both.
+    pub login: watch::Receiver<Option<Arc<Login>>>,
+    /// The serving certificate of the proxy and its key, if TLS is spoken there.
+    pub serving: watch::Receiver<Arc<Material>>,
+    /// As roots the CA of the hub's redis, if TLS is spoken with it.
+    pub server: Option<watch::Receiver<Arc<Material>>>,
+}
+
+/// No password, so that nobody is let in.
+impl Default for RedisFeeds {
+    fn default() -> Self {
+        Self {
+            login: watch::channel(None).1,
+            serving: watch::channel(Arc::default()).1,
+            server: None,
+        }
+    }
+}
+
+/// The password in the Secret that Argo CD has for it.
+pub fn redis_login(
+    client: kube::Client,
+    namespace: &str,
     spawner: &Spawner,
 ) -> watch::Receiver<Option<Arc<Login>>> {
-    if settings.redis_proxy.is_none() {
-        return watch::channel(None).1;
-    }
-    let (client, namespace) = (client.clone(), &settings.argocd_namespace);
     login::watch(client, namespace, REDIS_SECRET, REDIS_KEYS, spawner)
+}
+
+/// Where nothing else is said.
+pub(super) fn usual(
+    settings: &Settings,
+    client: kube::Client,
+    serving: watch::Receiver<Arc<Material>>,
+    spawner: &Spawner,
+) -> RedisFeeds {
+    let mut feeds = RedisFeeds {
+        serving,
+        ..RedisFeeds::default()
+    };
+    if settings.redis_proxy.is_some() {
+        feeds.login = redis_login(client, &settings.argocd_namespace, spawner);
+    }
+    feeds
 }
 
 /// The resource proxy, where it is wanted.
@@ -66,12 +105,7 @@ pub(super) async fn redis(
     };
     let address = settings.listen;
     let refused = |source| StartError::Listen { address, source };
-    let proxy = RedisProxy::bind(
-        settings.clone(),
-        feeds.visitors_tls.clone(),
-        feeds.redis_login.clone(),
-        Arc::clone(sessions),
-    );
+    let proxy = RedisProxy::bind(settings.clone(), feeds.redis.clone(), Arc::clone(sessions));
     let proxy = proxy.await.map_err(refused)?;
     let address = proxy.address().map_err(refused)?;
     Ok(Some((proxy, address)))

@@ -14,13 +14,14 @@ use protocol::resp::{self, Kind, Limits, Value};
 use runtime::credentials::{client_config, login::Login};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     sync::mpsc,
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::{
+    authority::{Authority, Leaf},
     visits::{Asked, Lane, stream},
     world::{World, application, bounded},
 };
@@ -28,7 +29,7 @@ use crate::{
 mod ends;
 mod page;
 
-use ends::{Client, Redis};
+use ends::{Client, Redis, free_address};
 
 const PASSWORD: &str = "secret";
 const TREE: &[u8] = b"app|resources-tree|a_guestbook|1.8.3.gz";
@@ -65,10 +66,7 @@ async fn world(server: String, tls: bool) -> World {
 
 /// The same where the hub's redis is not there.
 async fn lonely() -> World {
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = nobody.local_addr().unwrap();
-    drop(nobody);
-    world(address.to_string(), false).await
+    world(free_address().await.to_string(), false).await
 }
 
 /// Answers with a value whose length is told before.
@@ -336,9 +334,8 @@ async fn strangers_leave_room_for_each_other_and_for_who_is_known() {
     );
 }
 
-#[tokio::test]
-async fn with_tls_it_shows_the_certificate_of_the_resource_proxy() {
-    let world = world("127.0.0.1:1".to_owned(), true).await;
+/// A client that speaks TLS.
+async fn over_tls(world: &World) -> Client<TlsStream<TcpStream>> {
     let mut nobody = world.certificate("a").material(&world.authority);
     nobody.identity = None;
     let mut config = Arc::unwrap_or_clone(client_config(&nobody).unwrap());
@@ -350,7 +347,33 @@ async fn with_tls_it_shows_the_certificate_of_the_resource_proxy() {
     let connecting = connector.connect("localhost".try_into().unwrap(), tcp);
     let mut client = Client::over(bounded("handshake", connecting).await.unwrap());
     client.hello_three().await;
+    client
+}
+
+#[tokio::test]
+async fn with_tls_it_shows_the_certificate_that_it_was_given() {
+    let world = world("127.0.0.1:1".to_owned(), true).await;
+    let mut client = over_tls(&world).await;
     assert_eq!(client.ask(&["ping"]).await, Value::simple("PONG"));
+}
+
+#[tokio::test]
+async fn with_the_hubs_redis_it_speaks_tls_if_its_certificate_is_trusted() {
+    let address = free_address().await;
+    let world = world(format!("localhost:{}", address.port()), true).await;
+    let papers = tempfile::tempdir().unwrap();
+    for (authority, is_trusted) in [(&Authority::new(), false), (&world.authority, true)] {
+        let Leaf { chain, key } = authority.server();
+        for (name, text) in [("chain", chain), ("key", key), ("ca", authority.pem())] {
+            std::fs::write(papers.path().join(name), text).unwrap();
+        }
+        let _redis = Redis::with_tls(address, papers.path()).await;
+        let mut client = over_tls(&world).await;
+        let set = client.ask(&["set", "app|resources-tree|local|1.8.3", "tree"]);
+        let set = set.await;
+        assert_eq!(set == Value::ok(), is_trusted, "{set:?}");
+        assert_eq!(set.as_error().is_some(), !is_trusted, "{set:?}");
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::{
 
 use principal::{
     Certificates, Enrolment, Feeds, Fleet, Handle, JwtKey, Limits, Metrics, MirrorLimits, Mode,
-    Revoked, SessionReport, Settings, State, start_on,
+    RedisFeeds, Revoked, SessionReport, Settings, State, start_on,
     store::{Memory, Watched},
 };
 use runtime::{
@@ -73,6 +73,22 @@ pub(crate) fn autonomous(clusters: &[&str]) -> Arc<Fleet> {
     Arc::new(fleet)
 }
 
+/// The usual ones, with bounds that a test can reach.
+fn settings() -> Settings {
+    let limits = Limits {
+        message_bytes: 64 << 10,
+        mirrors: MirrorLimits {
+            objects: 16,
+            ..MirrorLimits::default()
+        },
+        ..Limits::default()
+    };
+    Settings {
+        limits,
+        ..Settings::usual(([127, 0, 0, 1], 0).into())
+    }
+}
+
 impl World {
     /// A hub with an open project and these clusters.
     pub(crate) async fn with(clusters: &[&str]) -> Self {
@@ -100,25 +116,19 @@ impl World {
         let (metrics, token) = (Registry::new(), CancellationToken::new());
         let counters = Metrics::register(&metrics);
         let parts = Parts::new(token.clone());
-        let limits = Limits {
-            message_bytes: 64 << 10,
-            mirrors: MirrorLimits {
-                objects: 16,
-                ..MirrorLimits::default()
-            },
-            ..Limits::default()
-        };
-        let mut settings = Settings {
-            limits,
-            ..Settings::usual(([127, 0, 0, 1], 0).into())
-        };
+        let mut settings = settings();
         change(&mut settings);
         let (revoked, revoked_now) = watch::channel(Some(Arc::default()));
         let (redis_login, redis_login_now) = watch::channel(None);
+        let has_tls = settings.redis_proxy.as_ref().is_some_and(|it| it.tls);
         let feeds = Feeds {
             fleet: fleet_now,
             visitors_tls: server_tls.clone(),
-            redis_login: redis_login_now,
+            redis: RedisFeeds {
+                login: redis_login_now,
+                serving: server_tls.clone(),
+                server: has_tls.then(|| server_tls.clone()),
+            },
             server_tls,
             jwt_key: watch::channel(Arc::new(JWT_KEY.clone())).1,
             active: active_now,

@@ -1,14 +1,33 @@
-//! Who we are where a password is asked for, from a Secret of the Kubernetes API.
+//! Who we are where a password is asked for, from a Secret of the Kubernetes API or from files.
 
 use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::kube::{Api, Client};
 use k8s_openapi::api::core::v1::Secret;
 use tokio::sync::watch;
 
+use super::files::POLL_INTERVAL;
 use crate::kube::{Event, Watch, watch_trimmed};
 use crate::parts::Spawner;
+
+/// A password as it was given. Cannot be printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl From<String> for Password {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Password").finish_non_exhaustive()
+    }
+}
 
 /// A password, and the user whose it is if that is said.
 #[derive(Clone, PartialEq, Eq)]
@@ -27,7 +46,18 @@ impl fmt::Debug for Login {
     }
 }
 
-/// The keys of a Secret that hold a login.
+impl Login {
+    /// That of somebody who has a password and no name; none if the password is empty, as an unset variable is.
+    pub fn of(password: Password) -> Option<Self> {
+        let Password(password) = password;
+        (!password.is_empty()).then_some(Self {
+            user: None,
+            password,
+        })
+    }
+}
+
+/// The keys of a Secret that hold a login, or the files of a folder.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys {
     /// Of the user.
@@ -82,24 +112,81 @@ pub fn watch(
     receive
 }
 
-fn login(secret: &Secret, keys: Keys) -> Option<Login> {
-    let text = |key: &str| {
-        let value = secret.data.as_ref()?.get(key)?;
-        // As Argo CD reads it.
-        let text = str::from_utf8(&value.0).ok()?.trim();
-        (!text.is_empty()).then(|| text.to_owned())
+/// Reads the login in a folder, such as a mounted Secret, now and again, and publishes it once there is one.
+///
+/// One that goes away stays in use, as one of a Secret does.
+pub fn follow_folder(
+    folder: PathBuf,
+    keys: Keys,
+    spawner: &Spawner,
+) -> watch::Receiver<Option<Arc<Login>>> {
+    let (send, receive) = watch::channel(None);
+    let token = spawner.token().clone();
+    spawner.spawn("login of a folder", async move {
+        let mut complaint = None;
+        let mut ticks = tokio::time::interval(POLL_INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while token.run_until_cancelled(ticks.tick()).await.is_some() {
+            let read = read(&folder, keys).await.map_err(|why| why.to_string());
+            let found = match read {
+                Ok(Some(login)) => Ok(Arc::new(login)),
+                Ok(None) => Err("there is no password in it".to_owned()),
+                Err(why) => Err(why),
+            };
+            match found {
+                Ok(login) => {
+                    complaint = None;
+                    send.send_if_modified(|known| {
+                        let is_new = known.as_ref() != Some(&login);
+                        *known = Some(login);
+                        is_new
+                    });
+                }
+                // Said once, not at every look.
+                Err(why) if complaint.as_ref() != Some(&why) => {
+                    tracing::warn!(?folder, why, "no password can be read");
+                    complaint = Some(why);
+                }
+                Err(_) => {}
+            }
+        }
+    });
+    receive
+}
+
+async fn read(folder: &Path, keys: Keys) -> io::Result<Option<Login>> {
+    let password = tokio::fs::read(folder.join(keys.password)).await?;
+    let user = match tokio::fs::read(folder.join(keys.user)).await {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Vec::new(),
+        read => read?,
     };
+    Ok(text(&password).map(|password| Login {
+        user: text(&user),
+        password,
+    }))
+}
+
+fn login(secret: &Secret, keys: Keys) -> Option<Login> {
+    let text = |key: &str| text(&secret.data.as_ref()?.get(key)?.0);
     Some(Login {
         user: text(keys.user),
         password: text(keys.password)?,
     })
 }
 
+/// As Argo CD reads it.
+fn text(value: &[u8]) -> Option<String> {
+    let text = str::from_utf8(value).ok()?.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::ByteString;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::parts::Parts;
 
     const KEYS: Keys = Keys {
         user: "auth_username",
@@ -129,5 +216,47 @@ mod tests {
         for nothing in [&[][..], &[("auth", " ")], &[("auth_username", "argo")]] {
             assert_eq!(login(&secret(nothing), KEYS), None);
         }
+    }
+
+    #[test]
+    fn a_password_that_was_given_is_not_printed_and_an_empty_one_is_none() {
+        let given = Password::from("secret".to_owned());
+        assert!(!format!("{given:?}").contains("secret"));
+        assert_eq!(
+            Login::of(given).map(|login| login.password).as_deref(),
+            Some("secret")
+        );
+        assert_eq!(Login::of(String::new().into()), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_login_in_a_folder_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = Parts::new(CancellationToken::new());
+        let path = folder.path().to_owned();
+        let mut known = follow_folder(path, KEYS, &parts.spawner());
+        std::fs::write(folder.path().join("auth"), "first\n").unwrap();
+        let is = |wanted: &'static str| {
+            move |login: &Option<Arc<Login>>| login.as_ref().is_some_and(|it| it.password == wanted)
+        };
+        let bound = POLL_INTERVAL * 5;
+        let first = tokio::time::timeout(bound, known.wait_for(is("first")));
+        assert_eq!(first.await.unwrap().unwrap().as_ref().unwrap().user, None);
+        std::fs::write(folder.path().join("auth_username"), "argo").unwrap();
+        std::fs::write(folder.path().join("auth"), "second").unwrap();
+        let second = tokio::time::timeout(bound, known.wait_for(is("second")));
+        let user = second
+            .await
+            .unwrap()
+            .unwrap()
+            .as_ref()
+            .unwrap()
+            .user
+            .clone();
+        assert_eq!(user.as_deref(), Some("argo"));
+        // What is known stays where the files go.
+        std::fs::remove_file(folder.path().join("auth")).unwrap();
+        assert!(read(folder.path(), KEYS).await.is_err());
+        assert!(known.borrow().is_some());
     }
 }

@@ -66,6 +66,8 @@ pub struct Way {
     pub auth: String,
     /// The agent's `--creds`.
     pub creds: String,
+    /// Where the redis of the hub is, before which the principal stands with its redis proxy; without it there is no proxy.
+    pub redis: Option<&'static str>,
     /// Further flags of the principal: name and value.
     pub principal: Vec<(&'static str, String)>,
     /// Further flags of the agent: name and value.
@@ -93,6 +95,7 @@ impl Default for Way {
             port: 8443,
             auth: "mtls:CN=([^,]+)".to_owned(),
             creds: "mtls:any".to_owned(),
+            redis: None,
             principal: Vec::new(),
             agent: Vec::new(),
             variables: Vec::new(),
@@ -133,14 +136,14 @@ pub fn principal(make: Make, setting: &Setting) -> Result<Program> {
         .principal
         .iter()
         .fold(program, |program, (name, value)| program.flag(name, value));
-    Ok(match make {
-        Make::Ours => program.flag("log-level", log_level),
-        // There is no redis here, and nobody who would use it.
-        Make::Go => program
+    // There is no redis here, and nobody who would use it, unless somebody says otherwise.
+    let program = match way.redis {
+        Some(redis) => program.flag("redis-server-address", redis),
+        None => program
             .arg("--disable-redis-proxy")
-            .flag("redis-server-address", "127.0.0.1:6379")
-            .flag("log-level", log_level),
-    })
+            .flag("redis-server-address", "127.0.0.1:6379"),
+    };
+    Ok(program.flag("log-level", log_level))
 }
 
 /// The agent of this make.

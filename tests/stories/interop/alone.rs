@@ -7,14 +7,21 @@ use lab::{
     Lab, namespaces,
     peers::{Make, Mapping, Pair, Pairing, Setting, get, healthy, ours, prepare},
     process::{Process, Program},
+    redis::{self, Client},
     steps::{At, Objects},
+    wait,
 };
+use serde_json::json;
 
 use super::{Replicated, finish};
 
 const START: Duration = Duration::from_secs(30);
 /// Gate, health and metrics of the principal, then health and metrics of the agent; none is the default.
 const PORTS: [u16; 5] = [18443, 18003, 18000, 18001, 18181];
+/// The redis of the hub, that of the spoke, and the proxy before the first.
+const REDIS_PORTS: [u16; 3] = [16380, 16381, 16379];
+/// What opens the hub's and the spoke's.
+const PASSWORDS: [&str; 2] = ["of-the-hub", "of-the-spoke"];
 
 pub(crate) async fn everything_can_be_in_files_on_other_ports_and_in_variables(
     lab: Arc<Lab>,
@@ -31,6 +38,13 @@ pub(crate) async fn everything_can_be_in_files_on_other_ports_and_in_variables(
     ] {
         side.delete(&At::secret(namespace, name)).await?;
     }
+    let mut redises = vec![];
+    for (port, password) in REDIS_PORTS.into_iter().zip(PASSWORDS) {
+        redises.push(redis::server(lab.tools(), &setting.directory, port, password).await?);
+    }
+    let login = json!({"stringData": {"auth": PASSWORDS[1]}});
+    let at = At::secret(&setting.names.spoke, "argocd-redis");
+    spoke.apply(&at, login).await?;
     let mut pair = Pair {
         hub,
         spoke,
@@ -43,7 +57,11 @@ pub(crate) async fn everything_can_be_in_files_on_other_ports_and_in_variables(
         },
     };
     let told = works(&mut pair).await;
-    finish(pair, told).await
+    let told = finish(pair, told).await;
+    for mut redis in redises {
+        redis.stop().await;
+    }
+    told
 }
 
 async fn works(pair: &mut Pair) -> Result<()> {
@@ -70,6 +88,7 @@ async fn works(pair: &mut Pair) -> Result<()> {
     app.deliver(pair, &[]).await?;
     app.set_status(pair, "Synced", "Healthy").await?;
     app.until_status(pair, "Synced", "Healthy").await?;
+    the_hub_reads_the_spokes_redis_and_its_own(pair).await?;
     for process in [&mut pair.agent, &mut pair.principal] {
         let end = process.stop().await.context("it ended")?;
         ensure!(end.success(), "{}: {end}", process.name());
@@ -78,9 +97,35 @@ async fn works(pair: &mut Pair) -> Result<()> {
     healthy(agent_health, START).await
 }
 
+/// What Argo CD has written over there about an Application is read here under the name that it has here, by who knows
+/// the password of the hub's redis; everything else is the hub's.
+async fn the_hub_reads_the_spokes_redis_and_its_own(pair: &Pair) -> Result<()> {
+    const LOCAL: &str = "app|resources-tree|local|1.8.3";
+    let [_, of_spoke, proxy] = REDIS_PORTS;
+    let [hub, spoke] = PASSWORDS;
+    let at = |port| ("127.0.0.1", port);
+    let key = "app|resources-tree|app|1.8.3";
+    let mut controller = Client::at(at(of_spoke), spoke).await?;
+    controller.ask(&["SET", key, "a tree"]).await?;
+    let told = Client::at(at(proxy), spoke).await.err();
+    let told = told.context("another password opens it")?.to_string();
+    ensure!(told.contains("WRONGPASS"), "{told}");
+
+    let mut server = Client::at(at(proxy), hub).await?;
+    server.ask(&["SET", LOCAL, "of the hub"]).await?;
+    ensure!(server.value(LOCAL).await?.as_deref() == Some(&b"of the hub"[..]));
+    let key = format!("app|resources-tree|{}_app|1.8.3", pair.names.agent);
+    let look = async || Client::at(at(proxy), hub).await?.value(&key).await;
+    // The lane opens a moment after the session.
+    let is = |tree: &Option<Vec<u8>>| tree.as_deref() == Some(&b"a tree"[..]);
+    wait::until("the tree is read", look, is).await.map(drop)
+}
+
 fn principal(setting: &Setting) -> Result<Process> {
     let papers = namespaces::scratch().join("state/alone");
     setting.papers.write(&papers)?;
+    std::fs::write(papers.join("auth"), PASSWORDS[0])?;
+    let [redis, _, redis_proxy] = REDIS_PORTS;
     let [gate, health, metrics, ..] = PORTS;
     Program::new("principal", ours("addon-manager")?, &setting.directory)
         .arg("principal")
@@ -96,6 +141,9 @@ fn principal(setting: &Setting) -> Result<Process> {
         .flag("tls-key", papers.join("server.key"))
         .flag("root-ca-path", papers.join("ca.crt"))
         .flag("jwt-key", papers.join("jwt.key"))
+        .flag("redis-server-address", format!("127.0.0.1:{redis}"))
+        .flag("redis-proxy-port", redis_proxy.to_string())
+        .flag("redis-creds-dir-path", &papers)
         .flag("log-format", "text")
         .flag("log-level", "debug,resource-proxy=trace")
         .start()
@@ -113,6 +161,7 @@ fn agent(setting: &Setting) -> Result<Process> {
         .env("ARGOCD_AGENT_REMOTE_SERVER", "localhost")
         .env("ARGOCD_AGENT_REMOTE_PORT", gate.to_string())
         .env("ARGOCD_AGENT_HEALTH_CHECK_PORT", health.to_string())
+        .env("REDIS_ADDR", format!("127.0.0.1:{}", REDIS_PORTS[1]))
         .env("ARGOCD_AGENT_METRICS_PORT", metrics.to_string())
         .env("ARGOCD_AGENT_TLS_ROOT_CA_PATH", papers.join("ca.crt"))
         .env(

@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
@@ -99,22 +100,44 @@ pub(super) struct Redis {
 
 impl Redis {
     pub(super) async fn start() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let address = free_address().await;
         let port = address.port().to_string();
+        Self::with(address, &["--port", &port]).await
+    }
+
+    /// One that speaks nothing but TLS, with what is in this folder.
+    pub(super) async fn with_tls(address: SocketAddr, papers: &Path) -> Self {
+        let port = address.port().to_string();
+        let path = |name: &str| papers.join(name).display().to_string();
+        let (chain, key, ca) = (path("chain"), path("key"), path("ca"));
         let arguments = [
+            "--port",
+            "0",
+            "--tls-port",
+            &port,
+            "--tls-cert-file",
+            &chain,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &ca,
+            "--tls-auth-clients",
+            "no",
+        ];
+        Self::with(address, &arguments).await
+    }
+
+    async fn with(address: SocketAddr, arguments: &[&str]) -> Self {
+        let common = [
             "--bind",
             "127.0.0.1",
-            "--port",
-            &port,
             "--requirepass",
             PASSWORD,
             "--save",
             "",
         ];
         let mut command = Command::new("redis-server");
-        command.args(arguments).stdout(Stdio::null());
+        command.args(common).args(arguments).stdout(Stdio::null());
         let child = command
             .spawn()
             .expect("redis-server on the PATH (`make tools` installs it)");
@@ -126,6 +149,12 @@ impl Redis {
         bounded("redis", there).await;
         Self { child, address }
     }
+}
+
+/// Where nobody is.
+pub(super) async fn free_address() -> SocketAddr {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    free.local_addr().unwrap()
 }
 
 impl Drop for Redis {
