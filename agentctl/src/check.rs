@@ -2,12 +2,14 @@
 
 mod argo_cd;
 mod hub;
+mod live;
 
 use serde::Serialize;
 use serde_json::Value;
 
 pub use argo_cd::CONTROLLER;
 pub use hub::{GROUPS, Place as RightPlace, RIGHTS, Right, Served, hosts};
+pub use live::{SERVER, ServerRight};
 
 use crate::{
     output::{Grid, Mood, Place, View, draw, one_line},
@@ -33,6 +35,10 @@ pub struct Facts {
     pub controllers: Result<Vec<Value>, String>,
     /// Argo CD's parameters.
     pub parameters: Result<Option<Value>, String>,
+    /// What Argo CD's server may do with Applications of clusters.
+    pub server_rights: Vec<ServerRight>,
+    /// The cluster Secrets of agents, without what is in them.
+    pub secrets: Result<Vec<Value>, String>,
     /// The clusters with the add-on.
     pub clusters: Vec<String>,
     /// The hub program's settings.
@@ -100,6 +106,7 @@ pub fn check(facts: &Facts) -> Findings {
     checks.extend(hub::names(facts));
     checks.extend(argo_cd::controllers(facts));
     checks.push(argo_cd::parameters(facts));
+    checks.extend(live::findings(facts));
     checks.push(hub::rights(facts));
     Findings { checks }
 }

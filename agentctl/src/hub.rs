@@ -17,7 +17,7 @@ use serde_json::Value;
 
 pub use kind::{
     ACCESS_REVIEWS, ADDONS, APPLICATIONS, CONFIG_MAPS, CONFIGURATIONS, DEPLOYMENTS, Kind, OFFERS,
-    PROJECTS, SECRETS, SERVICES, STATEFUL_SETS,
+    OTHERS_ACCESS_REVIEWS, PROJECTS, SECRETS, SERVICES, STATEFUL_SETS,
 };
 
 /// How many objects come in one answer: a fleet of thousands is neither one answer nor thousands.

@@ -11,6 +11,9 @@ pub const ALLOWED_NAMESPACES: (&str, &str) = (
     "ARGOCD_PRINCIPAL_ALLOWED_NAMESPACES",
 );
 
+/// The flag of the hub program for the port of the redis proxy; it has no variable.
+pub const REDIS_PROXY_PORT: &str = "--redis-proxy-port";
+
 /// What the caller said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given {
@@ -60,7 +63,7 @@ pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
 }
 
 /// The value of a flag of a container; without it, that of its variable.
-fn option(container: &Value, (flag, variable): (&str, &str)) -> Option<String> {
+pub(crate) fn option(container: &Value, (flag, variable): (&str, &str)) -> Option<String> {
     let list = |field: &str| {
         let list = container.get(field).and_then(Value::as_array);
         list.map_or(&[][..], Vec::as_slice)

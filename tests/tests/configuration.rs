@@ -54,6 +54,9 @@ fn what_the_command_line_reads_are_flags_of_the_hub_program() {
         let cells = row(&[flag, variable, ""]);
         assert!(rows.iter().any(|it| it.starts_with(&cells)), "{cells}");
     }
+    let rows = rows_of(&groups, &variables, "ManagerArgs", &BTreeMap::new());
+    let cells = row(&[agentctl::settings::REDIS_PROXY_PORT, "–", ""]);
+    assert!(rows.iter().any(|it| it.starts_with(&cells)), "{cells}");
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub enum Place {
 }
 
 /// What the commands need.
-pub const RIGHTS: [Right; 9] = [
+pub const RIGHTS: [Right; 10] = [
     Right::new("list", ADDONS, Place::Everywhere, "every command"),
     Right::new(
         "list",
@@ -78,7 +78,13 @@ pub const RIGHTS: [Right; 9] = [
         "list",
         "/secrets",
         Place::ArgoCd,
-        "why, for destinations by server",
+        "why, for destinations by server, and check",
+    ),
+    Right::new(
+        "create",
+        "authorization.k8s.io/subjectaccessreviews",
+        Place::Everywhere,
+        "check",
     ),
     Right::new("get", "apps/deployments", Place::Own, "status, why"),
     Right::new("get", "/secrets", Place::Own, "certs list").of(CA_SECRET),

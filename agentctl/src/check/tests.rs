@@ -13,7 +13,7 @@ fn facts() -> Facts {
         let kinds = kinds.iter().map(|kind| (*kind).to_owned());
         (*version, Ok(kinds.collect()))
     });
-    let container = json!({"image": "registry.example.com/argocd-addon-manager:v0.1.0", "args": ["--namespace=argocd"]});
+    let container = json!({"image": "registry.example.com/argocd-addon-manager:v0.1.0", "args": ["--namespace=argocd", "--redis-proxy-port=6379"]});
     Facts {
         served: served.collect(),
         offer: Ok(Some(
@@ -30,9 +30,12 @@ fn facts() -> Facts {
         resolved: vec![("agents.example.com".to_owned(), Ok(()))],
         rights: RIGHTS.iter().map(|right| (right, Ok(true))).collect(),
         controllers: Ok(Vec::new()),
-        parameters: Ok(Some(
-            json!({"data": {"application.namespaces": "paris,berlin"}}),
-        )),
+        parameters: Ok(Some(json!({"data": {
+            "application.namespaces": "paris,berlin",
+            "redis.server": "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379",
+        }}))),
+        server_rights: vec![(String::new(), Ok(true))],
+        secrets: Ok(["berlin", "paris"].map(cluster_secret).to_vec()),
         clusters: ["berlin", "paris"].map(str::to_owned).to_vec(),
         settings: Settings {
             routing: RoutingSettings {
@@ -43,6 +46,14 @@ fn facts() -> Facts {
         },
         own_namespace: "argocd-agent-addon".to_owned(),
     }
+}
+
+fn cluster_secret(cluster: &str) -> Value {
+    json!({"metadata": {
+        "name": format!("cluster-{cluster}"),
+        "labels": {"argocd-agent.argoproj-labs.io/agent-name": cluster},
+        "annotations": {"argocd.argoproj.io/skip-reconcile": "true"},
+    }})
 }
 
 /// What is not as it should be.
@@ -95,7 +106,11 @@ fn each_cause_is_told_with_its_next_step() {
         "argocd",
         1,
     )]);
-    facts.parameters = Ok(Some(json!({})));
+    facts.parameters = Ok(Some(json!({"data": {"redis.compression": "none"}})));
+    facts.server_rights = ["berlin", "paris"]
+        .map(|cluster| (cluster.to_owned(), Ok(false)))
+        .to_vec();
+    facts.secrets = Ok(vec![cluster_secret("berlin")]);
     for (right, answer) in &mut facts.rights {
         *answer = Ok(right.verb != "patch");
     }
@@ -103,7 +118,7 @@ fn each_cause_is_told_with_its_next_step() {
     assert!(findings.has_failed());
     let bad = findings.checks.iter().filter(|it| it.result != Outcome::Ok);
     assert!(
-        bad.clone().count() >= 8 && bad.clone().all(|it| it.next.is_some()),
+        bad.clone().count() >= 12 && bad.clone().all(|it| it.next.is_some()),
         "{findings:#?}"
     );
     insta::assert_snapshot!(render(&findings, place(Format::Table, now())).unwrap());
@@ -145,6 +160,74 @@ fn only_an_old_controller_that_looks_at_our_namespaces_is_in_the_way() {
         let expected: Vec<_> = expected.map(|it| ("controllers", it)).into_iter().collect();
         assert_eq!(troubles(&facts), expected, "{image} in {namespace}");
     }
+}
+
+#[test]
+fn argocd_server_is_led_to_the_redis_proxy_and_the_proxy_is_on() {
+    let ours = "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379";
+    for (port, server, expected) in [
+        ("6379", ours, None),
+        ("6379", "argocd-agent-redis-proxy.argocd-agent-addon", None),
+        (
+            "6379",
+            "argocd-agent-redis-proxy.argocd-agent-addon.svc.cluster.local:6379",
+            None,
+        ),
+        (
+            "6379",
+            "argocd-agent-redis-proxy:6379",
+            Some(Outcome::Warning),
+        ),
+        (
+            "6379",
+            "argocd-agent-redis-proxy.other.svc:6379",
+            Some(Outcome::Warning),
+        ),
+        ("6379", "argocd-redis:6379", Some(Outcome::Warning)),
+        ("6379", "", Some(Outcome::Warning)),
+        ("0", "", Some(Outcome::Warning)),
+        ("0", ours, Some(Outcome::Failed)),
+    ] {
+        let mut facts = facts();
+        let args = [format!("--redis-proxy-port={port}")];
+        facts.manager = Ok(Some(json!({
+            "spec": {"template": {"spec": {"containers": [{"args": args}]}}},
+            "status": {"availableReplicas": 1},
+        })));
+        let data = json!({"application.namespaces": "*", "redis.server": server});
+        facts.parameters = Ok(Some(json!({ "data": data })));
+        let expected: Vec<_> = expected.map(|it| ("redis", it)).into_iter().collect();
+        assert_eq!(troubles(&facts), expected, "{port} {server}");
+        let told = check(&facts).checks.into_iter();
+        let told = told.filter(|it| it.result != Outcome::Ok);
+        assert!(told.clone().all(|it| it.next.is_some()), "{port} {server}");
+    }
+}
+
+#[test]
+fn what_people_cannot_do_in_the_hubs_argo_cd_is_told() {
+    let mut without = facts();
+    without.server_rights = vec![
+        ("berlin".to_owned(), Ok(true)),
+        ("paris".to_owned(), Ok(false)),
+    ];
+    assert_eq!(troubles(&without), [("server", Outcome::Warning)]);
+    let text = render(&check(&without), place(Format::Table, now())).unwrap();
+    assert!(text.contains("in namespace paris;"), "{text}");
+
+    let mut bare = facts();
+    let mut secret = cluster_secret("paris");
+    secret["metadata"]["annotations"] = json!({});
+    bare.secrets = Ok(vec![cluster_secret("berlin"), secret]);
+    assert_eq!(troubles(&bare), [("secrets", Outcome::Warning)]);
+    // A Secret of somebody who has left is nobody's business here.
+    bare.clusters = vec!["berlin".to_owned()];
+    assert_eq!(troubles(&bare), []);
+
+    let mut none = facts();
+    none.parameters = Ok(None);
+    (none.secrets, none.server_rights) = (Ok(vec![]), vec![]);
+    assert_eq!(troubles(&none), [("argo cd", Outcome::Warning)]);
 }
 
 #[test]

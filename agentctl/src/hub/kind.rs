@@ -46,6 +46,9 @@ pub const STATEFUL_SETS: Kind = Kind::new("apps", "v1", "statefulsets");
 /// Questions what the caller may do.
 pub const ACCESS_REVIEWS: Kind =
     Kind::new("authorization.k8s.io", "v1", "selfsubjectaccessreviews");
+/// Questions what somebody else may do.
+pub const OTHERS_ACCESS_REVIEWS: Kind =
+    Kind::new("authorization.k8s.io", "v1", "subjectaccessreviews");
 
 impl Kind {
     const fn new(group: &'static str, version: &'static str, plural: &'static str) -> Self {

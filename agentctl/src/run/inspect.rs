@@ -8,14 +8,19 @@ use serde_json::{Value, json};
 use super::{Answer, Error, addons, told};
 use crate::{
     args::Global,
-    check::{CONTROLLER, Facts, Findings, GROUPS, RIGHTS, Right, RightPlace, Served, check, hosts},
+    check::{
+        CONTROLLER, Facts, Findings, GROUPS, RIGHTS, Right, RightPlace, SERVER, Served,
+        ServerRight, check, hosts,
+    },
     hub::{
         ACCESS_REVIEWS, By, CONFIG_MAPS, DEPLOYMENTS, Error as HubError, Hub, Kind, OFFERS,
-        SERVICES, STATEFUL_SETS,
+        OTHERS_ACCESS_REVIEWS, SECRETS, SERVICES, STATEFUL_SETS,
     },
     output::Place,
 };
 
+/// So many namespaces are asked about one by one, where not all are allowed together.
+const ASKED_ABOUT: usize = 20;
 /// How long a name may take to be resolved.
 const RESOLVING: Duration = Duration::from_secs(5);
 
@@ -34,6 +39,11 @@ pub(super) async fn findings(hub: &Hub, global: &Global) -> Findings {
     let service = text(hub.get(SERVICES, own, PRINCIPAL_SERVICE).await);
     let parameters = hub.get(CONFIG_MAPS, Some(&argocd), "argocd-cmd-params-cm");
     let hosts = hosts(present(&manager), present(&service));
+    // Without them there is nobody whose namespaces could be looked at.
+    let clusters: Vec<_> = addons(hub).await.map_or_else(
+        |_unread| Vec::new(),
+        |all| all.into_iter().map(|it| it.cluster).collect(),
+    );
     let facts = Facts {
         served: served(hub).await,
         offer: text(hub.get(OFFERS, None, ADDON).await),
@@ -41,11 +51,9 @@ pub(super) async fn findings(hub: &Hub, global: &Global) -> Findings {
         rights: rights(hub, &argocd, &global.own_namespace).await,
         controllers: controllers(hub).await.map_err(|error| error.to_string()),
         parameters: text(parameters.await),
-        // Without them there is nobody whose namespaces could be looked at.
-        clusters: addons(hub).await.map_or_else(
-            |_unread| Vec::new(),
-            |all| all.into_iter().map(|it| it.cluster).collect(),
-        ),
+        server_rights: server_rights(hub, &argocd, &clusters).await,
+        secrets: secrets(hub, &argocd).await,
+        clusters,
         own_namespace: global.own_namespace.clone(),
         manager,
         service,
@@ -125,5 +133,65 @@ async fn controllers(hub: &Hub) -> Result<Vec<Value>, HubError> {
     for kind in kinds {
         all.extend(hub.list(kind, &by).await?);
     }
+    Ok(all)
+}
+
+/// What Argo CD's server may do with Applications: everywhere, or else in the namespaces of clusters.
+async fn server_rights(hub: &Hub, argocd: &str, clusters: &[String]) -> Vec<ServerRight> {
+    let user = format!(
+        "system:serviceaccount:{argocd}:{}",
+        server_account(hub, argocd).await
+    );
+    let everywhere = server_may(hub, &user, "").await;
+    if clusters.is_empty() || everywhere != Ok(false) {
+        return vec![(String::new(), everywhere)];
+    }
+    let mut rights = Vec::new();
+    for cluster in clusters.iter().take(ASKED_ABOUT) {
+        rights.push((cluster.clone(), server_may(hub, &user, cluster).await));
+    }
+    rights
+}
+
+/// As whom Argo CD's server runs; what its own manifests say, where it is not found.
+async fn server_account(hub: &Hub, argocd: &str) -> String {
+    let by = By {
+        namespace: Some(argocd.to_owned()),
+        labels: Some(SERVER.to_owned()),
+        ..By::default()
+    };
+    let all = hub.list(DEPLOYMENTS, &by).await.unwrap_or_default();
+    let account = all
+        .first()
+        .and_then(|it| it.pointer("/spec/template/spec/serviceAccountName"));
+    let account = account.and_then(Value::as_str).unwrap_or("argocd-server");
+    account.to_owned()
+}
+
+async fn server_may(hub: &Hub, user: &str, namespace: &str) -> Result<bool, String> {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": {
+            "verb": "update", "group": "argoproj.io", "resource": "applications", "namespace": namespace,
+        }},
+    });
+    let answer = hub.create(OTHERS_ACCESS_REVIEWS, &review).await;
+    let allowed = answer.map(|it| it.pointer("/status/allowed") == Some(&Value::Bool(true)));
+    allowed.map_err(|error| error.to_string())
+}
+
+/// The cluster Secrets of agents: their metadata, so that nothing of what is in them goes further.
+async fn secrets(hub: &Hub, argocd: &str) -> Result<Vec<Value>, String> {
+    let by = By {
+        namespace: Some(argocd.to_owned()),
+        labels: Some(argocd::keys::AGENT_NAME.to_owned()),
+        ..By::default()
+    };
+    let mut all = Vec::new();
+    let read = hub.each(SECRETS, &by, |secret| {
+        all.push(json!({ "metadata": secret.get("metadata") }));
+    });
+    read.await.map_err(|error| error.to_string())?;
     Ok(all)
 }

@@ -6,6 +6,8 @@ pub const ADDON: &str = "argocd-agent-addon";
 pub const MANAGER: &str = "argocd-agent-addon-manager";
 /// The Service of the principal in the hub program's namespace.
 pub const PRINCIPAL_SERVICE: &str = "argocd-agent-principal";
+/// The Service that Argo CD on the hub takes for its redis.
+pub const REDIS_PROXY_SERVICE: &str = "argocd-agent-redis-proxy";
 
 /// Label on a ManagedCluster: opts in, with the mode as its value. Annotation on a
 /// `ManagedClusterAddOn`: the mode that was recorded for it.

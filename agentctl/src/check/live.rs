@@ -1,0 +1,168 @@
+//! What the hub's Argo CD needs so that people see with it what is on the clusters. Pure.
+//!
+//! Nothing of this keeps Applications from being delivered, so none of it is a failure, but for an argocd-server that was
+//! led to where nobody listens.
+
+use argocd::keys::{AGENT_NAME, SKIP_RECONCILE, addon::REDIS_PROXY_SERVICE};
+use serde_json::Value;
+
+use super::{Facts, Finding, Outcome};
+use crate::settings::{REDIS_PROXY_PORT, option};
+
+/// Selects Argo CD's servers, by the label that manifests and charts put on them.
+pub const SERVER: &str = "app.kubernetes.io/component=server,app.kubernetes.io/part-of=argocd";
+/// The port of redis, where none is said.
+const PORT: &str = "6379";
+
+/// Whether argocd-server may do this with Applications in a namespace; everywhere, if that has no name.
+pub type ServerRight = (String, Result<bool, String>);
+
+/// All of it; nothing where no Argo CD is set up, which is a finding already.
+pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
+    let Ok(Some(parameters)) = &facts.parameters else {
+        return Vec::new();
+    };
+    let mut all = vec![redis(facts, parameters)];
+    all.extend(compression(parameters));
+    all.push(server(facts));
+    all.push(secrets(facts));
+    all
+}
+
+fn parameter<'a>(parameters: &'a Value, key: &str) -> &'a str {
+    let value = parameters.get("data").and_then(|data| data.get(key));
+    value.and_then(Value::as_str).unwrap_or_default().trim()
+}
+
+/// Whether argocd-server reads what clusters have in redis.
+fn redis(facts: &Facts, parameters: &Value) -> Finding {
+    let finding = |outcome, cause: String| Finding::new("redis", outcome, cause);
+    let argocd = &facts.settings.routing.argocd_namespace;
+    let ours = format!("{REDIS_PROXY_SERVICE}.{}.svc:{PORT}", facts.own_namespace);
+    let manager = match &facts.manager {
+        Err(reason) => return finding(Outcome::Unclear, reason.clone()),
+        Ok(manager) => manager.as_ref(),
+    };
+    let container = manager.and_then(|it| it.pointer("/spec/template/spec/containers/0"));
+    let port = container.and_then(|it| option(it, (REDIS_PROXY_PORT, "")));
+    let is_on = port.is_some_and(|port| port != "0");
+    let server = parameter(parameters, "redis.server");
+    let turn_on = "turn it on with the chart's value redisProxy.enabled=true";
+    let lead = format!(
+        "set redis.server of the ConfigMap {argocd}/argocd-cmd-params-cm to {ours} and restart argocd-server"
+    );
+    let shown = if server.is_empty() { "its own" } else { server };
+    match (is_on, leads_to_us(server, argocd, &facts.own_namespace)) {
+        (true, true) => finding(
+            Outcome::Ok,
+            "argocd-server reads trees, differences and states of clusters at the redis proxy"
+                .to_owned(),
+        ),
+        (false, true) => {
+            let cause = format!("argocd-server is led to the redis proxy ({server}), which is off");
+            finding(Outcome::Failed, cause)
+                .next(format!("{turn_on}, or take redis.server away again"))
+        }
+        (true, false) => {
+            let cause = format!(
+                "argocd-server reads a redis ({shown}) that does not know the trees and states of clusters"
+            );
+            finding(Outcome::Warning, cause).next(lead)
+        }
+        (false, false) => {
+            let cause = "the redis proxy is off: argocd-server shows no trees, differences and states of clusters";
+            finding(Outcome::Warning, cause.to_owned())
+                .next(format!("if people shall see them, {turn_on}, and {lead}"))
+        }
+    }
+}
+
+/// By the names that a Service has: with its namespace, and without in that namespace.
+fn leads_to_us(server: &str, argocd: &str, own: &str) -> bool {
+    let (host, port) = server.rsplit_once(':').unwrap_or((server, PORT));
+    let mut parts = host.split('.');
+    let (name, namespace) = (parts.next(), parts.next().unwrap_or(argocd));
+    let is_service = parts.next().is_none_or(|part| part == "svc");
+    name == Some(REDIS_PROXY_SERVICE) && namespace == own && is_service && port == PORT
+}
+
+/// Whether it reads the names that Argo CD on clusters gives to values unless it is told otherwise.
+fn compression(parameters: &Value) -> Option<Finding> {
+    let said = parameter(parameters, "redis.compression");
+    if matches!(said, "" | "gzip") {
+        return None;
+    }
+    let cause = format!(
+        "redis.compression is {said} here; an Argo CD on a cluster that says nothing of it compresses with gzip, and its \
+         trees are not found"
+    );
+    let next = "say gzip here, or the same in argocd-cmd-params-cm of every cluster";
+    Some(Finding::new("compression", Outcome::Warning, cause).next(next))
+}
+
+/// Whether argocd-server may change what it shows.
+fn server(facts: &Facts) -> Finding {
+    let finding = |outcome, cause: String| Finding::new("server", outcome, cause);
+    let mut lacking = Vec::new();
+    for (namespace, answer) in &facts.server_rights {
+        match answer {
+            Err(reason) => return finding(Outcome::Unclear, reason.clone()),
+            Ok(true) => {}
+            Ok(false) => lacking.push(namespace.as_str()),
+        }
+    }
+    let Some(first) = lacking.first() else {
+        let cause = "argocd-server may change Applications in the namespaces of clusters";
+        return finding(Outcome::Ok, cause.to_owned());
+    };
+    let cause = match lacking.len().saturating_sub(1) {
+        0 => format!("argocd-server may not change Applications in namespace {first}"),
+        more => format!(
+            "argocd-server may not change Applications in namespace {first} and {more} more"
+        ),
+    };
+    finding(Outcome::Warning, cause)
+        .next("give it the role of docs/live.md, or people can look at them there, not sync or refresh them")
+}
+
+/// Whether an application controller on the hub would leave the clusters alone.
+fn secrets(facts: &Facts) -> Finding {
+    let finding = |outcome, cause: String| Finding::new("secrets", outcome, cause);
+    let secrets = match &facts.secrets {
+        Err(reason) => return finding(Outcome::Unclear, reason.clone()),
+        Ok(secrets) => secrets,
+    };
+    let text = |secret: &Value, pointer: &str, key: &str| {
+        let value = secret.pointer(pointer)?.get(key)?;
+        value.as_str().map(str::to_owned)
+    };
+    let of = |secret: &Value| text(secret, "/metadata/labels", AGENT_NAME);
+    let skips = |secret: &&Value| {
+        text(secret, "/metadata/annotations", SKIP_RECONCILE).as_deref() == Some("true")
+    };
+    let missing = facts.clusters.iter().find(|cluster| {
+        !secrets
+            .iter()
+            .any(|secret| of(secret).as_ref() == Some(*cluster))
+    });
+    if let Some(cluster) = missing {
+        let cause = format!("there is no cluster Secret of {cluster}, so Argo CD does not know it");
+        return finding(Outcome::Warning, cause)
+            .next("the hub program makes it once the add-on is there; its log says why not");
+    }
+    let bare = secrets.iter().find(|secret| {
+        of(secret).is_some_and(|name| facts.clusters.contains(&name)) && !skips(secret)
+    });
+    if let Some(secret) = bare {
+        let name = argocd::Meta::of(secret).name();
+        let cause = format!(
+            "the cluster Secret {name} lacks the annotation {SKIP_RECONCILE}: an application controller on the hub would \
+             take its cluster for one of its own"
+        );
+        return finding(Outcome::Warning, cause)
+            .next("the hub program writes it again; see who takes it away, in managedFields");
+    }
+    let cause =
+        "every cluster has its Secret, and application controllers on the hub leave it alone";
+    finding(Outcome::Ok, cause.to_owned())
+}
