@@ -8,7 +8,7 @@ use lab::{
     steps::{
         At,
         deliver::{self, Application},
-        enrol::{AGENT_NAMESPACE, CERTIFICATE, until_available},
+        enrol::{AGENT_NAMESPACE, ARGOCD, CERTIFICATE, until_available},
         objects::has_condition,
     },
     wait::{self, BOUND},
@@ -169,15 +169,56 @@ async fn told(stage: &Stage, app: &Application, kind: &'static str) -> Result<()
     stage.hub.until(&app.at, &what, SOON, told).await.map(drop)
 }
 
+/// What of this kind was found.
+fn results(found: &Value, check: &str) -> Vec<String> {
+    let all = found["checks"].as_array().into_iter().flatten();
+    let of = all.filter(|it| it["check"] == check);
+    of.filter_map(|it| it["result"].as_str().map(str::to_owned))
+        .collect()
+}
+
+/// An argocd-server that is led to a redis proxy which is off, and may not change what it shows, is told of; one that does
+/// without the proxy and has its right is not.
+async fn what_people_need_is_checked(stage: &Stage) -> Result<()> {
+    const RIGHT: &str = r"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: argocd-server-of-a-story}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects:
+  - {kind: ServiceAccount, namespace: argocd, name: argocd-server}
+";
+    let (hub, team) = (stage.lab.hub(), stage.platform_team().await?);
+    let at = At::config_map(ARGOCD, "argocd-cmd-params-cm");
+    let before = stage.hub.get(&at).await?;
+    let led =
+        |server: &str| json!({"data": {"application.namespaces": "*", "redis.server": server}});
+    let ours = "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379";
+    stage.hub.apply(&at, led(ours)).await?;
+    let found = ask(team.clone(), 1, &["check"]).await?;
+    ensure!(results(&found, "redis") == ["failed"], "{found:#}");
+    ensure!(results(&found, "server") == ["warning"], "{found:#}");
+    ensure!(results(&found, "argo cd") == ["ok"], "{found:#}");
+    ensure!(results(&found, "secrets") == ["ok"], "{found:#}");
+
+    hub.apply(RIGHT).await?;
+    stage.hub.apply(&at, led("argocd-redis:6379")).await?;
+    let found = ask(team, 0, &["check"]).await?;
+    ensure!(results(&found, "redis") == ["warning"], "{found:#}");
+    ensure!(results(&found, "server") == ["ok"], "{found:#}");
+    hub.delete(RIGHT).await?;
+    match before {
+        None => stage.hub.delete(&at).await,
+        Some(before) => {
+            let data = json!({"data": before["data"]});
+            stage.hub.apply(&at, data).await.map(drop)
+        }
+    }
+}
+
 /// A hub with everything passes; somebody without rights is told which are missing, and a wrong namespace is a failure.
 pub(crate) async fn the_hub_is_checked_for_whoever_asks(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
-    let results = |found: &Value, check: &str| -> Vec<String> {
-        let all = found["checks"].as_array().into_iter().flatten();
-        let of = all.filter(|it| it["check"] == check);
-        of.filter_map(|it| it["result"].as_str().map(str::to_owned))
-            .collect()
-    };
     let found = ask(stage.platform_team().await?, 0, &["check"]).await?;
     for check in [
         "add-on",
@@ -193,6 +234,7 @@ pub(crate) async fn the_hub_is_checked_for_whoever_asks(stage: &Stage) -> Result
         "{found:#}"
     );
 
+    what_people_need_is_checked(stage).await?;
     let nobody = stage.lab.hub().kubeconfig_for("nobody", None)?;
     let found = ask(nobody, 0, &["check"]).await?;
     ensure!(results(&found, "your rights") == ["warning"], "{found:#}");
