@@ -8,7 +8,11 @@ use lab::steps::At;
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::{Value, json};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_tungstenite::{
     WebSocketStream, client_async,
@@ -28,15 +32,7 @@ pub(super) struct Shell {
 impl Shell {
     /// Opens a shell in a container of an Application's Pod; `query` names them as Argo CD's UI does.
     pub(super) async fn open(stage: &Stage, console: &Console, query: &str) -> Result<Self> {
-        let secret = stage
-            .hub
-            .read(&At::secret("argocd", "argocd-secret"))
-            .await?;
-        let certificate = text(&secret, "tls.crt")?;
-        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())?;
-        let tcp = TcpStream::connect(&console.server).await?;
-        let connector = TlsConnector::from(Arc::new(trusting(certificate)?));
-        let tls = connector.connect("localhost".try_into()?, tcp).await?;
+        let tls = console.connected(stage).await?;
         let address = format!("wss://{}/terminal?{query}", console.server);
         let mut request = address.into_client_request()?;
         let cookie = format!("argocd.token={}", console.token()?);
@@ -98,6 +94,37 @@ impl Shell {
 }
 
 impl Console {
+    /// A connection to Argo CD's server, whose certificate is looked up where it has it.
+    async fn connected(&self, stage: &Stage) -> Result<TlsStream<TcpStream>> {
+        let at = At::secret("argocd", "argocd-secret");
+        let certificate = text(&stage.hub.read(&at).await?, "tls.crt")?;
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())?;
+        let tcp = TcpStream::connect(&self.server).await?;
+        let connector = TlsConnector::from(Arc::new(trusting(certificate)?));
+        let connecting = connector.connect("localhost".try_into()?, tcp);
+        connecting.await.context("TLS with Argo CD's server")
+    }
+
+    /// What Argo CD's UI asks its server for: the answer to a GET.
+    pub(super) async fn gets(&self, stage: &Stage, target: &str) -> Result<Value> {
+        let mut tls = self.connected(stage).await?;
+        let (server, token) = (&self.server, self.token()?);
+        // Of HTTP/1.0, so that the answer comes in one piece and ends with the connection.
+        let request = format!(
+            "GET {target} HTTP/1.0\r\nHost: {server}\r\nCookie: argocd.token={token}\r\n\r\n"
+        );
+        let mut answer = Vec::new();
+        let asking = async {
+            tls.write_all(request.as_bytes()).await?;
+            tls.read_to_end(&mut answer).await
+        };
+        timeout(SOON, asking).await.context("no answer")??;
+        let answer = String::from_utf8(answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+        ensure!(head.contains(" 200 "), "{answer}");
+        serde_json::from_str(body).with_context(|| answer.clone())
+    }
+
     /// The session of whoever is logged in, as the command line keeps it.
     fn token(&self) -> Result<String> {
         let config = std::fs::read_to_string(self.home.path().join("config"))?;
