@@ -15,6 +15,7 @@ mod meter;
 mod sight;
 mod simulated;
 mod sync;
+mod view;
 
 use std::{fmt, process::ExitCode, sync::Arc};
 
@@ -64,6 +65,11 @@ fn all() -> Vec<Bench> {
                 ..Options::control_planes(1)
             },
             measure: |lab| Box::pin(lane::tables(lab)),
+        },
+        Bench {
+            name: "view",
+            options: Options::control_planes(1),
+            measure: |lab| Box::pin(view::tables(lab)),
         },
     ]
 }

@@ -117,6 +117,15 @@ impl Times {
         }
     }
 
+    /// Adds those of another turn.
+    pub(super) fn take(&mut self, other: Self) {
+        for time in other.came {
+            self.add(Some(time));
+        }
+        self.missed += other.missed;
+        self.bound = other.bound;
+    }
+
     /// How many.
     pub(super) const fn count(&self) -> usize {
         self.came.len() + self.missed

@@ -66,8 +66,9 @@ pub struct Way {
     pub auth: String,
     /// The agent's `--creds`.
     pub creds: String,
-    /// Where the redis of the hub is, before which the principal stands with its redis proxy; without it there is no proxy.
-    pub redis: Option<&'static str>,
+    /// Where the redis of the hub is, before which the principal stands with its redis proxy, and that of the spoke; without
+    /// them there is no proxy.
+    pub redis: Option<[&'static str; 2]>,
     /// Further flags of the principal: name and value.
     pub principal: Vec<(&'static str, String)>,
     /// Further flags of the agent: name and value.
@@ -138,7 +139,7 @@ pub fn principal(make: Make, setting: &Setting) -> Result<Program> {
         .fold(program, |program, (name, value)| program.flag(name, value));
     // There is no redis here, and nobody who would use it, unless somebody says otherwise.
     let program = match way.redis {
-        Some(redis) => program.flag("redis-server-address", redis),
+        Some([redis, _]) => program.flag("redis-server-address", redis),
         None => program
             .arg("--disable-redis-proxy")
             .flag("redis-server-address", "127.0.0.1:6379"),
@@ -164,6 +165,7 @@ pub(super) fn agent(make: Make, setting: &Setting) -> Result<Program> {
     };
     let flags = way.agent.iter();
     let program = flags.fold(program, |program, (name, value)| program.flag(name, value));
+    let [_, redis] = way.redis.unwrap_or(["", "127.0.0.1:6379"]);
     let variables = way.variables.iter();
     let program = variables.fold(program, |program, (name, value)| program.env(name, value));
     Ok(program
@@ -177,7 +179,7 @@ pub(super) fn agent(make: Make, setting: &Setting) -> Result<Program> {
         .flag("allowed-namespaces", further_namespace(&names.agent))
         .flag("create-namespace", mapping_flag(*mapping))
         .flag("destination-based-mapping", mapping_flag(*mapping))
-        .flag("redis-addr", "127.0.0.1:6379")
+        .flag("redis-addr", redis)
         .flag("log-format", "text")
         .flag("log-level", log_level)
         .flag("healthz-port", AGENT_HEALTH.to_string()))
