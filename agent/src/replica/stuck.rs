@@ -1,8 +1,9 @@
-//! Applications that Argo CD saw before their project, and set aside for minutes.
+//! Applications that Argo CD saw too early, and set aside for minutes.
 //!
 //! Argo CD learns of Applications and projects by two watches, and an Application whose project it does not know yet is
-//! looked at again only when everything is, minutes later. When both are here, it is asked to look now, as a person
-//! would by its refresh button.
+//! looked at again only when everything is, minutes later. So is one that it looked at while its repo server was not up
+//! yet, as on a cluster whose Argo CD has just been brought. It is asked to look now, as a person would by its refresh
+//! button.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -36,7 +37,7 @@ pub(super) struct Stuck {
 impl Stuck {
     /// Takes in an object that changed.
     pub(super) fn saw(&self, store: &Store, key: &ObjectKey, object: &Value) {
-        if key.kind == Kind::Application && waits_for_project(object).is_some() {
+        if key.kind == Kind::Application && waits(object).is_some() {
             self.note([key.clone()]);
         }
         if key.kind == Kind::AppProject {
@@ -89,6 +90,31 @@ fn waits_for_project(app: &Value) -> Option<&str> {
     says_so.then(|| app.pointer("/spec/project")?.as_str())?
 }
 
+/// Whether Argo CD says that it did not reach its repo server.
+fn waits_for_repo_server(app: &Value) -> bool {
+    let conditions = app.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| {
+        let message = condition["message"].as_str().unwrap_or_default();
+        condition["type"] == "ComparisonError"
+            && message.contains("code = Unavailable")
+            && message.contains("Error while dialing")
+    })
+}
+
+/// What an Application was too early for.
+#[derive(Debug, PartialEq, Eq)]
+enum Wait<'a> {
+    /// Its project.
+    Project(&'a str),
+    /// Argo CD's repo server.
+    RepoServer,
+}
+
+fn waits(app: &Value) -> Option<Wait<'_>> {
+    let project = waits_for_project(app).map(Wait::Project);
+    project.or_else(|| waits_for_repo_server(app).then_some(Wait::RepoServer))
+}
+
 impl Replica {
     /// Asks Argo CD to look again at what is stuck, until nothing is.
     pub(super) async fn unstick(&self, token: CancellationToken) {
@@ -121,16 +147,23 @@ impl Replica {
         let Some(app) = self.store.live(key) else {
             return false;
         };
-        let Some(project) = waits_for_project(&app) else {
+        let Some(wait) = waits(&app) else {
             return false;
         };
-        let namespace = &self.scope.argocd_namespace;
-        let project = ObjectKey::new(Kind::AppProject, namespace, project);
         let meta = Meta::of(&app);
-        if self.store.live(&project).is_none() || meta.source_uid().is_none() {
+        let is_there = match wait {
+            Wait::Project(name) => {
+                let namespace = &self.scope.argocd_namespace;
+                let project = ObjectKey::new(Kind::AppProject, namespace, name);
+                self.store.live(&project).is_some()
+            }
+            // Argo CD itself finds out.
+            Wait::RepoServer => true,
+        };
+        if !is_there || meta.source_uid().is_none() {
             return false;
         }
-        tracing::info!(object = %key, "Argo CD saw it before its project; asking it to look again");
+        tracing::info!(object = %key, ?wait, "Argo CD saw it too early; asking it to look again");
         let patch = json!({ "metadata": { "annotations": { keys::REFRESH: "normal" } } });
         let step = Step::Patch {
             uid: meta.uid().to_owned(),
@@ -182,5 +215,20 @@ mod tests {
         let denied = "application destination is not permitted in project 'p'";
         assert_eq!(waits_for_project(&app("InvalidSpecError", denied)), None);
         assert_eq!(waits_for_project(&json!({})), None);
+    }
+
+    #[test]
+    fn a_repo_server_that_is_not_up_yet_is_waited_for_and_what_it_says_is_not() {
+        let refused = "Failed to load target state: failed to generate manifest for source 1 of 1: rpc error: \
+                       code = Unavailable desc = connection error: desc = \"transport: Error while dialing: \
+                       dial tcp 10.96.2.111:8081: connect: connection refused\"";
+        let early = app("ComparisonError", refused);
+        assert_eq!(waits(&early), Some(Wait::RepoServer));
+        let wrong =
+            "Failed to load target state: rpc error: code = Unknown desc = path does not exist";
+        assert_eq!(waits(&app("ComparisonError", wrong)), None);
+        let missing = "Application referencing project p which does not exist";
+        let project = app("InvalidSpecError", missing);
+        assert_eq!(waits(&project), Some(Wait::Project("p")));
     }
 }
