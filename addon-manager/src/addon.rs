@@ -1,5 +1,6 @@
 //! Our add-on, as OCM's SDK asks for it.
 
+pub mod bring;
 pub mod conditions;
 pub mod manifests;
 pub mod settings;
@@ -44,6 +45,7 @@ use crate::{
         plan::{follows_label, held_change},
     },
 };
+use bring::Bringing;
 use conditions::{Facts, HeldMode, Needs};
 use manifests::Templates;
 use settings::Defaults;
@@ -91,6 +93,10 @@ pub struct Parts {
     pub projects: Option<Projects>,
     /// Where Argo CD reaches the resource proxy (host and port).
     pub resource_proxy: String,
+    /// The hub's Argo CD, as the pattern of those that spokes get.
+    pub pattern: watch::Receiver<bring::follow::Hub>,
+    /// Told what was decided about the clusters' Argo CD and has to be written down.
+    pub records: watch::Sender<bring::record::Records>,
 }
 
 impl fmt::Debug for Parts {
@@ -107,6 +113,7 @@ pub struct ArgocdAgent {
     name: AddonName,
     parts: Parts,
     templates: Templates,
+    bringing: Bringing,
     // The CA ready for signing, made anew when it changes. Held for a lookup, never over an await.
     signing: Mutex<Option<(Arc<Authority>, Arc<SigningCa>)>>,
     // What is in the way of clusters' objects on the hub. Held for a lookup, too.
@@ -134,8 +141,10 @@ pub enum Error {
 impl ArgocdAgent {
     /// The add-on with its manifests parsed.
     pub fn new(parts: Parts) -> Result<Self, Error> {
+        let (pattern, records) = (parts.pattern.clone(), parts.records.clone());
         Ok(Self {
             name: AddonName::new(keys::ADDON)?,
+            bringing: Bringing::new(pattern, records)?,
             parts,
             templates: Templates::embedded()?,
             signing: Mutex::default(),
@@ -378,7 +387,20 @@ impl sdk::Addon for ArgocdAgent {
             .templates
             .render(&spoke)
             .map_err(|error| refused(error.to_string()))?;
-        Ok(objects.into())
+        let sessions = Arc::clone(&self.parts.sessions.borrow());
+        let brought = self.bringing.render(&bring::Ask {
+            cluster: target.name,
+            uid: target.addon.metadata.uid.as_deref().unwrap_or_default(),
+            recorded: target
+                .addon
+                .annotation(keys::ARGOCD)
+                .and_then(bring::Decision::read),
+            session: sessions.get(target.name.as_str()),
+            config: &deployment,
+            spoke: &spoke,
+        });
+        let brought = brought.map_err(|error| refused(error.to_string()))?;
+        Ok(bring::objects::beside(objects, brought, &spoke))
     }
 
     fn conditions(&self, input: HealthInput<'_>) -> Health {
@@ -405,8 +427,12 @@ impl sdk::Addon for ArgocdAgent {
         let obstacles = self.obstacles().get(target.name).cloned();
         let known = obstacles.as_ref();
         let certificates = Arc::clone(&self.parts.certificates.borrow());
+        let bringing = self.bringing.need(target.name);
+        // What is being brought is not missing.
+        let argocd = facts.session.and_then(|session| session.argocd);
         let needs = Needs {
-            render_error,
+            // What the hub lacks is told as that.
+            render_error: render_error.filter(|_| bringing.is_none()),
             secret_error: known.and_then(|it| it.secret.as_deref()),
             project_error: known.and_then(|it| it.project.as_deref()),
             held_mode: self.held_mode(target),
@@ -416,7 +442,8 @@ impl sdk::Addon for ArgocdAgent {
                 .session
                 .and_then(|session| session.misconduct.as_deref()),
             refused: facts.session.and_then(|session| session.refused.as_ref()),
-            argocd: facts.session.and_then(|session| session.argocd),
+            argocd: argocd.filter(|_| !self.bringing.brings(target.name)),
+            bringing: bringing.as_ref(),
             unmirrored: facts
                 .session
                 .and_then(|session| session.unmirrored.as_ref()),
@@ -451,6 +478,7 @@ impl sdk::Addon for ArgocdAgent {
             .addresses
             .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
         self.obstacles().remove(cluster);
+        self.bringing.forget(cluster);
         // The Secret goes last, so where there is one, nobody has told us of the cluster's leaving: it
         // left while no manager ran.
         if self.parts.secrets.has(cluster) {

@@ -9,7 +9,7 @@ use futures::{StreamExt as _, stream, stream::BoxStream};
 use jiff::Timestamp;
 use ocm::name::ClusterName;
 use principal::{
-    ArgoCd, HeldDeletion, Mode, Refused, SessionReport, Sessions, ShownCertificate, Stuck,
+    ArgoCd, HeldDeletion, Mode, Refused, Runs, SessionReport, Sessions, ShownCertificate, Stuck,
     Unmirrored,
 };
 use tokio::sync::Notify;
@@ -117,7 +117,11 @@ type Told<'a> = (
         Option<&'a Stuck>,
         Option<&'a String>,
     ),
-    (Option<&'a Refused>, Option<ArgoCd>, Option<&'a Unmirrored>),
+    (
+        Option<&'a Refused>,
+        (Option<ArgoCd>, Option<Runs>),
+        Option<&'a Unmirrored>,
+    ),
     Option<&'a ShownCertificate>,
 );
 
@@ -134,6 +138,7 @@ fn told(report: &SessionReport) -> Told<'_> {
         misconduct,
         refused,
         argocd,
+        argocd_runs,
         unmirrored,
         certificate,
         // Who waits for that is woken by `waited_for`.
@@ -142,7 +147,11 @@ fn told(report: &SessionReport) -> Told<'_> {
     (
         (*connected, *since, last_error.as_ref(), *mode),
         (held.as_ref(), stuck.as_ref(), misconduct.as_ref()),
-        (refused.as_ref(), *argocd, unmirrored.as_ref()),
+        (
+            refused.as_ref(),
+            (*argocd, *argocd_runs),
+            unmirrored.as_ref(),
+        ),
         certificate.as_ref(),
     )
 }

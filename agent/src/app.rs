@@ -23,6 +23,7 @@ use crate::metrics::{self, Metrics};
 use crate::redis::Redis;
 use crate::replica::{Replica, Sight};
 use crate::report::Reports;
+use crate::running;
 use crate::spoke::Kubernetes;
 use crate::state::State;
 use crate::store::Store;
@@ -72,9 +73,8 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     let client = runtime::kube::client(&args.kube, USER_AGENT).await?;
     let parts = Parts::new(token.clone());
     let spawner = parts.spawner();
-    let registry = Registry::new();
+    let (registry, readiness) = (Registry::new(), Readiness::new());
     let metrics = metrics::register(&registry);
-    let readiness = Readiness::new();
     let store = Arc::new(Store::default());
     let reports = Arc::new(Reports::new(Arc::clone(&store)));
     let Config {
@@ -86,15 +86,16 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
         redis,
         recount,
         otlp: _,
+        reports_argocd,
     } = config;
     let argocd_namespace = scope.argocd_namespace.clone();
     let redis = self::redis(redis, &client, &argocd_namespace, &spawner);
     let census = census::watch(Arc::clone(&redis), ui.access, recount, &spawner);
     let desk = desk(&client, ui, &scope, redis, &spawner);
     let material = material(&tls, &client, &argocd_namespace, &spawner).await;
-    let spoke = Kubernetes::new(client, scope.label_selector.clone());
+    let selector = scope.label_selector.clone();
     let replica = Arc::new(Replica::new(
-        Arc::new(spoke),
+        Arc::new(Kubernetes::new(client.clone(), selector)),
         scope,
         policy,
         store,
@@ -102,6 +103,7 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
         metrics.clone(),
     ));
     replica.start(&spawner);
+    running::watch(reports_argocd.then_some(client), &replica, &spawner);
     watch_expiry(material.clone(), metrics.clone(), &spawner);
     say_when_ready(replica.sight(), &readiness, &spawner);
     let tls = ClientTls::follow(material, &spawner);

@@ -200,6 +200,11 @@ pub struct UiArgs {
     /// host:port of Argo CD's redis; without it port 6379 of the Service argocd-redis beside Argo CD.
     #[arg(long, default_value = "")]
     pub redis_addr: String,
+    /// Tell the hub whether an Argo CD runs in its namespace, and whether the add-on has brought it. Needs `list` on Deployments
+    /// and `StatefulSets` there.
+    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub report_argocd: bool,
     /// Pause between looks at what Argo CD has counted on this cluster, for the hub's page of clusters.
     #[arg(long, value_parser = duration, default_value = "10s")]
     pub cache_refresh_interval: Duration,
@@ -258,6 +263,7 @@ const ENV: &[(&str, &str)] = &[
     ("ui_access", "ARGOCD_AGENT_UI_ACCESS"),
     ("ui_user", "ARGOCD_AGENT_UI_USER"),
     ("redis_addr", "REDIS_ADDR"),
+    ("report_argocd", "ARGOCD_AGENT_REPORT_ARGOCD"),
     (
         "cache_refresh_interval",
         "ARGOCD_AGENT_CACHE_REFRESH_INTERVAL",

@@ -37,6 +37,8 @@ pub struct Config {
     pub recount: Duration,
     /// Where traces go; none: there are none.
     pub otlp: Option<trace::Settings>,
+    /// Whether the hub is told what of an Argo CD runs here.
+    pub reports_argocd: bool,
 }
 
 /// What people at the hub may see of this cluster, and do there.
@@ -191,6 +193,7 @@ impl TryFrom<&Args> for Config {
             redis,
             recount: ui.cache_refresh_interval.max(FASTEST_RECOUNT),
             otlp: trace::Settings::checked(otlp)?,
+            reports_argocd: ui.report_argocd,
         })
     }
 }
@@ -204,6 +207,7 @@ impl TryFrom<&UiArgs> for Ui {
             ui_access,
             ui_user,
             redis_addr: _,
+            report_argocd: _,
             cache_refresh_interval: _,
         } = args;
         let access = ui_access.parse().map_err(|_unknown| Error::Word {

@@ -42,6 +42,7 @@ pub mod metrics;
 pub mod redis;
 pub mod replica;
 pub mod report;
+pub mod running;
 pub mod source;
 pub mod spoke;
 pub mod state;

@@ -144,6 +144,11 @@ impl Replica {
         self.sight.subscribe()
     }
 
+    /// Somebody has looked at what of an Argo CD runs here.
+    pub fn saw_running(&self, runs: protocol::payload::Runs) {
+        self.sight.send_if_modified(|sight| sight.saw_running(runs));
+    }
+
     /// Whether the spoke's API serves Argo CD's kinds, so that an object that is not known is not there.
     pub fn sees_argocd(&self) -> bool {
         self.sight.borrow().argocd() == protocol::payload::ArgoCd::Installed

@@ -44,7 +44,7 @@ pub use fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode};
 pub use gate::Registrar;
 pub use hub::{Key, store};
 pub use metrics::Metrics;
-pub use protocol::payload::ArgoCd;
+pub use protocol::payload::{ArgoCd, Runs};
 pub use report::{
     HeldDeletion, Refused, SessionReport, Sessions, ShownCertificate, Stuck, Unmirrored,
 };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use protocol::payload::ArgoCd;
+use protocol::payload::{ArgoCd, Runs};
 use runtime::credentials::KeyId;
 use tokio::sync::watch;
 
@@ -37,6 +37,8 @@ pub struct SessionReport {
     pub refused: Option<Refused>,
     /// Whether the cluster has an Argo CD, where its agent says so. A claim.
     pub argocd: Option<ArgoCd>,
+    /// What of an Argo CD runs in its namespace there, where its agent says so. A claim.
+    pub argocd_runs: Option<Runs>,
     /// What of an autonomous cluster is not shown on the hub.
     pub unmirrored: Option<Unmirrored>,
     /// The certificate of the last session.

@@ -158,6 +158,9 @@ pub struct SpokeInfo {
     /// Whether there is an Argo CD; none when the agent does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argo_cd: Option<ArgoCd>,
+    /// What of an Argo CD runs in its namespace; none when the agent does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub argo_cd_runs: Option<Runs>,
     /// The SHA-256, in hexadecimal, of the CA certificates that the agent trusts; none when it does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trusts: Option<BTreeSet<String>>,
@@ -183,6 +186,21 @@ pub enum ArgoCd {
     Installed,
     /// It does not.
     Missing,
+    /// A word of the future.
+    #[serde(other)]
+    Other,
+}
+
+/// What of an Argo CD runs in its namespace on a spoke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Runs {
+    /// Nothing.
+    Nothing,
+    /// What the add-on has brought.
+    Ours,
+    /// What somebody else has installed.
+    Foreign,
     /// A word of the future.
     #[serde(other)]
     Other,

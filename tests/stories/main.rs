@@ -47,6 +47,7 @@ mod transport;
 mod trees;
 mod users;
 mod watching;
+mod zerotouch;
 
 use std::process::ExitCode;
 
@@ -259,6 +260,8 @@ fn users() -> Chapter {
             staged!(size::a_status_as_large_as_there_can_be_arrives),
             staged!(size::a_thousand_applications_of_one_cluster_come_and_go),
             staged!(places::argo_cd_has_another_namespace_on_a_spoke),
+            staged!(zerotouch::an_argo_cd_of_ones_own_is_left_alone),
+            staged!(zerotouch::an_empty_cluster_gets_its_argo_cd_with_the_label),
             staged!(restore::a_hub_restored_from_a_backup_replaces_no_workload),
             staged!(restore::an_application_set_made_again_replaces_no_workload),
             staged!(sets::a_list_of_clusters_gets_its_applications),

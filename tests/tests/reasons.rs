@@ -23,6 +23,7 @@ const NO_REASONS: &[&str] = &[
     "GPGKey",
     "Group",
     "Ingress",
+    "Namespace",
     "Job",
     "ManagedCluster",
     "ManagedClusterAddOn",
@@ -55,6 +56,7 @@ const NO_REASONS: &[&str] = &[
     "Synced",
     // values of fields
     "ClusterIP",
+    "CreateOnly",
     "Customized",
     "Default",
     "ExternalDNS",

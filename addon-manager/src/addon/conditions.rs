@@ -10,6 +10,7 @@ use principal::{ArgoCd, HeldDeletion, Mode, Refused, ShownCertificate, Stuck, Un
 
 pub use available::{Facts, Said, applied, available, tells_of_a_session};
 
+use super::bring;
 use crate::issuer::{Certificates, expiry::is_overdue, rotation::Stage};
 
 /// More would be deleted on the cluster than may be without a person's word.
@@ -32,6 +33,11 @@ const NO_ARGOCD: &str = "the cluster has no Argo CD: its API does not serve Appl
                          AppProjects of argoproj.io; install Argo CD there, and the agent goes on \
                          by itself within seconds";
 
+/// The hub has no Argo CD of which one for this cluster could be made.
+pub const HUB_ARGOCD_UNREADABLE: &str = "HubArgoCDUnreadable";
+/// There is an Argo CD of somebody else's where ours should be.
+pub const ARGOCD_NOT_OURS: &str = "ArgoCDNotOurs";
+
 /// What may need a person.
 #[derive(Clone, Debug, Default)]
 pub struct Needs<'a> {
@@ -53,6 +59,8 @@ pub struct Needs<'a> {
     pub refused: Option<&'a Refused>,
     /// Whether the cluster has an Argo CD, where its agent says so.
     pub argocd: Option<ArgoCd>,
+    /// What is in the way of an Argo CD of ours there.
+    pub bringing: Option<&'a bring::Need>,
     /// What of an autonomous cluster is not shown on the hub.
     pub unmirrored: Option<&'a Unmirrored>,
     /// Whether a person has revoked its certificates.
@@ -102,6 +110,7 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
         misconduct,
         refused,
         argocd,
+        bringing,
         unmirrored,
         revoked,
         // Of these there may be several causes.
@@ -113,7 +122,9 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
     let first = [
         revoked.then(|| (REVOKED, revocation())),
         render_error.map(|message| ("ConfigurationInvalid", message.to_owned())),
-        missing.then(|| (ARGOCD_MISSING, NO_ARGOCD.to_owned())),
+        bringing.map(not_brought),
+        // Where one should be brought and cannot, that is the cause.
+        (missing && bringing.is_none()).then(|| (ARGOCD_MISSING, NO_ARGOCD.to_owned())),
         held_deletion.map(|held| (MASS_DELETE_HELD, mass_delete(held))),
         held_mode
             .as_ref()
@@ -193,6 +204,18 @@ fn rotation(needs: &Needs<'_>) -> Option<String> {
         rotation.since,
         crate::keys::REVOKED
     ))
+}
+
+fn not_brought(need: &bring::Need) -> (&'static str, String) {
+    match need {
+        bring::Need::Pattern(message) => (HUB_ARGOCD_UNREADABLE, message.clone()),
+        bring::Need::NotOurs => {
+            let message = "INSTALL_ARGOCD is true, and the cluster has an Argo CD that is not ours in the \
+                           same namespace, which is left alone; set INSTALL_ARGOCD to auto or false to \
+                           have the agent serve it, or remove it to have ours brought";
+            (ARGOCD_NOT_OURS, message.to_owned())
+        }
+    }
 }
 
 fn revocation() -> String {

@@ -240,7 +240,7 @@ impl Templates {
 impl Spoke {
     /// Where Applications may be besides Argo CD's own namespace. A cluster that owns its Applications shows those of
     /// Argo CD's namespace only.
-    fn further_namespaces(&self) -> impl Iterator<Item = &String> {
+    pub(super) fn further_namespaces(&self) -> impl Iterator<Item = &String> {
         let managed = self.mode == Mode::Managed;
         let further = self.allowed_namespaces.iter();
         further.filter(move |name| managed && **name != self.argocd_namespace)

@@ -11,7 +11,10 @@ use ocm::{
 use principal::Mode;
 use serde_json::json;
 
-use super::manifests::{Placement, Proxy, Spoke, is_agent_container};
+use super::{
+    bring::Install,
+    manifests::{Placement, Proxy, Spoke, is_agent_container},
+};
 use crate::{
     address::Address,
     hub::{Addon, Cluster, mode_of},
@@ -102,15 +105,35 @@ pub fn address(
 
 /// Whether a cluster with this configuration gets the repositories without a project.
 pub fn shares_unscoped(config: &AddOnDeploymentConfigSpec, default: bool) -> Result<bool, Error> {
-    let name = "SHARE_UNSCOPED_REPOSITORIES";
-    match config
-        .variable("SHARE_UNSCOPED_REPOSITORIES")
-        .filter(|value| !value.is_empty())
-    {
-        None => Ok(default),
-        Some("true") => Ok(true),
-        Some("false") => Ok(false),
-        Some(value) => Err(Error::Variable {
+    let value = config.variable("SHARE_UNSCOPED_REPOSITORIES");
+    truth("SHARE_UNSCOPED_REPOSITORIES", value, default)
+}
+
+/// Whether an Argo CD that we brought stays when the add-on goes.
+pub fn keeps_argocd(config: &AddOnDeploymentConfigSpec) -> Result<bool, Error> {
+    truth("KEEP_ARGOCD", config.variable("KEEP_ARGOCD"), false)
+}
+
+/// Whether a cluster with this configuration gets an Argo CD.
+pub fn installs(config: &AddOnDeploymentConfigSpec) -> Result<Install, Error> {
+    match config.variable("INSTALL_ARGOCD").unwrap_or_default() {
+        "" | "auto" => Ok(Install::Auto),
+        "true" => Ok(Install::Always),
+        "false" => Ok(Install::Never),
+        value => Err(Error::Variable {
+            name: "INSTALL_ARGOCD",
+            value: value.to_owned(),
+            wanted: "auto, true or false",
+        }),
+    }
+}
+
+fn truth(name: &'static str, value: Option<&str>, default: bool) -> Result<bool, Error> {
+    match value.unwrap_or_default() {
+        "" => Ok(default),
+        "true" => Ok(true),
+        "false" => Ok(false),
+        value => Err(Error::Variable {
             name,
             value: value.to_owned(),
             wanted: "true or false",
@@ -241,7 +264,7 @@ fn resources(config: &AddOnDeploymentConfigSpec) -> Option<serde_json::Value> {
 }
 
 /// The image with the last fitting mirror put in, as OCM's own framework does it.
-fn mirrored(image: &str, mirrors: &[ImageMirror]) -> String {
+pub(super) fn mirrored(image: &str, mirrors: &[ImageMirror]) -> String {
     let replaced = mirrors
         .iter()
         .rev()
@@ -382,6 +405,29 @@ mod tests {
                 "{message}"
             );
         }
+    }
+
+    #[test]
+    fn whether_argo_cd_is_brought_and_kept_is_one_of_few_words() {
+        for (value, wanted) in [
+            ("", Install::Auto),
+            ("auto", Install::Auto),
+            ("true", Install::Always),
+            ("false", Install::Never),
+        ] {
+            assert_eq!(installs(&config(&[("INSTALL_ARGOCD", value)])), Ok(wanted));
+        }
+        assert_eq!(installs(&config(&[])), Ok(Install::Auto));
+        let refused = installs(&config(&[("INSTALL_ARGOCD", "yes")])).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the variable INSTALL_ARGOCD of the AddOnDeploymentConfig is \"yes\"; it must be auto, \
+             true or false"
+        );
+        assert_eq!(keeps_argocd(&config(&[])), Ok(false));
+        assert_eq!(keeps_argocd(&config(&[("KEEP_ARGOCD", "true")])), Ok(true));
+        let refused = keeps_argocd(&config(&[("KEEP_ARGOCD", "1")])).unwrap_err();
+        assert!(refused.to_string().contains("KEEP_ARGOCD"), "{refused}");
     }
 
     #[test]

@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     active,
+    addon::bring::{follow::Hub, record::Records},
     address::{
         self, Address,
         follow::{Told, follow},
@@ -138,6 +139,10 @@ pub(super) struct Channels {
     pub(super) addresses: watch::Sender<BTreeMap<String, Address>>,
     /// Which clusters get the repositories without a project, as far as it is known.
     pub(super) sharing: watch::Sender<BTreeMap<String, bool>>,
+    /// The hub's own Argo CD, as far as it is known.
+    pub(super) pattern: watch::Sender<Hub>,
+    /// What was decided about the clusters' Argo CD, and has to be written down.
+    pub(super) records: watch::Sender<Records>,
     /// From the opting in to the conditions.
     pub(super) held_modes: watch::Sender<HeldModes>,
 }
@@ -155,6 +160,8 @@ impl Channels {
             looked: watch::Sender::new(config.principal_address.is_some()),
             addresses: watch::Sender::default(),
             sharing: watch::Sender::default(),
+            pattern: watch::Sender::default(),
+            records: watch::Sender::default(),
             held_modes: watch::Sender::default(),
         }
     }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::manager::{Channels, Ground};
 use crate::{
-    addon::{self, ArgocdAgent},
+    addon::{self, ArgocdAgent, bring},
     fleet::{self, projects::Projects, secrets::ClusterSecrets},
     hub::Own,
     keys,
@@ -134,6 +134,7 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
     };
     let opting_in = opting_in.run(token.clone());
     let waking = wake_all(view, wakes, channels, token.clone());
+    let bringing = bringing(term, version, token.clone());
     let serving = async {
         if token
             .run_until_cancelled(known(channels, &secrets))
@@ -146,8 +147,23 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
         token.cancel();
         ended
     };
-    let (served, (), (), (), ()) = tokio::join!(serving, publishing, following, opting_in, waking);
+    let (served, (), (), (), (), ()) =
+        tokio::join!(serving, publishing, following, opting_in, waking, bringing);
     served.map_err(Into::into)
+}
+
+/// Follows the hub's own Argo CD, and writes down what was decided about those of clusters.
+async fn bringing(term: &Term, version: Version, token: CancellationToken) {
+    let Term { ground, own, .. } = term;
+    let Ground {
+        client, channels, ..
+    } = ground;
+    let namespace = own.argocd_namespace.clone();
+    let pattern = channels.pattern.clone();
+    let following = bring::follow::follow(client.clone(), namespace, pattern, token.clone());
+    let records = channels.records.subscribe();
+    let recording = bring::record::run(client.clone(), version, records, token);
+    tokio::join!(following, recording);
 }
 
 /// Waits until what every reconcile needs is known, so that a start changes nothing on its way.
@@ -156,13 +172,17 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
 /// is missing then, the conditions tell.
 async fn known(channels: &Channels, secrets: &ClusterSecrets) {
     let (mut authority, mut looked) = (channels.authority.subscribe(), channels.looked.subscribe());
+    let mut pattern = channels.pattern.subscribe();
     let both = async {
         // An error only says that the sender is gone, and we hold it.
         drop(authority.wait_for(Option::is_some).await);
         drop(looked.wait_for(|looked| *looked).await);
+        drop(pattern.wait_for(bring::follow::Hub::is_listed).await);
     };
     if timeout(PATIENCE, both).await.is_err() {
-        tracing::warn!("starting without the CA or without the address of the principal");
+        tracing::warn!(
+            "starting without the CA, the address of the principal or a look at the hub's Argo CD"
+        );
     }
     secrets.listed().await;
 }
@@ -217,6 +237,8 @@ fn addon_parts(term: &Term, view: &View, secrets: &ClusterSecrets) -> addon::Par
             .cluster_projects
             .then(|| Projects::new(client.clone(), &own.argocd_namespace)),
         resource_proxy: config.shared.resource_proxy.clone(),
+        pattern: channels.pattern.subscribe(),
+        records: channels.records.clone(),
     }
 }
 
@@ -243,6 +265,8 @@ async fn wake_all(view: View, wakes: Wakes, channels: &Channels, token: Cancella
     let mut authority = channels.authority.subscribe();
     let mut address = channels.address.subscribe();
     let mut certificates = channels.certificates.subscribe();
+    let mut pattern = channels.pattern.subscribe();
+    pattern.mark_unchanged();
     let mut seen = Arc::clone(&sessions.borrow_and_update());
     let mut seen_held = Arc::clone(&held_modes.borrow_and_update());
     let mut seen_certificates = Arc::clone(&certificates.borrow_and_update());
@@ -253,6 +277,7 @@ async fn wake_all(view: View, wakes: Wakes, channels: &Channels, token: Cancella
                 changed = held_modes.changed() => changed.map(|()| false),
                 changed = authority.changed() => changed.map(|()| true),
                 changed = address.changed() => changed.map(|()| true),
+                changed = pattern.changed() => changed.map(|()| true),
                 changed = certificates.changed() => changed.map(|()| false),
             }
         };

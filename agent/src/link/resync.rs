@@ -66,11 +66,15 @@ impl Drive<'_> {
     /// Whether there is an Argo CD here, what it has counted, and whom we trust; a Go principal has an ear for the
     /// counts only, and only for those of managed clusters.
     pub(super) fn tell_sight(&mut self, moving: &mut Moving<'_>) {
-        let argo_cd = Some(self.sight.borrow_and_update().argocd());
+        let (argo_cd, argo_cd_runs) = {
+            let sight = self.sight.borrow_and_update();
+            (Some(sight.argocd()), sight.runs())
+        };
         let census = self.census.borrow_and_update().clone();
         if moving.welcome.capabilities.is_ours() {
             let info = SpokeInfo {
                 argo_cd,
+                argo_cd_runs,
                 trusts: self.renewal.trusts(),
                 ..census.as_ref().map(for_ours).unwrap_or_default()
             };

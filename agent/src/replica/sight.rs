@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use protocol::Kind;
-use protocol::payload::ArgoCd;
+use protocol::payload::{ArgoCd, Runs};
 
 use crate::spoke::Target;
 
@@ -14,6 +14,8 @@ pub struct Sight {
     unknown: BTreeSet<Target>,
     /// What the spoke's API does not serve.
     missing: BTreeSet<Target>,
+    /// What of an Argo CD runs here, once somebody has looked.
+    runs: Option<Runs>,
 }
 
 impl Sight {
@@ -22,7 +24,18 @@ impl Sight {
         Self {
             unknown: targets.into_iter().collect(),
             missing: BTreeSet::new(),
+            runs: None,
         }
+    }
+
+    /// What of an Argo CD runs here; none before everything else is known, too, since both together decide.
+    pub fn runs(&self) -> Option<Runs> {
+        self.runs.filter(|_| self.is_complete())
+    }
+
+    /// Takes in what runs here; true if it is news.
+    pub(super) fn saw_running(&mut self, runs: Runs) -> bool {
+        self.runs.replace(runs) != Some(runs)
     }
 
     /// Whether everything that is on the spoke is known. A kind that does not exist has no objects.
@@ -70,12 +83,17 @@ mod tests {
         let mut sight = Sight::none_of([apps.clone(), projects.clone()]);
         assert!(sight.saw(&apps, false));
         assert!(!sight.is_complete());
+        assert!(sight.clone().saw_running(Runs::Ours) && sight.runs().is_none());
         assert!(sight.saw(&projects, true));
         assert_eq!(
             (sight.is_complete(), sight.argocd()),
             (true, ArgoCd::Missing)
         );
         assert!(!sight.serves(Kind::Application) && sight.serves(Kind::AppProject));
+
+        assert_eq!(sight.runs(), None, "nobody has looked");
+        assert!(sight.saw_running(Runs::Nothing) && !sight.saw_running(Runs::Nothing));
+        assert_eq!(sight.runs(), Some(Runs::Nothing));
 
         assert!(!sight.saw(&projects, true), "a later list is no news");
         assert!(sight.saw(&apps, true));

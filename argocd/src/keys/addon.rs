@@ -19,6 +19,12 @@ pub const REVOKED: &str = "argocd-agent.open-cluster-management.io/revoked";
 /// were issued under another value do not count any more. Any value.
 pub const REKEY: &str = "argocd-agent.open-cluster-management.io/rekey";
 
+/// Annotation on a `ManagedClusterAddOn`: whose Argo CD the cluster has, as it was decided once: `brought`,
+/// `brought-without-crds` or `found`.
+pub const ARGOCD: &str = "argocd-agent.open-cluster-management.io/argocd";
+/// Label on what the add-on has brought of Argo CD to a cluster.
+pub const BROUGHT: &str = "argocd-agent.open-cluster-management.io/brought";
+
 /// The Secret of the CA.
 pub const CA_SECRET: &str = "argocd-agent-ca";
 /// The Secret of the principal's serving certificate.

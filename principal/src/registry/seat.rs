@@ -6,7 +6,7 @@ use std::{
 };
 
 use argocd::cluster_info::Census;
-use protocol::payload::ArgoCd;
+use protocol::payload::{ArgoCd, Runs};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -122,10 +122,16 @@ impl Seat {
     }
 
     /// Records what the agent says of its cluster and of itself.
-    pub(crate) fn report_spoke(&self, argocd: Option<ArgoCd>, trusts: Option<BTreeSet<String>>) {
+    pub(crate) fn report_spoke(
+        &self,
+        argocd: Option<ArgoCd>,
+        runs: Option<Runs>,
+        trusts: Option<BTreeSet<String>>,
+    ) {
         let trusts = trusts.filter(is_modest);
         self.registry.report(&self.cluster, |report, _now| {
             report.argocd = argocd;
+            report.argocd_runs = runs;
             report.trusts = trusts;
         });
     }

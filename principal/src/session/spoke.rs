@@ -14,7 +14,7 @@ pub(super) fn hear(seat: &Seat, event: &Event) {
     if let Some(census) = counted(&said) {
         seat.report_census(census);
     }
-    seat.report_spoke(said.argo_cd, said.trusts);
+    seat.report_spoke(said.argo_cd, said.argo_cd_runs, said.trusts);
 }
 
 /// What has been counted, in the words of our agent or of Go's; none when it does not say.

@@ -214,6 +214,7 @@ impl Moment {
             misconduct,
             refused,
             argocd,
+            argocd_runs: _,
             unmirrored,
             certificate,
             trusts: _,

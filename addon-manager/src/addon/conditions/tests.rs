@@ -116,6 +116,24 @@ fn a_cluster_without_argo_cd_is_told_with_the_next_step() {
 }
 
 #[test]
+fn what_is_in_the_way_of_an_argo_cd_is_told_in_its_place() {
+    let lack = bring::Need::Pattern("install Argo CD on the hub".to_owned());
+    for (need, reason) in [
+        (lack, HUB_ARGOCD_UNREADABLE),
+        (bring::Need::NotOurs, ARGOCD_NOT_OURS),
+    ] {
+        let instead = Needs {
+            argocd: Some(ArgoCd::Missing),
+            bringing: Some(&need),
+            ..Needs::default()
+        };
+        let said = degraded(&instead, at(0));
+        assert_eq!(said.reason, reason, "the cause, and not what follows of it");
+        assert!(!said.message.contains(ARGOCD_MISSING), "{}", said.message);
+    }
+}
+
+#[test]
 fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
     let held = HeldDeletion {
         names: vec!["Application argocd/a".to_owned()],

@@ -126,8 +126,8 @@ fn an_agent_that_owns_its_applications_may_make_and_delete_nothing() {
             .collect()
     };
     assert!(verbs(Mode::Managed).contains(&"create".to_owned()));
-    // Applications and projects are watched, Applications get commands, and one Secret is read.
-    let few = ["list", "watch", "patch", "list", "watch"];
+    // Applications and projects are watched, Applications get commands, one Secret is read, and what runs is listed.
+    let few = ["list", "watch", "patch", "list", "watch", "list"];
     assert_eq!(verbs(Mode::Autonomous), few);
     let objects = render(&Spoke {
         mode: Mode::Autonomous,

@@ -1,0 +1,152 @@
+//! Follows the hub's own Argo CD: its Deployments, and the definitions of its kinds.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use futures::future::join_all;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+};
+use runtime::kube::{Event, Watch, watch_trimmed};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::pattern::{CRDS, definition};
+
+/// The label that all of Argo CD's Deployments have, however it was installed.
+const OF_ARGOCD: &str = "app.kubernetes.io/part-of=argocd";
+const DEPLOYMENTS: &str = "deployments";
+
+/// What is known of the hub's Argo CD.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hub {
+    deployments: BTreeMap<String, Arc<Deployment>>,
+    crds: BTreeMap<String, Arc<Value>>,
+    // What was listed once.
+    listed: BTreeSet<String>,
+}
+
+impl Hub {
+    /// Its Deployments.
+    pub fn deployments(&self) -> impl Iterator<Item = &Deployment> {
+        self.deployments.values().map(AsRef::as_ref)
+    }
+
+    /// A definition, as spokes get it.
+    pub fn crd(&self, name: &str) -> Option<Arc<Value>> {
+        self.crds.get(name).cloned()
+    }
+
+    /// Whether all of it was looked at.
+    pub fn is_listed(&self) -> bool {
+        let mut all = CRDS.into_iter().chain([DEPLOYMENTS]);
+        all.all(|it| self.listed.contains(it))
+    }
+
+    fn deployment(&mut self, event: Event<Deployment>) -> bool {
+        match event {
+            Event::Applied { object, .. } => {
+                let name = object.metadata.name.clone().unwrap_or_default();
+                let known = plain(*object);
+                if self.deployments.get(&name).map(AsRef::as_ref) == Some(&known) {
+                    return false;
+                }
+                self.deployments.insert(name, Arc::new(known));
+                true
+            }
+            Event::Deleted(gone) => self.deployments.remove(&gone.name).is_some(),
+            Event::Synced => self.listed.insert(DEPLOYMENTS.to_owned()),
+        }
+    }
+
+    fn definition(&mut self, name: &str, event: Event<DynamicObject>) -> bool {
+        match event {
+            Event::Applied { object, .. } => {
+                let object = serde_json::to_value(*object).ok();
+                let Some(crd) = object.as_ref().and_then(definition) else {
+                    return false;
+                };
+                if self.crds.get(name).map(AsRef::as_ref) == Some(&crd) {
+                    return false;
+                }
+                self.crds.insert(name.to_owned(), Arc::new(crd));
+                true
+            }
+            Event::Deleted(_) => self.crds.remove(name).is_some(),
+            Event::Synced => self.listed.insert(name.to_owned()),
+        }
+    }
+
+    /// A hub with these objects, all of it looked at.
+    #[cfg(test)]
+    pub(super) fn with(deployments: Vec<Deployment>, crds: &[Value]) -> Self {
+        let mut hub = Self::default();
+        for object in deployments {
+            let object = Box::new(object);
+            hub.deployment(Event::Applied {
+                object,
+                listed: true,
+            });
+        }
+        for crd in crds {
+            let object: DynamicObject = serde_json::from_value(crd.clone()).unwrap();
+            let name = object.metadata.name.clone().unwrap();
+            let object = Box::new(object);
+            hub.definition(
+                &name,
+                Event::Applied {
+                    object,
+                    listed: true,
+                },
+            );
+        }
+        let names = CRDS.into_iter().chain([DEPLOYMENTS]);
+        hub.listed = names.map(str::to_owned).collect();
+        hub
+    }
+}
+
+/// What does not change with every Pod: labels and containers.
+fn plain(mut deployment: Deployment) -> Deployment {
+    deployment.status = None;
+    deployment.metadata.annotations = None;
+    deployment.metadata.resource_version = None;
+    deployment.metadata.generation = None;
+    deployment.spec.replicas = None;
+    deployment
+}
+
+/// Follows it until the token is cancelled.
+pub async fn follow(
+    client: Client,
+    namespace: String,
+    told: watch::Sender<Hub>,
+    token: CancellationToken,
+) {
+    let deployments = Api::namespaced(client.clone(), &namespace);
+    let watched = Watch::<Deployment>::new(deployments).labels(OF_ARGOCD);
+    let following = watch_trimmed(watched, token.clone(), |event| {
+        told.send_if_modified(|hub| hub.deployment(event));
+    });
+    let crd = ApiResource {
+        group: "apiextensions.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "apiextensions.k8s.io/v1".to_owned(),
+        kind: "CustomResourceDefinition".to_owned(),
+        plural: "customresourcedefinitions".to_owned(),
+    };
+    let definitions = CRDS.into_iter().map(|name| {
+        let watched = Watch::<DynamicObject>::new(Api::all_with(client.clone(), &crd))
+            .fields(&format!("metadata.name={name}"));
+        let told = &told;
+        watch_trimmed(watched, token.clone(), move |event| {
+            told.send_if_modified(|hub| hub.definition(name, event));
+        })
+    });
+    tokio::join!(following, join_all(definitions));
+}

@@ -1,0 +1,157 @@
+//! The hub's Argo CD as the pattern of those on spokes: its version and the definitions of its kinds. Pure.
+
+use std::{fmt, sync::Arc};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use serde_json::{Map, Value};
+
+use super::follow::Hub;
+
+/// The definitions that a spoke needs. `ApplicationSets` are not among them: those of the hub make Applications for managed
+/// clusters, and an autonomous one that wants its own has an Argo CD of its own.
+pub const CRDS: [&str; 2] = ["applications.argoproj.io", "appprojects.argoproj.io"];
+
+/// What the hub's redis is unless it runs one: as in Argo CD 3.2's own manifests.
+const REDIS: &str = "public.ecr.aws/docker/library/redis:8.2.2-alpine";
+
+/// What is taken from the hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Argo CD's image, of the hub's version.
+    pub image: String,
+    /// That of redis.
+    pub redis_image: String,
+    /// The definitions, without descriptions.
+    pub crds: Vec<Arc<Value>>,
+}
+
+/// What the hub lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    missing: Vec<String>,
+    unread: bool,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let missing = self.missing.join(" and ");
+        let next = if self.unread {
+            "upgrade the Helm release, whose chart gives this program the right to look"
+        } else {
+            "install Argo CD there, or tell its namespace (the chart's argocd.namespace), or set INSTALL_ARGOCD to \
+             false and install Argo CD on the cluster yourself"
+        };
+        let verb = if self.unread {
+            "cannot be read"
+        } else {
+            "is missing"
+        };
+        write!(
+            f,
+            "the cluster has no Argo CD, and the one to bring is made as this hub's own, of which {missing} {verb}: {next}"
+        )
+    }
+}
+
+impl Pattern {
+    /// The pattern, once all of it is known.
+    pub fn of(hub: &Hub) -> Result<Self, Lack> {
+        let image = image(hub);
+        let crds: Vec<_> = CRDS.iter().map(|name| hub.crd(name)).collect();
+        let mut missing: Vec<String> = CRDS
+            .iter()
+            .zip(&crds)
+            .filter(|(_, crd)| crd.is_none())
+            .map(|(name, _)| format!("the definition {name}"))
+            .collect();
+        if image.is_none() {
+            missing.push("the Deployment of argocd-server or argocd-repo-server".to_owned());
+        }
+        match image {
+            Some(image) if missing.is_empty() => Ok(Self {
+                image,
+                redis_image: redis(hub).unwrap_or_else(|| REDIS.to_owned()),
+                crds: crds.into_iter().flatten().collect(),
+            }),
+            _ => Err(Lack {
+                missing,
+                unread: !hub.is_listed(),
+            }),
+        }
+    }
+}
+
+/// The image of the server, else that of the repo server; by the label that every way to install Argo CD sets.
+fn image(hub: &Hub) -> Option<String> {
+    ["server", "repo-server"].into_iter().find_map(|component| {
+        let full = format!("argocd-{component}");
+        container(hub, component, &[&full, component])
+    })
+}
+
+/// With high availability the Deployment is a proxy before redis, whose container has another name.
+fn redis(hub: &Hub) -> Option<String> {
+    container(hub, "redis", &["redis", "argocd-redis"])
+}
+
+fn container(hub: &Hub, component: &str, names: &[&str]) -> Option<String> {
+    let is_of = |it: &&Deployment| {
+        let labels = it.metadata.labels.as_ref();
+        let label = labels.and_then(|labels| labels.get("app.kubernetes.io/component"));
+        label.is_some_and(|label| label == component)
+    };
+    let found = hub.deployments().find(is_of)?;
+    let pod = found.spec.template.spec.as_ref()?;
+    let mut containers = pod.containers.iter();
+    let found = containers.find(|it| names.contains(&it.name.as_str()))?;
+    found.image.clone()
+}
+
+/// A definition as another cluster can have it: what it says, without what only the hub's API server writes, and without
+/// descriptions, which are most of its size.
+pub fn definition(crd: &Value) -> Option<Value> {
+    let name = crd.pointer("/metadata/name")?.as_str()?;
+    let mut spec = crd.get("spec")?.clone();
+    // An answer of the hub's own webhook is none on a spoke.
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("conversion");
+    }
+    let versions = spec.get_mut("versions").and_then(Value::as_array_mut);
+    for version in versions.into_iter().flatten() {
+        if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
+            strip(schema);
+        }
+    }
+    Some(serde_json::json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": { "name": name },
+        "spec": spec,
+    }))
+}
+
+/// Takes the descriptions out of a schema. A property may be called `description` itself.
+fn strip(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else {
+        return;
+    };
+    fields.remove("description");
+    for (name, value) in fields {
+        match name.as_str() {
+            "properties" | "patternProperties" | "definitions" => {
+                let properties = value.as_object_mut().into_iter().flat_map(Map::values_mut);
+                properties.for_each(strip);
+            }
+            "items" | "additionalProperties" | "not" => strip(value),
+            "allOf" | "anyOf" | "oneOf" => {
+                let all = value.as_array_mut().into_iter().flatten();
+                all.for_each(strip);
+            }
+            // Values that objects have: nothing of the schema's own is in there.
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

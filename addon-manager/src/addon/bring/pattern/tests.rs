@@ -1,0 +1,115 @@
+use serde_json::json;
+
+use super::*;
+
+fn deployment(component: &str, container: &str, image: &str) -> Deployment {
+    let object = json!({
+        "metadata": {
+            "name": format!("release-argocd-{component}"),
+            "labels": { "app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/component": component },
+        },
+        "spec": { "selector": {}, "template": { "spec": { "containers": [
+            { "name": "sidecar", "image": "other:1" }, { "name": container, "image": image },
+        ] } } },
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn crd(name: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": name, "uid": "u", "resourceVersion": "1", "annotations": { "a": "b" } },
+        "spec": {
+            "group": "argoproj.io", "scope": "Namespaced", "conversion": { "strategy": "None" },
+            "versions": [{ "name": "v1alpha1", "schema": { "openAPIV3Schema": {
+                "description": "long", "type": "object",
+                "properties": {
+                    "description": { "type": "string", "description": "long" },
+                    "list": { "type": "array", "items": { "type": "object", "description": "long",
+                        "default": { "description": "a value" } } },
+                    "map": { "additionalProperties": { "description": "long", "type": "string" } },
+                    "either": { "anyOf": [{ "type": "integer", "description": "long" }, { "type": "string" }] },
+                },
+            } } }],
+        },
+        "status": { "storedVersions": ["v1alpha1"] },
+    })
+}
+
+fn crds() -> Vec<Value> {
+    CRDS.iter().map(|name| crd(name)).collect()
+}
+
+#[test]
+fn the_image_is_that_of_the_server_else_of_the_repo_server_however_it_was_installed() {
+    let server = || deployment("server", "argocd-server", "argocd:v3");
+    let repo_server = || deployment("repo-server", "repo-server", "argocd:v2");
+    let image = |all: Vec<Deployment>| Pattern::of(&Hub::with(all, &crds())).map(|it| it.image);
+    assert_eq!(image(vec![repo_server(), server()]).unwrap(), "argocd:v3");
+    assert_eq!(image(vec![repo_server()]).unwrap(), "argocd:v2");
+    let other = deployment("notifications-controller", "x", "argocd:v1");
+    assert!(image(vec![other]).is_err());
+}
+
+#[test]
+fn redis_is_that_of_the_hub_unless_it_has_another_kind() {
+    let with = |redis: Deployment| {
+        let server = deployment("server", "argocd-server", "argocd:v3");
+        Pattern::of(&Hub::with(vec![server, redis], &crds()))
+            .unwrap()
+            .redis_image
+    };
+    assert_eq!(with(deployment("redis", "redis", "mine:8")), "mine:8");
+    assert_eq!(with(deployment("redis", "haproxy", "haproxy:3")), REDIS);
+}
+
+#[test]
+fn what_the_hub_lacks_is_named_with_the_next_step() {
+    let lack = Pattern::of(&Hub::with(Vec::new(), &[crd(CRDS[0])])).unwrap_err();
+    let message = lack.to_string();
+    for part in [
+        CRDS[1],
+        "the Deployment of argocd-server",
+        "is missing",
+        "INSTALL_ARGOCD",
+    ] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    assert!(!message.contains(CRDS[0]), "{message}");
+    let unread = Pattern::of(&Hub::default()).unwrap_err().to_string();
+    assert!(unread.contains("upgrade the Helm release"), "{unread}");
+}
+
+#[test]
+fn a_definition_loses_its_descriptions_and_what_is_the_hubs_own() {
+    let stripped = definition(&crd("applications.argoproj.io")).unwrap();
+    assert_eq!(
+        stripped["metadata"],
+        json!({ "name": "applications.argoproj.io" })
+    );
+    assert!(stripped.get("status").is_none());
+    let text = stripped.to_string();
+    assert!(
+        !text.contains("long") && !text.contains("conversion"),
+        "{text}"
+    );
+    let schema = &stripped["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    // A property of that name, and a value, stay.
+    assert_eq!(
+        schema["properties"]["description"],
+        json!({ "type": "string" })
+    );
+    let default = &schema["properties"]["list"]["items"]["default"];
+    assert_eq!(default["description"], "a value");
+}
+
+#[test]
+fn the_real_definitions_fit_into_a_work_many_times() {
+    for file in ["application-crd.yaml", "appproject-crd.yaml"] {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/crds/argocd/");
+        let text = std::fs::read_to_string(format!("{folder}{file}")).unwrap();
+        let crd: Value = serde_saphyr::from_str(&text).unwrap();
+        let size = definition(&crd).unwrap().to_string().len();
+        assert!((1_000..100_000).contains(&size), "{file}: {size}");
+    }
+}

@@ -1,0 +1,85 @@
+//! Writes down what was decided, on the `ManagedClusterAddOn`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use kube::{
+    Api, Client,
+    api::{DynamicObject, Patch, PatchParams},
+};
+use ocm::{api::addon::Version, name::ClusterName};
+use runtime::error::Chain;
+use serde_json::json;
+use tokio::{sync::watch, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::Decision;
+use crate::keys;
+
+/// The pause before a write that failed is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// What has to be written down: the UID of the `ManagedClusterAddOn` and the decision. At most one for each cluster.
+pub type Records = BTreeMap<ClusterName, (String, Decision)>;
+
+/// Writes until the token is cancelled. What was written goes when it is seen: that is for whoever asked for it.
+pub async fn run(
+    client: Client,
+    version: Version,
+    mut records: watch::Receiver<Records>,
+    token: CancellationToken,
+) {
+    let mut written = Records::new();
+    loop {
+        let wanted = records.borrow_and_update().clone();
+        written.retain(|cluster, record| wanted.get(cluster) == Some(record));
+        let mut failed = false;
+        for (cluster, record) in &wanted {
+            if written.contains_key(cluster) {
+                continue;
+            }
+            match write(&client, version, cluster, record).await {
+                Ok(()) => {
+                    tracing::info!(%cluster, decision = record.1.as_str(), "decided about Argo CD on a cluster");
+                    written.insert(cluster.clone(), record.clone());
+                }
+                Err(error) => {
+                    failed = true;
+                    tracing::warn!(%cluster, error = %Chain(&error), "what was decided about Argo CD cannot be written down yet");
+                }
+            }
+        }
+        let next = async {
+            tokio::select! {
+                changed = records.changed() => changed.is_ok(),
+                () = sleep(RETRY), if failed => true,
+            }
+        };
+        if token.run_until_cancelled(next).await != Some(true) {
+            return token.cancelled().await;
+        }
+    }
+}
+
+/// The UID in the patch makes it fail for an object of the same name that came later.
+async fn write(
+    client: &Client,
+    version: Version,
+    cluster: &ClusterName,
+    (uid, decision): &(String, Decision),
+) -> Result<(), kube::Error> {
+    let resource = version.managed_cluster_addons();
+    let addons: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), cluster.as_str(), &resource);
+    let patch = json!({
+        "metadata": { "uid": uid, "annotations": { keys::ARGOCD: decision.as_str() } }
+    });
+    let patched = addons
+        .patch(keys::ADDON, &PatchParams::default(), &Patch::Merge(&patch))
+        .await;
+    match patched {
+        Ok(_) => Ok(()),
+        // Gone, or another one: nobody asks any more.
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,174 @@
+//! A cluster that has no Argo CD gets one with the label, and one that has its own keeps it.
+
+use anyhow::{Result, ensure};
+use lab::{
+    argocd,
+    steps::{At, deliver, enrol, objects::has_condition, workload},
+    wait,
+};
+use serde_json::{Value, json};
+
+use crate::stage::{SOON, Stage, commit};
+
+/// Where it is written down whose Argo CD a cluster has.
+const WHOSE: &str = "argocd-agent.open-cluster-management.io/argocd";
+/// What we have brought has it.
+const BROUGHT: &str = "argocd-agent.open-cluster-management.io/brought";
+
+/// What runs of an Argo CD.
+fn programs() -> Vec<At> {
+    let deployments = argocd::DEPLOYMENTS;
+    let deployments = deployments.map(|name| At::deployment(enrol::ARGOCD, name));
+    let controller = At::stateful_set(enrol::ARGOCD, argocd::CONTROLLER);
+    deployments.into_iter().chain([controller]).collect()
+}
+
+/// Nothing but the label: an Application of the hub becomes Synced on an empty cluster. Opting out takes what runs, and
+/// leaves everything else; opting in again goes on with it, and `KEEP_ARGOCD` leaves even what runs.
+pub(crate) async fn an_empty_cluster_gets_its_argo_cd_with_the_label(stage: &Stage) -> Result<()> {
+    stage.not_enrolled(2).await?;
+    let (empty, tools) = (stage.lab.spoke(2), stage.lab.tools());
+    argocd::purge(empty, tools).await?;
+    // The hub's own is the pattern.
+    argocd::install_application_sets(stage.lab.hub(), tools).await?;
+    let told = lived(stage).await;
+    stage.not_enrolled(2).await?;
+    cleared(stage).await?;
+    argocd::purge(empty, tools).await?;
+    argocd::install(std::slice::from_ref(empty), tools).await?;
+    told
+}
+
+/// Takes away what outlived the add-on. Nobody serves its finalizers any more.
+async fn cleared(stage: &Stage) -> Result<()> {
+    let free = || json!({"metadata": {"finalizers": null}});
+    let hub = At::application("spoke2", "zero");
+    let replica = Stage::replica("zero");
+    for (side, at) in [(&stage.hub, hub), (stage.spoke(2), replica)] {
+        // On a cluster without Argo CD the kind itself is missing.
+        if side.get(&at).await.is_ok_and(|it| it.is_some()) {
+            side.merge(&at, free()).await?;
+            side.delete(&at).await?;
+            side.until_gone(&at, wait::BOUND).await?;
+        }
+    }
+    let kind = |kind: &str| {
+        let name = "argocd-agent-addon-argocd-application-controller";
+        let api = "rbac.authorization.k8s.io/v1";
+        format!("{{apiVersion: {api}, kind: {kind}, metadata: {{name: {name}}}}}")
+    };
+    let both = [kind("ClusterRoleBinding"), kind("ClusterRole")].join("\n---\n");
+    stage.lab.spoke(2).delete(&both).await?;
+    stage
+        .hub
+        .delete(&At::project(enrol::ARGOCD, "zero"))
+        .await?;
+    stage.spoke(2).delete(&At::namespace("zero")).await
+}
+
+async fn lived(stage: &Stage) -> Result<()> {
+    let (hub, spoke) = (&stage.hub, stage.spoke(2));
+    let app = stage.greeter("zero", 2).await?;
+    app.apply(hub).await?;
+    enrol::by_label(hub, "spoke2").await?;
+    let at = At::addon("spoke2");
+    let brought = |addon: &Value| addon["metadata"]["annotations"][WHOSE] == "brought";
+    hub.until(&at, "gets an Argo CD", SOON * 2, brought).await?;
+    let ours = |it: &Value| it["metadata"]["labels"][BROUGHT] == "true";
+    let runs = |it: &Value| ours(it) && it["status"]["readyReplicas"] == 1;
+    for program in programs() {
+        spoke.until(&program, "runs", SOON * 2, runs).await?;
+    }
+    deliver::until_healthy(hub, &app.at, "").await?;
+    stage.until_greets(2, "zero", "hello").await?;
+    enrol::until_available(hub, "spoke2").await?;
+    let calm = |addon: &Value| has_condition(addon, "Degraded", "False", "AsExpected");
+    hub.until(&at, "needs nobody", SOON, calm).await?;
+
+    let stays = stays(stage).await?;
+    enrol::take_label_away(hub, "spoke2").await?;
+    enrol::until_removed(hub, spoke, "spoke2").await?;
+    for program in programs() {
+        spoke.until_gone(&program, wait::BOUND).await?;
+    }
+    ensure!(
+        self::stays(stage).await? == stays,
+        "something was made anew"
+    );
+
+    kept(stage, app, &stays).await
+}
+
+/// Opts in again with `KEEP_ARGOCD`, and out.
+async fn kept(stage: &Stage, mut app: deliver::Application, stays: &[Value]) -> Result<()> {
+    let (hub, spoke) = (&stage.hub, stage.spoke(2));
+    enrol::by_label(hub, "spoke2").await?;
+    enrol::with_variable(hub, "spoke2", "KEEP_ARGOCD", "true").await?;
+    let repository = stage.lab.git().repository("zero")?;
+    let next = commit(&repository, "again", "v2")?;
+    "v2".clone_into(&mut app.revision);
+    app.apply(hub).await?;
+    deliver::until_healthy(hub, &app.at, &next).await?;
+    let orphan = "addon.open-cluster-management.io/deletion-orphan";
+    let free = |it: &Value| it["metadata"]["annotations"].get(orphan).is_some();
+    let programs = programs();
+    for program in &programs {
+        spoke.until(program, "is to stay", SOON, free).await?;
+    }
+    enrol::until_available(hub, "spoke2").await?;
+
+    enrol::take_label_away(hub, "spoke2").await?;
+    enrol::until_removed(hub, spoke, "spoke2").await?;
+    hub.delete(&At::addon_config("spoke2", "variables")).await?;
+    for program in &programs {
+        let program = spoke.read(program).await?;
+        let deleting = &program["metadata"]["deletionTimestamp"];
+        ensure!(deleting.is_null(), "{program}");
+    }
+    ensure!(
+        self::stays(stage).await? == stays,
+        "something was made anew"
+    );
+    Ok(())
+}
+
+/// The UIDs of what must outlive the add-on.
+async fn stays(stage: &Stage) -> Result<Vec<Value>> {
+    let mut uids = Vec::new();
+    for at in [
+        At::namespace(enrol::ARGOCD),
+        Stage::replica("zero"),
+        At::config_map("zero", workload::NAME),
+        At::config_map(enrol::ARGOCD, "argocd-cm"),
+        At::secret(enrol::ARGOCD, "argocd-secret"),
+        At::secret(enrol::ARGOCD, "argocd-redis"),
+    ] {
+        uids.push(stage.spoke(2).read(&at).await?["metadata"]["uid"].clone());
+    }
+    Ok(uids)
+}
+
+/// Whatever is asked for, an Argo CD of somebody else's is not touched; that ours was asked for is told.
+pub(crate) async fn an_argo_cd_of_ones_own_is_left_alone(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let (hub, spoke, at) = (&stage.hub, stage.spoke(1), At::addon("spoke1"));
+    enrol::with_variable(hub, "spoke1", "INSTALL_ARGOCD", "true").await?;
+    let told = |addon: &Value| has_condition(addon, "Degraded", "True", "ArgoCDNotOurs");
+    hub.until(&at, "says that it is not ours", SOON, told)
+        .await?;
+    for program in programs() {
+        let program = spoke.read(&program).await?;
+        ensure!(
+            program["metadata"]["labels"][BROUGHT].is_null(),
+            "{program}"
+        );
+        let fields = program["metadata"]["managedFields"].to_string();
+        ensure!(!fields.contains("work-agent"), "{fields}");
+    }
+    enrol::without_variables(hub, "spoke1").await?;
+    let calm = |addon: &Value| has_condition(addon, "Degraded", "False", "AsExpected");
+    let addon = hub.until(&at, "needs nobody", SOON, calm).await?;
+    let annotations = &addon["metadata"]["annotations"];
+    ensure!(annotations[WHOSE].is_null(), "{annotations}");
+    enrol::until_available(hub, "spoke1").await.map(drop)
+}
