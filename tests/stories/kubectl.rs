@@ -71,6 +71,15 @@ impl Kubectl {
         Client::try_from(config).context("a client")
     }
 
+    /// The same, but it asks once: the other one comes again by itself where it is told to.
+    pub(crate) async fn client_that_asks_once(&self) -> Result<Client> {
+        let config = Kubeconfig::read_from(&self.config)?;
+        let options = KubeConfigOptions::default();
+        let mut config = Config::from_custom_kubeconfig(config, &options).await?;
+        config.default_retry = false;
+        Client::try_from(config).context("a client")
+    }
+
     /// A call of it, which ends when it is dropped.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);

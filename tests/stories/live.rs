@@ -1,5 +1,6 @@
 //! What people at the hub see of a cluster, through nothing but what its cluster Secret holds.
 
+pub(crate) mod crowd;
 pub(crate) mod inside;
 
 use std::time::Duration;

@@ -195,6 +195,8 @@ fn looked_at() -> Vec<Story> {
         staged!(live::what_an_application_has_is_operated_from_the_hub),
         staged!(live::inside::a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off),
         staged!(live::inside::a_terminal_is_opened_from_the_hub_in_a_pod_of_an_application),
+        staged!(live::crowd::a_thousand_who_follow_a_log_leave_room_for_everybody_else),
+        staged!(live::crowd::who_takes_nothing_of_a_large_answer_holds_up_nobody),
         staged!(trees::the_tree_of_an_application_on_a_spoke_is_read_on_the_hub),
     ]
 }
