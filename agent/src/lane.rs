@@ -35,7 +35,7 @@ use crate::link::{Connect, DialError, Link, dial};
 use crate::metrics::Metrics;
 
 mod cache;
-mod desk;
+pub(crate) mod desk;
 
 pub use cache::Cache;
 pub use desk::Desk;

@@ -22,7 +22,7 @@ use hyper::{
     client::conn::http2::{self, SendRequest},
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use protocol::wire::lane::Chunk;
+use protocol::{payload::Undecodable, wire::lane::Chunk};
 use runtime::{
     error::Chain,
     tunnel::{self, Tasks, Tunnel},
@@ -52,7 +52,7 @@ const LANE_WINDOW: u32 = 32 << 20;
 /// Lanes of one cluster at a time: the newest, and those whose last requests have not ended.
 const MOST: usize = 4;
 
-/// The body of a request on its way to an agent.
+/// The body of a request on its way to an agent, and of what it answers.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
 
 /// The open lanes of all clusters; clones share them.
@@ -95,6 +95,18 @@ pub(crate) enum NotAnswered {
     /// The lane broke.
     #[error("the connection to the agent of this cluster was lost")]
     Lost(#[source] hyper::Error),
+    /// The session of a Go agent ended.
+    #[error("the session of this cluster's agent ended before it answered")]
+    Ended,
+    /// A Go agent has not answered what was asked of it before.
+    #[error("too much is asked of the agent of this cluster at the same time; try again")]
+    Busy,
+    /// A Go agent answers what nobody can read.
+    #[error("read what the agent of this cluster answers")]
+    Unreadable(#[source] Undecodable),
+    /// Or something else.
+    #[error("the agent of this cluster answers something else than was asked")]
+    Besides,
 }
 
 impl Lanes {

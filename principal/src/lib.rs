@@ -24,6 +24,7 @@ pub mod identity;
 mod lane;
 mod listener;
 mod metrics;
+mod questions;
 mod redis_proxy;
 mod registry;
 pub mod report;

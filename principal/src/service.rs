@@ -7,6 +7,7 @@ use protocol::{
     wire::{
         authapi::authentication_server::AuthenticationServer,
         eventstreamapi::event_stream_server::EventStreamServer, lane::lane_server::LaneServer,
+        logstreamapi::log_stream_service_server::LogStreamServiceServer,
         versionapi::version_server::VersionServer,
     },
 };
@@ -25,9 +26,10 @@ use crate::{
 mod auth;
 mod events;
 mod lane;
+mod logs;
 mod version;
 
-/// Our agent sends chunks of 64 KiB at most.
+/// Agents send chunks of 64 KiB at most, ours on its lane and Go's of logs.
 const LARGEST_CHUNK: usize = 128 << 10;
 
 /// All services of the main port.
@@ -45,6 +47,9 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
         sessions: Arc::clone(sessions),
     };
     let lane = lane::Service {
+        sessions: Arc::clone(sessions),
+    };
+    let logs = logs::Service {
         sessions: Arc::clone(sessions),
     };
     // A Go agent that compresses does so in every call.
@@ -69,6 +74,11 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
                 .max_encoding_message_size(largest),
         )
         .add_service(LaneServer::new(lane).max_decoding_message_size(LARGEST_CHUNK))
+        .add_service(
+            LogStreamServiceServer::new(logs)
+                .accept_compressed(CompressionEncoding::Gzip)
+                .max_decoding_message_size(LARGEST_CHUNK),
+        )
 }
 
 /// The services without a port; clones answer for the same principal.

@@ -279,6 +279,27 @@ impl Event {
         )
     }
 
+    /// What people at the hub ask of a Go agent: a request to the spoke's API, a question to its redis, a log.
+    ///
+    /// Its answer is found by `uuid`, which is said in the body once more.
+    pub fn question(target: Target, verb: Verb, uuid: &str, payload: Bytes) -> Self {
+        Self {
+            resource_id: uuid.to_owned(),
+            event_id: uuid.to_owned(),
+            ..Self::control(target, verb, payload)
+        }
+    }
+
+    /// Whether it is one. It is asked once: whoever asks gives up in time, and some change something.
+    pub(crate) const fn is_question(&self) -> bool {
+        matches!(
+            (self.target, self.verb),
+            (Target::Resource | Target::ContainerLog, Verb::Http(_))
+                | (Target::Redis, Verb::RedisRequest)
+                | (Target::Terminal, Verb::TerminalRequest)
+        )
+    }
+
     /// The answer to a request to the spoke's API; it is found by the event id of the request.
     pub fn resource_response(body: &payload::ResourceResponse) -> Self {
         Self {

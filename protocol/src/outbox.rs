@@ -131,6 +131,11 @@ impl Outbox {
         self.control.push_back(event);
     }
 
+    /// Whether a control message waits to be sent.
+    pub fn has_control(&self) -> bool {
+        !self.control.is_empty()
+    }
+
     /// Takes the next control message.
     pub fn next_control(&mut self) -> Option<Event> {
         self.control.pop_front()

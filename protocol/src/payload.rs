@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 mod live;
 
 pub use live::{
-    RedisAnswer, RedisCommand, RedisPong, RedisRequest, RedisResponse, RedisSubscribed, RedisValue,
-    ResourceRequest, ResourceResponse,
+    LogRequest, RedisAnswer, RedisCommand, RedisGet, RedisPing, RedisPong, RedisPush, RedisRequest,
+    RedisResponse, RedisSubscribe, RedisSubscribed, RedisValue, ResourceRequest, ResourceResponse,
 };
 
 /// A body that is not what its event promises.

@@ -29,6 +29,9 @@
 //! the stream is full, a retry while it has no hand free. It must not turn in circles then, but wait for
 //! the stream or the hand.
 //!
+//! What people ask of a Go agent is a control message that is sent once and, unacknowledged, forgotten after the pause
+//! before a resend; the peer's answer is a control message of its own.
+//!
 //! Writing never waits for the peer to read: while the stream is full the driver stops taking from the
 //! outbox, which goes on coalescing, and keeps reading. So two busy ends cannot block each other.
 
@@ -219,6 +222,12 @@ impl Session {
             && self.inbox.bytes() < self.limits.inbox_bytes
     }
 
+    /// Whether what is said now is the next control message that goes out. What comes without a bound of its own, such
+    /// as what people ask, is said only then.
+    pub fn takes_questions(&self) -> bool {
+        !self.draining && self.flights.len() < self.limits.window && !self.outbox.has_control()
+    }
+
     /// The next frame to write: acknowledgements, then resends that are due, then control messages, then
     /// marks in the order of kinds, fair over objects. None: nothing can be sent now.
     pub fn next_outgoing(&mut self, source: &impl Source, now: Duration) -> Option<CloudEvent> {
@@ -401,6 +410,9 @@ impl Session {
 
     fn next_resend(&mut self, source: &impl Source, now: Duration) -> Option<Event> {
         let mut flight = self.flights.take_due(&self.outbox, &self.limits, now)?;
+        while flight.event.is_question() {
+            flight = self.flights.take_due(&self.outbox, &self.limits, now)?;
+        }
         self.resent = self.resent.saturating_add(1);
         if let Matter::Facet(key, facet) = &flight.matter
             && self.outbox.is_marked(key, *facet)

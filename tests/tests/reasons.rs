@@ -95,13 +95,19 @@ const NO_REASONS: &[&str] = &[
     // phases of operations of Argo CD
     "Terminating",
     // in an answer of the Kubernetes API, or of us in its place
+    "Conflict",
     "Failure",
     "Forbidden",
+    "Gone",
     "InternalError",
+    "Invalid",
+    "MethodNotAllowed",
     "ServiceUnavailable",
+    "Success",
     "Timeout",
     "TooManyRequests",
     "Unauthorized",
+    "UnsupportedMediaType",
     // what is given to the API server along with a reason
     "Approved",
     "AutoApprovedByHubCSRApprovingController",

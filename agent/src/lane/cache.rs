@@ -69,7 +69,7 @@ impl Cache {
     }
 
     /// Answers one request.
-    pub(super) async fn answer<B: Send>(&self, request: Request<B>) -> Response<Body> {
+    pub(crate) async fn answer<B: Send>(&self, request: Request<B>) -> Response<Body> {
         let (request, _body) = request.into_parts();
         let id = request.headers.get(&REQUEST_ID);
         let id = id.and_then(|it| it.to_str().ok()).unwrap_or_default();

@@ -145,8 +145,18 @@ impl Desk {
     }
 
     /// Who answers requests for what Argo CD keeps in redis.
-    pub(super) const fn cache(&self) -> Option<&Cache> {
+    pub(crate) const fn cache(&self) -> Option<&Cache> {
         self.cache.as_ref()
+    }
+
+    /// Whether Applications of the hub keep their namespaces here.
+    pub(crate) const fn keeps_namespaces(&self) -> bool {
+        self.scope.keep_namespaces
+    }
+
+    /// With what tasks are begun that last as long as somebody reads.
+    pub(crate) const fn spawner(&self) -> &Spawner {
+        &self.spawner
     }
 
     /// Answers one request.

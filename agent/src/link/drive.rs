@@ -26,7 +26,7 @@ use tonic::{Request, Status};
 
 use super::credentials::{News, Renewal};
 use super::dial::{Opened, Welcome};
-use super::questions::{self, Questions};
+use super::questions::{self, Answerer, Questions};
 use super::recover::End;
 use crate::lane::Desk;
 use crate::metrics::Metrics;
@@ -113,6 +113,7 @@ impl Drive<'_> {
         } = opened;
         let (outgoing, frames) = mpsc::channel(OUTGOING);
         let mut request = Request::new(ReceiverStream::new(frames));
+        let questions = Questions::new(channel.clone(), access.clone());
         request.metadata_mut().insert("authorization", access);
         let mut client = EventStreamClient::new(channel)
             .max_decoding_message_size(self.max_message)
@@ -147,7 +148,7 @@ impl Drive<'_> {
             full: false,
             hung_up: None,
             working: FuturesUnordered::new(),
-            questions: Questions::default(),
+            questions,
             in_doubt: false,
             known: Instant::now(),
             knowing: None,
@@ -210,6 +211,7 @@ impl Drive<'_> {
     ) -> Happened {
         let (has_room, draining) = (moving.session.has_room(), moving.draining.is_some());
         let wait = moving.wait(self.heartbeat);
+        let answers = !draining && moving.session.takes_questions();
         let Moving {
             outgoing,
             full,
@@ -223,7 +225,7 @@ impl Drive<'_> {
             biased;
             () = token.cancelled(), if !draining => Happened::Stop,
             Some((id, verdict)) = working.next() => Happened::Done(id, verdict),
-            Some(answer) = questions.next(), if !draining => Happened::Answered(answer),
+            Some(answer) = questions.next(), if answers => Happened::Answered(answer),
             frame = incoming.next(), if has_room => Happened::Frame(frame),
             () = self.reports.changed(), if !draining => Happened::Changed,
             Ok(()) = self.sight.changed(), if !draining => Happened::Sight,
@@ -294,7 +296,11 @@ impl<'a> Moving<'a> {
                 continue;
             }
             if questions::is_one(&work.event) {
-                if let Some(answer) = self.questions.take(drive.desk, &work.event) {
+                let answerer = Answerer {
+                    desk: drive.desk,
+                    welcome: &self.welcome,
+                };
+                if let Some(answer) = self.questions.take(answerer, &work.event) {
                     self.session.say(answer);
                 }
                 self.session.finished(work.id, Verdict::Done, now);

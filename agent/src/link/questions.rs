@@ -1,45 +1,121 @@
-//! What a Go principal asks over the session, for people at the hub: its resource proxy and its redis proxy.
+//! What a Go principal asks over the session, for people at the hub: its resource proxy, its redis proxy, and logs.
 //!
 //! Ours asks on a [lane](crate::lane). The same [`Desk`] answers both, so what may be seen does not depend on the way.
-//! Whatever cannot be answered is answered so at once: the other end waits for half a minute and more. This agent shows
-//! the hub nothing of its redis: every key is missing there, which Argo CD takes for a cache that is not filled yet.
+//! Whatever cannot be answered is answered so at once: the other end waits for half a minute and more.
 
 use std::sync::Arc;
 
 use argocd::request::{Object, Query, Request as Asked, Subject, Verb as AskedVerb};
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
+use futures::stream::{BoxStream, FuturesUnordered, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
-use http::header::ACCEPT;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use protocol::payload::{
-    self, RedisAnswer, RedisPong, RedisRequest, RedisResponse, RedisSubscribed, RedisValue,
-    ResourceRequest, ResourceResponse,
-};
+use http_body_util::{BodyExt as _, Full, Limited};
+use protocol::payload::{self, LogRequest, ResourceRequest, ResourceResponse};
 use protocol::{Event, Target};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::metadata::{Ascii, MetadataValue};
 
+use self::redis::Connections;
+use super::connect::Carrier;
+use super::dial::Welcome;
 use crate::lane::Desk;
 
+mod log;
+mod redis;
+
+/// What a change of a Go principal's is.
+const MERGE_PATCH: HeaderValue = HeaderValue::from_static("application/merge-patch+json");
 /// Questions at the same time; who asks more is told to come again.
-const MOST: usize = 16;
+const MOST: usize = 64;
+/// Of these, those that are being answered: each may have as much as one answer.
+const HANDS: usize = 16;
+/// Channels of redis that are listened to, and logs that are sent.
+const MOST_LASTING: usize = 64;
 /// The longest answer: it is one message of the session, which it holds up.
 const LARGEST: usize = 16 << 20;
 
-/// The questions that are not answered yet.
-#[derive(Default)]
+/// The questions of one session that are not answered yet.
 pub(super) struct Questions {
-    asking: FuturesUnordered<BoxFuture<'static, Event>>,
+    asking: FuturesUnordered<BoxFuture<'static, Told>>,
+    hands: Arc<Semaphore>,
+    /// What is listened to in redis.
+    channels: SelectAll<BoxStream<'static, Event>>,
+    connections: Connections,
+    logs: Arc<Semaphore>,
+    way: Way,
+    /// Ends the logs with the session.
+    over: CancellationToken,
+    _over: DropGuard,
+}
+
+/// Along which streams of their own are opened.
+#[derive(Clone)]
+struct Way {
+    channel: Carrier,
+    token: MetadataValue<Ascii>,
+}
+
+/// What came of a question: its answer, and what follows it.
+struct Told {
+    answer: Event,
+    then: Option<BoxStream<'static, Event>>,
+}
+
+impl From<Event> for Told {
+    fn from(answer: Event) -> Self {
+        Self { answer, then: None }
+    }
+}
+
+/// Who answers, and how the hub calls things.
+#[derive(Clone, Copy)]
+pub(super) struct Answerer<'a> {
+    pub(super) desk: Option<&'a Arc<Desk>>,
+    pub(super) welcome: &'a Welcome,
 }
 
 impl Questions {
-    /// Takes an event; if it is a question, it is answered now or by [`Self::next`].
-    pub(super) fn take(&mut self, desk: Option<&Arc<Desk>>, event: &Event) -> Option<Event> {
-        if event.target == Target::Redis {
-            return Some(Event::redis_response(&redis(event)));
+    /// Of a session on this connection.
+    pub(super) fn new(channel: Carrier, token: MetadataValue<Ascii>) -> Self {
+        let over = CancellationToken::new();
+        Self {
+            asking: FuturesUnordered::new(),
+            hands: Arc::new(Semaphore::new(HANDS)),
+            channels: SelectAll::new(),
+            connections: Connections::default(),
+            logs: Arc::new(Semaphore::new(MOST_LASTING)),
+            way: Way { channel, token },
+            _over: over.clone().drop_guard(),
+            over,
         }
+    }
+
+    /// Takes an event; if it is a question, it is answered now, by [`Self::next`], or on a stream of its own.
+    pub(super) fn take(&mut self, answerer: Answerer<'_>, event: &Event) -> Option<Event> {
+        match event.target {
+            Target::Redis => self.redis(answerer, event),
+            Target::ContainerLog => {
+                self.log(answerer.desk, event);
+                None
+            }
+            Target::Resource
+            | Target::Object(_)
+            | Target::ApplicationSet
+            | Target::Ack
+            | Target::Resync
+            | Target::ClusterInfo
+            | Target::Terminal
+            | Target::Heartbeat => self.resource(answerer.desk, event),
+        }
+    }
+
+    fn resource(&mut self, desk: Option<&Arc<Desk>>, event: &Event) -> Option<Event> {
         let uuid = event.event_id.clone();
         let told = |status: StatusCode| Some(Event::resource_response(&answer(&uuid, status)));
         let Some(desk) = desk else {
@@ -52,21 +128,69 @@ impl Questions {
         else {
             return told(StatusCode::BAD_REQUEST);
         };
-        let desk = Arc::clone(desk);
-        let asking = async move { Event::resource_response(&ask(&desk, &uuid, asked).await) };
+        let (desk, hands) = (Arc::clone(desk), Arc::clone(&self.hands));
+        let asking = async move {
+            let _hand = hands.acquire().await;
+            Event::resource_response(&ask(&desk, &uuid, asked).await).into()
+        };
         self.asking.push(asking.boxed());
         None
     }
 
+    fn redis(&mut self, answerer: Answerer<'_>, event: &Event) -> Option<Event> {
+        let read = redis::read(event);
+        let cache = answerer.desk.filter(|desk| desk.cache().is_some());
+        let is_full = self.asking.len() >= MOST || self.channels.len() >= MOST_LASTING;
+        let heard = self.connections.hears(&read, Instant::now());
+        let (question, desk) = match redis::plan(read, heard, cache.is_some(), is_full) {
+            redis::Plan::Say(answer) => return Some(answer),
+            redis::Plan::Silence => return None,
+            redis::Plan::Ask(question) => (question, cache?),
+        };
+        let (desk, hands) = (Arc::clone(desk), Arc::clone(&self.hands));
+        let (welcome, connections) = (answerer.welcome.clone(), self.connections.clone());
+        let asking = async move {
+            let _hand = hands.acquire().await;
+            redis::ask(&desk, &welcome, question, connections).await
+        };
+        self.asking.push(asking.boxed());
+        None
+    }
+
+    /// Sends a log on a stream of its own. What cannot be sent is told there as well, as Go's agent does.
+    fn log(&self, desk: Option<&Arc<Desk>>, event: &Event) {
+        let Some(desk) = desk else { return };
+        let Ok(asked) = payload::decode::<LogRequest>("log request", &event.payload) else {
+            return tracing::debug!("a log is asked for in words that nobody understands");
+        };
+        let place = Arc::clone(&self.logs).try_acquire_owned().ok();
+        let sending = log::send(Arc::clone(desk), self.way.clone(), asked, place);
+        let over = self.over.clone();
+        let sending = async move {
+            over.run_until_cancelled(sending).await;
+        };
+        desk.spawner().spawn_short("log", sending);
+    }
+
     /// The next answer; none when nothing is asked. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Event> {
-        self.asking.next().await
+        tokio::select! {
+            Some(told) = self.asking.next() => {
+                self.channels.extend(told.then);
+                Some(told.answer)
+            }
+            Some(push) = self.channels.next() => Some(push),
+            else => None,
+        }
     }
 }
 
 /// Whether an event is a question of this kind.
 pub(super) const fn is_one(event: &Event) -> bool {
-    matches!(event.target, Target::Resource | Target::Redis)
+    matches!(
+        event.target,
+        Target::Resource | Target::Redis | Target::ContainerLog
+    )
 }
 
 fn answer(uuid: &str, status: StatusCode) -> ResourceResponse {
@@ -77,7 +201,8 @@ fn answer(uuid: &str, status: StatusCode) -> ResourceResponse {
     }
 }
 
-async fn ask(desk: &Desk, uuid: &str, asked: ResourceRequest) -> ResourceResponse {
+async fn ask(desk: &Desk, uuid: &str, mut asked: ResourceRequest) -> ResourceResponse {
+    let body = Bytes::from(asked.body.take().unwrap_or_default());
     let (method, subject, target) = read(asked);
     let mut request = Request::builder()
         .method(method.as_str())
@@ -86,7 +211,11 @@ async fn ask(desk: &Desk, uuid: &str, asked: ResourceRequest) -> ResourceRespons
     if let Ok(id) = HeaderValue::from_str(uuid) {
         request = request.header("x-request-id", id);
     }
-    let Ok(request) = request.body(Empty::<Bytes>::new()) else {
+    if method == "PATCH" {
+        // A Go principal does not say which kind it is, and a Go agent takes every one for this.
+        request = request.header(CONTENT_TYPE, MERGE_PATCH);
+    }
+    let Ok(request) = request.body(Full::new(body)) else {
         return answer(uuid, StatusCode::BAD_REQUEST);
     };
     let answered = desk.answer(request).await;
@@ -122,6 +251,7 @@ fn read(asked: ResourceRequest) -> (String, Subject, String) {
         name,
         subresource,
         params,
+        ..
     } = asked;
     let some = |text: String| Some(text).filter(|text| !text.is_empty());
     let subject = if !resource.is_empty() {
@@ -162,20 +292,6 @@ fn with_core(list: &str) -> Option<String> {
     Some(list.to_string())
 }
 
-fn redis(event: &Event) -> RedisResponse {
-    let asked: RedisRequest = payload::decode("redis request", &event.payload).unwrap_or_default();
-    let command = asked.body;
-    RedisResponse {
-        uuid: event.event_id.clone(),
-        connection_uuid: asked.connection_uuid,
-        body: RedisAnswer {
-            get: command.get.map(|_key| RedisValue::default()),
-            subscribe_response: command.subscribe.map(|_to| RedisSubscribed::default()),
-            pong: command.ping.map(|_| RedisPong {}),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,29 +328,5 @@ mod tests {
         assert_eq!(list["groups"][0]["preferredVersion"]["groupVersion"], "v1");
         assert_eq!(list["groups"][1]["name"], "apps");
         assert_eq!(with_core("[]"), None);
-    }
-
-    #[test]
-    fn every_key_of_redis_is_missing_and_nobody_waits_for_that() {
-        let asked = |command: Value| {
-            let body = json!({ "uuid": "x", "connectionUuid": "c", "body": command });
-            let event = Event::control(
-                Target::Redis,
-                protocol::Verb::RedisRequest,
-                body.to_string().into(),
-            );
-            let answer = serde_json::to_value(redis(&event)).unwrap();
-            assert_eq!(answer["uuid"], event.event_id);
-            assert_eq!(answer["connectionUuid"], "c");
-            answer["body"].clone()
-        };
-        let missing = json!({ "get": { "cacheHit": false, "error": "" } });
-        assert_eq!(asked(json!({ "get": { "key": "k" } })), missing);
-        let subscribed = json!({ "subscribeResponse": { "error": "" } });
-        assert_eq!(
-            asked(json!({ "subscribe": { "channel": "c" } })),
-            subscribed
-        );
-        assert_eq!(asked(json!({ "ping": {} })), json!({ "pong": {} }));
     }
 }

@@ -17,7 +17,9 @@ use super::wait::{SOON, soon};
 
 mod answers;
 
-use answers::{create, delete, expired, is_selected, list_or_watch, only_who_is_known, patch_one};
+use answers::{
+    create, delete, expired, is_selected, list_or_watch, log, only_who_is_known, patch_one,
+};
 
 const ROOT: &str = "/apis/argoproj.io/v1alpha1/namespaces/{namespace}/{plural}";
 /// After this a watch says nothing any more.
@@ -69,7 +71,8 @@ impl Api {
         for root in [ROOT, CORE] {
             router = router
                 .route(root, get(list_or_watch).post(create))
-                .route(&format!("{root}/{{name}}"), patch(patch_one).delete(delete));
+                .route(&format!("{root}/{{name}}"), patch(patch_one).delete(delete))
+                .route(&format!("{root}/{{name}}/log"), get(log));
         }
         let version = get(async || Json(json!({ "major": "1", "minor": "36" })));
         let known = from_fn_with_state(Arc::clone(&world), only_who_is_known);

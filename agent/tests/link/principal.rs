@@ -18,6 +18,10 @@ use protocol::wire::eventstreamapi::event_stream_server::{EventStream, EventStre
 use protocol::wire::eventstreamapi::{Event as Frame, PingRequest, PongReply, PushSummary};
 use protocol::wire::lane::Chunk;
 use protocol::wire::lane::lane_server::{Lane as LaneService, LaneServer};
+use protocol::wire::logstreamapi::log_stream_service_server::{
+    LogStreamService, LogStreamServiceServer,
+};
+use protocol::wire::logstreamapi::{LogStreamData, LogStreamResponse};
 use protocol::wire::versionapi::version_server::{Version, VersionServer};
 use protocol::wire::versionapi::{VersionRequest, VersionResponse};
 use protocol::{Event, Target, Verb};
@@ -51,6 +55,7 @@ pub(super) struct Principal {
     pub(super) authenticated: Arc<Mutex<Vec<AuthRequest>>>,
     conversations: mpsc::Receiver<Conversation>,
     lanes: mpsc::Receiver<Carrier>,
+    logs: mpsc::Receiver<Streaming<LogStreamData>>,
     token: CancellationToken,
 }
 
@@ -67,6 +72,7 @@ struct Services {
     authenticated: Arc<Mutex<Vec<AuthRequest>>>,
     conversations: mpsc::Sender<Conversation>,
     lanes: mpsc::Sender<Carrier>,
+    logs: mpsc::Sender<Streaming<LogStreamData>>,
 }
 
 /// The principal's end of a lane, on which it asks.
@@ -97,12 +103,14 @@ impl Principal {
         let address = listener.local_addr().unwrap();
         let (send, conversations) = mpsc::channel(8);
         let (opened, lanes) = mpsc::channel(8);
+        let (begun, logs) = mpsc::channel(8);
         let authenticated: Arc<Mutex<Vec<AuthRequest>>> = Arc::default();
         let services = Services {
             manner,
             authenticated: Arc::clone(&authenticated),
             conversations: send,
             lanes: opened,
+            logs: begun,
         };
         let token = CancellationToken::new();
         let served = Server::builder()
@@ -111,7 +119,8 @@ impl Principal {
             .add_service(VersionServer::new(services.clone()))
             .add_service(AuthenticationServer::new(services.clone()))
             .add_service(EventStreamServer::new(services.clone()))
-            .add_service(LaneServer::new(services))
+            .add_service(LaneServer::new(services.clone()))
+            .add_service(LogStreamServiceServer::new(services))
             .serve_with_incoming(TcpListenerStream::new(listener));
         let stop = token.clone();
         tokio::spawn(async move { stop.run_until_cancelled(served).await.map(Result::ok) });
@@ -120,6 +129,7 @@ impl Principal {
             authenticated,
             conversations,
             lanes,
+            logs,
             token,
         }
     }
@@ -127,6 +137,11 @@ impl Principal {
     /// The next lane that an agent opens.
     pub(super) async fn lane(&mut self) -> Carrier {
         soon("a lane", self.lanes.recv()).await.unwrap()
+    }
+
+    /// The next log that an agent sends. It is taken to its end here, whatever is read of it.
+    pub(super) async fn log(&mut self) -> Streaming<LogStreamData> {
+        soon("a log", self.logs.recv()).await.unwrap()
     }
 
     /// The next session that an agent opens.
@@ -313,6 +328,20 @@ impl LaneService for Services {
         });
         let chunks = ReceiverStream::new(outgoing).map(|data| Ok(Chunk { data }));
         Ok(Response::new(chunks.boxed()))
+    }
+}
+
+#[tonic::async_trait]
+impl LogStreamService for Services {
+    async fn stream_logs(
+        &self,
+        request: Request<Streaming<LogStreamData>>,
+    ) -> Result<Response<LogStreamResponse>, Status> {
+        let authorization = request.metadata().get("authorization").unwrap();
+        assert_eq!(authorization, "header.payload.signature");
+        drop(self.logs.send(request.into_inner()).await);
+        // It is heard as long as somebody reads, who has it now.
+        std::future::pending().await
     }
 }
 

@@ -6,6 +6,7 @@ use protocol::{Event, Target, Verb};
 use serde_json::{Value, json};
 
 use super::principal::{Conversation, Manner};
+use super::wait::soon;
 use super::{APPS, app, connected};
 
 /// What is asked over the session, and the body of its answer.
@@ -51,4 +52,32 @@ async fn what_a_go_principal_asks_for_people_is_answered_over_the_session() {
     let answer = answered(&mut talk, Target::Redis, Verb::RedisRequest, key).await;
     assert_eq!(answer["connectionUuid"], "c");
     assert_eq!(answer["body"]["get"]["cacheHit"], false);
+}
+
+#[tokio::test]
+async fn a_log_that_a_go_principal_asks_for_is_sent_on_a_stream_of_its_own() {
+    let (mut scene, talk) = connected(Manner::Go).await;
+    for (pod, wanted) in [("talker", "one\ntwo\n"), ("nobody", "")] {
+        let asked = json!({ "uuid": pod, "namespace": "shop", "podName": pod });
+        let get = Verb::Http(Method::Get);
+        let asked = Bytes::from(asked.to_string());
+        talk.say(Event::control(Target::ContainerLog, get, asked))
+            .await;
+        let mut log = scene.principal.log().await;
+        let first = soon("its name", log.message()).await.unwrap().unwrap();
+        assert_eq!(
+            (first.request_uuid.as_str(), first.data.len(), first.eof),
+            (pod, 0, false)
+        );
+        let mut read = Vec::new();
+        let last = loop {
+            let said = soon("more of it", log.message()).await.unwrap().unwrap();
+            read.extend_from_slice(&said.data);
+            if said.eof {
+                break said;
+            }
+        };
+        assert_eq!(String::from_utf8(read).unwrap(), wanted);
+        assert_eq!(last.error.is_empty(), pod == "talker", "{}", last.error);
+    }
 }

@@ -54,6 +54,12 @@ impl Query {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// Names and values, as they came.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self.0.iter();
+        pairs.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Whether a parameter is there and says yes, as the API server reads it: without a value it says yes, too.
     pub fn is_on(&self, name: &str) -> bool {
         let no = |value: &str| value == "0" || value.eq_ignore_ascii_case("false");

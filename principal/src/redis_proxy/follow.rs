@@ -1,4 +1,4 @@
-//! Subscriptions to what a cluster tells: a stream on its lane for each, opened again whenever it breaks.
+//! Subscriptions to what a cluster tells: an answer that goes on for each, opened again whenever it breaks.
 
 use std::{sync::Arc, time::Duration};
 

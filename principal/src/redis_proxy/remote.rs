@@ -1,4 +1,4 @@
-//! Values that a cluster has: asked of its agent on its lane, each on a stream of its own, and passed on as they come.
+//! Values that a cluster has: asked of its agent, and passed on as they come.
 
 use std::sync::Arc;
 
@@ -6,7 +6,6 @@ use argocd::cache_key::CacheKey;
 use bytes::Bytes;
 use http::{HeaderName, Request, Response, StatusCode, Uri, header::CONTENT_LENGTH};
 use http_body_util::{BodyExt as _, Empty, combinators::UnsyncBoxBody};
-use hyper::body::Incoming;
 use runtime::error::Chain;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use uuid::Uuid;
@@ -76,7 +75,7 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) struct Value {
     pub(super) length: u64,
-    pub(super) body: Incoming,
+    pub(super) body: Body,
     pub(super) line: Line,
     remembered_as: String,
     _held: Held,
@@ -116,6 +115,10 @@ pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
     let remembered_as = remote.remembered_as();
     let response = match ask(shared, remote, false, &line.id).await {
         Ok(response) => response,
+        Err(why @ NotAnswered::Busy) => {
+            line.outcome = word(&why);
+            return Answer::Busy;
+        }
         Err(why) => {
             line.why = Chain(&why).to_string();
             return last_known(shared, &remembered_as, line, word(&why));
@@ -166,7 +169,7 @@ pub(super) async fn ask(
     remote: &Remote,
     watch: bool,
     id: &str,
-) -> Result<Response<Incoming>, NotAnswered> {
+) -> Result<Response<Body>, NotAnswered> {
     let nothing = Empty::new().map_err(|never| match never {});
     let mut request: Request<Body> = Request::new(UnsyncBoxBody::new(nothing));
     // Every part of a target was checked, so that it can always be written.
@@ -178,11 +181,11 @@ pub(super) async fn ask(
     if let Ok(id) = id.parse() {
         request.headers_mut().insert(REQUEST_ID, id);
     }
-    let (lanes, patience) = (&shared.sessions.lanes, shared.budgets.patience);
-    lanes.ask(&remote.cluster, request, patience).await
+    let (sessions, patience) = (&shared.sessions, shared.budgets.patience);
+    sessions.ask(&remote.cluster, request, patience).await
 }
 
-fn length(response: &Response<Incoming>) -> Option<u64> {
+fn length(response: &Response<Body>) -> Option<u64> {
     let length = response.headers().get(CONTENT_LENGTH)?;
     length.to_str().ok()?.parse().ok()
 }
@@ -191,7 +194,9 @@ const fn word(why: &NotAnswered) -> &'static str {
     match why {
         NotAnswered::NotConnected => "not_connected",
         NotAnswered::Late(_) => "late",
-        NotAnswered::Lost(_) => "lost",
+        NotAnswered::Lost(_) | NotAnswered::Ended => "lost",
+        NotAnswered::Busy => "too_many_requests",
+        NotAnswered::Unreadable(_) | NotAnswered::Besides => "failed",
     }
 }
 

@@ -96,7 +96,7 @@ impl Refused {
             Self::Terminal(upgrade::Unfit::NoUpgrade) => {
                 (StatusCode::BAD_REQUEST, "BadRequest", "forbidden")
             }
-            Self::TooMany { .. } => (
+            Self::TooMany { .. } | Self::NotAnswered(NotAnswered::Busy) => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "TooManyRequests",
                 "too_many_requests",
@@ -107,7 +107,12 @@ impl Refused {
             Self::NotAnswered(NotAnswered::Late(_)) => {
                 (StatusCode::GATEWAY_TIMEOUT, "Timeout", "late")
             }
-            Self::NotAnswered(NotAnswered::Lost(_)) => (StatusCode::BAD_GATEWAY, "", "lost"),
+            Self::NotAnswered(
+                NotAnswered::Lost(_)
+                | NotAnswered::Ended
+                | NotAnswered::Unreadable(_)
+                | NotAnswered::Besides,
+            ) => (StatusCode::BAD_GATEWAY, "", "lost"),
             Self::Unwritable(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "InternalError",
@@ -127,7 +132,7 @@ pub(super) struct Held {
 }
 
 /// What the agent said, what is held for it, and the ends of a terminal if one was asked for.
-type Answered = (Response<Incoming>, Held, Option<Ends>);
+type Answered = (Response<Body>, Held, Option<Ends>);
 
 /// Answers one request of whoever came.
 pub(super) async fn answer(
@@ -203,8 +208,8 @@ async fn ask(
     if let Some(ends) = &ends {
         ends.ask(&parts.headers, onward.headers_mut());
     }
-    let (lanes, patience) = (&shared.sessions.lanes, shared.budgets.patience);
-    let answered = lanes.ask(&visitor.cluster, onward, patience).await?;
+    let (sessions, patience) = (&shared.sessions, shared.budgets.patience);
+    let answered = sessions.ask(&visitor.cluster, onward, patience).await?;
     Ok((answered, held, ends))
 }
 
@@ -262,13 +267,13 @@ pub(super) fn carry(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) 
 }
 
 /// The body as it comes; its line is written when it has been read to the end or dropped.
-fn counted(body: Incoming, mut line: Line, held: Held) -> Body {
+fn counted(body: Body, mut line: Line, held: Held) -> Body {
     let body = body.map_frame(move |frame| {
         let _held_with_the_body = &held;
         line.carried(frame.data_ref().map_or(0, Bytes::len));
         frame
     });
-    UnsyncBoxBody::new(body.map_err(Into::into))
+    UnsyncBoxBody::new(body)
 }
 
 /// A `Status`, but for what a cluster that is away is told with: of that Go's client shows people the message only

@@ -68,7 +68,7 @@ impl Ends {
         self,
         shared: &Arc<Shared>,
         visitor: Option<Visitor>,
-        answered: Response<Incoming>,
+        answered: Response<Body>,
         (mut line, held): (Line, Held),
     ) -> Response<Body> {
         let (parts, body) = answered.into_parts();

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::{
-    Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Work, WorkId,
+    Event, Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Work, WorkId,
     session::Limits as MachineLimits,
     version::{Capabilities, Capability},
     wire::eventstreamapi::Event as Frame,
@@ -28,6 +28,7 @@ use crate::{
     fleet::{Fleet, Mode},
     gate::{Admitted, Papers},
     hub::{Hub, Sender, Subscription, Voice},
+    questions::Ear,
     registry::{End, Seat},
     report::Stuck,
 };
@@ -48,6 +49,8 @@ enum Next {
     Worked(WorkId, Verdict, Option<&'static str>),
     /// Who is enrolled, and what a person has confirmed.
     Fleet,
+    /// What somebody at the hub asks of the cluster.
+    Question(Event),
     /// Marks, room on the stream, or time: the turn of the loop looks at all of them.
     Look,
 }
@@ -64,6 +67,8 @@ pub(super) struct Driver {
     subscription: Subscription,
     from: Sender,
     fleet: watch::Receiver<Arc<Fleet>>,
+    /// What is asked of a Go agent; ours has a lane for that.
+    ear: Option<Ear>,
     inbound: Streaming<Frame>,
     outbound: mpsc::Sender<Result<Frame, Status>>,
     working: Working,
@@ -104,6 +109,7 @@ impl Driver {
             names_commands: capabilities.has(Capability::CommandIdentity),
             is_autonomous: holder.mode == Mode::Autonomous,
         };
+        let ear = (!capabilities.is_ours()).then(|| sessions.questions.open(&holder.cluster));
         let machine_peer = MachinePeer {
             mode: holder.mode,
             capabilities,
@@ -126,6 +132,7 @@ impl Driver {
             subscription,
             from,
             fleet: sessions.gate.fleet.clone(),
+            ear,
             inbound,
             outbound,
             working: FuturesUnordered::new(),
@@ -164,8 +171,10 @@ impl Driver {
             outbound,
             working,
             subscription,
+            ear,
             ..
         } = self;
+        drop(ear);
         drop(working);
         drop(subscription);
         close(seat, &outbound, over).await;
@@ -207,6 +216,10 @@ impl Driver {
             }
             Next::Fleet => {
                 self.resync.look_again(self.started.elapsed());
+                Ok(())
+            }
+            Next::Question(event) => {
+                self.machine.say(event);
                 Ok(())
             }
             Next::Look => self.listen(),
@@ -279,6 +292,10 @@ impl Driver {
                 // At once, so that the last word counts.
                 spoke::hear(&self.seat, &event);
             }
+            if self.ear.as_ref().is_some_and(|ear| ear.hears(&event)) {
+                self.machine.finished(id, Verdict::Done, now);
+                continue;
+            }
             if let Some(verdict) = self.resync.hear(&self.hub, &event, now) {
                 self.machine.finished(id, verdict, now);
                 continue;
@@ -335,6 +352,7 @@ impl Driver {
         let now = self.started.elapsed();
         let pause = self.pause(now, full);
         let room = self.machine.has_room();
+        let asks = !full && self.machine.takes_questions();
         tokio::select! {
             biased;
             end = self.seat.ended() => Next::Over(Over::Hub(end)),
@@ -350,6 +368,7 @@ impl Driver {
             },
             Ok(()) = self.fleet.changed(), if self.resync.is_holding() => Next::Fleet,
             () = self.subscription.mailbox.changed() => Next::Look,
+            Some(event) = question(self.ear.as_mut()), if asks => Next::Question(event),
             _room = self.outbound.reserve(), if full => Next::Look,
             () = sleep(pause) => Next::Look,
         }
@@ -409,6 +428,14 @@ impl Driver {
             tracing::debug!("some work did not end in time");
         }
         self.write(self.started.elapsed());
+    }
+}
+
+/// What is asked next; never of an agent that has a lane. Cancel-safe.
+async fn question(ear: Option<&mut Ear>) -> Option<Event> {
+    match ear {
+        Some(ear) => ear.next().await,
+        None => std::future::pending().await,
     }
 }
 

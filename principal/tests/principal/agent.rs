@@ -232,6 +232,18 @@ impl Agent {
         caller.subscribe(Some(&tokens.access_token)).await.unwrap()
     }
 
+    /// Connects and subscribes as a Go agent, and can be called upon to open further streams with the same token.
+    pub(crate) async fn go(world: &World, cluster: &str) -> (Self, Channel, String) {
+        let caller = Caller::new(world, &world.certificate(cluster)).await;
+        let request = AuthRequest {
+            capabilities: Vec::new(),
+            ..request()
+        };
+        let tokens = caller.authenticate(request).await.unwrap();
+        let agent = caller.subscribe(Some(&tokens.access_token)).await.unwrap();
+        (agent, caller.channel(), tokens.access_token)
+    }
+
     /// Connects and subscribes as the agent of a cluster that owns its Applications itself.
     pub(crate) async fn owner(world: &World, cluster: &str) -> Self {
         let caller = Caller::new(world, &world.certificate(cluster)).await;

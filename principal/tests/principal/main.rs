@@ -8,6 +8,8 @@ mod authority;
 #[cfg(test)]
 mod doors;
 #[cfg(test)]
+mod go_agents;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod mirrors;

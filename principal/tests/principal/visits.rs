@@ -74,7 +74,7 @@ impl Visitor {
             .unwrap()
     }
 
-    async fn get(&mut self, target: &str) -> Response<Incoming> {
+    pub(crate) async fn get(&mut self, target: &str) -> Response<Incoming> {
         self.ask(get(target)).await
     }
 

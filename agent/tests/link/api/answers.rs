@@ -43,6 +43,15 @@ pub(super) async fn list_or_watch(
     }
 }
 
+/// Two lines of the Pod `talker`; no other one is there.
+pub(super) async fn log(Path((_, _, name)): Path<(String, String, String)>) -> Response {
+    if name == "talker" {
+        "one\ntwo\n".into_response()
+    } else {
+        failure(StatusCode::NOT_FOUND, "NotFound")
+    }
+}
+
 fn list(world: &World, plural: &str, query: &HashMap<String, String>) -> Response {
     let inner = world.inner.lock().unwrap();
     let items: Vec<&Value> = inner

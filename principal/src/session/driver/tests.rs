@@ -145,6 +145,7 @@ fn sessions(applications: &[String], limits: Limits) -> Arc<Sessions> {
         gate: Arc::new(gate),
         hub: Arc::new(hub),
         lanes: crate::lane::Lanes::default(),
+        questions: crate::questions::Questions::default(),
         limits,
         metrics,
         clock,

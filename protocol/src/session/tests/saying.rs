@@ -249,3 +249,21 @@ fn of_two_equal_control_messages_the_later_is_said() {
     let said = verbs(&sent(&mut session, &store, at(0)));
     assert_eq!(said, [Verb::RequestUpdate, Verb::RequestSyncedResourceList]);
 }
+
+#[test]
+fn a_question_is_asked_once_and_forgotten_unacknowledged() {
+    let (mut session, store) = (session(Role::Principal), Store::of([]));
+    let get = Verb::Http(event::Method::Get);
+    let question = Event::question(Target::Resource, get, "u", Bytes::from_static(b"{}"));
+    assert!(session.takes_questions());
+    session.say(question);
+    assert!(!session.takes_questions(), "one waits already");
+    let first = sent(&mut session, &store, at(0));
+    assert_eq!((first.len(), first[0].event_id.as_str()), (1, "u"));
+    assert_eq!(session.stats(at(0)).in_flight, 1);
+    assert!(session.takes_questions());
+    assert!(sent(&mut session, &store, at(600)).is_empty());
+    assert_eq!(session.stats(at(600)).in_flight, 0);
+    take(&mut session, first[0].ack(), at(601));
+    assert_eq!(session.stats(at(601)).strays, 1);
+}

@@ -1,0 +1,172 @@
+//! A log that a Go principal has asked for: sent on a stream that we open for it, in the pace of whoever reads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use argocd::request::{Object, Query, Request as Asked, Subject, Verb as AskedVerb};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use protocol::payload::LogRequest;
+use protocol::wire::logstreamapi::LogStreamData;
+use protocol::wire::logstreamapi::log_stream_service_client::LogStreamServiceClient;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::Way;
+use crate::lane::Desk;
+
+/// As Go's agent cuts them.
+const PIECE: usize = 64 << 10;
+/// Pieces that the principal has not taken yet.
+const UNSENT: usize = 2;
+/// How long the principal may take to say that it has heard the end.
+const PARTING: Duration = Duration::from_secs(10);
+/// What an API says when it has no log.
+const LONGEST_REASON: usize = 16 << 10;
+
+/// Sends a log to its end, or until nobody reads it any more. Without a place there are too many already.
+pub(super) async fn send(
+    desk: Arc<Desk>,
+    way: Way,
+    asked: LogRequest,
+    place: Option<OwnedSemaphorePermit>,
+) {
+    let (pieces, said) = mpsc::channel(UNSENT);
+    let mut request = tonic::Request::new(ReceiverStream::new(said));
+    request.metadata_mut().insert("authorization", way.token);
+    let mut client = LogStreamServiceClient::new(way.channel);
+    let heard = client.stream_logs(request);
+    tokio::pin!(heard);
+    let saying = say(&desk, asked, &pieces, place.is_some());
+    tokio::select! {
+        biased;
+        // The principal has had enough: its viewer went.
+        ended = &mut heard => {
+            return tracing::debug!(?ended, "a log is not read any more");
+        }
+        _said = saying => {}
+    }
+    drop(pieces);
+    if let Ok(Err(status)) = timeout(PARTING, heard).await {
+        tracing::debug!(code = ?status.code(), "the end of a log was not heard");
+    }
+}
+
+/// Says the log. None: nobody listens.
+async fn say(
+    desk: &Desk,
+    asked: LogRequest,
+    pieces: &mpsc::Sender<LogStreamData>,
+    has_place: bool,
+) -> Option<()> {
+    let of = |data: Bytes, eof: bool, error: &str| LogStreamData {
+        request_uuid: asked.uuid.clone(),
+        data,
+        eof,
+        error: error.to_owned(),
+    };
+    // The first one says only which log it is.
+    pieces.send(of(Bytes::new(), false, "")).await.ok()?;
+    if !has_place {
+        let why = "too many logs of this cluster are read at the same time";
+        return pieces.send(of(Bytes::new(), true, why)).await.ok();
+    }
+    let request = Request::get(target(&asked)).header("x-request-id", asked.uuid.as_str());
+    let request = request.body(Empty::<Bytes>::new()).ok()?;
+    let answered = desk.answer(request).await;
+    if !answered.status().is_success() {
+        let code = answered.status();
+        let body = Limited::new(answered.into_body(), LONGEST_REASON)
+            .collect()
+            .await;
+        let body = body
+            .map(http_body_util::Collected::to_bytes)
+            .unwrap_or_default();
+        let why = reason(&body).unwrap_or_else(|| format!("the log cannot be read: {code}"));
+        return pieces.send(of(Bytes::new(), true, &why)).await.ok();
+    }
+    let mut body = answered.into_body();
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else {
+            let why = "log stream read failed";
+            return pieces.send(of(Bytes::new(), false, why)).await.ok();
+        };
+        let mut data = frame.into_data().unwrap_or_default();
+        while !data.is_empty() {
+            let piece = data.split_to(data.len().min(PIECE));
+            pieces.send(of(piece, false, "")).await.ok()?;
+        }
+    }
+    pieces.send(of(Bytes::new(), true, "")).await.ok()
+}
+
+/// What an API says of a failure.
+fn reason(body: &[u8]) -> Option<String> {
+    let status: serde_json::Value = serde_json::from_slice(body).ok()?;
+    Some(status.get("message")?.as_str()?.to_owned())
+}
+
+/// Which request of HTTP it stands for. It is read again before it is asked.
+fn target(asked: &LogRequest) -> String {
+    let on = |name: &str, on: bool| on.then(|| (name.to_owned(), "true".to_owned()));
+    let text =
+        |name: &str, text: &str| (!text.is_empty()).then(|| (name.to_owned(), text.to_owned()));
+    let number = |name: &str, number: Option<i64>| {
+        number.map(|number| (name.to_owned(), number.to_string()))
+    };
+    let query: Query = [
+        text("container", &asked.container),
+        on("follow", asked.follow),
+        on("previous", asked.previous),
+        on("timestamps", asked.timestamps),
+        number("tailLines", asked.tail_lines),
+        number("sinceSeconds", asked.since_seconds),
+        text("sinceTime", &asked.since_time),
+        number("limitBytes", asked.limit_bytes),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let subject = Subject::Object(Object {
+        group: String::new(),
+        version: "v1".to_owned(),
+        resource: "pods".to_owned(),
+        namespace: Some(asked.namespace.clone()),
+        name: Some(asked.pod_name.clone()),
+        subresource: Some("log".to_owned()),
+    });
+    let asked = Asked {
+        verb: AskedVerb::Get,
+        subject,
+        query,
+    };
+    asked.target()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_asked_for_is_a_request_of_the_api() {
+        let asked = LogRequest {
+            namespace: "shop".to_owned(),
+            pod_name: "front/../x".to_owned(),
+            container: "main".to_owned(),
+            follow: true,
+            tail_lines: Some(10),
+            ..LogRequest::default()
+        };
+        assert_eq!(
+            target(&asked),
+            "/api/v1/namespaces/shop/pods/front%2F..%2Fx/log?container=main&follow=true&tailLines=10"
+        );
+        assert_eq!(
+            reason(br#"{"message":"not there"}"#).as_deref(),
+            Some("not there")
+        );
+        assert_eq!(reason(b"x"), None);
+    }
+}

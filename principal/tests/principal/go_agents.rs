@@ -1,0 +1,121 @@
+//! People at the hub look at clusters of Go agents: the proxies over real TLS, and an agent that speaks Go's words by hand.
+
+use bytes::Bytes;
+use http::StatusCode;
+use protocol::{
+    Event, Target, Verb,
+    event::Method,
+    payload::{self, ResourceResponse},
+    wire::logstreamapi::{LogStreamData, log_stream_service_client::LogStreamServiceClient},
+};
+use serde_json::json;
+use tonic::{Code, Request, Status, transport::Channel};
+
+use crate::{
+    agent::{Agent, body},
+    visits::{PODS, Visitor, read, world},
+    world::bounded,
+};
+
+/// What an agent says to a request for its API.
+fn answer(question: &Event, status: u16, resource: &str) -> Event {
+    Event::resource_response(&ResourceResponse {
+        uuid: question.event_id.clone(),
+        status,
+        resource: resource.to_owned(),
+    })
+}
+
+/// What is said on a stream of a log.
+fn said(uuid: &str, data: &'static [u8], eof: bool) -> LogStreamData {
+    LogStreamData {
+        request_uuid: uuid.to_owned(),
+        data: Bytes::from_static(data),
+        eof,
+        ..LogStreamData::default()
+    }
+}
+
+/// Says this of a log, as an agent with this token.
+async fn logs(channel: &Channel, token: &str, log: Vec<LogStreamData>) -> Result<i32, Status> {
+    let mut request = Request::new(tokio_stream::iter(log));
+    let token = token.parse().unwrap();
+    request.metadata_mut().insert("authorization", token);
+    let mut client = LogStreamServiceClient::new(channel.clone());
+    let answered = bounded("the end of a log", client.stream_logs(request)).await?;
+    Ok(answered.into_inner().status)
+}
+
+#[tokio::test]
+async fn a_go_agent_is_asked_over_its_session() {
+    let world = world(&["a", "b"]).await;
+    let (mut agent, ..) = Agent::go(&world, "a").await;
+    let (other, ..) = Agent::go(&world, "b").await;
+    let mut visitor = Visitor::of(&world, "a").await;
+    let pod = format!("{PODS}/x");
+    let get = Verb::Http(Method::Get);
+    let answering = async {
+        let question = agent.event(Target::Resource, get).await;
+        let asked = body(&question);
+        assert_eq!(asked["namespace"], "shop");
+        assert_eq!(
+            (&asked["resource"], &asked["name"]),
+            (&json!("pods"), &json!("x"))
+        );
+        other.say(answer(&question, 200, "forged")).await;
+        agent.say(answer(&question, 200, "{}")).await;
+    };
+    let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
+    assert_eq!(answered.status(), StatusCode::OK);
+    assert_eq!(read(answered).await.unwrap(), "{}");
+
+    let answering = async {
+        let question = agent.event(Target::Resource, get).await;
+        agent.say(answer(&question, 403, "")).await;
+    };
+    let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
+    assert_eq!(answered.status(), StatusCode::FORBIDDEN);
+    drop(read(answered).await);
+
+    let ending = async {
+        agent.event(Target::Resource, get).await;
+        drop(agent);
+    };
+    let (answered, ()) = tokio::join!(visitor.get(&pod), ending);
+    assert_eq!(answered.status(), StatusCode::BAD_GATEWAY, "at once");
+}
+
+#[tokio::test]
+async fn a_go_agent_sends_a_log_on_a_stream_of_its_own_and_only_what_it_was_asked_for() {
+    let world = world(&["a", "b"]).await;
+    let (mut agent, channel, token) = Agent::go(&world, "a").await;
+    let (_other, others_channel, others_token) = Agent::go(&world, "b").await;
+    let unasked = logs(&channel, &token, vec![said("x", b"", false)]).await;
+    assert_eq!(unasked.unwrap_err().code(), Code::NotFound);
+    let mut visitor = Visitor::of(&world, "a").await;
+    let sending = async {
+        let question = agent
+            .event(Target::ContainerLog, Verb::Http(Method::Get))
+            .await;
+        let asked: payload::LogRequest = payload::decode("log", &question.payload).unwrap();
+        assert_eq!((asked.pod_name.as_str(), asked.tail_lines), ("x", Some(2)));
+        let uuid = asked.uuid;
+        let log = || {
+            vec![
+                said(&uuid, b"", false),
+                said(&uuid, b"t one\n", false),
+                said(&uuid, b"", true),
+            ]
+        };
+        let forged = logs(&others_channel, &others_token, log()).await;
+        assert_eq!(forged.unwrap_err().code(), Code::NotFound);
+        assert_eq!(logs(&channel, &token, log()).await.unwrap(), 200);
+    };
+    let reading = async {
+        let answered = visitor.get(&format!("{PODS}/x/log?tailLines=2")).await;
+        assert_eq!(answered.status(), StatusCode::OK);
+        read(answered).await.unwrap()
+    };
+    let (log, ()) = tokio::join!(reading, sending);
+    assert_eq!(log, "one\n");
+}
