@@ -14,12 +14,15 @@ use kube::{Client, Resource};
 use protocol::payload::Runs;
 use runtime::error::Chain;
 use runtime::parts::Spawner;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::sleep;
 
 use crate::replica::Replica;
 
-/// Somebody installs an Argo CD, or takes one away: rarely, and nobody waits for it but at the very first.
-const AGAIN: Duration = Duration::from_secs(15);
+/// Somebody installs an Argo CD, or takes one away: rarely, and nobody waits for it but at the very first. Seldom enough, too,
+/// that an agent whose rights are being taken away does not ask once more before it ends.
+const AGAIN: Duration = Duration::from_mins(5);
+/// The pause after a look that failed.
+const RETRY: Duration = Duration::from_secs(15);
 /// What all of Argo CD's programs are labelled with, however they were installed.
 const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "argocd");
 /// Names that ours would have.
@@ -39,16 +42,18 @@ pub fn watch(client: Option<Client>, replica: &Arc<Replica>, spawner: &Spawner) 
 }
 
 async fn follow(client: &Client, replica: &Replica) {
-    let mut ticks = interval(AGAIN);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
-        match look(client, replica.argocd_namespace()).await {
-            Ok(runs) => replica.saw_running(runs),
+        let pause = match look(client, replica.argocd_namespace()).await {
+            Ok(runs) => {
+                replica.saw_running(runs);
+                AGAIN
+            }
             Err(error) => {
                 tracing::debug!(error = %Chain(&error), "whether an Argo CD runs here cannot be seen");
+                RETRY
             }
-        }
+        };
+        sleep(pause).await;
     }
 }
 
