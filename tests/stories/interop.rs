@@ -8,6 +8,7 @@ mod autonomous;
 mod commands;
 mod deletion;
 pub(crate) mod delivery;
+mod people;
 mod projects;
 mod repositories;
 mod restarts;
@@ -172,6 +173,34 @@ fn traced() -> [Story; 4] {
             },
         },
     ]
+}
+
+/// What people at the hub see of a cluster, which needs Pods there.
+pub(crate) fn people() -> Chapter {
+    macro_rules! seen {
+        ($title:literal, $principal:ident, $agent:ident) => {{
+            const PAIRING: Pairing = Pairing {
+                principal: Make::$principal,
+                agent: Make::$agent,
+            };
+            Story {
+                name: concat!("interop::", $title, "::people_at_the_hub_see_the_cluster"),
+                needs: PAIRING.needs(),
+                tell: |lab| Box::pin(people::people_at_the_hub_see_the_cluster(lab, PAIRING)),
+            }
+        }};
+    }
+    let stories = vec![
+        seen!("our_principal_and_our_agent", Ours, Ours),
+        seen!("our_principal_and_a_go_agent", Ours, Go),
+        seen!("a_go_principal_and_our_agent", Go, Ours),
+        seen!("a_go_principal_and_a_go_agent", Go, Go),
+    ];
+    let options = Options {
+        pods: true,
+        ..Options::control_planes(1)
+    };
+    Chapter::shared(options, stories)
 }
 
 /// The name of a pair, short enough for a namespace.

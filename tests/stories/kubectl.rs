@@ -54,11 +54,16 @@ impl Kubectl {
         let access: Value = serde_json::from_str(&text(&secret, "config")?)?;
         let server = format!("https://{ip}:9090");
         let config = kubeconfig::of_cluster_secret(&server, Some(host), &access);
+        Self::with(&stage.lab, &config)
+    }
+
+    /// As somebody who has such a configuration.
+    pub(crate) fn with(lab: &Lab, config: &Value) -> Result<Self> {
         let folder = TempDir::new()?;
         let file = folder.path().join("kubeconfig");
         std::fs::write(&file, config.to_string())?;
         Ok(Self {
-            program: stage.lab.tools().kubectl.clone(),
+            program: lab.tools().kubectl.clone(),
             config: file,
             folder,
         })

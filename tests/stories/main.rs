@@ -83,6 +83,7 @@ fn main() -> ExitCode {
         vec![
             crowd(),
             interop::chapter(),
+            interop::people(),
             transport::chapter(),
             users(),
             rules(),

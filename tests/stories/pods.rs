@@ -24,7 +24,7 @@ use tokio::{
 use crate::traces::Traces;
 
 /// A shell that runs its first argument.
-const SHELL: &str = "lab.local/shell:1";
+pub(crate) const SHELL: &str = "lab.local/shell:1";
 /// A server that answers PING with PONG.
 const SERVER: &str = "lab.local/redis:1";
 
@@ -416,7 +416,7 @@ impl Place {
     }
 }
 
-fn shell() -> Image {
+pub(crate) fn shell() -> Image {
     Image {
         entrypoint: ["/bin/sh", "-c"].map(str::to_owned).into(),
         ..Image::default()
