@@ -37,6 +37,11 @@ pub const MIRRORED: &str = "quay.io/open-cluster-management";
 /// A registry of one's own.
 pub const MIRROR: &str = "registry.example.com/mirror";
 
+/// The agent in it.
+pub fn mirrored_agent() -> String {
+    format!("{MIRROR}/argocd-addon-agent:{TAG}")
+}
+
 /// How clusters opt in, which is a value of the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptIn {

@@ -4,10 +4,7 @@ use std::collections::BTreeSet;
 
 use argocd::ui_access::{self, UiAccess};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use ocm::{
-    api::addon::{AddOnDeploymentConfigSpec, ImageMirror},
-    name::is_dns_label,
-};
+use ocm::{api::addon::AddOnDeploymentConfigSpec, name::is_dns_label};
 use principal::Mode;
 use serde_json::json;
 
@@ -20,12 +17,15 @@ use crate::{
     hub::{Addon, Cluster, mode_of},
 };
 
+mod image;
 mod traces;
+
+pub(super) use image::mirrored;
 
 /// What is the same for all clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
-    /// The agent's image.
+    /// The agent's image, unless the configuration says otherwise.
     pub image: String,
     /// Where agents dial, unless the configuration says otherwise; none while nobody knows.
     pub principal: Option<Address>,
@@ -155,7 +155,7 @@ pub fn spoke(
         mode,
         principal: address(config, defaults.principal.as_ref())?,
         ca_bundle: defaults.ca_bundle.clone().ok_or(Error::NoAuthority)?,
-        image: mirrored(&defaults.image, &config.registries),
+        image: image::image(config, &defaults.image)?,
         log_level: log_level(config)?,
         ui_access: ui_access(config)?,
         placement: placement(config),
@@ -261,25 +261,6 @@ fn resources(config: &AddOnDeploymentConfigSpec) -> Option<serde_json::Value> {
         .into_iter()
         .find(|entry| is_agent_container(&entry.container_id))
         .map(|entry| json!(entry.resources))
-}
-
-/// The image with the last fitting mirror put in, as OCM's own framework does it.
-pub(super) fn mirrored(image: &str, mirrors: &[ImageMirror]) -> String {
-    let replaced = mirrors
-        .iter()
-        .rev()
-        .find_map(|ImageMirror { mirror, source }| {
-            let (mirror, source) = (mirror.trim_end_matches('/'), source.trim_end_matches('/'));
-            if source.is_empty() {
-                let last = image.rsplit('/').next().unwrap_or(image);
-                return Some(format!("{mirror}/{last}"));
-            }
-            let rest = image.strip_prefix(source)?;
-            // `quay.io/a` must not fit `quay.io/ab`.
-            (rest.is_empty() || rest.starts_with(['/', ':', '@']))
-                .then(|| format!("{mirror}{rest}"))
-        });
-    replaced.unwrap_or_else(|| image.to_owned())
 }
 
 #[cfg(test)]
@@ -398,6 +379,7 @@ mod tests {
             ("LOG_LEVEL", "loud"),
             ("ALLOWED_NAMESPACES", "team-a,team-*"),
             ("UI_ACCESS", "everything"),
+            ("AGENT_IMAGE", "an agent"),
         ] {
             let message = resolved(&[(name, value)]).unwrap_err().to_string();
             assert!(
@@ -438,23 +420,6 @@ mod tests {
         };
         let error = spoke(&config(&[]), "agents", Mode::Managed, &unknown).unwrap_err();
         assert!(error.to_string().contains("PRINCIPAL_ADDRESS"));
-    }
-
-    #[test]
-    fn the_last_mirror_that_fits_whole_parts_counts() {
-        let mirror = |source: &str, mirror: &str| ImageMirror {
-            source: source.to_owned(),
-            mirror: mirror.to_owned(),
-        };
-        let image = "quay.io/ocm/agent:v1";
-        assert_eq!(mirrored(image, &[]), image);
-        assert_eq!(mirrored(image, &[mirror("quay.io/oc", "x")]), image);
-        let two = [mirror("quay.io/ocm/", "a/"), mirror("quay.io/ocm", "b")];
-        assert_eq!(mirrored(image, &two), "b/agent:v1");
-        assert_eq!(
-            mirrored(image, &[mirror("", "r.local/m")]),
-            "r.local/m/agent:v1"
-        );
     }
 
     #[test]

@@ -26,6 +26,13 @@ fn logs_at(level: &str) -> Value {
     json!({ "customizedVariables": listed(&[("LOG_LEVEL", level)]) })
 }
 
+/// Another agent, which is seen by its level too.
+fn with_another_agent() -> Value {
+    let image = product::mirrored_agent();
+    let variables = [("LOG_LEVEL", "debug"), ("AGENT_IMAGE", &image)];
+    json!({ "customizedVariables": listed(&variables) })
+}
+
 /// The level that the work of a cluster gives its agent.
 fn level(works: &[Value]) -> Option<&str> {
     let manifests = works
@@ -158,8 +165,8 @@ async fn changed(stage: &Stage) -> Result<Vec<&'static str>> {
     Ok(changed)
 }
 
-/// An edit of a configuration in place goes to one cluster after the other, as the rollout strategy says. While none
-/// of them can apply it, one has it and no other.
+/// An edit of a configuration in place, of the agent's image among others, goes to one cluster after the other, as the
+/// rollout strategy says. While none of them can apply it, one has it and no other.
 pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
     stage: &Stage,
 ) -> Result<()> {
@@ -178,7 +185,7 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
     let default = At::addon_config(product::NAMESPACE, "argocd-agent-addon");
     stage
         .hub
-        .merge(&default, json!({ "spec": logs_at("debug") }))
+        .merge(&default, json!({ "spec": with_another_agent() }))
         .await?;
     let changed = || changed(stage);
     let some = |it: &Vec<&str>| !it.is_empty();
@@ -211,6 +218,12 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
         changed <= done + 1,
         "{changed} were changed when {done} were done"
     );
+    for number in 1..=3 {
+        let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+        let agent = stage.spoke(number).read(&agent).await?;
+        let image = &agent["spec"]["template"]["spec"]["containers"][0]["image"];
+        ensure!(image == &product::mirrored_agent(), "it has {image}");
+    }
 
     as_before(stage, &default).await
 }
