@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{output::Format, settings::Given};
+use crate::{adopt::Mode, output::Format, settings::Given};
 
 /// Operates the Argo CD agents of a fleet from its hub: looks, explains, checks, and changes certificates. It talks to
 /// the hub's API only, with the rights of your kubeconfig.
@@ -72,6 +72,9 @@ pub enum Command {
     /// Who may come in.
     #[command(subcommand)]
     Agent(Agent),
+    /// Clusters that the hub's Argo CD reaches without the add-on.
+    #[command(subcommand)]
+    Cluster(Cluster),
     /// Whether this hub has what the add-on needs, and you the rights that these commands need. Ends with 1 when
     /// something does not work.
     Check,
@@ -154,6 +157,27 @@ pub enum Agent {
         /// The cluster.
         cluster: String,
     },
+}
+
+/// `cluster`.
+#[derive(Debug, Subcommand)]
+pub enum Cluster {
+    /// Takes over clusters that the hub's Argo CD reaches directly or with argocd-agent: says which managed
+    /// clusters of Open Cluster Management they are, what becomes of the Applications that name them, and what is in the way. Ends with 1 when something is.
+    Adopt(AdoptArgs),
+}
+
+/// Arguments of `cluster adopt`.
+#[derive(Debug, Args)]
+pub struct AdoptArgs {
+    /// Clusters; without any all of them.
+    pub clusters: Vec<String>,
+    /// Write nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Who shall own the Applications of these clusters.
+    #[arg(long, value_enum, default_value_t)]
+    pub mode: Mode,
 }
 
 /// The whole command line, for completions, man pages and tests.

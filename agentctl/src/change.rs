@@ -1,14 +1,15 @@
 //! What commands write: one merge patch each, decided before it is sent. Pure.
 //!
-//! All of it is annotations that the hub program already acts on (docs/certificates.md); nothing is done twice if it is
+//! All of it is annotations, and the label that opts in, that the hub program already acts on (docs/certificates.md); nothing is done twice if it is
 //! asked for twice.
 
-use argocd::keys::addon::{ADDON, CA_SECRET, REKEY, REVOKED, ROTATE};
+use argocd::keys::addon::{ADDON, CA_SECRET, MODE, REKEY, REVOKED, ROTATE};
 use jiff::Timestamp;
 use ocm::name::ClusterName;
 use serde_json::{Value, json};
 
 use crate::{
+    adopt::Mode,
     facts::Addon,
     hub::{ADDONS, Kind, SECRETS},
 };
@@ -121,6 +122,11 @@ pub fn restore(cluster: &ClusterName, addon: &Addon, now: Timestamp) -> Result<C
          `argocd-agentctl status {cluster}` shows when it is connected"
     );
     Ok(of_addon(cluster, body, said))
+}
+
+/// Opts a `ManagedCluster` in.
+pub fn opt_in(mode: Mode) -> Value {
+    json!({ "metadata": { "labels": { MODE: mode.as_str() } } })
 }
 
 fn of_addon(cluster: &ClusterName, body: Value, said: String) -> Change {

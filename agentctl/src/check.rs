@@ -7,8 +7,8 @@ mod live;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use argo_cd::CONTROLLER;
-pub use hub::{GROUPS, Place as RightPlace, RIGHTS, Right, Served, hosts};
+pub use argo_cd::{CONTROLLER, Watchers, controllers};
+pub use hub::{GROUPS, Place as RightPlace, RIGHTS, Right, Served, hosts, offer};
 pub use live::{SERVER, ServerRight};
 
 use crate::{
@@ -82,7 +82,7 @@ pub enum Outcome {
 }
 
 impl Finding {
-    fn new(check: &'static str, result: Outcome, cause: impl Into<String>) -> Self {
+    pub(crate) fn new(check: &'static str, result: Outcome, cause: impl Into<String>) -> Self {
         Self {
             check,
             result,
@@ -91,7 +91,7 @@ impl Finding {
         }
     }
 
-    fn next(mut self, next: impl Into<String>) -> Self {
+    pub(crate) fn next(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
         self
     }
@@ -100,11 +100,11 @@ impl Finding {
 /// Looks at everything.
 pub fn check(facts: &Facts) -> Findings {
     let mut checks = hub::apis(facts);
-    checks.push(hub::offer(facts));
+    checks.push(offer(&facts.offer));
     checks.push(hub::program(facts));
     checks.push(hub::address(facts));
     checks.extend(hub::names(facts));
-    checks.extend(argo_cd::controllers(facts));
+    checks.extend(controllers(Watchers::of(facts)));
     checks.push(argo_cd::parameters(facts));
     checks.extend(live::findings(facts));
     checks.push(hub::rights(facts));

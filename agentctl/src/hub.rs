@@ -16,8 +16,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 pub use kind::{
-    ACCESS_REVIEWS, ADDONS, APPLICATIONS, CONFIG_MAPS, CONFIGURATIONS, DEPLOYMENTS, Kind, OFFERS,
-    OTHERS_ACCESS_REVIEWS, PROJECTS, SECRETS, SERVICES, STATEFUL_SETS,
+    ACCESS_REVIEWS, ADDONS, APPLICATIONS, CLUSTERS, CONFIG_MAPS, CONFIGURATIONS, DEPLOYMENTS, Kind,
+    OFFERS, OTHERS_ACCESS_REVIEWS, PROJECTS, SECRETS, SERVICES, STATEFUL_SETS,
 };
 
 /// How many objects come in one answer: a fleet of thousands is neither one answer nor thousands.

@@ -9,6 +9,7 @@
 //! It knows the hub's API and nothing of running programs. Routing, names and projects are judged by the functions of
 //! [`argocd`] that the principal uses.
 
+pub mod adopt;
 pub mod agents;
 pub mod args;
 pub mod bundle;

@@ -1,5 +1,6 @@
 //! Reads what a command needs, has it judged, prints or writes. The only place that knows all parts.
 
+mod adopt;
 mod gather;
 mod inspect;
 mod pages;
@@ -16,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     agents::agents,
-    args::{Agent, Certs, Cli, Command, Global, RotateArgs, StatusArgs, WhyArgs},
+    args::{Agent, Certs, Cli, Cluster, Command, Global, RotateArgs, StatusArgs, WhyArgs},
     certs::{self, Certificates, certificates},
     change::{self, Change},
     facts::Addon,
@@ -43,6 +44,9 @@ pub enum Error {
     /// No such clusters.
     #[error("no cluster with the add-on is named {}; `argocd-agentctl status` lists them", .0.join(", "))]
     NoCluster(Vec<String>),
+    /// No such cluster Secrets.
+    #[error("no cluster Secret is of {}; `argocd-agentctl cluster adopt --dry-run` lists them", .0.join(", "))]
+    NoSecret(Vec<String>),
     /// No such Application.
     #[error("there is no Application {0} on the hub; look with kubectl get applications -A")]
     NoApplication(String),
@@ -97,6 +101,7 @@ pub async fn run(cli: Cli, colours: bool, now: Timestamp) -> Result<Answer, Erro
         | Command::Why(_)
         | Command::Certs(_)
         | Command::Agent(_)
+        | Command::Cluster(_)
         | Command::Check
         | Command::SupportBundle { .. } => {}
     }
@@ -106,6 +111,7 @@ pub async fn run(cli: Cli, colours: bool, now: Timestamp) -> Result<Answer, Erro
         Command::Status(args) => look(&hub, &global, &args, place).await,
         Command::Why(args) => explain(&hub, &global, &args, place).await,
         Command::SupportBundle { folder } => gather::gather(&hub, &global, &folder, place).await,
+        Command::Cluster(Cluster::Adopt(args)) => adopt::adopt(&hub, &global, &args, place).await,
         Command::Check => inspect::inspect(&hub, &global, place).await,
         Command::Certs(Certs::List) => list_certificates(&hub, &global, place).await,
         Command::Certs(Certs::Rotate(args)) => rotate(&hub, &global, args, now).await,

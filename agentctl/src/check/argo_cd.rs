@@ -5,6 +5,30 @@ use serde_json::Value;
 
 use super::{Facts, Finding, Outcome};
 
+/// What tells which namespaces Argo CD's controllers look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Watchers<'a> {
+    /// The workloads that may be Argo CD application controllers.
+    pub controllers: &'a Result<Vec<Value>, String>,
+    /// Argo CD's parameters.
+    pub parameters: &'a Result<Option<Value>, String>,
+    /// The namespace of the hub's Argo CD.
+    pub argocd_namespace: &'a str,
+    /// The clusters with the add-on.
+    pub clusters: &'a [String],
+}
+
+impl<'a> Watchers<'a> {
+    pub(super) fn of(facts: &'a Facts) -> Self {
+        Self {
+            controllers: &facts.controllers,
+            parameters: &facts.parameters,
+            argocd_namespace: &facts.settings.routing.argocd_namespace,
+            clusters: &facts.clusters,
+        }
+    }
+}
+
 /// The first release whose application controller leaves clusters alone that say so.
 const CONSIDERATE: (u64, u64) = (3, 4);
 
@@ -12,8 +36,8 @@ const CONSIDERATE: (u64, u64) = (3, 4);
 pub const CONTROLLER: &str = "app.kubernetes.io/component=application-controller";
 
 /// Application controllers on the hub that would reconcile what runs on clusters.
-pub(super) fn controllers(facts: &Facts) -> Vec<Finding> {
-    let all = match &facts.controllers {
+pub fn controllers(facts: Watchers<'_>) -> Vec<Finding> {
+    let all = match facts.controllers {
         Ok(all) => all,
         Err(reason) => return vec![Finding::new("controllers", Outcome::Unclear, reason)],
     };
@@ -28,7 +52,7 @@ pub(super) fn controllers(facts: &Facts) -> Vec<Finding> {
         .collect()
 }
 
-fn controller(workload: &Value, facts: &Facts) -> Finding {
+fn controller(workload: &Value, facts: Watchers<'_>) -> Finding {
     let meta = argocd::Meta::of(workload);
     let who = format!("{}/{}", meta.namespace(), meta.name());
     let image = image(workload);
@@ -77,18 +101,19 @@ fn version(image: &str) -> Option<(u64, u64)> {
 }
 
 /// The namespaces of ours that it looks at: its own, and those that Argo CD's parameters name.
-fn watched_of_ours(workload: &Value, own: &str, facts: &Facts) -> Vec<String> {
-    let further = further(facts);
-    let argocd = &facts.settings.routing.argocd_namespace;
-    let ours = std::iter::once(argocd).chain(&facts.clusters);
+fn watched_of_ours(workload: &Value, own: &str, facts: Watchers<'_>) -> Vec<String> {
+    let further = further(facts.parameters);
+    let argocd = facts.argocd_namespace;
+    let clusters = facts.clusters.iter().map(String::as_str);
+    let ours = std::iter::once(argocd).chain(clusters);
     let watched = ours.filter(|namespace| {
-        namespace.as_str() == own
+        *namespace == own
             || (own == argocd && further.iter().any(|it| glob::matches_entry(it, namespace)))
             || environment(workload)
                 .iter()
                 .any(|it| glob::matches_entry(it, namespace))
     });
-    let mut watched: Vec<_> = watched.cloned().collect();
+    let mut watched: Vec<_> = watched.map(str::to_owned).collect();
     // A fleet is no list for people.
     let more = watched.len().saturating_sub(3);
     if more > 0 {
@@ -98,8 +123,8 @@ fn watched_of_ours(workload: &Value, own: &str, facts: &Facts) -> Vec<String> {
     watched
 }
 
-fn further(facts: &Facts) -> Vec<String> {
-    let parameters = facts.parameters.as_ref().ok().and_then(Option::as_ref);
+fn further(parameters: &Result<Option<Value>, String>) -> Vec<String> {
+    let parameters = parameters.as_ref().ok().and_then(Option::as_ref);
     let data = parameters.and_then(|it| it.get("data"));
     let value = data.and_then(|data| data.get("application.namespaces"));
     entries(value.and_then(Value::as_str).unwrap_or_default())
@@ -136,7 +161,7 @@ pub(super) fn parameters(facts: &Facts) -> Finding {
         }
         Ok(Some(_)) => {}
     }
-    let further = further(facts);
+    let further = further(&facts.parameters);
     let hidden = facts.clusters.iter().find(|cluster| {
         !further
             .iter()

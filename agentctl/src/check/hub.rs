@@ -65,7 +65,7 @@ pub enum Place {
 }
 
 /// What the commands need.
-pub const RIGHTS: [Right; 10] = [
+pub const RIGHTS: [Right; 12] = [
     Right::new("list", ADDONS, Place::Everywhere, "every command"),
     Right::new(
         "list",
@@ -91,7 +91,11 @@ pub const RIGHTS: [Right; 10] = [
     Right::new("patch", "/secrets", Place::Own, "certs rotate --ca").of(CA_SECRET),
     Right::new("get", ADDONS, Place::Everywhere, "agent, certs rotate").of(ADDON),
     Right::new("patch", ADDONS, Place::Everywhere, "agent, certs rotate").of(ADDON),
+    Right::new("list", CLUSTERS, Place::Everywhere, "cluster adopt"),
+    Right::new("patch", CLUSTERS, Place::Everywhere, "cluster adopt"),
 ];
+
+const CLUSTERS: &str = "cluster.open-cluster-management.io/managedclusters";
 
 const ADDONS: &str = "addon.open-cluster-management.io/managedclusteraddons";
 
@@ -144,9 +148,9 @@ pub(super) fn apis(facts: &Facts) -> Vec<Finding> {
 }
 
 /// The add-on's definition.
-pub(super) fn offer(facts: &Facts) -> Finding {
+pub fn offer(read: &Result<Option<Value>, String>) -> Finding {
     let failed = |cause: String| Finding::new("add-on", Outcome::Failed, cause);
-    match &facts.offer {
+    match read {
         Err(reason) => Finding::new("add-on", Outcome::Unclear, reason),
         Ok(None) => failed(format!("there is no ClusterManagementAddOn {ADDON}"))
             .next("install the chart (manifests/hub)"),

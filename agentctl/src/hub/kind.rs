@@ -29,6 +29,12 @@ pub const CONFIGURATIONS: Kind = Kind::new(
     "v1alpha1",
     "addondeploymentconfigs",
 );
+/// `ManagedClusters`.
+pub const CLUSTERS: Kind = Kind::new(
+    "cluster.open-cluster-management.io",
+    "v1",
+    "managedclusters",
+);
 /// Applications.
 pub const APPLICATIONS: Kind = Kind::new("argoproj.io", "v1alpha1", "applications");
 /// `AppProjects`.

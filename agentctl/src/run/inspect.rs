@@ -64,7 +64,7 @@ pub(super) async fn findings(hub: &Hub, global: &Global) -> Findings {
 
 type Read = Result<Option<Value>, String>;
 
-fn text(read: Result<Option<Value>, HubError>) -> Read {
+pub(super) fn text(read: Result<Option<Value>, HubError>) -> Read {
     read.map_err(|error| error.to_string())
 }
 
@@ -123,7 +123,7 @@ async fn rights(hub: &Hub, argocd: &str, own: &str) -> Vec<(&'static Right, Resu
 }
 
 /// Argo CD's application controllers, as manifests, charts and operators make them.
-async fn controllers(hub: &Hub) -> Result<Vec<Value>, HubError> {
+pub(super) async fn controllers(hub: &Hub) -> Result<Vec<Value>, HubError> {
     let by = By {
         labels: Some(CONTROLLER.to_owned()),
         ..By::default()

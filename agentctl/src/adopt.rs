@@ -1,0 +1,321 @@
+//! `cluster adopt`: which clusters the hub's Argo CD reaches today, which `ManagedClusters` they are, and what has to be
+//! done before the add-on can have them. Pure.
+
+mod applications;
+pub mod facts;
+mod matching;
+mod obstacles;
+mod table;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use argocd::routing::Clusters;
+use clap::ValueEnum;
+use serde::Serialize;
+use serde_json::Value;
+
+pub use applications::{Fate, Named, NamedBy};
+pub use matching::{By, Kind};
+
+use crate::{
+    check::{self, Finding, Outcome},
+    facts::Addon,
+    settings::Settings,
+};
+use applications::Names;
+use facts::{ClusterSecret, ManagedCluster};
+use matching::{Doubt, Known};
+
+/// Who shall own the Applications of clusters that are adopted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The hub.
+    #[default]
+    Managed,
+    /// The cluster.
+    Autonomous,
+}
+
+impl Mode {
+    /// As the label says it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Managed => "managed",
+            Self::Autonomous => "autonomous",
+        }
+    }
+}
+
+/// What was read.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Secrets of the hub's Argo CD namespace: those of clusters, and those with a name that ours have.
+    pub secrets: Vec<ClusterSecret>,
+    /// The `ManagedClusters`.
+    pub clusters: Vec<ManagedCluster>,
+    /// Those with the add-on.
+    pub addons: Vec<Addon>,
+    /// Applications, as [`facts::brief`] makes them.
+    pub applications: Vec<Value>,
+    /// The workloads that may be Argo CD application controllers.
+    pub controllers: Result<Vec<Value>, String>,
+    /// Argo CD's parameters.
+    pub parameters: Result<Option<Value>, String>,
+    /// The `ClusterManagementAddOn`; why it could not be read.
+    pub offer: Result<Option<Value>, String>,
+    /// The hub program's settings.
+    pub settings: Settings,
+    /// Its namespace.
+    pub own_namespace: String,
+    /// Who shall own the Applications.
+    pub mode: Mode,
+}
+
+/// What is there, and what has to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// One for each cluster Secret.
+    pub clusters: Vec<Row>,
+    /// The Applications that name one of the clusters.
+    pub applications: Vec<Named>,
+    /// What of the hub is in the way of all of them.
+    pub hub: Vec<Finding>,
+}
+
+/// One cluster Secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// The Secret's name.
+    pub secret: String,
+    /// How Argo CD calls the cluster.
+    pub name: String,
+    /// Where the hub's Argo CD reaches it.
+    pub server: String,
+    /// How.
+    pub kind: Kind,
+    /// The `ManagedCluster` that it is.
+    pub cluster: Option<String>,
+    /// By what that is known.
+    pub by: Option<By>,
+    /// How many Applications name it.
+    pub applications: usize,
+    /// How far it is.
+    pub state: State,
+    /// What is in the way, each with what to do.
+    pub in_the_way: Vec<String>,
+    /// What is left to do when it is adopted.
+    pub afterwards: Option<String>,
+}
+
+/// How far a cluster is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It is the hub, and stays as it is.
+    Stays,
+    /// It has the add-on.
+    Adopted,
+    /// It is opted in; the hub program has not made its add-on yet.
+    OptedIn,
+    /// Nothing is in the way.
+    Ready,
+    /// Something is in the way.
+    Blocked,
+}
+
+/// What is there, and what has to be done.
+pub fn plan(facts: &Facts) -> Plan {
+    let known = Known::new(&facts.clusters);
+    let enrolled: BTreeSet<_> = facts.addons.iter().map(|it| it.cluster.as_str()).collect();
+    let cluster_secrets = || facts.secrets.iter().filter(|secret| secret.is_cluster);
+    let matched: Vec<_> = cluster_secrets()
+        .map(|secret| {
+            let kind = Kind::of(secret);
+            let found = (kind != Kind::Hub).then(|| known.find(secret));
+            (secret, kind, found)
+        })
+        .collect();
+    let sure = matched.iter().filter_map(|(secret, kind, found)| {
+        let (cluster, _) = found.as_ref()?.as_ref().ok()?;
+        Some((*secret, *kind, cluster.name.as_str()))
+    });
+    let sure: Vec<_> = sure.collect();
+    let after = after(facts, &sure);
+    let names = Names::new(
+        sure.iter().copied(),
+        &after,
+        &enrolled,
+        &facts.settings.routing,
+    );
+    let applications = facts.applications.iter();
+    let mut applications: Vec<_> = applications.flat_map(|it| names.judge(it)).collect();
+    applications.sort_by(|a, b| (&a.cluster, &a.application).cmp(&(&b.cluster, &b.application)));
+    let names: BTreeSet<_> = sure.iter().map(|(.., name)| *name).collect();
+    let hub = hub(facts, &names, &enrolled);
+    let mut clusters: Vec<_> = matched
+        .into_iter()
+        .map(|(secret, kind, found)| {
+            row(facts, secret, kind, found, &applications, !hub.is_empty())
+        })
+        .collect();
+    clusters.sort_by(|a, b| (&a.cluster, &a.secret).cmp(&(&b.cluster, &b.secret)));
+    Plan {
+        clusters,
+        applications,
+        hub,
+    }
+}
+
+/// The clusters as routing sees them when all are adopted. Where the add-on will have the server of a cluster is not
+/// known before, and it is never that of now.
+fn after(facts: &Facts, sure: &[(&ClusterSecret, Kind, &str)]) -> Clusters {
+    let mut all = BTreeMap::<String, Option<String>>::new();
+    let mut autonomous = BTreeSet::new();
+    for (_, _, cluster) in sure {
+        all.insert((*cluster).to_owned(), None);
+        if facts.mode == Mode::Autonomous {
+            autonomous.insert((*cluster).to_owned());
+        }
+    }
+    for addon in &facts.addons {
+        let mut ours = facts.secrets.iter();
+        let ours = ours.find(|secret| secret.becomes_ours(&addon.cluster));
+        all.insert(
+            addon.cluster.clone(),
+            ours.map(|secret| secret.server.clone()),
+        );
+        if addon.is_autonomous() {
+            autonomous.insert(addon.cluster.clone());
+        } else {
+            autonomous.remove(&addon.cluster);
+        }
+    }
+    Clusters::new(all).with_autonomous(autonomous)
+}
+
+/// What of the hub is in the way of every cluster, as `check` says it.
+fn hub(facts: &Facts, names: &BTreeSet<&str>, enrolled: &BTreeSet<&str>) -> Vec<Finding> {
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let clusters = names.union(enrolled).map(|name| (*name).to_owned());
+    let clusters: Vec<_> = clusters.collect();
+    let mut all = check::controllers(check::Watchers {
+        controllers: &facts.controllers,
+        parameters: &facts.parameters,
+        argocd_namespace: &facts.settings.routing.argocd_namespace,
+        clusters: &clusters,
+    });
+    all.push(check::offer(&facts.offer));
+    if !names.is_subset(enrolled) {
+        all.extend(obstacles::placements(&facts.offer));
+    }
+    // Where it is not known whether two would write, nothing is begun.
+    all.retain(|finding| finding.result != Outcome::Ok);
+    all
+}
+
+fn row(
+    facts: &Facts,
+    secret: &ClusterSecret,
+    kind: Kind,
+    found: Option<Result<(&ManagedCluster, By), Doubt>>,
+    applications: &[Named],
+    hub_in_the_way: bool,
+) -> Row {
+    let mut row = Row {
+        secret: secret.name.clone(),
+        name: secret.shown.clone(),
+        server: secret.server.clone(),
+        kind,
+        cluster: None,
+        by: None,
+        applications: 0,
+        state: State::Stays,
+        in_the_way: Vec::new(),
+        afterwards: None,
+    };
+    let (cluster, by) = match found {
+        None => return row,
+        Some(Err(Doubt(why))) => {
+            row.state = State::Blocked;
+            row.in_the_way.push(why);
+            return row;
+        }
+        Some(Ok(found)) => found,
+    };
+    let of = || applications.iter().filter(|it| it.cluster == cluster.name);
+    row.cluster = Some(cluster.name.clone());
+    row.by = Some(by);
+    row.applications = of().count();
+    row.in_the_way = obstacles::of(facts, cluster);
+    row.in_the_way.extend(obstacles::applications(of()));
+    row.afterwards = obstacles::afterwards(facts, secret, &cluster.name);
+    let has_addon = facts.addons.iter().any(|it| it.cluster == cluster.name);
+    row.state = match (row.in_the_way.is_empty(), has_addon, &cluster.mode) {
+        (false, ..) => State::Blocked,
+        (true, true, _) => State::Adopted,
+        (true, false, _) if hub_in_the_way => State::Blocked,
+        (true, false, Some(_)) => State::OptedIn,
+        (true, false, None) => State::Ready,
+    };
+    row
+}
+
+impl Plan {
+    /// Leaves only these clusters; says which of them are not there.
+    pub fn keep(&mut self, names: &[String]) -> Vec<String> {
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let is_asked = |row: &Row| {
+            let cluster = row.cluster.as_ref().unwrap_or(&row.name);
+            names.contains(cluster)
+        };
+        self.clusters.retain(is_asked);
+        self.applications.retain(|it| names.contains(&it.cluster));
+        let known = |name: &&String| {
+            let mut rows = self.clusters.iter();
+            rows.any(|row| row.cluster.as_ref().unwrap_or(&row.name) == *name)
+        };
+        names.iter().filter(|name| !known(name)).cloned().collect()
+    }
+
+    /// The clusters that can be adopted now, each once.
+    pub fn ready(&self) -> BTreeSet<String> {
+        let of = |state: State| {
+            let rows = self.clusters.iter().filter(move |row| row.state == state);
+            rows.filter_map(|row| row.cluster.clone())
+        };
+        let blocked: BTreeSet<_> = of(State::Blocked).collect();
+        of(State::Ready)
+            .filter(|cluster| !blocked.contains(cluster))
+            .collect()
+    }
+
+    /// Says what came of opting one in.
+    pub fn record(&mut self, cluster: &str, done: &Result<(), String>) {
+        let rows = self.clusters.iter_mut();
+        for row in rows.filter(|row| row.cluster.as_deref() == Some(cluster)) {
+            match done {
+                Ok(()) => row.state = State::OptedIn,
+                Err(why) => {
+                    row.state = State::Blocked;
+                    row.in_the_way.push(why.clone());
+                }
+            }
+        }
+    }
+
+    /// Whether something is in the way.
+    pub fn is_held(&self) -> bool {
+        let mut rows = self.clusters.iter();
+        !self.hub.is_empty() || rows.any(|row| row.state == State::Blocked)
+    }
+}
+
+#[cfg(test)]
+mod tests;

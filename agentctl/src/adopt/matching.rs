@@ -1,0 +1,132 @@
+//! Which `ManagedCluster` a cluster Secret is. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::facts::{Address, ClusterSecret, ManagedCluster};
+
+/// How the hub's Argo CD reaches a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// It is the hub itself.
+    Hub,
+    /// At its API server.
+    Push,
+    /// Through argocd-agent, or through this add-on.
+    Agent,
+}
+
+impl Kind {
+    /// Of a Secret.
+    pub(super) fn of(secret: &ClusterSecret) -> Self {
+        if secret.is_hub() {
+            return Self::Hub;
+        }
+        match agent_of(secret) {
+            Ok(None) => Self::Push,
+            Ok(Some(_)) | Err(_) => Self::Agent,
+        }
+    }
+}
+
+/// By what a cluster was known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// Its name.
+    Name,
+    /// Its API server.
+    Server,
+}
+
+/// Why it is none, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Doubt(pub(super) String);
+
+/// The `ManagedClusters`, by what they are known by.
+#[derive(Debug, Default)]
+pub(super) struct Known<'a> {
+    by_name: BTreeMap<&'a str, &'a ManagedCluster>,
+    by_server: BTreeMap<&'a Address, Vec<&'a ManagedCluster>>,
+}
+
+impl<'a> Known<'a> {
+    /// All of them.
+    pub(super) fn new(clusters: &'a [ManagedCluster]) -> Self {
+        let mut known = Self::default();
+        for cluster in clusters {
+            known.by_name.insert(&cluster.name, cluster);
+            for server in &cluster.servers {
+                let there = known.by_server.entry(server).or_default();
+                if !there.iter().any(|it| it.name == cluster.name) {
+                    there.push(cluster);
+                }
+            }
+        }
+        known
+    }
+
+    /// Which one a Secret is.
+    pub(super) fn find(&self, secret: &ClusterSecret) -> Result<(&'a ManagedCluster, By), Doubt> {
+        match agent_of(secret)? {
+            Some(agent) => self.of_agent(&agent),
+            None => self.pushed(secret),
+        }
+    }
+
+    fn of_agent(&self, agent: &str) -> Result<(&'a ManagedCluster, By), Doubt> {
+        let found = self.by_name.get(agent).map(|it| (*it, By::Name));
+        found.ok_or_else(|| {
+            Doubt(format!(
+                "there is no ManagedCluster {agent}; have the cluster join Open Cluster Management under its agent's \
+                 name"
+            ))
+        })
+    }
+
+    fn pushed(&self, secret: &ClusterSecret) -> Result<(&'a ManagedCluster, By), Doubt> {
+        let named = self.by_name.get(secret.shown.as_str()).copied();
+        let address = Address::parse(&secret.server);
+        let there = address.as_ref().and_then(|it| self.by_server.get(it));
+        let there = there.map_or(&[][..], Vec::as_slice);
+        let listed = || {
+            let all: Vec<_> = there.iter().map(|it| it.name.as_str()).collect();
+            all.join(", ")
+        };
+        match (named, there) {
+            (Some(named), []) => Ok((named, By::Name)),
+            (Some(named), there) if there.iter().any(|it| it.name == named.name) => {
+                Ok((named, By::Name))
+            }
+            (Some(named), _) => Err(Doubt(format!(
+                "it has the name of ManagedCluster {}, and the API server of {}; put its name or its server right",
+                named.name,
+                listed()
+            ))),
+            (None, [one]) => Ok((one, By::Server)),
+            (None, []) => Err(Doubt(
+                "no ManagedCluster has its name or its API server; have the cluster join Open Cluster Management \
+                 (clusteradm join), or say its API server in managedClusterClientConfigs of its ManagedCluster"
+                    .to_owned(),
+            )),
+            (None, _) => Err(Doubt(format!(
+                "several ManagedClusters have its API server: {}; name it like the one that it is",
+                listed()
+            ))),
+        }
+    }
+}
+
+/// The agent that a Secret names, by its label or in its server.
+fn agent_of(secret: &ClusterSecret) -> Result<Option<String>, Doubt> {
+    let address = Address::parse(&secret.server);
+    let in_server = address.as_ref().and_then(Address::agent);
+    match (secret.agent.as_deref(), in_server) {
+        (Some(label), Some(server)) if label != server => Err(Doubt(format!(
+            "its label names agent {label}, its server agent {server}; put one of them right"
+        ))),
+        (label, server) => Ok(label.or(server).map(str::to_owned)),
+    }
+}

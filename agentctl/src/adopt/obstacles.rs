@@ -1,0 +1,109 @@
+//! What is in the way of one cluster, and what is left to do afterwards. Pure.
+
+use argocd::keys::addon::MODE;
+use serde_json::Value;
+
+use super::{
+    Facts, Fate, Named,
+    facts::{ClusterSecret, ManagedCluster},
+};
+use crate::check::{Finding, Outcome};
+
+/// What is in the way of a cluster itself.
+pub(super) fn of(facts: &Facts, cluster: &ManagedCluster) -> Vec<String> {
+    let name = &cluster.name;
+    let mut all = Vec::new();
+    let argocd = &facts.settings.routing.argocd_namespace;
+    // As the hub program judges it.
+    if name == argocd || *name == facts.own_namespace || name.starts_with("kube-") {
+        all.push(format!(
+            "the namespace {name} on the hub has another use; have the cluster join under another name"
+        ));
+    }
+    if cluster.is_hub {
+        all.push(
+            "it is the hub itself; deploy there with Applications whose destination is in-cluster"
+                .to_owned(),
+        );
+    }
+    if cluster.deleting {
+        all.push(format!("the ManagedCluster {name} is being deleted"));
+    } else if !cluster.accepted {
+        all.push(format!(
+            "the hub has not accepted it: clusteradm accept --clusters {name}"
+        ));
+    }
+    all.extend(label(facts, cluster));
+    let mut secrets = facts.secrets.iter();
+    let taken = secrets.find(|it| it.name == argocd::cluster_secret::name(name));
+    if let Some(taken) = taken.filter(|it| !it.becomes_ours(name)) {
+        let secret = &taken.name;
+        all.push(format!(
+            "the Secret {argocd}/{secret} was not made by argocd-agent, so the add-on leaves it alone and has no place for \
+             its own; save it, make it anew under another name, and delete it"
+        ));
+    }
+    all
+}
+
+fn label(facts: &Facts, cluster: &ManagedCluster) -> Option<String> {
+    let name = &cluster.name;
+    if let Some(addon) = facts.addons.iter().find(|it| it.cluster == *name) {
+        let leaving = addon.deleting.is_some();
+        return leaving.then(|| {
+            "the add-on is being taken off the cluster; wait until that is done".to_owned()
+        });
+    }
+    let (said, asked) = (cluster.mode.as_deref()?, facts.mode.as_str());
+    (said != asked).then(|| {
+        format!(
+            "its label {MODE} says {said:?} already; ask for that with --mode, or take it away: kubectl label \
+             managedcluster {name} {MODE}-"
+        )
+    })
+}
+
+/// Applications that have to be changed first.
+pub(super) fn applications<'a>(all: impl Iterator<Item = &'a Named>) -> Option<String> {
+    let (mut change, mut held) = (0_usize, 0_usize);
+    for it in all {
+        match it.fate {
+            Fate::Reached => {}
+            Fate::Change => change += 1,
+            Fate::Held => held += 1,
+        }
+    }
+    let mut parts = Vec::new();
+    if change > 0 {
+        parts.push(format!("{change} need another destination"));
+    }
+    if held > 0 {
+        parts.push(format!("{held} would not go where they should"));
+    }
+    (!parts.is_empty()).then(|| format!("of its Applications {}", parts.join(", ")))
+}
+
+/// What is left to do when the cluster is adopted. Argo CD refuses a name that two cluster Secrets have.
+pub(super) fn afterwards(facts: &Facts, secret: &ClusterSecret, cluster: &str) -> Option<String> {
+    let (argocd, name) = (&facts.settings.routing.argocd_namespace, &secret.name);
+    if secret.becomes_ours(cluster) || *name == argocd::cluster_secret::name(cluster) {
+        return None;
+    }
+    let why = if secret.shown == cluster {
+        "Argo CD's UI and CLI refuse a name that two cluster Secrets have"
+    } else {
+        "no Application goes by it then"
+    };
+    Some(format!("delete the Secret {argocd}/{name}: {why}"))
+}
+
+/// With Placements the label does not opt in.
+pub(super) fn placements(offer: &Result<Option<Value>, String>) -> Option<Finding> {
+    let offer = offer.as_ref().ok()?.as_ref()?;
+    let kind = offer.pointer("/spec/installStrategy/type");
+    (kind.and_then(Value::as_str) == Some("Placements")).then(|| {
+        let cause = "Placements choose the clusters with the add-on, so that a label does not";
+        Finding::new("add-on", Outcome::Failed, cause)
+            .next("see that the Placement of the ClusterManagementAddOn selects the clusters, and use --dry-run here")
+    })
+}

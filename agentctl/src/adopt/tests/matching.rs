@@ -1,0 +1,116 @@
+//! Which cluster a Secret is.
+
+use super::*;
+
+#[test]
+fn an_address_is_the_same_however_it_is_written_and_no_other() {
+    let same = [
+        "https://Paris.example.com",
+        "https://paris.example.com:443/",
+        " https://paris.example.com/ ",
+    ];
+    let address = Address::parse(same[0]);
+    assert!(address.is_some());
+    for url in same {
+        assert_eq!(Address::parse(url), address, "{url}");
+    }
+    for other in [
+        "https://paris.example.com:6443",
+        "https://paris.example.com/k8s",
+        "https://paris.example.com?agentName=paris",
+        "http://paris.example.com",
+        "https://xparis.example.com",
+    ] {
+        let parsed = Address::parse(other);
+        assert!(parsed.is_some() && parsed != address, "{other}");
+    }
+    for none in [
+        "",
+        "paris.example.com",
+        "ftp://paris.example.com",
+        "https://",
+        "%",
+    ] {
+        assert_eq!(Address::parse(none), None, "{none}");
+    }
+    assert_ne!(
+        Address::parse("https://[fd00::1]:6443"),
+        Address::parse("https://[fd00::2]:6443")
+    );
+}
+
+#[test]
+fn a_secret_is_a_cluster_by_exact_name_or_exact_server() {
+    let other = "https://other.example.com:6443";
+    for (shown, server, urls, expected) in [
+        ("paris", "https://10.0.0.1", &[] as &[&str], Some(By::Name)),
+        ("paris", PARIS, &[PARIS], Some(By::Name)),
+        // Its API server may have another name from the hub.
+        ("paris", other, &[PARIS], Some(By::Name)),
+        ("prod-paris", PARIS, &[PARIS], Some(By::Server)),
+        (
+            "prod-paris",
+            PARIS,
+            &[other, "https://PARIS.example.com:6443/"],
+            Some(By::Server),
+        ),
+        ("Paris", other, &[PARIS], None),
+        ("par", other, &[PARIS], None),
+        ("prod-paris", "https://paris.example.com", &[PARIS], None),
+        ("prod-paris", "nonsense", &["nonsense"], None),
+    ] {
+        let secrets = vec![secret("s", shown, server)];
+        let facts = facts(secrets, vec![cluster("paris", urls)]);
+        let row = only(&facts);
+        assert_eq!(row.by, expected, "{shown} {server}");
+        let found = expected.map(|_| "paris".to_owned());
+        assert_eq!((row.kind, row.cluster), (Kind::Push, found));
+        if expected.is_none() {
+            assert_eq!(row.state, State::Blocked);
+            assert!(row.in_the_way[0].contains("clusteradm join"));
+        }
+    }
+}
+
+#[test]
+fn what_may_be_two_clusters_is_none_and_is_said() {
+    let two = vec![cluster("paris", &[PARIS]), cluster("lyon", &[PARIS])];
+    let row = only(&facts(vec![secret("s", "x", PARIS)], two.clone()));
+    assert!(row.in_the_way[0].contains("several"), "{row:#?}");
+    assert!(row.in_the_way[0].contains("paris, lyon"), "{row:#?}");
+    assert_eq!((row.cluster, row.state), (None, State::Blocked));
+    // A name that is one of them decides.
+    let row = only(&facts(vec![secret("s", "lyon", PARIS)], two));
+    assert_eq!(row.cluster.as_deref(), Some("lyon"));
+    // The name of one and the server of another is neither.
+    let apart = vec![cluster("paris", &[]), cluster("lyon", &[PARIS])];
+    let row = only(&facts(vec![secret("s", "paris", PARIS)], apart));
+    assert_eq!(row.cluster, None);
+    assert!(row.in_the_way[0].contains("put its name or its server right"));
+}
+
+#[test]
+fn a_secret_of_an_agent_is_the_cluster_of_the_agents_name() {
+    let proxy = "https://proxy:9090?agentName=paris";
+    let known = || vec![cluster("paris", &[PARIS])];
+    for one in [
+        of_agent("cluster-paris", "paris", proxy),
+        secret("agent-paris", "anything", proxy),
+    ] {
+        let row = only(&facts(vec![one], known()));
+        assert_eq!((row.kind, row.by), (Kind::Agent, Some(By::Name)));
+        assert_eq!(
+            (row.cluster.as_deref(), row.state),
+            (Some("paris"), State::Ready)
+        );
+    }
+    let unknown = of_agent("cluster-rome", "rome", "https://proxy:9090?agentName=rome");
+    let row = only(&facts(vec![unknown], known()));
+    assert!(row.in_the_way[0].contains("no ManagedCluster rome"));
+    let apart = of_agent("cluster-rome", "rome", proxy);
+    let row = only(&facts(vec![apart], known()));
+    assert_eq!((row.kind, row.cluster), (Kind::Agent, None));
+    let hub = secret("hub", "in-cluster", "https://kubernetes.default.svc");
+    let row = only(&facts(vec![hub], known()));
+    assert_eq!((row.kind, row.state), (Kind::Hub, State::Stays));
+}

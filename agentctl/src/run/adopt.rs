@@ -1,0 +1,79 @@
+//! Reads what `cluster adopt` needs, and opts in what nothing is in the way of.
+
+use argocd::keys::addon::ADDON;
+
+use super::{Answer, Error, addons, inspect, told};
+use crate::{
+    adopt::{
+        Facts,
+        facts::{ClusterSecret, ManagedCluster, brief},
+        plan,
+    },
+    args::{AdoptArgs, Global},
+    change::opt_in,
+    hub::{APPLICATIONS, By, CLUSTERS, CONFIG_MAPS, Hub, OFFERS, SECRETS},
+    output::Place,
+};
+
+/// Makes the plan, and carries it out unless that is not wanted.
+pub(super) async fn adopt(
+    hub: &Hub,
+    global: &Global,
+    args: &AdoptArgs,
+    place: Place,
+) -> Result<Answer, Error> {
+    let facts = facts(hub, global, args).await?;
+    let mut plan = plan(&facts);
+    let unknown = plan.keep(&args.clusters);
+    if !unknown.is_empty() {
+        return Err(Error::NoSecret(unknown));
+    }
+    if !args.dry_run {
+        for cluster in plan.ready() {
+            let written = hub
+                .merge(CLUSTERS, None, &cluster, &opt_in(args.mode))
+                .await;
+            let done = match written {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(format!("there is no ManagedCluster {cluster} any more")),
+                Err(error) => Err(error.to_string()),
+            };
+            plan.record(&cluster, &done);
+        }
+    }
+    Answer::of(&plan, place, plan.is_held())
+}
+
+async fn facts(hub: &Hub, global: &Global, args: &AdoptArgs) -> Result<Facts, Error> {
+    let settings = told(hub, global).await;
+    let argocd = settings.routing.argocd_namespace.clone();
+    let (mut secrets, mut clusters, mut applications) = (Vec::new(), Vec::new(), Vec::new());
+    // Not by label: what has the name of a Secret of ours is in the way whatever it is.
+    hub.each(SECRETS, &By::namespace(&argocd), |secret| {
+        secrets.extend(ClusterSecret::read(&secret));
+    })
+    .await?;
+    hub.each(CLUSTERS, &By::default(), |cluster| {
+        clusters.push(ManagedCluster::read(&cluster));
+    })
+    .await?;
+    hub.each(APPLICATIONS, &By::default(), |application| {
+        applications.push(brief(&application));
+    })
+    .await?;
+    let parameters = hub.get(CONFIG_MAPS, Some(&argocd), "argocd-cmd-params-cm");
+    Ok(Facts {
+        secrets,
+        clusters,
+        applications,
+        addons: addons(hub).await?,
+        controllers: inspect::controllers(hub)
+            .await
+            .map_err(|error| error.to_string()),
+        parameters: inspect::text(parameters.await),
+        offer: inspect::text(hub.get(OFFERS, None, ADDON).await),
+        settings,
+        own_namespace: global.own_namespace.clone(),
+        mode: args.mode,
+    })
+}
