@@ -77,3 +77,6 @@ async fn facts(hub: &Hub, global: &Global, args: &AdoptArgs) -> Result<Facts, Er
         mode: args.mode,
     })
 }
+
+#[cfg(test)]
+mod tests;
