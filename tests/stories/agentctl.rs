@@ -1,5 +1,7 @@
 //! `argocd-agentctl`, called as people call it: it looks, explains, checks, and changes certificates.
 
+pub(crate) mod adopt;
+
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
@@ -65,7 +67,6 @@ pub(crate) async fn the_fleet_is_looked_at_with_the_roles_of_the_page(stage: &St
     app.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
     let team = stage.platform_team().await?;
-
     let fleet = ask(team.clone(), 0, &["status"]).await?;
     let clusters = fleet["clusters"].as_array().context("clusters")?;
     ensure!(clusters.len() == 2, "{fleet:#}");

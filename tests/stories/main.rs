@@ -374,6 +374,7 @@ fn certificates() -> Chapter {
             staged!(agentctl::the_way_of_an_application_is_explained),
             staged!(agentctl::what_a_cluster_refuses_is_explained),
             staged!(agentctl::the_hub_is_checked_for_whoever_asks),
+            staged!(agentctl::adopt::a_cluster_in_push_mode_is_adopted),
             staged!(agentctl::certificates_are_changed_on_the_command_line),
             staged!(agentctl::an_agent_is_revoked_and_restored_on_the_command_line),
             staged!(hubside::the_cluster_secret_follows_its_cluster_and_keeps_what_users_write),
