@@ -69,10 +69,12 @@ async fn left(stage: &Stage) -> Result<Vec<String>> {
 
 /// Not those that Kubernetes puts into every namespace.
 const OF_KUBERNETES: [&str; 2] = ["kube-root-ca.crt", "default"];
+/// Roles that people gave themselves for the command line are theirs; stories before may have.
+const OF_PEOPLE: &str = "argocd-agentctl";
 
 fn is_ours(metadata: &kube::core::ObjectMeta) -> bool {
     let name = metadata.name.as_deref().unwrap_or_default();
-    if OF_KUBERNETES.contains(&name) {
+    if OF_KUBERNETES.contains(&name) || name.starts_with(OF_PEOPLE) {
         return false;
     }
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
