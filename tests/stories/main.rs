@@ -75,6 +75,7 @@ fn main() -> ExitCode {
     tell(vec![
         vec![
             control_planes(),
+            hub_side(),
             pods(),
             product(),
             restarts(),
@@ -242,11 +243,15 @@ fn life_of_the_chart() -> Chapter {
     )
 }
 
-/// Certificates are asked for here as often as OCM's agent does in an hour, so nobody may have asked before.
+/// OCM's agent asks for ten certificates of an add-on in an hour and then for no more. These stories ask for so many that
+/// nobody may have asked before.
 fn second_day() -> Chapter {
     Chapter::alone(
         Options::everything(2),
-        vec![staged!(runbooks::the_runbooks_are_followed_word_by_word)],
+        vec![
+            staged!(runbooks::the_runbooks_are_followed_word_by_word),
+            staged!(agentctl::adopt::a_cluster_in_push_mode_is_adopted),
+        ],
     )
 }
 
@@ -360,7 +365,22 @@ fn conformance() -> Chapter {
     )
 }
 
-/// Certificates, addresses and leaders change under these stories, so they have a lab of their own.
+/// What the hub program makes on the hub, and who leads. Certificates are asked for here and in [`certificates`], so the two
+/// do not share a lab.
+fn hub_side() -> Chapter {
+    Chapter::shared(
+        Options::everything(2),
+        vec![
+            staged!(hubside::the_cluster_secret_follows_its_cluster_and_keeps_what_users_write),
+            staged!(hubside::a_cluster_secret_of_argocd_agentctl_is_taken_over),
+            staged!(hubside::the_principal_is_found_behind_a_node_port_and_a_load_balancer),
+            staged!(hubside::each_cluster_has_a_project_where_it_is_wanted),
+            staged!(hubside::another_replica_leads_soon_after_the_leader_is_gone),
+        ],
+    )
+}
+
+/// Certificates change under these stories, so they have a lab of their own.
 fn certificates() -> Chapter {
     Chapter::shared(
         Options::everything(2),
@@ -374,14 +394,8 @@ fn certificates() -> Chapter {
             staged!(agentctl::the_way_of_an_application_is_explained),
             staged!(agentctl::what_a_cluster_refuses_is_explained),
             staged!(agentctl::the_hub_is_checked_for_whoever_asks),
-            staged!(agentctl::adopt::a_cluster_in_push_mode_is_adopted),
             staged!(agentctl::certificates_are_changed_on_the_command_line),
             staged!(agentctl::an_agent_is_revoked_and_restored_on_the_command_line),
-            staged!(hubside::the_cluster_secret_follows_its_cluster_and_keeps_what_users_write),
-            staged!(hubside::a_cluster_secret_of_argocd_agentctl_is_taken_over),
-            staged!(hubside::the_principal_is_found_behind_a_node_port_and_a_load_balancer),
-            staged!(hubside::each_cluster_has_a_project_where_it_is_wanted),
-            staged!(hubside::another_replica_leads_soon_after_the_leader_is_gone),
         ],
     )
 }
