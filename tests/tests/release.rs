@@ -1,7 +1,9 @@
 //! What a release is made with, held against what it has to fit: images against the manifests that start them, the tag against the versions,
 //! and workflows against what they may do.
 
-use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
+use std::{
+    collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command,
+};
 
 use serde_json::Value;
 
@@ -60,6 +62,47 @@ fn images_fit_the_manifests() {
             text("manifests/hub/values.yaml").contains(&format!("repository: {image}\n")),
             "the chart does not know {image}"
         );
+    }
+}
+
+/// With an engine that only notes what it is told: where its Dockerfile is, and what of it is built for what.
+#[test]
+fn an_image_of_each_program_is_built_for_all_platforms() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (engine, notes) = (folder.path().join("buildah"), folder.path().join("notes"));
+    fs::write(&engine, "#!/bin/sh\necho \"$@\" >> \"$NOTES\"\n").expect("an engine");
+    fs::set_permissions(&engine, fs::Permissions::from_mode(0o755)).expect("a program");
+    let path = std::env::var("PATH").expect("PATH");
+    let script = Command::new(root().join("release/images"))
+        .env("PATH", format!("{}:{path}", folder.path().display()))
+        .env("NOTES", &notes)
+        .envs([
+            ("REGISTRY", "registry.example.org/team"),
+            ("TAG", "v9"),
+            ("PLATFORMS", "amd64 arm64"),
+        ])
+        .output()
+        .expect("release/images");
+    assert!(script.status.success(), "{script:?}");
+    let notes = fs::read_to_string(&notes).expect("notes");
+    let builds: Vec<_> = notes
+        .lines()
+        .filter(|it| it.starts_with("build "))
+        .collect();
+    assert_eq!(builds.len(), PROGRAMS.len(), "{notes}");
+    for Program { name, image, .. } in PROGRAMS {
+        let build = builds
+            .iter()
+            .find(|it| it.contains(&format!(" --target {name} ")));
+        let build = build.unwrap_or_else(|| panic!("{name}: {notes}"));
+        for part in [
+            " --platform linux/amd64,linux/arm64 ".to_owned(),
+            format!(" --manifest registry.example.org/team/{image}:v9 "),
+            format!(" --file {}/release/Dockerfile ", root().display()),
+        ] {
+            assert!(build.contains(&part), "{part}: {build}");
+        }
+        assert!(build.ends_with(" target/dist"), "{build}");
     }
 }
 
