@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::trace::{self as words, AGENT_MODE, AGENT_NAME, Attribute, COMPONENT, Matter};
-use protocol::{Event, Facet, Mode, ObjectKey, Target, Verdict};
+use protocol::{Event, Facet, Mode, ObjectKey, Target};
 use runtime::trace::{self, Context, Note, Notes, Span, Spot};
 use tokio::time::Instant;
 
@@ -76,8 +76,7 @@ impl Traces {
     /// That it went is said by this event.
     pub(crate) fn went(&self, key: &ObjectKey, event: &mut Event) {
         if let Some(span) = self.seen("delete", key) {
-            let context = span.context();
-            event.carry(context.parent(), context.state());
+            event.carry(span.words());
         }
     }
 
@@ -122,8 +121,7 @@ impl Traces {
             note.begin(words::doing("send", key), about.into_iter().chain(of_us))
         };
         if let Some(span) = note.and_then(begin) {
-            let context = span.context();
-            event.carry(context.parent(), context.state());
+            event.carry(span.words());
         }
         Some(event)
     }
@@ -140,11 +138,7 @@ pub(crate) fn heard(event: &Event, mode: Mode, welcome: &Welcome) -> Option<Span
     }
     let name = welcome.agent_name.clone().unwrap_or_default();
     Spot::new(event.span())
-        .under(
-            event
-                .trace()
-                .and_then(|(parent, state)| Context::read(parent, state)),
-        )
+        .under_claim(event.trace())
         .with(event.of_event())
         .with([
             component(),
@@ -152,16 +146,6 @@ pub(crate) fn heard(event: &Event, mode: Mode, welcome: &Welcome) -> Option<Span
             (AGENT_MODE, mode.to_string()),
         ])
         .begin()
-}
-
-/// How that went.
-pub(crate) fn done(span: Option<Span>, verdict: &Verdict) {
-    let Some(mut span) = span else { return };
-    match verdict {
-        Verdict::Done => span.fine(),
-        Verdict::Refused(why) => span.failed(why),
-        Verdict::Retry { .. } => span.failed("not yet; it is tried again"),
-    }
 }
 
 /// The span of one write to the spoke's API, as a part of what it is for.

@@ -5,6 +5,7 @@
 
 use crate::event::Event;
 use crate::object::{Facet, ObjectKey};
+use crate::session::Verdict;
 
 /// The extension with the span that an event belongs to, as the CloudEvents extension for distributed tracing has it.
 const PARENT: &str = "traceparent";
@@ -48,6 +49,15 @@ pub fn of_object(operation: &str, key: &ObjectKey) -> [Attribute; 4] {
     ]
 }
 
+/// How a span tells what came of an event: nothing where it went well, else why not.
+pub fn outcome(verdict: &Verdict) -> Result<(), &str> {
+    match verdict {
+        Verdict::Done => Ok(()),
+        Verdict::Refused(why) => Err(why),
+        Verdict::Retry { .. } => Err("not yet; it is tried again"),
+    }
+}
+
 impl Event {
     /// The span of taking it in, as Go calls it: `<target>.<type>`.
     pub fn span(&self) -> String {
@@ -79,8 +89,8 @@ impl Event {
         Some((parent, self.extensions.get(STATE).map(String::as_str)))
     }
 
-    /// Lets it carry a context.
-    pub fn carry(&mut self, parent: String, state: Option<String>) {
+    /// Lets it carry a context, and what vendors say of it.
+    pub fn carry(&mut self, (parent, state): (String, Option<String>)) {
         self.extensions.insert(PARENT.to_owned(), parent);
         if let Some(state) = state {
             self.extensions.insert(STATE.to_owned(), state);
@@ -102,7 +112,7 @@ mod tests {
         let key = ObjectKey::new(Kind::Application, "agent-a", "app");
         let mut event = Event::about(&key, Verb::SpecUpdate, "uid", "7", Bytes::new());
         assert_eq!(event.trace(), None);
-        event.carry("00-parent".to_owned(), Some("vendor=1".to_owned()));
+        event.carry(("00-parent".to_owned(), Some("vendor=1".to_owned())));
         let raw = event.into_cloud_event("");
         assert!(raw.attributes.contains_key("traceparent"), "{raw:?}");
         let heard = Event::try_from(raw).unwrap();

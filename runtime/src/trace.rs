@@ -75,6 +75,11 @@ impl Spot {
         self
     }
 
+    /// As a part of what somebody else says it is of, if that can be read.
+    pub fn under_claim(self, claim: Option<(&str, Option<&str>)>) -> Self {
+        self.under(claim.and_then(|(parent, state)| Context::read(parent, state)))
+    }
+
     /// With what is known of it. No secrets, and nothing without a bound.
     pub fn with(mut self, attributes: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         let attributes = attributes
@@ -127,6 +132,12 @@ impl Spot {
 pub struct Span(SdkSpan);
 
 impl Span {
+    /// As it travels: the parent of what others do for it, and what vendors say of it.
+    pub fn words(&self) -> (String, Option<String>) {
+        let context = self.context();
+        (context.parent(), context.state())
+    }
+
     /// By which others are made a part of it.
     pub fn context(&self) -> Context {
         Context(self.0.span_context().clone())
@@ -149,6 +160,15 @@ impl Span {
             Ok(_) => self.fine(),
             Err(error) => self.failed(&crate::error::Chain(error).to_string()),
         }
+    }
+}
+
+/// Ends a span, if there is one, with how it went: the reason where it did not go well.
+pub fn told(span: Option<Span>, outcome: Result<(), &str>) {
+    let Some(mut span) = span else { return };
+    match outcome {
+        Ok(()) => span.fine(),
+        Err(why) => span.failed(why),
     }
 }
 

@@ -313,7 +313,7 @@ impl<'a> Moving<'a> {
                     let context = span.as_ref().map(Span::context);
                     let done = trace::within(context, replica.carry_out(&work.event, &welcome));
                     let verdict = done.await;
-                    traced::done(span, &verdict);
+                    trace::told(span, protocol::trace::outcome(&verdict));
                     (work.id, verdict)
                 }
                 .boxed(),

@@ -53,7 +53,7 @@ impl Hub {
         let span = traced::heard(from, event);
         let context = span.as_ref().map(Span::context);
         let (verdict, reason) = trace::within(context, self.apply_claim(from, event)).await;
-        traced::done(span, &verdict);
+        trace::told(span, protocol::trace::outcome(&verdict));
         (verdict, reason)
     }
 

@@ -4,7 +4,7 @@
 
 use argocd::Meta;
 use protocol::{
-    Event, Facet, ObjectKey, Target, Verdict,
+    Event, Facet, ObjectKey, Target,
     trace::{self as words, AGENT_MODE, AGENT_NAME, Attribute, COMPONENT, Matter, UID},
 };
 use runtime::trace::{self, Context, Note, Notes, Span, Spot};
@@ -90,8 +90,7 @@ pub(super) fn said(
         note.begin(words::doing("send", key), about.into_iter().chain(of_us))
     };
     if let Some(span) = note.and_then(begin) {
-        let context = span.context();
-        event.carry(context.parent(), context.state());
+        event.carry(span.words());
     }
     event
 }
@@ -107,11 +106,7 @@ pub(super) fn heard(from: &Sender, event: &Event) -> Option<Span> {
         "managed"
     };
     Spot::new(event.span())
-        .under(
-            event
-                .trace()
-                .and_then(|(parent, state)| Context::read(parent, state)),
-        )
+        .under_claim(event.trace())
         .with(event.of_event())
         .with([
             component(),
@@ -119,16 +114,6 @@ pub(super) fn heard(from: &Sender, event: &Event) -> Option<Span> {
             (AGENT_MODE, mode.to_owned()),
         ])
         .begin()
-}
-
-/// How that went.
-pub(super) fn done(span: Option<Span>, verdict: &Verdict) {
-    let Some(mut span) = span else { return };
-    match verdict {
-        Verdict::Done => span.fine(),
-        Verdict::Refused(why) => span.failed(why),
-        Verdict::Retry { .. } => span.failed("not yet; it is tried again"),
-    }
 }
 
 /// The span of one write to the hub's API, as a part of what it is for.
