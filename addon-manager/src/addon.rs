@@ -2,20 +2,21 @@
 
 pub mod bring;
 pub mod conditions;
+#[cfg(test)]
+mod golden;
 pub mod manifests;
+mod obstacles;
+mod parts;
 pub mod settings;
 pub mod template;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use argocd::cluster_secret;
-use jiff::Timestamp;
-use kube::Client;
 use ocm::{
     condition,
     name::{AddonName, ClusterName},
@@ -24,30 +25,21 @@ use ocm::{
         Removal, RenderError, RenderInput, Rendered, SigningCa, Target, View, images,
     },
 };
-use principal::Sessions;
 use runtime::clock::Clock;
-use tokio::sync::watch;
 
 use crate::{
     address::Address,
-    fleet::{
-        applications::Applications,
-        credential,
-        projects::{self, Projects},
-        removal,
-        secrets::{self, ClusterSecrets},
-    },
-    hub::{self, Own, World},
-    issuer::{Authority, Certificates},
+    fleet::{applications::Applications, credential, projects, removal, secrets},
+    hub::{self, World},
+    issuer::Authority,
     keys,
-    optin::{
-        HeldModes,
-        plan::{follows_label, held_change},
-    },
+    optin::plan::{follows_label, held_change},
 };
 use bring::Bringing;
 use conditions::{Facts, HeldMode, Needs};
 use manifests::Templates;
+use obstacles::{AllObstacles, Obstacles};
+pub use parts::Parts;
 use settings::Defaults;
 
 /// How long a removal waits before it looks again whether the session has ended.
@@ -56,56 +48,6 @@ const SESSION_END: Duration = Duration::from_millis(200);
 /// How soon it is looked again whether what is in the way of a cluster's objects is gone: no watch tells of a Secret
 /// without our labels, or of a right.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-
-/// What the add-on works with.
-pub struct Parts {
-    /// The hub.
-    pub client: Client,
-    /// The SDK's window on the hub.
-    pub view: View,
-    /// What this hub is.
-    pub own: Own,
-    /// Image of the agent.
-    pub image: String,
-    /// How long an agent's certificate lives at most.
-    pub certificate_life: Duration,
-    /// The CA.
-    pub authority: watch::Receiver<Option<Arc<Authority>>>,
-    /// How the certificates of the hub stand.
-    pub certificates: watch::Receiver<Arc<Certificates>>,
-    /// Where agents dial unless their configuration says otherwise.
-    pub address: watch::Receiver<Option<Address>>,
-    /// Told the addresses that configurations name, so that the certificate covers them.
-    pub addresses: watch::Sender<BTreeMap<String, Address>>,
-    /// Whether clusters get the repositories without a project, unless their configuration says otherwise.
-    pub shares_unscoped: bool,
-    /// Told which clusters get them.
-    pub sharing: watch::Sender<BTreeMap<String, bool>>,
-    /// The sessions.
-    pub sessions: watch::Receiver<Sessions>,
-    /// Changes of mode that wait until there are no Applications.
-    pub held_modes: watch::Receiver<HeldModes>,
-    /// Since when the principal serves.
-    pub serving_since: Timestamp,
-    /// The cluster Secrets.
-    pub secrets: ClusterSecrets,
-    /// The `AppProjects` of single clusters, if they are wanted.
-    pub projects: Option<Projects>,
-    /// Where Argo CD reaches the resource proxy (host and port).
-    pub resource_proxy: String,
-    /// The hub's Argo CD, as the pattern of those that spokes get.
-    pub pattern: watch::Receiver<bring::follow::Hub>,
-    /// Told what was decided about the clusters' Argo CD and has to be written down.
-    pub records: watch::Sender<bring::record::Records>,
-}
-
-impl fmt::Debug for Parts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts")
-            .field("own", &self.own)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Our `impl ocm::sdk::Addon`.
 #[derive(Debug)]
@@ -116,15 +58,7 @@ pub struct ArgocdAgent {
     bringing: Bringing,
     // The CA ready for signing, made anew when it changes. Held for a lookup, never over an await.
     signing: Mutex<Option<(Arc<Authority>, Arc<SigningCa>)>>,
-    // What is in the way of clusters' objects on the hub. Held for a lookup, too.
-    obstacles: Mutex<BTreeMap<ClusterName, Obstacles>>,
-}
-
-/// Why objects of a cluster on the hub are not as they should be. Its agent works without them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Obstacles {
-    secret: Option<String>,
-    project: Option<String>,
+    obstacles: AllObstacles,
 }
 
 /// Why there is no add-on; a mistake of ours.
@@ -148,7 +82,7 @@ impl ArgocdAgent {
             parts,
             templates: Templates::embedded()?,
             signing: Mutex::default(),
-            obstacles: Mutex::default(),
+            obstacles: AllObstacles::default(),
         })
     }
 
@@ -197,21 +131,6 @@ impl ArgocdAgent {
         self.parts
             .sharing
             .send_if_modified(|known| known.insert(cluster.to_string(), shares) != Some(shares));
-    }
-
-    fn obstacles(&self) -> MutexGuard<'_, BTreeMap<ClusterName, Obstacles>> {
-        self.obstacles
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note_obstacles(&self, cluster: &ClusterName, obstacles: Obstacles) {
-        let mut all = self.obstacles();
-        if obstacles == Obstacles::default() {
-            all.remove(cluster);
-        } else {
-            all.insert(cluster.clone(), obstacles);
-        }
     }
 
     /// The change of mode that waits for a person, if one does.
@@ -358,7 +277,7 @@ impl sdk::Addon for ArgocdAgent {
                 .map(HookError::from)
                 .filter(|_| obstacles.project.is_none()),
         ];
-        self.note_obstacles(target.name, obstacles);
+        self.obstacles.note(target.name, obstacles);
         failed.into_iter().flatten().next().map_or(Ok(()), Err)
     }
 
@@ -424,7 +343,7 @@ impl sdk::Addon for ArgocdAgent {
             live: condition::find(target.addon.conditions(), condition::addon::AVAILABLE),
         };
         let said = conditions::available(&facts, now);
-        let obstacles = self.obstacles().get(target.name).cloned();
+        let obstacles = self.obstacles.of(target.name);
         let known = obstacles.as_ref();
         let certificates = Arc::clone(&self.parts.certificates.borrow());
         let bringing = self.bringing.need(target.name);
@@ -477,7 +396,7 @@ impl sdk::Addon for ArgocdAgent {
         self.parts
             .addresses
             .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
-        self.obstacles().remove(cluster);
+        self.obstacles.forget(cluster);
         self.bringing.forget(cluster);
         // The Secret goes last, so where there is one, nobody has told us of the cluster's leaving: it
         // left while no manager ran.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::addon::golden;
 
 fn spoke() -> Spoke {
     Spoke {
@@ -98,18 +99,7 @@ fn people_at_the_hub_have_rights_of_their_own_and_only_where_they_may_look() {
 fn the_rendering_is_the_golden_one() {
     let objects = render(&spoke());
     let text = serde_json::to_string_pretty(&objects).unwrap() + "\n";
-    let golden = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/src/addon/manifests/golden.json"
-    );
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(golden, &text).unwrap();
-    }
-    assert_eq!(
-        std::fs::read_to_string(golden).unwrap(),
-        text,
-        "UPDATE_GOLDEN=1 writes it anew"
-    );
+    golden::hold("manifests/golden.json", &text);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use ocm::api::addon::{
 use principal::Mode;
 
 use super::*;
+use crate::addon::golden;
 use crate::addon::manifests::{Placement, Proxy};
 
 fn spoke() -> Spoke {
@@ -62,18 +63,7 @@ fn names(objects: &[Value], which: impl Fn(&Value) -> bool) -> Vec<String> {
 #[test]
 fn the_rendering_is_the_golden_one() {
     let text = serde_json::to_string_pretty(&plain().manifests).unwrap() + "\n";
-    let golden = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/src/addon/bring/objects/golden.json"
-    );
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(golden, &text).unwrap();
-    }
-    assert_eq!(
-        std::fs::read_to_string(golden).unwrap(),
-        text,
-        "UPDATE_GOLDEN=1 writes it anew"
-    );
+    golden::hold("bring/objects/golden.json", &text);
 }
 
 #[test]
