@@ -18,6 +18,8 @@ use std::{
 use lab::helm;
 use serde_json::{Value, json};
 
+#[path = "chart/alerts.rs"]
+mod alerts;
 #[path = "chart/rendered.rs"]
 mod rendered;
 #[path = "chart/rights.rs"]

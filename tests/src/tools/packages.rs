@@ -1,6 +1,12 @@
 //! Programs that come as packages of the machine: named when they are missing, installed where that is possible.
 
-use std::process::{Command, Stdio};
+use std::{
+    fs,
+    io::{ErrorKind, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
@@ -9,7 +15,7 @@ use super::{executable, on_path};
 use crate::progress::say;
 
 /// A program or a file, and the Debian package that brings it.
-const NEEDED: [(&str, &str); 7] = [
+const NEEDED: [(&str, &str); 8] = [
     ("redis-server", "redis-server"),
     ("ip", "iproute2"),
     ("git", "git"),
@@ -20,7 +26,12 @@ const NEEDED: [(&str, &str); 7] = [
         "libnginx-mod-stream",
     ),
     ("haproxy", "haproxy"),
+    // With promtool.
+    ("prometheus", "prometheus"),
 ];
+
+/// What Debian's packages ask before they start a service: 101 says no.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Installs the packages that are missing, as root on Debian and its kin; elsewhere says which they are.
 pub(super) fn ensure() -> Result<()> {
@@ -33,6 +44,7 @@ pub(super) fn ensure() -> Result<()> {
         bail!("the lab needs these packages (names as in Debian): {list}; please install them");
     }
     say(format_args!("installing {list}"));
+    let _quiet = NoServices::begin()?;
     // Package lists may be absent on a fresh machine, and stale on an old one.
     if !apt_get(&["install", "-y", "--no-install-recommends"], &missing)? {
         apt_get(&["update"], &[])?;
@@ -47,7 +59,7 @@ fn missing() -> Vec<&'static str> {
     let absent = |program: &str| match program {
         // The daemon is a program of git's own directory, which some distributions package apart.
         "git" => on_path("git").is_none() || git_daemon_is_missing(),
-        file if file.starts_with('/') => !std::path::Path::new(file).exists(),
+        file if file.starts_with('/') => !Path::new(file).exists(),
         other => on_path(other).is_none(),
     };
     NEEDED
@@ -62,8 +74,50 @@ fn git_daemon_is_missing() -> bool {
     let dir = path
         .ok()
         .map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
-    dir.and_then(|dir| executable(std::path::Path::new(&dir).join("git-daemon")))
+    dir.and_then(|dir| executable(Path::new(&dir).join("git-daemon")))
         .is_none()
+}
+
+/// While there is one, a package that is installed does not start its service: the lab wants the programs, and this machine
+/// shall not listen for anybody because of it.
+struct NoServices {
+    /// Whether the policy is ours, and goes with this.
+    is_ours: bool,
+}
+
+impl NoServices {
+    fn begin() -> Result<Self> {
+        let mut options = fs::OpenOptions::new();
+        match options
+            .write(true)
+            .create_new(true)
+            .mode(0o755)
+            .open(POLICY)
+        {
+            Ok(mut file) => {
+                let this = Self { is_ours: true };
+                let text = "#!/bin/sh\n# Of the lab of argocd-agent, while it installs packages.\nexit 101\n";
+                file.write_all(text.as_bytes())
+                    .with_context(|| format!("write {POLICY}"))?;
+                Ok(this)
+            }
+            // Somebody else has a policy, which counts.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Self { is_ours: false }),
+            Err(error) => Err(error).with_context(|| format!("make {POLICY}")),
+        }
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if self.is_ours
+            && let Err(error) = fs::remove_file(Path::new(POLICY))
+        {
+            say(format_args!(
+                "{POLICY} stays, as it cannot be removed: {error}"
+            ));
+        }
+    }
 }
 
 fn apt_get(arguments: &[&str], packages: &[&str]) -> Result<bool> {
