@@ -89,6 +89,13 @@ impl Tools {
         helm().context("helm is missing after it was built")
     }
 
+    /// Finds the program that holds dashboards against the rules of Grafana's linter, after building it if it is missing.
+    pub fn ensure_dashboard_linter() -> Result<PathBuf> {
+        build::ensure_dashboard_linter()?;
+        let linter = executable(directory().join("lint-dashboards"));
+        linter.context("lint-dashboards is missing after it was built")
+    }
+
     /// Finds all programs, after building and installing what is missing. Says what it does: the first time takes
     /// minutes.
     pub fn ensure() -> Result<Self> {

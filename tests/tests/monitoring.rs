@@ -9,6 +9,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use promql_parser::{
@@ -221,7 +222,7 @@ fn every_dashboard_asks_for_what_is_registered() {
             let query = variable["query"].as_str().unwrap_or_default();
             let metric = query
                 .strip_prefix("label_values(")
-                .and_then(|it| it.split(',').next());
+                .and_then(|it| it.split([',', '{']).next());
             wrong.extend(
                 metric
                     .filter(|it| !known.contains_key(*it))
@@ -231,6 +232,39 @@ fn every_dashboard_asks_for_what_is_registered() {
     }
     assert!(seen > 40, "only {seen} queries were seen");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What Grafana's own linter wants: a data source, jobs and instances to choose from, units, descriptions, and so on.
+#[test]
+fn grafanas_linter_has_nothing_against_the_dashboards() {
+    let (is_good, said) = lint(&root().join(DASHBOARDS));
+    assert!(is_good, "{said}");
+    let looks = said.split_whitespace().next();
+    let looks: Option<u32> = looks.and_then(|it| it.parse().ok());
+    assert!(looks.is_some_and(|it| it > 400), "few looks: {said}");
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let board = file(&format!("{DASHBOARDS}/live.json"));
+    let broken = board.replace(" instance=~\\\"$instance\\\"", "");
+    assert_ne!(board, broken);
+    fs::write(folder.path().join("broken.json"), broken).expect("a dashboard");
+    let (is_good, said) = lint(folder.path());
+    assert!(!is_good && said.contains("target-instance-rule"), "{said}");
+}
+
+/// Whether the linter takes the dashboards of a folder, and what it says.
+fn lint(folder: &Path) -> (bool, String) {
+    let program = lab::Tools::ensure_dashboard_linter().expect("the linter");
+    let files = fs::read_dir(folder).expect("dashboards").flatten();
+    let done = Command::new(program)
+        .args(files.map(|file| file.path()))
+        .output()
+        .expect("the linter runs");
+    let said = [done.stdout, done.stderr].concat();
+    (
+        done.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
 }
 
 /// A dashboard's numbers of panels and its name are what Grafana tells them apart by.

@@ -94,8 +94,16 @@ const KUSTOMIZE: Module = Module {
     version_flags: |_| String::new(),
 };
 
+const DASHBOARD_LINTER: Module = Module {
+    name: "dashboard-linter",
+    path: "github.com/grafana/dashboard-linter",
+    // A few lines of our own around its rules.
+    programs: &[("lab.local/tools/dashboard-linter", "lint-dashboards")],
+    version_flags: |_| String::new(),
+};
+
 /// All of them, in the order in which they are built.
-const MODULES: [Module; 5] = [ETCD, KUBERNETES, HELM, KUSTOMIZE, ARGOCD];
+const MODULES: [Module; 6] = [ETCD, KUBERNETES, HELM, KUSTOMIZE, ARGOCD, DASHBOARD_LINTER];
 
 /// Builds what neither the machine nor `target/tools` has. Two that call this at once build once.
 pub(super) fn ensure() -> Result<()> {
@@ -105,6 +113,11 @@ pub(super) fn ensure() -> Result<()> {
 /// As [`ensure`], for Helm alone.
 pub(super) fn ensure_helm() -> Result<()> {
     ensure_these(&[HELM])
+}
+
+/// As [`ensure`], for Grafana's linter alone.
+pub(super) fn ensure_dashboard_linter() -> Result<()> {
+    ensure_these(&[DASHBOARD_LINTER])
 }
 
 fn ensure_these(modules: &[Module]) -> Result<()> {
@@ -239,8 +252,10 @@ impl Module {
 
     /// What decides how the programs come out.
     fn stamp(&self) -> Result<String> {
+        // Most modules have no code of ours.
+        let own = self.read("main.go").unwrap_or_default();
         Ok(format!(
-            "{}\n{}\n{}",
+            "{}\n{}\n{}{own}",
             self.flags()?,
             self.read("go.mod")?,
             self.read("go.sum")?
@@ -294,8 +309,8 @@ fn has_elsewhere(program: &str) -> bool {
     match program {
         "argocd" => std::env::var_os("ARGOCD_BIN").is_some_and(|path| !path.is_empty()),
         "helm" => std::env::var_os("HELM_BIN").is_some_and(|path| !path.is_empty()),
-        // Argo CD shall meet the one that it was made for, not whatever is on this machine.
-        "kustomize" => false,
+        // Argo CD shall meet the one that it was made for, not whatever is on this machine; and the linter is ours.
+        "kustomize" | "lint-dashboards" => false,
         "kubectl" => has_elsewhere("kube-apiserver") && elsewhere(program).is_some(),
         other => elsewhere(other).is_some(),
     }
