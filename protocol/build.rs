@@ -17,6 +17,7 @@ fn main() -> std::io::Result<()> {
     tonic_prost_build::configure()
         // a payload is a slice of the frame it came in, never a copy
         .bytes(".")
+        .codec_path("crate::wire::codec::Codec")
         .emit_rerun_if_changed(false)
         .compile_fds(files)
 }

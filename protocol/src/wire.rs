@@ -10,6 +10,8 @@
     reason = "generated code"
 )]
 
+pub mod codec;
+
 /// Authentication of an agent.
 pub mod authapi {
     tonic::include_proto!("authapi");

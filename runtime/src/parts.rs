@@ -9,9 +9,11 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::error::Error;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use futures::future::CatchUnwind;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -187,8 +189,9 @@ impl Spawner {
     {
         let (name, token, report) = (name.into(), self.token.clone(), self.report.clone());
         let span = tracing::info_span!("part", %name);
+        let watched = watched(future);
         let supervised = async move {
-            let ended = AssertUnwindSafe(future).catch_unwind().await;
+            let ended = watched.await;
             let asked = token.is_cancelled();
             let stopped = match ended.map(Ending::failure) {
                 Err(panic) => Stopped::Panicked {
@@ -216,12 +219,9 @@ impl Spawner {
         F: Future<Output: Ending> + Send + 'static,
     {
         let name = name.into();
+        let watched = watched(future);
         self.track(async move {
-            match AssertUnwindSafe(future)
-                .catch_unwind()
-                .await
-                .map(Ending::failure)
-            {
+            match watched.await.map(Ending::failure) {
                 Ok(None) => {}
                 Ok(Some(error)) => {
                     tracing::warn!(task = %name, error = %Chain(&*error), "task failed");
@@ -237,6 +237,17 @@ impl Spawner {
         self.tracker
             .spawn(self.kill.clone().run_until_cancelled_owned(future));
     }
+}
+
+/// How a future ends, or its panic.
+///
+/// In a place of its own on the heap: each future that is wrapped around another one has room for it twice, once as it was
+/// given and once as it is awaited, and around a task there are several. A session's would be eight times as large.
+fn watched<F>(future: F) -> Pin<Box<CatchUnwind<AssertUnwindSafe<F>>>>
+where
+    F: Future,
+{
+    Box::pin(AssertUnwindSafe(future).catch_unwind())
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::stream::{BoxStream, Stream, StreamExt as _};
-use futures::{Sink, SinkExt as _};
+use futures::{FutureExt as _, Sink, SinkExt as _};
 use hyper::rt::Executor;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::mpsc;
@@ -123,8 +123,7 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        self.0
-            .spawn_short("request", async move { drop(future.await) });
+        self.0.spawn_short("request", future.map(drop));
     }
 }
 
