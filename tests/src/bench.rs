@@ -7,6 +7,7 @@ pub mod scale;
 
 mod agents;
 mod applications;
+mod aside;
 mod crowd;
 mod figures;
 mod lane;

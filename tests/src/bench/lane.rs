@@ -32,6 +32,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Table, applications,
+    aside::aside,
     figures::{Column, Times, beside, ratio, variable},
     latency::{self, PROBE},
     meter::resident_kib,
@@ -111,14 +112,14 @@ async fn one(lab: &Lab, samples: usize, logs: usize) -> Result<Column> {
     let mut setting = prepare(lab, "ours", Mapping::Namespace).await?;
     setting.log_level = "info";
     applications::allow(&Objects::new(lab.hub().client()), &setting.names.hub).await?;
-    let client = through_the_hub(&setting).await?;
+    let config = through_the_hub(&setting).await?;
     let pairing = Pairing {
         principal: Make::Ours,
         agent: Make::Ours,
     };
     let mut pair = Pair::start_in(lab, setting, pairing).await?;
     let mut column = Column::named("through principal and agent");
-    let measured = Box::pin(measure(&pair, &client, samples, logs, &mut column)).await;
+    let measured = Box::pin(measure(&pair, config, samples, logs, &mut column)).await;
     let alive = pair.check();
     let told = pair.logs();
     pair.stop().await;
@@ -128,13 +129,14 @@ async fn one(lab: &Lab, samples: usize, logs: usize) -> Result<Column> {
 
 async fn measure(
     pair: &Pair,
-    client: &Client,
+    config: Config,
     samples: usize,
     logs: usize,
     column: &mut Column,
 ) -> Result<()> {
-    until_open(client).await?;
-    answers(client, samples, column).await?;
+    let client = Client::try_from(config.clone()).context("a client of the resource proxy")?;
+    until_open(&client).await?;
+    answers(&client, samples, column).await?;
     let Names { agent, spoke, .. } = &pair.names;
     applications::make(&pair.hub, agent, &[PROBE.to_owned()]).await?;
     let sight = Sight::of(&pair.spoke).await?;
@@ -143,10 +145,14 @@ async fn measure(
     there.context("the probe does not get to the spoke")?;
     let idle = latency::of_spec_changes(pair, &sight, "idle", samples).await?;
     column.put("spec change, hub to spoke, idle, p50 / p99", idle.told());
-    let read = AtomicUsize::new(0);
+    let read = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&read);
     let busy = tokio::select! {
         times = latency::of_spec_changes(pair, &sight, "busy", samples) => times?,
-        () = reads(client, &read) => bail!("the reader has ended"),
+        ended = aside(move || reads(config, counted)) => {
+            ended?;
+            bail!("the reader has ended")
+        }
     };
     column.put(
         format!("the same while somebody reads the list of {LARGE} MB again and again"),
@@ -156,11 +162,11 @@ async fn measure(
             read.load(Ordering::Relaxed)
         ),
     );
-    followed(pair, client, logs, column).await
+    followed(pair, &client, logs, column).await
 }
 
-/// A client with the certificate that a cluster Secret has, through the resource proxy of the pair.
-async fn through_the_hub(setting: &Setting) -> Result<Client> {
+/// How a client with the certificate that a cluster Secret has goes through the resource proxy of the pair.
+async fn through_the_hub(setting: &Setting) -> Result<Config> {
     let papers = setting.papers.of_agent(&setting.names.agent)?;
     let encoded = |text: &str| BASE64_STANDARD.encode(text);
     let access = json!({"tlsClientConfig": {
@@ -171,8 +177,8 @@ async fn through_the_hub(setting: &Setting) -> Result<Client> {
     let server = "https://127.0.0.1:9090";
     let config = kubeconfig::of_cluster_secret(server, Some("localhost"), &access);
     let config: Kubeconfig = serde_json::from_value(config)?;
-    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-    Client::try_from(config).context("a client of the resource proxy")
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+    config.context("a kubeconfig of the resource proxy")
 }
 
 /// A lane opens a moment after its session.
@@ -235,8 +241,9 @@ async fn list(maps: &Api<ConfigMap>) -> Result<()> {
 }
 
 /// Reads the large list again and again, for ever; failures are not counted.
-async fn reads(client: &Client, read: &AtomicUsize) {
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+async fn reads(config: Config, read: Arc<AtomicUsize>) -> Result<()> {
+    let client = Client::try_from(config).context("a client of the resource proxy")?;
+    let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
     stream::repeat(())
         .map(|()| list(&maps))
         .buffered(1)
@@ -247,6 +254,7 @@ async fn reads(client: &Client, read: &AtomicUsize) {
             std::future::ready(())
         })
         .await;
+    Ok(())
 }
 
 /// What logs that are followed cost both ends.

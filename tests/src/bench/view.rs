@@ -1,6 +1,6 @@
 //! Whether a change of an Application takes longer while somebody looks at trees and large values of the same cluster, which
 //! come through the redis proxy and the lane. Beside it the same values read where they are: what that costs a change, the
-//! processors cost it, and not the way.
+//! processors cost it, and not the way. Who reads, and the redis of the spoke, give way to everything else.
 
 use std::{
     sync::{
@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::{
     Table, applications,
+    aside::{aside, gives_way},
     figures::{Figure, Times, variable},
     latency::{self, PROBE},
     sight::{Seen, Sight},
@@ -94,7 +95,9 @@ async fn furnish(lab: &Lab, setting: &Setting) -> Result<Vec<Process>> {
     let Names { hub, spoke, .. } = &setting.names;
     let mut redises = vec![];
     for port in [HUB, SPOKE] {
-        redises.push(redis::server(lab.tools(), &setting.directory, port, PASSWORD).await?);
+        let redis = redis::server(lab.tools(), &setting.directory, port, PASSWORD).await?;
+        gives_way(&redis)?;
+        redises.push(redis);
     }
     let login = json!({"stringData": {"auth": PASSWORD}});
     for (cluster, namespace) in [(lab.hub(), hub), (lab.spoke(1), spoke)] {
@@ -154,28 +157,29 @@ async fn measure(pair: &Pair, samples: usize) -> Result<Table> {
     let mut times = STATES.map(|_| (Times::within(Duration::MAX), 0));
     for round in 0..ROUNDS {
         for ((looking, word, _), (times, read)) in STATES.into_iter().zip(&mut times) {
-            let count = AtomicUsize::new(0);
+            let count = Arc::new(AtomicUsize::new(0));
+            let (keys, counted) = (through.clone(), Arc::clone(&count));
             let word = format!("{word}-{round}");
             let sampling = latency::of_spec_changes(pair, &sight, &word, samples.div_ceil(ROUNDS));
             let taken = tokio::select! {
                 taken = sampling => taken?,
-                failed = looks(looking, &through, &count) => {
-                    failed?;
+                ended = aside(move || looks(looking, keys, counted)) => {
+                    ended?;
                     bail!("nobody looks any more")
                 }
             };
             times.take(taken);
-            *read += count.into_inner();
+            *read += count.load(Ordering::Relaxed);
         }
     }
     Ok(table(&times))
 }
 
 /// Reads tree and value in turns, for ever.
-async fn looks(looking: Looking, through: &[String; 2], count: &AtomicUsize) -> Result<()> {
+async fn looks(looking: Looking, through: [String; 2], count: Arc<AtomicUsize>) -> Result<()> {
     let (port, keys) = match looking {
         Looking::Idle => return std::future::pending().await,
-        Looking::Through => (PROXY, through.clone()),
+        Looking::Through => (PROXY, through),
         Looking::Beside => (SPOKE, values(PROBE)),
     };
     let mut client = Client::at(("127.0.0.1", port), PASSWORD).await?;
