@@ -38,9 +38,6 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{/* What every Pod and every container of ours may do on its node: next to nothing. */}}
 {{- define "addon.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
 seccompProfile:
   type: RuntimeDefault
 {{- end }}
