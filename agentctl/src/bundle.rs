@@ -62,7 +62,7 @@ pub fn brief(application: &Value) -> Value {
 fn hide(value: &mut Value) {
     match value {
         Value::Object(fields) => hide_fields(fields),
-        Value::Array(items) => items.iter_mut().for_each(hide),
+        Value::Array(items) => hide_items(items),
         Value::String(text) => *text = plain(text),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
@@ -77,11 +77,41 @@ fn hide_fields(fields: &mut Map<String, Value>) {
         *value = HIDDEN.into();
     }
     for (name, value) in fields.iter_mut() {
-        if is_telling(name) && value.is_string() {
-            *value = HIDDEN.into();
+        if is_telling(name) {
+            hide_wholly(value);
         } else {
             hide(value);
         }
+    }
+}
+
+/// Arguments: what follows a telling flag is its value.
+fn hide_items(items: &mut [Value]) {
+    let mut follows = false;
+    for item in items {
+        let flag = item.as_str().filter(|text| text.starts_with('-'));
+        let is_flag = flag.is_some_and(|flag| !flag.contains('=') && is_telling(flag));
+        if follows && flag.is_none() {
+            hide_wholly(item);
+        } else {
+            hide(item);
+        }
+        follows = is_flag;
+    }
+}
+
+/// Behind a telling name every text is hidden but for the names of objects, such as those of Secrets.
+fn hide_wholly(value: &mut Value) {
+    match value {
+        Value::String(text) => HIDDEN.clone_into(text),
+        Value::Number(_) => *value = HIDDEN.into(),
+        Value::Array(items) => items.iter_mut().for_each(hide_wholly),
+        Value::Object(fields) => {
+            let told = |name: &str| name.ends_with("ame") || name == "key" || name == "namespace";
+            let hidden = fields.iter_mut().filter(|(name, _)| !told(name));
+            hidden.for_each(|(_, value)| hide_wholly(value));
+        }
+        Value::Null | Value::Bool(_) => {}
     }
 }
 
@@ -95,24 +125,31 @@ fn is_telling(name: &str) -> bool {
     !name.ends_with("name") && TELLING.iter().any(|part| name.contains(part))
 }
 
-/// A text without a private key, and without user and password of URLs.
+/// A text without a private key, without the value of a telling flag, and without user and password of URLs.
 fn plain(text: &str) -> String {
     if text.contains("PRIVATE KEY-----") {
         return HIDDEN.to_owned();
+    }
+    let assigned = text.split_once('=').map(|(name, _)| name);
+    if let Some(name) = assigned.filter(|it| !it.contains(char::is_whitespace) && is_telling(it)) {
+        return format!("{name}={HIDDEN}");
     }
     let words = text.split_inclusive(char::is_whitespace);
     words.map(without_user).collect()
 }
 
+/// Hides everything before the last `@` but for the first scheme: a URL need not have one, and a password may have any of
+/// the characters that end one, or be in the second of two URLs. An image with a digest is not meant.
 fn without_user(word: &str) -> String {
-    let Some((scheme, rest)) = word.split_once("://") else {
+    let Some((before, host)) = word.rsplit_once('@') else {
         return word.to_owned();
     };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (host, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
-    match host.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://{HIDDEN}@{host}{path}"),
-        None => word.to_owned(),
+    if host.starts_with("sha256:") && !before.contains("://") {
+        return word.to_owned();
+    }
+    match before.split_once("://") {
+        Some((scheme, _)) => format!("{scheme}://{HIDDEN}@{host}"),
+        None => format!("{HIDDEN}@{host}"),
     }
 }
 
