@@ -45,6 +45,7 @@ pub mod peers;
 pub mod process;
 pub mod product;
 pub mod progress;
+pub mod prometheus;
 pub mod redis;
 pub mod steps;
 pub mod story;

@@ -110,6 +110,17 @@ pub fn package(program: &str) -> Result<PathBuf> {
     on_path(program).with_context(|| format!("{program} not found; `make tools` installs it"))
 }
 
+/// The directory with the definitions of the Prometheus operator's kinds, as it publishes them.
+pub fn prometheus_operator() -> Result<PathBuf> {
+    build::prometheus_operator().context("no Prometheus operator; `make tools` brings it")
+}
+
+/// The program that finds targets as Prometheus does.
+pub fn prometheus_targets() -> Result<PathBuf> {
+    let found = executable(directory().join("prometheus-targets"));
+    found.context("prometheus-targets not found; `make tools` builds it")
+}
+
 /// The directory of what we built.
 pub fn directory() -> PathBuf {
     workspace().join("target/tools")

@@ -26,6 +26,7 @@ mod kills;
 mod kubectl;
 mod live;
 mod migration;
+mod monitored;
 mod places;
 mod pods;
 mod programs;
@@ -375,6 +376,7 @@ fn hub_side() -> Chapter {
             staged!(hubside::a_cluster_secret_of_argocd_agentctl_is_taken_over),
             staged!(hubside::the_principal_is_found_behind_a_node_port_and_a_load_balancer),
             staged!(hubside::each_cluster_has_a_project_where_it_is_wanted),
+            staged!(monitored::a_prometheus_that_follows_the_page_sees_everything),
             staged!(hubside::another_replica_leads_soon_after_the_leader_is_gone),
         ],
     )

@@ -32,6 +32,8 @@ struct Module {
     programs: &'static [(&'static str, &'static str)],
     /// The linker's flags that set the version, from `v1.2.3`.
     version_flags: fn(&str) -> String,
+    /// A directory of its sources that is wanted besides.
+    sources: Option<&'static str>,
 }
 
 const KUBERNETES: Module = Module {
@@ -53,6 +55,7 @@ const KUBERNETES: Module = Module {
             "-X {v}.gitVersion={version} -X {v}.gitMajor={major} -X {v}.gitMinor={minor} -X {v}.gitTreeState=clean"
         )
     },
+    sources: None,
 };
 
 const ETCD: Module = Module {
@@ -60,6 +63,7 @@ const ETCD: Module = Module {
     path: "go.etcd.io/etcd/server/v3",
     programs: &[("go.etcd.io/etcd/server/v3", "etcd")],
     version_flags: |_| String::new(),
+    sources: None,
 };
 
 const ARGOCD: Module = Module {
@@ -70,6 +74,7 @@ const ARGOCD: Module = Module {
         let plain = version.trim_start_matches('v');
         format!("-X github.com/argoproj/argo-cd/v3/common.version={plain}")
     },
+    sources: Some("manifests"),
 };
 
 const HELM: Module = Module {
@@ -85,6 +90,7 @@ const HELM: Module = Module {
              -X {helm}/pkg/chartutil.{minor} -X {helm}/pkg/lint/rules.{major} -X {helm}/pkg/lint/rules.{minor}"
         )
     },
+    sources: None,
 };
 
 const KUSTOMIZE: Module = Module {
@@ -92,6 +98,7 @@ const KUSTOMIZE: Module = Module {
     path: "sigs.k8s.io/kustomize/kustomize/v5",
     programs: &[("sigs.k8s.io/kustomize/kustomize/v5", "kustomize")],
     version_flags: |_| String::new(),
+    sources: None,
 };
 
 const DASHBOARD_LINTER: Module = Module {
@@ -100,10 +107,36 @@ const DASHBOARD_LINTER: Module = Module {
     // A few lines of our own around its rules.
     programs: &[("lab.local/tools/dashboard-linter", "lint-dashboards")],
     version_flags: |_| String::new(),
+    sources: None,
+};
+
+const PROMETHEUS_TARGETS: Module = Module {
+    name: "prometheus-targets",
+    path: "github.com/prometheus/prometheus",
+    programs: &[("lab.local/tools/prometheus-targets", "prometheus-targets")],
+    version_flags: |_| String::new(),
+    sources: None,
+};
+
+const PROMETHEUS_OPERATOR: Module = Module {
+    name: "prometheus-operator",
+    path: "github.com/prometheus-operator/prometheus-operator",
+    programs: &[],
+    version_flags: |_| String::new(),
+    sources: Some("example/prometheus-operator-crd"),
 };
 
 /// All of them, in the order in which they are built.
-const MODULES: [Module; 6] = [ETCD, KUBERNETES, HELM, KUSTOMIZE, ARGOCD, DASHBOARD_LINTER];
+const MODULES: [Module; 8] = [
+    ETCD,
+    KUBERNETES,
+    HELM,
+    KUSTOMIZE,
+    ARGOCD,
+    DASHBOARD_LINTER,
+    PROMETHEUS_TARGETS,
+    PROMETHEUS_OPERATOR,
+];
 
 /// Builds what neither the machine nor `target/tools` has. Two that call this at once build once.
 pub(super) fn ensure() -> Result<()> {
@@ -141,16 +174,32 @@ fn ensure_these(modules: &[Module]) -> Result<()> {
 
 /// The directory of Argo CD's module in Go's module cache, which holds its manifests.
 pub(super) fn argocd_module() -> Option<PathBuf> {
-    let noted = fs::read_to_string(directory().join("argocd.module")).ok()?;
-    let dir = PathBuf::from(noted.trim());
-    dir.join("manifests").is_dir().then_some(dir)
+    ARGOCD.module()
+}
+
+/// The directory with the definitions of the Prometheus operator's kinds.
+pub(super) fn prometheus_operator() -> Option<PathBuf> {
+    let module = PROMETHEUS_OPERATOR.module()?;
+    PROMETHEUS_OPERATOR.sources.map(|dir| module.join(dir))
 }
 
 impl Module {
     /// Whether nothing is to be done.
     fn is_ready(&self) -> Result<bool> {
-        let has_sources = self.name != ARGOCD.name || argocd_module().is_some();
+        let has_sources = self.sources.is_none() || self.module().is_some();
         Ok(has_sources && (self.is_elsewhere() || self.is_built()?))
+    }
+
+    /// Its directory in Go's module cache, with the sources that are wanted.
+    fn module(&self) -> Option<PathBuf> {
+        let noted = fs::read_to_string(self.module_path()).ok()?;
+        let dir = PathBuf::from(noted.trim());
+        dir.join(self.sources?).is_dir().then_some(dir)
+    }
+
+    /// Where that directory is noted.
+    fn module_path(&self) -> PathBuf {
+        directory().join(format!("{}.module", self.name))
     }
 
     /// Whether somebody else provides all of its programs.
@@ -174,12 +223,12 @@ impl Module {
         if !self.is_elsewhere() && !self.is_built()? {
             self.build_all()?;
         }
-        // Its manifests are wanted whoever built the program.
-        if self.name == ARGOCD.name && argocd_module().is_none() {
+        // Its sources are wanted whoever built the program.
+        if self.sources.is_some() && self.module().is_none() {
             self.go(&["mod", "download", self.path])?;
             let dir = self.go(&["list", "-m", "-f", "{{.Dir}}", self.path])?;
-            fs::write(directory().join("argocd.module"), dir)
-                .context("note Argo CD's directory")?;
+            fs::write(self.module_path(), dir)
+                .with_context(|| format!("note the directory of {}", self.name))?;
         }
         Ok(())
     }
@@ -309,8 +358,8 @@ fn has_elsewhere(program: &str) -> bool {
     match program {
         "argocd" => std::env::var_os("ARGOCD_BIN").is_some_and(|path| !path.is_empty()),
         "helm" => std::env::var_os("HELM_BIN").is_some_and(|path| !path.is_empty()),
-        // Argo CD shall meet the one that it was made for, not whatever is on this machine; and the linter is ours.
-        "kustomize" | "lint-dashboards" => false,
+        // Argo CD shall meet the one that it was made for, not whatever is on this machine; and the others are ours.
+        "kustomize" | "lint-dashboards" | "prometheus-targets" => false,
         "kubectl" => has_elsewhere("kube-apiserver") && elsewhere(program).is_some(),
         other => elsewhere(other).is_some(),
     }

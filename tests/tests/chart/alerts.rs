@@ -131,6 +131,39 @@ fn every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() {
     assert!(unknown.is_empty(), "no rule is called {unknown:?}");
 }
 
+/// `docs/metrics.md` has a row for each of them, and no other.
+#[test]
+fn every_alert_has_its_row_on_the_page() {
+    let page = tools::workspace().join("docs/metrics.md");
+    let page = fs::read_to_string(page).expect("docs/metrics.md");
+    let is_row = |line: &&str| line.starts_with("| `ArgoCDAgent");
+    let rows: BTreeSet<String> = page.lines().filter(is_row).map(str::to_owned).collect();
+    let rules = groups();
+    let should: BTreeSet<String> = all(&rules["groups"], "rules").map(row).collect();
+    let missing: Vec<_> = should.difference(&rows).collect();
+    let extra: Vec<_> = rows.difference(&should).collect();
+    assert!(
+        missing.is_empty() && extra.is_empty(),
+        "missing {missing:#?}, not as the rules are {extra:#?}"
+    );
+}
+
+fn row(rule: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let summary = text(&rule["annotations"]["summary"]);
+    let mut parts = summary.split("{{");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (what, rest) = part.split_once("}}").expect("the end of a template");
+        // A label is called what it is, and a value is a number.
+        plain.push_str(what.trim().strip_prefix("$labels.").unwrap_or("N"));
+        plain.push_str(rest);
+    }
+    let (name, severity, waits) = (&rule["alert"], &rule["labels"]["severity"], &rule["for"]);
+    let (name, severity, waits) = (text(name), text(severity), text(waits));
+    format!("| `{name}` | {severity} | {waits} | {plain} |")
+}
+
 /// What is in a list of each member of a list.
 fn all<'a>(list: &'a Value, of: &'a str) -> impl Iterator<Item = &'a Value> {
     let members = list.as_array().into_iter().flatten();
