@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::Client;
 use protocol::version::Capabilities;
 use runtime::admin::{self, Admin, AdminState, LookIn};
+use runtime::args::KubeArgs;
 use runtime::clock::Clock;
 use runtime::credentials::{self, ClientTls, Material, files, login, secrets};
 use runtime::metrics::Registry;
@@ -53,6 +54,9 @@ pub enum Error {
     /// The traces have nobody to go to.
     #[error(transparent)]
     Traces(#[from] runtime::trace::Error),
+    /// There can be no more threads.
+    #[error("start threads")]
+    Threads(#[source] std::io::Error),
     /// A part ended.
     #[error(transparent)]
     Stopped(#[from] Stopped),
@@ -71,7 +75,7 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
 
 async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Result<(), Error> {
     let client = runtime::kube::client(&args.kube, USER_AGENT).await?;
-    let parts = Parts::new(token.clone());
+    let parts = Parts::with_aside(token.clone()).map_err(Error::Threads)?;
     let spawner = parts.spawner();
     let (registry, readiness) = (Registry::new(), Readiness::new());
     let metrics = metrics::register(&registry);
@@ -91,7 +95,7 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     let argocd_namespace = scope.argocd_namespace.clone();
     let redis = self::redis(redis, &client, &argocd_namespace, &spawner);
     let census = census::watch(Arc::clone(&redis), ui.access, recount, &spawner);
-    let desk = desk(&client, ui, &scope, redis, &spawner);
+    let desk = desk(&args.kube, ui, &scope, redis, &spawner.aside()).await?;
     let material = material(&tls, &client, &argocd_namespace, &spawner).await;
     let selector = scope.label_selector.clone();
     let replica = Arc::new(Replica::new(
@@ -131,8 +135,9 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
 
 /// Keeps the session up, and the lane beside it.
 fn keep_both(link: Link, desk: Arc<Desk>, parts: &Parts, token: &CancellationToken) {
-    let lane = Lane::beside(&link, desk, parts.spawner());
-    parts.spawn("lane", lane.run(token.clone()));
+    let aside = parts.spawner().aside();
+    let lane = Lane::beside(&link, desk, aside.clone());
+    aside.spawn("lane", lane.run(token.clone()));
     parts.spawn("link", link.run(token.clone()));
 }
 
@@ -143,11 +148,18 @@ fn redis(address: String, client: &Client, namespace: &str, spawner: &Spawner) -
     Arc::new(Redis::new(address, login))
 }
 
-/// Who answers people at the hub.
-fn desk(client: &Client, ui: Ui, scope: &Scope, redis: Arc<Redis>, spawner: &Spawner) -> Arc<Desk> {
+/// Who answers people at the hub; with a client of its own, so that a list of theirs delays no other request.
+async fn desk(
+    kube: &KubeArgs,
+    ui: Ui,
+    scope: &Scope,
+    redis: Arc<Redis>,
+    spawner: &Spawner,
+) -> Result<Arc<Desk>, runtime::kube::Error> {
+    let client = runtime::kube::client_of(kube, USER_AGENT, spawner).await?;
     let cache = Cache::new(redis, scope.argocd_namespace.clone(), ui.access);
-    let desk = Desk::new(client.clone(), ui, scope.clone(), spawner.clone());
-    Arc::new(desk.with_cache(cache))
+    let desk = Desk::new(client, ui, scope.clone(), spawner.clone());
+    Ok(Arc::new(desk.with_cache(cache)))
 }
 
 fn admin_state(readiness: Readiness, registry: Registry, state: State) -> AdminState {

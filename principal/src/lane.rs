@@ -238,13 +238,15 @@ impl Sessions {
         let tunnel = Tunnel::new(incoming, send);
         let span = tracing::info_span!("lane", cluster = %admitted.holder.cluster);
         let living = Arc::clone(self).live(admitted, tunnel, Ends { end, gone });
-        self.spawner.spawn_short("lane", living.instrument(span));
+        self.spawner
+            .aside()
+            .spawn_short("lane", living.instrument(span));
         outgoing
     }
 
     async fn live(self: Arc<Self>, admitted: Admitted, tunnel: Tunnel, ends: Ends) {
         let Ends { end, gone } = ends;
-        let shaking = http2::Builder::new(Tasks::new(self.spawner.clone()))
+        let shaking = http2::Builder::new(Tasks::new(self.spawner.aside()))
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(LANE_WINDOW)

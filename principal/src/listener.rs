@@ -20,7 +20,7 @@ use http::{HeaderName, Request, Response};
 use runtime::{credentials::ServerTls, error::Chain, parts::Spawner};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{Notify, Semaphore},
     time::timeout,
 };
 use tonic::{body::Body, service::Routes};
@@ -49,6 +49,23 @@ pub(crate) struct Peer {
     pub(crate) certificate: Option<Arc<PeerCertificate>>,
     /// What this request has in the header that tells who it is, where one is configured.
     pub(crate) header: Option<Arc<str>>,
+    /// The connection.
+    pub(crate) connection: Connection,
+}
+
+/// The connection that a request came on, as far as the request has a say in it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Connection(Arc<Notify>);
+
+impl Connection {
+    /// From now on the connection is served where work gives way: what it carries may be large, and others are urgent.
+    pub(crate) fn give_way(&self) {
+        self.0.notify_one();
+    }
+
+    async fn gives_way(&self) {
+        self.0.notified().await;
+    }
 }
 
 /// How the listener treats whoever comes.
@@ -133,7 +150,7 @@ impl Listener {
 }
 
 async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
-    let Ok(_slot) = Arc::clone(&shared.connections).try_acquire_owned() else {
+    let Ok(place) = Arc::clone(&shared.connections).try_acquire_owned() else {
         return shared.metrics.handshake("too_many_connections");
     };
     let (stream, certificate) = match let_in(&shared, socket, address.ip()).await {
@@ -147,19 +164,32 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let own = certificate
         .as_ref()
         .filter(|certificate| !certificate.is_one_of(&shared.rules.proxies));
+    let is_shared = own.is_none();
     let slot = own.map(|certificate| shared.by_certificate.take(certificate.thumbprint()));
     if matches!(slot, Some(None)) {
         return shared.metrics.handshake("too_many_of_certificate");
     }
     shared.metrics.handshake("ok");
-    let _open = shared.metrics.connection();
+    let open = shared.metrics.connection();
+    let itself = Connection::default();
     let peer = Peer {
         address,
         certificate: certificate.map(Arc::new),
         header: None,
+        connection: itself.clone(),
     };
-    if let Err(error) = connection::drive(&shared, stream, peer).await {
-        tracing::debug!(%address, error = %Chain(&*error), "connection failed");
+    let aside = shared.spawner.aside();
+    let mut driving = Box::pin(async move {
+        let _held = (place, slot, open);
+        if let Err(error) = connection::drive(&shared, stream, peer).await {
+            tracing::debug!(%address, error = %Chain(&*error), "connection failed");
+        }
+    });
+    tokio::select! {
+        biased;
+        () = &mut driving => {}
+        // Nobody can tell before the first request what a connection is for. One that others share stays where it is.
+        () = itself.gives_way(), if !is_shared => aside.spawn_short("connection", driving),
     }
 }
 

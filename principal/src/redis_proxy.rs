@@ -159,7 +159,11 @@ impl RedisProxy {
         let stop = shared.sessions.spawner.token().clone();
         let accepting = accept::each(&tcp, |socket, address| {
             let work = serve(Arc::clone(&shared), socket, address);
-            shared.sessions.spawner.spawn_short("redis client", work);
+            shared
+                .sessions
+                .spawner
+                .aside()
+                .spawn_short("redis client", work);
         });
         stop.run_until_cancelled(accepting).await;
     }

@@ -163,7 +163,7 @@ impl ResourceProxy {
         let stop = shared.sessions.spawner.token().clone();
         let accepting = accept::each(&tcp, |socket, address| {
             let work = serve(Arc::clone(&shared), socket, address);
-            shared.sessions.spawner.spawn_short("visit", work);
+            shared.sessions.spawner.aside().spawn_short("visit", work);
         });
         stop.run_until_cancelled(accepting).await;
     }
@@ -214,7 +214,7 @@ async fn drive(
         async move { Ok::<_, Infallible>(answer::answer(shared, caller, request).await) }
     });
     let stop = shared.sessions.spawner.token().clone();
-    let mut builder = auto::Builder::new(Tasks::new(shared.sessions.spawner.clone()));
+    let mut builder = auto::Builder::new(Tasks::new(shared.sessions.spawner.aside()));
     builder
         .http1()
         .timer(TokioTimer::new())

@@ -18,7 +18,7 @@ use tower::ServiceExt as _;
 use crate::{
     gate::{Admitted, Gate},
     identity::PeerCertificate,
-    listener::Peer,
+    listener::{Connection, Peer},
     session::Sessions,
     settings::Settings,
 };
@@ -102,6 +102,7 @@ impl Services {
             address,
             certificate: Some(certificate),
             header: None,
+            connection: Connection::default(),
         });
         self.0.clone().oneshot(request).await.ok()
     }

@@ -186,12 +186,14 @@ pub async fn start_on(
     let spawner = feeds.spawner.clone();
     let mut handle = keep_going(assembled, address, feeds);
     spawner.spawn("principal: listener", listener.run());
+    // However much people look at, sessions go first.
+    let aside = spawner.aside();
     if let Some((proxy, address)) = resource_proxy {
-        spawner.spawn("principal: resource proxy", proxy.run());
+        aside.spawn("principal: resource proxy", proxy.run());
         handle.resource_proxy = Some(address);
     }
     if let Some((proxy, address)) = redis_proxy {
-        spawner.spawn("principal: redis proxy", proxy.run());
+        aside.spawn("principal: redis proxy", proxy.run());
         handle.redis_proxy = Some(address);
     }
     Ok(handle)

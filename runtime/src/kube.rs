@@ -10,6 +10,7 @@ use http::header::{HeaderValue, USER_AGENT};
 use tower::limit::RateLimitLayer;
 
 use crate::args::KubeArgs;
+use crate::parts::Spawner;
 
 mod watch;
 
@@ -43,6 +44,23 @@ pub enum Error {
 /// # Errors
 /// The kubeconfig or the pod's `ServiceAccount` cannot be used.
 pub async fn client(args: &KubeArgs, user_agent: &str) -> Result<Client, Error> {
+    build(args, prepared(args, user_agent).await?)
+}
+
+/// The same with connections of its own, which are where the tasks of `spawner` are.
+///
+/// # Errors
+/// As of [`client`].
+pub async fn client_of(
+    args: &KubeArgs,
+    user_agent: &str,
+    spawner: &Spawner,
+) -> Result<Client, Error> {
+    let config = prepared(args, user_agent).await?;
+    spawner.within(|| build(args, config))
+}
+
+async fn prepared(args: &KubeArgs, user_agent: &str) -> Result<Config, Error> {
     let mut config = config(args).await?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     // Out of a cluster HTTPS_PROXY would count here too; it is for the way to the hub.
@@ -50,6 +68,10 @@ pub async fn client(args: &KubeArgs, user_agent: &str) -> Result<Client, Error> 
     if let Ok(value) = HeaderValue::from_str(user_agent) {
         config.headers.push((USER_AGENT, value));
     }
+    Ok(config)
+}
+
+fn build(args: &KubeArgs, config: Config) -> Result<Client, Error> {
     let client = ClientBuilder::try_from(config).map_err(|error| Error::Build(Box::new(error)))?;
     Ok(match pace(args) {
         Some(pace) => client.with_layer(&pace).build(),

@@ -12,6 +12,8 @@
 //!   files | Secrets ─> credentials (watch) ─> ServerTls | ClientTls (whole config swapped)
 //! ```
 
+mod aside;
+
 pub mod admin;
 pub mod args;
 pub mod backoff;

@@ -8,17 +8,20 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::error::Error;
+use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::CatchUnwind;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
+use crate::aside::Aside;
 use crate::error::Chain;
 
 /// How long an aborted task may take to notice; it only has to reach its next await.
@@ -74,6 +77,7 @@ impl<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static> Ending for Result<(
 pub struct Parts {
     spawner: Spawner,
     ended: mpsc::Receiver<Stopped>,
+    aside: Option<Aside>,
 }
 
 impl Parts {
@@ -86,8 +90,26 @@ impl Parts {
             kill: CancellationToken::new(),
             tracker: TaskTracker::new(),
             report,
+            aside: None,
+            runs_on: None,
         };
-        Self { spawner, ended }
+        Self {
+            spawner,
+            ended,
+            aside: None,
+        }
+    }
+
+    /// The same, where what gives way has [threads of its own](Spawner::aside).
+    ///
+    /// # Errors
+    /// There can be no more threads.
+    pub fn with_aside(token: CancellationToken) -> io::Result<Self> {
+        let aside = Aside::start()?;
+        let mut parts = Self::new(token);
+        parts.spawner.aside = aside.handle();
+        parts.aside = Some(aside);
+        Ok(parts)
     }
 
     /// Starts a part that must run until the token is cancelled, and then end by itself.
@@ -165,9 +187,29 @@ pub struct Spawner {
     kill: CancellationToken,
     tracker: TaskTracker,
     report: mpsc::Sender<Stopped>,
+    /// Where what gives way runs, if that is elsewhere.
+    aside: Option<Handle>,
+    /// Where these tasks run, if not where they are started.
+    runs_on: Option<Handle>,
 }
 
 impl Spawner {
+    /// The spawner for what gives way to everything else in a shortage of processors: large things that people look at. Its
+    /// tasks are the same in every other way. In a process [without such threads](Parts::new) it is this one.
+    #[must_use]
+    pub fn aside(&self) -> Self {
+        Self {
+            runs_on: self.aside.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Makes what starts tasks by itself, as clients of HTTP do, so that they run where the tasks of this spawner do.
+    pub fn within<T>(&self, make: impl FnOnce() -> T) -> T {
+        let _entered = self.runs_on.as_ref().map(Handle::enter);
+        make()
+    }
+
     /// The token that asks the tasks of this spawner to stop.
     pub const fn token(&self) -> &CancellationToken {
         &self.token
@@ -234,8 +276,11 @@ impl Spawner {
     }
 
     fn track(&self, future: impl Future<Output = ()> + Send + 'static) {
-        self.tracker
-            .spawn(self.kill.clone().run_until_cancelled_owned(future));
+        let future = self.kill.clone().run_until_cancelled_owned(future);
+        match &self.runs_on {
+            Some(place) => self.tracker.spawn_on(future, place),
+            None => self.tracker.spawn(future),
+        };
     }
 }
 
@@ -264,6 +309,42 @@ mod tests {
 
     const DRAIN: Duration = Duration::from_secs(5);
 
+    /// Which thread a task of this spawner runs on, and how nice that is.
+    async fn place(spawner: &Spawner) -> (String, i32) {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        spawner.spawn_short("looks", async move {
+            let thread = std::thread::current();
+            let name = thread.name().unwrap_or_default().to_owned();
+            let nice = rustix::process::nice(0).unwrap();
+            drop(tell.send((name, nice)));
+        });
+        told.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_gives_way_has_nicer_threads_and_ends_with_all_others() {
+        let token = CancellationToken::new();
+        let parts = Parts::with_aside(token.clone()).unwrap();
+        let spawner = parts.spawner();
+        let (_, usual) = place(&spawner).await;
+        let (name, nice) = place(&spawner.aside().child()).await;
+        assert_eq!((name.as_str(), nice), ("aside", (usual + 10).min(19)));
+
+        let asked = spawner.token().clone();
+        spawner
+            .aside()
+            .spawn("patient", async move { asked.cancelled().await });
+        token.cancel();
+        assert!(parts.run_until_stopped(DRAIN).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn where_nothing_gives_way_tasks_are_where_they_were_started() {
+        let parts = Parts::new(CancellationToken::new());
+        let spawner = parts.spawner();
+        assert_eq!(place(&spawner).await, place(&spawner.aside()).await);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_part_that_ends_early_ends_the_process_and_is_named() {
         let parts = Parts::new(CancellationToken::new());
@@ -278,7 +359,7 @@ mod tests {
     async fn a_failure_says_what_it_was() {
         let parts = Parts::new(CancellationToken::new());
         parts.spawn("weak", async {
-            Err::<(), _>(std::io::Error::other("disk full"))
+            Err::<(), _>(io::Error::other("disk full"))
         });
         let stopped = parts.run_until_stopped(DRAIN).await.unwrap_err();
         assert_eq!(

@@ -1,5 +1,6 @@
 use super::*;
 use crate::fleet::Certificates;
+use crate::listener::Connection;
 use crate::report::Sessions;
 use crate::testing::{Authority, SIGNING_KEY, enrolment, name};
 
@@ -81,6 +82,7 @@ impl Setup {
             address: ([127, 0, 0, 1], 1).into(),
             certificate: Some(Arc::new(self.authority.agent(cluster).peer_certificate())),
             header: None,
+            connection: Connection::default(),
         }
     }
 }

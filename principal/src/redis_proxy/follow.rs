@@ -46,7 +46,11 @@ impl Follow {
         let of_cluster = shared.follows_of_cluster.take(remote.cluster.clone())?;
         let end = shared.sessions.spawner.token().child_token();
         let following = follow(Arc::clone(shared), remote, channel, tell, end.clone());
-        shared.sessions.spawner.spawn_short("follow", following);
+        shared
+            .sessions
+            .spawner
+            .aside()
+            .spawn_short("follow", following);
         Some(Self {
             _end: end.drop_guard(),
             _one: one,

@@ -100,7 +100,11 @@ impl Ends {
                 () = tunnel::join(client, agent) => {}
             }
         };
-        shared.sessions.spawner.spawn_short("terminal", carried);
+        shared
+            .sessions
+            .spawner
+            .aside()
+            .spawn_short("terminal", carried);
         let nothing = Empty::new().map_err(|never| match never {});
         let mut response = Response::new(UnsyncBoxBody::new(nothing));
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

@@ -7,7 +7,7 @@ use protocol::wire::lane::{Chunk, lane_server::Lane};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::admit;
+use super::{admit, peer};
 use crate::session::Sessions;
 
 #[derive(Debug)]
@@ -24,6 +24,9 @@ impl Lane for Service {
         request: Request<Streaming<Chunk>>,
     ) -> Result<Response<Self::OpenStream>, Status> {
         let admitted = admit(&self.sessions.gate, &request)?;
+        if let Ok(peer) = peer(&request) {
+            peer.connection.give_way();
+        }
         let outgoing = self.sessions.open_lane(admitted, request.into_inner());
         let chunks = ReceiverStream::new(outgoing).map(|data| Ok(Chunk { data }));
         Ok(Response::new(chunks.boxed()))

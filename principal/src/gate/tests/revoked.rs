@@ -94,6 +94,7 @@ async fn after_a_change_of_key_only_certificates_with_its_unit_count() {
                 .peer_certificate(),
         )),
         header: None,
+        connection: Connection::default(),
     };
     let come = async |peer: Peer| {
         let come = setup.gate.authenticate(&peer, None, request("managed"));
