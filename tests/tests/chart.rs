@@ -56,6 +56,7 @@ fn values_that_cannot_be_are_refused_by_name() {
         ("log.format=xml", "log.format"),
         ("tracing.address=http://otel:4317", "tracing.address"),
         ("tracing.sampleRatio=2", "tracing.sampleRatio"),
+        ("redisProxy.networkPolicy=on", "redisProxy.networkPolicy"),
         ("tracing.address=otel:4317", "tracing.caConfigMap"),
         ("uninstall.timeout=forever", "uninstall.timeout"),
         ("placement.enabled=maybe", "placement.enabled"),

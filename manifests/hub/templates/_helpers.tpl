@@ -48,6 +48,20 @@ capabilities:
   drop: ["ALL"]
 {{- end }}
 
+{{/* Whether a NetworkPolicy keeps others out of Argo CD's redis; a word, or nothing. */}}
+{{- define "addon.redisIsFenced" -}}
+{{- if eq .Values.redisProxy.networkPolicy "always" -}}
+yes
+{{- else if eq .Values.redisProxy.networkPolicy "auto" -}}
+{{- range (lookup "networking.k8s.io/v1" "NetworkPolicy" .Values.argocd.namespace "").items -}}
+{{- $selected := dig "matchLabels" "app.kubernetes.io/name" "" .spec.podSelector -}}
+{{- if and (ne .metadata.name "argocd-agent-redis") (or (empty .spec.podSelector) (eq $selected "argocd-redis")) -}}
+yes
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{/* On what is there while `helm uninstall` runs. */}}
 {{- define "addon.hookLabels" -}}
 app.kubernetes.io/name: {{ include "addon.uninstall" . }}

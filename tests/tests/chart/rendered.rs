@@ -81,6 +81,7 @@ pub(crate) const GOLDEN: [(&str, &[&str]); 5] = [
             "podDisruptionBudget.enabled=false",
             "redisProxy.enabled=true",
             "redisProxy.tls=true",
+            "redisProxy.networkPolicy=always",
             "networkPolicy.enabled=true",
             "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
             "serviceMonitor.enabled=true",
