@@ -86,6 +86,14 @@ pub struct Target {
     pub namespace: Option<String>,
 }
 
+impl Target {
+    /// Whether an object is among those it is about.
+    pub(crate) fn covers(&self, key: &ObjectKey) -> bool {
+        let is_there = |namespace: &String| *namespace == key.namespace;
+        key.kind == self.kind && self.namespace.as_ref().is_none_or(is_there)
+    }
+}
+
 /// Takes in what a watch reports.
 pub type Reporter = Arc<dyn Fn(Report) + Send + Sync>;
 
@@ -113,6 +121,8 @@ pub enum Report {
     },
     /// Everything that there is has been reported once.
     Synced,
+    /// The API is back at an earlier state: everything is reported anew, perhaps in older versions.
+    Rewound,
     /// The API does not serve this kind, so there is nothing of it. Told once, until it does.
     NotServed,
 }
@@ -127,6 +137,7 @@ impl Debug for Report {
                 .field("uid", uid)
                 .finish(),
             Self::Synced => f.write_str("Synced"),
+            Self::Rewound => f.write_str("Rewound"),
             Self::NotServed => f.write_str("NotServed"),
         }
     }

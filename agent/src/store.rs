@@ -30,6 +30,8 @@ struct Inner {
     taken: BTreeMap<ObjectKey, (String, Records)>,
     /// Made by us and not told by a watch yet.
     untold: BTreeMap<ObjectKey, Untold>,
+    /// Known from before the spoke went back to an earlier state: whatever comes next about them counts.
+    former: BTreeSet<ObjectKey>,
 }
 
 /// Something that only the answer to our own create has told of.
@@ -130,17 +132,24 @@ impl Store {
     pub fn seen(&self, key: ObjectKey, object: Arc<Value>) -> Change {
         let mut inner = self.lock();
         inner.untold.remove(&key);
+        let is_former = inner.former.remove(&key);
         let entry = inner.entries.entry(key).or_default();
-        if entry
-            .live
-            .as_deref()
-            .is_some_and(|known| !is_newer(&object, known))
-        {
+        let known = entry.live.as_deref().filter(|_| !is_former);
+        if known.is_some_and(|known| !is_newer(&object, known)) {
             return Change::None;
         }
         Change::Changed {
             before: entry.live.replace(object),
         }
+    }
+
+    /// The spoke's API is back at an earlier state: of objects like these older versions than the known ones will come.
+    pub fn outdate(&self, is_concerned: impl Fn(&ObjectKey) -> bool) {
+        let mut inner = self.lock();
+        let Inner {
+            entries, former, ..
+        } = &mut *inner;
+        former.extend(entries.keys().filter(|key| is_concerned(key)).cloned());
     }
 
     /// Says that an object is about to be created; one create of a name at a time.
@@ -173,8 +182,10 @@ impl Store {
             making,
             untold,
             taken,
+            former,
         } = &mut *inner;
         untold.remove(key);
+        former.remove(key);
         if let Some(lost) = making.get_mut(key) {
             lost.insert(uid.to_owned());
         }
@@ -290,6 +301,7 @@ impl Making<'_> {
             making,
             untold,
             taken,
+            former: _,
         } = &mut *inner;
         taken.remove(&self.key);
         let uid = Meta::of(object).uid();
@@ -342,6 +354,17 @@ mod tests {
 
     fn object(uid: &str, version: &str) -> Arc<Value> {
         Arc::new(json!({ "metadata": { "uid": uid, "resourceVersion": version } }))
+    }
+
+    #[test]
+    fn after_the_spoke_went_back_the_next_version_counts_whatever_its_number() {
+        let store = Store::default();
+        store.seen(key(), object("a", "20"));
+        assert!(store.seen(key(), object("a", "10")) == Change::None);
+        store.outdate(|_| true);
+        assert!(store.seen(key(), object("a", "10")) != Change::None);
+        assert_eq!(store.live(&key()), Some(object("a", "10")));
+        assert!(store.seen(key(), object("a", "9")) == Change::None, "once");
     }
 
     #[test]

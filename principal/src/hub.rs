@@ -81,6 +81,8 @@ struct State {
     next: u64,
     /// The kinds that have been reported as a whole.
     synced: BTreeSet<Watched>,
+    /// Those of them that are reported anew, because the hub is back at an earlier state.
+    rewound: BTreeSet<Watched>,
 }
 
 impl fmt::Debug for Hub {
@@ -95,6 +97,17 @@ impl State {
     /// Whether everything that there is has been reported.
     fn is_synced(&self) -> bool {
         Watched::ALL.iter().all(|kind| self.synced.contains(kind))
+    }
+
+    /// The hub is back at an earlier state. What the list that follows lacks was not seen to be deleted: only the next
+    /// connect of a cluster may judge that, with all there is. So every session ends.
+    fn go_back(&mut self, kind: Watched) {
+        self.synced.remove(&kind);
+        self.rewound.insert(kind);
+        self.index.outdate(kind, uuid::Uuid::new_v4().to_string());
+        for (_, mailbox) in std::mem::take(&mut self.sessions).into_values() {
+            mailbox.end();
+        }
     }
 
     /// A cluster without a session hears nothing: its next connect compares everything.
@@ -125,6 +138,7 @@ impl Hub {
             open: None,
             next: 0,
             synced: BTreeSet::new(),
+            rewound: BTreeSet::new(),
         };
         metrics.hub_write_limit(settings.limits.writes);
         Self {
@@ -147,11 +161,11 @@ impl Hub {
         &self.store
     }
 
-    /// Says once who we are; before that nobody is served.
-    pub(crate) fn set_principal_uid(&self, uid: Arc<str>) {
-        if self.principal_uid.set(uid).is_err() {
-            tracing::debug!("the identity is known already");
-        }
+    /// Says once who we are; before that nobody is served. False if we were somebody else before, which nobody who was
+    /// served then would understand.
+    #[must_use]
+    pub(crate) fn set_principal_uid(&self, uid: &Arc<str>) -> bool {
+        *self.principal_uid.get_or_init(|| Arc::clone(uid)) == *uid
     }
 
     /// Takes in what a watch reports; true once everything that there is has been reported.
@@ -183,6 +197,11 @@ impl Hub {
             }
             Report::Synced(kind) => {
                 state.synced.insert(kind);
+                state.rewound.remove(&kind);
+                Vec::new()
+            }
+            Report::Rewound(kind) => {
+                state.go_back(kind);
                 Vec::new()
             }
         };
@@ -222,6 +241,10 @@ impl Hub {
         let id = state.next;
         state.next = state.next.wrapping_add(1);
         let mailbox = Mailbox::default();
+        // Let in just before the hub went back.
+        if !state.rewound.is_empty() {
+            mailbox.end();
+        }
         state.left.remove(cluster.as_str());
         state
             .sessions

@@ -59,6 +59,8 @@ pub(crate) enum End {
     Life,
     /// Another replica serves now.
     Inactive,
+    /// The hub is back at an earlier state, and everything is compared anew.
+    Rewound,
     /// The program stops.
     Stopping,
 }
@@ -75,6 +77,7 @@ impl End {
             Self::Password => "password",
             Self::Life => "life",
             Self::Inactive => "inactive",
+            Self::Rewound => "rewound",
             Self::Stopping => "stopping",
         }
     }

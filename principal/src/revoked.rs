@@ -103,6 +103,8 @@ pub fn follow(
                 }
                 Event::Deleted(_) => now = Revoked::default(),
                 Event::Synced => known = true,
+                // What is revoked stays so until the list says otherwise.
+                Event::Rewound => {}
             }
             if known {
                 send.send_if_modified(|before| {

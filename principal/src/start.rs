@@ -351,7 +351,10 @@ async fn listen(
     Listener::bind(settings.listen, rules, routes, metrics, &feeds.spawner).await
 }
 
-/// Learns who we are and follows the hub's objects; ready when both are known.
+/// Learns who we are and follows the hub's objects; ready when both are known, and again when the hub is back at an
+/// earlier state and that is read.
+///
+/// Ends when that state has another identity for us: all that is known here is about the former one.
 async fn follow(
     hub: Arc<Hub>,
     uid: watch::Sender<Option<Arc<str>>>,
@@ -367,17 +370,31 @@ async fn follow(
         })
     };
     let watching = hub.store().watch(reporter, stop.clone());
-    let becoming_ready = async {
-        let who: Arc<str> = identity(&hub).await.into();
-        // An error means that the watch has ended, which only a stop brings about.
-        if synced.wait_for(|all| *all).await.is_ok() {
-            hub.set_principal_uid(Arc::clone(&who));
+    let serving = async {
+        loop {
+            let who: Arc<str> = identity(&hub).await.into();
+            // An error means that the watch has ended, which only a stop brings about.
+            if synced.wait_for(|all| *all).await.is_err() {
+                return;
+            }
+            if !hub.set_principal_uid(&who) {
+                return tracing::error!("the hub knows this principal under another identity now");
+            }
             uid.send_replace(Some(who));
             ready.send_replace(true);
             tracing::info!("the hub's objects are read; agents are served");
+            if synced.wait_for(|all| !*all).await.is_err() {
+                return;
+            }
+            uid.send_replace(None);
+            ready.send_replace(false);
+            tracing::info!("the hub's objects are read anew; agents wait");
         }
     };
-    futures::join!(watching, stop.run_until_cancelled(becoming_ready));
+    tokio::select! {
+        () = watching => {}
+        Some(()) = stop.run_until_cancelled(serving) => {}
+    }
 }
 
 async fn identity(hub: &Hub) -> String {

@@ -12,8 +12,10 @@ use tower::limit::RateLimitLayer;
 use crate::args::KubeArgs;
 use crate::parts::Spawner;
 
+mod history;
 mod watch;
 
+pub use history::with_history;
 pub use watch::{Event, Gone, Sighting, Watch, watch_if_served, watch_trimmed};
 
 /// A TCP and TLS connect that takes longer than this will not succeed.
@@ -73,10 +75,10 @@ async fn prepared(args: &KubeArgs, user_agent: &str) -> Result<Config, Error> {
 
 fn build(args: &KubeArgs, config: Config) -> Result<Client, Error> {
     let client = ClientBuilder::try_from(config).map_err(|error| Error::Build(Box::new(error)))?;
-    Ok(match pace(args) {
+    Ok(with_history(match pace(args) {
         Some(pace) => client.with_layer(&pace).build(),
         None => client.build(),
-    })
+    }))
 }
 
 /// So many requests at once, and again as soon as the API has had the time for them.

@@ -53,6 +53,7 @@ const NO_REASONS: &[&str] = &[
     "Merge",
     "None",
     "NotServed",
+    "Rewound",
     "Synced",
     // values of fields
     "ClusterIP",
@@ -96,6 +97,7 @@ const NO_REASONS: &[&str] = &[
     "Terminating",
     // in an answer of the Kubernetes API, or of us in its place
     "Conflict",
+    "Expired",
     "Failure",
     "Forbidden",
     "Gone",

@@ -73,6 +73,7 @@ pub async fn follow(client: Client, namespace: String, told: Told, token: Cancel
             Event::Applied { object, .. } => *service = Some(*object),
             Event::Deleted(_) => *service = None,
             Event::Synced => *listed = true,
+            Event::Rewound => {}
         });
     });
     let looking = token.run_until_cancelled(look(client, namespace, told, services));

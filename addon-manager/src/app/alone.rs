@@ -265,6 +265,8 @@ async fn follow_fleet(
                 clusters.remove(&gone.name);
             }
             Event::Synced => synced = true,
+            // The list that follows says who is gone; until it is complete nobody is.
+            Event::Rewound => return,
         }
         // Half a list must not throw out those who are in the other half.
         if synced {

@@ -154,6 +154,12 @@ impl ClusterSecrets {
             Event::Synced => {
                 self.listed.send_replace(true);
             }
+            // Their numbers mean nothing any more: whatever the list says counts.
+            Event::Rewound => {
+                for held in self.lock().values_mut() {
+                    held.metadata.resource_version = None;
+                }
+            }
         })
         .await;
     }

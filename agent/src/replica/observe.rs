@@ -51,6 +51,7 @@ pub(super) fn start(
                 observer.sees(&sight, &watched, true);
                 observer.listed(&watched);
             }
+            Report::Rewound => observer.store.outdate(|key| watched.covers(key)),
             Report::NotServed => observer.sees(&sight, &watched, false),
         });
         spawner.spawn(name, spoke.watch(target, report, token));
@@ -117,11 +118,7 @@ impl Observer {
     }
 
     fn listed(&self, target: &Target) {
-        let Target { kind, namespace } = target;
-        let is_listed = |key: &ObjectKey| {
-            key.kind == *kind && namespace.as_ref().is_none_or(|it| *it == key.namespace)
-        };
-        for key in self.store.listed(is_listed) {
+        for key in self.store.listed(|key| target.covers(key)) {
             self.drift.check(key);
         }
     }

@@ -262,6 +262,7 @@ fn told(kind: Kind, sighting: Sighting<DynamicObject>) -> Option<Report> {
     Some(match sighting {
         Sighting::NotServed => Report::NotServed,
         Sighting::Seen(Event::Synced) => Report::Synced,
+        Sighting::Seen(Event::Rewound) => Report::Rewound,
         Sighting::Seen(Event::Applied { object, .. }) => match serde_json::to_value(*object) {
             Ok(object) => Report::Applied(object),
             Err(error) => {

@@ -35,7 +35,8 @@ pub(crate) fn version(text: &str) -> Option<u64> {
 /// How far a watch has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Everything up to this version has been told.
+    /// Everything up to this version has been told. A new list counts from anew: the hub may be back at an earlier state,
+    /// and then what it told before says nothing about the versions that come.
     reached: u64,
     /// The newest of the list that comes, which counts when the list is complete.
     listed: u64,
@@ -70,7 +71,7 @@ impl Progress {
             Change::Listed(..) => self.listed = self.listed.max(version),
             Change::Complete => {
                 self.complete = self.begun;
-                self.reached = self.reached.max(self.listed);
+                self.reached = self.listed;
             }
             Change::Applied(..) | Change::Deleted(_) | Change::Unread => {
                 self.reached = self.reached.max(version);
@@ -217,6 +218,25 @@ mod tests {
             "it may have been made before the write"
         );
         assert!(complete.is_silent_since(&complete) && !complete.is_silent_since(&then));
+    }
+
+    #[test]
+    fn when_the_hub_is_back_at_an_earlier_state_a_write_is_told_by_its_own_version() {
+        let mut cache = Cache::<&str, u8>::default();
+        let mut hear = |change, version| {
+            cache.absorb(Word { change, version });
+            cache.progress()
+        };
+        hear(Change::Restarted, None);
+        hear(Change::Listed("a", 1), Some(20));
+        let before = hear(Change::Complete, None);
+
+        hear(Change::Restarted, None);
+        hear(Change::Listed("a", 0), Some(10));
+        let now = hear(Change::Complete, None);
+        assert!(now.tells(30, &before), "nobody waits for what never comes");
+        assert!(!now.tells(11, &now), "20 was of another history");
+        assert!(hear(Change::Applied("a", 2), Some(11)).tells(11, &now));
     }
 
     proptest! {

@@ -118,6 +118,16 @@ impl Index {
         effects
     }
 
+    /// The hub is back at an earlier state. What is known of this kind stays until it is reported anew, and then every
+    /// version is news.
+    pub(crate) fn outdate(&mut self, kind: Kind, salt: String) {
+        if kind == Kind::Application {
+            self.applications.values_mut().for_each(Entry::outdate);
+        }
+        // Numbers of versions come again, with another content.
+        self.provisions.salt(salt);
+    }
+
     /// Takes in an Application as the hub has it now. An older version than the known one is ignored.
     ///
     /// `new`: one that is not known yet was made just now, as opposed to found.

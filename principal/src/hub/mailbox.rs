@@ -3,7 +3,10 @@
 //! Not a queue: a note replaces or widens the note about the same object, so memory is bounded by the number of
 //! objects whatever the rate of change. The body is read when it is sent.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use indexmap::IndexMap;
 use protocol::{ObjectKey, trace::Matter};
@@ -30,6 +33,8 @@ struct Shared {
     // Held for a lookup, never over an await.
     notes: Mutex<IndexMap<ObjectKey, Note>>,
     changed: Notify,
+    /// Nothing will be noted here any more.
+    is_over: AtomicBool,
     /// Which changes the notes are for, where they are traced. Taken when it is said, not with the note.
     traces: Notes<Matter>,
 }
@@ -67,6 +72,17 @@ impl Mailbox {
     /// Resolves when there may be something to take. Cancel-safe: a wake-up that is lost to a race is kept.
     pub(crate) async fn changed(&self) {
         self.0.changed.notified().await;
+    }
+
+    /// Says that nothing more will come: the hub has to be compared anew.
+    pub(crate) fn end(&self) {
+        self.0.is_over.store(true, Ordering::Release);
+        self.0.changed.notify_one();
+    }
+
+    /// Whether nothing more will come.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_over.load(Ordering::Acquire)
     }
 
     /// Which changes the notes are for.

@@ -290,7 +290,7 @@ pub(super) fn concerned(report: &Report, argocd_namespace: &str) -> Option<Objec
     let (kind, key) = match report {
         Report::Applied(kind, object) => (*kind, Key::of(Meta::of(object))),
         Report::Deleted { kind, key, .. } => (*kind, key.clone()),
-        Report::Synced(_) => return None,
+        Report::Synced(_) | Report::Rewound(_) => return None,
     };
     match kind {
         Watched::Application => Some(key.object()),

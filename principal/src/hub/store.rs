@@ -74,6 +74,8 @@ pub enum Report {
     },
     /// Everything of this kind that there is has been reported once.
     Synced(Watched),
+    /// The hub is back at an earlier state: everything of this kind is reported anew, perhaps in older versions.
+    Rewound(Watched),
 }
 
 /// The kinds that are watched: Applications of all namespaces, everything else in the Argo CD namespace. Of Secrets
@@ -95,6 +97,7 @@ impl Debug for Report {
                 .field("uid", uid)
                 .finish(),
             Self::Synced(kind) => f.debug_tuple("Synced").field(kind).finish(),
+            Self::Rewound(kind) => f.debug_tuple("Rewound").field(kind).finish(),
         }
     }
 }

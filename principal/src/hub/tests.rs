@@ -23,7 +23,7 @@ fn hub() -> Arc<Hub> {
         Watched::AppProject,
         open_project("default"),
     ));
-    hub.set_principal_uid("us".into());
+    assert!(hub.set_principal_uid(&"us".into()));
     hub
 }
 
@@ -244,4 +244,99 @@ fn the_state_of_an_application_is_known_where_it_runs_under_its_name_there() {
     // Who leaves the fleet is asked nothing more.
     hub.set_fleet(&fleet(&["ab"]));
     assert_eq!(hub.whose(Some("a"), "app"), Whose::Hub);
+}
+
+/// Everything that there is, and that this is all.
+fn report_all(hub: &Hub, applications: Vec<serde_json::Value>) {
+    for application in applications {
+        hub.report(Report::Applied(Watched::Application, application));
+    }
+    for kind in Watched::ALL {
+        hub.report(Report::Synced(kind));
+    }
+}
+
+#[test]
+fn when_the_hub_is_back_at_an_earlier_state_all_sessions_end_and_older_versions_count() {
+    let hub = hub();
+    let wanting = |path: &str, version| {
+        let spec = json!({ "spec": { "source": { "path": path } } });
+        with(application("a", "app", "1", version), spec)
+    };
+    report_all(
+        &hub,
+        vec![wanting("new", 20), application("a", "later", "2", 19)],
+    );
+    let (ear, other) = (hub.subscribe(&name("a")), hub.subscribe(&name("ab")));
+    ear.mailbox.take();
+
+    assert!(!hub.report(Report::Rewound(Watched::Application)));
+    assert!(ear.mailbox.is_over() && other.mailbox.is_over());
+    assert!(
+        !hub.is_authority_for(&name("a")),
+        "half a list decides nothing"
+    );
+    assert!(
+        hub.subscribe(&name("a")).mailbox.is_over(),
+        "whoever was let in before it was known"
+    );
+    hub.report(Report::Applied(Watched::Application, wanting("old", 10)));
+    hub.report(Report::Deleted {
+        kind: Watched::Application,
+        key: Key {
+            namespace: "a".to_owned(),
+            name: "later".to_owned(),
+        },
+        uid: "2".to_owned(),
+    });
+    assert!(hub.report(Report::Synced(Watched::Application)));
+    assert!(ear.mailbox.take().is_empty(), "nobody saw it being deleted");
+
+    let ear = hub.subscribe(&name("a"));
+    assert!(!ear.mailbox.is_over());
+    assert!(ear.delivered.contains(&key("a")));
+    let state = hub.lock();
+    let entry = state
+        .index
+        .application(&Key::from_object(&key("a")).unwrap());
+    let path = |entry: &index::Entry| entry.object()["spec"]["source"]["path"].clone();
+    assert_eq!(entry.map(path), Some(json!("old")));
+    assert_eq!(state.index.routed_to("a").count(), 1);
+}
+
+#[test]
+fn a_sync_that_the_hub_has_forgotten_is_not_asked_for_a_second_time() {
+    let hub = hub();
+    let asking = |version| {
+        let operation = json!({ "operation": { "sync": { "revision": "v1" } } });
+        with(application("a", "app", "1", version), operation)
+    };
+    report_all(&hub, vec![application("a", "app", "1", 9)]);
+    hub.report(Report::Applied(Watched::Application, asking(10)));
+    let ear = hub.subscribe(&name("a"));
+    assert!(ear.mailbox.take()[&key("a")].command);
+    // It was taken, ran, and is over; then the hub goes back to where it was asked for, by a later version.
+    hub.report(Report::Applied(
+        Watched::Application,
+        application("a", "app", "1", 20),
+    ));
+
+    hub.report(Report::Rewound(Watched::Application));
+    hub.report(Report::Applied(Watched::Application, asking(12)));
+    hub.report(Report::Synced(Watched::Application));
+    let ear = hub.subscribe(&name("a"));
+    assert!(
+        ear.mailbox
+            .take()
+            .get(&key("a"))
+            .is_none_or(|note| !note.command),
+        "the cluster's next report decides"
+    );
+}
+
+#[test]
+fn a_hub_that_knows_this_principal_under_another_identity_is_noticed() {
+    let hub = hub();
+    assert!(hub.set_principal_uid(&"us".into()));
+    assert!(!hub.set_principal_uid(&"others".into()));
 }

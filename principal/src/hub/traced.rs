@@ -46,7 +46,7 @@ impl Cause {
                 let key = ObjectKey::new(*watched, &key.namespace, &key.name);
                 ("delete", key, uid.clone())
             }
-            Report::Synced(_) => return None,
+            Report::Synced(_) | Report::Rewound(_) => return None,
         };
         let spot = Spot::new(words::doing(operation, &key))
             .with(words::of_object(operation, &key))

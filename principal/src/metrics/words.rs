@@ -77,6 +77,7 @@ pub(super) const SESSION_ENDS: &[&str] = &[
     "password",
     "peer",
     "revoked",
+    "rewound",
     "stopping",
     "superseded",
     "violation",

@@ -182,6 +182,9 @@ impl Driver {
     }
 
     async fn turn(&mut self) -> Result<(), Over> {
+        if self.subscription.mailbox.is_over() {
+            return Err(Over::Hub(End::Rewound));
+        }
         self.take_notes();
         let now = self.started.elapsed();
         if self.resync.begin_when_due(&mut self.machine, now) {

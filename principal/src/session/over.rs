@@ -44,7 +44,7 @@ impl Over {
             Self::Hub(End::Certificate | End::Password) => Some(Refusal::AuthenticationFailed),
             Self::Hub(End::Revoked) => Some(Refusal::Revoked),
             Self::Hub(End::Inactive) => Some(Refusal::NotActive("standby".to_owned())),
-            Self::Hub(End::Life | End::Stopping) => Some(Refusal::Draining),
+            Self::Hub(End::Life | End::Rewound | End::Stopping) => Some(Refusal::Draining),
             Self::Peer(_) => None,
             Self::Violation(Violation::TooMuchWork) => Some(Refusal::Violation(
                 "more unfinished work than the session holds",

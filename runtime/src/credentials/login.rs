@@ -105,7 +105,7 @@ pub fn watch(
             Event::Synced if !there => {
                 tracing::warn!(%object, "waiting for a Secret with a password");
             }
-            Event::Synced => {}
+            Event::Synced | Event::Rewound => {}
         })
         .await;
     });

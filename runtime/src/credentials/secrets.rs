@@ -73,7 +73,7 @@ pub fn watch(
             Event::Synced if !there => {
                 tracing::warn!(%object, "waiting for a Secret with TLS material");
             }
-            Event::Synced => {}
+            Event::Synced | Event::Rewound => {}
         })
         .await;
     });

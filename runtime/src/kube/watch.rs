@@ -38,6 +38,9 @@ pub enum Event<K> {
     Deleted(Gone<K>),
     /// A list is complete: what was seen so far is all there is.
     Synced,
+    /// The API is back at an earlier state, as after its etcd was restored: what follows is a list, and versions in it
+    /// may be older than those that were told. Numbers of versions from before mean nothing any more.
+    Rewound,
 }
 
 /// An object that is gone.
@@ -139,6 +142,14 @@ pub async fn watch_if_served<K>(
             }
             Err(error) => error,
         };
+        if is_rewound(&error) {
+            tracing::warn!(
+                kind = health.kind,
+                "the API is back at an earlier state; everything is read anew"
+            );
+            handle(Sighting::Seen(Event::Rewound));
+            continue;
+        }
         if is_not_served(&error) {
             if health.is_served {
                 seen.forget_all(&mut |event| handle(Sighting::Seen(event)));
@@ -207,6 +218,11 @@ fn is_not_served(error: &watcher::Error) -> bool {
         return false;
     };
     matches!(source, ::kube::Error::Api(status) if status.code == 404)
+}
+
+/// What [`history`](super::history) has found out; the watcher lists anew by itself.
+fn is_rewound(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchError(status) if status.message == super::history::REWOUND)
 }
 
 /// Namespace and name.

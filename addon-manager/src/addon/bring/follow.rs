@@ -61,6 +61,7 @@ impl Hub {
             }
             Event::Deleted(gone) => self.deployments.remove(&gone.name).is_some(),
             Event::Synced => self.listed.insert(DEPLOYMENTS.to_owned()),
+            Event::Rewound => false,
         }
     }
 
@@ -79,6 +80,7 @@ impl Hub {
             }
             Event::Deleted(_) => self.crds.remove(name).is_some(),
             Event::Synced => self.listed.insert(name.to_owned()),
+            Event::Rewound => false,
         }
     }
 

@@ -148,6 +148,8 @@ pub(crate) struct Entry {
     pub(crate) report: Option<String>,
     /// Who over there keeps changing it, if somebody does.
     pub(crate) contest: Option<String>,
+    /// It is of a state from before the hub went back to an earlier one: whatever is reported next counts.
+    is_former: bool,
 }
 
 impl Entry {
@@ -163,6 +165,7 @@ impl Entry {
             uses: None,
             report: None,
             contest: None,
+            is_former: false,
         };
         entry.take_in(object);
         if !new {
@@ -171,10 +174,31 @@ impl Entry {
         entry
     }
 
+    /// The hub went back: versions that come from now on are not compared with this one.
+    pub(super) const fn outdate(&mut self) {
+        self.is_former = true;
+    }
+
     /// Takes a newer version in; none when it is not newer.
     pub(super) fn replace(&mut self, object: Value) -> Option<Introduced> {
+        if std::mem::take(&mut self.is_former) {
+            return Some(self.begin_anew(object));
+        }
         let newer = is_newer(Meta::of(&object).resource_version(), self.version());
         newer.then(|| self.take_in(object))
+    }
+
+    /// As if it were found at a start: nobody knows since when its operation is set, the cluster may have taken it in the
+    /// time that the hub has forgotten, and its next report decides.
+    fn begin_anew(&mut self, object: Value) -> Introduced {
+        self.object = Arc::new(Value::Null);
+        (self.commands, self.said) = (Commands::default(), None);
+        let introduced = self.take_in(object);
+        self.commands.operation = None;
+        Introduced {
+            operation: false,
+            ..introduced
+        }
     }
 
     fn take_in(&mut self, object: Value) -> Introduced {

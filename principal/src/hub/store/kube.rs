@@ -235,6 +235,7 @@ fn told(kind: Watched, event: Event<DynamicObject>) -> Option<Report> {
             })
         }
         Event::Synced => Some(Report::Synced(kind)),
+        Event::Rewound => Some(Report::Rewound(kind)),
     }
 }
 

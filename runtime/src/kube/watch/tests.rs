@@ -40,6 +40,7 @@ fn told(events: Vec<watcher::Event<DeserializeGuard<ConfigMap>>>) -> Vec<String>
                 }
                 Event::Deleted(gone) => format!("-{}/{}", gone.name, gone.uid),
                 Event::Synced => "synced".to_owned(),
+                Event::Rewound => "rewound".to_owned(),
             });
         });
     }
