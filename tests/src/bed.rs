@@ -1,6 +1,7 @@
 //! A lab as a whole: what it is made of, its start and its end.
 
 mod layers;
+mod past;
 
 use std::{
     path::{Path, PathBuf},
@@ -13,11 +14,19 @@ use lab_kubelet::{Images, Kubelet};
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::{
-    Cluster, Tools, cluster::Place, control_plane::Etcd, faults::Faults, git, helm::Helm,
-    namespaces, network, product, progress::Progress, world,
+    Cluster, Tools,
+    cluster::Place,
+    control_plane::{Etcd, Of},
+    faults::Faults,
+    git,
+    helm::Helm,
+    namespaces, network, product,
+    progress::Progress,
+    world,
 };
 
 pub use layers::Ocm;
+pub use past::Past;
 
 /// What a lab shall have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +45,8 @@ pub struct Options {
     pub argocd: bool,
     /// Whether our own programs are installed on the hub, from the chart in `manifests/hub`.
     pub product: bool,
+    /// Whether there is another control plane, which has nothing but Pods and can become the hub.
+    pub spare: bool,
 }
 
 impl Options {
@@ -47,6 +58,7 @@ impl Options {
             ocm: false,
             argocd: false,
             product: false,
+            spare: false,
         }
     }
 
@@ -58,6 +70,7 @@ impl Options {
             ocm: true,
             argocd: true,
             product: true,
+            spare: false,
         }
     }
 
@@ -80,11 +93,14 @@ pub struct Lab {
     tools: Tools,
     dir: PathBuf,
     clusters: Vec<Cluster>,
-    etcd: Etcd,
+    // Held while the hub's is saved or put back.
+    etcd: Mutex<Etcd>,
+    etcd_of_spokes: Etcd,
     git: git::Server,
     faults: Faults,
     images: Images,
-    kubelets: Vec<Kubelet>,
+    // Taken out by whoever ends one; held for that only.
+    kubelets: std::sync::Mutex<Vec<Kubelet>>,
     // Held by the story that ends or resumes a part of OCM.
     ocm: Mutex<Option<Ocm>>,
 }
@@ -113,7 +129,10 @@ impl Lab {
         if state.exists() {
             std::fs::remove_dir_all(&state).context("clear the state of an earlier lab")?;
         }
-        let etcd = Etcd::start(&tools.etcd, &state, dir).await?;
+        let (etcd, etcd_of_spokes) = tokio::try_join!(
+            Etcd::start(Of::Hub, &tools.etcd, &state, dir),
+            Etcd::start(Of::Spokes, &tools.etcd, &state, dir),
+        )?;
         let git = git::Server::start(&tools.git, &state.join("git"), dir).await?;
         let clusters = control_planes(&options, &tools, dir, &state, outside_ports).await?;
         progress.step(format_args!(
@@ -125,11 +144,12 @@ impl Lab {
             tools,
             dir: dir.to_owned(),
             clusters,
-            etcd,
+            etcd: Mutex::new(etcd),
+            etcd_of_spokes,
             git,
             faults: Faults::default(),
             images: Images::default(),
-            kubelets: Vec::new(),
+            kubelets: std::sync::Mutex::default(),
             ocm: Mutex::new(None),
         };
         match lab.start_layers(progress).await {
@@ -155,9 +175,14 @@ impl Lab {
             ocm,
             argocd,
             product,
+            spare: _,
         } = self.options;
         if pods {
-            self.kubelets = layers::kubelets(&self.clusters, &self.images, &self.faults).await?;
+            let kubelets = layers::kubelets(&self.clusters, &self.images, &self.faults).await?;
+            *self
+                .kubelets
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner) = kubelets;
             progress.step("kubelets: Pods can run");
         }
         // Two layers tell of themselves; held for a line each.
@@ -172,7 +197,7 @@ impl Lab {
             if !ocm {
                 return Ok(None);
             }
-            let started = layers::ocm(&self.clusters, pods, &self.dir).await?;
+            let started = layers::ocm(self.fleet(), pods, &self.dir).await?;
             let kind = if started.hub.is_real() {
                 "real"
             } else {
@@ -185,7 +210,7 @@ impl Lab {
         };
         let start_argocd = async {
             if argocd {
-                layers::argocd(&self.clusters, &self.images, &self.tools).await?;
+                layers::argocd(self.fleet(), &self.images, &self.tools).await?;
                 step("Argo CD: available on every spoke".to_owned());
             }
             anyhow::Ok(())
@@ -236,7 +261,19 @@ impl Lab {
 
     /// The spokes, `spoke1` first.
     pub fn spokes(&self) -> &[Cluster] {
-        self.clusters.get(1..).unwrap_or_default()
+        self.fleet().get(1..).unwrap_or_default()
+    }
+
+    /// The hub and its spokes.
+    fn fleet(&self) -> &[Cluster] {
+        let count = usize::from(self.options.spokes) + 1;
+        self.clusters.get(..count).unwrap_or(&self.clusters)
+    }
+
+    /// The control plane that can become the hub.
+    pub fn spare(&self) -> Result<&Cluster> {
+        let last = self.clusters.last().filter(|_| self.options.spare);
+        last.context("this lab has no spare control plane")
     }
 
     /// Spoke number `number`, counted from 1 as in its name.
@@ -248,7 +285,7 @@ impl Lab {
         reason = "a story that names a spoke it did not ask for is wrong"
     )]
     pub fn spoke(&self, number: usize) -> &Cluster {
-        match self.clusters.get(number) {
+        match self.fleet().get(number) {
             Some(spoke) if number > 0 => spoke,
             Some(_) | None => panic!("this lab has no spoke{number}"),
         }
@@ -285,14 +322,16 @@ impl Lab {
             }
             hub.stop().await;
         }
-        for kubelet in self.kubelets.drain(..) {
+        let kubelets = self.kubelets.get_mut();
+        for kubelet in std::mem::take(kubelets.unwrap_or_else(PoisonError::into_inner)) {
             kubelet.stop().await;
         }
         for cluster in &self.clusters {
             cluster.stop().await;
         }
         self.git.stop().await;
-        self.etcd.stop().await;
+        self.etcd.get_mut().stop().await;
+        self.etcd_of_spokes.stop().await;
     }
 }
 
@@ -304,8 +343,13 @@ async fn control_planes(
     state: &Path,
     outside_ports: &[u16],
 ) -> Result<Vec<Cluster>> {
-    let starting = (0..=options.spokes).map(|index| {
-        let name = cluster_name(index);
+    let spare = options.spare.then_some(options.spokes + 1);
+    let starting = (0..=options.spokes).chain(spare).map(|index| {
+        let name = if Some(index) == spare {
+            "spare".to_owned()
+        } else {
+            cluster_name(index)
+        };
         let place = Place {
             dir: dir.join(&name),
             state: state.join(&name),

@@ -290,6 +290,16 @@ impl Cluster {
         server.ready(&self.inner.client.0).await
     }
 
+    /// Ends the controllers of Kubernetes and starts them again.
+    pub async fn restart_controllers(&self) -> Result<()> {
+        let mut manager = self.inner.controller_manager.lock().await;
+        if let Some(manager) = manager.as_mut() {
+            manager.stop().await;
+            manager.restart()?;
+        }
+        Ok(())
+    }
+
     /// Ends both programs.
     pub(crate) async fn stop(&self) {
         let manager = self.inner.controller_manager.lock().await.take();

@@ -1,4 +1,4 @@
-//! The programs of the control planes: one etcd for all, an API server and a controller manager for each cluster.
+//! The programs of the control planes: an etcd for the hub and one for all spokes, an API server and a controller manager for each cluster.
 
 mod api_server;
 mod controller_manager;
@@ -6,4 +6,4 @@ mod etcd;
 
 pub(crate) use api_server::{ApiServer, Keys, port};
 pub(crate) use controller_manager::program as controller_manager;
-pub(crate) use etcd::Etcd;
+pub(crate) use etcd::{Etcd, Of};

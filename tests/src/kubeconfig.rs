@@ -145,6 +145,9 @@ contexts:
             }
         }
         let config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await?;
-        Client::try_from(config).with_context(|| format!("a client for {}", self.server))
+        let client = Client::try_from(config);
+        let client = client.with_context(|| format!("a client for {}", self.server))?;
+        // The kubelets live on when a story puts a cluster back to an earlier state.
+        Ok(runtime::kube::with_history(client))
     }
 }

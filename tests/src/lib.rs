@@ -1,7 +1,7 @@
 //! The lab: a test bed of real Kubernetes control planes on one machine, without containers.
 //!
-//! A [`Lab`] is a hub and some spokes: kube-apiserver and kube-controller-manager for each, one etcd for all, and as
-//! [`Options`] say, Pods that run, Open Cluster Management and Argo CD. Everything lives in namespaces of its own
+//! A [`Lab`] is a hub and some spokes: kube-apiserver and kube-controller-manager for each, an etcd for the hub and one for
+//! all spokes, and as [`Options`] say, Pods that run, Open Cluster Management and Argo CD. Everything lives in namespaces of its own
 //! (processes, mounts, network), see [`namespaces`]: when the first process in there goes, however that comes about,
 //! the kernel takes everything else along.
 //!
@@ -60,6 +60,6 @@ mod bed;
 mod control_plane;
 mod network;
 
-pub use bed::{Lab, Ocm, Options};
+pub use bed::{Lab, Ocm, Options, Past};
 pub use cluster::Cluster;
 pub use tools::Tools;

@@ -109,6 +109,7 @@ fn run(command: Command) -> Result<ExitCode> {
                 ocm,
                 argocd: argocd && pods,
                 product: product && pods && ocm,
+                spare: false,
             };
             let dir = directory(place, "up")?;
             up::up(&Request {

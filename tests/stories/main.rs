@@ -25,8 +25,10 @@ mod intruders;
 mod kills;
 mod kubectl;
 mod live;
+mod lost;
 mod migration;
 mod monitored;
+mod past;
 mod places;
 mod pods;
 mod programs;
@@ -91,6 +93,8 @@ fn main() -> ExitCode {
             rules(),
             life_of_the_chart(),
             second_day(),
+            other_hubs(),
+            lost_hubs(),
             guest(),
             conformance(),
         ],
@@ -240,6 +244,31 @@ fn life_of_the_chart() -> Chapter {
                 skew::hub_and_agents_are_upgraded_and_go_back_one_by_one,
                 Some(lab::product::PREVIOUS)
             ),
+        ],
+    )
+}
+
+/// The hub is put back to an earlier state. It is not the same hub afterwards, so this has a lab of its own.
+fn other_hubs() -> Chapter {
+    Chapter::alone(
+        Options::everything(2),
+        vec![staged!(
+            past::everybody_follows_a_hub_whose_etcd_was_put_back
+        )],
+    )
+}
+
+/// The hub is lost, and another control plane takes its place.
+fn lost_hubs() -> Chapter {
+    let options = Options {
+        spare: true,
+        ..Options::everything(1)
+    };
+    Chapter::alone(
+        options,
+        vec![
+            staged!(lost::a_lost_hub_is_made_anew_and_replaces_no_workload),
+            staged!(lost::a_hub_whose_ca_is_lost_is_made_anew_and_replaces_no_workload),
         ],
     )
 }

@@ -314,7 +314,6 @@ const MANY: usize = 12;
 
 /// While the hub program was away somebody lost most of the hub's Applications. Nothing goes before a person has said so.
 pub(crate) async fn a_mass_delete_waits_for_a_person(stage: &Stage) -> Result<()> {
-    const CONFIRM: &str = "argocd-agent.open-cluster-management.io/confirm-delete";
     stage.enrolled(1).await?;
     let mut app = stage.greeter("many", 1).await?;
     app.automated = false;
@@ -340,7 +339,7 @@ pub(crate) async fn a_mass_delete_waits_for_a_person(stage: &Stage) -> Result<()
     lose(stage, &apps).await?;
 
     let addon = At::addon("spoke1");
-    let held = |addon: &Value| digest(addon).is_some();
+    let held = |addon: &Value| held_digest(addon).is_some();
     let seen = stage
         .hub
         .until(&addon, "says what is held", BOUND, held)
@@ -348,24 +347,17 @@ pub(crate) async fn a_mass_delete_waits_for_a_person(stage: &Stage) -> Result<()
     for app in &apps {
         stage.spoke(1).read(&Stage::replica(app.at.name())).await?;
     }
-    let digest = digest(&seen).context("no digest")?;
-    let confirmed = json!({"metadata": {"annotations": {CONFIRM: digest}}});
-    stage.hub.merge(&addon, confirmed).await?;
+    let digest = held_digest(&seen).context("no digest")?;
+    stage.hub.merge(&addon, confirmed(&json!(digest))).await?;
     for app in &apps {
         stage
             .spoke(1)
             .until_gone(&Stage::replica(app.at.name()), BOUND)
             .await?;
     }
-    let calm = |addon: &Value| self::digest(addon).is_none();
+    let calm = |addon: &Value| held_digest(addon).is_none();
     stage.hub.until(&addon, "is calm again", SOON, calm).await?;
-    stage
-        .hub
-        .merge(
-            &addon,
-            json!({"metadata": {"annotations": {CONFIRM: null}}}),
-        )
-        .await?;
+    stage.hub.merge(&addon, confirmed(&Value::Null)).await?;
     stage.hub.delete(&At::project(ARGOCD, "many")).await
 }
 
@@ -381,8 +373,14 @@ async fn lose(stage: &Stage, apps: &[Application]) -> Result<()> {
     stage.hub.merge(&manager, replicas(1)).await.map(drop)
 }
 
+/// That a person has read the list with this digest; null takes it back.
+pub(crate) fn confirmed(digest: &Value) -> Value {
+    const CONFIRM: &str = "argocd-agent.open-cluster-management.io/confirm-delete";
+    json!({"metadata": {"annotations": {CONFIRM: digest}}})
+}
+
 /// What the message of `MassDeleteHeld` asks for.
-fn digest(addon: &Value) -> Option<String> {
+pub(crate) fn held_digest(addon: &Value) -> Option<String> {
     let conditions = addon["status"]["conditions"].as_array()?;
     let held = conditions.iter().find(|it| {
         it["type"] == "Degraded" && it["status"] == "True" && it["reason"] == "MassDeleteHeld"

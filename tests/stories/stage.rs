@@ -31,6 +31,16 @@ impl Stage {
     /// Looks at a lab that has everything.
     pub(crate) fn of(lab: Arc<Lab>) -> Self {
         let hub = Objects::new(lab.hub().client());
+        Self::with_hub(lab, hub)
+    }
+
+    /// The same where the spare control plane has become the hub.
+    pub(crate) fn at_spare(lab: Arc<Lab>) -> Result<Self> {
+        let hub = Objects::new(lab.spare()?.client());
+        Ok(Self::with_hub(lab, hub))
+    }
+
+    fn with_hub(lab: Arc<Lab>, hub: Objects) -> Self {
         let spokes = lab
             .spokes()
             .iter()

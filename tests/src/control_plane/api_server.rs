@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use kube::Client;
 use lab_kubelet::{Network, Serving};
 
-use super::Etcd;
+use super::Of;
 use crate::{
     certs::{Authority, token_keys},
     process::{Process, Program},
@@ -111,7 +111,7 @@ impl ApiServer {
         let policy = keys.path("audit-policy.yaml");
         fs::write(&policy, AUDIT_POLICY).context("write the audit policy")?;
         let process = Program::new("kube-apiserver", program, dir)
-            .flag("etcd-servers", Etcd::url())
+            .flag("etcd-servers", Of::cluster(index).url())
             .flag("etcd-prefix", format!("/{cluster}"))
             // The namespace is ours alone; Pods come in over their bridge.
             .flag("bind-address", "0.0.0.0")

@@ -1,8 +1,12 @@
-//! The etcd that all clusters of a lab share, each under a prefix of its own.
+//! The etcd of the hub, which can be put back to a snapshot, and the one that all spokes share, each under a prefix of
+//! its own.
 
-use std::path::Path;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use tokio::net::TcpStream;
 
 use crate::{
@@ -10,35 +14,83 @@ use crate::{
     wait,
 };
 
-/// In a network namespace of our own every port is free.
-const CLIENTS: &str = "127.0.0.1:2379";
-const PEERS: &str = "127.0.0.1:2380";
+/// Whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    Hub,
+    Spokes,
+}
+
+impl Of {
+    /// Of the cluster with this number.
+    pub(crate) const fn cluster(index: u8) -> Self {
+        if index == 0 { Self::Hub } else { Self::Spokes }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Hub => "etcd-hub",
+            Self::Spokes => "etcd",
+        }
+    }
+
+    /// In a network namespace of our own every port is free.
+    const fn clients(self) -> &'static str {
+        match self {
+            Self::Hub => "127.0.0.1:2389",
+            Self::Spokes => "127.0.0.1:2379",
+        }
+    }
+
+    const fn peers(self) -> &'static str {
+        match self {
+            Self::Hub => "127.0.0.1:2390",
+            Self::Spokes => "127.0.0.1:2380",
+        }
+    }
+
+    /// Where clients find it.
+    pub(crate) fn url(self) -> String {
+        format!("http://{}", self.clients())
+    }
+}
 
 /// A running etcd.
 #[derive(Debug)]
 pub(crate) struct Etcd {
+    of: Of,
+    data: PathBuf,
     process: Process,
 }
 
 impl Etcd {
     /// Starts etcd and waits until it listens. The data go to `state`, which should be in memory.
-    pub(crate) async fn start(program: &Path, state: &Path, logs: &Path) -> Result<Self> {
-        let mut process = Program::new("etcd", program, logs)
+    pub(crate) async fn start(of: Of, program: &Path, state: &Path, logs: &Path) -> Result<Self> {
+        let data = state.join(of.name());
+        let peers = format!("http://{}", of.peers());
+        let process = Program::new(of.name(), program, logs)
             .arg("--data-dir")
-            .arg(state.join("etcd"))
-            .flag("listen-client-urls", format!("http://{CLIENTS}"))
-            .flag("advertise-client-urls", format!("http://{CLIENTS}"))
-            .flag("listen-peer-urls", format!("http://{PEERS}"))
-            .flag("initial-advertise-peer-urls", format!("http://{PEERS}"))
-            .flag("initial-cluster", format!("default=http://{PEERS}"))
+            .arg(&data)
+            .flag("listen-client-urls", of.url())
+            .flag("advertise-client-urls", of.url())
+            .flag("listen-peer-urls", &peers)
+            .flag("initial-advertise-peer-urls", &peers)
+            .flag("initial-cluster", format!("default={peers}"))
             .flag("log-level", "warn")
             // A lab that loses power is made anew.
             .arg("--unsafe-no-fsync")
             .start()?;
+        let mut started = Self { of, data, process };
+        started.listens().await?;
+        Ok(started)
+    }
+
+    async fn listens(&mut self) -> Result<()> {
+        let clients = self.of.clients();
         wait::until(
             "etcd listens",
             || async {
-                TcpStream::connect(CLIENTS)
+                TcpStream::connect(clients)
                     .await
                     .map(drop)
                     .map_err(|error| anyhow!(error))
@@ -46,19 +98,53 @@ impl Etcd {
             |()| true,
         )
         .await
-        .map_err(|error| match process.check() {
+        .map_err(|error| match self.process.check() {
             Ok(()) => error,
             Err(ended) => ended,
-        })?;
-        Ok(Self { process })
-    }
-
-    /// Where clients find it.
-    pub(crate) fn url() -> String {
-        format!("http://{CLIENTS}")
+        })
     }
 
     pub(crate) async fn stop(&mut self) {
         self.process.kill().await;
     }
+
+    /// Ends it in order, copies what it has, and starts it again.
+    pub(crate) async fn save(&mut self, to: &Path) -> Result<()> {
+        self.process.stop().await;
+        copy(&self.data, to)?;
+        self.resume().await
+    }
+
+    /// Ends it and starts it with what was saved, as if nothing had happened since.
+    pub(crate) async fn put_back(&mut self, saved: &Path) -> Result<()> {
+        self.empty().await?;
+        copy(saved, &self.data)
+    }
+
+    /// Ends it and forgets everything.
+    pub(crate) async fn empty(&mut self) -> Result<()> {
+        self.process.stop().await;
+        fs::remove_dir_all(&self.data).context("clear the data of an etcd")
+    }
+
+    /// Starts it if it does not run, and waits until it listens.
+    pub(crate) async fn resume(&mut self) -> Result<()> {
+        self.process.restart()?;
+        self.listens().await
+    }
+}
+
+/// Copies a folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("make {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("list {}", from.display()))? {
+        let entry = entry?;
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            copy(&path, &target)?;
+        } else {
+            fs::copy(&path, &target).with_context(|| format!("copy {}", path.display()))?;
+        }
+    }
+    Ok(())
 }

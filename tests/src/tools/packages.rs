@@ -15,7 +15,7 @@ use super::{executable, on_path};
 use crate::progress::say;
 
 /// A program or a file, and the Debian package that brings it.
-const NEEDED: [(&str, &str); 8] = [
+const NEEDED: [(&str, &str); 9] = [
     ("redis-server", "redis-server"),
     ("ip", "iproute2"),
     ("git", "git"),
@@ -28,6 +28,8 @@ const NEEDED: [(&str, &str); 8] = [
     ("haproxy", "haproxy"),
     // With promtool.
     ("prometheus", "prometheus"),
+    // Commands of the runbooks call it.
+    ("jq", "jq"),
 ];
 
 /// What Debian's packages ask before they start a service: 101 says no.

@@ -1,0 +1,89 @@
+//! The hub as it was: its etcd is saved, and put back later; or it is lost with everything, and another one takes its place.
+
+use std::{path::PathBuf, sync::PoisonError};
+
+use anyhow::{Context as _, Result};
+use lab_ocm_stand_in::{Hub, HubConfig};
+
+use super::Lab;
+use crate::{argocd, namespaces};
+
+/// What the hub's etcd had at some time.
+#[derive(Debug)]
+pub struct Past {
+    saved: PathBuf,
+}
+
+impl Lab {
+    /// Saves what the hub's etcd has: a copy of its data while it is off, which takes a second.
+    pub async fn save_hub(&self) -> Result<Past> {
+        let saved = namespaces::scratch().join("state").join("etcd-hub-saved");
+        if saved.exists() {
+            std::fs::remove_dir_all(&saved)?;
+        }
+        let mut etcd = self.etcd.lock().await;
+        etcd.save(&saved).await?;
+        Ok(Past { saved })
+    }
+
+    /// Puts the hub's etcd back, with the versions of then; the API is away meanwhile.
+    ///
+    /// What is not ours is restarted, as Kubernetes says that it has to be: the controllers of Kubernetes and all parts
+    /// of OCM. Their watches would wait for versions of the future.
+    pub async fn put_hub_back(&self, past: &Past) -> Result<()> {
+        let hub = self.hub();
+        hub.stop_api().await;
+        {
+            let mut etcd = self.etcd.lock().await;
+            etcd.put_back(&past.saved).await?;
+            etcd.resume().await?;
+        }
+        hub.start_api().await?;
+        hub.restart_controllers().await?;
+        let mut ocm = self.ocm().await?;
+        ocm.hub.stop().await;
+        ocm.hub.resume().await?;
+        for spoke in ocm.spokes.values_mut() {
+            spoke.stop().await;
+            spoke.resume().await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the hub with everything that runs on it, and forgets its data.
+    pub async fn lose_hub(&self) -> Result<()> {
+        self.ocm().await?.hub.stop().await;
+        let kubelet = {
+            let mut kubelets = self.kubelets.lock().unwrap_or_else(PoisonError::into_inner);
+            (!kubelets.is_empty()).then(|| kubelets.remove(0))
+        };
+        kubelet.context("a hub with Pods")?.stop().await;
+        self.hub().stop().await;
+        self.etcd.lock().await.empty().await
+    }
+
+    /// What a hub has before anything of ours: the spare control plane gets OCM, and Argo CD's CRDs and namespace.
+    pub async fn prepare_spare(&self) -> Result<()> {
+        let spare = self.spare()?;
+        let config = HubConfig {
+            kubeconfig: spare.kubeconfig(),
+            dir: self.dir.join("ocm").join("spare"),
+        };
+        self.ocm().await?.hub = Hub::start(config).await.context("start OCM")?;
+        argocd::prepare_hub(spare, &self.tools).await
+    }
+
+    /// Has all klusterlets join at the spare, as OCM's documentation says.
+    pub async fn join_spare(&self) -> Result<()> {
+        let to = self.spare()?.kubeconfig_among_pods();
+        for (name, spoke) in &mut self.ocm().await?.spokes {
+            let dir = self.dir.join("ocm").join(format!("{name}-at-spare"));
+            std::fs::create_dir_all(&dir)?;
+            let to = to.clone();
+            let join = spoke.reconfigure(|config| (config.hub_kubeconfig, config.dir) = (to, dir));
+            join.await
+                .with_context(|| format!("join {name} to the spare"))?;
+        }
+        Ok(())
+    }
+}
