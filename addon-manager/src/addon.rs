@@ -347,6 +347,7 @@ impl sdk::Addon for ArgocdAgent {
         let known = obstacles.as_ref();
         let certificates = Arc::clone(&self.parts.certificates.borrow());
         let bringing = self.bringing.need(target.name);
+        let brings = self.bringing.brings(target.name);
         // What is being brought is not missing.
         let argocd = facts.session.and_then(|session| session.argocd);
         let needs = Needs {
@@ -361,8 +362,13 @@ impl sdk::Addon for ArgocdAgent {
                 .session
                 .and_then(|session| session.misconduct.as_deref()),
             refused: facts.session.and_then(|session| session.refused.as_ref()),
-            argocd: argocd.filter(|_| !self.bringing.brings(target.name)),
+            argocd: argocd.filter(|_| !brings),
             bringing: bringing.as_ref(),
+            withheld: self.bringing.withheld(target.name),
+            // Of what is not ours no agent has a say.
+            ails: facts
+                .session
+                .and_then(|session| session.argocd_ails.as_ref().filter(|_| brings)),
             unmirrored: facts
                 .session
                 .and_then(|session| session.unmirrored.as_ref()),

@@ -9,8 +9,8 @@ use futures::{StreamExt as _, stream, stream::BoxStream};
 use jiff::Timestamp;
 use ocm::name::ClusterName;
 use principal::{
-    ArgoCd, HeldDeletion, Mode, Refused, Runs, SessionReport, Sessions, ShownCertificate, Stuck,
-    Unmirrored,
+    Ailment, ArgoCd, HeldDeletion, Mode, Refused, Runs, SessionReport, Sessions, ShownCertificate,
+    Stuck, Unmirrored,
 };
 use tokio::sync::Notify;
 
@@ -119,7 +119,7 @@ type Told<'a> = (
     ),
     (
         Option<&'a Refused>,
-        (Option<ArgoCd>, Option<Runs>),
+        (Option<ArgoCd>, Option<Runs>, bool, Option<&'a Ailment>),
         Option<&'a Unmirrored>,
     ),
     Option<&'a ShownCertificate>,
@@ -139,6 +139,8 @@ fn told(report: &SessionReport) -> Told<'_> {
         refused,
         argocd,
         argocd_runs,
+        argocd_kinds_brought,
+        argocd_ails,
         unmirrored,
         certificate,
         // Who waits for that is woken by `waited_for`.
@@ -149,7 +151,12 @@ fn told(report: &SessionReport) -> Told<'_> {
         (held.as_ref(), stuck.as_ref(), misconduct.as_ref()),
         (
             refused.as_ref(),
-            (*argocd, *argocd_runs),
+            (
+                *argocd,
+                *argocd_runs,
+                *argocd_kinds_brought,
+                argocd_ails.as_ref(),
+            ),
             unmirrored.as_ref(),
         ),
         certificate.as_ref(),

@@ -200,8 +200,8 @@ pub struct UiArgs {
     /// host:port of Argo CD's redis; without it port 6379 of the Service argocd-redis beside Argo CD.
     #[arg(long, default_value = "")]
     pub redis_addr: String,
-    /// Tell the hub whether an Argo CD runs in its namespace, and whether the add-on has brought it. Needs `list` on Deployments
-    /// and `StatefulSets` there.
+    /// Tell the hub whether an Argo CD runs in its namespace, whether the add-on has brought it, and what that one lacks. Needs
+    /// `list` and `watch` on Deployments and `StatefulSets` there.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub report_argocd: bool,

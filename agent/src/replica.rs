@@ -145,7 +145,7 @@ impl Replica {
     }
 
     /// Somebody has looked at what of an Argo CD runs here.
-    pub fn saw_running(&self, runs: protocol::payload::Runs) {
+    pub fn saw_running(&self, runs: crate::running::Running) {
         self.sight.send_if_modified(|sight| sight.saw_running(runs));
     }
 

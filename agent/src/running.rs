@@ -1,127 +1,138 @@
-//! Whether an Argo CD runs in its namespace on this cluster, and whether the add-on has brought it.
+//! What of an Argo CD runs in its namespace on this cluster, whether the add-on has brought it, and how that fares.
 //!
-//! Where none does, the hub has one brought; so this is looked at again and again, and said when it changes. The link
-//! tells the hub.
+//! Where none runs, the hub has one brought; one that was brought and is not well is told there. The link tells the hub.
 
-use std::collections::BTreeMap;
+mod definitions;
+mod health;
+mod programs;
+mod project;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use argocd::keys::addon::BROUGHT;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use kube::api::{Api, ListParams, PartialObjectMeta};
-use kube::{Client, Resource};
-use protocol::payload::Runs;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{Api, ListParams};
+use protocol::Mode;
+use protocol::payload::{Ailment, ArgoCd, Runs};
 use runtime::error::Chain;
+use runtime::kube::{Watch, watch_trimmed};
 use runtime::parts::Spawner;
-use tokio::time::sleep;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 use crate::replica::Replica;
+use definitions::Definitions;
+use health::Patience;
+use programs::Programs;
 
-/// Somebody installs an Argo CD, or takes one away: rarely, and nobody waits for it but at the very first. Seldom enough, too,
-/// that an agent whose rights are being taken away does not ask once more before it ends.
-const AGAIN: Duration = Duration::from_mins(5);
-/// The pause after a look that failed.
-const RETRY: Duration = Duration::from_secs(15);
-/// What all of Argo CD's programs are labelled with, however they were installed.
-const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "argocd");
-/// Names that ours would have.
-const NAMES: [&str; 3] = [
-    "argocd-application-controller",
-    "argocd-redis",
-    "argocd-repo-server",
-];
+/// The pause before another look at what is not well, or cannot be seen.
+const AGAIN: Duration = Duration::from_secs(5);
+/// How many Pods of one program are looked at.
+const PODS: u32 = 10;
+
+/// What was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// What runs.
+    pub runs: Runs,
+    /// Whether the definitions of Argo CD's kinds are those that the add-on has brought.
+    pub kinds_brought: bool,
+    /// What is wrong with what the add-on has brought.
+    pub ails: Option<Ailment>,
+}
 
 /// Looks until the process ends, and tells the replica; without a client nobody wants to know.
 pub fn watch(client: Option<Client>, replica: &Arc<Replica>, spawner: &Spawner) {
     let Some(client) = client else { return };
     let (token, replica) = (spawner.token().clone(), Arc::clone(replica));
     spawner.spawn("what runs of Argo CD", async move {
-        token.run_until_cancelled(follow(&client, &replica)).await;
+        let (told, seen) = watch::channel(Programs::default());
+        let following = follow(&client, replica.argocd_namespace(), &told, token.clone());
+        let looking = token.run_until_cancelled(look(&client, &replica, seen));
+        tokio::join!(following, looking);
     });
 }
 
-async fn follow(client: &Client, replica: &Replica) {
+/// Follows what is there, as one picture.
+async fn follow(
+    client: &Client,
+    namespace: &str,
+    told: &watch::Sender<Programs>,
+    token: CancellationToken,
+) {
+    let deployments = Watch::<Deployment>::new(Api::namespaced(client.clone(), namespace));
+    let sets = Watch::<StatefulSet>::new(Api::namespaced(client.clone(), namespace));
+    tokio::join!(
+        watch_trimmed(deployments, token.clone(), |event| {
+            told.send_if_modified(|programs| programs.deployment(event));
+        }),
+        watch_trimmed(sets, token, |event| {
+            told.send_if_modified(|programs| programs.stateful_set(event));
+        }),
+    );
+}
+
+/// Tells what the picture comes to, and looks closer where something is not as it should be.
+async fn look(client: &Client, replica: &Replica, mut seen: watch::Receiver<Programs>) {
+    let mut sight = replica.sight();
+    let (mut patience, mut definitions) = (Patience::default(), Definitions::default());
+    let mut project = replica.mode() == Mode::Autonomous;
     loop {
-        let pause = match look(client, replica.argocd_namespace()).await {
-            Ok(runs) => {
-                replica.saw_running(runs);
-                AGAIN
+        let programs = seen.borrow_and_update().clone();
+        let serves = {
+            let sight = sight.borrow_and_update();
+            sight
+                .is_complete()
+                .then(|| sight.argocd() == ArgoCd::Installed)
+        };
+        let mut again = false;
+        if let (Some(runs), Some(serves)) = (programs.runs(), serves) {
+            let found = ailment(client, replica.argocd_namespace(), &programs).await;
+            let ails = patience.look(Instant::now(), found);
+            again = patience.waits();
+            match definitions.are_brought(client, runs, serves).await {
+                Ok(kinds_brought) => replica.saw_running(Running {
+                    runs,
+                    kinds_brought,
+                    ails,
+                }),
+                Err(error) => {
+                    tracing::debug!(error = %Chain(&error), "the API's description cannot be read");
+                    again = true;
+                }
             }
+            if project && runs == Runs::Ours && serves {
+                project = !project::ensure(client, replica.argocd_namespace()).await;
+                again |= project;
+            }
+        }
+        tokio::select! {
+            Ok(()) = seen.changed() => {}
+            Ok(()) = sight.changed() => {}
+            () = sleep(AGAIN), if again => {}
+            else => return,
+        }
+    }
+}
+
+/// The worst that is wrong with what the add-on has brought.
+async fn ailment(client: &Client, namespace: &str, programs: &Programs) -> Option<Ailment> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let mut found = Vec::new();
+    for (name, program) in programs.unwell() {
+        // What the API server has at hand is new enough.
+        let theirs = ListParams::default().match_any().limit(PODS);
+        let pods = match pods.list(&theirs.labels(&program.selector)).await {
+            Ok(list) => list.items,
             Err(error) => {
-                tracing::debug!(error = %Chain(&error), "whether an Argo CD runs here cannot be seen");
-                RETRY
+                tracing::debug!(error = %Chain(&error), "the Pods of Argo CD cannot be seen");
+                continue;
             }
         };
-        sleep(pause).await;
+        found.push(health::ailment(name, program, &pods));
     }
-}
-
-async fn look(client: &Client, namespace: &str) -> Result<Runs, kube::Error> {
-    // What the API server has at hand is new enough.
-    let all = ListParams::default().match_any();
-    let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
-    let deployments = deployments.list_metadata(&all).await?;
-    let sets: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
-    let sets = sets.list_metadata(&all).await?;
-    let found = deployments.items.iter().map(marks);
-    Ok(judge(found.chain(sets.items.iter().map(marks))))
-}
-
-/// Name and labels of a program.
-type Marks<'a> = (&'a str, Option<&'a BTreeMap<String, String>>);
-
-fn marks<K: Resource>(object: &PartialObjectMeta<K>) -> Marks<'_> {
-    let metadata = &object.metadata;
-    let name = metadata.name.as_deref().unwrap_or_default();
-    (name, metadata.labels.as_ref())
-}
-
-/// What is ours says so. Of what is not, anything of an Argo CD counts, whatever it is: nothing of ours may come over it.
-fn judge<'a>(programs: impl Iterator<Item = Marks<'a>>) -> Runs {
-    let mut runs = Runs::Nothing;
-    for (name, labels) in programs {
-        let label = |key: &str| {
-            labels
-                .and_then(|labels| labels.get(key))
-                .map(String::as_str)
-        };
-        if label(BROUGHT).is_some() {
-            return Runs::Ours;
-        }
-        if label(PART_OF.0) == Some(PART_OF.1) || NAMES.contains(&name) {
-            runs = Runs::Foreign;
-        }
-    }
-    runs
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn seen(programs: &[(&str, &[(&str, &str)])]) -> Runs {
-        let label = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        let programs: Vec<(&str, BTreeMap<String, String>)> = programs
-            .iter()
-            .map(|(name, labels)| (*name, labels.iter().map(label).collect()))
-            .collect();
-        judge(programs.iter().map(|(name, labels)| (*name, Some(labels))))
-    }
-
-    #[test]
-    fn an_argo_cd_is_known_by_its_label_or_its_names_and_ours_by_our_mark() {
-        const OF_ARGO: (&str, &str) = PART_OF;
-        const OURS: (&str, &str) = (BROUGHT, "true");
-        let repo_server = "argocd-repo-server";
-        assert_eq!(seen(&[]), Runs::Nothing);
-        assert_eq!(seen(&[("shop", &[("app", "shop")])]), Runs::Nothing);
-        assert_eq!(seen(&[("gitops-server", &[OF_ARGO])]), Runs::Foreign);
-        assert_eq!(seen(&[(repo_server, &[])]), Runs::Foreign);
-        assert_eq!(seen(&[(repo_server, &[OF_ARGO, OURS])]), Runs::Ours);
-        // Somebody has put notifications beside ours.
-        let beside: (&str, &[_]) = ("argocd-notifications-controller", &[OF_ARGO]);
-        assert_eq!(seen(&[beside, (repo_server, &[OURS])]), Runs::Ours);
-        assert_eq!(judge([("x", None)].into_iter()), Runs::Nothing);
-    }
+    health::worst(found)
 }

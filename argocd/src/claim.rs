@@ -10,9 +10,25 @@ pub fn version(text: &str) -> Option<&str> {
     is_one.then_some(text)
 }
 
+/// Words of a cluster as they may be told: one line of at most so many characters, and nothing that a terminal would obey.
+pub fn words(text: &str, longest: usize) -> String {
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    let text: String = text.chars().map(printable).collect();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().take(longest).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_one_short_line_without_anything_that_a_terminal_obeys() {
+        assert_eq!(words("no such host", 20), "no such host");
+        assert_eq!(words(" a\n\tb\u{1b}[31m c ", 20), "a b [31m c");
+        assert_eq!(words(&"ä".repeat(30), 20).chars().count(), 20);
+        assert_eq!(words("\n\r\0", 20), "");
+    }
 
     #[test]
     fn only_what_looks_like_a_version_is_told_as_one() {

@@ -45,7 +45,7 @@ pub use fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode};
 pub use gate::Registrar;
 pub use hub::{Key, store};
 pub use metrics::Metrics;
-pub use protocol::payload::{ArgoCd, Runs};
+pub use protocol::payload::{Ailment, ArgoCd, Cause, Runs};
 pub use report::{
     HeldDeletion, Refused, SessionReport, Sessions, ShownCertificate, Stuck, Unmirrored,
 };

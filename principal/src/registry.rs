@@ -33,7 +33,7 @@ mod contest;
 mod seat;
 
 use contest::{Contest, Incumbent};
-pub(crate) use seat::Seat;
+pub(crate) use seat::{Said, Seat};
 
 /// A driver ends within one turn of its loop; one that does not is left behind rather than waited for.
 const PREDECESSOR: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use protocol::payload::{ArgoCd, Runs};
+use protocol::payload::{Ailment, ArgoCd, Runs};
 use runtime::credentials::KeyId;
 use tokio::sync::watch;
 
@@ -39,6 +39,10 @@ pub struct SessionReport {
     pub argocd: Option<ArgoCd>,
     /// What of an Argo CD runs in its namespace there, where its agent says so. A claim.
     pub argocd_runs: Option<Runs>,
+    /// Whether the definitions of Argo CD's kinds there are those that the add-on has brought. A claim.
+    pub argocd_kinds_brought: bool,
+    /// What is wrong there with an Argo CD that the add-on has brought. A claim, in short printable lines.
+    pub argocd_ails: Option<Ailment>,
     /// What of an autonomous cluster is not shown on the hub.
     pub unmirrored: Option<Unmirrored>,
     /// The certificate of the last session.

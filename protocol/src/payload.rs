@@ -161,6 +161,12 @@ pub struct SpokeInfo {
     /// What of an Argo CD runs in its namespace; none when the agent does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argo_cd_runs: Option<Runs>,
+    /// Whether the definitions of Argo CD's kinds are those that the add-on has brought; false when the agent does not say.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub argo_cd_kinds_brought: bool,
+    /// What is wrong with an Argo CD that the add-on has brought; none when nothing is or the agent does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub argo_cd_ails: Option<Ailment>,
     /// The SHA-256, in hexadecimal, of the CA certificates that the agent trusts; none when it does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trusts: Option<BTreeSet<String>>,
@@ -202,6 +208,48 @@ pub enum Runs {
     /// What somebody else has installed.
     Foreign,
     /// A word of the future.
+    #[serde(other)]
+    Other,
+}
+
+/// Why a program of Argo CD is not well on a spoke.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Ailment {
+    /// The program: `Deployment argocd-repo-server`.
+    pub workload: String,
+    /// The cause.
+    pub cause: Cause,
+    /// What it is about: an image, a container, a Pod; empty when it is the program as a whole.
+    pub subject: String,
+    /// What the cluster says about it.
+    pub detail: String,
+}
+
+/// Causes, those first that others may follow from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Cause {
+    /// The cluster makes no Pod of it, because of a quota or an admission rule for example.
+    NotMade,
+    /// No node takes its Pod.
+    Unschedulable,
+    /// An image cannot be pulled.
+    ImagePull,
+    /// A container ends again and again.
+    Crashes,
+    /// A container cannot be begun.
+    NotBegun,
+    /// Its Pod was given up, for want of memory or disk for example.
+    GivenUp,
+    /// Somebody has scaled it to nothing.
+    ScaledDown,
+    /// It runs and is not ready.
+    NotReady,
+    /// It has not come up yet, nobody knows why.
+    Starting,
+    /// A word of the future.
+    #[default]
     #[serde(other)]
     Other,
 }

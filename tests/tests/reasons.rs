@@ -93,6 +93,16 @@ const NO_REASONS: &[&str] = &[
     "HubAcceptedManagedCluster",
     "ManagedClusterConditionAvailable",
     "ManagedClusterJoined",
+    // conditions and states of Pods and of what makes them, as the cluster says them
+    "ErrImageNeverPull",
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "PodScheduled",
+    "Ready",
+    "RegistryUnavailable",
+    "ReplicaFailure",
+    "StatefulSet",
     // phases of operations of Argo CD
     "Terminating",
     // in an answer of the Kubernetes API, or of us in its place

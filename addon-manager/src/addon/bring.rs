@@ -72,8 +72,8 @@ impl Decision {
 pub struct Seen {
     /// What runs in its namespace, where the agent has said so.
     pub runs: Option<Runs>,
-    /// Whether the cluster's API serves Argo CD's kinds.
-    pub serves: bool,
+    /// Whether the cluster's API serves Argo CD's kinds by definitions that are not ours.
+    pub has_others_kinds: bool,
 }
 
 impl Seen {
@@ -81,7 +81,8 @@ impl Seen {
     pub fn of(session: Option<&SessionReport>) -> Self {
         Self {
             runs: session.and_then(|session| session.argocd_runs),
-            serves: session.is_some_and(|it| it.argocd == Some(ArgoCd::Installed)),
+            has_others_kinds: session
+                .is_some_and(|it| it.argocd == Some(ArgoCd::Installed) && !it.argocd_kinds_brought),
         }
     }
 }
@@ -93,6 +94,15 @@ pub enum Need {
     Pattern(String),
     /// There is one of somebody else's where ours should be.
     NotOurs,
+}
+
+/// Why none is brought to a cluster that has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withheld {
+    /// A person does not want it.
+    Unwanted,
+    /// It had one of somebody else's, which has gone.
+    Gone,
 }
 
 /// What follows for a cluster.
@@ -170,7 +180,7 @@ pub fn decide(question: &Question<'_>) -> Verdict {
             };
         }
         (Some(Runs::Foreign), _) => Decision::Found,
-        (Some(Runs::Nothing | Runs::Ours), Install::Auto) if seen.serves => {
+        (Some(Runs::Nothing | Runs::Ours), Install::Auto) if seen.has_others_kinds => {
             Decision::BroughtWithoutDefinitions
         }
         (Some(Runs::Nothing | Runs::Ours), _) => Decision::Brought,
@@ -185,6 +195,19 @@ pub fn decide(question: &Question<'_>) -> Verdict {
         decision: Some(bring),
         records: bring.brings(),
         ..Verdict::default()
+    }
+}
+
+/// Why a cluster that says that it has no Argo CD gets none; none if it gets one, or has not said so.
+pub fn withheld(install: Install, verdict: &Verdict, seen: Seen) -> Option<Withheld> {
+    match (install, verdict.decision) {
+        _ if seen.runs != Some(Runs::Nothing) => None,
+        (Install::Never, _) => Some(Withheld::Unwanted),
+        (Install::Auto | Install::Always, Some(Decision::Found)) => Some(Withheld::Gone),
+        (
+            Install::Auto | Install::Always,
+            None | Some(Decision::Brought | Decision::BroughtWithoutDefinitions),
+        ) => None,
     }
 }
 
@@ -223,6 +246,7 @@ pub enum Error {
 struct Stance {
     uid: String,
     verdict: Verdict,
+    withheld: Option<Withheld>,
 }
 
 /// Brings Argo CD, and remembers what was decided.
@@ -256,6 +280,11 @@ impl Bringing {
     /// What a person has to see to on a cluster.
     pub fn need(&self, cluster: &ClusterName) -> Option<Need> {
         self.stances().get(cluster)?.verdict.need.clone()
+    }
+
+    /// Why a cluster that has no Argo CD gets none.
+    pub fn withheld(&self, cluster: &ClusterName) -> Option<Withheld> {
+        self.stances().get(cluster)?.withheld
     }
 
     /// Whether Argo CD is ours there, or is about to be.
@@ -314,15 +343,17 @@ impl Bringing {
     fn judge(&self, ask: &Ask<'_>, install: Install, lack: Option<&Lack>) -> Verdict {
         let mut stances = self.stances();
         let before = stances.get(ask.cluster).filter(|it| it.uid == ask.uid);
+        let seen = Seen::of(ask.session);
         let verdict = decide(&Question {
             install,
             recorded: ask.recorded,
             recalled: before.and_then(|it| it.verdict.decision),
-            seen: Seen::of(ask.session),
+            seen,
             lack,
         });
         let stance = Stance {
             uid: ask.uid.to_owned(),
+            withheld: withheld(install, &verdict, seen),
             verdict: verdict.clone(),
         };
         stances.insert(ask.cluster.clone(), stance);

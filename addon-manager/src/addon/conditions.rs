@@ -1,13 +1,17 @@
 //! What is said of a cluster: [`available`](fn@available) and [`degraded`]. Pure; the time is a parameter.
 
+mod argocd;
 mod available;
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use ocm::condition::{Verdict, addon::DEGRADED};
-use principal::{ArgoCd, HeldDeletion, Mode, Refused, ShownCertificate, Stuck, Unmirrored};
+use principal::{
+    Ailment, ArgoCd, HeldDeletion, Mode, Refused, ShownCertificate, Stuck, Unmirrored,
+};
 
+pub use argocd::{ARGOCD_MISSING, ARGOCD_NOT_OURS, ARGOCD_UNHEALTHY, HUB_ARGOCD_UNREADABLE};
 pub use available::{Facts, Said, applied, available, tells_of_a_session};
 
 use super::bring;
@@ -26,17 +30,6 @@ pub const CERTIFICATE_EXPIRING: &str = "CertificateExpiring";
 pub const CERTIFICATE_NOT_IN_ORDER: &str = "CertificateNotInOrder";
 /// A CA cannot take over from another because of this agent.
 pub const ROTATION_WAITS: &str = "CertificateRotationWaits";
-
-/// The cluster has no Argo CD that the agent could serve.
-pub const ARGOCD_MISSING: &str = "ArgoCDMissing";
-const NO_ARGOCD: &str = "the cluster has no Argo CD: its API does not serve Applications and \
-                         AppProjects of argoproj.io; install Argo CD there, and the agent goes on \
-                         by itself within seconds";
-
-/// The hub has no Argo CD of which one for this cluster could be made.
-pub const HUB_ARGOCD_UNREADABLE: &str = "HubArgoCDUnreadable";
-/// There is an Argo CD of somebody else's where ours should be.
-pub const ARGOCD_NOT_OURS: &str = "ArgoCDNotOurs";
 
 /// What may need a person.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +54,10 @@ pub struct Needs<'a> {
     pub argocd: Option<ArgoCd>,
     /// What is in the way of an Argo CD of ours there.
     pub bringing: Option<&'a bring::Need>,
+    /// Why a cluster that has none gets none.
+    pub withheld: Option<bring::Withheld>,
+    /// What is wrong with an Argo CD of ours there.
+    pub ails: Option<&'a Ailment>,
     /// What of an autonomous cluster is not shown on the hub.
     pub unmirrored: Option<&'a Unmirrored>,
     /// Whether a person has revoked its certificates.
@@ -109,22 +106,22 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
         stuck,
         misconduct,
         refused,
-        argocd,
-        bringing,
         unmirrored,
         revoked,
+        // Of these it is one, or none.
+        argocd: _,
+        bringing: _,
+        withheld: _,
+        ails: _,
         // Of these there may be several causes.
         hub: _,
         cluster: _,
         certificate: _,
     } = needs;
-    let missing = *argocd == Some(ArgoCd::Missing);
     let first = [
         revoked.then(|| (REVOKED, revocation())),
         render_error.map(|message| ("ConfigurationInvalid", message.to_owned())),
-        bringing.map(not_brought),
-        // Where one should be brought and cannot, that is the cause.
-        (missing && bringing.is_none()).then(|| (ARGOCD_MISSING, NO_ARGOCD.to_owned())),
+        argocd::cause(needs),
         held_deletion.map(|held| (MASS_DELETE_HELD, mass_delete(held))),
         held_mode
             .as_ref()
@@ -204,18 +201,6 @@ fn rotation(needs: &Needs<'_>) -> Option<String> {
         rotation.since,
         crate::keys::REVOKED
     ))
-}
-
-fn not_brought(need: &bring::Need) -> (&'static str, String) {
-    match need {
-        bring::Need::Pattern(message) => (HUB_ARGOCD_UNREADABLE, message.clone()),
-        bring::Need::NotOurs => {
-            let message = "INSTALL_ARGOCD is true, and the cluster has an Argo CD that is not ours in the \
-                           same namespace, which is left alone; set INSTALL_ARGOCD to auto or false to \
-                           have the agent serve it, or remove it to have ours brought";
-            (ARGOCD_NOT_OURS, message.to_owned())
-        }
-    }
 }
 
 fn revocation() -> String {

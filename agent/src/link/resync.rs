@@ -66,15 +66,17 @@ impl Drive<'_> {
     /// Whether there is an Argo CD here, what it has counted, and whom we trust; a Go principal has an ear for the
     /// counts only, and only for those of managed clusters.
     pub(super) fn tell_sight(&mut self, moving: &mut Moving<'_>) {
-        let (argo_cd, argo_cd_runs) = {
+        let (argo_cd, running) = {
             let sight = self.sight.borrow_and_update();
-            (Some(sight.argocd()), sight.runs())
+            (Some(sight.argocd()), sight.runs().cloned())
         };
         let census = self.census.borrow_and_update().clone();
         if moving.welcome.capabilities.is_ours() {
             let info = SpokeInfo {
                 argo_cd,
-                argo_cd_runs,
+                argo_cd_runs: running.as_ref().map(|it| it.runs),
+                argo_cd_kinds_brought: running.as_ref().is_some_and(|it| it.kinds_brought),
+                argo_cd_ails: running.and_then(|it| it.ails),
                 trusts: self.renewal.trusts(),
                 ..census.as_ref().map(for_ours).unwrap_or_default()
             };

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use protocol::Kind;
-use protocol::payload::{ArgoCd, Runs};
+use protocol::payload::ArgoCd;
 
+use crate::running::Running;
 use crate::spoke::Target;
 
 /// How much is known of the spoke, and whether there is an Argo CD.
@@ -15,7 +16,7 @@ pub struct Sight {
     /// What the spoke's API does not serve.
     missing: BTreeSet<Target>,
     /// What of an Argo CD runs here, once somebody has looked.
-    runs: Option<Runs>,
+    runs: Option<Running>,
 }
 
 impl Sight {
@@ -29,13 +30,15 @@ impl Sight {
     }
 
     /// What of an Argo CD runs here; none before everything else is known, too, since both together decide.
-    pub fn runs(&self) -> Option<Runs> {
-        self.runs.filter(|_| self.is_complete())
+    pub fn runs(&self) -> Option<&Running> {
+        self.runs.as_ref().filter(|_| self.is_complete())
     }
 
     /// Takes in what runs here; true if it is news.
-    pub(super) fn saw_running(&mut self, runs: Runs) -> bool {
-        self.runs.replace(runs) != Some(runs)
+    pub(super) fn saw_running(&mut self, runs: Running) -> bool {
+        let is_news = self.runs.as_ref() != Some(&runs);
+        self.runs = Some(runs);
+        is_news
     }
 
     /// Whether everything that is on the spoke is known. A kind that does not exist has no objects.
@@ -71,6 +74,8 @@ impl Sight {
 
 #[cfg(test)]
 mod tests {
+    use protocol::payload::Runs;
+
     use super::*;
 
     #[test]
@@ -83,7 +88,12 @@ mod tests {
         let mut sight = Sight::none_of([apps.clone(), projects.clone()]);
         assert!(sight.saw(&apps, false));
         assert!(!sight.is_complete());
-        assert!(sight.clone().saw_running(Runs::Ours) && sight.runs().is_none());
+        let running = |runs| Running {
+            runs,
+            kinds_brought: false,
+            ails: None,
+        };
+        assert!(sight.clone().saw_running(running(Runs::Ours)) && sight.runs().is_none());
         assert!(sight.saw(&projects, true));
         assert_eq!(
             (sight.is_complete(), sight.argocd()),
@@ -92,8 +102,9 @@ mod tests {
         assert!(!sight.serves(Kind::Application) && sight.serves(Kind::AppProject));
 
         assert_eq!(sight.runs(), None, "nobody has looked");
-        assert!(sight.saw_running(Runs::Nothing) && !sight.saw_running(Runs::Nothing));
-        assert_eq!(sight.runs(), Some(Runs::Nothing));
+        let nothing = running(Runs::Nothing);
+        assert!(sight.saw_running(nothing.clone()) && !sight.saw_running(nothing.clone()));
+        assert_eq!(sight.runs(), Some(&nothing));
 
         assert!(!sight.saw(&projects, true), "a later list is no news");
         assert!(sight.saw(&apps, true));

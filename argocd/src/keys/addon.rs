@@ -24,6 +24,10 @@ pub const REKEY: &str = "argocd-agent.open-cluster-management.io/rekey";
 pub const ARGOCD: &str = "argocd-agent.open-cluster-management.io/argocd";
 /// Label on what the add-on has brought of Argo CD to a cluster.
 pub const BROUGHT: &str = "argocd-agent.open-cluster-management.io/brought";
+/// What the definitions say of Argo CD's kinds that the add-on has brought to a cluster. It stands in the schema, so
+/// whoever applies a definition of their own takes it out; and everybody who knows the API can read it.
+pub const BROUGHT_KIND: &str =
+    "Brought by argocd-agent-addon as it is on the hub, without descriptions.";
 
 /// The Secret of the CA.
 pub const CA_SECRET: &str = "argocd-agent-ca";

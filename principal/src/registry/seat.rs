@@ -6,7 +6,7 @@ use std::{
 };
 
 use argocd::cluster_info::Census;
-use protocol::payload::{ArgoCd, Runs};
+use protocol::payload::{Ailment, ArgoCd, Runs};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -122,16 +122,20 @@ impl Seat {
     }
 
     /// Records what the agent says of its cluster and of itself.
-    pub(crate) fn report_spoke(
-        &self,
-        argocd: Option<ArgoCd>,
-        runs: Option<Runs>,
-        trusts: Option<BTreeSet<String>>,
-    ) {
+    pub(crate) fn report_spoke(&self, said: Said) {
+        let Said {
+            argocd,
+            runs,
+            kinds_brought,
+            ails,
+            trusts,
+        } = said;
         let trusts = trusts.filter(is_modest);
         self.registry.report(&self.cluster, |report, _now| {
             report.argocd = argocd;
             report.argocd_runs = runs;
+            report.argocd_kinds_brought = kinds_brought;
+            report.argocd_ails = ails;
             report.trusts = trusts;
         });
     }
@@ -157,6 +161,21 @@ impl Seat {
             report.certificate = shown;
         });
     }
+}
+
+/// What an agent says of its cluster and of itself. All of it claims.
+#[derive(Debug)]
+pub(crate) struct Said {
+    /// Whether the cluster has Argo CD's kinds.
+    pub(crate) argocd: Option<ArgoCd>,
+    /// What of an Argo CD runs there.
+    pub(crate) runs: Option<Runs>,
+    /// Whether the definitions of its kinds were brought.
+    pub(crate) kinds_brought: bool,
+    /// What is wrong with one that was brought; in short printable lines.
+    pub(crate) ails: Option<Ailment>,
+    /// The fingerprints of the CAs that it trusts.
+    pub(crate) trusts: Option<BTreeSet<String>>,
 }
 
 /// More than a few fingerprints are not a trust but a way to fill our memory.

@@ -215,6 +215,8 @@ impl Moment {
             refused,
             argocd,
             argocd_runs: _,
+            argocd_kinds_brought: _,
+            argocd_ails: _,
             unmirrored,
             certificate,
             trusts: _,

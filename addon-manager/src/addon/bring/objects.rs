@@ -19,8 +19,15 @@ use crate::{
     keys,
 };
 
+/// What the agent may do beside it; of no use without the agent.
+const FOR_THE_AGENT: &str = "argocd/agent.yaml";
+
 /// The files, in the order in which they must exist; each has several objects.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
+    (
+        FOR_THE_AGENT,
+        include_str!("../../../../manifests/spoke/argocd/agent.yaml"),
+    ),
     (
         "argocd/config.yaml",
         include_str!("../../../../manifests/spoke/argocd/config.yaml"),
@@ -108,7 +115,8 @@ impl Templates {
         for template in &self.0 {
             let mut object = template.fill(&values)?;
             workload::configure(&mut object, &pods, &[]);
-            manifests.push(if *keep { orphan(object) } else { object });
+            let stays = *keep && template.name() != FOR_THE_AGENT;
+            manifests.push(if stays { orphan(object) } else { object });
         }
         Ok(Rendered {
             manifests: manifests.into_iter().map(marked).collect(),
@@ -174,4 +182,4 @@ fn with(mut object: Value, marks: &str, key: &str, value: &str) -> Value {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

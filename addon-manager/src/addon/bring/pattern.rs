@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use argocd::keys::addon::BROUGHT_KIND;
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Map, Value};
 
@@ -120,6 +121,10 @@ pub fn definition(crd: &Value) -> Option<Value> {
     for version in versions.into_iter().flatten() {
         if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
             strip(schema);
+            // By this we know it again when the cluster comes back.
+            if let Some(schema) = schema.as_object_mut() {
+                schema.insert("description".to_owned(), BROUGHT_KIND.into());
+            }
         }
     }
     Some(serde_json::json!({
@@ -154,4 +159,4 @@ fn strip(schema: &mut Value) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -26,13 +26,16 @@ fn all(mut check: impl FnMut(&Question<'_>, &Verdict)) {
         for recorded in DECISIONS {
             for recalled in DECISIONS {
                 for runs in RUNS {
-                    for serves in [false, true] {
+                    for has_others_kinds in [false, true] {
                         for lack in [None, Some(&lack)] {
                             let question = Question {
                                 install,
                                 recorded,
                                 recalled,
-                                seen: Seen { runs, serves },
+                                seen: Seen {
+                                    runs,
+                                    has_others_kinds,
+                                },
                                 lack,
                             };
                             check(&question, &decide(&question));
@@ -48,13 +51,16 @@ fn asked(
     install: Install,
     recorded: Option<Decision>,
     runs: Option<Runs>,
-    serves: bool,
+    has_others_kinds: bool,
 ) -> Verdict {
     decide(&Question {
         install,
         recorded,
         recalled: None,
-        seen: Seen { runs, serves },
+        seen: Seen {
+            runs,
+            has_others_kinds,
+        },
         lack: None,
     })
 }
@@ -137,7 +143,7 @@ fn one_that_was_found_and_goes_is_written_down_and_not_replaced() {
         recalled: Some(Decision::Found),
         seen: Seen {
             runs: Some(runs),
-            serves: false,
+            has_others_kinds: false,
         },
         lack: None,
     };
@@ -174,6 +180,108 @@ fn before_the_agent_has_said_anything_nothing_is_decided() {
     for install in INSTALLS {
         for runs in [None, Some(Runs::Other)] {
             assert_eq!(asked(install, None, runs, false), Verdict::default());
+        }
+    }
+}
+
+#[test]
+fn definitions_that_we_brought_before_are_ours_again_and_those_of_others_are_not() {
+    let session = |argocd, argocd_kinds_brought| SessionReport {
+        argocd: Some(argocd),
+        argocd_runs: Some(Runs::Nothing),
+        argocd_kinds_brought,
+        ..SessionReport::default()
+    };
+    for (session, expected) in [
+        (session(ArgoCd::Missing, false), Decision::Brought),
+        (session(ArgoCd::Installed, true), Decision::Brought),
+        (
+            session(ArgoCd::Installed, false),
+            Decision::BroughtWithoutDefinitions,
+        ),
+    ] {
+        let seen = Seen::of(Some(&session));
+        let verdict = asked(Install::Auto, None, seen.runs, seen.has_others_kinds);
+        assert_eq!(verdict.decision, Some(expected), "{session:?}");
+        // Once it is written down that they are left alone, no word of the cluster changes it.
+        let written = Some(Decision::BroughtWithoutDefinitions);
+        let later = asked(Install::Auto, written, seen.runs, seen.has_others_kinds);
+        assert_eq!((later.decision, later.brings), (written, true));
+    }
+}
+
+#[test]
+fn why_a_cluster_without_argo_cd_gets_none_is_known() {
+    all(|question, verdict| {
+        let withheld = withheld(question.install, verdict, question.seen);
+        if question.seen.runs != Some(Runs::Nothing) || verdict.brings || verdict.need.is_some() {
+            assert_eq!(withheld, None, "{question:?}");
+        } else if question.install == Install::Never {
+            assert_eq!(withheld, Some(Withheld::Unwanted), "{question:?}");
+        } else {
+            let gone = verdict.decision == Some(Decision::Found);
+            assert_eq!(withheld, gone.then_some(Withheld::Gone), "{question:?}");
+        }
+    });
+}
+
+/// What is rendered for a cluster where one is brought, on this hub.
+fn rendered(image: &str, config: &AddOnDeploymentConfigSpec, session: &SessionReport) -> String {
+    let server = pattern::tests::deployment("server", "argocd-server", image);
+    let hub = Hub::with(vec![server], &pattern::tests::crds());
+    let bringing = Bringing::new(
+        watch::channel(hub).1,
+        watch::Sender::new(Records::default()),
+    );
+    let cluster = ClusterName::new("spoke").unwrap();
+    let ask = Ask {
+        cluster: &cluster,
+        uid: "uid",
+        recorded: Some(Decision::Brought),
+        session: Some(session),
+        config,
+        spoke: &objects::tests::spoke(),
+    };
+    let rendered = bringing.unwrap().render(&ask).unwrap();
+    serde_json::to_string(&rendered.manifests).unwrap()
+}
+
+#[test]
+fn images_come_from_where_the_cluster_gets_them_whatever_version_the_hub_has() {
+    let config = AddOnDeploymentConfigSpec {
+        registries: serde_json::from_value(serde_json::json!([
+            { "source": "quay.io/argoproj", "mirror": "mirror.example/argo" },
+            { "source": "public.ecr.aws/docker", "mirror": "mirror.example/docker" },
+        ]))
+        .unwrap(),
+        ..AddOnDeploymentConfigSpec::default()
+    };
+    let calm = SessionReport::default();
+    for version in ["argocd:v2.4.0", "argocd:v9.0.0-rc1", "argocd@sha256:00"] {
+        let text = rendered(&format!("quay.io/argoproj/{version}"), &config, &calm);
+        let mirrored = format!("mirror.example/argo/{version}");
+        assert_eq!(text.matches(&mirrored).count(), 3, "{version}");
+        assert!(text.contains("mirror.example/docker/library/redis"));
+        assert!(!text.contains("quay.io") && !text.contains("public.ecr.aws"));
+    }
+}
+
+#[test]
+fn a_cluster_that_lies_changes_nothing_of_what_is_brought() {
+    let config = AddOnDeploymentConfigSpec::default();
+    let image = "quay.io/argoproj/argocd:v3";
+    let calm = rendered(image, &config, &SessionReport::default());
+    for runs in RUNS {
+        for argocd in [None, Some(ArgoCd::Installed), Some(ArgoCd::Missing)] {
+            for argocd_kinds_brought in [false, true] {
+                let lie = SessionReport {
+                    argocd,
+                    argocd_runs: runs,
+                    argocd_kinds_brought,
+                    ..SessionReport::default()
+                };
+                assert!(rendered(image, &config, &lie) == calm, "{lie:?}");
+            }
         }
     }
 }

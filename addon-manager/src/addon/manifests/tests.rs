@@ -117,7 +117,7 @@ fn an_agent_that_owns_its_applications_may_make_and_delete_nothing() {
     };
     assert!(verbs(Mode::Managed).contains(&"create".to_owned()));
     // Applications and projects are watched, Applications get commands, one Secret is read, and what runs is listed.
-    let few = ["list", "watch", "patch", "list", "watch", "list"];
+    let few = ["list", "watch", "patch", "list", "watch", "list", "watch"];
     assert_eq!(verbs(Mode::Autonomous), few);
     let objects = render(&Spoke {
         mode: Mode::Autonomous,

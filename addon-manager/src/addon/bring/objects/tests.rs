@@ -10,7 +10,7 @@ use super::*;
 use crate::addon::golden;
 use crate::addon::manifests::{Placement, Proxy};
 
-fn spoke() -> Spoke {
+pub(in crate::addon::bring) fn spoke() -> Spoke {
     Spoke {
         agent_namespace: "agents".to_owned(),
         argocd_namespace: "gitops".to_owned(),
@@ -80,7 +80,12 @@ fn what_runs_goes_with_the_add_on_and_what_people_use_stays() {
     ];
     assert_eq!(names(&objects, stays), expected);
     let kept = rendered(true, &AddOnDeploymentConfigSpec::default()).manifests;
-    assert_eq!(names(&kept, |it| !stays(it)), [""; 0]);
+    // What the agent may do is of no use without it.
+    let of_the_agent = [
+        "Role argocd-agent-addon-brought",
+        "RoleBinding argocd-agent-addon-brought",
+    ];
+    assert_eq!(names(&kept, |it| !stays(it)), of_the_agent);
 }
 
 #[test]

@@ -2,7 +2,11 @@ use serde_json::json;
 
 use super::*;
 
-fn deployment(component: &str, container: &str, image: &str) -> Deployment {
+pub(in crate::addon::bring) fn deployment(
+    component: &str,
+    container: &str,
+    image: &str,
+) -> Deployment {
     let object = json!({
         "metadata": {
             "name": format!("release-argocd-{component}"),
@@ -36,7 +40,7 @@ fn crd(name: &str) -> Value {
     })
 }
 
-fn crds() -> Vec<Value> {
+pub(in crate::addon::bring) fn crds() -> Vec<Value> {
     CRDS.iter().map(|name| crd(name)).collect()
 }
 
@@ -94,6 +98,7 @@ fn a_definition_loses_its_descriptions_and_what_is_the_hubs_own() {
         "{text}"
     );
     let schema = &stripped["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    assert_eq!(schema["description"], BROUGHT_KIND);
     // A property of that name, and a value, stay.
     assert_eq!(
         schema["properties"]["description"],
@@ -111,5 +116,34 @@ fn the_real_definitions_fit_into_a_work_many_times() {
         let crd: Value = serde_saphyr::from_str(&text).unwrap();
         let size = definition(&crd).unwrap().to_string().len();
         assert!((1_000..100_000).contains(&size), "{file}: {size}");
+    }
+}
+
+#[test]
+fn a_definition_of_another_time_is_one_too() {
+    // A later version beside today's: both are told, and both say whose they are.
+    let mut later = crd("applications.argoproj.io");
+    let today = later["spec"]["versions"][0].clone();
+    later["spec"]["versions"] = json!([today, today]);
+    later["spec"]["versions"][1]["name"] = "v1beta1".into();
+    let stripped = definition(&later).unwrap();
+    for version in stripped["spec"]["versions"].as_array().unwrap() {
+        assert_eq!(
+            version["schema"]["openAPIV3Schema"]["description"],
+            BROUGHT_KIND
+        );
+    }
+    // An old one without a schema has no place for that, and is told as it is.
+    let mut old = crd("applications.argoproj.io");
+    old["spec"]["versions"] = json!([{ "name": "v1alpha1", "served": true }]);
+    let stripped = definition(&old).unwrap();
+    assert_eq!(stripped["spec"]["versions"], old["spec"]["versions"]);
+    // What is no definition at all is none.
+    for odd in [
+        json!({}),
+        json!({ "metadata": { "name": "x" } }),
+        Value::Null,
+    ] {
+        assert_eq!(definition(&odd), None, "{odd}");
     }
 }

@@ -1,0 +1,141 @@
+//! Whether the definitions of Argo CD's kinds are those that the add-on has brought.
+//!
+//! They say so themselves, in what the API tells everybody who may use it; so no right is needed, and a definition that
+//! somebody else has applied since says so no more.
+
+use std::time::Duration;
+
+use argocd::keys::addon::BROUGHT_KIND;
+use http::Request;
+use kube::Client;
+use protocol::payload::Runs;
+use serde_json::Value;
+use tokio::time::Instant;
+
+const DESCRIPTION: &str = "/openapi/v3/apis/argoproj.io/v1alpha1";
+/// The kinds that the add-on brings.
+const KINDS: [&str; 2] = ["Application", "AppProject"];
+
+/// The description is large, and the API is late with it for a moment after a change.
+const ANEW: Duration = Duration::from_mins(1);
+
+/// What was found out.
+#[derive(Debug, Default)]
+pub(super) struct Definitions {
+    asked: Option<Asked>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    about: (Runs, bool),
+    at: Instant,
+    answer: bool,
+}
+
+impl Definitions {
+    /// Asks where it matters: where an Argo CD may be brought and the kinds are served.
+    pub(super) async fn are_brought(
+        &mut self,
+        client: &Client,
+        runs: Runs,
+        serves: bool,
+    ) -> Result<bool, kube::Error> {
+        if !serves || !matches!(runs, Runs::Nothing | Runs::Ours) {
+            return Ok(false);
+        }
+        let about = (runs, serves);
+        let known = self.asked.as_ref().filter(|it| it.about == about);
+        if let Some(known) = known.filter(|it| it.answer || it.at.elapsed() < ANEW) {
+            return Ok(known.answer);
+        }
+        let answer = ask(client).await?;
+        let at = Instant::now();
+        self.asked = Some(Asked { about, at, answer });
+        Ok(answer)
+    }
+}
+
+/// Asks the API. One that does not say whose they are has definitions of somebody else's.
+async fn ask(client: &Client) -> Result<bool, kube::Error> {
+    let request = Request::get(DESCRIPTION).body(Vec::new());
+    let request = request.map_err(kube::Error::HttpError)?;
+    match client.request::<Value>(request).await {
+        Ok(described) => Ok(judge(&described)),
+        Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn judge(described: &Value) -> bool {
+    let schemas = described
+        .pointer("/components/schemas")
+        .and_then(Value::as_object);
+    let schemas = || schemas.into_iter().flat_map(serde_json::Map::values);
+    KINDS.into_iter().all(|kind| {
+        let mut of_kind = schemas().filter(|schema| is_of(schema, kind)).peekable();
+        of_kind.peek().is_some()
+            && of_kind.all(|schema| schema["description"].as_str() == Some(BROUGHT_KIND))
+    })
+}
+
+fn is_of(schema: &Value, kind: &str) -> bool {
+    let kinds = schema.get("x-kubernetes-group-version-kind");
+    let kinds = kinds.and_then(Value::as_array).into_iter().flatten();
+    let mut kinds = kinds;
+    kinds.any(|it| it["group"] == "argoproj.io" && it["kind"] == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn described(application: &str, project: &str) -> Value {
+        let schema = |kind: &str, description: &str| {
+            json!({
+                "description": description, "type": "object",
+                "x-kubernetes-group-version-kind": [{ "group": "argoproj.io", "kind": kind, "version": "v1alpha1" }],
+            })
+        };
+        json!({ "components": { "schemas": {
+            "io.argoproj.v1alpha1.Application": schema("Application", application),
+            "io.argoproj.v1alpha1.ApplicationList": schema("ApplicationList", "a list"),
+            "io.argoproj.v1alpha1.AppProject": schema("AppProject", project),
+            "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": { "description": "metadata" },
+        } } })
+    }
+
+    #[test]
+    fn only_definitions_that_are_all_ours_and_exactly_so_count_as_ours() {
+        assert!(judge(&described(BROUGHT_KIND, BROUGHT_KIND)));
+        let upstream = "Application is a definition of Application resource.";
+        let longer = format!("{BROUGHT_KIND} And changed.");
+        for (application, project) in [
+            (upstream, upstream),
+            (BROUGHT_KIND, upstream),
+            (upstream, BROUGHT_KIND),
+            (&longer, BROUGHT_KIND),
+            ("", BROUGHT_KIND),
+        ] {
+            assert!(
+                !judge(&described(application, project)),
+                "{application}, {project}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_made_out_is_somebody_elses() {
+        let mut half = described(BROUGHT_KIND, BROUGHT_KIND);
+        half["components"]["schemas"]["io.argoproj.v1alpha1.AppProject"] = json!({});
+        // Another version beside ours, as somebody else's.
+        let mut two = described(BROUGHT_KIND, BROUGHT_KIND);
+        two["components"]["schemas"]["io.argoproj.v1.Application"] = json!({
+            "x-kubernetes-group-version-kind": [{ "group": "argoproj.io", "kind": "Application" }],
+        });
+        for odd in [json!({}), json!([]), Value::Null, half, two] {
+            assert!(!judge(&odd), "{odd}");
+        }
+    }
+}

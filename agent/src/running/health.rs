@@ -1,0 +1,211 @@
+//! Why a program of Argo CD is not well, and from when on that is worth telling. Pure.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use protocol::payload::{Ailment, Cause};
+use tokio::time::Instant;
+
+use super::programs::Program;
+
+/// How long something is wrong before it is told, where the cluster names a cause that does not go by itself.
+const SHORTLY: Duration = Duration::from_secs(30);
+/// How long where it may still come up: a large image on a slow line, a node that is being made.
+const GRACE: Duration = Duration::from_mins(3);
+/// How long all is well before that is told: what crashes looks well between two crashes.
+const CALM: Duration = Duration::from_secs(15);
+
+/// The longest that is told of the cluster's own words.
+const LONGEST: usize = 300;
+
+const PULL: [&str; 5] = [
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "RegistryUnavailable",
+];
+
+/// What is wrong with a program that is not well.
+pub(super) fn ailment(name: &str, program: &Program, pods: &[Pod]) -> Ailment {
+    let (cause, subject, detail) = if program.wanted < 1 {
+        (Cause::ScaledDown, String::new(), String::new())
+    } else {
+        let alive = pods
+            .iter()
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        let found = alive.filter_map(of_pod);
+        found
+            .min_by_key(|(cause, ..)| *cause)
+            .unwrap_or_else(|| without_pods(program, pods))
+    };
+    Ailment {
+        workload: name.to_owned(),
+        cause,
+        subject,
+        detail: one_line(&detail),
+    }
+}
+
+/// The one to tell: that which others may follow from.
+pub(super) fn worst(found: Vec<Ailment>) -> Option<Ailment> {
+    found
+        .into_iter()
+        .min_by(|a, b| (a.cause, &a.workload).cmp(&(b.cause, &b.workload)))
+}
+
+type Found = (Cause, String, String);
+
+/// The cluster makes none, or has not got round to it.
+fn without_pods(program: &Program, pods: &[Pod]) -> Found {
+    match &program.failure {
+        Some(failure) => (Cause::NotMade, String::new(), failure.clone()),
+        None if pods.is_empty() => (Cause::NotMade, String::new(), String::new()),
+        None => (Cause::Starting, String::new(), String::new()),
+    }
+}
+
+/// Why a Pod is not ready; none if it is.
+fn of_pod(pod: &Pod) -> Option<Found> {
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let status = pod.status.clone().unwrap_or_default();
+    let condition = |kind: &str, value: &str| {
+        let mut all = status.conditions.iter().flatten();
+        all.find(|it| it.type_ == kind && it.status == value)
+    };
+    if condition("Ready", "True").is_some() {
+        return None;
+    }
+    if status.phase.as_deref() == Some("Failed") {
+        let said = [status.reason.as_deref(), status.message.as_deref()];
+        let said: Vec<&str> = said.into_iter().flatten().collect();
+        return Some((Cause::GivenUp, name, said.join(": ")));
+    }
+    if let Some(why) = condition("PodScheduled", "False") {
+        let said = why.message.clone().unwrap_or_default();
+        return Some((Cause::Unschedulable, String::new(), said));
+    }
+    let init = status.init_container_statuses.iter().flatten();
+    let own = status.container_statuses.iter().flatten();
+    let found = init.map(|it| (it, true)).chain(own.map(|it| (it, false)));
+    let found = found.filter_map(|(it, is_init)| of_container(it, is_init));
+    let found = found.min_by_key(|(cause, ..)| *cause);
+    Some(found.unwrap_or((Cause::Starting, name, String::new())))
+}
+
+/// Why a container is not ready; none if it is, or has not been begun yet without a reason.
+fn of_container(status: &ContainerStatus, is_init: bool) -> Option<Found> {
+    let state = status.state.as_ref();
+    let waiting = state.and_then(|it| it.waiting.as_ref());
+    let reason = waiting
+        .and_then(|it| it.reason.as_deref())
+        .unwrap_or_default();
+    let said = waiting.and_then(|it| it.message.as_deref());
+    let subject = || status.name.clone();
+    if PULL.contains(&reason) {
+        // The other word for the same, which comes and goes with it, repeats it.
+        let said = said.unwrap_or_default();
+        let said = said
+            .rsplit_once("ErrImagePull: ")
+            .map_or(said, |(_, it)| it);
+        return Some((Cause::ImagePull, status.image.clone(), said.to_owned()));
+    }
+    let is_up = status.ready || (is_init && ended(state).is_some_and(|it| it.0 == 0));
+    if is_up {
+        return None;
+    }
+    let end = ended(state).or_else(|| ended(status.last_state.as_ref()));
+    let crashed = end.filter(|_| status.restart_count > 0 || waiting.is_none());
+    if let Some((code, why)) = crashed {
+        // What a container has said in the end may be anything: it is in its log, and not told here.
+        let why = why.filter(|it| it != "Error" && it != "Completed");
+        let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+        return Some((Cause::Crashes, subject(), format!("exit code {code}{why}")));
+    }
+    match reason {
+        "" if state.is_some_and(|it| it.running.is_some()) && !is_init => {
+            Some((Cause::NotReady, subject(), String::new()))
+        }
+        "" | "ContainerCreating" | "PodInitializing" => None,
+        _ => {
+            let said = said.map_or_else(|| reason.to_owned(), |said| format!("{reason}: {said}"));
+            Some((Cause::NotBegun, subject(), said))
+        }
+    }
+}
+
+/// How a container has ended: its exit code, and the cluster's word for it.
+fn ended(state: Option<&ContainerState>) -> Option<(i32, Option<String>)> {
+    let end = state?.terminated.as_ref()?;
+    Some((end.exit_code, end.reason.clone()))
+}
+
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().take(LONGEST).collect()
+}
+
+const fn grace(cause: Cause) -> Duration {
+    match cause {
+        Cause::ImagePull | Cause::Crashes | Cause::NotMade | Cause::GivenUp => SHORTLY,
+        Cause::Unschedulable
+        | Cause::NotBegun
+        | Cause::ScaledDown
+        | Cause::NotReady
+        | Cause::Starting
+        | Cause::Other => GRACE,
+    }
+}
+
+/// What is told: nothing of an ordinary start, and the same words for the same trouble.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    unwell_since: Option<Instant>,
+    well_since: Option<Instant>,
+    told: Option<Ailment>,
+}
+
+impl Patience {
+    /// Takes in what was found now, and gives what to tell.
+    pub(super) fn look(&mut self, now: Instant, found: Option<Ailment>) -> Option<Ailment> {
+        let Some(found) = found else {
+            let well_since = *self.well_since.get_or_insert(now);
+            if self.told.is_none() || now.duration_since(well_since) >= CALM {
+                *self = Self::default();
+            }
+            return self.told.clone();
+        };
+        self.well_since = None;
+        let since = *self.unwell_since.get_or_insert(now);
+        let is_due = now.duration_since(since) >= grace(found.cause);
+        if is_due || self.told.is_some() {
+            self.tell(found);
+        }
+        self.told.clone()
+    }
+
+    /// What is the same trouble keeps its words, as far as there were any: the cluster's change from one look to the next.
+    fn tell(&mut self, found: Ailment) {
+        let same = self.told.as_ref().is_some_and(|told| {
+            let Ailment {
+                workload,
+                cause,
+                subject,
+                detail,
+            } = told;
+            (workload, cause, subject) == (&found.workload, &found.cause, &found.subject)
+                && !detail.is_empty()
+        });
+        if !same {
+            self.told = Some(found);
+        }
+    }
+
+    /// Whether time alone may change what is told.
+    pub(super) const fn waits(&self) -> bool {
+        self.unwell_since.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests;

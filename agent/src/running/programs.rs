@@ -1,0 +1,180 @@
+//! What is in Argo CD's namespace, and what that comes to. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use argocd::keys::addon::BROUGHT;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use protocol::payload::Runs;
+use runtime::kube::Event;
+
+/// What all of Argo CD's programs are labelled with, however they were installed.
+const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "argocd");
+/// Names that ours would have.
+const NAMES: [&str; 3] = [
+    "argocd-application-controller",
+    "argocd-redis",
+    "argocd-repo-server",
+];
+const DEPLOYMENT: &str = "Deployment";
+const STATEFUL_SET: &str = "StatefulSet";
+
+/// Whose a program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// It says that it is ours.
+    Ours,
+    /// A part of an Argo CD of somebody else's.
+    Foreign,
+    /// Nothing of Argo CD's.
+    Nobody,
+}
+
+/// What is worth knowing of a Deployment or `StatefulSet`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Program {
+    owner: Owner,
+    /// How many Pods are wanted.
+    pub(super) wanted: i32,
+    /// Whether all of them are there, ready and of the newest template.
+    pub(super) is_well: bool,
+    /// Selects its Pods.
+    pub(super) selector: String,
+    /// Why no Pod is made, where the cluster says so.
+    pub(super) failure: Option<String>,
+}
+
+/// What is there, as far as it was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Programs {
+    known: BTreeMap<String, Program>,
+    listed: BTreeSet<&'static str>,
+}
+
+impl Programs {
+    /// Takes in what a watch has seen; true if it is news.
+    pub(super) fn deployment(&mut self, event: Event<Deployment>) -> bool {
+        self.take(DEPLOYMENT, event, |it| (&it.metadata, of_deployment(it)))
+    }
+
+    /// The same.
+    pub(super) fn stateful_set(&mut self, event: Event<StatefulSet>) -> bool {
+        self.take(STATEFUL_SET, event, |it| {
+            (&it.metadata, of_stateful_set(it))
+        })
+    }
+
+    fn take<K>(
+        &mut self,
+        kind: &'static str,
+        event: Event<K>,
+        of: impl Fn(&K) -> (&ObjectMeta, Program),
+    ) -> bool {
+        let full = |name: &str| format!("{kind} {name}");
+        match event {
+            Event::Applied { object, .. } => {
+                let (metadata, program) = of(&object);
+                let name = full(metadata.name.as_deref().unwrap_or_default());
+                self.known.insert(name, program.clone()) != Some(program)
+            }
+            Event::Deleted(gone) => self.known.remove(&full(&gone.name)).is_some(),
+            Event::Synced => self.listed.insert(kind),
+        }
+    }
+
+    /// What runs, once all of it was looked at. What is ours says so. Of what is not, anything of an Argo CD counts,
+    /// whatever it is, also one that is scaled to nothing: nothing of ours may come over it.
+    pub(super) fn runs(&self) -> Option<Runs> {
+        let is_known = [DEPLOYMENT, STATEFUL_SET]
+            .iter()
+            .all(|kind| self.listed.contains(kind));
+        let has = |owner| self.known.values().any(|program| program.owner == owner);
+        is_known.then(|| {
+            if has(Owner::Ours) {
+                Runs::Ours
+            } else if has(Owner::Foreign) {
+                Runs::Foreign
+            } else {
+                Runs::Nothing
+            }
+        })
+    }
+
+    /// Those of ours that are not as they should be.
+    pub(super) fn unwell(&self) -> impl Iterator<Item = (&str, &Program)> {
+        let ours = self.known.iter().filter(|(_, program)| {
+            program.owner == Owner::Ours && (!program.is_well || program.wanted < 1)
+        });
+        ours.map(|(name, program)| (name.as_str(), program))
+    }
+}
+
+fn of_deployment(deployment: &Deployment) -> Program {
+    let spec = &deployment.spec;
+    let status = deployment.status.clone().unwrap_or_default();
+    let wanted = spec.replicas.unwrap_or(1);
+    let count = |it: Option<i32>| it.unwrap_or_default();
+    let all = count(status.replicas);
+    let conditions = status.conditions.iter().flatten();
+    let failure = conditions
+        .filter(|it| {
+            it.type_.as_deref() == Some("ReplicaFailure") && it.status.as_deref() == Some("True")
+        })
+        .find_map(|it| it.message.clone());
+    Program {
+        owner: owner(&deployment.metadata),
+        wanted,
+        is_well: is_seen(&deployment.metadata, status.observed_generation)
+            && count(status.updated_replicas) >= wanted
+            && count(status.updated_replicas) >= all
+            && count(status.available_replicas) >= wanted,
+        selector: selector(&spec.selector),
+        failure,
+    }
+}
+
+fn of_stateful_set(set: &StatefulSet) -> Program {
+    let spec = &set.spec;
+    let status = set.status.clone().unwrap_or_default();
+    let wanted = spec.replicas.unwrap_or(1);
+    let is_newest = status.update_revision == status.current_revision
+        || status.updated_replicas.unwrap_or_default() >= wanted;
+    Program {
+        owner: owner(&set.metadata),
+        wanted,
+        is_well: is_seen(&set.metadata, status.observed_generation)
+            && is_newest
+            && status.ready_replicas.unwrap_or_default() >= wanted,
+        selector: selector(&spec.selector),
+        failure: None,
+    }
+}
+
+/// Whether a status is about the newest spec.
+fn is_seen(metadata: &ObjectMeta, observed: Option<i64>) -> bool {
+    observed.unwrap_or_default() >= metadata.generation.unwrap_or_default()
+}
+
+fn owner(metadata: &ObjectMeta) -> Owner {
+    let label = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
+    let name = metadata.name.as_deref().unwrap_or_default();
+    if label(BROUGHT).is_some() {
+        Owner::Ours
+    } else if label(PART_OF.0) == Some(PART_OF.1) || NAMES.contains(&name) {
+        Owner::Foreign
+    } else {
+        Owner::Nobody
+    }
+}
+
+/// Ours select by labels alone.
+fn selector(selector: &LabelSelector) -> String {
+    let labels = selector.match_labels.iter().flatten();
+    let labels: Vec<String> = labels
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    labels.join(",")
+}
+
+#[cfg(test)]
+mod tests;

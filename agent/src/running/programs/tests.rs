@@ -1,0 +1,195 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Label `part-of` and our mark, as people and we set them.
+const OF_ARGO: (&str, &str) = PART_OF;
+const OURS: (&str, &str) = (BROUGHT, "true");
+
+fn object(name: &str, labels: &[(&str, &str)], replicas: i64, status: &Value) -> Value {
+    let labels: BTreeMap<&str, &str> = labels.iter().copied().collect();
+    json!({
+        "metadata": { "name": name, "labels": labels, "generation": 2 },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "app.kubernetes.io/name": name } },
+            "template": {}, "serviceName": name,
+        },
+        "status": status,
+    })
+}
+
+fn well() -> Value {
+    json!({
+        "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+        "currentRevision": "a", "updateRevision": "a",
+    })
+}
+
+fn event<K: serde::de::DeserializeOwned>(object: Value) -> Event<K> {
+    Event::Applied {
+        object: Box::new(serde_json::from_value(object).unwrap()),
+        listed: true,
+    }
+}
+
+fn listed() -> Programs {
+    let mut programs = Programs::default();
+    programs.deployment(Event::Synced);
+    programs.stateful_set(Event::Synced);
+    programs
+}
+
+fn seen(deployments: &[(&str, &[(&str, &str)])]) -> Option<Runs> {
+    let mut programs = listed();
+    for (name, labels) in deployments {
+        programs.deployment(event(object(name, labels, 1, &well())));
+    }
+    programs.runs()
+}
+
+#[test]
+fn nothing_is_known_before_all_was_listed() {
+    let mut programs = Programs::default();
+    assert_eq!(programs.runs(), None);
+    programs.deployment(Event::Synced);
+    assert_eq!(programs.runs(), None);
+    assert!(programs.stateful_set(Event::Synced));
+    assert_eq!(programs.runs(), Some(Runs::Nothing));
+}
+
+#[test]
+fn an_argo_cd_is_known_by_its_label_or_its_names_and_ours_by_our_mark() {
+    let repo_server = "argocd-repo-server";
+    assert_eq!(seen(&[]), Some(Runs::Nothing));
+    assert_eq!(seen(&[("shop", &[("app", "shop")])]), Some(Runs::Nothing));
+    assert_eq!(seen(&[("gitops-server", &[OF_ARGO])]), Some(Runs::Foreign));
+    assert_eq!(seen(&[(repo_server, &[])]), Some(Runs::Foreign));
+    assert_eq!(seen(&[(repo_server, &[OF_ARGO, OURS])]), Some(Runs::Ours));
+    // Somebody has put notifications beside ours.
+    let beside: (&str, &[_]) = ("argocd-notifications-controller", &[OF_ARGO]);
+    assert_eq!(seen(&[beside, (repo_server, &[OURS])]), Some(Runs::Ours));
+}
+
+#[test]
+fn an_argo_cd_of_somebody_elses_is_one_whatever_is_left_of_it() {
+    // Scaled to nothing for a night.
+    let mut asleep = listed();
+    asleep.deployment(event(object("argocd-repo-server", &[], 0, &json!({}))));
+    assert_eq!(asleep.runs(), Some(Runs::Foreign));
+    // The operator's: named after its ArgoCD object, with the usual label; only the controller is up so far.
+    let mut operators = listed();
+    let controller = object(
+        "openshift-gitops-application-controller",
+        &[
+            OF_ARGO,
+            ("app.kubernetes.io/managed-by", "openshift-gitops"),
+        ],
+        1,
+        &json!({}),
+    );
+    operators.stateful_set(event(controller));
+    assert_eq!(operators.runs(), Some(Runs::Foreign));
+    // An operator by itself, an Argo Rollouts or an Argo Workflows is none.
+    let others: [(&str, &[(&str, &str)]); 3] = [
+        (
+            "argocd-operator-controller-manager",
+            &[("control-plane", "argocd-operator")],
+        ),
+        (
+            "argo-rollouts",
+            &[("app.kubernetes.io/part-of", "argo-rollouts")],
+        ),
+        (
+            "workflow-controller",
+            &[("app.kubernetes.io/part-of", "argo-workflows")],
+        ),
+    ];
+    assert_eq!(seen(&others), Some(Runs::Nothing));
+    // None of somebody else's is looked at more closely.
+    assert_eq!(operators.unwell().count(), 0);
+}
+
+#[test]
+fn what_goes_is_not_there_any_more() {
+    let mut programs = listed();
+    let one = || event(object("argocd-redis", &[OURS], 1, &well()));
+    assert!(programs.deployment(one()));
+    assert!(!programs.deployment(one()), "nothing new");
+    let gone = runtime::kube::Gone {
+        namespace: None,
+        name: "argocd-redis".to_owned(),
+        uid: String::new(),
+        object: None,
+    };
+    assert!(programs.deployment(Event::Deleted(gone)));
+    assert_eq!(programs.runs(), Some(Runs::Nothing));
+}
+
+fn unwell(status: &Value, replicas: i64) -> bool {
+    let mut programs = listed();
+    programs.deployment(event(object("argocd-redis", &[OURS], replicas, status)));
+    programs.unwell().count() == 1
+}
+
+#[test]
+fn a_deployment_is_well_when_its_newest_pods_are_all_there() {
+    assert!(!unwell(&well(), 1));
+    let but = |field: &str, value: i64| {
+        let mut status = well();
+        status[field] = value.into();
+        status
+    };
+    // Its status is about the template before; the old Pod stays while the new one cannot start; no Pod is ready.
+    for status in [
+        but("observedGeneration", 1),
+        but("replicas", 2),
+        but("updatedReplicas", 0),
+        but("availableReplicas", 0),
+        json!({}),
+    ] {
+        assert!(unwell(&status, 1), "{status}");
+    }
+    // Whoever scales it to nothing has no Argo CD.
+    assert!(unwell(&json!({ "observedGeneration": 2 }), 0));
+}
+
+#[test]
+fn a_stateful_set_is_well_when_its_newest_pods_are_ready() {
+    let unwell = |status: &Value| {
+        let mut programs = listed();
+        let name = "argocd-application-controller";
+        programs.stateful_set(event(object(name, &[OURS], 1, status)));
+        let found: Vec<_> = programs
+            .unwell()
+            .map(|(name, it)| (name.to_owned(), it.selector.clone()))
+            .collect();
+        found
+    };
+    assert_eq!(unwell(&well()), []);
+    let mut rolling = well();
+    rolling["updateRevision"] = "b".into();
+    rolling["updatedReplicas"] = 0.into();
+    let expected = (
+        "StatefulSet argocd-application-controller".to_owned(),
+        "app.kubernetes.io/name=argocd-application-controller".to_owned(),
+    );
+    assert_eq!(unwell(&rolling), [expected]);
+}
+
+#[test]
+fn why_no_pod_is_made_is_kept() {
+    let mut programs = listed();
+    let mut status = well();
+    status["availableReplicas"] = 0.into();
+    status["conditions"] = json!([
+        { "type": "Available", "status": "False", "message": "x" },
+        { "type": "ReplicaFailure", "status": "True", "message": "exceeded quota: compute" },
+    ]);
+    programs.deployment(event(object("argocd-redis", &[OURS], 1, &status)));
+    let failures: Vec<_> = programs
+        .unwell()
+        .map(|(_, it)| it.failure.clone())
+        .collect();
+    assert_eq!(failures, [Some("exceeded quota: compute".to_owned())]);
+}
