@@ -300,6 +300,8 @@ fn users() -> Chapter {
             staged!(places::argo_cd_has_another_namespace_on_a_spoke),
             staged!(zerotouch::an_argo_cd_of_ones_own_is_left_alone),
             staged!(zerotouch::an_empty_cluster_gets_its_argo_cd_with_the_label),
+            staged!(zerotouch::further::an_empty_cluster_that_shall_stay_so_says_what_to_do),
+            staged!(zerotouch::further::an_empty_autonomous_cluster_follows_the_hubs_argo_cd),
             staged!(restore::a_hub_restored_from_a_backup_replaces_no_workload),
             staged!(restore::an_application_set_made_again_replaces_no_workload),
             staged!(sets::a_list_of_clusters_gets_its_applications),

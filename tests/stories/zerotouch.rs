@@ -1,5 +1,7 @@
 //! A cluster that has no Argo CD gets one with the label, and one that has its own keeps it.
 
+pub(crate) mod further;
+
 use anyhow::{Result, ensure};
 use lab::{
     argocd,
@@ -99,7 +101,7 @@ async fn lived(stage: &Stage) -> Result<()> {
     kept(stage, app, &stays).await
 }
 
-/// Opts in again with `KEEP_ARGOCD`, and out.
+/// Opts in again with `KEEP_ARGOCD`, and out. The definitions that we brought before are ours again, and follow the hub's.
 async fn kept(stage: &Stage, mut app: deliver::Application, stays: &[Value]) -> Result<()> {
     let (hub, spoke) = (&stage.hub, stage.spoke(2));
     enrol::by_label(hub, "spoke2").await?;
@@ -109,6 +111,11 @@ async fn kept(stage: &Stage, mut app: deliver::Application, stays: &[Value]) -> 
     "v2".clone_into(&mut app.revision);
     app.apply(hub).await?;
     deliver::until_healthy(hub, &app.at, &next).await?;
+    let ours = |addon: &Value| addon["metadata"]["annotations"][WHOSE] == "brought";
+    let at = At::addon("spoke2");
+    hub.until(&at, "knows its definitions again", SOON, ours)
+        .await?;
+    definitions_follow(stage).await?;
     let orphan = "addon.open-cluster-management.io/deletion-orphan";
     let free = |it: &Value| it["metadata"]["annotations"].get(orphan).is_some();
     let programs = programs();
@@ -132,11 +139,31 @@ async fn kept(stage: &Stage, mut app: deliver::Application, stays: &[Value]) -> 
     Ok(())
 }
 
+fn definition() -> At {
+    let kind = ("CustomResourceDefinition", "customresourcedefinitions");
+    let name = "applications.argoproj.io";
+    At::of("apiextensions.k8s.io/v1", kind, None, name)
+}
+
+/// What the hub's definition becomes, that of the cluster does, too.
+async fn definitions_follow(stage: &Stage) -> Result<()> {
+    let (hub, spoke, at) = (&stage.hub, stage.spoke(2), definition());
+    let before = hub.read(&at).await?["spec"]["names"]["shortNames"].clone();
+    for names in [json!(["app", "apps", "zero"]), before] {
+        let changed = json!({"spec": {"names": {"shortNames": names}}});
+        hub.merge(&at, changed).await?;
+        let follows = |it: &Value| it["spec"]["names"]["shortNames"] == names;
+        spoke.until(&at, "follows the hub's", SOON, follows).await?;
+    }
+    Ok(())
+}
+
 /// The UIDs of what must outlive the add-on.
 async fn stays(stage: &Stage) -> Result<Vec<Value>> {
     let mut uids = Vec::new();
     for at in [
         At::namespace(enrol::ARGOCD),
+        definition(),
         Stage::replica("zero"),
         At::config_map("zero", workload::NAME),
         At::config_map(enrol::ARGOCD, "argocd-cm"),

@@ -50,6 +50,23 @@ pub async fn by_addon(hub: &Objects, cluster: &str) -> Result<()> {
     hub.apply(&At::addon(cluster), spec).await.map(drop)
 }
 
+/// The same, with a configuration of its own that has this variable, from the first moment on; [`without_variables`]
+/// takes it away.
+pub async fn by_addon_with_variable(
+    hub: &Objects,
+    cluster: &str,
+    name: &str,
+    value: &str,
+) -> Result<()> {
+    let variables = json!([{"name": name, "value": value}]);
+    let own = At::addon_config(cluster, VARIABLES);
+    hub.apply(&own, json!({"spec": {"customizedVariables": variables}}))
+        .await?;
+    let mut addon = configured(cluster);
+    addon["spec"]["installNamespace"] = AGENT_NAMESPACE.into();
+    hub.apply(&At::addon(cluster), addon).await.map(drop)
+}
+
 /// Takes the label away.
 pub async fn take_label_away(hub: &Objects, cluster: &str) -> Result<()> {
     let nothing = json!({"metadata": {"labels": {MODE: null}}});
@@ -135,13 +152,19 @@ pub async fn with_variable(hub: &Objects, cluster: &str, name: &str, value: &str
 pub async fn with_configuration(hub: &Objects, cluster: &str, spec: Value) -> Result<()> {
     let own = At::addon_config(cluster, VARIABLES);
     hub.apply(&own, json!({ "spec": spec })).await?;
-    let named = json!({"spec": {"configs": [{
+    hub.merge(&At::addon(cluster), configured(cluster))
+        .await
+        .map(drop)
+}
+
+/// What an add-on says that has a configuration of its own.
+fn configured(cluster: &str) -> Value {
+    json!({"spec": {"configs": [{
         "group": "addon.open-cluster-management.io",
         "resource": "addondeploymentconfigs",
         "namespace": cluster,
         "name": VARIABLES,
-    }]}});
-    hub.merge(&At::addon(cluster), named).await.map(drop)
+    }]}})
 }
 
 /// Takes that configuration away again.
