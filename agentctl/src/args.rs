@@ -75,9 +75,13 @@ pub enum Command {
     /// Clusters that the hub's Argo CD reaches without the add-on.
     #[command(subcommand)]
     Cluster(Cluster),
-    /// Whether this hub has what the add-on needs, and you the rights that these commands need. Ends with 1 when
-    /// something does not work.
-    Check,
+    /// Whether this hub has what the add-on needs, and you the rights that these commands need; `check spoke` looks at a
+    /// cluster. Ends with 1 when something does not work.
+    Check {
+        /// What else to look at.
+        #[command(subcommand)]
+        of: Option<Check>,
+    },
     /// Writes what somebody who helps needs to see into a new folder, as JSON; no Secret and no key is in it.
     SupportBundle {
         /// The folder, which must not be there yet.
@@ -159,6 +163,39 @@ pub enum Agent {
     },
 }
 
+/// `check`.
+#[derive(Debug, Subcommand)]
+pub enum Check {
+    /// Whether a cluster has what the add-on needs there, before it has joined or after, with your rights on it: its API,
+    /// Open Cluster Management, Argo CD, the agent, the way to the principal as seen from this machine, clocks.
+    Spoke(Box<SpokeArgs>),
+}
+
+/// Arguments of `check spoke`.
+#[derive(Debug, Args)]
+pub struct SpokeArgs {
+    /// The cluster's name at the hub; without it what its Klusterlet says.
+    pub cluster: Option<String>,
+    /// Kubeconfig of the cluster; without it that of the hub.
+    #[arg(long, value_name = "FILE", required_unless_present = "spoke_context")]
+    pub spoke_kubeconfig: Option<PathBuf>,
+    /// Context of the cluster.
+    #[arg(long, value_name = "CONTEXT")]
+    pub spoke_context: Option<String>,
+    /// Do not ask the hub.
+    #[arg(long)]
+    pub without_hub: bool,
+    /// Where agents dial; without it what the agent, its configuration or the hub says.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub principal_address: Option<String>,
+    /// Namespace of the agent on the cluster; without it where it is, or what is configured.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub agent_namespace: Option<String>,
+    /// Namespace of Argo CD on the cluster; without it what the agent was told, or what is configured.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub spoke_argocd_namespace: Option<String>,
+}
+
 /// `cluster`.
 #[derive(Debug, Subcommand)]
 pub enum Cluster {
@@ -211,6 +248,17 @@ mod tests {
             let row = format!("| `--{flag}`");
             assert!(page.contains(&row), "docs/agentctl.md lacks {row}");
         }
+    }
+
+    #[test]
+    fn a_cluster_is_looked_at_by_a_way_of_its_own() {
+        let parse = |words: &[&str]| {
+            let words = ["argocd-agentctl", "check"].iter().chain(words);
+            Cli::try_parse_from(words).is_ok()
+        };
+        assert!(parse(&[]) && parse(&["spoke", "--spoke-context", "kind-paris"]));
+        assert!(parse(&["spoke", "paris", "--spoke-kubeconfig", "f"]));
+        assert!(!parse(&["spoke"]) && !parse(&["spoke", "paris"]) && !parse(&["paris"]));
     }
 
     #[test]

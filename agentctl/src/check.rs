@@ -1,14 +1,18 @@
-//! `check`: whether this hub has what the add-on needs, and the caller what this program needs. Pure.
+//! `check`: whether this hub has what the add-on needs, and the caller what this program needs; and ([`spoke`]) whether a
+//! cluster has what the add-on needs there. Pure.
 
 mod argo_cd;
 mod hub;
 mod live;
+pub mod spoke;
 
 use serde::Serialize;
 use serde_json::Value;
 
 pub use argo_cd::{CONTROLLER, Watchers, controllers};
-pub use hub::{GROUPS, Place as RightPlace, RIGHTS, Right, Served, hosts, offer};
+pub use hub::{
+    GROUPS, Place as RightPlace, RIGHTS, Right, Served, address_of, addresses, hosts, offer,
+};
 pub use live::{SERVER, ServerRight};
 
 use crate::{

@@ -1,8 +1,10 @@
 //! The hub's API: lists in pages, single objects, patches. No decisions.
 
+mod clock;
 mod kind;
+mod whose;
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::{
@@ -15,10 +17,16 @@ use runtime::error::Chain;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
+pub use clock::{About, Reading};
 pub use kind::{
-    ACCESS_REVIEWS, ADDONS, APPLICATIONS, CLUSTERS, CONFIG_MAPS, CONFIGURATIONS, DEPLOYMENTS, Kind,
-    OFFERS, OTHERS_ACCESS_REVIEWS, PROJECTS, SECRETS, SERVICES, STATEFUL_SETS,
+    ACCESS_REVIEWS, ADDONS, APPLICATIONS, CLUSTERS, CONFIG_MAPS, CONFIGURATIONS, DEFINITIONS,
+    DEPLOYMENTS, FENCES, KLUSTERLETS, Kind, NAMESPACES, OFFERS, OTHERS_ACCESS_REVIEWS, PODS,
+    PROJECTS, SECRETS, SERVICES, STATEFUL_SETS,
 };
+pub use whose::Whose;
+
+/// An API server that takes longer than this to be connected with will not answer, and somebody waits.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many objects come in one answer: a fleet of thousands is neither one answer nor thousands.
 const PAGE: u32 = 500;
@@ -30,11 +38,13 @@ const FIELD_MANAGER: &str = "argocd-agentctl";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kubeconfig cannot be used.
-    #[error(
-        "there is no way to the hub: {0}; name the kubeconfig with --kubeconfig or KUBECONFIG, and the context of the \
-         hub with --context"
-    )]
-    Kubeconfig(String),
+    #[error("there is no way to {whose}: {cause}; {}", whose.flags())]
+    Kubeconfig {
+        /// Whose it is.
+        whose: Whose,
+        /// Why.
+        cause: String,
+    },
     /// A right is missing.
     #[error(
         "you may not {verb} {resource} {place}; have somebody grant that to you (docs/agentctl.md has the roles)"
@@ -48,11 +58,10 @@ pub enum Error {
         place: String,
     },
     /// The hub does not know the kind.
-    #[error(
-        "this cluster does not serve {resource}; is it the hub (--context), and are Open Cluster Management and Argo \
-         CD's CRDs installed there?"
-    )]
+    #[error("{}", whose.lacks(resource))]
     NotServed {
+        /// Who was asked.
+        whose: Whose,
         /// The resource.
         resource: String,
     },
@@ -70,10 +79,12 @@ pub enum Error {
     },
     /// There was no answer, or none that can be read.
     #[error(
-        "the hub could not be asked: {cause}{}",
+        "{whose} could not be asked: {cause}{}",
         if *.proxy { "; the proxy of the kubeconfig or of HTTPS_PROXY is not used by this program" } else { "" }
     )]
     NotReached {
+        /// Who was asked.
+        whose: Whose,
         /// Why.
         cause: String,
         /// Whether a proxy is configured.
@@ -135,10 +146,11 @@ struct Page {
     items: Vec<Value>,
 }
 
-/// The hub, as the user of a kubeconfig.
+/// The hub, as the user of a kubeconfig; or, where `check` looks at one, a cluster of the fleet.
 #[derive(Clone)]
 pub struct Hub {
     client: Client,
+    whose: Whose,
     /// Whether a proxy is configured, which the client cannot go through.
     passes_proxy_by: bool,
 }
@@ -154,12 +166,17 @@ impl Hub {
     pub const fn new(client: Client) -> Self {
         Self {
             client,
+            whose: Whose::Hub,
             passes_proxy_by: false,
         }
     }
 
-    /// The hub of a kubeconfig, as kubectl finds it.
-    pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Self, Error> {
+    /// The one of a kubeconfig, as kubectl finds it.
+    pub async fn connect(
+        whose: Whose,
+        kubeconfig: Option<&Path>,
+        context: Option<&str>,
+    ) -> Result<Self, Error> {
         let options = KubeConfigOptions {
             context: context.map(str::to_owned),
             ..KubeConfigOptions::default()
@@ -174,12 +191,15 @@ impl Hub {
             (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(said),
             (None, None) => Config::infer().await.map_err(said),
         };
-        let mut config = config.map_err(Error::Kubeconfig)?;
+        let unusable = |cause| Error::Kubeconfig { whose, cause };
+        let mut config = config.map_err(unusable)?;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
         // A client that is built with one would refuse to be made, also where the hub is reached without.
         let passes_proxy_by = config.proxy_url.take().is_some();
-        let client = Client::try_from(config).map_err(|error| Error::Kubeconfig(said(error)))?;
+        let client = Client::try_from(config).map_err(|error| unusable(said(error)))?;
         Ok(Self {
             client,
+            whose,
             passes_proxy_by,
         })
     }
@@ -298,8 +318,11 @@ impl Hub {
             |namespace| format!("in namespace {namespace}"),
         );
         let kube::Error::Api(status) = error else {
-            let (cause, proxy) = (said(error), self.passes_proxy_by);
-            return Error::NotReached { cause, proxy };
+            return Error::NotReached {
+                whose: self.whose,
+                cause: said(error),
+                proxy: self.passes_proxy_by,
+            };
         };
         match status.code {
             403 => Error::Forbidden {
@@ -307,12 +330,17 @@ impl Hub {
                 resource,
                 place,
             },
-            404 => Error::NotServed { resource },
+            404 => Error::NotServed {
+                whose: self.whose,
+                resource,
+            },
             401 => Error::Api {
                 verb,
                 resource,
-                message: "the hub does not know you; log in again, or choose another context"
-                    .to_owned(),
+                message: format!(
+                    "{} does not know you; log in again, or choose another context",
+                    self.whose
+                ),
             },
             _ => Error::Api {
                 verb,

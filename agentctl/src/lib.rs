@@ -6,7 +6,8 @@
 //!                     └──────────── change ◄─────────┘  one merge patch, decided before it is sent
 //! ```
 //!
-//! It knows the hub's API and nothing of running programs. Routing, names and projects are judged by the functions of
+//! It knows the hub's API and nothing of running programs; but `check spoke` asks a cluster's API, too, and ([`reach`]) knocks
+//! at the principal's door. Routing, names and projects are judged by the functions of
 //! [`argocd`] that the principal uses.
 
 pub mod adopt;
@@ -20,6 +21,7 @@ pub mod facts;
 pub mod fleet;
 pub mod hub;
 pub mod output;
+pub mod reach;
 pub mod run;
 pub mod settings;
 pub mod status;

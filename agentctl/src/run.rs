@@ -4,6 +4,7 @@ mod adopt;
 mod gather;
 mod inspect;
 mod pages;
+mod spoke;
 
 use std::collections::BTreeMap;
 
@@ -17,12 +18,14 @@ use serde_json::Value;
 
 use crate::{
     agents::agents,
-    args::{Agent, Certs, Cli, Cluster, Command, Global, RotateArgs, StatusArgs, WhyArgs},
+    args::{Agent, Certs, Check, Cli, Cluster, Command, Global, RotateArgs, StatusArgs, WhyArgs},
     certs::{self, Certificates, certificates},
     change::{self, Change},
     facts::Addon,
     fleet::{self, Servers},
-    hub::{ADDONS, APPLICATIONS, By, DEPLOYMENTS, Error as HubError, Hub, PROJECTS, SECRETS},
+    hub::{
+        ADDONS, APPLICATIONS, By, DEPLOYMENTS, Error as HubError, Hub, PROJECTS, SECRETS, Whose,
+    },
     output::{self, Place, View, render},
     settings::{Settings, settings},
     status::{self, Tally},
@@ -102,17 +105,24 @@ pub async fn run(cli: Cli, colours: bool, now: Timestamp) -> Result<Answer, Erro
         | Command::Certs(_)
         | Command::Agent(_)
         | Command::Cluster(_)
-        | Command::Check
+        | Command::Check { .. }
         | Command::SupportBundle { .. } => {}
     }
     is_name(&global.own_namespace)?;
-    let hub = Hub::connect(global.kubeconfig.as_deref(), global.context.as_deref()).await?;
+    if let Command::Check {
+        of: Some(Check::Spoke(args)),
+    } = &command
+    {
+        // It may do without the hub.
+        return spoke::inspect(&global, args, place).await;
+    }
+    let hub = hub_of(&global).await?;
     match command {
         Command::Status(args) => look(&hub, &global, &args, place).await,
         Command::Why(args) => explain(&hub, &global, &args, place).await,
         Command::SupportBundle { folder } => gather::gather(&hub, &global, &folder, place).await,
         Command::Cluster(Cluster::Adopt(args)) => adopt::adopt(&hub, &global, &args, place).await,
-        Command::Check => inspect::inspect(&hub, &global, place).await,
+        Command::Check { .. } => inspect::inspect(&hub, &global, place).await,
         Command::Certs(Certs::List) => list_certificates(&hub, &global, place).await,
         Command::Certs(Certs::Rotate(args)) => rotate(&hub, &global, args, now).await,
         Command::Agent(Agent::List) => Answer::of(&agents(&addons(&hub).await?), place, false),
@@ -126,6 +136,11 @@ pub async fn run(cli: Cli, colours: bool, now: Timestamp) -> Result<Answer, Erro
         }
         Command::Completion { .. } | Command::Man { .. } => Ok(Answer::said(String::new())),
     }
+}
+
+async fn hub_of(global: &Global) -> Result<Hub, HubError> {
+    let (kubeconfig, context) = (global.kubeconfig.as_deref(), global.context.as_deref());
+    Hub::connect(Whose::Hub, kubeconfig, context).await
 }
 
 fn is_name(text: &str) -> Result<ClusterName, Error> {

@@ -1,6 +1,7 @@
 //! `argocd-agentctl`, called as people call it: it looks, explains, checks, and changes certificates.
 
 pub(crate) mod adopt;
+pub(crate) mod spoke;
 
 use std::path::PathBuf;
 
@@ -48,15 +49,18 @@ impl Stage {
 
     /// The kubeconfig of somebody with the roles that the page of the commands shows.
     async fn platform_team(&self) -> Result<PathBuf> {
-        let page = std::fs::read_to_string(
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/agentctl.md"),
-        )?;
-        let roles = page.split("```yaml\n").nth(1);
-        let roles = roles.and_then(|rest| rest.split("```").next());
-        let roles = roles.context("the page shows roles")?;
-        self.lab.hub().apply(roles).await?;
+        self.lab.hub().apply(&roles_of_the_page(1)?).await?;
         self.lab.hub().kubeconfig_for("somebody", Some(TEAM))
     }
+}
+
+/// The roles that the page of the commands shows: first those on the hub, then those on a cluster.
+fn roles_of_the_page(block: usize) -> Result<String> {
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/agentctl.md");
+    let page = std::fs::read_to_string(page)?;
+    let roles = page.split("```yaml\n").nth(block);
+    let roles = roles.and_then(|rest| rest.split("```").next());
+    Ok(roles.context("the page shows roles")?.to_owned())
 }
 
 /// The fleet, asked for by somebody who has the rights of the page and no other.

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use argocd::ui_access::UiAccess;
+use argocd::{keys::addon::AGENT_TRUST as TRUST, ui_access::UiAccess};
 use principal::Mode;
 use serde_json::{Value, json};
 
 use super::template::{Error, Template};
 use crate::address::Address;
 
-/// The Deployment of the agent, by which its health is told.
-pub const DEPLOYMENT: &str = "argocd-agent-addon-agent";
+pub use argocd::keys::addon::AGENT as DEPLOYMENT;
+
 /// The agent's container in it.
 const CONTAINER: &str = "agent";
 
@@ -116,8 +116,6 @@ const FILES: [(&str, &str); 20] = [
     ),
 ];
 
-/// The `ConfigMap` with those whom the agent believes.
-const TRUST: &str = "argocd-agent-addon-ca";
 /// The certificates of the proxy in it, and where they are in the pod.
 const PROXY_CA: &str = "proxy-ca.crt";
 const PROXY_CA_PATH: &str = "/etc/argocd-agent/ca/proxy-ca.crt";

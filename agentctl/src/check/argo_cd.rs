@@ -93,7 +93,7 @@ fn image(workload: &Value) -> &str {
 }
 
 /// Major and minor of an image's tag, if it is a version.
-fn version(image: &str) -> Option<(u64, u64)> {
+pub(super) fn version(image: &str) -> Option<(u64, u64)> {
     let name = image.split('@').next()?;
     let (_, tag) = name.rsplit('/').next()?.split_once(':')?;
     let mut parts = tag.trim_start_matches('v').split('.');

@@ -202,17 +202,27 @@ pub(super) fn program(facts: &Facts) -> Finding {
 
 /// The hosts that agents dial, as far as the hub program's arguments and the Service tell.
 pub fn hosts(manager: Option<&Value>, service: Option<&Value>) -> Vec<String> {
+    let all = addresses(manager, service).into_iter();
+    all.map(|(host, _)| host).collect()
+}
+
+/// The same with their ports.
+pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(String, u16)> {
     let args = manager.and_then(|it| it.pointer("/spec/template/spec/containers/0/args"));
     let mut args = args.and_then(Value::as_array).into_iter().flatten();
     let told = args.find_map(|arg| arg.as_str()?.strip_prefix("--principal-address="));
     if let Some(told) = told.filter(|told| !told.is_empty()) {
-        return vec![host(told).to_owned()];
+        return vec![address_of(told)];
     }
     let Some(service) = service else {
         return Vec::new();
     };
+    let port = service.pointer("/spec/ports/0/port");
+    let port = port.and_then(Value::as_u64);
+    let port = port.and_then(|port| u16::try_from(port).ok());
+    let port = port.unwrap_or(AGENTS_PORT);
     if text(service, "/spec/type") == "ExternalName" {
-        return vec![text(service, "/spec/externalName").to_owned()];
+        return vec![(text(service, "/spec/externalName").to_owned(), port)];
     }
     let ways = service.pointer("/status/loadBalancer/ingress");
     let ways = ways.and_then(Value::as_array).into_iter().flatten();
@@ -220,21 +230,24 @@ pub fn hosts(manager: Option<&Value>, service: Option<&Value>) -> Vec<String> {
         let name = [text(way, "/hostname"), text(way, "/ip")];
         name.into_iter().find(|name| !name.is_empty())
     });
-    ways.map(str::to_owned).collect()
+    ways.map(|host| (host.to_owned(), port)).collect()
 }
 
-/// Without the port. A bare IPv6 address has no port.
-fn host(address: &str) -> &str {
-    if let Some((inner, _)) = address
-        .strip_prefix('[')
-        .and_then(|rest| rest.split_once(']'))
-    {
-        return inner;
-    }
-    match address.split_once(':') {
-        Some((host, rest)) if !rest.contains(':') => host,
-        Some(_) | None => address,
-    }
+/// The port that agents dial, where none is said.
+const AGENTS_PORT: u16 = 443;
+
+/// Host and port. A bare IPv6 address has no port.
+pub fn address_of(address: &str) -> (String, u16) {
+    let bracketed = address.strip_prefix('[');
+    let (host, port) = match bracketed.and_then(|rest| rest.split_once(']')) {
+        Some((inner, rest)) => (inner, rest.strip_prefix(':')),
+        None => match address.split_once(':') {
+            Some((host, rest)) if !rest.contains(':') => (host, Some(rest)),
+            Some(_) | None => (address, None),
+        },
+    };
+    let port = port.and_then(|port| port.parse().ok());
+    (host.to_owned(), port.unwrap_or(AGENTS_PORT))
 }
 
 /// Whether agents know where to dial.
@@ -310,7 +323,7 @@ pub(super) fn rights(facts: &Facts) -> Finding {
         .next("docs/agentctl.md has the roles; without a right only its commands do not work")
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value
         .pointer(pointer)
         .and_then(Value::as_str)

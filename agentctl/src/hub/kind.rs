@@ -43,6 +43,16 @@ pub const PROJECTS: Kind = Kind::new("argoproj.io", "v1alpha1", "appprojects");
 pub const SECRETS: Kind = Kind::new("", "v1", "secrets");
 /// `ConfigMaps`.
 pub const CONFIG_MAPS: Kind = Kind::new("", "v1", "configmaps");
+/// Namespaces.
+pub const NAMESPACES: Kind = Kind::new("", "v1", "namespaces");
+/// Pods.
+pub const PODS: Kind = Kind::new("", "v1", "pods");
+/// Definitions of kinds.
+pub const DEFINITIONS: Kind = Kind::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+/// `NetworkPolicies`.
+pub const FENCES: Kind = Kind::new("networking.k8s.io", "v1", "networkpolicies");
+/// Klusterlets, on clusters whose agents of Open Cluster Management an operator keeps.
+pub const KLUSTERLETS: Kind = Kind::new("operator.open-cluster-management.io", "v1", "klusterlets");
 /// Services.
 pub const SERVICES: Kind = Kind::new("", "v1", "services");
 /// Deployments.

@@ -9,6 +9,11 @@ pub const PRINCIPAL_SERVICE: &str = "argocd-agent-principal";
 /// The Service that Argo CD on the hub takes for its redis.
 pub const REDIS_PROXY_SERVICE: &str = "argocd-agent-redis-proxy";
 
+/// The agent's Deployment on a cluster.
+pub const AGENT: &str = "argocd-agent-addon-agent";
+/// The `ConfigMap` beside it with those whom it believes, in `ca.crt`.
+pub const AGENT_TRUST: &str = "argocd-agent-addon-ca";
+
 /// Label on a ManagedCluster: opts in, with the mode as its value. Annotation on a
 /// `ManagedClusterAddOn`: the mode that was recorded for it.
 pub const MODE: &str = "argocd-agent.open-cluster-management.io/mode";

@@ -1,0 +1,157 @@
+//! `check spoke`: whether a cluster has what the add-on needs there, before it has joined or after. Pure.
+
+mod agent;
+mod argo_cd;
+mod definitions;
+mod joined;
+mod places;
+mod redis;
+mod time;
+mod way;
+
+use serde_json::Value;
+
+pub use joined::{NEEDS, Need, NeedPlace, work_account};
+pub use places::{Configured, Given, Places, address, configuration, matters, places, proxy};
+pub use redis::REDIS;
+pub use way::{Handshake, Source, Verdict, Way};
+
+use super::{Finding, Findings, Outcome};
+use crate::{facts::Addon, hub::About};
+
+/// An object that was looked for, or why it could not be read.
+pub type One = Result<Option<Value>, String>;
+/// Objects, or why they could not be read.
+pub type Many = Result<Vec<Value>, String>;
+
+/// What was read.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The cluster's name at the hub, if anybody told it.
+    pub cluster: Option<String>,
+    /// Namespaces there.
+    pub places: Places,
+    /// What the add-on is configured with for it.
+    pub configured: Configured,
+    /// What its API says of itself.
+    pub api: Result<About, String>,
+    /// What is on it; none if its API did not answer.
+    pub spoke: Option<Spoke>,
+    /// What the hub says; none if nobody asked it.
+    pub hub: Option<Hub>,
+    /// The way to the principal, as far as it was gone from here.
+    pub way: Way,
+}
+
+/// What is on the cluster.
+#[derive(Clone, Debug)]
+pub struct Spoke {
+    /// Its namespace `kube-system`, whose UID tells clusters apart.
+    pub system: One,
+    /// The Deployments and `StatefulSets` that [`matters`] picks, of all namespaces.
+    pub programs: Many,
+    /// What the work agent may do.
+    pub rights: Vec<(&'static Need, Result<bool, String>)>,
+    /// The Pods in the agent's namespace.
+    pub pods: Many,
+    /// The definitions of [`DEFINITIONS`], by name.
+    pub definitions: Vec<(&'static str, One)>,
+    /// Whether the Secret of redis has a password; none if there is no such Secret.
+    pub password: Result<Option<bool>, String>,
+    /// The Service of redis.
+    pub redis: One,
+    /// The `NetworkPolicies` in Argo CD's namespace.
+    pub fences: Many,
+}
+
+/// What the hub says.
+#[derive(Clone, Debug)]
+pub struct Hub {
+    /// What its API says of itself.
+    pub about: Option<About>,
+    /// Its namespace `kube-system`.
+    pub system: One,
+    /// The `ManagedCluster`.
+    pub managed: One,
+    /// The add-on of this cluster, with the object that was read.
+    pub addon: Result<Option<(Addon, Value)>, String>,
+    /// The hub's own definitions, by name.
+    pub definitions: Vec<(&'static str, One)>,
+    /// The image of its Argo CD, if it has one.
+    pub argocd_image: Option<String>,
+}
+
+/// The definitions of Argo CD that an agent needs.
+pub const DEFINITIONS: [&str; 2] = ["applications.argoproj.io", "appprojects.argoproj.io"];
+
+/// Looks at everything.
+pub fn check(facts: &Facts) -> Findings {
+    let mut checks = vec![api(facts)];
+    if let Some(spoke) = &facts.spoke {
+        checks.extend(joined::itself(facts, spoke));
+        checks.push(joined::joined(facts));
+        checks.push(joined::klusterlet(facts, spoke));
+        checks.push(joined::rights(facts, spoke));
+        checks.push(definitions::finding(facts, spoke));
+        checks.push(argo_cd::programs(facts, spoke));
+        checks.extend(argo_cd::version(facts, spoke));
+        checks.extend(redis::findings(facts, spoke));
+        checks.push(agent::others(spoke));
+        checks.push(agent::agent(facts, spoke));
+    } else {
+        checks.push(joined::joined(facts));
+    }
+    checks.extend(way::findings(&facts.way));
+    checks.extend(time::findings(facts));
+    Findings { checks }
+}
+
+fn api(facts: &Facts) -> Finding {
+    match &facts.api {
+        Ok(about) => {
+            let version = about.version.as_deref().unwrap_or("of an unknown version");
+            let cause = format!("the cluster's API answers, Kubernetes {version}");
+            Finding::new("api", Outcome::Ok, cause)
+        }
+        Err(reason) => Finding::new("api", Outcome::Failed, reason).next(
+            "nothing on the cluster was looked at; see that its API is reachable from here, or choose another context",
+        ),
+    }
+}
+
+/// The programs that were read, or none.
+fn running(spoke: &Spoke) -> impl Iterator<Item = &Value> {
+    spoke.programs.as_deref().unwrap_or_default().iter()
+}
+
+fn label<'a>(object: &'a Value, key: &str) -> &'a str {
+    let labels = object.pointer("/metadata/labels");
+    let value = labels.and_then(|labels| labels.get(key));
+    value.and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `namespace/name`.
+fn who(object: &Value) -> String {
+    let meta = argocd::Meta::of(object);
+    format!("{}/{}", meta.namespace(), meta.name())
+}
+
+fn image(program: &Value) -> &str {
+    super::hub::text(program, "/spec/template/spec/containers/0/image")
+}
+
+/// How many are wanted.
+fn wanted(program: &Value) -> i64 {
+    let wanted = program.pointer("/spec/replicas").and_then(Value::as_i64);
+    wanted.unwrap_or(1)
+}
+
+/// Whether as many are ready as are wanted, of those that are wanted at all.
+fn is_ready(program: &Value) -> bool {
+    let ready = program.pointer("/status/readyReplicas");
+    let ready = ready.and_then(Value::as_i64).unwrap_or_default();
+    wanted(program) > 0 && ready >= wanted(program)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Whether the cluster knows Argo CD's kinds, as the hub knows them. Pure.
+
+use serde_json::Value;
+
+use super::{Facts, Finding, One, Outcome, Spoke, argo_cd};
+
+/// The version that Argo CD has of its kinds.
+const VERSION: &str = "v1alpha1";
+/// So many fields are named.
+const NAMED: usize = 3;
+
+/// All of them.
+pub(super) fn finding(facts: &Facts, spoke: &Spoke) -> Finding {
+    let finding = |outcome, cause: String| Finding::new("crds", outcome, cause);
+    let (mut missing, mut unserved, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, read) in &spoke.definitions {
+        let crd = match read {
+            Err(reason) => return finding(Outcome::Unclear, reason.clone()),
+            Ok(None) => {
+                missing.push(*name);
+                continue;
+            }
+            Ok(Some(crd)) => crd,
+        };
+        let Some(here) = schema(crd) else {
+            unserved.push(*name);
+            continue;
+        };
+        if let Some(there) = of_hub(facts, name) {
+            lacks("", there, here, &mut dropped);
+        }
+    }
+    if !missing.is_empty() {
+        return absent(facts, spoke, &missing.join(" and "));
+    }
+    if !unserved.is_empty() {
+        let cause = format!(
+            "{} does not serve argoproj.io/{VERSION}",
+            unserved.join(" and ")
+        );
+        return finding(Outcome::Failed, cause)
+            .next("install the CRDs of Argo CD 2.0 or newer on the cluster");
+    }
+    if dropped.is_empty() {
+        let cause = match facts.hub {
+            Some(_) => "Argo CD's are there, and know every field of a spec that the hub's know",
+            None => "Argo CD's are there",
+        };
+        return finding(Outcome::Ok, cause.to_owned());
+    }
+    let named: Vec<_> = dropped.iter().take(NAMED).map(String::as_str).collect();
+    let more = match dropped.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let cause = format!(
+        "the hub's know fields that the cluster's would drop: {}{more}",
+        named.join(", ")
+    );
+    finding(Outcome::Warning, cause)
+        .next("upgrade Argo CD with its CRDs on the cluster, or do without these fields for it")
+}
+
+fn absent(facts: &Facts, spoke: &Spoke, missing: &str) -> Finding {
+    let finding = |outcome, cause: String| Finding::new("crds", outcome, cause);
+    let cause = format!("{missing} is not there");
+    if !argo_cd::is_brought(facts, spoke) {
+        return finding(Outcome::Failed, cause)
+            .next("install Argo CD on the cluster, or let the add-on bring it (INSTALL_ARGOCD)");
+    }
+    let hub = facts.hub.as_ref().map(|hub| &hub.definitions);
+    let lacks = |read: &One| matches!(read, Ok(None));
+    if hub.is_some_and(|all| all.iter().any(|(_, read)| lacks(read))) {
+        return finding(
+            Outcome::Failed,
+            format!("{cause}, and the hub has none that the add-on could bring"),
+        )
+        .next("install Argo CD's CRDs on the hub");
+    }
+    finding(
+        Outcome::Ok,
+        format!("{cause}; the add-on brings it as the hub has it"),
+    )
+}
+
+fn of_hub<'a>(facts: &'a Facts, name: &str) -> Option<&'a Value> {
+    let all = &facts.hub.as_ref()?.definitions;
+    let (_, read) = all.iter().find(|(known, _)| *known == name)?;
+    schema(read.as_ref().ok()?.as_ref()?)
+}
+
+/// What a `spec` may have.
+fn schema(crd: &Value) -> Option<&Value> {
+    let versions = crd.pointer("/spec/versions")?.as_array()?;
+    let version = versions.iter().find(|it| {
+        it.get("name").and_then(Value::as_str) == Some(VERSION)
+            && it.get("served") == Some(&Value::Bool(true))
+    })?;
+    version.pointer("/schema/openAPIV3Schema/properties/spec")
+}
+
+/// Fields of one schema that another lacks, the outermost only.
+fn lacks(path: &str, wanted: &Value, here: &Value, found: &mut Vec<String>) {
+    if here.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true)) {
+        return;
+    }
+    for inner in ["items", "additionalProperties"] {
+        if let (Some(wanted), Some(here)) = (wanted.get(inner), here.get(inner)) {
+            lacks(path, wanted, here, found);
+        }
+    }
+    let fields = wanted.get("properties").and_then(Value::as_object);
+    let known = here.get("properties");
+    for (name, wanted) in fields.into_iter().flatten() {
+        let path = match path {
+            "" => format!("spec.{name}"),
+            path => format!("{path}.{name}"),
+        };
+        match known.and_then(|known| known.get(name)) {
+            Some(here) => lacks(&path, wanted, here, found),
+            None => found.push(path),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Where things are on a cluster: said, as it runs, as it is configured, else as usual. Pure.
+
+use argocd::keys::addon::AGENT;
+use ocm::{api::addon::AddOnDeploymentConfigSpec, keys::DEFAULT_INSTALL_NAMESPACE};
+use serde_json::Value;
+
+use super::{label, way::Source};
+use crate::{check::hub::address_of, settings::option};
+
+/// Namespaces on a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// The agent's.
+    pub agent: String,
+    /// Argo CD's.
+    pub argocd: String,
+}
+
+/// What the caller said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// The agent's namespace.
+    pub agent: Option<String>,
+    /// Argo CD's namespace.
+    pub argocd: Option<String>,
+    /// Where agents dial.
+    pub address: Option<String>,
+}
+
+/// The configuration of the add-on for a cluster, as far as it could be read.
+#[derive(Clone, Debug, Default)]
+pub struct Configured(Option<AddOnDeploymentConfigSpec>);
+
+impl Configured {
+    /// Reads an `AddOnDeploymentConfig`.
+    pub fn read(object: &Value) -> Self {
+        let spec = object.get("spec").cloned();
+        Self(spec.and_then(|spec| serde_json::from_value(spec).ok()))
+    }
+
+    /// A variable that has a value.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        let value = self.0.as_ref()?.variable(name)?;
+        Some(value).filter(|value| !value.is_empty())
+    }
+
+    /// Whether the add-on brings an Argo CD where none runs.
+    pub fn brings(&self) -> bool {
+        self.variable("INSTALL_ARGOCD") != Some("false")
+    }
+}
+
+/// Namespace and name of the configuration that counts for a cluster: that of its add-on, else the default of all.
+pub fn configuration(addon: Option<&Value>, offer: Option<&Value>) -> Option<(String, String)> {
+    let of = |list: Option<&Value>, inner: &str| {
+        let list = list.and_then(Value::as_array).into_iter().flatten();
+        let mut ours = list.filter(|it| {
+            it.get("resource").and_then(Value::as_str) == Some("addondeploymentconfigs")
+        });
+        let reference = ours.next()?;
+        let reference = reference.get(inner).unwrap_or(reference);
+        let text = |key: &str| Some(reference.get(key)?.as_str()?.to_owned());
+        Some((text("namespace")?, text("name")?))
+    };
+    let own = addon.and_then(|it| it.pointer("/status/configReferences"));
+    let default = offer.and_then(|it| it.pointer("/spec/supportedConfigs"));
+    of(own, "desiredConfig").or_else(|| of(default, "defaultConfig"))
+}
+
+/// The agent's Deployment.
+pub(super) fn agent<'a>(mut programs: impl Iterator<Item = &'a Value>) -> Option<&'a Value> {
+    programs.find(|it| argocd::Meta::of(it).name() == AGENT)
+}
+
+fn told(agent: Option<&Value>, variable: &str) -> Option<String> {
+    let container = agent?.pointer("/spec/template/spec/containers/0")?;
+    // It has no flags of ours: all that it is told are variables.
+    option(container, ("--", variable)).filter(|value| !value.is_empty())
+}
+
+/// The namespaces.
+pub fn places(
+    given: &Given,
+    programs: &[Value],
+    addon: Option<&Value>,
+    configured: &Configured,
+) -> Places {
+    let running = agent(programs.iter());
+    let told_of = |pointer: &str| {
+        let namespace = addon?.pointer(pointer)?.as_str()?;
+        Some(namespace.to_owned()).filter(|it| !it.is_empty())
+    };
+    Places {
+        agent: given
+            .agent
+            .clone()
+            .or_else(|| Some(argocd::Meta::of(running?).namespace().to_owned()))
+            .or_else(|| told_of("/status/namespace"))
+            .or_else(|| told_of("/spec/installNamespace"))
+            .unwrap_or_else(|| DEFAULT_INSTALL_NAMESPACE.to_owned()),
+        argocd: given
+            .argocd
+            .clone()
+            .or_else(|| told(running, "ARGOCD_AGENT_NAMESPACE"))
+            .or_else(|| Some(configured.variable("ARGOCD_NAMESPACE")?.to_owned()))
+            .unwrap_or_else(|| "argocd".to_owned()),
+    }
+}
+
+/// Where the agent dials, or would, and who says so.
+pub fn address(
+    given: &Given,
+    programs: &[Value],
+    configured: &Configured,
+    hub: &[(String, u16)],
+) -> Option<(String, u16, Source)> {
+    let from = |text: &str, source| {
+        let (host, port) = address_of(text);
+        (host, port, source)
+    };
+    if let Some(given) = &given.address {
+        return Some(from(given, Source::Given));
+    }
+    let agent = agent(programs.iter());
+    if let Some(host) = told(agent, "ARGOCD_AGENT_REMOTE_SERVER") {
+        let port = told(agent, "ARGOCD_AGENT_REMOTE_PORT");
+        let port = port.and_then(|port| port.parse().ok()).unwrap_or(443);
+        return Some((host, port, Source::Agent));
+    }
+    if let Some(configured) = configured.variable("PRINCIPAL_ADDRESS") {
+        return Some(from(configured, Source::Configuration));
+    }
+    let (host, port) = hub.first()?;
+    Some((host.clone(), *port, Source::Hub))
+}
+
+/// The proxy that the agent goes through, if it is told of one; without what it says there who it is.
+pub fn proxy(programs: &[Value]) -> Option<String> {
+    let proxy = told(agent(programs.iter()), "HTTPS_PROXY")?;
+    let host = proxy.rsplit('@').next()?;
+    Some(host.to_owned())
+}
+
+/// Names that Argo CD's programs have, however they were installed.
+const NAMES: [&str; 3] = [
+    "argocd-application-controller",
+    "argocd-redis",
+    "argocd-repo-server",
+];
+/// Labels `app` of those agents of a klusterlet that apply `ManifestWorks`.
+pub(super) const WORK_AGENTS: [&str; 2] = ["klusterlet-manifestwork-agent", "klusterlet-agent"];
+
+/// Whether a program is of Argo CD.
+pub(super) fn is_argo_cd(program: &Value) -> bool {
+    let name = argocd::Meta::of(program).name();
+    label(program, "app.kubernetes.io/part-of") == "argocd" || NAMES.contains(&name)
+}
+
+/// Whether a program is an agent, ours or another.
+pub(super) fn is_agent(program: &Value) -> bool {
+    let name = argocd::Meta::of(program).name();
+    name == AGENT || label(program, "app.kubernetes.io/name") == "argocd-agent-agent"
+}
+
+/// Whether a program is looked at at all: a cluster has thousands.
+pub fn matters(program: &Value) -> bool {
+    is_argo_cd(program) || is_agent(program) || WORK_AGENTS.contains(&label(program, "app"))
+}

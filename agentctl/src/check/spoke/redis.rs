@@ -1,0 +1,149 @@
+//! Whether the agent reaches Argo CD's redis, from which people at the hub see trees and differences. Pure.
+//!
+//! Applications are delivered without it, so nothing of this is a failure.
+
+use std::collections::BTreeMap;
+
+use argocd::ui_access::UiAccess;
+use k8s_openapi::{
+    api::networking::v1::{NetworkPolicy, NetworkPolicyPeer},
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+use kube::core::{Selector, SelectorExt as _};
+
+use super::{Facts, Finding, Outcome, Spoke, argo_cd};
+
+/// What its Service and its Secret are called.
+pub const REDIS: &str = "argocd-redis";
+/// What every namespace is labelled with.
+const NAMESPACE: &str = "kubernetes.io/metadata.name";
+/// What the Pods are labelled with.
+const NAME: &str = "app.kubernetes.io/name";
+const AGENT: &str = "argocd-agent-agent";
+
+/// Service, password, fences; nothing where nobody at the hub may look, or all of it is still to come.
+pub(super) fn findings(facts: &Facts, spoke: &Spoke) -> Vec<Finding> {
+    let nobody = UiAccess::None.to_string();
+    if facts.configured.variable("UI_ACCESS") == Some(nobody.as_str()) {
+        return Vec::new();
+    }
+    if matches!(spoke.redis, Ok(None)) && argo_cd::is_brought(facts, spoke) {
+        return Vec::new();
+    }
+    let fence = fence(facts, spoke);
+    std::iter::once(redis(facts, spoke)).chain(fence).collect()
+}
+
+fn redis(facts: &Facts, spoke: &Spoke) -> Finding {
+    let finding = |outcome, cause: String| Finding::new("redis", outcome, cause);
+    let namespace = &facts.places.argocd;
+    match &spoke.redis {
+        Err(reason) => return finding(Outcome::Unclear, reason.clone()),
+        Ok(None) => {
+            let cause = format!("there is no Service {namespace}/{REDIS}");
+            return finding(Outcome::Warning, cause).next(
+                "people at the hub see no trees of this cluster; the agent looks for redis there (--redis-addr)",
+            );
+        }
+        Ok(Some(_)) => {}
+    }
+    match &spoke.password {
+        Err(reason) => finding(Outcome::Unclear, reason.clone()),
+        Ok(Some(true)) => finding(
+            Outcome::Ok,
+            format!("Service and password are in namespace {namespace}"),
+        ),
+        Ok(_) => {
+            let cause = format!("the Secret {namespace}/{REDIS} has no password (auth)");
+            finding(Outcome::Warning, cause)
+                .next("if redis wants one, people at the hub see no trees of this cluster")
+        }
+    }
+}
+
+/// Whether a `NetworkPolicy` keeps the agent out.
+fn fence(facts: &Facts, spoke: &Spoke) -> Option<Finding> {
+    let finding = |outcome, cause: String| Finding::new("network", outcome, cause);
+    let fences = match &spoke.fences {
+        Err(reason) => return Some(finding(Outcome::Unclear, reason.clone())),
+        Ok(fences) => fences,
+    };
+    let policies = fences.iter().filter_map(|it| {
+        let policy = serde_json::from_value::<NetworkPolicy>(it.clone()).ok()?;
+        is_about_redis(&policy).then_some(policy)
+    });
+    let policies: Vec<_> = policies.collect();
+    let names = policies.iter().filter_map(|it| it.metadata.name.clone());
+    let names = names.collect::<Vec<_>>().join(", ");
+    if policies.is_empty() {
+        return None;
+    }
+    if policies.iter().any(|it| admits(it, facts)) {
+        let cause = format!("{names} lets the agent reach redis");
+        return Some(finding(Outcome::Ok, cause));
+    }
+    let Some(agent) = (facts.places.agent != facts.places.argocd).then_some(&facts.places.agent)
+    else {
+        let cause = format!(
+            "{names} in namespace {} keeps the agent from redis",
+            facts.places.argocd
+        );
+        return Some(finding(Outcome::Warning, cause).next(NEXT));
+    };
+    let cause = format!(
+        "{names} in namespace {} keeps Pods of namespace {agent} from redis",
+        facts.places.argocd
+    );
+    Some(finding(Outcome::Warning, cause).next(NEXT))
+}
+
+const NEXT: &str = "apply the NetworkPolicy that docs/live.md shows, or people at the hub see no trees of this cluster";
+
+fn labels(pair: (&str, &str)) -> BTreeMap<String, String> {
+    BTreeMap::from([(pair.0.to_owned(), pair.1.to_owned())])
+}
+
+/// An absent selector selects nothing here, an empty one everything, one that cannot be read nothing.
+fn selects(selector: Option<&LabelSelector>, of: &BTreeMap<String, String>) -> bool {
+    selector.is_some_and(|selector| {
+        Selector::try_from(selector.clone()).is_ok_and(|selector| selector.matches(of))
+    })
+}
+
+fn is_about_redis(policy: &NetworkPolicy) -> bool {
+    let Some(spec) = &policy.spec else {
+        return false;
+    };
+    let types = spec.policy_types.as_ref();
+    let ingress = types.is_none_or(|types| types.iter().any(|it| it == "Ingress"));
+    // An absent one is an empty one in this place.
+    let everything = LabelSelector::default();
+    let pods = spec.pod_selector.as_ref().unwrap_or(&everything);
+    ingress && selects(Some(pods), &labels((NAME, REDIS)))
+}
+
+fn admits(policy: &NetworkPolicy, facts: &Facts) -> bool {
+    let rules = policy
+        .spec
+        .iter()
+        .flat_map(|spec| spec.ingress.iter().flatten());
+    rules.into_iter().any(|rule| match rule.from.as_deref() {
+        None | Some([]) => true,
+        Some(peers) => peers.iter().any(|peer| is_agent(peer, facts)),
+    })
+}
+
+fn is_agent(peer: &NetworkPolicyPeer, facts: &Facts) -> bool {
+    let agent = labels((NAME, AGENT));
+    let namespace = labels((NAMESPACE, &facts.places.agent));
+    let place = match &peer.namespace_selector {
+        None => facts.places.agent == facts.places.argocd,
+        Some(selector) => selects(Some(selector), &namespace),
+    };
+    let pod = peer
+        .pod_selector
+        .as_ref()
+        .is_none_or(|selector| selects(Some(selector), &agent));
+    // Addresses of Pods are nothing that anybody lists; whoever does may have listed ours.
+    peer.ip_block.is_some() || (place && pod)
+}

@@ -1,0 +1,159 @@
+//! What is found on the way to the principal, of clocks, and where things are.
+
+use super::*;
+
+fn shown(verdict: Verdict) -> Handshake {
+    Handshake {
+        verdict,
+        names: vec!["other.example.com".to_owned()],
+        expires: Some(at("2027-02-17T12:00:00Z")),
+        http2: true,
+    }
+}
+
+#[test]
+fn each_step_of_the_way_has_its_finding() {
+    let of = |handshake: Result<Handshake, String>| {
+        let mut facts = facts();
+        facts.way.handshake = Some(handshake);
+        troubles(&facts)
+    };
+    let tls = |outcome| vec![("tls", outcome)];
+    for verdict in [
+        Verdict::WrongName,
+        Verdict::UnknownAuthority,
+        Verdict::WrongTime,
+        Verdict::Bad("odd".to_owned()),
+    ] {
+        assert_eq!(
+            of(Ok(shown(verdict.clone()))),
+            tls(Outcome::Failed),
+            "{verdict:?}"
+        );
+    }
+    assert_eq!(of(Err("no TLS".to_owned())), tls(Outcome::Failed));
+    let unknown = Verdict::NotJudged("you may not".to_owned());
+    assert_eq!(of(Ok(shown(unknown))), tls(Outcome::Unclear));
+    let mut old = shown(Verdict::Trusted);
+    old.expires = Some(at("2026-11-22T20:00:00Z"));
+    assert_eq!(of(Ok(old.clone())), tls(Outcome::Warning));
+    old.http2 = false;
+    assert_eq!(of(Ok(old)), tls(Outcome::Warning));
+
+    let mut shut = facts();
+    (shut.way.dialled, shut.way.handshake) = (Some(Err("refused".to_owned())), None);
+    assert_eq!(troubles(&shut), [("port", Outcome::Failed)]);
+    shut.way.proxy = Some("proxy.example.com:3128".to_owned());
+    assert_eq!(troubles(&shut), [("port", Outcome::Unclear)]);
+    (shut.way.dialled, shut.way.address) = (None, None);
+    assert_eq!(troubles(&shut), [("address", Outcome::Unclear)]);
+}
+
+#[test]
+fn clocks_that_differ_by_more_than_the_answers_leave_open_are_told() {
+    for (cluster, hub_is, expected) in [
+        (0, 5, vec![]),
+        (0, 7, vec![("clock", Outcome::Warning); 2]),
+        (100, 0, vec![("clock", Outcome::Warning)]),
+        (-290, 0, vec![("clock", Outcome::Warning)]),
+        (-310, 0, vec![("clock", Outcome::Failed)]),
+        // Both agree, and this machine does not.
+        (400, 400, vec![("clock", Outcome::Warning)]),
+    ] {
+        let mut facts = facts();
+        facts.api = Ok(about(cluster));
+        hub(&mut facts).about = Some(about(hub_is));
+        assert_eq!(troubles(&facts), expected, "{cluster} {hub_is}");
+    }
+    let mut alone = facts();
+    (alone.hub, alone.api) = (None, Ok(about(-400)));
+    let clock = check(&alone).checks.pop().unwrap();
+    assert_eq!(clock.result, Outcome::Failed);
+    assert!(
+        clock
+            .cause
+            .starts_with("the clock of the cluster is 6m behind that of this machine")
+    );
+}
+
+#[test]
+fn places_are_said_or_seen_or_configured_or_as_usual() {
+    let none = Configured::default();
+    let usual = places(&Given::default(), &[], None, &none);
+    assert_eq!(
+        (usual.agent.as_str(), usual.argocd.as_str()),
+        (AGENTS, "argocd")
+    );
+    let configured = Configured::read(&json!({"spec": {"customizedVariables": [
+        {"name": "ARGOCD_NAMESPACE", "value": "gitops"}, {"name": "PRINCIPAL_ADDRESS", "value": "[2001:db8::1]:8443"},
+    ]}}));
+    let addon = json!({"spec": {"installNamespace": "spec"}, "status": {"namespace": "status"}});
+    let found = places(&Given::default(), &[], Some(&addon), &configured);
+    assert_eq!(
+        (found.agent.as_str(), found.argocd.as_str()),
+        ("status", "gitops")
+    );
+    let running = places(&Given::default(), &[agent()], Some(&addon), &configured);
+    assert_eq!(
+        (running.agent.as_str(), running.argocd.as_str()),
+        (AGENTS, "argocd")
+    );
+    let given = Given {
+        agent: Some("a".to_owned()),
+        argocd: Some("b".to_owned()),
+        address: Some("c.example.com".to_owned()),
+    };
+    let said = places(&given, &[agent()], Some(&addon), &configured);
+    assert_eq!((said.agent.as_str(), said.argocd.as_str()), ("a", "b"));
+
+    let of_hub = [("hub.example.com".to_owned(), 8443)];
+    let dialled = |given: &Given, programs: &[Value], configured: &Configured| {
+        address(given, programs, configured, &of_hub)
+    };
+    let unsaid = Given::default();
+    let expected = |host: &str, port, source| Some((host.to_owned(), port, source));
+    assert_eq!(
+        dialled(&given, &[agent()], &configured),
+        expected("c.example.com", 443, Source::Given)
+    );
+    assert_eq!(
+        dialled(&unsaid, &[agent()], &configured),
+        expected("agents.example.com", 443, Source::Agent)
+    );
+    assert_eq!(
+        dialled(&unsaid, &[], &configured),
+        expected("2001:db8::1", 8443, Source::Configuration)
+    );
+    assert_eq!(
+        dialled(&unsaid, &[], &none),
+        expected("hub.example.com", 8443, Source::Hub)
+    );
+    assert_eq!(address(&unsaid, &[], &none, &[]), None);
+}
+
+#[test]
+fn the_configuration_is_that_of_the_add_on_or_the_default_of_all() {
+    let kind = "addondeploymentconfigs";
+    let addon = json!({"status": {"configReferences": [
+        {"resource": "other", "name": "x", "namespace": "x"},
+        {"resource": kind, "name": "old", "namespace": "old", "desiredConfig": {"name": "own", "namespace": "a"}},
+    ]}});
+    let offer = json!({"spec": {"supportedConfigs": [
+        {"resource": kind, "defaultConfig": {"name": "default", "namespace": "b"}},
+    ]}});
+    let pair = |namespace: &str, name: &str| Some((namespace.to_owned(), name.to_owned()));
+    assert_eq!(configuration(Some(&addon), Some(&offer)), pair("a", "own"));
+    assert_eq!(configuration(None, Some(&offer)), pair("b", "default"));
+    assert_eq!(configuration(Some(&json!({})), None), None);
+}
+
+#[test]
+fn what_a_proxy_is_told_of_its_user_is_not_shown() {
+    let mut agent = agent();
+    let env = agent["spec"]["template"]["spec"]["containers"][0]["env"]
+        .as_array_mut()
+        .unwrap();
+    env.push(json!({"name": "HTTPS_PROXY", "value": "http://user:secret@proxy.example.com:3128"}));
+    assert_eq!(proxy(&[agent]).as_deref(), Some("proxy.example.com:3128"));
+    assert_eq!(proxy(&[]), None);
+}

@@ -1,0 +1,195 @@
+//! The way to the principal, gone from where this program runs: that it works from the cluster, too, only the agent can show.
+//! Pure.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Finding, Outcome};
+use crate::output::span;
+
+/// Whose word it is where agents dial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The caller's.
+    Given,
+    /// The agent's Deployment.
+    Agent,
+    /// The cluster's `AddOnDeploymentConfig`.
+    Configuration,
+    /// The hub's.
+    Hub,
+}
+
+impl Source {
+    const fn said(self) -> &'static str {
+        match self {
+            Self::Given => "as you say",
+            Self::Agent => "as its agent is told",
+            Self::Configuration => "as its AddOnDeploymentConfig says",
+            Self::Hub => "as the hub tells agents",
+        }
+    }
+}
+
+/// What the TLS library thinks of the certificate that was shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is what an agent wants.
+    Trusted,
+    /// It is for other names.
+    WrongName,
+    /// Nobody who is trusted has signed it.
+    UnknownAuthority,
+    /// Its time is over, or has not come, by this machine's clock.
+    WrongTime,
+    /// Something else is wrong with it.
+    Bad(String),
+    /// It is not known whom an agent trusts; why.
+    NotJudged(String),
+}
+
+/// A handshake that came to an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handshake {
+    /// Of the certificate.
+    pub verdict: Verdict,
+    /// The names that it is for.
+    pub names: Vec<String>,
+    /// When it ends.
+    pub expires: Option<Timestamp>,
+    /// Whether HTTP/2 was chosen.
+    pub http2: bool,
+}
+
+/// How far it was gone.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Where agents dial, if anybody told it.
+    pub address: Option<(String, u16, Source)>,
+    /// The proxy that the agent goes through.
+    pub proxy: Option<String>,
+    /// Whether something listens there; none where it was not tried.
+    pub dialled: Option<Result<(), String>>,
+    /// The handshake; none where it was not tried.
+    pub handshake: Option<Result<Handshake, String>>,
+    /// This machine's time.
+    pub now: Timestamp,
+}
+
+/// A certificate of the principal is renewed long before.
+const SOON: SignedDuration = SignedDuration::from_hours(24);
+
+/// Address, port, TLS.
+pub(super) fn findings(way: &Way) -> Vec<Finding> {
+    let Some((host, port, source)) = &way.address else {
+        let cause = "nobody says where agents dial";
+        let next = "say it with --principal-address HOST:PORT, or look with argocd-agentctl check at the hub";
+        return vec![Finding::new("address", Outcome::Unclear, cause).next(next)];
+    };
+    let cause = format!("{host}:{port}, {}", source.said());
+    let mut all = vec![Finding::new("address", Outcome::Ok, cause)];
+    all.extend(
+        way.dialled
+            .as_ref()
+            .map(|dialled| port_of(way, host, dialled)),
+    );
+    all.extend(way.handshake.as_ref().map(|it| tls(way, host, it)));
+    all
+}
+
+fn port_of(way: &Way, host: &str, dialled: &Result<(), String>) -> Finding {
+    match (dialled, &way.proxy) {
+        (Ok(()), _) => Finding::new("port", Outcome::Ok, "it is open, as seen from this machine"),
+        (Err(reason), Some(proxy)) => {
+            let cause = format!(
+                "{host} is not reached from this machine ({reason}); the agent goes through the proxy {proxy}"
+            );
+            Finding::new("port", Outcome::Unclear, cause)
+                .next("the agent's log tells whether the proxy leads it there")
+        }
+        (Err(reason), None) => {
+            let cause = format!("{host} is not reached from this machine: {reason}");
+            Finding::new("port", Outcome::Failed, cause).next(
+                "see that the name is resolved and firewalls let the cluster's nodes through; if only this machine may not, \
+                 run this where the cluster is",
+            )
+        }
+    }
+}
+
+fn tls(way: &Way, host: &str, handshake: &Result<Handshake, String>) -> Finding {
+    let finding = |outcome, cause: String| Finding::new("tls", outcome, cause);
+    let shown = match handshake {
+        Ok(shown) => shown,
+        Err(reason) => {
+            return finding(Outcome::Failed, format!("no TLS 1.3 with {host}: {reason}")).next(
+                "see that it is the principal that listens there, and that nothing on the way ends TLS (docs/network.md)",
+            );
+        }
+    };
+    let names = || shown.names.join(", ");
+    match &shown.verdict {
+        Verdict::WrongName => {
+            return finding(
+                Outcome::Failed,
+                format!("the certificate there is for {}, not for {host}", names()),
+            )
+            .next("let agents dial one of these names: the principal's certificate covers what the hub program was told");
+        }
+        Verdict::UnknownAuthority => {
+            let cause = format!(
+                "the certificate there ({}) is not of the authority that agents trust",
+                names()
+            );
+            return finding(Outcome::Failed, cause).next(
+                "something else listens there, or ends TLS on the way: let it pass TLS through (docs/network.md)",
+            );
+        }
+        Verdict::WrongTime => {
+            return finding(
+                Outcome::Failed,
+                "the certificate there is not valid now, by the clock of this machine".to_owned(),
+            )
+            .next("compare clocks; the hub program renews the certificate by itself: argocd-agentctl certs list");
+        }
+        Verdict::Bad(reason) => {
+            return finding(
+                Outcome::Failed,
+                format!("the certificate there is no good: {reason}"),
+            )
+            .next("argocd-agentctl certs list shows the hub's own");
+        }
+        Verdict::Trusted | Verdict::NotJudged(_) => {}
+    }
+    sound(way, host, shown)
+}
+
+/// Of a certificate that is not refused.
+fn sound(way: &Way, host: &str, shown: &Handshake) -> Finding {
+    let finding = |outcome, cause: String| Finding::new("tls", outcome, cause);
+    let left = shown.expires.map(|at| at.duration_since(way.now));
+    let ends = left.map_or_else(String::new, |left| {
+        format!(", its certificate ends in {}", span(left))
+    });
+    if !shown.http2 {
+        let cause = format!("{host} does not choose HTTP/2{ends}");
+        return finding(Outcome::Warning, cause).next(
+            "agents fall back to WebSockets, which works and is slower; let HTTP/2 through (docs/network.md)",
+        );
+    }
+    if let Verdict::NotJudged(reason) = &shown.verdict {
+        let cause =
+            format!("TLS 1.3 and HTTP/2{ends}; whether agents trust it was not judged: {reason}");
+        return finding(Outcome::Unclear, cause)
+            .next("the CA is in the Secret argocd-agent-ca on the hub, and beside the agent on the cluster");
+    }
+    if left.is_some_and(|left| left < SOON) {
+        let cause = format!("TLS 1.3 and HTTP/2{ends}");
+        return finding(Outcome::Warning, cause).next(
+            "the hub program should have renewed it: see its log, and argocd-agentctl certs list",
+        );
+    }
+    finding(
+        Outcome::Ok,
+        format!("TLS 1.3 and HTTP/2, trusted, for {host}{ends}"),
+    )
+}

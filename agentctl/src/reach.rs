@@ -1,0 +1,227 @@
+//! Goes to the principal as an agent does, as far as TLS, without a certificate of its own, and tells what it saw. Nothing is
+//! sent over the connection, so whatever is shown may be looked at, trusted or not. No decisions.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use runtime::{
+    credentials::{Material, Pem, provider},
+    error::Chain,
+};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error as Tls, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::TlsConnector;
+use x509_parser::{extensions::GeneralName, prelude::parse_x509_certificate};
+
+use crate::check::spoke::{Handshake, Verdict};
+
+/// Each of both steps may take that long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What was met.
+#[derive(Debug)]
+pub struct Met {
+    /// Whether something listens.
+    pub dialled: Result<(), String>,
+    /// How the handshake went, if it came to one.
+    pub handshake: Option<Result<Handshake, String>>,
+}
+
+/// Dials, and shakes hands; `roots` are those that an agent trusts, as PEM, or why they are not known.
+pub async fn reach(host: &str, port: u16, roots: &Result<String, String>, now: Timestamp) -> Met {
+    let tcp = match timeout(PATIENCE, TcpStream::connect((host, port))).await {
+        Ok(Ok(tcp)) => tcp,
+        Ok(Err(error)) => return missed(error.to_string()),
+        Err(_elapsed) => return missed(format!("no answer within {PATIENCE:?}")),
+    };
+    let shaken = timeout(PATIENCE, shake(host, tcp, roots, now)).await;
+    let late = |_elapsed| Err(format!("no end of the handshake within {PATIENCE:?}"));
+    Met {
+        dialled: Ok(()),
+        handshake: Some(shaken.unwrap_or_else(late)),
+    }
+}
+
+fn missed(reason: String) -> Met {
+    Met {
+        dialled: Err(reason),
+        handshake: None,
+    }
+}
+
+async fn shake(
+    host: &str,
+    tcp: TcpStream,
+    roots: &Result<String, String>,
+    now: Timestamp,
+) -> Result<Handshake, String> {
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| said(&error))?;
+    let inner = match roots {
+        Ok(pem) => trusting(pem, now),
+        Err(reason) => Err(reason.clone()),
+    };
+    let witness = Arc::new(Witness {
+        inner,
+        provider: provider(),
+        seen: Mutex::new(None),
+    });
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| said(&error))?;
+    let verifier: Arc<dyn ServerCertVerifier> = Arc::<Witness>::clone(&witness);
+    let mut config = builder
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let connector = TlsConnector::from(Arc::new(config));
+    let tls = connector
+        .connect(name, tcp)
+        .await
+        .map_err(|error| said(&error))?;
+    let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+    let seen = witness
+        .seen
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    let (leaf, verdict) = seen.ok_or_else(|| "no certificate was shown".to_owned())?;
+    let (names, expires) = names_and_end(&leaf);
+    Ok(Handshake {
+        verdict,
+        names,
+        expires,
+        http2,
+    })
+}
+
+fn said(error: &(dyn std::error::Error + 'static)) -> String {
+    Chain(error).to_string()
+}
+
+fn trusting(pem: &str, now: Timestamp) -> Result<Arc<WebPkiServerVerifier>, String> {
+    let pem = Pem {
+        roots: Some(pem.as_bytes().to_vec()),
+        ..Pem::default()
+    };
+    let material = Material::parse(&pem, now).map_err(|error| said(&error))?;
+    let roots = material.roots.ok_or("there is no trusted certificate")?;
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.store(), provider());
+    verifier.build().map_err(|error| said(&error))
+}
+
+/// Has the certificate judged as an agent would, and lets the handshake go on to see the rest.
+#[derive(Debug)]
+struct Witness {
+    inner: Result<Arc<WebPkiServerVerifier>, String>,
+    provider: Arc<CryptoProvider>,
+    seen: Mutex<Option<(Vec<u8>, Verdict)>>,
+}
+
+impl ServerCertVerifier for Witness {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Tls> {
+        let verdict = match &self.inner {
+            Err(reason) => Verdict::NotJudged(reason.clone()),
+            Ok(inner) => verdict(inner.verify_server_cert(leaf, intermediates, name, ocsp, now)),
+        };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen = Some((leaf.to_vec(), verdict));
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Tls> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, leaf, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Tls> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, leaf, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        algorithms.supported_schemes()
+    }
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "of the library's many causes few have a next step of their own"
+)]
+fn verdict(judged: Result<ServerCertVerified, Tls>) -> Verdict {
+    match judged {
+        Ok(_) => Verdict::Trusted,
+        Err(Tls::InvalidCertificate(cause)) => match cause {
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                Verdict::WrongName
+            }
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                Verdict::UnknownAuthority
+            }
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. } => Verdict::WrongTime,
+            other => Verdict::Bad(other.to_string()),
+        },
+        Err(other) => Verdict::Bad(other.to_string()),
+    }
+}
+
+fn names_and_end(leaf: &[u8]) -> (Vec<String>, Option<Timestamp>) {
+    let Ok((_, certificate)) = parse_x509_certificate(leaf) else {
+        return (Vec::new(), None);
+    };
+    let ends = certificate.validity().not_after.timestamp();
+    let names = certificate.subject_alternative_name().ok().flatten();
+    let names = names.map(|names| names.value.general_names.iter().filter_map(name).collect());
+    (names.unwrap_or_default(), Timestamp::from_second(ends).ok())
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "other kinds of names are not dialled"
+)]
+fn name(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => {
+            let v4 = <[u8; 4]>::try_from(*bytes).map(std::net::IpAddr::from);
+            let v6 = <[u8; 16]>::try_from(*bytes).map(std::net::IpAddr::from);
+            v4.or(v6).ok().map(|it| it.to_string())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! Reads what `check spoke` needs, of the cluster, of the hub and on the way between. Nothing that cannot be read ends it: that
+//! is a finding, too.
+
+mod at_hub;
+
+use argocd::keys::addon::{AGENT_TRUST, CA_SECRET, NEXT_CA};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures::{StreamExt as _, stream};
+use serde_json::{Value, json};
+
+use super::{Answer, Error, inspect::text};
+use crate::{
+    args::{Global, SpokeArgs},
+    check::spoke::{
+        Configured, DEFINITIONS, Facts, Given, Many, NEEDS, Need, NeedPlace, One, Places, REDIS,
+        Spoke, Way, address, check, matters, places, proxy, work_account,
+    },
+    hub::{
+        About, By, CONFIG_MAPS, DEFINITIONS as KIND_DEFINITIONS, DEPLOYMENTS, Error as HubError,
+        FENCES, Hub, KLUSTERLETS, NAMESPACES, OTHERS_ACCESS_REVIEWS, PODS, SECRETS, SERVICES,
+        STATEFUL_SETS, Whose,
+    },
+    output::Place,
+    reach::reach,
+};
+
+/// So many questions about rights are open at once.
+const AT_ONCE: usize = 8;
+
+/// Looks at everything; `place` is where it is shown.
+pub(super) async fn inspect(
+    global: &Global,
+    args: &SpokeArgs,
+    place: Place,
+) -> Result<Answer, Error> {
+    let kubeconfig = args
+        .spoke_kubeconfig
+        .as_ref()
+        .or(global.kubeconfig.as_ref());
+    let spoke = Hub::connect(
+        Whose::Cluster,
+        kubeconfig.map(std::path::PathBuf::as_path),
+        args.spoke_context.as_deref(),
+    );
+    let spoke = spoke.await?;
+    let hub = if args.without_hub {
+        None
+    } else {
+        Some(super::hub_of(global).await?)
+    };
+    let facts = facts(&spoke, hub.as_ref(), global, args, place).await?;
+    let findings = check(&facts);
+    Answer::of(&findings, place, findings.has_failed())
+}
+
+async fn facts(
+    spoke: &Hub,
+    hub: Option<&Hub>,
+    global: &Global,
+    args: &SpokeArgs,
+    place: Place,
+) -> Result<Facts, Error> {
+    let api = spoke.about().await.map_err(|error| error.to_string());
+    let programs = match &api {
+        Ok(_) => programs(spoke).await,
+        Err(_) => Ok(Vec::new()),
+    };
+    let cluster = match (&args.cluster, &api) {
+        (Some(cluster), _) => Some(super::is_name(cluster)?.to_string()),
+        (None, Ok(_)) => name(spoke).await,
+        (None, Err(_)) => None,
+    };
+    let at_hub = match hub {
+        Some(hub) => Some(at_hub::read(hub, global, cluster.as_deref()).await?),
+        None => None,
+    };
+    let given = Given {
+        agent: args.agent_namespace.clone(),
+        argocd: args.spoke_argocd_namespace.clone(),
+        address: args.principal_address.clone(),
+    };
+    let configured = at_hub
+        .as_ref()
+        .map_or_else(Configured::default, |it| it.configured.clone());
+    let known = programs.as_deref().unwrap_or_default();
+    let addon = at_hub.as_ref().and_then(at_hub::AtHub::addon);
+    let places = places(&given, known, addon, &configured);
+    let addresses = at_hub
+        .as_ref()
+        .map_or(&[][..], |it| it.addresses.as_slice());
+    let address = address(&given, known, &configured, addresses);
+    let roots = roots(api.is_ok().then_some(spoke), hub, global, &places).await;
+    let mut way = Way {
+        address,
+        proxy: proxy(known),
+        dialled: None,
+        handshake: None,
+        now: place.now,
+    };
+    if let Some((host, port, _)) = &way.address {
+        let met = reach(host, *port, &roots, place.now).await;
+        (way.dialled, way.handshake) = (Some(met.dialled), met.handshake);
+    }
+    Ok(Facts {
+        cluster,
+        spoke: of_spoke(spoke, &api, &places, programs).await,
+        places,
+        configured,
+        api,
+        hub: at_hub.map(|it| it.hub),
+        way,
+    })
+}
+
+async fn of_spoke(
+    spoke: &Hub,
+    api: &Result<About, String>,
+    places: &Places,
+    programs: Many,
+) -> Option<Spoke> {
+    api.as_ref().ok()?;
+    let argocd = places.argocd.as_str();
+    let account = work_account(programs.as_deref().unwrap_or_default());
+    let pods = spoke.list(PODS, &By::namespace(&places.agent)).await;
+    let fences = spoke.list(FENCES, &By::namespace(argocd)).await;
+    Some(Spoke {
+        system: text(spoke.get(NAMESPACES, None, "kube-system").await),
+        rights: rights(spoke, places, &account).await,
+        pods: pods.map_err(|error| error.to_string()),
+        definitions: definitions(spoke).await,
+        password: password(spoke, argocd).await,
+        redis: text(spoke.get(SERVICES, Some(argocd), REDIS).await),
+        fences: fences.map_err(|error| error.to_string()),
+        programs,
+    })
+}
+
+async fn programs(spoke: &Hub) -> Many {
+    let (mut all, everywhere) = (Vec::new(), By::default());
+    for kind in [DEPLOYMENTS, STATEFUL_SETS] {
+        let read = spoke.each(kind, &everywhere, |program| {
+            if matters(&program) {
+                all.push(program);
+            }
+        });
+        read.await.map_err(|error| error.to_string())?;
+    }
+    Ok(all)
+}
+
+/// As which cluster it has joined, where an operator keeps the klusterlet.
+async fn name(spoke: &Hub) -> Option<String> {
+    let all = spoke.list(KLUSTERLETS, &By::default()).await.ok()?;
+    let names = all
+        .iter()
+        .filter_map(|it| it.pointer("/spec/clusterName")?.as_str());
+    let mut names = names.filter(|name| !name.is_empty());
+    names.next().map(str::to_owned)
+}
+
+async fn definitions(cluster: &Hub) -> Vec<(&'static str, One)> {
+    let mut all = Vec::new();
+    for name in DEFINITIONS {
+        all.push((name, text(cluster.get(KIND_DEFINITIONS, None, name).await)));
+    }
+    all
+}
+
+/// Whether there is one; what it is goes no further.
+async fn password(spoke: &Hub, namespace: &str) -> Result<Option<bool>, String> {
+    let secret = spoke.get(SECRETS, Some(namespace), REDIS).await;
+    let secret = secret.map_err(|error| error.to_string())?;
+    let has = |secret: Value| secret.pointer("/data/auth").is_some();
+    Ok(secret.map(has))
+}
+
+async fn rights(
+    spoke: &Hub,
+    places: &Places,
+    account: &(String, String),
+) -> Vec<(&'static Need, Result<bool, String>)> {
+    let questions = NEEDS
+        .iter()
+        .flat_map(|need| need.verbs.iter().map(move |verb| (need, *verb)));
+    let answers = questions.map(|(need, verb)| async move {
+        let review = review(need, verb, places, account);
+        let answer = spoke.create(OTHERS_ACCESS_REVIEWS, &review).await;
+        let allowed = answer.map(|it| it.pointer("/status/allowed") == Some(&Value::Bool(true)));
+        (need, allowed.map_err(|error: HubError| error.to_string()))
+    });
+    let answers: Vec<_> = stream::iter(answers).buffered(AT_ONCE).collect().await;
+    let of = |need: &'static Need| {
+        let mut of = answers.iter().filter(|(it, _)| *it == need);
+        let worst = of.find(|(_, answer)| *answer != Ok(true));
+        (need, worst.map_or(Ok(true), |(_, answer)| answer.clone()))
+    };
+    NEEDS.iter().map(of).collect()
+}
+
+/// As the API would judge it: an account is in these groups, too.
+fn review(need: &Need, verb: &str, places: &Places, (namespace, name): &(String, String)) -> Value {
+    let (group, resource) = need.kind();
+    let place = match need.place {
+        NeedPlace::Everywhere => "",
+        NeedPlace::Agent => places.agent.as_str(),
+        NeedPlace::ArgoCd => places.argocd.as_str(),
+    };
+    json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": format!("system:serviceaccount:{namespace}:{name}"),
+            "groups": [
+                "system:serviceaccounts", format!("system:serviceaccounts:{namespace}"), "system:authenticated",
+            ],
+            "resourceAttributes": {"verb": verb, "group": group, "resource": resource, "namespace": place},
+        },
+    })
+}
+
+/// Whom agents trust: what stands beside the agent, else the hub's own authority.
+async fn roots(
+    spoke: Option<&Hub>,
+    hub: Option<&Hub>,
+    global: &Global,
+    places: &Places,
+) -> Result<String, String> {
+    let mut reasons = Vec::new();
+    if let Some(spoke) = spoke {
+        match spoke
+            .get(CONFIG_MAPS, Some(&places.agent), AGENT_TRUST)
+            .await
+        {
+            Ok(Some(map)) => {
+                if let Some(pem) = map.pointer("/data/ca.crt").and_then(Value::as_str) {
+                    return Ok(pem.to_owned());
+                }
+            }
+            Ok(None) => {}
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    if let Some(hub) = hub {
+        match hub
+            .get(SECRETS, Some(&global.own_namespace), CA_SECRET)
+            .await
+        {
+            Ok(Some(secret)) => {
+                let pem = ["tls.crt", NEXT_CA]
+                    .iter()
+                    .filter_map(|key| of_secret(&secret, key));
+                let pem = pem.collect::<String>();
+                if !pem.is_empty() {
+                    return Ok(pem);
+                }
+            }
+            Ok(None) => {}
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    if reasons.is_empty() {
+        reasons.push("no authority was found".to_owned());
+    }
+    Err(reasons.join("; "))
+}
+
+/// A certificate of a Secret; the key is not looked at.
+fn of_secret(secret: &Value, key: &str) -> Option<String> {
+    let text = secret.pointer("/data")?.get(key)?.as_str()?;
+    String::from_utf8(STANDARD.decode(text).ok()?).ok()
+}
