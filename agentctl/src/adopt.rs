@@ -310,6 +310,15 @@ impl Plan {
         }
     }
 
+    /// Says which of them are connected by now.
+    pub fn connected(&mut self, clusters: &[String]) {
+        let rows = self.clusters.iter_mut();
+        let is_one = |row: &&mut Row| row.cluster.as_ref().is_some_and(|it| clusters.contains(it));
+        for row in rows.filter(is_one) {
+            row.state = State::Adopted;
+        }
+    }
+
     /// Whether something is in the way.
     pub fn is_held(&self) -> bool {
         let mut rows = self.clusters.iter();

@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
@@ -8,9 +8,14 @@ use clap_complete::Shell;
 use crate::{adopt::Mode, output::Format, settings::Given};
 
 /// Operates the Argo CD agents of a fleet from its hub: looks, explains, checks, and changes certificates. It talks to
-/// the hub's API only, with the rights of your kubeconfig.
+/// the hub's API with the rights of your kubeconfig; only `check spoke` asks a cluster, too.
 #[derive(Debug, Parser)]
-#[command(name = "argocd-agentctl", version, propagate_version = true)]
+#[command(
+    name = "argocd-agentctl",
+    version,
+    propagate_version = true,
+    after_help = EXAMPLES
+)]
 pub struct Cli {
     /// In common.
     #[command(flatten)]
@@ -19,6 +24,14 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  argocd-agentctl status -o wide
+  argocd-agentctl why shop
+  argocd-agentctl check
+  argocd-agentctl check spoke paris --spoke-context kind-paris
+  argocd-agentctl certs rotate paris --wait";
 
 /// How to reach the hub, and what it is like.
 #[derive(Clone, Debug, Args)]
@@ -134,13 +147,35 @@ pub enum Certs {
 
 /// Arguments of `certs rotate`.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
 pub struct RotateArgs {
+    /// Of what.
+    #[command(flatten)]
+    pub of: RotateOf,
+    /// Until when.
+    #[command(flatten)]
+    pub wait: Wait,
+}
+
+/// What is rotated.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct RotateOf {
     /// The cluster whose agent gets another key.
     pub cluster: Option<String>,
     /// Another certificate authority takes over; no agent is cut off.
     #[arg(long)]
     pub ca: bool,
+}
+
+/// Whether a command waits for what it has asked for.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Wait {
+    /// Do not end before it is done; at a terminal the stage is shown meanwhile.
+    #[arg(long)]
+    pub wait: bool,
+    /// How long to wait, such as 90s or 15m; then it is an error, and goes on by itself all the same.
+    #[arg(long, value_name = "DURATION", default_value = "10m", requires = "wait", value_parser = runtime::args::duration)]
+    pub timeout: Duration,
 }
 
 /// `agent`.
@@ -210,11 +245,14 @@ pub struct AdoptArgs {
     /// Clusters; without any all of them.
     pub clusters: Vec<String>,
     /// Write nothing.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "wait")]
     pub dry_run: bool,
     /// Who shall own the Applications of these clusters.
     #[arg(long, value_enum, default_value_t)]
     pub mode: Mode,
+    /// Until when.
+    #[command(flatten)]
+    pub wait: Wait,
 }
 
 /// The whole command line, for completions, man pages and tests.
@@ -268,6 +306,8 @@ mod tests {
             Cli::try_parse_from(words).is_ok()
         };
         assert!(parse(&["--ca"]) && parse(&["paris"]));
+        assert!(parse(&["--ca", "--wait"]) && parse(&["paris", "--wait", "--timeout", "90s"]));
+        assert!(!parse(&["--ca", "--timeout", "90s"]) && !parse(&["--wait"]));
         assert!(!parse(&[]) && !parse(&["--ca", "paris"]));
     }
 }

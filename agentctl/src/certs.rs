@@ -96,7 +96,7 @@ fn of_hub(
 }
 
 /// Where a rotation stands, by what the hub program keeps in the CA's Secret.
-fn stage(secret: &Value) -> String {
+pub(crate) fn stage(secret: &Value) -> String {
     let since = argocd::Meta::of(secret).annotation(ROTATING_SINCE);
     let has_next = secret.pointer("/data").and_then(|data| data.get(NEXT_CA));
     match (since, has_next) {

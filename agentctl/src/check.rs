@@ -16,9 +16,11 @@ pub use hub::{
 pub use live::{SERVER, ServerRight};
 
 use crate::{
+    hub::Reading,
     output::{Grid, Mood, Place, View, draw, one_line},
     settings::Settings,
 };
+use spoke::Way;
 
 /// What was read.
 #[derive(Clone, Debug)]
@@ -33,6 +35,10 @@ pub struct Facts {
     pub service: Result<Option<Value>, String>,
     /// Hosts that agents dial, and whether their names lead somewhere from here.
     pub resolved: Vec<(String, Result<(), String>)>,
+    /// The way to the principal from here.
+    pub way: Way,
+    /// The hub's clock, if it tells.
+    pub clock: Option<Reading>,
     /// What the caller may do, as the hub says; why it did not.
     pub rights: Vec<(&'static Right, Result<bool, String>)>,
     /// The workloads that may be Argo CD application controllers.
@@ -108,6 +114,8 @@ pub fn check(facts: &Facts) -> Findings {
     checks.push(hub::program(facts));
     checks.push(hub::address(facts));
     checks.extend(hub::names(facts));
+    checks.extend(spoke::way_from_here(&facts.way));
+    checks.extend(spoke::clock_from_here(facts.clock));
     checks.extend(controllers(Watchers::of(facts)));
     checks.push(argo_cd::parameters(facts));
     checks.extend(live::findings(facts));

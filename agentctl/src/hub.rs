@@ -1,21 +1,23 @@
 //! The hub's API: lists in pages, single objects, patches. No decisions.
 
 mod clock;
+mod connect;
 mod kind;
 mod whose;
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::{
-    Client, Config,
+    Client,
     api::{GetParams, ListParams, Patch, PatchParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
     core::Request,
 };
 use runtime::error::Chain;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
+
+use crate::progress::Progress;
 
 pub use clock::{About, Reading};
 pub use kind::{
@@ -24,9 +26,6 @@ pub use kind::{
     PROJECTS, SECRETS, SERVICES, STATEFUL_SETS,
 };
 pub use whose::Whose;
-
-/// An API server that takes longer than this to be connected with will not answer, and somebody waits.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many objects come in one answer: a fleet of thousands is neither one answer nor thousands.
 const PAGE: u32 = 500;
@@ -78,17 +77,14 @@ pub enum Error {
         next: &'static str,
     },
     /// There was no answer, or none that can be read.
-    #[error(
-        "{whose} could not be asked: {cause}{}",
-        if *.proxy { "; the proxy of the kubeconfig or of HTTPS_PROXY is not used by this program" } else { "" }
-    )]
+    #[error("{whose} could not be asked: {cause}{}", connect::by_way_of(proxy.as_deref()))]
     NotReached {
         /// Who was asked.
         whose: Whose,
         /// Why.
         cause: String,
-        /// Whether a proxy is configured.
-        proxy: bool,
+        /// The proxy on the way, if there is one.
+        proxy: Option<String>,
     },
     /// Anything else that the API said.
     #[error("{verb} {resource}: {message}")]
@@ -151,8 +147,10 @@ struct Page {
 pub struct Hub {
     client: Client,
     whose: Whose,
-    /// Whether a proxy is configured, which the client cannot go through.
-    passes_proxy_by: bool,
+    /// The proxy on the way.
+    proxy: Option<String>,
+    /// Who is told how much was read.
+    progress: Progress,
 }
 
 impl std::fmt::Debug for Hub {
@@ -163,12 +161,20 @@ impl std::fmt::Debug for Hub {
 
 impl Hub {
     /// The hub behind this client.
-    pub const fn new(client: Client) -> Self {
+    pub fn new(client: Client) -> Self {
         Self {
             client,
             whose: Whose::Hub,
-            passes_proxy_by: false,
+            proxy: None,
+            progress: Progress::new(false),
         }
+    }
+
+    /// The same, and tells how much it has read where that takes several answers.
+    #[must_use]
+    pub fn watched_by(self, progress: &Progress) -> Self {
+        let progress = progress.clone();
+        Self { progress, ..self }
     }
 
     /// The one of a kubeconfig, as kubectl finds it.
@@ -177,30 +183,16 @@ impl Hub {
         kubeconfig: Option<&Path>,
         context: Option<&str>,
     ) -> Result<Self, Error> {
-        let options = KubeConfigOptions {
-            context: context.map(str::to_owned),
-            ..KubeConfigOptions::default()
-        };
-        let config = match (kubeconfig, context) {
-            (Some(path), _) => match Kubeconfig::read_from(path) {
-                Ok(file) => Config::from_custom_kubeconfig(file, &options)
-                    .await
-                    .map_err(said),
-                Err(error) => Err(said(error)),
-            },
-            (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(said),
-            (None, None) => Config::infer().await.map_err(said),
-        };
         let unusable = |cause| Error::Kubeconfig { whose, cause };
-        let mut config = config.map_err(unusable)?;
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        // A client that is built with one would refuse to be made, also where the hub is reached without.
-        let passes_proxy_by = config.proxy_url.take().is_some();
-        let client = Client::try_from(config).map_err(|error| unusable(said(error)))?;
+        let config = connect::config(kubeconfig, context).await;
+        let config = config.map_err(unusable)?;
+        let except = connect::exceptions();
+        let (client, proxy) = connect::client(config, &except).map_err(unusable)?;
         Ok(Self {
             client,
             whose,
-            passes_proxy_by,
+            proxy,
+            progress: Progress::new(false),
         })
     }
 
@@ -220,12 +212,18 @@ impl Hub {
             ..ListParams::default()
         };
         let namespace = by.namespace.as_deref();
+        let mut read = 0_usize;
         loop {
             let asked = request.list(&params);
             let page: Page = self.ask("list", kind, namespace, asked).await?;
+            read = read.saturating_add(page.items.len());
             page.items.into_iter().for_each(&mut take);
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
+                Some(token) => {
+                    self.progress
+                        .says(format!("reading {}: {read}", kind.plural));
+                    params.continue_token = Some(token);
+                }
                 None => return Ok(()),
             }
         }
@@ -321,7 +319,7 @@ impl Hub {
             return Error::NotReached {
                 whose: self.whose,
                 cause: said(error),
-                proxy: self.passes_proxy_by,
+                proxy: self.proxy.clone(),
             };
         };
         match status.code {

@@ -20,10 +20,13 @@ pub mod check;
 pub mod facts;
 pub mod fleet;
 pub mod hub;
+pub mod names;
 pub mod output;
+pub mod progress;
 pub mod reach;
 pub mod run;
 pub mod settings;
+pub mod standing;
 pub mod status;
 pub mod why;
 

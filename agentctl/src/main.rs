@@ -5,7 +5,11 @@ use std::{
     process::ExitCode,
 };
 
-use agentctl::{args::Cli, run};
+use agentctl::{
+    args::Cli,
+    progress::{Progress, is_watched},
+    run,
+};
 use clap::Parser as _;
 use runtime::{clock::Clock, error::Chain};
 
@@ -15,7 +19,13 @@ async fn main() -> ExitCode {
     runtime::install_crypto_provider();
     let cli = Cli::parse();
     let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    match Box::pin(run::run(cli, colours, Clock::system().now())).await {
+    let progress = Progress::new(is_watched(
+        std::io::stderr().is_terminal(),
+        cli.global.output,
+    ));
+    let answer = Box::pin(run::run(cli, colours, &progress, Clock::system().now())).await;
+    progress.ends();
+    match answer {
         Ok(answer) => {
             // Whoever reads us may have read enough (`| head`).
             let written = std::io::stdout().write_all(answer.text.as_bytes());

@@ -143,7 +143,121 @@ pub fn left(until: Timestamp, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
     use super::*;
+    use crate::check::{Finding, Findings, Outcome};
+
+    /// The paths of all fields; what is below these is named by others.
+    fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields_of) => {
+                for (name, inner) in fields_of {
+                    let dot = if path.is_empty() { "" } else { "." };
+                    let path = format!("{path}{dot}{name}");
+                    if ["set", "sync", "health"].contains(&name.as_str()) {
+                        found.insert(path);
+                    } else {
+                        fields(inner, &path, found);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                let path = format!("{path}[]");
+                if items.is_empty() {
+                    found.insert(path.clone());
+                }
+                for item in items {
+                    fields(item, &path, found);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                found.insert(path.to_owned());
+            }
+        }
+    }
+
+    /// What the page says of a command.
+    fn documented(command: &str) -> BTreeSet<String> {
+        let page = include_str!("../../docs/agentctl.md");
+        let section = page.split("## For programs").nth(1).unwrap();
+        let row = format!("| `{command}` | ");
+        let mut rows = section
+            .lines()
+            .filter_map(|line| line.strip_prefix(row.as_str()));
+        let mut names = BTreeSet::new();
+        // Between fields is a comma; what is in brackets after one is about its values.
+        for part in rows.next().unwrap().split(", `") {
+            let name = part.trim_start_matches('`').split('`').next().unwrap();
+            names.insert(name.to_owned());
+        }
+        names
+    }
+
+    #[test]
+    fn every_field_that_programs_get_is_on_the_page_and_no_other() {
+        let finding = Finding {
+            check: "x",
+            result: Outcome::Ok,
+            cause: String::new(),
+            next: None,
+        };
+        let checks = serde_json::to_string(&Findings {
+            checks: vec![finding],
+        })
+        .unwrap();
+        macro_rules! snapshot {
+            ($path:literal) => {
+                include_str!($path).splitn(3, "---\n").nth(2).unwrap()
+            };
+        }
+        for (command, json) in [
+            ("check", checks.as_str()),
+            (
+                "status",
+                snapshot!(
+                    "status/snapshots/agentctl__status__tests__programs_get_the_same_values_with_their_times.snap"
+                ),
+            ),
+            (
+                "why",
+                snapshot!(
+                    "why/snapshots/agentctl__why__tests__the_way_of_a_delivered_application_is_told_hop_by_hop-2.snap"
+                ),
+            ),
+            (
+                "certs list",
+                snapshot!(
+                    "certs/snapshots/agentctl__certs__tests__every_certificate_has_its_line_and_no_key_is_shown-2.snap"
+                ),
+            ),
+            (
+                "agent list",
+                snapshot!(
+                    "agents/snapshots/agentctl__agents__tests__every_agent_has_its_line_and_who_is_out_says_why-2.snap"
+                ),
+            ),
+            (
+                "cluster adopt",
+                snapshot!(
+                    "adopt/snapshots/agentctl__adopt__tests__a_fleet_is_told_with_what_to_do-2.snap"
+                ),
+            ),
+        ] {
+            let mut found = BTreeSet::new();
+            fields(&serde_json::from_str(json).unwrap(), "", &mut found);
+            // An object that is absent in one line has its fields in another.
+            let parents: BTreeSet<_> = found
+                .iter()
+                .filter_map(|it| it.rsplit_once('.'))
+                .map(|(it, _)| it.to_owned())
+                .collect();
+            found.retain(|it| !parents.contains(it));
+            assert_eq!(documented(command), found, "{command}");
+        }
+    }
 
     #[test]
     fn ages_are_short_and_what_is_over_is_said() {

@@ -1,12 +1,15 @@
 //! Reads what a command needs, has it judged, prints or writes. The only place that knows all parts.
 
 mod adopt;
+mod certificates;
+mod error;
 mod gather;
 mod inspect;
 mod pages;
 mod spoke;
+mod wait;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use argocd::keys::{
     CLUSTER_SELECTOR,
@@ -18,56 +21,22 @@ use serde_json::Value;
 
 use crate::{
     agents::agents,
-    args::{Agent, Certs, Check, Cli, Cluster, Command, Global, RotateArgs, StatusArgs, WhyArgs},
-    certs::{self, Certificates, certificates},
+    args::{Agent, Certs, Check, Cli, Cluster, Command, Global, StatusArgs, WhyArgs},
     change::{self, Change},
     facts::Addon,
     fleet::{self, Servers},
     hub::{
         ADDONS, APPLICATIONS, By, DEPLOYMENTS, Error as HubError, Hub, PROJECTS, SECRETS, Whose,
     },
-    output::{self, Place, View, render},
+    names::Unknown,
+    output::{Place, View, render},
+    progress::Progress,
     settings::{Settings, settings},
     status::{self, Tally},
     why::{Facts, State, places, why},
 };
 
-/// Why a command did not do what was asked.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The hub.
-    #[error(transparent)]
-    Hub(#[from] HubError),
-    /// Printing.
-    #[error(transparent)]
-    Output(#[from] output::Error),
-    /// Nothing was written.
-    #[error(transparent)]
-    Refused(#[from] change::Refusal),
-    /// No such clusters.
-    #[error("no cluster with the add-on is named {}; `argocd-agentctl status` lists them", .0.join(", "))]
-    NoCluster(Vec<String>),
-    /// No such cluster Secrets.
-    #[error("no cluster Secret is of {}; `argocd-agentctl cluster adopt --dry-run` lists them", .0.join(", "))]
-    NoSecret(Vec<String>),
-    /// No such Application.
-    #[error("there is no Application {0} on the hub; look with kubectl get applications -A")]
-    NoApplication(String),
-    /// Several Applications.
-    #[error("there are several: {0}; name the namespace with -n")]
-    Several(String),
-    /// What cannot be a name.
-    #[error("{0:?} cannot be a name on a cluster")]
-    NoName(String),
-    /// Pages could not be written.
-    #[error("write {path}")]
-    Page {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
-}
+pub use error::Error;
 
 /// What a command has to say.
 #[derive(Debug, PartialEq, Eq)]
@@ -90,7 +59,12 @@ impl Answer {
 }
 
 /// Does what the command line says.
-pub async fn run(cli: Cli, colours: bool, now: Timestamp) -> Result<Answer, Error> {
+pub async fn run(
+    cli: Cli,
+    colours: bool,
+    progress: &Progress,
+    now: Timestamp,
+) -> Result<Answer, Error> {
     let Cli { global, command } = cli;
     let place = Place {
         format: global.output,
@@ -114,17 +88,22 @@ pub async fn run(cli: Cli, colours: bool, now: Timestamp) -> Result<Answer, Erro
     } = &command
     {
         // It may do without the hub.
-        return spoke::inspect(&global, args, place).await;
+        return spoke::inspect(&global, args, place, progress).await;
     }
-    let hub = hub_of(&global).await?;
+    let hub = hub_of(&global).await?.watched_by(progress);
+    progress.says("asking the hub");
     match command {
         Command::Status(args) => look(&hub, &global, &args, place).await,
         Command::Why(args) => explain(&hub, &global, &args, place).await,
         Command::SupportBundle { folder } => gather::gather(&hub, &global, &folder, place).await,
-        Command::Cluster(Cluster::Adopt(args)) => adopt::adopt(&hub, &global, &args, place).await,
+        Command::Cluster(Cluster::Adopt(args)) => {
+            adopt::adopt(&hub, &global, &args, place, progress).await
+        }
         Command::Check { .. } => inspect::inspect(&hub, &global, place).await,
-        Command::Certs(Certs::List) => list_certificates(&hub, &global, place).await,
-        Command::Certs(Certs::Rotate(args)) => rotate(&hub, &global, args, now).await,
+        Command::Certs(Certs::List) => certificates::list(&hub, &global, place).await,
+        Command::Certs(Certs::Rotate(args)) => {
+            certificates::rotate(&hub, &global, args, now, progress).await
+        }
         Command::Agent(Agent::List) => Answer::of(&agents(&addons(&hub).await?), place, false),
         Command::Agent(Agent::Revoke { cluster, reason }) => {
             let (cluster, addon) = one(&hub, &cluster).await?;
@@ -160,7 +139,12 @@ async fn addons(hub: &Hub) -> Result<Vec<Addon>, Error> {
 async fn one(hub: &Hub, cluster: &str) -> Result<(ClusterName, Addon), Error> {
     let name = is_name(cluster)?;
     let object = hub.get(ADDONS, Some(cluster), ADDON).await?;
-    let object = object.ok_or_else(|| Error::NoCluster(vec![cluster.to_owned()]))?;
+    let Some(object) = object else {
+        // Who may not list them is not helped with the name.
+        let known = addons(hub).await.unwrap_or_default();
+        let known = known.iter().map(|addon| addon.cluster.as_str());
+        return Err(Error::NoCluster(Unknown::one(cluster, known)));
+    };
     Ok((name, Addon::read(&object)))
 }
 
@@ -197,9 +181,11 @@ async fn look(
     place: Place,
 ) -> Result<Answer, Error> {
     let mut fleet = fleet_of(hub, global).await?;
+    let all: Vec<_> = fleet.clusters.iter().map(|it| it.name.clone()).collect();
     let unknown = fleet.keep(&args.clusters);
     if !unknown.is_empty() {
-        return Err(Error::NoCluster(unknown));
+        let known = all.iter().map(String::as_str);
+        return Err(Error::NoCluster(Unknown::new(unknown, known)));
     }
     let bad = args.exit_code && fleet.is_degraded();
     Answer::of(&fleet, place, bad)
@@ -229,6 +215,9 @@ async fn explain(
 ) -> Result<Answer, Error> {
     let settings = told(hub, global).await;
     let namesakes = namesakes(hub, args).await?;
+    if namesakes.is_empty() {
+        return Err(no_application(hub, args).await);
+    }
     let application = chosen(&namesakes, args)?;
     let project = argocd::Application::of(&application).project();
     let project = match hub
@@ -269,6 +258,19 @@ async fn namesakes(hub: &Hub, args: &WhyArgs) -> Result<Vec<Value>, Error> {
     }
 }
 
+/// With the name that was meant, if there is one like it.
+async fn no_application(hub: &Hub, args: &WhyArgs) -> Error {
+    let mut names = BTreeSet::new();
+    let everywhere = By::default();
+    let read = hub.each(APPLICATIONS, &everywhere, |application| {
+        names.insert(argocd::Meta::of(&application).name().to_owned());
+    });
+    // Who may not list all of them is not helped.
+    drop(read.await);
+    let known = names.iter().map(String::as_str);
+    Error::NoApplication(Unknown::one(&args.application, known))
+}
+
 fn chosen(namesakes: &[Value], args: &WhyArgs) -> Result<Value, Error> {
     let fits = |application: &&Value| {
         let namespace = argocd::Meta::of(application).namespace();
@@ -281,44 +283,13 @@ fn chosen(namesakes: &[Value], args: &WhyArgs) -> Result<Value, Error> {
         (None, _) => {
             let place = args.namespace.as_ref();
             let place = place.map_or_else(String::new, |namespace| format!("{namespace}/"));
-            Err(Error::NoApplication(format!("{place}{}", args.application)))
+            let name = format!("{place}{}", args.application);
+            Err(Error::NoApplication(Unknown::one(
+                &name,
+                std::iter::empty(),
+            )))
         }
     }
-}
-
-async fn list_certificates(hub: &Hub, global: &Global, place: Place) -> Result<Answer, Error> {
-    let certificates = listed_certificates(hub, global, place.now).await?;
-    Answer::of(&certificates, place, false)
-}
-
-async fn listed_certificates(
-    hub: &Hub,
-    global: &Global,
-    now: Timestamp,
-) -> Result<Certificates, Error> {
-    let mut secrets = Vec::new();
-    for (name, _) in certs::SECRETS {
-        let secret = hub.get(SECRETS, Some(&global.own_namespace), name).await;
-        secrets.push((name, secret.map_err(|error| error.to_string())));
-    }
-    Ok(certificates(&secrets, &addons(hub).await?, now))
-}
-
-async fn rotate(
-    hub: &Hub,
-    global: &Global,
-    args: RotateArgs,
-    now: Timestamp,
-) -> Result<Answer, Error> {
-    let RotateArgs { cluster, ca: _ } = args;
-    let change = match cluster {
-        Some(cluster) => {
-            let (cluster, addon) = one(hub, &cluster).await?;
-            change::rotate_agent(&cluster, &addon, now)?
-        }
-        None => change::rotate_authority(&global.own_namespace, now),
-    };
-    write(hub, change).await
 }
 
 async fn write(hub: &Hub, change: Change) -> Result<Answer, Error> {

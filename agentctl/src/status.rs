@@ -206,6 +206,7 @@ impl View for Fleet {
             "APPS",
             "SYNCED",
             "HEALTHY",
+            "LAG",
             "CERTIFICATE",
             "LAST ERROR",
         ];
@@ -247,6 +248,7 @@ fn row(cluster: &Cluster, wide: bool, now: Timestamp) -> Vec<String> {
         applications.total.to_string(),
         applications.synced().to_string(),
         applications.healthy().to_string(),
+        applications.lag(now),
         certificate_expires.map_or_else(|| NOTHING.to_owned(), |until| left(until, now)),
         last_error
             .as_ref()

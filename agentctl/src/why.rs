@@ -12,7 +12,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use cluster_side::is_confirmed;
 pub use writers::Writer;
+pub(crate) use writers::wanted_since;
 
 use crate::{
     facts::Addon,

@@ -105,12 +105,21 @@ const COMMAND: Duration = Duration::from_mins(1);
 
 /// Calls `argocd-agentctl` with a kubeconfig, as people do, and returns what it said.
 pub async fn agentctl(kubeconfig: &Path, arguments: &[&str]) -> Result<Said> {
+    agentctl_within(COMMAND, kubeconfig, arguments).await
+}
+
+/// The same for a command that waits.
+pub async fn agentctl_within(
+    within: Duration,
+    kubeconfig: &Path,
+    arguments: &[&str],
+) -> Result<Said> {
     let mut command = Command::new(programs()?.join("argocd-agentctl"));
     command
         .args(arguments)
         .env_clear()
         .env("KUBECONFIG", kubeconfig);
-    call(command, COMMAND).await
+    call(command, within).await
 }
 
 /// Installs the chart, or changes what is installed, so that clusters opt in this way.

@@ -1,6 +1,7 @@
-//! `argocd-agentctl`, called as people call it: it looks, explains, checks, and changes certificates.
+//! `argocd-agentctl`, called as people call it: it looks, explains, and checks.
 
 pub(crate) mod adopt;
+pub(crate) mod certificates;
 pub(crate) mod spoke;
 
 use std::path::PathBuf;
@@ -11,10 +12,9 @@ use lab::{
     steps::{
         At,
         deliver::{self, Application},
-        enrol::{AGENT_NAMESPACE, ARGOCD, CERTIFICATE, until_available},
-        objects::has_condition,
+        enrol::ARGOCD,
     },
-    wait::{self, BOUND},
+    wait,
 };
 use serde_json::{Value, json};
 
@@ -22,9 +22,6 @@ use crate::stage::{SOON, Stage};
 
 /// A user whose rights are those of the page's roles.
 const TEAM: &str = "platform-team";
-
-/// On the CA's Secret while agents move over.
-const SINCE: &str = "argocd-agent.open-cluster-management.io/rotating-since";
 
 /// What a command says, as JSON, if it ends as expected.
 async fn ask(kubeconfig: PathBuf, code: i32, arguments: &[&str]) -> Result<Value> {
@@ -96,8 +93,8 @@ pub(crate) async fn the_fleet_is_looked_at_with_the_roles_of_the_page(stage: &St
     ensure!(said.succeeded() && is_one, "{said:?}");
     ensure!(!said.out.contains('\u{1b}'), "colours away from a terminal");
 
-    let error = fails(team.clone(), &["status", "nowhere"]).await?;
-    ensure!(error.contains("nowhere"), "{error}");
+    let error = fails(team.clone(), &["status", "spoke11"]).await?;
+    ensure!(error.contains("did you mean spoke1?"), "{error}");
     let nobody = stage.lab.hub().kubeconfig_for("nobody", None)?;
     let error = fails(nobody, &["status"]).await?;
     ensure!(
@@ -248,76 +245,6 @@ pub(crate) async fn the_hub_is_checked_for_whoever_asks(stage: &Stage) -> Result
     let found = ask(stage.admin(), 1, &elsewhere).await?;
     ensure!(results(&found, "hub program") == ["failed"], "{found:#}");
     Ok(())
-}
-
-/// An agent gets another key, and the CA another successor, by a command each; the list shows both.
-pub(crate) async fn certificates_are_changed_on_the_command_line(stage: &Stage) -> Result<()> {
-    stage.enrolled(1).await?;
-    stage.enrolled(2).await?;
-    let team = stage.platform_team().await?;
-    let list = ask(team.clone(), 0, &["certs", "list"]).await?;
-    let all = list["certificates"].as_array().context("certificates")?;
-    ensure!(all.len() == 5 && all[0]["state"] == "settled", "{list:#}");
-    ensure!(
-        all[..3].iter().all(|it| it["expires"].is_string()),
-        "{list:#}"
-    );
-
-    let leaf = At::secret(AGENT_NAMESPACE, CERTIFICATE);
-    let was = stage.spoke(1).read(&leaf).await?["data"]["tls.crt"].clone();
-    let said = product::agentctl(&team, &["certs", "rotate", "spoke1"]).await?;
-    ensure!(said.succeeded() && said.out.contains("spoke1"), "{said:?}");
-    let is_new = |secret: &Value| secret["data"]["tls.crt"] != was;
-    let spoke = stage.spoke(1);
-    spoke.until(&leaf, "is another", BOUND, is_new).await?;
-    until_available(&stage.hub, "spoke1").await?;
-
-    let ca = At::secret(product::NAMESPACE, "argocd-agent-ca");
-    let was = stage.hub.read(&ca).await?["data"]["tls.crt"].clone();
-    let said = product::agentctl(&team, &["certs", "rotate", "--ca"]).await?;
-    ensure!(said.succeeded(), "{said:?}");
-    let is_settled = |secret: &Value| {
-        secret["data"]["tls.crt"] != was && secret["metadata"]["annotations"][SINCE].is_null()
-    };
-    let what = "has another CA and dropped the old one";
-    stage.hub.until(&ca, what, BOUND * 2, is_settled).await?;
-    until_available(&stage.hub, "spoke1").await?;
-    until_available(&stage.hub, "spoke2").await.map(drop)
-}
-
-/// A revoked agent is out, is listed so and is not revoked twice; restored, it is back with another key.
-pub(crate) async fn an_agent_is_revoked_and_restored_on_the_command_line(
-    stage: &Stage,
-) -> Result<()> {
-    stage.enrolled(2).await?;
-    let team = stage.platform_team().await?;
-    let revoke = ["agent", "revoke", "spoke2", "--reason", "a story"];
-    let said = product::agentctl(&team, &revoke).await?;
-    ensure!(
-        said.succeeded() && said.out.contains("agent restore spoke2"),
-        "{said:?}"
-    );
-    let addon = At::addon("spoke2");
-    let told = |addon: &Value| has_condition(addon, "Degraded", "True", "Revoked");
-    stage.hub.until(&addon, "is Degraded", SOON, told).await?;
-    let list = ask(team.clone(), 0, &["agent", "list"]).await?;
-    let agents = list["agents"].as_array().into_iter().flatten();
-    let mut revoked = agents.filter(|it| it["revoked"] == "a story");
-    ensure!(
-        revoked.next().is_some_and(|it| it["cluster"] == "spoke2"),
-        "{list:#}"
-    );
-    let fleet = ask(team.clone(), 1, &["status", "spoke2", "--exit-code"]).await?;
-    let error = &fleet["clusters"][0]["lastError"];
-    ensure!(error["reason"] == "Revoked", "{fleet:#}");
-    let again = fails(team.clone(), &revoke).await?;
-    ensure!(again.contains("revoked already"), "{again}");
-    let rotate = fails(team.clone(), &["certs", "rotate", "spoke2"]).await?;
-    ensure!(rotate.contains("agent restore spoke2"), "{rotate}");
-
-    let said = product::agentctl(&team, &["agent", "restore", "spoke2"]).await?;
-    ensure!(said.succeeded(), "{said:?}");
-    until_available(&stage.hub, "spoke2").await.map(drop)
 }
 
 /// What makes the API of a cluster refuse Applications of some names.

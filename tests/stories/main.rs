@@ -428,8 +428,8 @@ fn certificates() -> Chapter {
             staged!(agentctl::what_a_cluster_refuses_is_explained),
             staged!(agentctl::the_hub_is_checked_for_whoever_asks),
             staged!(agentctl::spoke::a_cluster_is_checked_with_the_roles_of_the_page),
-            staged!(agentctl::certificates_are_changed_on_the_command_line),
-            staged!(agentctl::an_agent_is_revoked_and_restored_on_the_command_line),
+            staged!(agentctl::certificates::certificates_are_changed_on_the_command_line),
+            staged!(agentctl::certificates::an_agent_is_revoked_and_restored_on_the_command_line),
         ],
     )
 }

@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 
 use argocd::keys::addon::NEXT_CA;
-pub(super) use argocd::keys::addon::{ROTATE, ROTATING_SINCE as SINCE};
+pub(super) use argocd::keys::addon::{ROTATE, ROTATE_TAKEN as TAKEN, ROTATING_SINCE as SINCE};
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 
 use super::{Authority, facts::Holding, rotation::Move};
 
-/// Annotation on the CA's Secret: the last value of [`ROTATE`] that was taken up.
-pub(super) const TAKEN: &str = "argocd-agent.open-cluster-management.io/rotate-taken";
 /// Annotation on the CA's Secret: the organizational unit of what the CA signs. Another value makes
 /// every agent ask for a new certificate.
 pub(super) const UNIT: &str = "argocd-agent.open-cluster-management.io/ca-unit";

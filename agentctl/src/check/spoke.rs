@@ -14,6 +14,8 @@ use serde_json::Value;
 pub use joined::{NEEDS, Need, NeedPlace, work_account};
 pub use places::{Configured, Given, Places, address, configuration, matters, places, proxy};
 pub use redis::REDIS;
+pub(super) use time::from_here as clock_from_here;
+pub(super) use way::from_here as way_from_here;
 pub use way::{Handshake, Source, Verdict, Way};
 
 use super::{Finding, Findings, Outcome};
@@ -113,9 +115,8 @@ fn api(facts: &Facts) -> Finding {
             let cause = format!("the cluster's API answers, Kubernetes {version}");
             Finding::new("api", Outcome::Ok, cause)
         }
-        Err(reason) => Finding::new("api", Outcome::Failed, reason).next(
-            "nothing on the cluster was looked at; see that its API is reachable from here, or choose another context",
-        ),
+        Err(reason) => Finding::new("api", Outcome::Failed, reason)
+            .next("nothing else on the cluster could be looked at"),
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     output::{Format, render},
-    testing::{is_documented, now, place},
+    testing::{self, is_documented, now, place},
 };
 
 /// A hub on which all is well.
@@ -28,6 +28,19 @@ fn facts() -> Facts {
             "status": {"loadBalancer": {"ingress": [{"hostname": "agents.example.com"}]}},
         }))),
         resolved: vec![("agents.example.com".to_owned(), Ok(()))],
+        way: Way {
+            address: Some(("agents.example.com".to_owned(), 443, spoke::Source::Hub)),
+            proxy: None,
+            dialled: Some(Ok(())),
+            handshake: Some(Ok(spoke::Handshake {
+                verdict: spoke::Verdict::Trusted,
+                names: vec!["agents.example.com".to_owned()],
+                expires: Some(testing::at("2027-02-17T12:00:00Z")),
+                http2: true,
+            })),
+            now: now(),
+        },
+        clock: Some(clock(0)),
         rights: RIGHTS.iter().map(|right| (right, Ok(true))).collect(),
         controllers: Ok(Vec::new()),
         parameters: Ok(Some(json!({"data": {
@@ -45,6 +58,13 @@ fn facts() -> Facts {
             doubt: None,
         },
         own_namespace: "argocd-agent-addon".to_owned(),
+    }
+}
+
+fn clock(seconds: i64) -> Reading {
+    Reading {
+        ahead: jiff::SignedDuration::from_secs(seconds),
+        give: jiff::SignedDuration::from_millis(600),
     }
 }
 
@@ -122,6 +142,22 @@ fn each_cause_is_told_with_its_next_step() {
         "{findings:#?}"
     );
     insta::assert_snapshot!(render(&findings, place(Format::Table, now())).unwrap());
+}
+
+#[test]
+fn the_door_and_the_clock_are_looked_at_from_here() {
+    let mut shut = facts();
+    (shut.way.dialled, shut.way.handshake) = (Some(Err("refused".to_owned())), None);
+    // Clusters may be let through where this machine is not.
+    assert_eq!(troubles(&shut), [("port", Outcome::Warning)]);
+    let mut other = facts();
+    other.way.handshake = Some(Err("no TLS".to_owned()));
+    assert_eq!(troubles(&other), [("tls", Outcome::Failed)]);
+    other = facts();
+    other.clock = Some(clock(-400));
+    assert_eq!(troubles(&other), [("clock", Outcome::Warning)]);
+    other.clock = None;
+    assert_eq!(troubles(&other), []);
 }
 
 #[test]

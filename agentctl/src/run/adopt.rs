@@ -2,7 +2,7 @@
 
 use argocd::keys::addon::ADDON;
 
-use super::{Answer, Error, addons, inspect, told};
+use super::{Answer, Error, addons, inspect, told, wait};
 use crate::{
     adopt::{
         Facts,
@@ -12,7 +12,10 @@ use crate::{
     args::{AdoptArgs, Global},
     change::opt_in,
     hub::{APPLICATIONS, By, CLUSTERS, CONFIG_MAPS, Hub, OFFERS, SECRETS},
+    names::Unknown,
     output::Place,
+    progress::Progress,
+    standing::enrolled,
 };
 
 /// Makes the plan, and carries it out unless that is not wanted.
@@ -21,25 +24,43 @@ pub(super) async fn adopt(
     global: &Global,
     args: &AdoptArgs,
     place: Place,
+    progress: &Progress,
 ) -> Result<Answer, Error> {
     let facts = facts(hub, global, args).await?;
     let mut plan = plan(&facts);
+    let rows = plan.clusters.iter();
+    let all = rows.map(|row| row.cluster.as_ref().unwrap_or(&row.name).clone());
+    let all: Vec<_> = all.collect();
     let unknown = plan.keep(&args.clusters);
     if !unknown.is_empty() {
-        return Err(Error::NoSecret(unknown));
+        let known = all.iter().map(String::as_str);
+        return Err(Error::NoSecret(Unknown::new(unknown, known)));
     }
+    let mut adopted = Vec::new();
     if !args.dry_run {
-        for cluster in plan.ready() {
-            let written = hub
-                .merge(CLUSTERS, None, &cluster, &opt_in(args.mode))
-                .await;
+        let ready = plan.ready();
+        for (number, cluster) in ready.iter().enumerate() {
+            progress.step(
+                number.saturating_add(1),
+                ready.len(),
+                &format!("opting in {cluster}"),
+            );
+            let written = hub.merge(CLUSTERS, None, cluster, &opt_in(args.mode)).await;
             let done = match written {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(format!("there is no ManagedCluster {cluster} any more")),
                 Err(error) => Err(error.to_string()),
             };
-            plan.record(&cluster, &done);
+            plan.record(cluster, &done);
+            if done.is_ok() {
+                adopted.push(cluster.clone());
+            }
         }
+    }
+    if args.wait.wait && !adopted.is_empty() {
+        let look = async || Ok(enrolled(&adopted, &addons(hub).await?));
+        wait::until(look, args.wait.timeout, progress).await?;
+        plan.connected(&adopted);
     }
     Answer::of(&plan, place, plan.is_held())
 }

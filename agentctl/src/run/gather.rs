@@ -5,7 +5,7 @@ use std::path::Path;
 use argocd::keys::addon::{ADDON, MANAGER};
 use serde_json::{Value, json};
 
-use super::{Answer, Error, addons, inspect, listed_certificates, told};
+use super::{Answer, Error, addons, certificates, inspect, told};
 use crate::{
     agents::agents,
     args::Global,
@@ -42,9 +42,12 @@ pub(super) async fn gather(
         ("agents", view(addons(hub).await.map(|all| agents(&all)))),
         (
             "certificates",
-            view(listed_certificates(hub, global, place.now).await),
+            view(certificates::listed(hub, global, place.now).await),
         ),
-        ("check", view(Ok(inspect::findings(hub, global).await))),
+        (
+            "check",
+            view(Ok(inspect::findings(hub, global, place).await)),
+        ),
         ("add-ons", objects(hub.list(ADDONS, &By::name(ADDON)).await)),
         (
             "configurations",

@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, time::Duration};
 use argocd::keys::addon::{ADDON, MANAGER, PRINCIPAL_SERVICE};
 use serde_json::{Value, json};
 
-use super::{Answer, Error, addons, told};
+use super::{Answer, Error, addons, spoke, told};
 use crate::{
     args::Global,
     check::{
         CONTROLLER, Facts, Findings, GROUPS, RIGHTS, Right, RightPlace, SERVER, Served,
-        ServerRight, check, hosts,
+        ServerRight, addresses, check, hosts, spoke::Source,
     },
     hub::{
         ACCESS_REVIEWS, By, CONFIG_MAPS, DEPLOYMENTS, Error as HubError, Hub, Kind, OFFERS,
@@ -24,14 +24,17 @@ const ASKED_ABOUT: usize = 20;
 /// How long a name may take to be resolved.
 const RESOLVING: Duration = Duration::from_secs(5);
 
-/// Looks at everything; `place` is where it is shown.
+/// Looks at everything; `place` is where it is shown. Of a hub that does not answer nothing can be found.
 pub(super) async fn inspect(hub: &Hub, global: &Global, place: Place) -> Result<Answer, Error> {
-    let findings = findings(hub, global).await;
+    if let Err(error @ HubError::NotReached { .. }) = hub.about().await {
+        return Err(error.into());
+    }
+    let findings = findings(hub, global, place).await;
     Answer::of(&findings, place, findings.has_failed())
 }
 
 /// What is found.
-pub(super) async fn findings(hub: &Hub, global: &Global) -> Findings {
+pub(super) async fn findings(hub: &Hub, global: &Global, place: Place) -> Findings {
     let own = Some(global.own_namespace.as_str());
     let settings = told(hub, global).await;
     let argocd = settings.routing.argocd_namespace.clone();
@@ -39,6 +42,12 @@ pub(super) async fn findings(hub: &Hub, global: &Global) -> Findings {
     let service = text(hub.get(SERVICES, own, PRINCIPAL_SERVICE).await);
     let parameters = hub.get(CONFIG_MAPS, Some(&argocd), "argocd-cmd-params-cm");
     let hosts = hosts(present(&manager), present(&service));
+    let address = addresses(present(&manager), present(&service))
+        .into_iter()
+        .next();
+    let address = address.map(|(host, port)| (host, port, Source::Hub));
+    let roots = spoke::roots(None, Some(hub), global).await;
+    let about = hub.about().await;
     // Without them there is nobody whose namespaces could be looked at.
     let clusters: Vec<_> = addons(hub).await.map_or_else(
         |_unread| Vec::new(),
@@ -48,6 +57,8 @@ pub(super) async fn findings(hub: &Hub, global: &Global) -> Findings {
         served: served(hub).await,
         offer: text(hub.get(OFFERS, None, ADDON).await),
         resolved: resolved(hosts).await,
+        way: spoke::gone(address, None, &roots, place).await,
+        clock: about.ok().and_then(|about| about.clock),
         rights: rights(hub, &argocd, &global.own_namespace).await,
         controllers: controllers(hub).await.map_err(|error| error.to_string()),
         parameters: text(parameters.await),

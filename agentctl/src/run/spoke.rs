@@ -13,7 +13,7 @@ use crate::{
     args::{Global, SpokeArgs},
     check::spoke::{
         Configured, DEFINITIONS, Facts, Given, Many, NEEDS, Need, NeedPlace, One, Places, REDIS,
-        Spoke, Way, address, check, matters, places, proxy, work_account,
+        Source, Spoke, Way, address, check, matters, places, proxy, work_account,
     },
     hub::{
         About, By, CONFIG_MAPS, DEFINITIONS as KIND_DEFINITIONS, DEPLOYMENTS, Error as HubError,
@@ -21,6 +21,7 @@ use crate::{
         STATEFUL_SETS, Whose,
     },
     output::Place,
+    progress::Progress,
     reach::reach,
 };
 
@@ -32,6 +33,7 @@ pub(super) async fn inspect(
     global: &Global,
     args: &SpokeArgs,
     place: Place,
+    progress: &Progress,
 ) -> Result<Answer, Error> {
     let kubeconfig = args
         .spoke_kubeconfig
@@ -42,12 +44,13 @@ pub(super) async fn inspect(
         kubeconfig.map(std::path::PathBuf::as_path),
         args.spoke_context.as_deref(),
     );
-    let spoke = spoke.await?;
+    let spoke = spoke.await?.watched_by(progress);
     let hub = if args.without_hub {
         None
     } else {
-        Some(super::hub_of(global).await?)
+        Some(super::hub_of(global).await?.watched_by(progress))
     };
+    progress.says("asking the cluster, the hub and the principal's door");
     let facts = facts(&spoke, hub.as_ref(), global, args, place).await?;
     let findings = check(&facts);
     Answer::of(&findings, place, findings.has_failed())
@@ -89,18 +92,9 @@ async fn facts(
         .as_ref()
         .map_or(&[][..], |it| it.addresses.as_slice());
     let address = address(&given, known, &configured, addresses);
-    let roots = roots(api.is_ok().then_some(spoke), hub, global, &places).await;
-    let mut way = Way {
-        address,
-        proxy: proxy(known),
-        dialled: None,
-        handshake: None,
-        now: place.now,
-    };
-    if let Some((host, port, _)) = &way.address {
-        let met = reach(host, *port, &roots, place.now).await;
-        (way.dialled, way.handshake) = (Some(met.dialled), met.handshake);
-    }
+    let beside = api.is_ok().then_some((spoke, &places));
+    let roots = roots(beside, hub, global).await;
+    let way = gone(address, proxy(known), &roots, place).await;
     Ok(Facts {
         cluster,
         spoke: of_spoke(spoke, &api, &places, programs).await,
@@ -110,6 +104,27 @@ async fn facts(
         hub: at_hub.map(|it| it.hub),
         way,
     })
+}
+
+/// Goes the way, if it is known.
+pub(super) async fn gone(
+    address: Option<(String, u16, Source)>,
+    proxy: Option<String>,
+    roots: &Result<String, String>,
+    place: Place,
+) -> Way {
+    let met = match &address {
+        Some((host, port, _)) => Some(reach(host, *port, roots, place.now).await),
+        None => None,
+    };
+    let (dialled, handshake) = met.map_or((None, None), |met| (Some(met.dialled), met.handshake));
+    Way {
+        address,
+        proxy,
+        dialled,
+        handshake,
+        now: place.now,
+    }
 }
 
 async fn of_spoke(
@@ -219,14 +234,13 @@ fn review(need: &Need, verb: &str, places: &Places, (namespace, name): &(String,
 }
 
 /// Whom agents trust: what stands beside the agent, else the hub's own authority.
-async fn roots(
-    spoke: Option<&Hub>,
+pub(super) async fn roots(
+    spoke: Option<(&Hub, &Places)>,
     hub: Option<&Hub>,
     global: &Global,
-    places: &Places,
 ) -> Result<String, String> {
     let mut reasons = Vec::new();
-    if let Some(spoke) = spoke {
+    if let Some((spoke, places)) = spoke {
         match spoke
             .get(CONFIG_MAPS, Some(&places.agent), AGENT_TRUST)
             .await

@@ -7,11 +7,18 @@ use argocd::{
     keys::HUB_CONDITION_PREFIX,
     routing::{Clusters, RoutingSettings, route},
 };
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::{
+    output::age,
+    why::{is_confirmed, wanted_since},
+};
+
 /// The Applications of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Tally {
     /// How many there are.
     pub total: u32,
@@ -21,6 +28,10 @@ pub struct Tally {
     pub health: BTreeMap<String, u32>,
     /// Those with a condition of ours: not delivered, or something is in the way.
     pub troubled: u32,
+    /// Those of the others with which the cluster's Argo CD has not compared as they are now.
+    pub behind: u32,
+    /// Since when the oldest of these is as it is.
+    pub behind_since: Option<Timestamp>,
 }
 
 impl Tally {
@@ -38,7 +49,22 @@ impl Tally {
             .health
             .entry(word("/status/health/status"))
             .or_default() += 1;
-        self.troubled += u32::from(has_trouble(application));
+        let troubled = has_trouble(application);
+        self.troubled += u32::from(troubled);
+        if !troubled && !is_confirmed(Application::of(application)) {
+            self.behind += 1;
+            let since = [self.behind_since, wanted_since(application)];
+            self.behind_since = since.into_iter().flatten().min();
+        }
+    }
+
+    /// How far the cluster is behind: how many, and for how long.
+    pub fn lag(&self, now: Timestamp) -> String {
+        match (self.behind, self.behind_since) {
+            (0, _) => "-".to_owned(),
+            (behind, None) => behind.to_string(),
+            (behind, Some(since)) => format!("{behind} ({})", age(since, now)),
+        }
     }
 
     /// How many are in sync.

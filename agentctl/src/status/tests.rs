@@ -18,6 +18,7 @@ fn tallies() -> BTreeMap<String, Tally> {
     let to = |cluster: &str| json!({"name": cluster, "namespace": "shop"});
     let mut changed = application("argocd", "two", &to("paris"));
     changed["status"]["sync"]["status"] = json!("OutOfSync");
+    changed["spec"]["source"]["targetRevision"] = json!("v3");
     let mut conflict = application("berlin", "four", &to("paris"));
     conflict["status"] = json!({"conditions": [{"type": "ArgoCDAgentConflict", "message": "m"}]});
     let all = [
@@ -53,6 +54,9 @@ fn applications_are_counted_where_they_go_and_the_hubs_own_nowhere() {
         .collect();
     assert_eq!(counts, [("berlin", 2, 1, 1), ("paris", 3, 2, 0)]);
     assert!(tallies["berlin"].needs_a_look() && !tallies["paris"].needs_a_look());
+    // One was changed an hour ago, and the cluster has not looked at it since; what is held back is told otherwise.
+    assert_eq!(tallies["paris"].lag(now()), "1 (60m)");
+    assert_eq!(tallies["berlin"].lag(now()), "-");
 }
 
 #[test]

@@ -117,8 +117,7 @@ fn delivery(app: Application<'_>, route: &Route, held: bool, said: &[Hop]) -> Ho
             "is held back on the hub; a copy from before is left alone, and its status may be old";
         return hop(State::Waiting, what);
     }
-    let compared = app.status().and_then(|it| it.pointer("/sync/comparedTo"));
-    let Some(compared) = compared else {
+    let Some(compared) = compared(app) else {
         let what = "nothing has come back from the cluster yet";
         return hop(State::Waiting, what)
             .next("wait some seconds; if it stays, look at Argo CD's controller on the cluster");
@@ -126,11 +125,7 @@ fn delivery(app: Application<'_>, route: &Route, held: bool, said: &[Hop]) -> Ho
     if said.iter().any(|it| it.hop == "refused") {
         return hop(State::Waiting, "the cluster did not take the newest change");
     }
-    let same = |field: &str| {
-        let wanted = app.spec().and_then(|spec| spec.get(field));
-        pruned(wanted) == pruned(compared.get(field))
-    };
-    if same("source") && same("sources") {
+    if has_same_source(app, compared) {
         let what = "confirmed: Argo CD on the cluster has compared with this very source";
         hop(State::Good, what)
     } else {
@@ -138,6 +133,23 @@ fn delivery(app: Application<'_>, route: &Route, held: bool, said: &[Hop]) -> Ho
         hop(State::Waiting, what)
             .next("wait some seconds; if it stays, look at Argo CD's controller on the cluster")
     }
+}
+
+fn compared(app: Application<'_>) -> Option<&Value> {
+    app.status().and_then(|it| it.pointer("/sync/comparedTo"))
+}
+
+fn has_same_source(app: Application<'_>, compared: &Value) -> bool {
+    let same = |field: &str| {
+        let wanted = app.spec().and_then(|spec| spec.get(field));
+        pruned(wanted) == pruned(compared.get(field))
+    };
+    same("source") && same("sources")
+}
+
+/// Whether Argo CD on the cluster has compared with the very source that the hub has now.
+pub(crate) fn is_confirmed(app: Application<'_>) -> bool {
+    compared(app).is_some_and(|compared| has_same_source(app, compared))
 }
 
 /// Without what is empty: Argo CD leaves that out.

@@ -37,3 +37,11 @@ fn writer(entry: &Value) -> Writer {
         wrote: parts.map(str::to_owned).collect(),
     }
 }
+
+/// When somebody last wrote what shall be; when it was made, where nobody says so.
+pub(crate) fn wanted_since(object: &Value) -> Option<Timestamp> {
+    let writers = of(object).into_iter();
+    let specs = writers.filter(|it| it.wrote.iter().any(|part| part == "spec"));
+    let last = specs.filter_map(|it| it.at).max();
+    last.or_else(|| time(object.pointer("/metadata/creationTimestamp")))
+}

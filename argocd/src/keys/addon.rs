@@ -43,6 +43,8 @@ pub const RESOURCE_PROXY_SECRET: &str = "argocd-agent-resource-proxy-tls";
 /// Annotation on the CA's Secret by which a person asks for another CA; any value that is not the
 /// one taken up last.
 pub const ROTATE: &str = "argocd-agent.open-cluster-management.io/rotate";
+/// Annotation on the CA's Secret: the last value of [`ROTATE`] that was taken up.
+pub const ROTATE_TAKEN: &str = "argocd-agent.open-cluster-management.io/rotate-taken";
 /// Annotation on the CA's Secret: since when a rotation is where it is.
 pub const ROTATING_SINCE: &str = "argocd-agent.open-cluster-management.io/rotating-since";
 /// In the CA's Secret: the next CA while it is not the one that signs.

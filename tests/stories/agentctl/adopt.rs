@@ -1,10 +1,14 @@
 //! Clusters that the hub's Argo CD reached directly are taken over.
 
 use anyhow::{Context as _, Result, ensure};
-use lab::steps::{
-    At,
-    deliver::{self, Application},
-    enrol::{self, ARGOCD, until_available},
+use lab::{
+    product,
+    steps::{
+        At,
+        deliver::{self, Application},
+        enrol::{self, ARGOCD, until_available},
+    },
+    wait::BOUND,
 };
 use serde_json::{Value, json};
 
@@ -54,9 +58,12 @@ pub(crate) async fn a_cluster_in_push_mode_is_adopted(stage: &Stage) -> Result<(
         "{cluster:#}"
     );
 
-    let plan = ask(team.clone(), 0, &adopt).await?;
+    let wait = [&adopt[..], &["--wait", "--timeout", "2m", "-o", "json"]].concat();
+    let said = product::agentctl_within(BOUND * 2, &team, &wait).await?;
+    ensure!(said.succeeded(), "{said:?}");
+    let plan: Value = serde_json::from_str(&said.out)?;
     let row = of_secret(&plan, "push-spoke2")?;
-    ensure!(row["state"] == "opted-in", "{plan:#}");
+    ensure!(row["state"] == "adopted", "{plan:#}");
     until_available(&stage.hub, "spoke2").await?;
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
     stage.until_greets(2, "pushed", "hello").await?;

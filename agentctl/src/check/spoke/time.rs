@@ -25,6 +25,8 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
             all.extend(here("the hub", hub));
         }
         (Some(cluster), None) => all.push(compare("the cluster", cluster, "this machine", zero)),
+        // What does not answer has no clock either.
+        (None, _) if facts.api.is_err() => all.extend(hub.and_then(|hub| here("the hub", hub))),
         (None, Some(_) | None) => {
             let cause = "the cluster's API does not tell its time";
             all.push(Finding::new("clock", Outcome::Unclear, cause));
@@ -35,18 +37,28 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
 
 /// Told only where it is off: it is nobody's fault but the reader's, and ages here are told by it.
 fn here(whose: &str, clock: Reading) -> Option<Finding> {
-    let zero = Reading {
+    let finding = beside_ours(whose, clock);
+    (finding.result != Outcome::Ok).then_some(finding)
+}
+
+/// The hub's clock beside that of this machine, if the hub tells.
+pub(in crate::check) fn from_here(hub: Option<Reading>) -> Option<Finding> {
+    hub.map(|clock| beside_ours("the hub", clock))
+}
+
+fn beside_ours(whose: &str, clock: Reading) -> Finding {
+    let ours = Reading {
         ahead: SignedDuration::ZERO,
         give: SignedDuration::ZERO,
     };
-    let mut finding = compare("this machine", zero, whose, clock);
-    if finding.result == Outcome::Ok {
-        return None;
+    let mut finding = compare("this machine", ours, whose, clock);
+    if finding.result != Outcome::Ok {
+        finding.result = Outcome::Warning;
+        finding.next = Some(
+            "see which of both is wrong (NTP); ages that are shown here are off by that".to_owned(),
+        );
     }
-    finding.result = Outcome::Warning;
-    finding.next =
-        Some("set this machine's clock (NTP); ages that are shown here are off by that".to_owned());
-    Some(finding)
+    finding
 }
 
 /// Only what lies beyond what the reading leaves open is a difference.

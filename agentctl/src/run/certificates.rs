@@ -1,0 +1,70 @@
+//! `certs`: what the hub has, and what is asked of the hub program.
+
+use argocd::keys::addon::CA_SECRET;
+use jiff::Timestamp;
+
+use super::{Answer, Error, addons, one, wait, write};
+use crate::{
+    args::{Global, RotateArgs, RotateOf},
+    certs::{self, Certificates, certificates},
+    change,
+    hub::{Hub, SECRETS},
+    output::Place,
+    progress::Progress,
+    standing::{rekeyed, replaced},
+};
+
+/// Every certificate.
+pub(super) async fn list(hub: &Hub, global: &Global, place: Place) -> Result<Answer, Error> {
+    let certificates = listed(hub, global, place.now).await?;
+    Answer::of(&certificates, place, false)
+}
+
+/// The same, as values.
+pub(super) async fn listed(
+    hub: &Hub,
+    global: &Global,
+    now: Timestamp,
+) -> Result<Certificates, Error> {
+    let mut secrets = Vec::new();
+    for (name, _) in certs::SECRETS {
+        let secret = hub.get(SECRETS, Some(&global.own_namespace), name).await;
+        secrets.push((name, secret.map_err(|error| error.to_string())));
+    }
+    Ok(certificates(&secrets, &addons(hub).await?, now))
+}
+
+/// Asks for another key of one agent or another authority, and waits for it where that is wanted.
+pub(super) async fn rotate(
+    hub: &Hub,
+    global: &Global,
+    args: RotateArgs,
+    now: Timestamp,
+    progress: &Progress,
+) -> Result<Answer, Error> {
+    let RotateArgs { of, wait } = args;
+    let RotateOf { cluster, ca: _ } = of;
+    if let Some(cluster) = cluster {
+        let (cluster, before) = one(hub, &cluster).await?;
+        let answer = write(hub, change::rotate_agent(&cluster, &before, now)?).await?;
+        if !wait.wait {
+            return Ok(answer);
+        }
+        let look = async || Ok(rekeyed(&before, &one(hub, cluster.as_str()).await?.1));
+        return wait::until(look, wait.timeout, progress).await;
+    }
+    let change = change::rotate_authority(&global.own_namespace, now);
+    let answer = write(hub, change).await?;
+    if !wait.wait {
+        return Ok(answer);
+    }
+    let asked = now.to_string();
+    let look = async || {
+        let secret = hub
+            .get(SECRETS, Some(&global.own_namespace), CA_SECRET)
+            .await?;
+        let secret = secret.unwrap_or_default();
+        Ok(replaced(&asked, &secret, &addons(hub).await?))
+    };
+    wait::until(look, wait.timeout, progress).await
+}

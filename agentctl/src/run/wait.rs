@@ -1,0 +1,89 @@
+//! Waits for what was asked for, with a bound.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{Answer, Error};
+use crate::{hub::Error as HubError, progress::Progress, standing::Standing};
+
+/// Between two looks. What is waited for takes seconds at best.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Looks again and again until it is done. A hub that does not answer for a while, as while its API restarts, is looked at
+/// again, too.
+pub(super) async fn until(
+    look: impl AsyncFn() -> Result<Standing, Error>,
+    within: Duration,
+    progress: &Progress,
+) -> Result<Answer, Error> {
+    let end = Instant::now() + within;
+    loop {
+        let waits_for = match look().await {
+            Ok(Standing::Done(what)) => return Ok(Answer::said(what + "\n")),
+            Ok(Standing::Never(why)) => return Err(Error::Never(why)),
+            Ok(Standing::Waits(what)) => what,
+            Err(Error::Hub(error @ HubError::NotReached { .. })) => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Error::NotInTime { within, waits_for });
+        }
+        progress.says(format!("waiting for {waits_for}"));
+        sleep(PAUSE.min(left)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+    use crate::hub::Whose;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_asked_for_is_waited_for_and_a_hub_that_is_away_meanwhile_is_no_end() {
+        let away = HubError::NotReached {
+            whose: Whose::Hub,
+            cause: "connection refused".to_owned(),
+            proxy: None,
+        };
+        let waits = Ok(Standing::Waits("it".to_owned()));
+        let done = Ok(Standing::Done("done".to_owned()));
+        let answers = Mutex::new(vec![done, Err(Error::Hub(away)), waits]);
+        let look = async || answers.lock().unwrap().pop().unwrap();
+        let began = Instant::now();
+        let said = until(look, Duration::from_mins(1), &Progress::new(false)).await;
+        assert_eq!(said.unwrap().text, "done\n");
+        assert_eq!(began.elapsed(), PAUSE * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_done_in_time_is_told_with_what_it_waits_for() {
+        let looks = AtomicUsize::new(0);
+        let look = async || {
+            looks.fetch_add(1, Ordering::Relaxed);
+            Ok(Standing::Waits("oslo".to_owned()))
+        };
+        let within = Duration::from_secs(5);
+        let error = until(look, within, &Progress::new(false))
+            .await
+            .unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("not done after 5s: waiting for oslo."),
+            "{text}"
+        );
+        // At once, after 2 s, 4 s and the last second.
+        assert_eq!(looks.load(Ordering::Relaxed), 4);
+        let never = async || Ok(Standing::Never("somebody else".to_owned()));
+        let error = until(never, within, &Progress::new(false))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::Never(_)), "{error}");
+    }
+}
