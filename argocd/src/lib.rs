@@ -35,6 +35,7 @@
 //! | [`belonging`] | whether an object belongs to an Application |
 //! | [`change`] | the bodies of changes that people make, tied to the object that was judged |
 //! | [`upgrade`] | a request for a stream of bytes both ways, as a terminal is |
+//! | [`channels`] | what is said in a terminal |
 //! | [`cache_key`] | the keys of Argo CD's cache in redis that are about an Application |
 //! | [`masked`] | objects as they may be printed |
 
@@ -43,6 +44,7 @@ pub mod availability;
 pub mod belonging;
 pub mod cache_key;
 pub mod change;
+pub mod channels;
 pub mod claim;
 pub mod cluster_info;
 pub mod cluster_project;

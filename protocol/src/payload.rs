@@ -10,6 +10,7 @@ mod live;
 pub use live::{
     LogRequest, RedisAnswer, RedisCommand, RedisGet, RedisPing, RedisPong, RedisPush, RedisRequest,
     RedisResponse, RedisSubscribe, RedisSubscribed, RedisValue, ResourceRequest, ResourceResponse,
+    TerminalRequest,
 };
 
 /// A body that is not what its event promises.

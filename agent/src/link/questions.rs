@@ -1,4 +1,5 @@
-//! What a Go principal asks over the session, for people at the hub: its resource proxy, its redis proxy, and logs.
+//! What a Go principal asks over the session, for people at the hub: its resource proxy, its redis proxy, logs, and
+//! terminals.
 //!
 //! Ours asks on a [lane](crate::lane). The same [`Desk`] answers both, so what may be seen does not depend on the way.
 //! Whatever cannot be answered is answered so at once: the other end waits for half a minute and more.
@@ -11,9 +12,9 @@ use futures::future::BoxFuture;
 use futures::stream::{BoxStream, FuturesUnordered, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
-use protocol::payload::{self, LogRequest, ResourceRequest, ResourceResponse};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Collected, Full, Limited};
+use protocol::payload::{self, LogRequest, ResourceRequest, ResourceResponse, TerminalRequest};
 use protocol::{Event, Target};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -22,12 +23,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::metadata::{Ascii, MetadataValue};
 
 use self::redis::Connections;
+use self::terminal::{Place, Terminals};
 use super::connect::Carrier;
 use super::dial::Welcome;
-use crate::lane::Desk;
+use crate::lane::{Desk, desk};
 
 mod log;
 mod redis;
+mod terminal;
 
 /// What a change of a Go principal's is.
 const MERGE_PATCH: HeaderValue = HeaderValue::from_static("application/merge-patch+json");
@@ -39,6 +42,8 @@ const HANDS: usize = 16;
 const MOST_LASTING: usize = 64;
 /// The longest answer: it is one message of the session, which it holds up.
 const LARGEST: usize = 16 << 20;
+/// What an API says when it does not do what it was asked for.
+const LONGEST_REASON: usize = 16 << 10;
 
 /// The questions of one session that are not answered yet.
 pub(super) struct Questions {
@@ -48,8 +53,9 @@ pub(super) struct Questions {
     channels: SelectAll<BoxStream<'static, Event>>,
     connections: Connections,
     logs: Arc<Semaphore>,
+    terminals: Terminals,
     way: Way,
-    /// Ends the logs with the session.
+    /// Ends the logs and the terminals with the session.
     over: CancellationToken,
     _over: DropGuard,
 }
@@ -90,6 +96,7 @@ impl Questions {
             channels: SelectAll::new(),
             connections: Connections::default(),
             logs: Arc::new(Semaphore::new(MOST_LASTING)),
+            terminals: Terminals::default(),
             way: Way { channel, token },
             _over: over.clone().drop_guard(),
             over,
@@ -104,13 +111,16 @@ impl Questions {
                 self.log(answerer.desk, event);
                 None
             }
+            Target::Terminal => {
+                self.terminal(answerer.desk, event);
+                None
+            }
             Target::Resource
             | Target::Object(_)
             | Target::ApplicationSet
             | Target::Ack
             | Target::Resync
             | Target::ClusterInfo
-            | Target::Terminal
             | Target::Heartbeat => self.resource(answerer.desk, event),
         }
     }
@@ -165,11 +175,38 @@ impl Questions {
         };
         let place = Arc::clone(&self.logs).try_acquire_owned().ok();
         let sending = log::send(Arc::clone(desk), self.way.clone(), asked, place);
-        let over = self.over.clone();
-        let sending = async move {
-            over.run_until_cancelled(sending).await;
+        self.until_the_end(desk, "log", sending);
+    }
+
+    /// Opens a terminal on a stream of its own. Why it is not opened is told there as well.
+    fn terminal(&self, desk: Option<&Arc<Desk>>, event: &Event) {
+        let Some(desk) = desk else { return };
+        let asked = payload::decode::<TerminalRequest>("terminal request", &event.payload);
+        // Nobody could be told on a stream that has no name.
+        let Some(asked) = asked.ok().filter(|asked| !asked.uuid.is_empty()) else {
+            return tracing::debug!("a terminal is asked for in words that nobody understands");
         };
-        desk.spawner().spawn_short("log", sending);
+        let placed = match self.terminals.place(&asked.uuid) {
+            Place::Free(placed) => Some(placed),
+            Place::None => None,
+            Place::Taken => return,
+        };
+        let carrying = terminal::open(Arc::clone(desk), self.way.clone(), asked, placed);
+        self.until_the_end(desk, "terminal", carrying);
+    }
+
+    /// Has this done beside the session, for as long as that lasts.
+    fn until_the_end(
+        &self,
+        desk: &Desk,
+        name: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let over = self.over.clone();
+        let work = async move {
+            over.run_until_cancelled(work).await;
+        };
+        desk.spawner().spawn_short(name, work);
     }
 
     /// The next answer; none when nothing is asked. Cancel-safe.
@@ -189,8 +226,24 @@ impl Questions {
 pub(super) const fn is_one(event: &Event) -> bool {
     matches!(
         event.target,
-        Target::Resource | Target::Redis | Target::ContainerLog
+        Target::Resource | Target::Redis | Target::ContainerLog | Target::Terminal
     )
+}
+
+/// Why a request was not answered: in the API's words, or else that it `cannot` be.
+async fn refused(answered: Response<desk::Body>, cannot: &str) -> String {
+    let code = answered.status();
+    let body = Limited::new(answered.into_body(), LONGEST_REASON)
+        .collect()
+        .await;
+    let body = body.map(Collected::to_bytes).unwrap_or_default();
+    reason(&body).unwrap_or_else(|| format!("{cannot}: {code}"))
+}
+
+/// What an API says of a failure.
+fn reason(body: &[u8]) -> Option<String> {
+    let status: Value = serde_json::from_slice(body).ok()?;
+    Some(status.get("message")?.as_str()?.to_owned())
 }
 
 fn answer(uuid: &str, status: StatusCode) -> ResourceResponse {
@@ -328,5 +381,12 @@ mod tests {
         assert_eq!(list["groups"][0]["preferredVersion"]["groupVersion"], "v1");
         assert_eq!(list["groups"][1]["name"], "apps");
         assert_eq!(with_core("[]"), None);
+    }
+
+    #[test]
+    fn why_an_api_does_not_answer_is_in_its_own_words() {
+        let said = reason(br#"{"message":"not there"}"#);
+        assert_eq!(said.as_deref(), Some("not there"));
+        assert_eq!(reason(b"x"), None);
     }
 }

@@ -6,19 +6,20 @@ use std::sync::{Arc, Mutex};
 
 use argocd::Meta;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, patch};
+use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, oneshot, watch};
 
+use super::terminals::exec;
 use super::wait::{SOON, soon};
 
 mod answers;
 
 use answers::{
-    create, delete, expired, is_selected, list_or_watch, log, only_who_is_known, patch_one,
+    create, delete, expired, get_one, is_selected, list_or_watch, log, only_who_is_known, patch_one,
 };
 
 const ROOT: &str = "/apis/argoproj.io/v1alpha1/namespaces/{namespace}/{plural}";
@@ -43,6 +44,8 @@ pub(super) struct World {
     silent: watch::Sender<bool>,
     /// A client wrote, whatever came of it.
     written: Notify,
+    /// How many are open.
+    pub(super) terminals: watch::Sender<usize>,
 }
 
 #[derive(Default)]
@@ -71,8 +74,12 @@ impl Api {
         for root in [ROOT, CORE] {
             router = router
                 .route(root, get(list_or_watch).post(create))
-                .route(&format!("{root}/{{name}}"), patch(patch_one).delete(delete))
-                .route(&format!("{root}/{{name}}/log"), get(log));
+                .route(
+                    &format!("{root}/{{name}}"),
+                    get(get_one).patch(patch_one).delete(delete),
+                )
+                .route(&format!("{root}/{{name}}/log"), get(log))
+                .route(&format!("{root}/{{name}}/exec"), get(exec));
         }
         let version = get(async || Json(json!({ "major": "1", "minor": "36" })));
         let known = from_fn_with_state(Arc::clone(&world), only_who_is_known);

@@ -20,6 +20,7 @@ mod principal;
 mod questions;
 mod sessions;
 mod spoke;
+mod terminals;
 mod trust;
 mod wait;
 

@@ -22,6 +22,7 @@ use protocol::wire::logstreamapi::log_stream_service_server::{
     LogStreamService, LogStreamServiceServer,
 };
 use protocol::wire::logstreamapi::{LogStreamData, LogStreamResponse};
+use protocol::wire::terminalstreamapi::terminal_stream_service_server::TerminalStreamServiceServer;
 use protocol::wire::versionapi::version_server::{Version, VersionServer};
 use protocol::wire::versionapi::{VersionRequest, VersionResponse};
 use protocol::{Event, Target, Verb};
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status, Streaming};
 
+use super::terminals::{self, Opened};
 use super::trust::{Authority, Leaf};
 use super::wait::soon;
 
@@ -56,6 +58,7 @@ pub(super) struct Principal {
     conversations: mpsc::Receiver<Conversation>,
     lanes: mpsc::Receiver<Carrier>,
     logs: mpsc::Receiver<Streaming<LogStreamData>>,
+    terminals: mpsc::Receiver<Opened>,
     token: CancellationToken,
 }
 
@@ -104,6 +107,7 @@ impl Principal {
         let (send, conversations) = mpsc::channel(8);
         let (opened, lanes) = mpsc::channel(8);
         let (begun, logs) = mpsc::channel(8);
+        let (shown, terminals) = mpsc::channel(8);
         let authenticated: Arc<Mutex<Vec<AuthRequest>>> = Arc::default();
         let services = Services {
             manner,
@@ -121,6 +125,7 @@ impl Principal {
             .add_service(EventStreamServer::new(services.clone()))
             .add_service(LaneServer::new(services.clone()))
             .add_service(LogStreamServiceServer::new(services))
+            .add_service(TerminalStreamServiceServer::new(terminals::Service(shown)))
             .serve_with_incoming(TcpListenerStream::new(listener));
         let stop = token.clone();
         tokio::spawn(async move { stop.run_until_cancelled(served).await.map(Result::ok) });
@@ -130,6 +135,7 @@ impl Principal {
             conversations,
             lanes,
             logs,
+            terminals,
             token,
         }
     }
@@ -142,6 +148,15 @@ impl Principal {
     /// The next log that an agent sends. It is taken to its end here, whatever is read of it.
     pub(super) async fn log(&mut self) -> Streaming<LogStreamData> {
         soon("a log", self.logs.recv()).await.unwrap()
+    }
+
+    /// The next terminal that an agent opens.
+    pub(super) async fn terminal(&mut self) -> Opened {
+        soon("a terminal", self.terminals.recv()).await.unwrap()
+    }
+
+    pub(super) fn has_no_terminal(&mut self) -> bool {
+        self.terminals.is_empty()
     }
 
     /// The next session that an agent opens.

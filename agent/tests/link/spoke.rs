@@ -41,6 +41,7 @@ pub(super) struct Spoke {
 pub(super) struct Setup {
     pub(super) scope: Scope,
     pub(super) policy: Policy,
+    pub(super) access: UiAccess,
 }
 
 impl Default for Setup {
@@ -59,6 +60,7 @@ impl Default for Setup {
                 adoption: Adoption::Always,
                 recreated: Recreated::Ignore,
             },
+            access: UiAccess::Read,
         }
     }
 }
@@ -74,7 +76,11 @@ impl Spoke {
         let parts = Parts::new(token.clone());
         let spawner = parts.spawner();
         let metrics = Metrics::default();
-        let Setup { scope, policy } = setup;
+        let Setup {
+            scope,
+            policy,
+            access,
+        } = setup;
         let store = Arc::new(Store::default());
         let reports = Arc::new(Reports::new(Arc::clone(&store)));
         let replica = Arc::new(Replica::new(
@@ -102,7 +108,7 @@ impl Spoke {
             material: in_effect,
             replica,
             reports,
-            desk: Some(Arc::new(desk(api, parts.spawner()))),
+            desk: Some(Arc::new(desk(api, access, parts.spawner()))),
             census: census.subscribe(),
             metrics: metrics.clone(),
             state: state_sender,
@@ -140,11 +146,8 @@ impl Drop for Spoke {
     }
 }
 
-fn desk(api: &Api, spawner: Spawner) -> Desk {
-    let ui = Ui {
-        access: UiAccess::Read,
-        user: None,
-    };
+fn desk(api: &Api, access: UiAccess, spawner: Spawner) -> Desk {
+    let ui = Ui { access, user: None };
     Desk::new(api.client(), ui, Setup::default().scope, spawner)
 }
 

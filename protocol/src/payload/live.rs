@@ -189,6 +189,32 @@ pub struct LogRequest {
     pub limit_bytes: Option<i64>,
 }
 
+/// A terminal in a container, for which the agent opens a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[expect(
+    missing_docs,
+    clippy::struct_excessive_bools,
+    reason = "the words of the Kubernetes API"
+)]
+pub struct TerminalRequest {
+    /// By which the stream says what it is; also the event id.
+    #[serde(deserialize_with = "or_default")]
+    pub uuid: String,
+    #[serde(deserialize_with = "or_default")]
+    pub namespace: String,
+    #[serde(deserialize_with = "or_default")]
+    pub pod_name: String,
+    #[serde(deserialize_with = "or_default")]
+    pub container_name: String,
+    #[serde(deserialize_with = "or_default")]
+    pub command: Vec<String>,
+    pub tty: bool,
+    pub stdin: bool,
+    pub stdout: bool,
+    pub stderr: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -236,6 +262,12 @@ mod tests {
             (&json!("p"), &json!(3))
         );
         assert_eq!(written.get("sinceSeconds"), None);
+        let terminal = json!({ "uuid": "u", "namespace": "n", "podName": "p", "containerName": "c",
+            "command": ["sh"], "tty": true, "stdin": true, "stdout": true, "stderr": false });
+        let asked: TerminalRequest = read(terminal.clone());
+        assert_eq!(serde_json::to_value(asked).unwrap(), terminal);
+        let asked: TerminalRequest = read(json!({ "podName": "p", "command": null }));
+        assert_eq!((asked.command.len(), asked.tty), (0, false));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use argocd::request::{Object, Query, Request as Asked, Subject, Verb as AskedVerb};
 use bytes::Bytes;
 use http::Request;
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http_body_util::{BodyExt as _, Empty};
 use protocol::payload::LogRequest;
 use protocol::wire::logstreamapi::LogStreamData;
 use protocol::wire::logstreamapi::log_stream_service_client::LogStreamServiceClient;
@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::Way;
+use super::{Way, refused};
 use crate::lane::Desk;
 
 /// As Go's agent cuts them.
@@ -23,8 +23,6 @@ const PIECE: usize = 64 << 10;
 const UNSENT: usize = 2;
 /// How long the principal may take to say that it has heard the end.
 const PARTING: Duration = Duration::from_secs(10);
-/// What an API says when it has no log.
-const LONGEST_REASON: usize = 16 << 10;
 
 /// Sends a log to its end, or until nobody reads it any more. Without a place there are too many already.
 pub(super) async fn send(
@@ -77,14 +75,7 @@ async fn say(
     let request = request.body(Empty::<Bytes>::new()).ok()?;
     let answered = desk.answer(request).await;
     if !answered.status().is_success() {
-        let code = answered.status();
-        let body = Limited::new(answered.into_body(), LONGEST_REASON)
-            .collect()
-            .await;
-        let body = body
-            .map(http_body_util::Collected::to_bytes)
-            .unwrap_or_default();
-        let why = reason(&body).unwrap_or_else(|| format!("the log cannot be read: {code}"));
+        let why = refused(answered, "the log cannot be read").await;
         return pieces.send(of(Bytes::new(), true, &why)).await.ok();
     }
     let mut body = answered.into_body();
@@ -100,12 +91,6 @@ async fn say(
         }
     }
     pieces.send(of(Bytes::new(), true, "")).await.ok()
-}
-
-/// What an API says of a failure.
-fn reason(body: &[u8]) -> Option<String> {
-    let status: serde_json::Value = serde_json::from_slice(body).ok()?;
-    Some(status.get("message")?.as_str()?.to_owned())
 }
 
 /// Which request of HTTP it stands for. It is read again before it is asked.
@@ -163,10 +148,5 @@ mod tests {
             target(&asked),
             "/api/v1/namespaces/shop/pods/front%2F..%2Fx/log?container=main&follow=true&tailLines=10"
         );
-        assert_eq!(
-            reason(br#"{"message":"not there"}"#).as_deref(),
-            Some("not there")
-        );
-        assert_eq!(reason(b"x"), None);
     }
 }

@@ -141,6 +141,16 @@ pub(super) async fn create(
     (StatusCode::CREATED, Json(answer)).into_response()
 }
 
+pub(super) async fn get_one(
+    State(world): State<Arc<World>>,
+    Path((_, plural, name)): Path<(String, String, String)>,
+) -> Response {
+    match world.object(&plural, &name) {
+        Some(object) => Json(object).into_response(),
+        None => failure(StatusCode::NOT_FOUND, "NotFound"),
+    }
+}
+
 pub(super) async fn patch_one(
     State(world): State<Arc<World>>,
     Path((_, plural, name)): Path<(String, String, String)>,

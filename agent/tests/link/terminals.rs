@@ -1,0 +1,261 @@
+//! Terminals that a Go principal asks for: a stream of frames on its side, Kubernetes' channels on the cluster's.
+
+use std::sync::Arc;
+
+use argocd::channels::{Channel, End, PROTOCOLS, Size};
+use argocd::keys;
+use argocd::ui_access::UiAccess;
+use axum::body::Body;
+use axum::extract::{Path, Request as Asked, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response as Answer};
+use bytes::Bytes;
+use futures::{SinkExt as _, StreamExt as _};
+use hyper_util::rt::TokioIo;
+use protocol::wire::terminalstreamapi::TerminalStreamData;
+use protocol::wire::terminalstreamapi::terminal_stream_service_server::TerminalStreamService;
+use protocol::{Event, Target, Verb};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::Role;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::api::World;
+use super::principal::{Conversation, Manner};
+use super::spoke::Setup;
+use super::wait::soon;
+use super::{APPS, Scene, connected_with};
+
+const ONE: &str = "11111111-1111-1111-1111-111111111111";
+
+/// The principal's end of a terminal.
+pub(super) struct Opened {
+    hears: Streaming<TerminalStreamData>,
+    says: mpsc::Sender<Result<TerminalStreamData, Status>>,
+}
+
+/// The principal's service.
+pub(super) struct Service(pub(super) mpsc::Sender<Opened>);
+
+#[tonic::async_trait]
+impl TerminalStreamService for Service {
+    type StreamTerminalStream = ReceiverStream<Result<TerminalStreamData, Status>>;
+
+    async fn stream_terminal(
+        &self,
+        request: Request<Streaming<TerminalStreamData>>,
+    ) -> Result<Response<Self::StreamTerminalStream>, Status> {
+        let (says, said) = mpsc::channel(8);
+        let hears = request.into_inner();
+        drop(self.0.send(Opened { hears, says }).await);
+        Ok(Response::new(ReceiverStream::new(said)))
+    }
+}
+
+impl Opened {
+    async fn hears(&mut self) -> TerminalStreamData {
+        let heard = soon("a frame of a terminal", self.hears.message()).await;
+        heard.unwrap().expect("the agent ended the stream")
+    }
+
+    /// Waits until this is shown.
+    async fn shows(&mut self, text: &str) {
+        let mut shown = String::new();
+        while !shown.contains(text) {
+            let frame = self.hears().await;
+            assert_eq!((frame.error.as_str(), frame.eof), ("", false), "{shown:?}");
+            assert_eq!(frame.stream_type, "stdout");
+            shown.push_str(std::str::from_utf8(&frame.data).unwrap());
+        }
+    }
+
+    async fn types(&self, keys: &'static str) {
+        let typed = TerminalStreamData {
+            data: Bytes::from_static(keys.as_bytes()),
+            stream_type: "stdin".to_owned(),
+            ..TerminalStreamData::default()
+        };
+        self.says.send(Ok(typed)).await.unwrap();
+    }
+
+    async fn handshake(&mut self, uuid: &str) {
+        let first = self.hears().await;
+        let handshake = TerminalStreamData {
+            request_uuid: uuid.to_owned(),
+            ..TerminalStreamData::default()
+        };
+        assert_eq!(first, handshake);
+    }
+}
+
+/// The API's side: says what it hears, ends with `exit N`. There is no shell but `sh`.
+#[expect(clippy::disallowed_methods, reason = "ends with the stream")]
+pub(super) async fn exec(
+    State(world): State<Arc<World>>,
+    Path((_, plural, _)): Path<(String, String, String)>,
+    mut request: Asked,
+) -> Answer {
+    assert_eq!(plural, "pods");
+    let query = request.uri().query().unwrap_or_default();
+    if !query.contains("command=sh&") {
+        let told = json!({ "kind": "Status", "message": "no such shell" });
+        return (StatusCode::INTERNAL_SERVER_ERROR, told.to_string()).into_response();
+    }
+    assert!(
+        query.ends_with("&container=c&stdin=true&stdout=true&tty=true"),
+        "{query}"
+    );
+    let stream = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let stream = TokioIo::new(stream.await.unwrap());
+        let socket = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
+        world.terminals.send_modify(|open| *open += 1);
+        echo(socket).await;
+        world.terminals.send_modify(|open| *open -= 1);
+    });
+    Answer::builder()
+        .status(StatusCode::SWITCHING_PROTOCOLS)
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-protocol", PROTOCOLS[0])
+        .header("sec-websocket-accept", "yes")
+        .body(Body::empty())
+        .unwrap()
+}
+
+async fn echo(mut socket: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>) {
+    while let Some(Ok(Message::Binary(heard))) = socket.next().await {
+        let said = match Channel::read(&heard) {
+            Some((Channel::Keys, b"exit 3\n")) => {
+                let end = End::Failed("command terminated with exit code 3".to_owned());
+                Channel::End.says(&end.written())
+            }
+            Some((Channel::Keys, b"exit\n")) => Channel::End.says(&End::Done.written()),
+            Some((Channel::Keys, keys)) => Channel::Screen.says(keys),
+            Some((Channel::Size, size)) => {
+                let Size { width, height } = Size::read(size).unwrap();
+                Channel::Errors.says(format!("{width}x{height}").as_bytes())
+            }
+            other => panic!("{other:?}"),
+        };
+        if socket.send(Message::binary(said)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A Pod of an Application, and one that only says that it is.
+async fn shop(access: UiAccess) -> (Scene, Conversation) {
+    let setup = Setup {
+        access,
+        ..Setup::default()
+    };
+    let (scene, talk) = connected_with(Arc::default(), Manner::Go, setup).await;
+    let pod = |name: &str| {
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "shop",
+            "uid": name, "annotations": { keys::TRACKING_ID: "web:what/ever:it/says" } } })
+    };
+    scene.api.world.make("pods", pod("front"));
+    scene.api.world.make("pods", pod("local"));
+    let listed = json!([{ "group": "", "kind": "Pod", "namespace": "shop", "name": "front" }]);
+    let web = json!({ "metadata": { "name": "web", "namespace": "argocd",
+        "annotations": { keys::SOURCE_UID: "hub-1" } }, "status": { "resources": listed } });
+    scene.api.world.make(APPS, web);
+    (scene, talk)
+}
+
+fn question(uuid: &str, pod: &str, shell: &str) -> Event {
+    let asked: Value = json!({ "uuid": uuid, "namespace": "shop", "podName": pod, "containerName": "c",
+        "command": [shell], "tty": true, "stdin": true, "stdout": true, "stderr": true });
+    let asked = Bytes::from(asked.to_string());
+    Event::question(Target::Terminal, Verb::TerminalRequest, uuid, asked)
+}
+
+#[tokio::test]
+async fn a_terminal_that_a_go_principal_asks_for_is_carried_on_a_stream_of_its_own() {
+    let (mut scene, mut talk) = shop(UiAccess::Terminal).await;
+    for (exit, last) in [
+        ("exit\n", ""),
+        ("exit 3\n", "command terminated with exit code 3"),
+    ] {
+        talk.deliver(question(ONE, "front", "sh")).await;
+        let mut terminal = scene.principal.terminal().await;
+        terminal.handshake(ONE).await;
+        terminal.shows("80x24").await;
+        // Said again by a principal that has not heard yet that it was heard.
+        talk.deliver(question(ONE, "front", "sh")).await;
+        terminal.types("ls\n").await;
+        terminal.shows("ls\n").await;
+        let resized = TerminalStreamData {
+            resize: true,
+            cols: 120,
+            rows: 40,
+            ..TerminalStreamData::default()
+        };
+        terminal.says.send(Ok(resized)).await.unwrap();
+        terminal.shows("120x40").await;
+        terminal.types(exit).await;
+        let end = terminal.hears().await;
+        assert_eq!((end.error.as_str(), end.eof), (last, last.is_empty()));
+        // The stream is left to the principal, which may still have to show what it heard.
+        let Opened { mut hears, says } = terminal;
+        let more = hears.message();
+        tokio::pin!(more);
+        assert!(futures::poll!(&mut more).is_pending());
+        drop(says);
+        let more = soon("the end of the stream", more).await;
+        assert_eq!(more.ok().flatten(), None);
+    }
+    assert!(
+        scene.principal.has_no_terminal(),
+        "asked for twice, and opened once"
+    );
+}
+
+#[tokio::test]
+async fn a_terminal_that_is_not_opened_is_told_why_and_ends_at_once() {
+    for (access, pod, shell, why) in [
+        (UiAccess::Operate, "front", "sh", "UI_ACCESS"),
+        (
+            UiAccess::Terminal,
+            "local",
+            "sh",
+            "belongs to no Application",
+        ),
+        (UiAccess::Terminal, "nobody", "sh", "is not there"),
+        (UiAccess::Terminal, "front", "bash", "no such shell"),
+    ] {
+        let (mut scene, talk) = shop(access).await;
+        talk.say(question(ONE, pod, shell)).await;
+        let mut terminal = scene.principal.terminal().await;
+        terminal.handshake(ONE).await;
+        let end = terminal.hears().await;
+        assert!(end.error.contains(why), "{pod}: {}", end.error);
+    }
+}
+
+#[tokio::test]
+async fn a_terminal_ends_on_the_cluster_when_its_viewer_or_the_session_is_gone() {
+    let (mut scene, mut talk) = shop(UiAccess::Terminal).await;
+    let mut open = scene.api.world.terminals.subscribe();
+    talk.deliver(question(ONE, "front", "sh")).await;
+    let mut terminal = scene.principal.terminal().await;
+    terminal.handshake(ONE).await;
+    terminal.shows("80x24").await;
+    drop(terminal);
+    let ended = open.wait_for(|open| *open == 0);
+    drop(soon("the API's end", ended).await.unwrap());
+    let other = "22222222-2222-2222-2222-222222222222";
+    talk.deliver(question(other, "front", "sh")).await;
+    let mut terminal = scene.principal.terminal().await;
+    terminal.handshake(other).await;
+    terminal.shows("80x24").await;
+    talk.end(Status::unavailable("the hub restarts")).await;
+    let heard = soon("the end", terminal.hears.message()).await;
+    assert!(!matches!(heard, Ok(Some(_))), "{heard:?}");
+    let ended = open.wait_for(|open| *open == 0);
+    drop(soon("the API's end", ended).await.unwrap());
+}

@@ -1,0 +1,248 @@
+//! What is said in a terminal: each message of its `WebSocket` begins with the number of a channel, as Kubernetes'
+//! clients and API servers have them.
+
+use serde_json::{Value, json};
+
+/// The protocols of which this is true, the better one first.
+pub const PROTOCOLS: [&str; 2] = [CLOSES, "v4.channel.k8s.io"];
+/// The one in which a channel can be closed.
+const CLOSES: &str = "v5.channel.k8s.io";
+
+/// In the words of Kubernetes' clients, which argocd-agent (Go) passes on.
+const EXITED: &str = "command terminated with exit code ";
+const NON_ZERO: &str = "NonZeroExitCode";
+
+/// What a message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// What is typed.
+    Keys,
+    /// What is shown.
+    Screen,
+    /// What is said of errors; in a terminal it is shown with the rest.
+    Errors,
+    /// How it has ended.
+    End,
+    /// How large the window is.
+    Size,
+    /// One of the others says nothing more: its number.
+    Closed,
+}
+
+impl Channel {
+    const ALL: [Self; 6] = [
+        Self::Keys,
+        Self::Screen,
+        Self::Errors,
+        Self::End,
+        Self::Size,
+        Self::Closed,
+    ];
+
+    const fn number(self) -> u8 {
+        match self {
+            Self::Keys => 0,
+            Self::Screen => 1,
+            Self::Errors => 2,
+            Self::End => 3,
+            Self::Size => 4,
+            Self::Closed => 255,
+        }
+    }
+
+    /// Takes a message apart; none for one of a channel that nobody knows.
+    pub fn read(message: &[u8]) -> Option<(Self, &[u8])> {
+        let (number, said) = message.split_first()?;
+        let mut all = Self::ALL.into_iter();
+        let channel = all.find(|channel| channel.number() == *number)?;
+        Some((channel, said))
+    }
+
+    /// A message.
+    pub fn says(self, what: &[u8]) -> Vec<u8> {
+        [&[self.number()], what].concat()
+    }
+
+    /// The message that nothing more is typed, where the protocol has one.
+    pub fn no_more_keys(protocol: &str) -> Option<Vec<u8>> {
+        (protocol == CLOSES).then(|| Self::Closed.says(&[Self::Keys.number()]))
+    }
+}
+
+/// The protocol that is spoken with a client who offers these; none if it speaks none of ours.
+pub fn chosen<'a>(offered: impl IntoIterator<Item = &'a str>) -> Option<&'static str> {
+    let offered = offered.into_iter().flat_map(|line| line.split(','));
+    let mut offered = offered.map(str::trim);
+    offered.find_map(|offer| PROTOCOLS.into_iter().find(|ours| *ours == offer))
+}
+
+/// The size of a window, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Characters in a line.
+    pub width: u16,
+    /// Lines.
+    pub height: u16,
+}
+
+impl Size {
+    /// Before a viewer has said any.
+    pub const USUAL: Self = Self {
+        width: 80,
+        height: 24,
+    };
+
+    /// What is said on its channel.
+    pub fn read(said: &[u8]) -> Option<Self> {
+        let said: Value = serde_json::from_slice(said).ok()?;
+        let number = |name| u16::try_from(said.get(name)?.as_u64()?).ok();
+        Some(Self {
+            width: number("Width")?,
+            height: number("Height")?,
+        })
+    }
+
+    /// As [`Self::read`] reads it.
+    pub fn written(self) -> Vec<u8> {
+        let Self { width, height } = self;
+        json!({ "Width": width, "Height": height })
+            .to_string()
+            .into_bytes()
+    }
+}
+
+/// How a terminal has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The command is done.
+    Done,
+    /// The command has failed, or could not be run: why, in the words in which Kubernetes' clients say it.
+    Failed(String),
+}
+
+impl End {
+    /// Reads the `Status` that is said on its channel.
+    pub fn read(said: &[u8]) -> Self {
+        let status: Value = serde_json::from_slice(said).unwrap_or_default();
+        let text = |name| status.get(name).and_then(Value::as_str);
+        if text("status") == Some("Success") {
+            return Self::Done;
+        }
+        let causes = status.pointer("/details/causes").and_then(Value::as_array);
+        let mut causes = causes.into_iter().flatten();
+        let code = causes.find(|cause| cause.get("reason").is_some_and(|it| it == "ExitCode"));
+        let code = code.and_then(|cause| cause.get("message")?.as_str()?.parse::<u8>().ok());
+        match code.filter(|_| text("reason") == Some(NON_ZERO)) {
+            Some(code) => Self::Failed(format!("{EXITED}{code}")),
+            None => Self::Failed(text("message").unwrap_or("it failed").to_owned()),
+        }
+    }
+
+    /// The `Status` that says so.
+    pub fn written(&self) -> Vec<u8> {
+        let status = match self {
+            Self::Done => json!({ "metadata": {}, "status": "Success" }),
+            Self::Failed(why) => failure(why),
+        };
+        status.to_string().into_bytes()
+    }
+}
+
+fn failure(why: &str) -> Value {
+    let code = why
+        .strip_prefix(EXITED)
+        .and_then(|it| it.parse::<u8>().ok());
+    match code {
+        Some(code) => json!({
+            "metadata": {}, "status": "Failure", "reason": NON_ZERO,
+            "message": format!("command terminated with non-zero exit code: exit status {code}"),
+            "details": { "causes": [{ "reason": "ExitCode", "message": code.to_string() }] },
+        }),
+        None => json!({
+            "metadata": {}, "status": "Failure", "reason": "InternalError", "message": why, "code": 500,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_message_is_about_what_its_first_byte_says() {
+        assert_eq!(
+            Channel::read(b"\0ls\n"),
+            Some((Channel::Keys, &b"ls\n"[..]))
+        );
+        assert_eq!(Channel::read(b"\x01"), Some((Channel::Screen, &b""[..])));
+        assert_eq!(Channel::read(&[255, 0]), Some((Channel::Closed, &[0][..])));
+        for unknown in [&b""[..], b"\x05x", b"{}"] {
+            assert_eq!(Channel::read(unknown), None);
+        }
+        let [better, other] = PROTOCOLS;
+        assert_eq!(Channel::no_more_keys(better), Some(vec![255, 0]));
+        assert_eq!(Channel::no_more_keys(other), None);
+    }
+
+    #[test]
+    fn a_client_is_spoken_with_as_it_likes_best() {
+        for (offered, spoken) in [
+            (
+                &["v5.channel.k8s.io,v4.channel.k8s.io"][..],
+                Some(PROTOCOLS[0]),
+            ),
+            (
+                &["x, v4.channel.k8s.io", "v5.channel.k8s.io"],
+                Some(PROTOCOLS[1]),
+            ),
+            (&["v4.base64.channel.k8s.io", "channel.k8s.io"], None),
+            (&[], None),
+        ] {
+            assert_eq!(chosen(offered.iter().copied()), spoken, "{offered:?}");
+        }
+    }
+
+    #[test]
+    fn an_exit_code_is_told_as_kubernetes_tells_it() {
+        let kubelet = json!({
+            "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
+            "message": "command terminated with non-zero exit code: exit status 3",
+            "details": { "causes": [{ "reason": "ExitCode", "message": "3" }] },
+        });
+        let end = End::read(kubelet.to_string().as_bytes());
+        assert_eq!(
+            end,
+            End::Failed("command terminated with exit code 3".to_owned())
+        );
+        let written: Value = serde_json::from_slice(&end.written()).unwrap();
+        assert_eq!(written, kubelet);
+        assert!(matches!(End::read(b"not JSON"), End::Failed(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_as_it_was_meant(
+            channel in prop::sample::select(&Channel::ALL), said: Vec<u8>,
+            width: u16, height: u16, why in "(command terminated with exit code )?[a-z0-9 ]{1,9}",
+        ) {
+            let message = channel.says(&said);
+            prop_assert_eq!(Channel::read(&message), Some((channel, said.as_slice())));
+            let size = Size { width, height };
+            prop_assert_eq!(Size::read(&size.written()), Some(size));
+            for end in [End::Done, End::Failed(why)] {
+                let read = End::read(&end.written());
+                // A code is a number, and no more than that.
+                let is_same = read == end || matches!((&read, &end), (End::Failed(one), End::Failed(other))
+                    if other.trim_start_matches(EXITED).parse::<u8>() == one.trim_start_matches(EXITED).parse());
+                prop_assert!(is_same, "{end:?} is read as {read:?}");
+            }
+        }
+
+        #[test]
+        fn whatever_is_said_does_no_harm(said: Vec<u8>) {
+            let _any = (Channel::read(&said), Size::read(&said), End::read(&said));
+        }
+    }
+}
