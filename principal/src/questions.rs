@@ -7,7 +7,7 @@
 //!                  ├─► Sessions::ask┤
 //!   redis proxy    ┘                └─► Line: resource, redis, log ─► Ear ─► session's driver ─► Go agent
 //!                                             ▲                        │
-//!                                             └── by event id ◄────────┘ (logs: on streams that the agent opens)
+//!                                             └── by event id ◄────────┘ (logs, terminals: on streams that the agent opens)
 //! ```
 //!
 //! A [`Line`] is one session's. What is answered is looked for among what was asked on it, so no agent can answer for
@@ -25,6 +25,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use protocol::{Event, Target, payload};
+use runtime::parts::Spawner;
 use serde::de::DeserializeOwned;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -33,7 +34,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    fleet::ClusterName,
+    fleet::{ClusterName, Mode},
     lane::{Body, NotAnswered},
     session::Sessions,
 };
@@ -41,14 +42,16 @@ use crate::{
 mod log;
 mod redis;
 mod resource;
+mod terminal;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use log::Log;
+pub(crate) use terminal::Opened as Terminal;
 
 /// Questions of one cluster at the same time. A Go agent answers one after the other.
 const MOST: usize = 64;
-/// Subscriptions of one cluster, and logs.
+/// Subscriptions of one cluster, and logs and terminals that are not open yet.
 const MOST_LASTING: usize = 64;
 
 impl Sessions {
@@ -75,10 +78,12 @@ pub(crate) struct Questions(Arc<Mutex<BTreeMap<ClusterName, Arc<Line>>>>);
 
 impl Questions {
     /// From now on the agent of this cluster is asked on this session.
-    pub(crate) fn open(&self, cluster: &ClusterName) -> Ear {
+    pub(crate) fn open(&self, cluster: &ClusterName, mode: Mode, spawner: &Spawner) -> Ear {
         let (asking, asked) = mpsc::channel(MOST);
         let line = Arc::new(Line {
             cluster: cluster.clone(),
+            mode,
+            spawner: spawner.clone(),
             asking,
             waiting: Mutex::new(Some(Waiting::default())),
             keys: redis::Learned::default(),
@@ -102,6 +107,19 @@ impl Questions {
         Some(log)
     }
 
+    /// Takes a terminal that was asked for to whoever did; none if this cluster's agent is not the one that was asked.
+    pub(crate) fn begin(
+        &self,
+        cluster: &ClusterName,
+        uuid: &str,
+        terminal: Terminal,
+    ) -> Option<()> {
+        let line = self.line(cluster)?;
+        let mut waiting = line.lock();
+        let asker = waiting.as_mut()?.terminals.remove(uuid)?;
+        asker.send(terminal).ok()
+    }
+
     fn line(&self, cluster: &ClusterName) -> Option<Arc<Line>> {
         self.lock().get(cluster).cloned()
     }
@@ -114,6 +132,8 @@ impl Questions {
 /// The session of a Go agent, to those who ask.
 pub(crate) struct Line {
     cluster: ClusterName,
+    mode: Mode,
+    spawner: Spawner,
     asking: mpsc::Sender<Event>,
     /// None: the session is over.
     waiting: Mutex<Option<Waiting>>,
@@ -138,6 +158,8 @@ struct Waiting {
     pushes: BTreeMap<String, mpsc::Sender<()>>,
     /// Logs that the agent has not opened.
     logs: BTreeMap<String, oneshot::Sender<log::Opened>>,
+    /// Terminals that it has not opened.
+    terminals: BTreeMap<String, oneshot::Sender<Terminal>>,
 }
 
 /// The driver's end of a line; dropped, the session is over for all who wait.
@@ -281,12 +303,13 @@ enum Place {
     Answer(String),
     Push(String),
     Log(String),
+    Terminal(String),
 }
 
 impl Place {
     fn id(&self) -> &str {
         match self {
-            Self::Answer(id) | Self::Push(id) | Self::Log(id) => id,
+            Self::Answer(id) | Self::Push(id) | Self::Log(id) | Self::Terminal(id) => id,
         }
     }
 }
@@ -305,6 +328,7 @@ impl Drop for Placed {
                 Place::Answer(id) => drop(waiting.answers.remove(id)),
                 Place::Push(id) => drop(waiting.pushes.remove(id)),
                 Place::Log(id) => drop(waiting.logs.remove(id)),
+                Place::Terminal(id) => drop(waiting.terminals.remove(id)),
             }
         }
     }

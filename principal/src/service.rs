@@ -8,6 +8,7 @@ use protocol::{
         authapi::authentication_server::AuthenticationServer,
         eventstreamapi::event_stream_server::EventStreamServer, lane::lane_server::LaneServer,
         logstreamapi::log_stream_service_server::LogStreamServiceServer,
+        terminalstreamapi::terminal_stream_service_server::TerminalStreamServiceServer,
         versionapi::version_server::VersionServer,
     },
 };
@@ -27,9 +28,10 @@ mod auth;
 mod events;
 mod lane;
 mod logs;
+mod terminals;
 mod version;
 
-/// Agents send chunks of 64 KiB at most, ours on its lane and Go's of logs.
+/// Agents send chunks of 64 KiB at most, ours on its lane and Go's of logs and terminals.
 const LARGEST_CHUNK: usize = 128 << 10;
 
 /// All services of the main port.
@@ -50,6 +52,9 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
         sessions: Arc::clone(sessions),
     };
     let logs = logs::Service {
+        sessions: Arc::clone(sessions),
+    };
+    let terminals = terminals::Service {
         sessions: Arc::clone(sessions),
     };
     // A Go agent that compresses does so in every call.
@@ -76,6 +81,11 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
         .add_service(LaneServer::new(lane).max_decoding_message_size(LARGEST_CHUNK))
         .add_service(
             LogStreamServiceServer::new(logs)
+                .accept_compressed(CompressionEncoding::Gzip)
+                .max_decoding_message_size(LARGEST_CHUNK),
+        )
+        .add_service(
+            TerminalStreamServiceServer::new(terminals)
                 .accept_compressed(CompressionEncoding::Gzip)
                 .max_decoding_message_size(LARGEST_CHUNK),
         )

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use super::{Line, log, read};
+use super::{Line, log, read, terminal};
 use crate::lane::{Body, NotAnswered};
 
 /// The patch that a Go agent applies, whatever it is asked for.
@@ -57,9 +57,11 @@ pub(super) async fn ask(
             "the request is not understood",
         ));
     };
-    // What is said in a terminal has no end.
+    if asked.is_exec() {
+        return terminal::ask(line, &asked, &parts.headers, body, until).await;
+    }
     let reading = async {
-        if asked.is_exec() || asked.verb.only_reads() {
+        if asked.verb.only_reads() {
             return Ok(Bytes::new());
         }
         body.collect().await.map(Collected::to_bytes)
@@ -76,17 +78,28 @@ pub(super) async fn ask(
         Way::Not(code, reason, why) => Ok(refusal(code, reason, why)),
         Way::Log(request) => log::ask(line, *request, left).await,
         Way::Ask(method, request) => {
-            let uuid = Uuid::new_v4().to_string();
-            let request = ResourceRequest {
-                uuid: uuid.clone(),
-                ..*request
-            };
-            let body = payload::encode(&request);
-            let event = Event::question(Target::Resource, Verb::Http(method), &uuid, body);
-            let answer = line.question(event, left).await?;
-            Ok(answered(&asked, read("resource response", &answer)?))
+            let answer = put(line, method, *request, left).await?;
+            Ok(answered(&asked, answer))
         }
     }
+}
+
+/// Puts a question to the agent.
+pub(super) async fn put(
+    line: &Arc<Line>,
+    method: Method,
+    request: ResourceRequest,
+    patience: Duration,
+) -> Result<ResourceResponse, NotAnswered> {
+    let uuid = Uuid::new_v4().to_string();
+    let request = ResourceRequest {
+        uuid: uuid.clone(),
+        ..request
+    };
+    let body = payload::encode(&request);
+    let event = Event::question(Target::Resource, Verb::Http(method), &uuid, body);
+    let answer = line.question(event, patience).await?;
+    read("resource response", &answer)
 }
 
 /// Which words of Go's a request has.
@@ -152,6 +165,20 @@ fn is_merge_patch(kind: &str) -> bool {
 }
 
 fn question(asked: &Asked, method: Method, object: &Object, body: &[u8]) -> Way {
+    let params = asked.query.pairs();
+    let request = ResourceRequest {
+        method: Verb::Http(method).as_str().to_owned(),
+        params: params
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+        body: (!body.is_empty()).then(|| body.to_vec()),
+        ..read_of(object)
+    };
+    Way::Ask(method, Box::new(request))
+}
+
+/// A question for an object as it is.
+pub(super) fn read_of(object: &Object) -> ResourceRequest {
     let Object {
         group,
         version,
@@ -160,22 +187,16 @@ fn question(asked: &Asked, method: Method, object: &Object, body: &[u8]) -> Way 
         name,
         subresource,
     } = object.clone();
-    let params = asked.query.pairs();
-    let request = ResourceRequest {
-        uuid: String::new(),
-        method: Verb::Http(method).as_str().to_owned(),
+    ResourceRequest {
+        method: Verb::Http(Method::Get).as_str().to_owned(),
         group,
         version,
         resource,
         namespace: namespace.unwrap_or_default(),
         name: name.unwrap_or_default(),
         subresource: subresource.unwrap_or_default(),
-        params: params
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect(),
-        body: (!body.is_empty()).then(|| body.to_vec()),
-    };
-    Way::Ask(method, Box::new(request))
+        ..ResourceRequest::default()
+    }
 }
 
 fn log_request(asked: &Asked, pod: &Object) -> LogRequest {

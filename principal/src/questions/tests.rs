@@ -6,6 +6,7 @@ use argocd::{cache_key::CacheKey, request::Request as Asked};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use protocol::{Event, Target, Verb, event::Method, payload};
+use runtime::parts::Parts;
 use serde_json::{Value, json};
 use tokio::time::advance;
 
@@ -16,11 +17,17 @@ use super::{
 };
 
 mod log;
+mod terminal;
 
 const PATIENCE: Duration = Duration::from_millis(2500);
 
 fn cluster() -> ClusterName {
     ClusterName::try_from("a").unwrap()
+}
+
+fn open(questions: &Questions, cluster: &ClusterName) -> Ear {
+    let spawner = Parts::new(CancellationToken::new()).spawner();
+    questions.open(cluster, Mode::Managed, &spawner)
 }
 
 fn request(target: &str) -> Request<Body> {
@@ -186,8 +193,8 @@ async fn what_an_agent_answers_is_what_the_api_would_have_said() {
 #[tokio::test]
 async fn only_the_agent_that_was_asked_is_heard_and_an_end_is_told_at_once() {
     let questions = Questions::default();
-    let mut ear = questions.open(&cluster());
-    let other = questions.open(&ClusterName::try_from("b").unwrap());
+    let mut ear = open(&questions, &cluster());
+    let other = open(&questions, &ClusterName::try_from("b").unwrap());
     let line = questions.line(&cluster()).unwrap();
     let asking = line.ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE);
     let answering = async {
@@ -219,7 +226,7 @@ async fn only_the_agent_that_was_asked_is_heard_and_an_end_is_told_at_once() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_answer_costs_no_more_than_the_patience_and_the_bound() {
     let questions = Questions::default();
-    let mut ear = questions.open(&cluster());
+    let mut ear = open(&questions, &cluster());
     let line = questions.line(&cluster()).unwrap();
     let asking = (0..=MOST).map(|_| line.ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE));
     let all = futures::future::join_all(asking).await;
@@ -265,7 +272,7 @@ async fn how_an_agent_wants_its_keys_is_learned_once() {
     let hit = json!({ "get": { "bytes": "dHJlZQ==", "cacheHit": true, "error": "" } });
     for is_mapped_by_namespace in [true, false] {
         let questions = Questions::default();
-        let mut ear = questions.open(&cluster());
+        let mut ear = open(&questions, &cluster());
         let line = questions.line(&cluster()).unwrap();
         let agent = async {
             let mut keys = vec![];
@@ -309,7 +316,7 @@ async fn how_an_agent_wants_its_keys_is_learned_once() {
 #[tokio::test(start_paused = true)]
 async fn a_subscription_tells_of_messages_and_ends_when_nobody_answers_its_pings() {
     let questions = Questions::default();
-    let mut ear = questions.open(&cluster());
+    let mut ear = open(&questions, &cluster());
     let line = questions.line(&cluster()).unwrap();
     let target = "/argocd/cache/managed-resources/team/guestbook/0/1.8.3?watch=true";
     let subscribing = async {

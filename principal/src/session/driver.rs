@@ -109,7 +109,8 @@ impl Driver {
             names_commands: capabilities.has(Capability::CommandIdentity),
             is_autonomous: holder.mode == Mode::Autonomous,
         };
-        let ear = (!capabilities.is_ours()).then(|| sessions.questions.open(&holder.cluster));
+        let asks = || (sessions.questions).open(&holder.cluster, holder.mode, &sessions.spawner);
+        let ear = (!capabilities.is_ours()).then(asks);
         let machine_peer = MachinePeer {
             mode: holder.mode,
             capabilities,

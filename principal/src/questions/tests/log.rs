@@ -19,7 +19,7 @@ fn said(data: &'static [u8], error: &str) -> LogStreamData {
 /// What whoever asks for a log reads when its agent says this.
 async fn logged(query: &str, log: Vec<LogStreamData>) -> (StatusCode, Option<Bytes>) {
     let questions = Questions::default();
-    let mut ear = questions.open(&cluster());
+    let mut ear = open(&questions, &cluster());
     let line = questions.line(&cluster()).unwrap();
     let target = format!("/api/v1/namespaces/shop/pods/x/log{query}");
     let opening = async {
@@ -74,7 +74,7 @@ async fn a_log_is_carried_to_whoever_asked_until_its_end() {
 async fn a_log_ends_with_the_session_and_with_whoever_reads() {
     for is_session in [true, false] {
         let questions = Questions::default();
-        let mut ear = questions.open(&cluster());
+        let mut ear = open(&questions, &cluster());
         let line = questions.line(&cluster()).unwrap();
         let log = "/api/v1/namespaces/shop/pods/x/log?follow=true";
         let opening = async {
