@@ -23,6 +23,7 @@ use lab::{
     steps::At,
     story::{Chapter, Story},
 };
+use people::{autonomous as owned, changes, cut, shells};
 use serde_json::{Value, json};
 
 /// The Go writer sends every 100 ms and sends again after 5 to 10 s; more than two losses are no accident.
@@ -175,27 +176,68 @@ fn traced() -> [Story; 4] {
     ]
 }
 
-/// What people at the hub see of a cluster, which needs Pods there.
-pub(crate) fn people() -> Chapter {
-    macro_rules! seen {
-        ($title:literal, $principal:ident, $agent:ident) => {{
+/// What people at the hub see of a cluster, which needs Pods there, for one pairing and one way.
+macro_rules! seen {
+    ($title:literal, $principal:ident, $agent:ident, $way:expr; $($group:ident::$case:ident,)*) => {
+        [$({
             const PAIRING: Pairing = Pairing {
                 principal: Make::$principal,
                 agent: Make::$agent,
             };
             Story {
-                name: concat!("interop::", $title, "::people_at_the_hub_see_the_cluster"),
+                name: concat!("interop::", $title, "::", stringify!($case)),
                 needs: PAIRING.needs(),
-                tell: |lab| Box::pin(people::people_at_the_hub_see_the_cluster(lab, PAIRING)),
+                tell: |lab| Box::pin($group::$case(lab, PAIRING, $way)),
             }
-        }};
-    }
-    let stories = vec![
-        seen!("our_principal_and_our_agent", Ours, Ours),
-        seen!("our_principal_and_a_go_agent", Ours, Go),
-        seen!("a_go_principal_and_our_agent", Go, Ours),
-        seen!("a_go_principal_and_a_go_agent", Go, Go),
-    ];
+        }),*]
+    };
+}
+
+/// All of it.
+macro_rules! all_seen {
+    ($title:literal, $principal:ident, $agent:ident, $way:expr) => {
+        seen! {
+            $title, $principal, $agent, $way;
+            people::people_at_the_hub_see_the_cluster,
+            shells::people_at_the_hub_open_terminals,
+            changes::people_at_the_hub_change_what_an_application_has,
+            owned::people_at_the_hub_work_with_what_a_cluster_owns,
+            cut::people_at_the_hub_are_told_when_a_cluster_is_cut_off,
+        }
+    };
+}
+
+/// What people at the hub see of a cluster, for all pairings over TLS, and over `WebSocket`s for those that a Go program
+/// is in.
+pub(crate) fn people() -> Chapter {
+    let go_agent = all_seen!("our_principal_and_a_go_agent", Ours, Go, Way::default());
+    let go_principal = all_seen!("a_go_principal_and_our_agent", Go, Ours, Way::default());
+    let ours = seen! {
+        "our_principal_and_our_agent", Ours, Ours, Way::default();
+        people::people_at_the_hub_see_the_cluster,
+        shells::people_at_the_hub_open_terminals,
+        changes::people_at_the_hub_change_what_an_application_has,
+        owned::people_at_the_hub_work_with_what_a_cluster_owns,
+    };
+    let go = seen! {
+        "a_go_principal_and_a_go_agent", Go, Go, Way::default();
+        people::people_at_the_hub_see_the_cluster,
+        shells::people_at_the_hub_open_terminals,
+    };
+    let mut stories: Vec<Story> = ours.into_iter().chain(go).collect();
+    stories.extend(go_agent.into_iter().chain(go_principal));
+    stories.extend(all_seen!(
+        "our_principal_and_a_go_agent_over_websockets",
+        Ours,
+        Go,
+        Way::websockets()
+    ));
+    stories.extend(all_seen!(
+        "a_go_principal_and_our_agent_over_websockets",
+        Go,
+        Ours,
+        Way::websockets()
+    ));
     let options = Options {
         pods: true,
         ..Options::control_planes(1)

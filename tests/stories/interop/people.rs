@@ -1,9 +1,16 @@
 //! What people at the hub see of a cluster: a live manifest, a log as it is written, and what is in its redis.
 
+pub(crate) mod autonomous;
+pub(crate) mod changes;
+pub(crate) mod cut;
+pub(crate) mod shells;
+
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
 use lab::{
     Lab, certs, kubeconfig,
     peers::{Make, Mapping, Pair, Pairing, Way, prepare},
@@ -14,7 +21,7 @@ use lab::{
 use protocol::resp::Value as Said;
 use serde_json::{Value, json};
 
-use super::{Replicated, SOON, finish, short_name};
+use super::{Replicated, SOON, body, finish, short_name};
 use crate::{
     kubectl::Kubectl,
     pods::{SHELL, shell},
@@ -27,10 +34,14 @@ const PROXY: u16 = 6379;
 const PASSWORD: &str = "of-either-redis";
 const TREE: &str = "not really a tree";
 const POD: &str = "talker";
+/// A Pod of no Application.
+const STRANGER: &str = "stranger";
+const APP: &str = "app";
 
 pub(crate) async fn people_at_the_hub_see_the_cluster(
     lab: Arc<Lab>,
     pairing: Pairing,
+    way: Way,
 ) -> Result<()> {
     let way = Way {
         redis: Some(["127.0.0.1:6381", "127.0.0.1:6380"]),
@@ -39,17 +50,48 @@ pub(crate) async fn people_at_the_hub_see_the_cluster(
             Make::Go => vec![("REDIS_PASSWORD", PASSWORD.to_owned())],
             Make::Ours => Vec::new(),
         },
-        ..Way::default()
+        ..way
     };
-    let name = short_name(pairing, &way, "people");
-    let mut setting = prepare(&lab, &name, Mapping::Namespace).await?;
-    setting.way = way;
+    let directory = lab.dir().join("peers").join("redis");
     let [here, there] = REDIS;
-    let (tools, logs) = (lab.tools(), &setting.directory);
-    let _here = redis::server(tools, logs, here, PASSWORD).await?;
-    let _there = redis::server(tools, logs, there, PASSWORD).await?;
+    let _here = redis::server(lab.tools(), &directory, here, PASSWORD).await?;
+    let _there = redis::server(lab.tools(), &directory, there, PASSWORD).await?;
+    let (mut pair, look) = begin(&lab, pairing, (way, "people", Mapping::Namespace)).await?;
+    let told = sees(&pair, &look.visitor).await;
+    let told = match told {
+        Ok(()) => reads(&mut pair).await,
+        failed => failed,
+    };
+    end(pair, told).await
+}
+
+/// With what people look at a pair's cluster.
+struct Look {
+    visitor: Kubectl,
+}
+
+impl Look {
+    /// The Pods beside the spoke's Argo CD, as people at the hub have them.
+    async fn pods(&self, pair: &Pair) -> Result<Api<Pod>> {
+        let client = self.visitor.client().await?;
+        Ok(Api::namespaced(client, &pair.names.spoke))
+    }
+}
+
+/// A pair over this way, by a name and a mapping, whose cluster has a Pod of an Application and a stranger.
+async fn begin(
+    lab: &Lab,
+    pairing: Pairing,
+    (mut way, short, mapping): (Way, &str, Mapping),
+) -> Result<(Pair, Look)> {
+    let name = short_name(pairing, &way, short);
+    let mut setting = prepare(lab, &name, mapping).await?;
+    if pairing.agent == Make::Ours {
+        way.agent.push(("ui-access", "terminal".to_owned()));
+    }
+    setting.way = way;
     let visitor = visitor(
-        &lab,
+        lab,
         &setting.papers.of_agent(&name)?,
         setting.papers.authority(),
     )?;
@@ -67,14 +109,53 @@ pub(crate) async fn people_at_the_hub_see_the_cluster(
         .apply(&At::config_map(&names.spoke, "argocd-cm"), settings)
         .await?;
     lab.images().insert(SHELL, shell());
-    spoke.apply(&pod(&names.spoke), talker()).await?;
-    let mut pair = Pair::start_in(&lab, setting, pairing).await?;
-    let told = sees(&pair, &visitor).await;
-    let told = match told {
-        Ok(()) => reads(&mut pair).await,
-        failed => failed,
+    spoke.apply(&pod(&names.spoke), talker(true)).await?;
+    let stranger = At::pod(&names.spoke, STRANGER);
+    spoke.apply(&stranger, talker(false)).await?;
+    let pair = Pair::start_in(lab, setting, pairing).await?;
+    let look = Look { visitor };
+    let begun = async {
+        has_an_application(&pair, mapping).await?;
+        runs(&pair, &look).await
     };
-    spoke.delete(&pod(&names.spoke)).await?;
+    match begun.await {
+        Ok(()) => Ok((pair, look)),
+        Err(error) => finish(pair, Err(error)).await.and(Err(anyhow!("begin"))),
+    }
+}
+
+/// The one that the Pod names, of which Argo CD says that it has the Pod.
+async fn has_an_application(pair: &Pair, mapping: Mapping) -> Result<()> {
+    let app = Replicated::new(pair, APP);
+    if mapping == Mapping::Autonomous {
+        let body = body("in-cluster", &[]);
+        pair.spoke.apply(&app.spoke, body).await?;
+    } else {
+        app.deliver(pair, &[]).await?;
+    }
+    let pod = json!({
+        "group": "", "version": "v1", "kind": "Pod", "namespace": pair.names.spoke, "name": POD,
+    });
+    let status = json!({"status": {"resources": [pod]}});
+    pair.spoke.merge(&app.spoke, status).await.map(drop)
+}
+
+/// Waits until people see that the Pod runs.
+async fn runs(pair: &Pair, look: &Look) -> Result<()> {
+    for name in [POD, STRANGER] {
+        let at = At::pod(&pair.names.spoke, name);
+        let runs = |pod: &Value| pod["status"]["phase"] == "Running";
+        pair.spoke.until(&at, "runs", SOON, runs).await?;
+    }
+    let pod = format!("/api/v1/namespaces/{}/pods/{POD}", pair.names.spoke);
+    look.visitor.until_it_sees(&["get", "--raw", &pod]).await
+}
+
+/// Takes what runs away, and ends the pair.
+async fn end(pair: Pair, told: Result<()>) -> Result<()> {
+    for name in [POD, STRANGER] {
+        pair.spoke.delete(&At::pod(&pair.names.spoke, name)).await?;
+    }
     finish(pair, told).await
 }
 
@@ -82,11 +163,17 @@ fn pod(namespace: &str) -> At {
     At::pod(namespace, POD)
 }
 
-/// A Pod that belongs to an Application, as Argo CD marks it, and goes on talking.
-fn talker() -> Value {
+/// A Pod that goes on talking, and belongs to an Application, as Argo CD marks it, or to none.
+fn talker(belongs: bool) -> Value {
     let script = "n=0; while true; do n=$((n+1)); echo line $n; sleep 1; done";
+    // A Go agent looks no further than whether there is a mark.
+    let marks = if belongs {
+        json!({"argocd.argoproj.io/tracking-id": format!("{APP}:/Pod:x/{POD}")})
+    } else {
+        json!({})
+    };
     json!({
-        "metadata": {"annotations": {"argocd.argoproj.io/tracking-id": format!("app:/Pod:x/{POD}")}},
+        "metadata": {"annotations": marks},
         "spec": {
             "containers": [{"name": "c", "image": SHELL, "args": [script]}],
             "terminationGracePeriodSeconds": 0,
@@ -108,11 +195,6 @@ fn visitor(lab: &Lab, papers: &certs::Pair, authority: &str) -> Result<Kubectl> 
 /// A manifest as it is, what is not there, and a log line by line.
 async fn sees(pair: &Pair, visitor: &Kubectl) -> Result<()> {
     let pods = format!("/api/v1/namespaces/{}/pods", pair.names.spoke);
-    pair.spoke
-        .until(&pod(&pair.names.spoke), "runs", SOON, |pod| {
-            pod["status"]["phase"] == "Running"
-        })
-        .await?;
     let talker = format!("{pods}/{POD}");
     let manifest = ["get", "--raw", &talker];
     visitor.until_it_sees(&manifest).await?;
@@ -147,8 +229,6 @@ async fn sees(pair: &Pair, visitor: &Kubectl) -> Result<()> {
 
 /// What the spoke's Argo CD keeps in its redis, read at the hub's, and word of a change.
 async fn reads(pair: &mut Pair) -> Result<()> {
-    let app = Replicated::new(pair, "app");
-    app.deliver(pair, &[]).await?;
     let [_, there] = REDIS;
     let mut there = Client::at(("127.0.0.1", there), PASSWORD).await?;
     let set = ["set", "app|resources-tree|app|1.8.3.gz", TREE];

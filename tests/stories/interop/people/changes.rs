@@ -1,0 +1,57 @@
+//! What people at the hub change on a cluster where one end is Go's.
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use lab::{
+    Lab,
+    peers::{Make, Mapping, Pair, Pairing, Way},
+    steps::At,
+};
+use serde_json::json;
+
+use super::{Look, POD, SOON, STRANGER, begin, end};
+
+/// A patch as Argo CD's actions send them and a deletion go through to what an Application has, and to nothing else.
+pub(crate) async fn people_at_the_hub_change_what_an_application_has(
+    lab: Arc<Lab>,
+    pairing: Pairing,
+    way: Way,
+) -> Result<()> {
+    let (pair, look) = begin(&lab, pairing, (way, "change", Mapping::Namespace)).await?;
+    let told = changes(&pair, &look).await;
+    end(pair, told).await
+}
+
+pub(super) async fn changes(pair: &Pair, look: &Look) -> Result<()> {
+    let pods = look.pods(pair).await?;
+    let asked = Patch::Merge(json!({"metadata": {"annotations": {"asked": "at the hub"}}}));
+    let params = PatchParams::default();
+    let patched: Pod = pods.patch(POD, &params, &asked).await?;
+    ensure!(patched.metadata.name.as_deref() == Some(POD), "{patched:?}");
+    let at = At::pod(&pair.names.spoke, POD);
+    pair.spoke
+        .until(&at, "is patched", SOON, |pod| {
+            pod["metadata"]["annotations"]["asked"] == "at the hub"
+        })
+        .await?;
+    let refused = pods.patch(STRANGER, &params, &asked).await;
+    ensure!(refused.is_err(), "a stranger is patched");
+    let refused = pods.delete(STRANGER, &DeleteParams::default()).await;
+    ensure!(refused.is_err(), "a stranger is deleted");
+
+    let deleted = pods.delete(POD, &DeleteParams::default()).await;
+    // Go's principal says nothing where a client reads an object.
+    if pair.pairing.principal == Make::Ours {
+        deleted?;
+    }
+    pair.spoke.until_gone(&at, SOON).await?;
+    let stranger = At::pod(&pair.names.spoke, STRANGER);
+    let stranger = pair.spoke.read(&stranger).await?;
+    let meta = &stranger["metadata"];
+    ensure!(meta["deletionTimestamp"].is_null(), "{meta:#}");
+    ensure!(meta["annotations"]["asked"].is_null(), "{meta:#}");
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! A cluster that is cut off while people at the hub look at it, where one end is Go's.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use lab::{
+    Lab,
+    faults::{Fault, Proxy},
+    peers::{Make, Mapping, Pair, Pairing, Way},
+    steps::At,
+    wait,
+};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{APP, Look, POD, SOON, begin, end, runs};
+use crate::terminal::{self, Viewer};
+
+/// The connections between the two, to the faults.
+const BETWEEN: &str = "between";
+const LARGE: &str = "heavy-map";
+/// Of this many bytes, and so many of them a second, so that it takes much longer than to cut it off.
+const LARGEST: usize = 900_000;
+const SLOWLY: u32 = 16 << 10;
+/// Whoever looks is told without waiting for an answer that does not come any more.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+/// A log that is followed, a large answer and a terminal end at once, and work again when the cluster is back.
+pub(crate) async fn people_at_the_hub_are_told_when_a_cluster_is_cut_off(
+    lab: Arc<Lab>,
+    pairing: Pairing,
+    way: Way,
+) -> Result<()> {
+    let hub = ([127, 0, 0, 1], way.port).into();
+    let proxy = Proxy::start(hub, lab.faults(), BETWEEN).await?;
+    let way = Way {
+        port: proxy.address().port(),
+        ..way
+    };
+    let (mut pair, look) = begin(&lab, pairing, (way, "cut", Mapping::Namespace)).await?;
+    let told = cut_off(&lab, &mut pair, &look).await;
+    lab.faults().heal(BETWEEN);
+    let at = At::config_map(&pair.names.spoke, LARGE);
+    let told = told.and(pair.spoke.delete(&at).await);
+    end(pair, told).await
+}
+
+async fn cut_off(lab: &Lab, pair: &mut Pair, look: &Look) -> Result<()> {
+    let large = json!({
+        "metadata": {"annotations": {
+            "argocd.argoproj.io/tracking-id": format!("{APP}:/ConfigMap:x/{LARGE}"),
+        }},
+        "data": {"x": "x".repeat(LARGEST)},
+    });
+    let spoke = &pair.names.spoke;
+    pair.spoke
+        .apply(&At::config_map(spoke, LARGE), large)
+        .await?;
+    let large = format!("/api/v1/namespaces/{spoke}/configmaps/{LARGE}");
+    let log = format!("/api/v1/namespaces/{spoke}/pods/{POD}/log?follow=true&timestamps=true");
+    let (large, log) = (["get", "--raw", &large], ["get", "--raw", &log]);
+    let pods = look.pods(pair).await?;
+
+    let mut following = look.visitor.follows(&log)?;
+    following.until_it_prints("line ", SOON).await?;
+    let mut viewer = Viewer::open(&pods, POD).await?;
+    viewer.types("echo up $((1 + 1))\n").await?;
+    viewer.until_it_reads("up 2").await?;
+    lab.faults().set(BETWEEN, Fault::Throttle(SLOWLY));
+    let cutting = async {
+        let log = || async { Ok(std::fs::read_to_string(pair.agent.log())?) };
+        let asked = |log: &String| log.contains(LARGE);
+        wait::until("the agent was asked", log, asked).await?;
+        lab.faults().cut(BETWEEN);
+        Ok(tokio::time::Instant::now())
+    };
+    let (said, cut) = tokio::join!(look.visitor.run(&large), cutting);
+    let (said, cut): (_, Result<_>) = (said?, cut);
+    let late = cut?.elapsed();
+    ensure!(
+        !said.succeeded(),
+        "a whole answer came from a cluster that is cut off"
+    );
+    timeout(AT_ONCE, terminal::ended(viewer))
+        .await
+        .context("the terminal goes on")??;
+    if pair.pairing.principal == Make::Ours {
+        ensure!(late < AT_ONCE, "{late:?}: {said:?}");
+        ensure!(
+            said.err.contains("agent of this cluster") || said.err.contains("session"),
+            "{said:?}"
+        );
+        let ended = following.ended(AT_ONCE).await.context("the log goes on")?;
+        ensure!(
+            !ended.success(),
+            "it looks as if the log had come to its end"
+        );
+    }
+
+    lab.faults().heal(BETWEEN);
+    runs(pair, look).await?;
+    let whole: Value = serde_json::from_str(&look.visitor.prints(&large).await?)?;
+    let read = whole["data"]["x"].as_str().map(str::len);
+    ensure!(read == Some(LARGEST), "{read:?}");
+    let mut following = look.visitor.follows(&log)?;
+    following.until_it_prints("line ", SOON).await?;
+    let mut viewer = Viewer::open(&pods, POD).await?;
+    viewer.types("exit\n").await?;
+    terminal::ended(viewer).await?;
+    pair.check()
+}
