@@ -48,6 +48,11 @@ const NO_REASONS: &[&str] = &[
     "DeleteOptions",
     "NotFound",
     "Status",
+    // and in a terminal
+    "ExitCode",
+    "Height",
+    "NonZeroExitCode",
+    "Width",
     // what is printed for us, without what Secrets hold
     "Json",
     "Merge",

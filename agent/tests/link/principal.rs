@@ -58,7 +58,7 @@ pub(super) struct Principal {
     conversations: mpsc::Receiver<Conversation>,
     lanes: mpsc::Receiver<Carrier>,
     logs: mpsc::Receiver<Streaming<LogStreamData>>,
-    terminals: mpsc::Receiver<Opened>,
+    pub(super) terminals: mpsc::Receiver<Opened>,
     token: CancellationToken,
 }
 
@@ -153,10 +153,6 @@ impl Principal {
     /// The next terminal that an agent opens.
     pub(super) async fn terminal(&mut self) -> Opened {
         soon("a terminal", self.terminals.recv()).await.unwrap()
-    }
-
-    pub(super) fn has_no_terminal(&mut self) -> bool {
-        self.terminals.is_empty()
     }
 
     /// The next session that an agent opens.

@@ -176,7 +176,7 @@ async fn open(world: &World) -> (Agent, Window, Shell, TerminalRequest) {
 #[tokio::test]
 async fn a_terminal_of_a_go_agent_is_carried_in_the_words_of_either_side() {
     let world = world(&["a", "b"]).await;
-    let (_agent, mut window, mut shell, asked) = open(&world).await;
+    let (_agent, mut window, mut shell, asked) = Box::pin(open(&world)).await;
     let TerminalRequest { command, tty, .. } = asked;
     assert_eq!((command, tty), (vec!["sh".to_owned()], true));
     window.says(Channel::Keys, b"ls\n").await;
@@ -215,7 +215,7 @@ async fn a_terminal_of_a_go_agent_is_carried_in_the_words_of_either_side() {
 #[tokio::test]
 async fn a_terminal_ends_for_both_sides_whichever_is_gone() {
     let world = world(&["a", "b"]).await;
-    let (agent, mut window, shell, _) = open(&world).await;
+    let (agent, mut window, shell, _) = Box::pin(open(&world)).await;
     drop(agent);
     let message = window.reads().await.into_data();
     let (channel, said) = Channel::read(&message).unwrap();
@@ -226,7 +226,7 @@ async fn a_terminal_ends_for_both_sides_whichever_is_gone() {
     assert!(why.contains("session"), "{why}");
     drop((window, shell));
 
-    let (_agent, window, mut shell, _) = open(&world).await;
+    let (_agent, window, mut shell, _) = Box::pin(open(&world)).await;
     drop(window);
     let told = shell.hears().await.unwrap();
     assert_eq!(
@@ -235,7 +235,7 @@ async fn a_terminal_ends_for_both_sides_whichever_is_gone() {
     );
     assert_eq!(shell.hears().await, None);
 
-    let (_agent, mut window, shell, _) = open(&world).await;
+    let (_agent, mut window, shell, _) = Box::pin(open(&world)).await;
     shell
         .says(TerminalStreamData {
             eof: true,

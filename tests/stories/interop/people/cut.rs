@@ -99,12 +99,16 @@ async fn cut_off(lab: &Lab, pair: &mut Pair, look: &Look) -> Result<()> {
 
     lab.faults().heal(BETWEEN);
     runs(pair, look).await?;
-    let whole: Value = serde_json::from_str(&look.visitor.prints(&large).await?)?;
+    works_again(pair, look, (&large, &log)).await
+}
+
+async fn works_again(pair: &mut Pair, look: &Look, (large, log): (&[&str], &[&str])) -> Result<()> {
+    let whole: Value = serde_json::from_str(&look.visitor.prints(large).await?)?;
     let read = whole["data"]["x"].as_str().map(str::len);
     ensure!(read == Some(LARGEST), "{read:?}");
-    let mut following = look.visitor.follows(&log)?;
+    let mut following = look.visitor.follows(log)?;
     following.until_it_prints("line ", SOON).await?;
-    let mut viewer = Viewer::open(&pods, POD).await?;
+    let mut viewer = Viewer::open(&look.pods(pair).await?, POD).await?;
     viewer.types("exit\n").await?;
     terminal::ended(viewer).await?;
     pair.check()
