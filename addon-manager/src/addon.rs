@@ -314,6 +314,7 @@ impl sdk::Addon for ArgocdAgent {
                 .addon
                 .annotation(keys::ARGOCD)
                 .and_then(bring::Decision::read),
+            place: target.addon.annotation(keys::ARGOCD_PLACE),
             session: sessions.get(target.name.as_str()),
             config: &deployment,
             spoke: &spoke,

@@ -1,7 +1,9 @@
 //! Names, labels and annotations of this add-on that Kubernetes sees, each spelled once; those that the command line uses, too,
 //! are in [`argocd::keys::addon`].
 
-pub use argocd::keys::addon::{ADDON, ARGOCD, BROUGHT, MODE, PRINCIPAL_SERVICE, REKEY, REVOKED};
+pub use argocd::keys::addon::{
+    ADDON, ARGOCD, ARGOCD_PLACE, BROUGHT, MODE, PRINCIPAL_SERVICE, REKEY, REVOKED,
+};
 
 /// The custom signer of the agents' certificates.
 pub const SIGNER: &str = "open-cluster-management.io/argocd-agent-addon";

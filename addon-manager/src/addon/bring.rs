@@ -21,7 +21,7 @@ use super::{manifests::Spoke, settings, template};
 use follow::Hub;
 use objects::{Brought, Templates};
 use pattern::{Lack, Pattern};
-use record::Records;
+use record::{Record, Records};
 
 /// `INSTALL_ARGOCD`: what a person wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,6 +220,8 @@ pub struct Ask<'a> {
     pub uid: &'a str,
     /// What is written down there.
     pub recorded: Option<Decision>,
+    /// The namespace that is written down with it.
+    pub place: Option<&'a str>,
     /// The session.
     pub session: Option<&'a SessionReport>,
     /// Its configuration.
@@ -237,6 +239,17 @@ pub enum Error {
     /// What is there stays.
     #[error("{0}")]
     Pattern(String),
+    /// It is not moved: in another namespace there may be one of somebody else's, and what runs would have to go first.
+    #[error(
+        "the add-on has brought Argo CD into the namespace {from} of the cluster, and ARGOCD_NAMESPACE is {to} now: set it \
+         back, or opt the cluster out, which takes that Argo CD away, and in again; nothing changes until then"
+    )]
+    Moved {
+        /// Where it is.
+        from: String,
+        /// Where it would be.
+        to: String,
+    },
     /// A mistake of ours.
     #[error(transparent)]
     Template(#[from] template::Error),
@@ -307,7 +320,7 @@ impl Bringing {
         self.note(cluster, None);
     }
 
-    fn note(&self, cluster: &ClusterName, record: Option<(String, Decision)>) {
+    fn note(&self, cluster: &ClusterName, record: Option<Record>) {
         self.records.send_if_modified(|all| match record {
             Some(record) => all.insert(cluster.clone(), record.clone()).as_ref() != Some(&record),
             None => all.remove(cluster).is_some(),
@@ -324,6 +337,13 @@ impl Bringing {
         let Some(decision) = wanted else {
             return Ok(Rendered::default());
         };
+        let here = &ask.spoke.argocd_namespace;
+        if let Some(place) = ask.place.filter(|place| place != here) {
+            return Err(Error::Moved {
+                from: place.to_owned(),
+                to: here.clone(),
+            });
+        }
         let pattern = pattern.map_err(|lack| Error::Pattern(lack.to_string()))?;
         let crds = match (decision, install) {
             (Decision::BroughtWithoutDefinitions, Install::Auto) => &[][..],
@@ -359,7 +379,14 @@ impl Bringing {
         stances.insert(ask.cluster.clone(), stance);
         drop(stances);
         let record = verdict.decision.filter(|_| verdict.records);
-        self.note(ask.cluster, record.map(|it| (ask.uid.to_owned(), it)));
+        let record = record.map(|decision| Record {
+            uid: ask.uid.to_owned(),
+            decision,
+            place: decision
+                .brings()
+                .then(|| ask.spoke.argocd_namespace.clone()),
+        });
+        self.note(ask.cluster, record);
         verdict
     }
 }

@@ -27,6 +27,8 @@ pub const REKEY: &str = "argocd-agent.open-cluster-management.io/rekey";
 /// Annotation on a `ManagedClusterAddOn`: whose Argo CD the cluster has, as it was decided once: `brought`,
 /// `brought-without-crds` or `found`.
 pub const ARGOCD: &str = "argocd-agent.open-cluster-management.io/argocd";
+/// Annotation beside it: the namespace on the cluster that the Argo CD was brought into, which it does not leave.
+pub const ARGOCD_PLACE: &str = "argocd-agent.open-cluster-management.io/argocd-namespace";
 /// Label on what the add-on has brought of Argo CD to a cluster.
 pub const BROUGHT: &str = "argocd-agent.open-cluster-management.io/brought";
 /// What the definitions say of Argo CD's kinds that the add-on has brought to a cluster. It stands in the schema, so

@@ -51,6 +51,10 @@ impl Hub {
     fn deployment(&mut self, event: Event<Deployment>) -> bool {
         match event {
             Event::Applied { object, .. } => {
+                // What is under way, or stands still half-way, is not what the hub runs: that stays the pattern.
+                if !is_rolled_out(&object) {
+                    return false;
+                }
                 let name = object.metadata.name.clone().unwrap_or_default();
                 let known = plain(*object);
                 if self.deployments.get(&name).map(AsRef::as_ref) == Some(&known) {
@@ -111,6 +115,18 @@ impl Hub {
         hub.listed = names.map(str::to_owned).collect();
         hub
     }
+}
+
+/// Whether its Pods are those of its template, and one of them at least is available; as `kubectl rollout status` sees it.
+fn is_rolled_out(deployment: &Deployment) -> bool {
+    let Some(status) = &deployment.status else {
+        return false;
+    };
+    let all = status.replicas.unwrap_or_default();
+    status.observed_generation >= deployment.metadata.generation
+        && status.updated_replicas.unwrap_or_default() == all
+        && (status.available_replicas.unwrap_or_default() > 0
+            || deployment.spec.replicas == Some(0))
 }
 
 /// What does not change with every Pod: labels and containers.

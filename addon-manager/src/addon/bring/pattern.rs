@@ -66,7 +66,9 @@ impl Pattern {
             .map(|(name, _)| format!("the definition {name}"))
             .collect();
         if image.is_none() {
-            missing.push("the Deployment of argocd-server or argocd-repo-server".to_owned());
+            missing.push(
+                "a Deployment of argocd-server or argocd-repo-server that is rolled out".to_owned(),
+            );
         }
         match image {
             Some(image) if missing.is_empty() => Ok(Self {

@@ -18,8 +18,19 @@ use crate::keys;
 /// The pause before a write that failed is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// What has to be written down: the UID of the `ManagedClusterAddOn` and the decision. At most one for each cluster.
-pub type Records = BTreeMap<ClusterName, (String, Decision)>;
+/// What has to be written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// UID of the `ManagedClusterAddOn`.
+    pub uid: String,
+    /// What was decided.
+    pub decision: Decision,
+    /// The namespace that one is brought into.
+    pub place: Option<String>,
+}
+
+/// At most one for each cluster.
+pub type Records = BTreeMap<ClusterName, Record>;
 
 /// Writes until the token is cancelled. What was written goes when it is seen: that is for whoever asked for it.
 pub async fn run(
@@ -39,7 +50,7 @@ pub async fn run(
             }
             match write(&client, version, cluster, record).await {
                 Ok(()) => {
-                    tracing::info!(%cluster, decision = record.1.as_str(), "decided about Argo CD on a cluster");
+                    tracing::info!(%cluster, decision = record.decision.as_str(), "decided about Argo CD on a cluster");
                     written.insert(cluster.clone(), record.clone());
                 }
                 Err(error) => {
@@ -65,14 +76,19 @@ async fn write(
     client: &Client,
     version: Version,
     cluster: &ClusterName,
-    (uid, decision): &(String, Decision),
+    record: &Record,
 ) -> Result<(), kube::Error> {
     let resource = version.managed_cluster_addons();
     let addons: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), cluster.as_str(), &resource);
-    let patch = json!({
-        "metadata": { "uid": uid, "annotations": { keys::ARGOCD: decision.as_str() } }
-    });
+    let Record {
+        uid,
+        decision,
+        place,
+    } = record;
+    // Without a place, null takes an older one away.
+    let annotations = json!({ keys::ARGOCD: decision.as_str(), keys::ARGOCD_PLACE: place });
+    let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
     let patched = addons
         .patch(keys::ADDON, &PatchParams::default(), &Patch::Merge(&patch))
         .await;

@@ -238,6 +238,7 @@ fn rendered(image: &str, config: &AddOnDeploymentConfigSpec, session: &SessionRe
         cluster: &cluster,
         uid: "uid",
         recorded: Some(Decision::Brought),
+        place: None,
         session: Some(session),
         config,
         spoke: &objects::tests::spoke(),
@@ -264,6 +265,46 @@ fn images_come_from_where_the_cluster_gets_them_whatever_version_the_hub_has() {
         assert!(text.contains("mirror.example/docker/library/redis"));
         assert!(!text.contains("quay.io") && !text.contains("public.ecr.aws"));
     }
+}
+
+#[test]
+fn what_was_brought_is_not_moved_over_what_may_be_somebody_elses() {
+    let server = pattern::tests::deployment("server", "argocd-server", "argocd:v3");
+    let hub = Hub::with(vec![server], &pattern::tests::crds());
+    let (records, mut noted) = watch::channel(Records::default());
+    let bringing = Bringing::new(watch::channel(hub).1, records).unwrap();
+    let cluster = ClusterName::new("spoke").unwrap();
+    let session = SessionReport {
+        argocd_runs: Some(Runs::Nothing),
+        ..SessionReport::default()
+    };
+    let config = AddOnDeploymentConfigSpec::default();
+    let spoke = objects::tests::spoke();
+    let elsewhere = Spoke {
+        argocd_namespace: "elsewhere".to_owned(),
+        ..objects::tests::spoke()
+    };
+    let ask = |recorded, place, spoke| Ask {
+        cluster: &cluster,
+        uid: "uid",
+        recorded,
+        place,
+        session: Some(&session),
+        config: &config,
+        spoke,
+    };
+    let first = bringing.render(&ask(None, None, &spoke)).unwrap();
+    assert!(first.manifests.is_empty());
+    let record = noted.borrow_and_update()[&cluster].clone();
+    let here = spoke.argocd_namespace.clone();
+    assert_eq!(record.place.as_ref(), Some(&here));
+
+    let written = Some(record.decision);
+    let there = bringing.render(&ask(written, Some(&here), &spoke));
+    assert!(!there.unwrap().manifests.is_empty());
+    let moved = bringing.render(&ask(written, Some(&here), &elsewhere));
+    let told = moved.unwrap_err().to_string();
+    assert!(told.contains(&here) && told.contains("elsewhere"), "{told}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub(in crate::addon::bring) fn deployment(
         "spec": { "selector": {}, "template": { "spec": { "containers": [
             { "name": "sidecar", "image": "other:1" }, { "name": container, "image": image },
         ] } } },
+        "status": { "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1 },
     });
     serde_json::from_value(object).unwrap()
 }
@@ -56,6 +57,40 @@ fn the_image_is_that_of_the_server_else_of_the_repo_server_however_it_was_instal
 }
 
 #[test]
+fn a_version_that_does_not_run_on_the_hub_is_no_pattern() {
+    let version = |image: &str, generation: i64, status: Value| {
+        let mut it = deployment("server", "argocd-server", image);
+        it.metadata.generation = Some(generation);
+        it.status = serde_json::from_value(status).unwrap();
+        it
+    };
+    let image = |all: Vec<Deployment>| {
+        Pattern::of(&Hub::with(all, &crds()))
+            .ok()
+            .map(|it| it.image)
+    };
+    let runs = |image: &str| {
+        let status = json!({ "observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 1 });
+        version(image, 1, status)
+    };
+    for status in [
+        json!(null),
+        // Not seen by the controller; its image cannot be pulled, and old Pods serve on; all Pods new and none of them up.
+        json!({ "observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2 }),
+        json!({ "observedGeneration": 2, "replicas": 3, "updatedReplicas": 1, "availableReplicas": 2 }),
+        json!({ "observedGeneration": 2, "replicas": 2, "updatedReplicas": 2 }),
+    ] {
+        let next = || version("argocd:tpyo", 2, status.clone());
+        assert_eq!(image(vec![next()]), None, "{status}");
+        let then = image(vec![runs("argocd:v3"), next()]);
+        assert_eq!(then.as_deref(), Some("argocd:v3"), "{status}");
+    }
+    let next = json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1 });
+    let then = image(vec![runs("argocd:v3"), version("argocd:v4", 2, next)]);
+    assert_eq!(then.as_deref(), Some("argocd:v4"));
+}
+
+#[test]
 fn redis_is_that_of_the_hub_unless_it_has_another_kind() {
     let with = |redis: Deployment| {
         let server = deployment("server", "argocd-server", "argocd:v3");
@@ -73,7 +108,7 @@ fn what_the_hub_lacks_is_named_with_the_next_step() {
     let message = lack.to_string();
     for part in [
         CRDS[1],
-        "the Deployment of argocd-server",
+        "a Deployment of argocd-server",
         "is missing",
         "INSTALL_ARGOCD",
     ] {
