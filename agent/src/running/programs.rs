@@ -79,6 +79,7 @@ impl Programs {
             }
             Event::Deleted(gone) => self.known.remove(&full(&gone.name)).is_some(),
             Event::Synced => self.listed.insert(kind),
+            Event::Rewound => false,
         }
     }
 

@@ -17,8 +17,9 @@ use super::{BROUGHT, WHOSE, programs};
 use crate::stage::{SOON, Stage, commit};
 
 const CLUSTER: &str = "spoke2";
-/// An image that nobody has.
-const NOWHERE: &str = "registry.example/argocd:v9";
+/// A registry that has nothing, and an image that nobody has.
+const NOWHERE: &str = "registry.example";
+const NOBODYS: &str = "registry.example/argocd:v9";
 /// Another version, which the lab has as it has every one.
 const NEXT: &str = "quay.io/argoproj/argocd:v9.9.9";
 
@@ -75,6 +76,7 @@ pub(crate) async fn an_empty_autonomous_cluster_follows_the_hubs_argo_cd(
 async fn cleared(stage: &Stage) -> Result<()> {
     let (empty, tools) = (stage.lab.spoke(2), stage.lab.tools());
     argocd::install_application_sets(stage.lab.hub(), tools).await?;
+    enrol::without_variables(&stage.hub, CLUSTER).await?;
     stage.not_enrolled(2).await?;
     stage.spoke(2).delete(&At::namespace("sown")).await?;
     argocd::purge(empty, tools).await?;
@@ -135,11 +137,23 @@ fn own(stage: &Stage) -> Result<Application> {
     })
 }
 
-/// The hub's Argo CD gets an image that cannot be pulled, and then a better one.
+/// The cluster is led to a mirror that has nothing, and away from it while the hub's Argo CD has an image that cannot be pulled
+/// either: that one stays the hub's own trouble. A better one is followed.
 async fn upgraded(stage: &Stage) -> Result<()> {
-    hub_has(stage, NOWHERE).await?;
+    mirrored(
+        stage,
+        &json!([{"source": "quay.io/argoproj", "mirror": NOWHERE}]),
+    )
+    .await?;
     let said = until_degraded(stage, "ArgoCDUnhealthy", NOWHERE).await?;
     ensure!(said.contains("cannot be pulled"), "{said}");
+    hub_has(stage, NOBODYS).await?;
+    mirrored(stage, &json!([])).await?;
+    until_calm(stage).await?;
+    for program in programs() {
+        let template = stage.spoke(2).read(&program).await?["spec"]["template"].to_string();
+        ensure!(!template.contains(NOWHERE), "{template}");
+    }
     hub_has(stage, NEXT).await?;
     for program in programs() {
         let new = |it: &Value| {
@@ -153,6 +167,11 @@ async fn upgraded(stage: &Stage) -> Result<()> {
             .await?;
     }
     until_calm(stage).await.map(drop)
+}
+
+/// Says where the cluster gets its images.
+async fn mirrored(stage: &Stage, registries: &Value) -> Result<()> {
+    enrol::with_configuration(&stage.hub, CLUSTER, json!({"registries": registries})).await
 }
 
 /// Gives the hub's repo server an image; that is the one which counts, since the lab's hub has no server.
