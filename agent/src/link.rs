@@ -29,6 +29,7 @@ mod questions;
 mod recover;
 mod resync;
 mod road;
+mod tokens;
 mod ways;
 mod websocket;
 

@@ -108,13 +108,15 @@ impl Drive<'_> {
     pub(super) async fn run(mut self, opened: Opened, token: &CancellationToken) -> End {
         let Opened {
             channel,
-            token: access,
+            tokens,
             welcome,
         } = opened;
         let (outgoing, frames) = mpsc::channel(OUTGOING);
         let mut request = Request::new(ReceiverStream::new(frames));
-        let questions = Questions::new(channel.clone(), access.clone());
-        request.metadata_mut().insert("authorization", access);
+        request
+            .metadata_mut()
+            .insert("authorization", tokens.access());
+        let questions = Questions::new(channel.clone(), tokens);
         let mut client = EventStreamClient::new(channel)
             .max_decoding_message_size(self.max_message)
             .max_encoding_message_size(self.max_message);

@@ -20,17 +20,19 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tonic::metadata::{Ascii, MetadataValue};
 
 use self::redis::Connections;
 use self::terminal::{Place, Terminals};
+use self::way::Way;
 use super::connect::Carrier;
 use super::dial::Welcome;
+use super::tokens::Tokens;
 use crate::lane::{Desk, desk};
 
 mod log;
 mod redis;
 mod terminal;
+mod way;
 
 /// What a change of a Go principal's is.
 const MERGE_PATCH: HeaderValue = HeaderValue::from_static("application/merge-patch+json");
@@ -60,13 +62,6 @@ pub(super) struct Questions {
     _over: DropGuard,
 }
 
-/// Along which streams of their own are opened.
-#[derive(Clone)]
-struct Way {
-    channel: Carrier,
-    token: MetadataValue<Ascii>,
-}
-
 /// What came of a question: its answer, and what follows it.
 struct Told {
     answer: Event,
@@ -88,7 +83,7 @@ pub(super) struct Answerer<'a> {
 
 impl Questions {
     /// Of a session on this connection.
-    pub(super) fn new(channel: Carrier, token: MetadataValue<Ascii>) -> Self {
+    pub(super) fn new(channel: Carrier, tokens: Tokens) -> Self {
         let over = CancellationToken::new();
         Self {
             asking: FuturesUnordered::new(),
@@ -97,7 +92,7 @@ impl Questions {
             connections: Connections::default(),
             logs: Arc::new(Semaphore::new(MOST_LASTING)),
             terminals: Terminals::default(),
-            way: Way { channel, token },
+            way: Way::new(channel, tokens),
             _over: over.clone().drop_guard(),
             over,
         }
@@ -174,7 +169,13 @@ impl Questions {
             return tracing::debug!("a log is asked for in words that nobody understands");
         };
         let place = Arc::clone(&self.logs).try_acquire_owned().ok();
-        let sending = log::send(Arc::clone(desk), self.way.clone(), asked, place);
+        let (way, shared) = (self.way.clone(), Arc::clone(desk));
+        let sending = async move {
+            let has_place = place.is_some();
+            way.open(|channel, token| log::send(&shared, channel, token, &asked, has_place))
+                .await;
+            drop(place);
+        };
         self.until_the_end(desk, "log", sending);
     }
 

@@ -57,8 +57,17 @@ async fn scene_in(world: Arc<World>, manner: Manner) -> Scene {
 async fn scene_with(world: Arc<World>, manner: Manner, setup: Setup) -> Scene {
     runtime::install_crypto_provider();
     let authority = Authority::new();
-    let api = Api::start(world).await;
     let principal = Principal::start(&authority, manner).await;
+    scene_of(world, authority, principal, setup).await
+}
+
+async fn scene_of(
+    world: Arc<World>,
+    authority: Authority,
+    principal: Principal,
+    setup: Setup,
+) -> Scene {
+    let api = Api::start(world).await;
     let material = authority.material("spoke1", &authority.pem());
     let spoke = Spoke::start(&api, &principal, material, setup);
     Scene {
@@ -76,7 +85,19 @@ async fn connected(manner: Manner) -> (Scene, Conversation) {
 
 /// The same, of an agent with other settings, on a spoke that has something already.
 async fn connected_with(world: Arc<World>, manner: Manner, setup: Setup) -> (Scene, Conversation) {
-    let mut scene = scene_with(world, manner, setup).await;
+    begun(scene_with(world, manner, setup).await).await
+}
+
+/// The same as [`connected`], with a principal that gives out this access token.
+async fn connected_to(manner: Manner, access: &str) -> (Scene, Conversation) {
+    runtime::install_crypto_provider();
+    let authority = Authority::new();
+    let principal = Principal::start(&authority, manner).await;
+    principal.takes(access);
+    begun(scene_of(Arc::default(), authority, principal, Setup::default()).await).await
+}
+
+async fn begun(mut scene: Scene) -> (Scene, Conversation) {
     let mut talk = scene.principal.conversation().await;
     told(&mut talk).await;
     scene.spoke.is(LinkState::Up).await;

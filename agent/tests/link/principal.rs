@@ -59,7 +59,29 @@ pub(super) struct Principal {
     lanes: mpsc::Receiver<Carrier>,
     logs: mpsc::Receiver<Streaming<LogStreamData>>,
     pub(super) terminals: mpsc::Receiver<Opened>,
+    pub(super) tokens: Arc<Mutex<Tokens>>,
     token: CancellationToken,
+}
+
+/// What a principal gives out and takes: a Go principal's tokens are good for minutes.
+#[derive(Debug)]
+pub(super) struct Tokens {
+    pub(super) access: String,
+    pub(super) refresh: String,
+    /// How often somebody came with an access token that is not taken.
+    pub(super) refused: usize,
+    pub(super) refreshed: usize,
+}
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self {
+            access: "header.payload.signature".to_owned(),
+            refresh: "header.payload.signature".to_owned(),
+            refused: 0,
+            refreshed: 0,
+        }
+    }
 }
 
 /// One session.
@@ -76,6 +98,7 @@ struct Services {
     conversations: mpsc::Sender<Conversation>,
     lanes: mpsc::Sender<Carrier>,
     logs: mpsc::Sender<Streaming<LogStreamData>>,
+    tokens: Arc<Mutex<Tokens>>,
 }
 
 /// The principal's end of a lane, on which it asks.
@@ -109,8 +132,10 @@ impl Principal {
         let (begun, logs) = mpsc::channel(8);
         let (shown, terminals) = mpsc::channel(8);
         let authenticated: Arc<Mutex<Vec<AuthRequest>>> = Arc::default();
+        let tokens: Arc<Mutex<Tokens>> = Arc::default();
         let services = Services {
             manner,
+            tokens: Arc::clone(&tokens),
             authenticated: Arc::clone(&authenticated),
             conversations: send,
             lanes: opened,
@@ -136,8 +161,15 @@ impl Principal {
             lanes,
             logs,
             terminals,
+            tokens,
             token,
         }
+    }
+
+    /// From now on other tokens are given out and taken.
+    pub(super) fn takes(&self, access: &str) {
+        let mut tokens = self.tokens.lock().unwrap();
+        access.clone_into(&mut tokens.access);
     }
 
     /// The next lane that an agent opens.
@@ -288,9 +320,13 @@ impl Authentication for Services {
             .lock()
             .unwrap()
             .push(request.into_inner());
+        let (access_token, refresh_token) = {
+            let tokens = self.tokens.lock().unwrap();
+            (tokens.access.clone(), tokens.refresh.clone())
+        };
         let mut answer = AuthResponse {
-            access_token: "header.payload.signature".to_owned(),
-            refresh_token: "header.payload.signature".to_owned(),
+            access_token,
+            refresh_token,
             version: "9.8.7".to_owned(),
             principal_namespace: "argocd".to_owned(),
             ..AuthResponse::default()
@@ -309,9 +345,17 @@ impl Authentication for Services {
 
     async fn refresh_token(
         &self,
-        _request: Request<RefreshTokenRequest>,
+        request: Request<RefreshTokenRequest>,
     ) -> Result<Response<AuthResponse>, Status> {
-        Err(Status::unimplemented("no"))
+        let mut tokens = self.tokens.lock().unwrap();
+        if request.into_inner().refresh_token != tokens.refresh {
+            return Err(Status::unauthenticated("authentication failed"));
+        }
+        tokens.refreshed += 1;
+        Ok(Response::new(AuthResponse {
+            access_token: tokens.access.clone(),
+            ..AuthResponse::default()
+        }))
     }
 }
 
@@ -349,7 +393,13 @@ impl LogStreamService for Services {
         request: Request<Streaming<LogStreamData>>,
     ) -> Result<Response<LogStreamResponse>, Status> {
         let authorization = request.metadata().get("authorization").unwrap();
-        assert_eq!(authorization, "header.payload.signature");
+        {
+            let mut tokens = self.tokens.lock().unwrap();
+            if *authorization != *tokens.access {
+                tokens.refused += 1;
+                return Err(Status::unauthenticated("invalid authentication data"));
+            }
+        }
         drop(self.logs.send(request.into_inner()).await);
         // It is heard as long as somebody reads, who has it now.
         std::future::pending().await

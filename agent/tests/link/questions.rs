@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::principal::{Conversation, Manner};
 use super::wait::soon;
-use super::{APPS, app, connected};
+use super::{APPS, Scene, app, connected, connected_to};
 
 /// What is asked over the session, and the body of its answer.
 async fn answered(talk: &mut Conversation, target: Target, verb: Verb, asked: Value) -> Value {
@@ -80,4 +80,75 @@ async fn a_log_that_a_go_principal_asks_for_is_sent_on_a_stream_of_its_own() {
         assert_eq!(String::from_utf8(read).unwrap(), wanted);
         assert_eq!(last.error.is_empty(), pod == "talker", "{}", last.error);
     }
+}
+
+/// Asks for a log, and reads it.
+async fn logged(scene: &mut Scene, talk: &Conversation) -> String {
+    let asked = json!({ "uuid": "talker", "namespace": "shop", "podName": "talker" });
+    let asked = Bytes::from(asked.to_string());
+    let get = Verb::Http(Method::Get);
+    talk.say(Event::control(Target::ContainerLog, get, asked))
+        .await;
+    let mut log = scene.principal.log().await;
+    let mut read = Vec::new();
+    loop {
+        let said = soon("more of it", log.message()).await.unwrap().unwrap();
+        read.extend_from_slice(&said.data);
+        if said.eof {
+            return String::from_utf8(read).unwrap();
+        }
+    }
+}
+
+/// Claims of tokens that are good for 20 seconds, and for 5 minutes: `{"iat":1000,"exp":1020}`.
+const BRIEF: &str = "eyJpYXQiOjEwMDAsImV4cCI6MTAyMH0";
+const USUAL: &str = "eyJpYXQiOjEwMDAsImV4cCI6MTMwMH0";
+
+fn token(name: &str, claims: &str) -> String {
+    format!("{name}.{claims}.s")
+}
+
+#[tokio::test]
+async fn a_token_is_renewed_when_a_stream_is_opened_that_outlives_it() {
+    let (mut scene, mut talk) = connected_to(Manner::Go, &token("first", BRIEF)).await;
+    scene.principal.takes(&token("second", USUAL));
+    for _ in 0..2 {
+        assert_eq!(logged(&mut scene, &talk).await, "one\ntwo\n");
+    }
+    let (refused, refreshed) = {
+        let tokens = scene.principal.tokens.lock().unwrap();
+        (tokens.refused, tokens.refreshed)
+    };
+    assert_eq!(
+        (refused, refreshed),
+        (0, 1),
+        "before it is refused, and once"
+    );
+    answers_still(&mut talk).await;
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_is_renewed_with_whatever_the_principal_still_takes() {
+    let (mut scene, mut talk) = connected_to(Manner::Go, &token("first", USUAL)).await;
+    scene.principal.takes(&token("second", USUAL));
+    assert_eq!(logged(&mut scene, &talk).await, "one\ntwo\n");
+    {
+        let mut tokens = scene.principal.tokens.lock().unwrap();
+        tokens.refresh = "another".to_owned();
+        tokens.access = token("third", USUAL);
+    }
+    assert_eq!(logged(&mut scene, &talk).await, "one\ntwo\n");
+    {
+        let tokens = scene.principal.tokens.lock().unwrap();
+        assert_eq!((tokens.refused, tokens.refreshed), (2, 1));
+    }
+    let introduced = scene.principal.authenticated.lock().unwrap().len();
+    assert_eq!(introduced, 2, "anew, on the same connection");
+    answers_still(&mut talk).await;
+}
+
+/// The session goes on as it was.
+async fn answers_still(talk: &mut Conversation) {
+    let groups = answered(talk, Target::Resource, Verb::Http(Method::Get), json!([1])).await;
+    assert_eq!(groups["status"], 400);
 }

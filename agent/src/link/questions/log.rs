@@ -1,6 +1,5 @@
 //! A log that a Go principal has asked for: sent on a stream that we open for it, in the pace of whoever reads.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use argocd::request::{Object, Query, Request as Asked, Subject, Verb as AskedVerb};
@@ -10,12 +9,14 @@ use http_body_util::{BodyExt as _, Empty};
 use protocol::payload::LogRequest;
 use protocol::wire::logstreamapi::LogStreamData;
 use protocol::wire::logstreamapi::log_stream_service_client::LogStreamServiceClient;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{Way, refused};
+use super::{refused, way::Opening};
 use crate::lane::Desk;
+use crate::link::connect::Carrier;
+use crate::link::tokens::Shown;
 
 /// As Go's agent cuts them.
 const PIECE: usize = 64 << 10;
@@ -26,36 +27,44 @@ const PARTING: Duration = Duration::from_secs(10);
 
 /// Sends a log to its end, or until nobody reads it any more. Without a place there are too many already.
 pub(super) async fn send(
-    desk: Arc<Desk>,
-    way: Way,
-    asked: LogRequest,
-    place: Option<OwnedSemaphorePermit>,
-) {
+    desk: &Desk,
+    channel: Carrier,
+    token: Shown,
+    asked: &LogRequest,
+    has_place: bool,
+) -> Opening {
     let (pieces, said) = mpsc::channel(UNSENT);
     let mut request = tonic::Request::new(ReceiverStream::new(said));
-    request.metadata_mut().insert("authorization", way.token);
-    let mut client = LogStreamServiceClient::new(way.channel);
+    request.metadata_mut().insert("authorization", token);
+    let mut client = LogStreamServiceClient::new(channel);
     let heard = client.stream_logs(request);
     tokio::pin!(heard);
-    let saying = say(&desk, asked, &pieces, place.is_some());
+    let saying = say(desk, asked, &pieces, has_place);
     tokio::select! {
         biased;
         // The principal has had enough: its viewer went.
         ended = &mut heard => {
-            return tracing::debug!(?ended, "a log is not read any more");
+            tracing::debug!(?ended, "a log is not read any more");
+            return Opening::of(&ended);
         }
         _said = saying => {}
     }
     drop(pieces);
-    if let Ok(Err(status)) = timeout(PARTING, heard).await {
-        tracing::debug!(code = ?status.code(), "the end of a log was not heard");
+    match timeout(PARTING, heard).await {
+        Ok(ended) => {
+            if let Err(status) = &ended {
+                tracing::debug!(code = ?status.code(), "the end of a log was not heard");
+            }
+            Opening::of(&ended)
+        }
+        Err(_elapsed) => Opening::Taken,
     }
 }
 
 /// Says the log. None: nobody listens.
 async fn say(
     desk: &Desk,
-    asked: LogRequest,
+    asked: &LogRequest,
     pieces: &mpsc::Sender<LogStreamData>,
     has_place: bool,
 ) -> Option<()> {
@@ -71,7 +80,7 @@ async fn say(
         let why = "too many logs of this cluster are read at the same time";
         return pieces.send(of(Bytes::new(), true, why)).await.ok();
     }
-    let request = Request::get(target(&asked)).header("x-request-id", asked.uuid.as_str());
+    let request = Request::get(target(asked)).header("x-request-id", asked.uuid.as_str());
     let request = request.body(Empty::<Bytes>::new()).ok()?;
     let answered = desk.answer(request).await;
     if !answered.status().is_success() {

@@ -106,9 +106,9 @@ pub(super) async fn open(
         return;
     };
     let mut request = tonic::Request::new(ReceiverStream::new(said));
-    request.metadata_mut().insert("authorization", way.token);
-    let client =
-        TerminalStreamServiceClient::new(way.channel).max_decoding_message_size(2 * LARGEST);
+    let (channel, token) = way.fresh().await;
+    request.metadata_mut().insert("authorization", token);
+    let client = TerminalStreamServiceClient::new(channel).max_decoding_message_size(2 * LARGEST);
     let (opened, socket) = oneshot::channel();
     let typing = types(client, request, socket);
     tokio::pin!(typing);
