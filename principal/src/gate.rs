@@ -36,6 +36,7 @@ mod budget;
 mod papers;
 mod proof;
 mod shown;
+mod streams;
 
 pub(crate) use budget::Budget;
 pub(crate) use papers::Papers;
@@ -181,22 +182,6 @@ impl Gate {
                 String::new()
             },
             ..AuthResponse::default()
-        })
-    }
-
-    /// Whether a stream with this token may be opened.
-    pub(crate) fn admit(&self, peer: &Peer, token: &str) -> Result<Admitted, Refusal> {
-        self.serving()?;
-        let (Verified { holder, expires: _ }, papers) =
-            self.verify(peer, token, Purpose::Access)?;
-        let enrolment = self.enrolled(&holder.cluster, holder.mode, &papers)?;
-        if !self.budget.spend(&holder.cluster) {
-            return Err(Refusal::TooMany);
-        }
-        Ok(Admitted {
-            holder,
-            enrolment,
-            papers: Arc::new(papers),
         })
     }
 

@@ -101,6 +101,9 @@ pub(crate) enum NotAnswered {
     /// A Go agent has not answered what was asked of it before.
     #[error("too much is asked of the agent of this cluster at the same time; try again")]
     Busy,
+    /// A Go agent answers more than we hold.
+    #[error("the answer of this cluster's agent is larger than a message may be")]
+    TooLarge,
     /// A Go agent answers what nobody can read.
     #[error("read what the agent of this cluster answers")]
     Unreadable(#[source] Undecodable),

@@ -28,7 +28,7 @@ use protocol::{Event, Target, payload};
 use runtime::parts::Spawner;
 use serde::de::DeserializeOwned;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{Semaphore, mpsc, oneshot},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -42,17 +42,23 @@ use crate::{
 mod log;
 mod redis;
 mod resource;
+mod room;
 mod terminal;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use log::Log;
+use room::{Room, held};
 pub(crate) use terminal::Opened as Terminal;
 
 /// Questions of one cluster at the same time. A Go agent answers one after the other.
 const MOST: usize = 64;
-/// Subscriptions of one cluster, and logs and terminals that are not open yet.
+/// Subscriptions of one cluster, and terminals that are not open yet.
 const MOST_LASTING: usize = 64;
+/// Logs of one cluster at the same time: each is a stream on the connection of its session.
+const MOST_LOGS: usize = 16;
+/// Streams that a Go agent has open for people on the connection of its session: logs, and terminals.
+pub(crate) const STREAMS: u32 = 32;
 
 impl Sessions {
     /// Asks the agent of a cluster, whichever way there is.
@@ -87,6 +93,8 @@ impl Questions {
             asking,
             waiting: Mutex::new(Some(Waiting::default())),
             keys: redis::Learned::default(),
+            logs: Arc::new(Semaphore::new(MOST_LOGS)),
+            room: Room::default(),
             over: CancellationToken::new(),
         });
         self.lock().insert(cluster.clone(), Arc::clone(&line));
@@ -100,11 +108,10 @@ impl Questions {
     /// A log that was asked for, if this cluster's agent is the one that was asked.
     pub(crate) fn claim(&self, cluster: &ClusterName, uuid: &str) -> Option<Log> {
         let line = self.line(cluster)?;
-        let (log, opened) = log::channel(line.over.clone());
         let mut waiting = line.lock();
-        let asker = waiting.as_mut()?.logs.remove(uuid)?;
-        asker.send(opened).ok()?;
-        Some(log)
+        let wanted = waiting.as_mut()?.logs.remove(uuid)?;
+        drop(waiting);
+        wanted.open(line.over.clone())
     }
 
     /// Takes a terminal that was asked for to whoever did; none if this cluster's agent is not the one that was asked.
@@ -138,6 +145,9 @@ pub(crate) struct Line {
     /// None: the session is over.
     waiting: Mutex<Option<Waiting>>,
     keys: redis::Learned,
+    /// Places for logs.
+    logs: Arc<Semaphore>,
+    room: Room,
     over: CancellationToken,
 }
 
@@ -153,13 +163,31 @@ impl fmt::Debug for Line {
 #[derive(Debug, Default)]
 struct Waiting {
     /// Answers, by the event id of the question.
-    answers: BTreeMap<String, oneshot::Sender<Bytes>>,
+    answers: BTreeMap<String, oneshot::Sender<Result<Bytes, NotAnswered>>>,
     /// Word of messages of redis, by connection.
     pushes: BTreeMap<String, mpsc::Sender<()>>,
     /// Logs that the agent has not opened.
-    logs: BTreeMap<String, oneshot::Sender<log::Opened>>,
+    logs: BTreeMap<String, log::Wanted>,
     /// Terminals that it has not opened.
     terminals: BTreeMap<String, oneshot::Sender<Terminal>>,
+}
+
+impl Waiting {
+    /// Whether somebody waits for what comes of this question.
+    fn wants(&self, question: &Event) -> bool {
+        let id = &question.event_id;
+        match question.target {
+            Target::ContainerLog => self.logs.contains_key(id),
+            Target::Terminal => self.terminals.contains_key(id),
+            Target::Resource | Target::Redis => self.answers.contains_key(id),
+            Target::Object(_)
+            | Target::ApplicationSet
+            | Target::Ack
+            | Target::Resync
+            | Target::ClusterInfo
+            | Target::Heartbeat => true,
+        }
+    }
 }
 
 /// The driver's end of a line; dropped, the session is over for all who wait.
@@ -171,9 +199,16 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
-    /// The next question to be said. Cancel-safe; none while there is none.
+    /// The next question to be said, of those that somebody still waits for: what was given up, perhaps a change, must
+    /// not come about afterwards. Cancel-safe; none when nobody can ask any more.
     pub(crate) async fn next(&mut self) -> Option<Event> {
-        self.asked.recv().await
+        loop {
+            let event = self.asked.recv().await?;
+            let waiting = self.line.lock();
+            if waiting.as_ref().is_some_and(|it| it.wants(&event)) {
+                return Some(event);
+            }
+        }
     }
 
     /// Takes an event of the agent if it is an answer. One that nobody waits for any more is nothing.
@@ -243,7 +278,7 @@ impl Line {
         timeout(patience, answered)
             .await
             .map_err(|_elapsed| NotAnswered::Late(patience))?
-            .map_err(|_dropped| NotAnswered::Ended)
+            .map_err(|_dropped| NotAnswered::Ended)?
     }
 
     /// Has the driver say an event as soon as the session takes it.
@@ -281,7 +316,7 @@ impl Line {
             .and_then(|waiting| waiting.answers.remove(&event.event_id));
         drop(waiting);
         if let Some(asker) = asker {
-            let _gone = asker.send(event.payload.clone());
+            let _gone = asker.send(self.room.take(event.payload.clone()));
         }
     }
 

@@ -28,8 +28,11 @@ mod auth;
 mod events;
 mod lane;
 mod logs;
+mod sieve;
 mod terminals;
 mod version;
+
+use sieve::Sieved;
 
 /// Agents send chunks of 64 KiB at most, ours on its lane and Go's of logs and terminals.
 const LARGEST_CHUNK: usize = 128 << 10;
@@ -70,14 +73,16 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
                 .accept_compressed(CompressionEncoding::Gzip)
                 .max_decoding_message_size(1 << 10),
         )
-        .add_service(
-            EventStreamServer::new(events)
+        .add_service(Sieved {
+            inner: EventStreamServer::new(events)
                 .accept_compressed(CompressionEncoding::Gzip)
                 // To whoever asks for it.
                 .send_compressed(CompressionEncoding::Gzip)
                 .max_decoding_message_size(largest)
                 .max_encoding_message_size(largest),
-        )
+            largest,
+            metrics: gate.metrics.clone(),
+        })
         .add_service(LaneServer::new(lane).max_decoding_message_size(LARGEST_CHUNK))
         .add_service(
             LogStreamServiceServer::new(logs)
@@ -127,15 +132,28 @@ fn peer<T>(request: &Request<T>) -> Result<Peer, Refusal> {
         .ok_or(Refusal::AuthenticationFailed)
 }
 
-/// Whether whoever sends this request may open a stream: the metadata `authorization` holds the bare token, without a
-/// scheme; of several the first counts.
+/// Whether whoever sends this request may open a stream.
 fn admit<T>(gate: &Gate, request: &Request<T>) -> Result<Admitted, Status> {
+    judge(gate, request, Gate::admit)
+}
+
+/// The same of a stream that people have asked for.
+fn recognize<T>(gate: &Gate, request: &Request<T>) -> Result<Admitted, Status> {
+    judge(gate, request, Gate::recognize)
+}
+
+/// The metadata `authorization` holds the bare token, without a scheme; of several the first counts.
+fn judge<T>(
+    gate: &Gate,
+    request: &Request<T>,
+    door: impl FnOnce(&Gate, &Peer, &str) -> Result<Admitted, Refusal>,
+) -> Result<Admitted, Status> {
     let token = request
         .metadata()
         .get("authorization")
         .and_then(|raw| raw.to_str().ok());
     let admitted =
-        peer(request).and_then(|peer| gate.admit(&peer, token.ok_or(Refusal::InvalidToken)?));
+        peer(request).and_then(|peer| door(gate, &peer, token.ok_or(Refusal::InvalidToken)?));
     admitted.map_err(|refusal| {
         gate.metrics.refused(refusal.reason());
         refusal.to_stream_status()

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use protocol::version::Capabilities;
 
-use crate::identity;
+use crate::{identity, questions::STREAMS};
 
 /// How this principal works.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub struct Limits {
     pub connections: usize,
     /// Open connections of one certificate. With `WebSocket`s each call has its own.
     pub connections_per_certificate: usize,
-    /// Requests at the same time on one connection.
+    /// Requests at the same time on one connection; a Go agent has its logs and terminals there as well.
     pub streams_per_connection: u32,
     /// How long a connection may be without any request.
     pub idle: Duration,
@@ -125,7 +125,7 @@ impl Default for Limits {
             handshake_time: Duration::from_secs(10),
             connections: 20_000,
             connections_per_certificate: 32,
-            streams_per_connection: 32,
+            streams_per_connection: 2 * STREAMS,
             idle: Duration::from_mins(1),
             session_life: Duration::from_hours(12),
             inbox_bytes: 64 << 20,

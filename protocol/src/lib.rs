@@ -22,6 +22,7 @@
 //! | [`trace`] | where an event carries the context of its span, and what spans are called |
 //! | [`proof`] | what an agent proves where a proxy ends TLS |
 //! | [`websocket`] | the frames of gRPC over `WebSocket`s |
+//! | [`sieve`] | what is left of an answer that is larger than is held |
 //! | [`resp`] | the language of redis, which the proxy on the hub and the agents' end of it speak |
 
 pub mod event;
@@ -34,6 +35,7 @@ pub mod refusal;
 pub mod resp;
 pub mod resync;
 pub mod session;
+pub mod sieve;
 pub mod token;
 pub mod trace;
 pub mod version;

@@ -21,13 +21,15 @@ use tokio::sync::watch;
 use tonic::body::Body;
 
 use super::{Peer, Shared, handshake::Stream, websocket};
+use crate::questions::STREAMS;
 
 /// A peer that is asked this often and then silent for this long is gone: within 30 seconds in all.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// hyper lets a stream have 1 MiB unread and a connection no more: one slow stream would stop the others.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 4 << 20;
+/// What of a stream may be unread, and of a connection: what a Go agent sends for people that nobody reads (`STREAMS`)
+/// must not stop its session.
+const STREAM_WINDOW: u32 = 512 << 10;
+const CONNECTION_WINDOW: u32 = (STREAMS + 2) * STREAM_WINDOW;
 /// What a request of HTTP/1.1 may have before its body; our agent's has half a kilobyte and a token.
 const HEADERS: usize = 32 << 10;
 const HEADER_LINES: usize = 64;

@@ -1,6 +1,6 @@
 //! Logs of containers: asked for by an event, and sent by the agent on a stream that it opens for each.
 
-use std::{error::Error, io, sync::Arc, time::Duration};
+use std::{error::Error, future::pending, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
@@ -14,18 +14,29 @@ use protocol::{
     wire::logstreamapi::LogStreamData,
 };
 use tokio::{
-    sync::{mpsc, oneshot},
-    time::timeout,
+    sync::{OwnedSemaphorePermit, mpsc, mpsc::error::SendTimeoutError, oneshot},
+    time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::{Line, MOST_LASTING, Place, Placed, resource};
+use super::{Line, Place, Placed, resource};
 use crate::lane::{Body, NotAnswered};
 
 /// Pieces of 64 KiB that whoever reads has not read; the agent's stream waits then.
 const UNREAD: usize = 4;
+/// How long it waits for them, and how long a log may last in all. A Go agent does nothing else while it sends one that
+/// is not followed, and its principal has the same bound.
+const WHOLE: Pace = Pace {
+    piece: Duration::from_secs(5),
+    all: Some(Duration::from_mins(3)),
+};
+/// A log that is followed has a task of its own there, but its stream shares the session's connection.
+const FOLLOWED: Pace = Pace {
+    piece: Duration::from_mins(1),
+    all: None,
+};
 /// How long a stream that has begun may take to say that there is no log, before it is one that is silent.
 const BRIEF: Duration = Duration::from_millis(500);
 
@@ -38,6 +49,48 @@ pub(super) enum Piece {
     End,
 }
 
+/// How slowly a log may be read.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// Until the next piece is taken.
+    piece: Duration,
+    /// Until its end.
+    all: Option<Duration>,
+}
+
+impl Pace {
+    /// Resolves when it has lasted too long.
+    async fn over(self) {
+        match self.all {
+            Some(all) => sleep(all).await,
+            None => pending().await,
+        }
+    }
+}
+
+/// A log that its agent has not opened.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    asker: oneshot::Sender<Opened>,
+    pace: Pace,
+    place: OwnedSemaphorePermit,
+}
+
+impl Wanted {
+    /// Its agent has opened it; none if whoever asked is gone.
+    pub(super) fn open(self, over: CancellationToken) -> Option<Log> {
+        let (pieces, read) = mpsc::channel(UNREAD);
+        let Self { asker, pace, place } = self;
+        asker.send(Opened(read)).ok()?;
+        Some(Log {
+            pieces,
+            pace,
+            over,
+            _place: place,
+        })
+    }
+}
+
 /// The end of a log at which somebody reads.
 #[derive(Debug)]
 pub(super) struct Opened(mpsc::Receiver<Piece>);
@@ -46,27 +99,35 @@ pub(super) struct Opened(mpsc::Receiver<Piece>);
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(super) pieces: mpsc::Sender<Piece>,
+    pace: Pace,
     over: CancellationToken,
-}
-
-/// A log between its agent and whoever reads.
-pub(super) fn channel(over: CancellationToken) -> (Log, Opened) {
-    let (pieces, read) = mpsc::channel(UNREAD);
-    (Log { pieces, over }, Opened(read))
+    /// Held as long as the stream is.
+    _place: OwnedSemaphorePermit,
 }
 
 impl Log {
-    /// Carries what the agent says, in the pace of whoever reads, until either has had enough.
+    /// Carries what the agent says, in the pace of whoever reads, until either has had enough or that is too slow.
     pub(crate) async fn carry(
         self,
         mut said: impl Stream<Item = Result<LogStreamData, Status>> + Unpin,
     ) -> Result<(), Status> {
-        // In the words of Go's principal, at which its agent stops.
-        let gone = || Status::cancelled("client disconnected");
+        // At this code a Go agent stops; at any other it would open the log anew.
+        let stopped = Status::cancelled;
+        // In the words of its principal.
+        let gone = || stopped("client disconnected");
+        let pace = self.pace;
+        let ended = async {
+            tokio::select! {
+                biased;
+                () = self.over.cancelled() => stopped("the session has ended"),
+                () = pace.over() => stopped("the log lasts too long"),
+            }
+        };
+        tokio::pin!(ended);
         loop {
             let next = tokio::select! {
                 biased;
-                () = self.over.cancelled() => return Err(Status::cancelled("the session has ended")),
+                why = &mut ended => return Err(why),
                 () = self.pieces.closed() => return Err(gone()),
                 next = said.next() => next,
             };
@@ -78,13 +139,15 @@ impl Log {
             };
             let Some(piece) = piece else { continue };
             let is_last = !matches!(piece, Piece::Data(_));
-            let sending = self.pieces.send(piece);
             let sent = tokio::select! {
                 biased;
-                () = self.over.cancelled() => return Err(Status::cancelled("the session has ended")),
-                sent = sending => sent,
+                why = &mut ended => return Err(why),
+                sent = self.pieces.send_timeout(piece, pace.piece) => sent,
             };
-            sent.map_err(|_gone| gone())?;
+            sent.map_err(|why| match why {
+                SendTimeoutError::Timeout(_) => stopped("the log is read too slowly"),
+                SendTimeoutError::Closed(_) => gone(),
+            })?;
             if is_last {
                 return Ok(());
             }
@@ -118,10 +181,16 @@ pub(super) async fn ask(
         uuid: uuid.clone(),
         ..request
     };
-    let (open, opened) = oneshot::channel();
+    let (asker, opened) = oneshot::channel();
+    let place = Arc::clone(&line.logs).try_acquire_owned();
+    let wanted = Wanted {
+        asker,
+        pace: if request.follow { FOLLOWED } else { WHOLE },
+        place: place.map_err(|_none_left| NotAnswered::Busy)?,
+    };
     let place = line.wait_for(Place::Log(uuid.clone()), |waiting, id| {
-        let room = waiting.logs.len() < MOST_LASTING;
-        room.then(|| waiting.logs.insert(id, open)).is_some()
+        waiting.logs.insert(id, wanted);
+        true
     })?;
     let verb = Verb::Http(Method::Get);
     line.say(Event::question(

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -25,7 +25,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{Line, MOST_LASTING, Place, Placed, read, resource};
+use super::{Line, MOST_LASTING, Place, Placed, held, read, resource};
 use crate::{
     fleet::ClusterName,
     lane::{Body, NotAnswered},
@@ -35,8 +35,12 @@ use crate::{
 const PING: Duration = Duration::from_mins(1);
 /// How long it may take to say that it is there.
 const PONG: Duration = Duration::from_secs(30);
-/// An agent that has just answered does not take longer for a key that it understands.
+/// An agent that has just answered does not take much longer for a key that it understands.
 const AT_ONCE: Duration = Duration::from_secs(1);
+/// How long an agent that left a key unanswered is not asked so again: it may have had much to do.
+const UNANSWERED: Duration = Duration::from_secs(15);
+/// The longest word of a message: a name. What is longer is not even looked into.
+const LONGEST_PUSH: usize = 16 << 10;
 /// Messages that are not read yet; more say nothing new.
 const UNREAD: usize = 4;
 
@@ -50,17 +54,38 @@ pub(super) enum Keys {
     AsTheyAre,
 }
 
-/// Nothing that an agent says tells which it is, but one that answers to a bare key can only be of the second kind.
+/// Nothing that an agent says tells which it is, but one that answers to a bare key can only be of the second kind, and
+/// one that has a value under a prefixed one is of the first. Silence teaches nothing.
 #[derive(Debug, Default)]
-pub(super) struct Learned(Mutex<Option<Keys>>);
+pub(super) struct Learned(Mutex<Knowledge>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Knowledge {
+    keys: Option<Keys>,
+    /// Until when it is not tried out again.
+    untried: Option<Instant>,
+}
 
 impl Learned {
     fn get(&self) -> Option<Keys> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lock().keys
     }
 
     fn set(&self, keys: Keys) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys);
+        self.lock().keys = Some(keys);
+    }
+
+    /// Whether it may be tried out now.
+    fn may_try(&self) -> bool {
+        self.lock().untried.is_none_or(|at| at <= Instant::now())
+    }
+
+    fn unanswered(&self) {
+        self.lock().untried = Some(Instant::now() + UNANSWERED);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Knowledge> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,11 +108,12 @@ pub(super) async fn get(
     key: &CacheKey,
     patience: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
+    let (found, answer) = find(line, key, patience).await?;
     let RedisValue {
         bytes,
         cache_hit,
         error,
-    } = find(line, key, patience).await?;
+    } = found;
     if !error.is_empty() {
         let why = format!("the cluster's redis: {error}");
         return Ok(resource::refusal(StatusCode::BAD_GATEWAY, "", &why));
@@ -98,60 +124,58 @@ pub(super) async fn get(
         (StatusCode::NOT_FOUND, vec![])
     };
     let kind = "application/octet-stream";
-    Ok(resource::with_body(code, kind, value.into()))
+    Ok(held(resource::with_body(code, kind, value.into()), answer))
 }
 
+/// A value, and the answer that it was in.
+type Found = (RedisValue, Bytes);
+
 /// Looks for a value, and learns on the way how the agent wants its keys.
-async fn find(
-    line: &Arc<Line>,
-    key: &CacheKey,
-    patience: Duration,
-) -> Result<RedisValue, NotAnswered> {
-    let until = Instant::now() + patience;
+async fn find(line: &Arc<Line>, key: &CacheKey, patience: Duration) -> Result<Found, NotAnswered> {
+    let begun = Instant::now();
     let known = line.keys.get();
     // What is elsewhere than in Argo CD's namespace is called the same by both.
     let prefixed = asked(&line.cluster, key, known.unwrap_or(Keys::Prefixed));
     let first = match prefixed {
         Some(key) => value(line, key, patience).await?,
-        None => RedisValue::default(),
+        None => Found::default(),
     };
     if known.is_some() || key.namespace.is_some() {
         return Ok(first);
     }
-    if first.cache_hit || !first.error.is_empty() {
-        if first.cache_hit {
-            line.keys.set(Keys::Prefixed);
-        }
+    let RedisValue {
+        cache_hit, error, ..
+    } = &first.0;
+    if *cache_hit {
+        line.keys.set(Keys::Prefixed);
+    }
+    if *cache_hit || !error.is_empty() || !line.keys.may_try() {
         return Ok(first);
     }
-    let left = until.saturating_duration_since(Instant::now()).min(AT_ONCE);
+    let took = begun.elapsed();
+    let pause = took.saturating_mul(2).max(AT_ONCE);
+    let left = patience.saturating_sub(took).min(pause);
     match value(line, key.to_string(), left).await {
         Ok(second) => {
             line.keys.set(Keys::AsTheyAre);
             Ok(second)
         }
         Err(NotAnswered::Late(_)) => {
-            if left == AT_ONCE && key.shard.is_none() {
-                line.keys.set(Keys::Prefixed);
-            }
+            line.keys.unanswered();
             Ok(first)
         }
         Err(why) => Err(why),
     }
 }
 
-async fn value(
-    line: &Arc<Line>,
-    key: String,
-    patience: Duration,
-) -> Result<RedisValue, NotAnswered> {
+async fn value(line: &Arc<Line>, key: String, patience: Duration) -> Result<Found, NotAnswered> {
     let command = RedisCommand {
         get: Some(RedisGet { key }),
         ..RedisCommand::default()
     };
     let connection = Uuid::new_v4().to_string();
-    let answer = say(line, &connection, command, patience).await?;
-    answer.get.ok_or(NotAnswered::Besides)
+    let (said, answer) = say(line, &connection, command, patience).await?;
+    Ok((said.get.ok_or(NotAnswered::Besides)?, answer))
 }
 
 async fn say(
@@ -159,7 +183,7 @@ async fn say(
     connection: &str,
     command: RedisCommand,
     patience: Duration,
-) -> Result<RedisAnswer, NotAnswered> {
+) -> Result<(RedisAnswer, Bytes), NotAnswered> {
     let uuid = Uuid::new_v4().to_string();
     let request = RedisRequest {
         uuid: uuid.clone(),
@@ -169,12 +193,15 @@ async fn say(
     let body = payload::encode(&request);
     let event = Event::question(Target::Redis, Verb::RedisRequest, &uuid, body);
     let answer = line.question(event, patience).await?;
-    let answer: RedisResponse = read("redis response", &answer)?;
-    Ok(answer.body)
+    let said: RedisResponse = read("redis response", &answer)?;
+    Ok((said.body, answer))
 }
 
 /// Whether an event says that a message has come, and on which connection.
 pub(super) fn push(event: &Event) -> Option<String> {
+    if event.payload.len() > LONGEST_PUSH {
+        return None;
+    }
     let response: RedisResponse = payload::decode("redis response", &event.payload).ok()?;
     let is_push = response.body.push_from_subscribe.is_some();
     is_push.then_some(response.connection_uuid)
@@ -201,10 +228,12 @@ pub(super) async fn follow(
         room.then(|| waiting.pushes.insert(id, tell)).is_some()
     })?;
     let command = RedisCommand {
-        subscribe: Some(RedisSubscribe { channel }),
+        subscribe: Some(RedisSubscribe {
+            channel: channel.clone(),
+        }),
         ..RedisCommand::default()
     };
-    let answer = say(line, &connection, command, patience).await?;
+    let (answer, _) = say(line, &connection, command, patience).await?;
     let subscribed = answer.subscribe_response.ok_or(NotAnswered::Besides)?;
     if !subscribed.error.is_empty() {
         let why = format!("the cluster's redis: {}", subscribed.error);
@@ -212,6 +241,8 @@ pub(super) async fn follow(
     }
     let following = Following {
         line: Arc::clone(line),
+        key: key.clone(),
+        channel,
         connection,
         told,
         ping: Instant::now() + PING,
@@ -232,6 +263,9 @@ pub(super) async fn follow(
 /// A subscription; dropped, it ends here, and ten minutes later on the cluster.
 struct Following {
     line: Arc<Line>,
+    key: CacheKey,
+    /// As what the agent was asked for it.
+    channel: String,
     connection: String,
     told: mpsc::Receiver<()>,
     /// When the agent is told next that somebody still listens.
@@ -252,8 +286,22 @@ impl Following {
                 ping: Some(RedisPing {}),
                 ..RedisCommand::default()
             };
-            let answer = say(&self.line, &self.connection, ping, PONG).await?;
-            answer.pong.ok_or(NotAnswered::Besides)?;
+            if !self.is_told_so() {
+                return Err(NotAnswered::Besides);
+            }
+            match say(&self.line, &self.connection, ping, PONG).await {
+                Ok((answer, _)) => answer.pong.ok_or(NotAnswered::Besides)?,
+                // The agent minds only ten minutes of silence.
+                Err(NotAnswered::Busy) => continue,
+                Err(why) => return Err(why),
+            };
         }
+    }
+
+    /// Whether the channel has the name that the agent, as far as it is known, tells of.
+    fn is_told_so(&self) -> bool {
+        let asked = |keys| asked(&self.line.cluster, &self.key, keys);
+        let known = self.line.keys.get().and_then(asked);
+        known.is_none_or(|known| known == self.channel)
     }
 }

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use super::{Line, log, read, terminal};
+use super::{Line, held, log, read, terminal};
 use crate::lane::{Body, NotAnswered};
 
 /// The patch that a Go agent applies, whatever it is asked for.
@@ -78,19 +78,19 @@ pub(super) async fn ask(
         Way::Not(code, reason, why) => Ok(refusal(code, reason, why)),
         Way::Log(request) => log::ask(line, *request, left).await,
         Way::Ask(method, request) => {
-            let answer = put(line, method, *request, left).await?;
-            Ok(answered(&asked, answer))
+            let (answer, said) = put(line, method, *request, left).await?;
+            Ok(held(answered(&asked, answer), said))
         }
     }
 }
 
-/// Puts a question to the agent.
+/// Puts a question to the agent: what it answers, and the bytes that said so.
 pub(super) async fn put(
     line: &Arc<Line>,
     method: Method,
     request: ResourceRequest,
     patience: Duration,
-) -> Result<ResourceResponse, NotAnswered> {
+) -> Result<(ResourceResponse, Bytes), NotAnswered> {
     let uuid = Uuid::new_v4().to_string();
     let request = ResourceRequest {
         uuid: uuid.clone(),
@@ -98,8 +98,8 @@ pub(super) async fn put(
     };
     let body = payload::encode(&request);
     let event = Event::question(Target::Resource, Verb::Http(method), &uuid, body);
-    let answer = line.question(event, patience).await?;
-    read("resource response", &answer)
+    let said = line.question(event, patience).await?;
+    Ok((read("resource response", &said)?, said))
 }
 
 /// Which words of Go's a request has.

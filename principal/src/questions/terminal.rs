@@ -206,7 +206,7 @@ async fn not_shown(
     };
     let shown = resource::read_of(&pod);
     let patience = until.saturating_duration_since(Instant::now());
-    let answer = resource::put(line, Method::Get, shown, patience).await?;
+    let (answer, _said) = resource::put(line, Method::Get, shown, patience).await?;
     let code = match answer.status {
         200 => return Ok(None),
         status => StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),

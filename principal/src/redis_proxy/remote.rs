@@ -115,6 +115,10 @@ pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
     let remembered_as = remote.remembered_as();
     let response = match ask(shared, remote, false, &line.id).await {
         Ok(response) => response,
+        Err(NotAnswered::TooLarge) => {
+            line.outcome = "too_large";
+            return Answer::TooLarge;
+        }
         Err(why @ NotAnswered::Busy) => {
             line.outcome = word(&why);
             return Answer::Busy;
@@ -196,6 +200,7 @@ const fn word(why: &NotAnswered) -> &'static str {
         NotAnswered::Late(_) => "late",
         NotAnswered::Lost(_) | NotAnswered::Ended => "lost",
         NotAnswered::Busy => "too_many_requests",
+        NotAnswered::TooLarge => "too_large",
         NotAnswered::Unreadable(_) | NotAnswered::Besides => "failed",
     }
 }

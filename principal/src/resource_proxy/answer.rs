@@ -110,6 +110,7 @@ impl Refused {
             Self::NotAnswered(
                 NotAnswered::Lost(_)
                 | NotAnswered::Ended
+                | NotAnswered::TooLarge
                 | NotAnswered::Unreadable(_)
                 | NotAnswered::Besides,
             ) => (StatusCode::BAD_GATEWAY, "", "lost"),

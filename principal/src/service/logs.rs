@@ -8,7 +8,7 @@ use protocol::wire::logstreamapi::{
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::admit;
+use super::recognize;
 use crate::session::Sessions;
 
 /// Whoever opens a stream says at once which log it is.
@@ -25,7 +25,7 @@ impl LogStreamService for Service {
         &self,
         request: Request<Streaming<LogStreamData>>,
     ) -> Result<Response<LogStreamResponse>, Status> {
-        let admitted = admit(&self.sessions.gate, &request)?;
+        let admitted = recognize(&self.sessions.gate, &request)?;
         let mut said = request.into_inner();
         let first = timeout(FIRST, said.message())
             .await

@@ -10,7 +10,7 @@ use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::admit;
+use super::recognize;
 use crate::{questions::Terminal, session::Sessions};
 
 /// Whoever opens a stream says at once which terminal it is.
@@ -31,7 +31,7 @@ impl TerminalStreamService for Service {
         &self,
         request: Request<Streaming<TerminalStreamData>>,
     ) -> Result<Response<Self::StreamTerminalStream>, Status> {
-        let admitted = admit(&self.sessions.gate, &request)?;
+        let admitted = recognize(&self.sessions.gate, &request)?;
         let mut hears = request.into_inner();
         let first = timeout(FIRST, hears.message())
             .await

@@ -119,3 +119,40 @@ async fn a_go_agent_sends_a_log_on_a_stream_of_its_own_and_only_what_it_was_aske
     let (log, ()) = tokio::join!(reading, sending);
     assert_eq!(log, "one\n");
 }
+
+#[tokio::test]
+async fn logs_do_not_spend_what_a_cluster_needs_to_come_in() {
+    let world = world(&["a"]).await;
+    let (_agent, channel, token) = Agent::go(&world, "a").await;
+    for at in 0..40 {
+        let unasked = logs(&channel, &token, vec![said("x", b"", false)]).await;
+        assert_eq!(unasked.unwrap_err().code(), Code::NotFound, "{at}");
+    }
+    Agent::go(&world, "a").await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_is_acknowledged_and_the_session_goes_on() {
+    let world = world(&["a"]).await;
+    let (mut agent, ..) = Agent::go(&world, "a").await;
+    let mut visitor = Visitor::of(&world, "a").await;
+    let pod = format!("{PODS}/x");
+    let get = Verb::Http(Method::Get);
+    let answering = async {
+        let question = agent.event(Target::Resource, get).await;
+        let large = answer(&question, 200, &"x".repeat(100 << 10));
+        agent.tell(large).await;
+    };
+    let (told, ()) = tokio::join!(visitor.told(crate::visits::get(&pod)), answering);
+    assert_eq!(told.0, 502);
+    assert!(told.1.contains("larger than"), "{}", told.1);
+    world
+        .counted("argocd_principal_events_refused_total{reason=\"too_large\"} 1")
+        .await;
+    let answering = async {
+        let question = agent.event(Target::Resource, get).await;
+        agent.say(answer(&question, 200, "{}")).await;
+    };
+    let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
+    assert_eq!(answered.status(), StatusCode::OK);
+}

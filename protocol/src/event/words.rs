@@ -121,7 +121,7 @@ impl Verb {
         }
     }
 
-    pub(super) fn parse(kind: &str) -> Option<Self> {
+    pub(crate) fn parse(kind: &str) -> Option<Self> {
         if let Some(word) = kind
             .strip_prefix(PREFIX)
             .and_then(|rest| rest.strip_prefix('.'))
