@@ -15,6 +15,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
+use jiff::Timestamp;
 use runtime::{
     credentials::{ClientAuth, Material, ServerTls},
     error::Chain,
@@ -23,7 +24,7 @@ use runtime::{
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use crate::{
@@ -120,6 +121,8 @@ struct Shared {
 struct Visitor {
     cluster: ClusterName,
     certificate: Arc<PeerCertificate>,
+    /// When what opens it ends: the certificate, or a token before it.
+    ends: Timestamp,
 }
 
 impl ResourceProxy {
@@ -236,7 +239,7 @@ async fn drive(
     tokio::select! {
         biased;
         ended = connection.as_mut() => return ended,
-        () = distrust(shared, caller.certificate()) => return Ok(()),
+        () = untrusted(shared, caller.certificate()) => return Ok(()),
         () = stop.cancelled() => {}
     }
     connection.as_mut().graceful_shutdown();
@@ -245,8 +248,24 @@ async fn drive(
         .unwrap_or(Ok(()))
 }
 
-/// Resolves when the certificate of a connection would not be let in any more. Cancel-safe.
-async fn distrust(shared: &Shared, certificate: &PeerCertificate) {
+/// Resolves when whoever came would not be let in any more: the certificate is revoked or not trusted, or the time of what
+/// opened the cluster is over. Cancel-safe.
+async fn distrust(shared: &Shared, visitor: &Visitor) {
+    let left = visitor.ends.duration_since(shared.sessions.clock.now());
+    let mut revoked = shared.sessions.gate.revoked.clone();
+    let is_revoked = revoked.wait_for(|list| {
+        let list = list.as_ref();
+        list.is_some_and(|list| list.has_certificate(&visitor.certificate))
+    });
+    tokio::select! {
+        Ok(_list) = is_revoked => {}
+        () = sleep(Duration::try_from(left).unwrap_or_default()) => {}
+        () = untrusted(shared, &visitor.certificate) => {}
+    }
+}
+
+/// Resolves when no CA vouches for the certificate any more. Cancel-safe.
+async fn untrusted(shared: &Shared, certificate: &PeerCertificate) {
     let mut roots = Roots::new(shared.material.clone());
     // What was trusted between the handshake and now.
     let mut trust = Trust::new(&Arc::clone(&shared.material.borrow()));

@@ -7,6 +7,7 @@ use argocd::{
     upgrade,
 };
 use bytes::Bytes;
+use futures::stream;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri,
     header::{
@@ -14,7 +15,7 @@ use http::{
         ETAG, IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER, VARY, WARNING,
     },
 };
-use http_body_util::{BodyExt as _, Full, Limited, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use runtime::error::Chain;
 use tokio::sync::OwnedSemaphorePermit;
@@ -23,6 +24,7 @@ use super::{
     Shared, Visitor,
     audit::Line,
     caller::{Caller, Stranger},
+    distrust,
     terminal::Ends,
 };
 use crate::{fleet::ClusterName, lane::NotAnswered, listener::slots::Slot};
@@ -128,7 +130,7 @@ impl Refused {
 pub(super) struct Held {
     _one: OwnedSemaphorePermit,
     _of_cluster: Slot<ClusterName>,
-    _lasting: Option<Slot<ClusterName>>,
+    lasting: Option<Slot<ClusterName>>,
     _terminal: Option<Slot<ClusterName>>,
 }
 
@@ -152,6 +154,10 @@ pub(super) async fn answer(
         Ok((answered, held, _)) => {
             line.answered(answered.status());
             let (parts, body) = answered.into_parts();
+            let body = match visitor {
+                Some(visitor) if held.lasting.is_some() => trusted(body, shared, visitor),
+                Some(_) | None => body,
+            };
             let mut response = Response::new(counted(body, line, held));
             *response.status_mut() = parts.status;
             carry(&parts.headers, response.headers_mut(), &ANSWERED);
@@ -251,7 +257,7 @@ fn hold(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Held, R
     let of_cluster = shared.by_cluster.take(cluster.clone());
     Ok(Held {
         _of_cluster: of_cluster.ok_or_else(|| too_many("of this cluster"))?,
-        _lasting: lasting,
+        lasting,
         _terminal: terminal,
         _one: Arc::clone(&shared.requests)
             .try_acquire_owned()
@@ -275,6 +281,20 @@ fn counted(body: Body, mut line: Line, held: Held) -> Body {
         frame
     });
     UnsyncBoxBody::new(body)
+}
+
+/// What opened the cluster may end while an answer lasts, or be taken back: then that ends as well.
+fn trusted(body: Body, shared: Arc<Shared>, visitor: Visitor) -> Body {
+    let end = async move { distrust(&shared, &visitor).await };
+    let frames = stream::unfold(Some((body, Box::pin(end))), |rest| async move {
+        let (mut body, mut end) = rest?;
+        tokio::select! {
+            biased;
+            () = &mut end => Some((Err("what opened the cluster has ended".into()), None)),
+            frame = body.frame() => Some((frame?, Some((body, end)))),
+        }
+    });
+    UnsyncBoxBody::new(StreamBody::new(frames))
 }
 
 /// A `Status`, but for what a cluster that is away is told with: of that Go's client shows people the message only

@@ -60,18 +60,20 @@ impl Caller {
             Visitors::Named => None,
             Visitors::Upstream => bearer(headers),
         };
-        let cluster = match token {
-            Some(token) => {
-                let key = Arc::clone(&shared.sessions.gate.jwt_key.borrow());
-                let (thumbprint, now) =
-                    (self.certificate.thumbprint(), shared.sessions.clock.now());
-                key.verify_visit(token, thumbprint, now)?.cluster
-            }
-            None => self.opens.clone().ok_or(Stranger::Certificate)?,
+        let certificate_ends = self.certificate.not_after();
+        let (cluster, ends) = if let Some(token) = token {
+            let key = Arc::clone(&shared.sessions.gate.jwt_key.borrow());
+            let (thumbprint, now) = (self.certificate.thumbprint(), shared.sessions.clock.now());
+            let visit = key.verify_visit(token, thumbprint, now)?;
+            (visit.cluster, visit.expires.min(certificate_ends))
+        } else {
+            let opens = self.opens.clone().ok_or(Stranger::Certificate)?;
+            (opens, certificate_ends)
         };
         Ok(Visitor {
             cluster,
             certificate: Arc::clone(&self.certificate),
+            ends,
         })
     }
 }

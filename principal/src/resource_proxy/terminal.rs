@@ -119,6 +119,6 @@ impl Ends {
 
 async fn distrusted(shared: &Shared, visitor: Option<&Visitor>) {
     if let Some(visitor) = visitor {
-        distrust(shared, &visitor.certificate).await;
+        distrust(shared, visitor).await;
     }
 }

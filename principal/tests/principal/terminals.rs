@@ -1,13 +1,15 @@
 //! People at the hub open terminals: a connection to the resource proxy becomes a stream to the agent and back.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Empty, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use principal::{Revoked, identity::PeerCertificate};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     sync::mpsc,
@@ -15,7 +17,7 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::{
-    visits::{Asked, Lane, PODS, Visitor, get, world},
+    visits::{Asked, Lane, PODS, Visitor, credential, get, read, stream, world},
     world::bounded,
 };
 
@@ -164,4 +166,35 @@ async fn a_cluster_has_so_many_terminals_at_a_time_and_no_more() {
     let mut one_more = Visitor::of(&world, "a").await;
     let answer = one_more.ask(exec("websocket", "v5.channel.k8s.io")).await;
     assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test]
+async fn what_lasts_ends_at_once_when_the_certificate_that_opened_it_is_revoked() {
+    let world = world(&["a"]).await;
+    let mut lane = Lane::of(&world, "a").await;
+    let leaf = credential(&world, "a");
+    let mut visitor = Visitor::with(&world, &leaf).await;
+    let asking = visitor.ask(exec("websocket", "v5.channel.k8s.io"));
+    let (answer, mut agent) = tokio::join!(asking, async { open(lane.next().await) });
+    let terminal = bounded("the stream", hyper::upgrade::on(answer))
+        .await
+        .unwrap();
+    let mut reader = Visitor::with(&world, &leaf).await;
+    let following = async {
+        let never = futures::stream::pending().boxed();
+        lane.next().await.answer(stream(never));
+    };
+    let log = format!("{PODS}/x/log?follow=true");
+    let (log, ()) = tokio::join!(reader.get(&log), following);
+
+    let certificate = PeerCertificate::from_pem(&leaf.chain).unwrap();
+    let fingerprint = format!("{:?}", certificate.thumbprint());
+    let list = Revoked::read([fingerprint.as_str()]);
+    world.revoked.send_replace(Some(Arc::new(list)));
+    assert!(read(log).await.is_err(), "it has not come to its end");
+    assert_eq!(hears(&mut agent).await, None);
+    let mut shown = vec![];
+    let mut terminal = TokioIo::new(terminal);
+    let _broken = bounded("the end", terminal.read_to_end(&mut shown)).await;
+    assert!(shown.is_empty());
 }

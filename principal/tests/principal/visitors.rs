@@ -1,7 +1,8 @@
 //! By upstream's rules: certificates that are called as the cluster, and tokens beside a certificate of all clusters.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use futures::StreamExt as _;
 use http::{Request, header::AUTHORIZATION};
 use http_body_util::Empty;
 use jiff::Timestamp;
@@ -9,11 +10,12 @@ use principal::{
     ClusterName, Revoked,
     identity::{PeerCertificate, visitor::Visitors},
     store::Memory,
+    tokens::VISIT_LIFE,
 };
 
 use crate::{
     authority::Leaf,
-    visits::{Lane, PODS, Visitor, get, read, whole},
+    visits::{Lane, PODS, Visitor, get, read, stream, whole},
     world::{JWT_KEY, World},
 };
 
@@ -31,8 +33,12 @@ fn peer(leaf: &Leaf) -> PeerCertificate {
 
 /// What self-registration puts into the cluster Secret of this cluster beside that certificate.
 fn token(cluster: &str, certificate: &Leaf) -> String {
+    token_of(cluster, certificate, Timestamp::now())
+}
+
+fn token_of(cluster: &str, certificate: &Leaf, issued: Timestamp) -> String {
     let cluster = ClusterName::try_from(cluster).unwrap();
-    let token = JWT_KEY.issue_visit(&cluster, peer(certificate).thumbprint(), Timestamp::now());
+    let token = JWT_KEY.issue_visit(&cluster, peer(certificate).thumbprint(), issued);
     token.unwrap()
 }
 
@@ -100,4 +106,30 @@ async fn a_token_is_nothing_where_each_cluster_has_a_certificate() {
     let mut visitor = Visitor::with(&world, &shared).await;
     let (code, message) = visitor.told(with_token(&token("a", &shared))).await;
     assert!(code == 401 && message.contains("certificate"), "{message}");
+}
+
+#[tokio::test]
+async fn what_lasts_ends_with_the_token_that_opened_it() {
+    let world = world(Visitors::Upstream).await;
+    let shared = world.authority.client("argocd-agent:of-all");
+    let mut lane = Lane::of(&world, "a").await;
+    let mut visitor = Visitor::with(&world, &shared).await;
+    // Good for some seconds more.
+    let issued = Timestamp::now() - VISIT_LIFE + Duration::from_secs(5);
+    let mut request = with_token(&token_of("a", &shared, issued));
+    *request.uri_mut() = format!("{PODS}?watch=true").parse().unwrap();
+    let asking = visitor.ask(request);
+    let answering = async {
+        let never = futures::stream::pending().boxed();
+        lane.next().await.answer(stream(never));
+    };
+    let (answer, ()) = tokio::join!(asking, answering);
+    assert_eq!(answer.status().as_u16(), 200);
+    assert!(read(answer).await.is_err(), "it has not come to its end");
+    // Whoever comes with another one is let in.
+    let mut visitor = Visitor::with(&world, &shared).await;
+    let answering = async { lane.next().await.answer(whole(b"{}")) };
+    let asking = visitor.ask(with_token(&token("a", &shared)));
+    let (answer, ()) = tokio::join!(asking, answering);
+    assert_eq!(read(answer).await.unwrap(), "{}");
 }

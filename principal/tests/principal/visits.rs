@@ -40,7 +40,7 @@ pub(crate) async fn world(clusters: &[&str]) -> World {
 }
 
 /// What Argo CD has in the cluster Secret.
-fn credential(world: &World, cluster: &str) -> Leaf {
+pub(crate) fn credential(world: &World, cluster: &str) -> Leaf {
     world.authority.client(&visitor::name_for(cluster))
 }
 
