@@ -171,8 +171,7 @@ impl Lane {
         let (send, outgoing) = tunnel::chunks();
         let chunks = ReceiverStream::new(outgoing).map(|data| Chunk { data });
         let mut request = tonic::Request::new(chunks);
-        let token = opened.tokens.access();
-        request.metadata_mut().insert("authorization", token);
+        opened.tokens.show(&mut request);
         let mut client = LaneClient::new(opened.channel).max_decoding_message_size(LARGEST_CHUNK);
         let incoming = async move { client.open(request).await }
             .map_ok(tonic::Response::into_inner)

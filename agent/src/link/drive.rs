@@ -113,9 +113,7 @@ impl Drive<'_> {
         } = opened;
         let (outgoing, frames) = mpsc::channel(OUTGOING);
         let mut request = Request::new(ReceiverStream::new(frames));
-        request
-            .metadata_mut()
-            .insert("authorization", tokens.access());
+        tokens.show(&mut request);
         let questions = Questions::new(channel.clone(), tokens);
         let mut client = EventStreamClient::new(channel)
             .max_decoding_message_size(self.max_message)

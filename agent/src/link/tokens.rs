@@ -77,8 +77,15 @@ impl Tokens {
         })
     }
 
+    /// Shows the newest token with this request.
+    pub(crate) fn show<T>(&self, request: &mut Request<T>) {
+        request
+            .metadata_mut()
+            .insert("authorization", self.access());
+    }
+
     /// The newest token.
-    pub(crate) fn access(&self) -> Shown {
+    fn access(&self) -> Shown {
         self.lock().access.clone()
     }
 
