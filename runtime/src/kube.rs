@@ -1,4 +1,4 @@
-//! The Kubernetes client, and a watch that lasts.
+//! The Kubernetes client, which gives up an API server that is silent, and a watch that lasts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use crate::args::KubeArgs;
 use crate::parts::Spawner;
 
 mod history;
+mod patience;
 mod watch;
 
 pub use history::with_history;
@@ -75,6 +76,7 @@ async fn prepared(args: &KubeArgs, user_agent: &str) -> Result<Config, Error> {
 
 fn build(args: &KubeArgs, config: Config) -> Result<Client, Error> {
     let client = ClientBuilder::try_from(config).map_err(|error| Error::Build(Box::new(error)))?;
+    let client = client.with_layer(&patience::Patience);
     Ok(with_history(match pace(args) {
         Some(pace) => client.with_layer(&pace).build(),
         None => client.build(),
@@ -131,7 +133,9 @@ async fn config(args: &KubeArgs) -> Result<Config, Error> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
+    use serde_json::json;
+    use tokio::net::TcpListener;
+    use tokio::time::{Instant, timeout};
     use tower::{Service as _, ServiceBuilder, ServiceExt as _};
 
     use super::*;
@@ -143,6 +147,43 @@ mod tests {
             kube_api_qps: qps,
             kube_api_burst: burst,
         }
+    }
+
+    /// Accepts every connection and never says anything.
+    async fn silent_api(listener: TcpListener) -> ! {
+        let mut held = vec![];
+        loop {
+            held.push(listener.accept().await.unwrap());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_never_answers_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let kubeconfig = directory.path().join("kubeconfig");
+        let config = json!({
+            "clusters": [{ "name": "c", "cluster": { "server": format!("http://{}", listener.local_addr().unwrap()) } }],
+            "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "" } }],
+            "current-context": "x",
+        });
+        std::fs::write(&kubeconfig, config.to_string()).unwrap();
+        let args = KubeArgs {
+            kubeconfig: Some(kubeconfig),
+            ..args(0, 0)
+        };
+        let client = client(&args, "test").await.unwrap();
+        let asking = async { client.apiserver_version().await.unwrap_err() };
+        let asking = timeout(Duration::from_mins(10), asking);
+        let error = tokio::select! {
+            error = asking => error.expect("it is given up"),
+            never = silent_api(listener) => never,
+        };
+        let said = crate::error::Chain(&error).to_string();
+        assert!(
+            said.contains("has not answered within 65 seconds"),
+            "{said}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -45,6 +45,9 @@ pub enum Error {
         /// Why.
         source: super::SigningCaError,
     },
+    /// A look took too long, and was dropped.
+    #[error("given up after {} minutes", .0.as_secs().div_euclid(60))]
+    Overdue(std::time::Duration),
     /// A watch ended, which it never should.
     #[error("the watch of {0} ended")]
     WatchEnded(&'static str),
@@ -63,6 +66,7 @@ impl Error {
             Self::Read { .. } => "ReadFailed",
             Self::Hook { .. } => "HookFailed",
             Self::Sign { .. } => "SignFailed",
+            Self::Overdue(_) => "TookTooLong",
             Self::WatchEnded(_) => "WatchEnded",
             Self::Panicked => "Panicked",
         }
@@ -78,6 +82,7 @@ impl Error {
             | Self::Discover(_)
             | Self::Hook { .. }
             | Self::Sign { .. }
+            | Self::Overdue(_)
             | Self::WatchEnded(_)
             | Self::Panicked => false,
         }
@@ -85,6 +90,9 @@ impl Error {
 
     /// Whether the hub did not answer, or could not: nobody's fault here, and over some time.
     pub fn is_weather(&self) -> bool {
+        if matches!(self, Self::Overdue(_)) {
+            return true;
+        }
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
         while let Some(error) = cause {
             if let Some(error) = error.downcast_ref::<kube::Error>() {

@@ -25,6 +25,10 @@ use crate::sdk::{
 /// How long reconciles may go on after the token is cancelled.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// How long one reconcile may take. A client should bound each request by itself; this is for one that does not, and for
+/// whatever else an author waits for: a key that is worked on is not looked at, and its place in the crew is taken.
+const DEADLINE: Duration = Duration::from_mins(5);
+
 /// The queue, shared with the watches. The lock guards it and is never held over an await.
 #[derive(Debug)]
 pub(super) struct Agenda {
@@ -142,7 +146,7 @@ async fn look_at<A: Addon>(
     let begin = Instant::now();
     let outcome = async {
         let troubles = || troubles.lock().unwrap_or_else(PoisonError::into_inner);
-        match reconcile_key(&hub, &key).await {
+        match in_time(reconcile_key(&hub, &key)).await {
             Ok(outcome) => {
                 if matches!(outcome, Outcome::Settled(_)) {
                     tell_end(troubles().succeeded(&key));
@@ -164,6 +168,13 @@ async fn look_at<A: Addon>(
     hub.metrics
         .reconciled(controller, outcome, begin.elapsed().as_secs_f64());
     outcome
+}
+
+/// Drops what takes too long; the next look begins with what is there then.
+async fn in_time<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    timeout(DEADLINE, work)
+        .await
+        .unwrap_or(Err(Error::Overdue(DEADLINE)))
 }
 
 fn tell(error: &Error, news: Option<News>) {
@@ -194,5 +205,20 @@ async fn reconcile_key<A: Addon>(hub: &Hub<A>, key: &Key) -> Result<Outcome, Err
         Key::Cluster(cluster) => reconcile::reconcile(hub, cluster, now).await,
         Key::Request(name) => request::reconcile(hub, name, now).await,
         Key::Configs => configs::reconcile(hub).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reconcile_that_hangs_is_given_up_and_tried_again() {
+        let hangs = timeout(DEADLINE * 2, in_time::<Outcome>(std::future::pending())).await;
+        let error = hangs.expect("it is given up").unwrap_err();
+        assert!(error.is_weather() && !error.is_conflict());
+        assert_eq!(error.to_string(), "given up after 5 minutes");
+        let settles = in_time(std::future::ready(Ok(Outcome::Settled(None)))).await;
+        assert!(matches!(settles, Ok(Outcome::Settled(None))));
     }
 }

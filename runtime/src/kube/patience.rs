@@ -1,0 +1,227 @@
+//! How long an API server may be silent before it is given up.
+//!
+//! A machine that dies says nothing to those who wait for its answer, and what is written on a connection to it is
+//! repeated by the kernel for a quarter of an hour. Nothing below us notices: connections speak HTTP/1, which has no
+//! pings. So the wait for an answer is bounded here, and the pause in the middle of one; the connection goes with it.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::header::UPGRADE;
+use http::{Request, Response, Uri};
+use http_body_util::Either;
+use tower::{BoxError, Layer, Service};
+use tower_http::timeout::TimeoutBody;
+
+/// An API server gives a request up by itself after a minute, unless it is told otherwise; so that its own word comes
+/// first, this is a little longer. Its retries, when it is too busy, are within this time.
+const LIMIT: Duration = Duration::from_secs(65);
+/// What an API server passes on to a kubelet or to a program: its silence is theirs, and may last. The log of a
+/// container that says nothing does not even begin.
+const PASSED_ON: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+
+/// The API server is silent.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server has not answered within {} seconds", .0.as_secs())]
+struct Silent(Duration);
+
+/// Gives up a request that is not answered in time, and an answer that stops in the middle.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience;
+
+impl<S> Layer<S> for Patience {
+    type Service = Patient<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Patient(inner)
+    }
+}
+
+/// A service with [`Patience`].
+#[derive(Debug, Clone)]
+pub(super) struct Patient<S>(S);
+
+impl<S, Q, B> Service<Request<Q>> for Patient<S>
+where
+    S: Service<Request<Q>, Response = Response<B>>,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+{
+    type Response = Response<Either<TimeoutBody<B>, B>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let limits = Limits::of(&request);
+        let answer = self.0.call(request);
+        async move {
+            let answer = match limits.head {
+                Some(limit) => tokio::time::timeout(limit, answer)
+                    .await
+                    .map_err(|_elapsed| Silent(limit))?,
+                None => answer.await,
+            };
+            Ok(answer.map_err(Into::into)?.map(|body| match limits.pause {
+                Some(limit) => Either::Left(TimeoutBody::new(limit, body)),
+                None => Either::Right(body),
+            }))
+        }
+        .boxed()
+    }
+}
+
+/// What is too long for one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Limits {
+    /// Until the head of the answer.
+    head: Option<Duration>,
+    /// Between two pieces of its body.
+    pause: Option<Duration>,
+}
+
+impl Limits {
+    fn of<Q>(request: &Request<Q>) -> Self {
+        if request.headers().contains_key(UPGRADE) || is_passed_on(request.uri().path()) {
+            return Self {
+                head: None,
+                pause: None,
+            };
+        }
+        Self {
+            head: Some(LIMIT),
+            pause: pause(request.uri()),
+        }
+    }
+}
+
+fn is_passed_on(path: &str) -> bool {
+    let mut parts = path.trim_start_matches('/').split('/');
+    let mut next = || parts.next().unwrap_or_default();
+    if (next(), next()) != ("api", "v1") {
+        return false;
+    }
+    let kind = match next() {
+        "namespaces" => {
+            next();
+            next()
+        }
+        kind => kind,
+    };
+    next();
+    matches!(kind, "pods" | "services" | "nodes") && PASSED_ON.contains(&next())
+}
+
+/// A watch is quiet for as long as nothing changes, but ends when it was asked to, if it was.
+fn pause(uri: &Uri) -> Option<Duration> {
+    let (mut watches, mut lasts) = (false, None);
+    for (key, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
+        match &*key {
+            "watch" => watches = !matches!(&*value, "false" | "0"),
+            "timeoutSeconds" => lasts = value.parse().ok().map(Duration::from_secs),
+            _ => {}
+        }
+    }
+    if !watches {
+        return Some(LIMIT);
+    }
+    lasts.map(|lasts| lasts.saturating_add(LIMIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+
+    use bytes::Bytes;
+    use http_body::{Body, Frame};
+    use http_body_util::BodyExt as _;
+    use tokio::time::Instant;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    fn limits(target: &str) -> (Option<u64>, Option<u64>) {
+        let Limits { head, pause } = Limits::of(&Request::get(target).body(()).unwrap());
+        (head.map(|it| it.as_secs()), pause.map(|it| it.as_secs()))
+    }
+
+    #[test]
+    fn what_the_api_server_answers_itself_is_bounded_and_what_it_passes_on_is_not() {
+        let pods = "/api/v1/namespaces/shop/pods";
+        let answered = (Some(65), Some(65));
+        let passed_on = (None, None);
+        for (target, expected) in [
+            (pods.to_owned(), answered),
+            (format!("{pods}?limit=100&timeoutSeconds=290"), answered),
+            (format!("{pods}/log"), answered),
+            (format!("{pods}/front/status"), answered),
+            (
+                "/api/v1/namespaces/shop/configmaps/x/log".to_owned(),
+                answered,
+            ),
+            (
+                "/apis/apps/v1/namespaces/shop/deployments/log".to_owned(),
+                answered,
+            ),
+            ("/version".to_owned(), answered),
+            (format!("{pods}?watch=true"), (Some(65), None)),
+            (
+                format!("{pods}?watch=true&timeoutSeconds=290"),
+                (Some(65), Some(355)),
+            ),
+            (format!("{pods}?watch=false"), answered),
+            (format!("{pods}/front/log?follow=true"), passed_on),
+            (format!("{pods}/front/exec?command=sh"), passed_on),
+            (format!("{pods}/front/proxy/long/way"), passed_on),
+            ("/api/v1/nodes/one/proxy/metrics".to_owned(), passed_on),
+        ] {
+            assert_eq!(limits(&target), expected, "{target}");
+        }
+        let upgrade = Request::get("/console").header(UPGRADE, "websocket");
+        let Limits { head, pause } = Limits::of(&upgrade.body(()).unwrap());
+        assert!(head.is_none() && pause.is_none());
+    }
+
+    /// A list of which only the beginning comes.
+    #[derive(Debug, Default)]
+    struct Beginning(bool);
+
+    impl Body for Beginning {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            if std::mem::replace(&mut self.0, true) {
+                return Poll::Pending;
+            }
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"{")))))
+        }
+    }
+
+    async fn read(target: &str) -> Result<(), BoxError> {
+        let api = tower::service_fn(|_| async {
+            Ok::<_, Infallible>(Response::new(Beginning::default()))
+        });
+        let request = Request::get(target).body(()).unwrap();
+        let answer = Patience.layer(api).oneshot(request).await?;
+        answer.into_body().collect().await.map(drop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_stops_in_the_middle_is_given_up_and_a_quiet_log_is_not() {
+        let begun = Instant::now();
+        let failed = read("/api/v1/pods").await.unwrap_err();
+        assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs(), "{failed}");
+        let follows = read("/api/v1/namespaces/shop/pods/front/log?follow=true");
+        assert!(tokio::time::timeout(LIMIT * 100, follows).await.is_err());
+    }
+}
