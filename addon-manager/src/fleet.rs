@@ -162,7 +162,8 @@ impl Publisher {
         let mut revision = self.view.revision();
         let mut certificates = self.certificates.clone();
         let mut freshness = Freshness::default();
-        loop {
+        // After the end of our time as the leader nobody may be let in any more.
+        while !token.is_cancelled() {
             revision.mark_unchanged();
             certificates.mark_unchanged();
             let now = Arc::clone(&sessions.borrow_and_update());

@@ -88,10 +88,14 @@ impl OptIn {
         };
         loop {
             revision.mark_unchanged();
-            let pauses = [
-                self.round(&mut past).await,
-                self.keep(&past, &mut written).await,
-            ];
+            // A write that hangs must not outlast our time as the leader; what is dropped, the next leader's round does.
+            let looking = async {
+                let round = self.round(&mut past).await;
+                [round, self.keep(&past, &mut written).await]
+            };
+            let Some(pauses) = token.run_until_cancelled(looking).await else {
+                return;
+            };
             let pause = pauses.into_iter().flatten().min();
             let next = async {
                 tokio::select! {

@@ -70,7 +70,7 @@ pub use self::{
     addon::{Addon, HookError},
     csr::Refusal,
     discover::discover,
-    drive::{Setup, run},
+    drive::{DRAIN, Setup, run},
     error::Error,
     exchange::{
         Config, Health, HealthInput, Leaving, LeavingPhase, Removal, RenderError, RenderInput,

@@ -22,6 +22,8 @@ use crate::parts::Spawner;
 const DURATION: Duration = Duration::from_secs(9);
 /// A holder that could not renew for this long leads no more: well before another may take the lease.
 const RENEW_DEADLINE: Duration = Duration::from_millis(6500);
+/// So long a holder may go on with what it has begun when it leads no more: nobody else leads before.
+pub const GRACE: Duration = DURATION.saturating_sub(RENEW_DEADLINE);
 const RETRY: Duration = Duration::from_millis(1500);
 
 /// Which lease, and who asks for it.

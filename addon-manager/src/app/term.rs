@@ -77,14 +77,21 @@ pub(super) async fn run(term: Term, leading: watch::Receiver<bool>, token: Cance
         let term = Arc::clone(&term);
         async move {
             term.ground.metrics.leads(true);
-            while !token.is_cancelled() {
-                if let Err(error) = Box::pin(lead(&term, token.child_token())).await {
-                    tracing::warn!(error = %Chain(&*error), "leading failed; trying again");
-                    token.run_until_cancelled(sleep(RETRY)).await;
+            let leading = async {
+                while !token.is_cancelled() {
+                    if let Err(error) = Box::pin(lead(&term, token.child_token())).await {
+                        tracing::warn!(error = %Chain(&*error), "leading failed; trying again");
+                        token.run_until_cancelled(sleep(RETRY)).await;
+                    }
                 }
-            }
-            term.ground.channels.serving.send_replace(false);
-            term.ground.metrics.leads(false);
+            };
+            // Not when the last write has ended: the next leader does not wait for that.
+            let ceasing = async {
+                token.cancelled().await;
+                term.ground.channels.serving.send_replace(false);
+                term.ground.metrics.leads(false);
+            };
+            tokio::join!(leading, ceasing);
         }
     })
     .await;
@@ -311,5 +318,15 @@ async fn wake_all(view: View, wakes: Wakes, channels: &Channels, token: Cancella
             wakes.wake(name);
         }
         token.run_until_cancelled(sleep(GATHER)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reconciles_of_a_leader_end_before_another_may_lead() {
+        assert!(sdk::DRAIN < runtime::lease::GRACE);
     }
 }

@@ -20,6 +20,8 @@ use crate::{api::addon::Version, name::ClusterName};
 
 mod crew;
 
+pub use self::crew::DRAIN;
+
 /// What [`run`] needs beside the add-on.
 pub struct Setup {
     /// A client of the hub.

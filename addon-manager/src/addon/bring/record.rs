@@ -32,13 +32,21 @@ pub struct Record {
 /// At most one for each cluster.
 pub type Records = BTreeMap<ClusterName, Record>;
 
-/// Writes until the token is cancelled. What was written goes when it is seen: that is for whoever asked for it.
+/// Writes until the token is cancelled, also in the middle of a write: what is wanted is still there for the next leader.
 pub async fn run(
     client: Client,
     version: Version,
-    mut records: watch::Receiver<Records>,
+    records: watch::Receiver<Records>,
     token: CancellationToken,
 ) {
+    token
+        .run_until_cancelled(follow(client, version, records))
+        .await;
+}
+
+/// Writes until nobody can want anything any more, and waits then. What was written goes when it is seen: that is for
+/// whoever asked for it.
+async fn follow(client: Client, version: Version, mut records: watch::Receiver<Records>) {
     let mut written = Records::new();
     loop {
         let wanted = records.borrow_and_update().clone();
@@ -65,8 +73,8 @@ pub async fn run(
                 () = sleep(RETRY), if failed => true,
             }
         };
-        if token.run_until_cancelled(next).await != Some(true) {
-            return token.cancelled().await;
+        if !next.await {
+            return std::future::pending().await;
         }
     }
 }
@@ -97,5 +105,37 @@ async fn write(
         // Gone, or another one: nobody asks any more.
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_hangs_does_not_outlast_the_time_as_the_leader() {
+        let (asked, mut told) = watch::channel(());
+        let hub = tower::service_fn(move |_: Request<Body>| {
+            asked.send_replace(());
+            std::future::pending::<Result<Response<Body>, Infallible>>()
+        });
+        let record = ("uid".to_owned(), Decision::Found);
+        let wanted = Records::from([(ClusterName::new("c").unwrap(), record)]);
+        let (_records, wanted) = watch::channel(wanted);
+        let token = CancellationToken::new();
+        let client = Client::new(hub, "default");
+        let writing = run(client, Version::V1Beta1, wanted, token.clone());
+        let losing = async {
+            told.changed().await.unwrap();
+            token.cancel();
+        };
+        let both = async { tokio::join!(writing, losing) };
+        assert!(timeout(RETRY, both).await.is_ok());
     }
 }

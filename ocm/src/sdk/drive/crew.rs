@@ -22,8 +22,9 @@ use crate::sdk::{
     trouble::{News, Troubles},
 };
 
-/// How long reconciles may go on after the token is cancelled.
-const DRAIN: Duration = Duration::from_secs(5);
+/// How long reconciles may go on after the token of [`run`](super::run) is cancelled. Short, so that who lost the lease
+/// has ended before somebody else leads.
+pub const DRAIN: Duration = Duration::from_secs(2);
 
 /// How long one reconcile may take. A client should bound each request by itself; this is for one that does not, and for
 /// whatever else an author waits for: a key that is worked on is not looked at, and its place in the crew is taken.
