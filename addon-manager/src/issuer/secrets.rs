@@ -151,10 +151,13 @@ impl Secrets {
     }
 }
 
-/// The Secret of a new CA.
+/// The Secret of a new CA. It has a unit from the start: if it is in the place of one that was lost, agents have
+/// certificates that nobody trusts any more, and only another subject makes OCM ask for new ones.
 pub(super) fn authority_secret(namespace: &str, ca: &Authority) -> Secret {
     let data = [("tls.crt", ca.certificate()), ("tls.key", ca.key())];
-    secret(namespace, CA_SECRET, "kubernetes.io/tls", data)
+    let mut secret = secret(namespace, CA_SECRET, "kubernetes.io/tls", data);
+    secret.metadata.annotations = Some([(UNIT.to_owned(), takeover::unit(ca))].into());
+    secret
 }
 
 fn secret<'a>(

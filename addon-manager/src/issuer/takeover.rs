@@ -90,7 +90,8 @@ fn bundle(texts: [&str; 2]) -> String {
     blocks.join("\n") + "\n"
 }
 
-fn unit(ca: &Authority) -> String {
+/// What tells the certificates of one CA from those of another in their subjects.
+pub(super) fn unit(ca: &Authority) -> String {
     let short: String = ca.fingerprint().chars().take(16).collect();
     format!("ca-{short}")
 }
@@ -157,6 +158,18 @@ mod tests {
         assert_eq!((held.stage(), trusted(&held)), (Stage::Settled, 1));
         assert_eq!(settled.metadata.annotations.as_ref().unwrap()["mine"], "x");
         assert_eq!(settled.metadata.name.as_deref(), Some(CA_SECRET));
+    }
+
+    #[test]
+    fn a_ca_in_the_place_of_a_lost_one_has_every_agent_ask_for_a_new_certificate() {
+        let made = || authority_secret("ours", &make::authority(now()).unwrap());
+        let (lost, new) = (read(&made()), read(&made()));
+        assert!(new.ca.unit().is_some());
+        assert_ne!(lost.ca.unit(), new.ca.unit());
+        // One from before has none, and its agents keep their certificates.
+        let mut old = made();
+        old.metadata.annotations = None;
+        assert!(read(&old).ca.unit().is_none());
     }
 
     #[test]
