@@ -403,6 +403,9 @@ impl sdk::Addon for ArgocdAgent {
         self.parts
             .addresses
             .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
+        self.parts
+            .sharing
+            .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
         self.obstacles.forget(cluster);
         self.bringing.forget(cluster);
         // The Secret goes last, so where there is one, nobody has told us of the cluster's leaving: it

@@ -40,6 +40,7 @@ pub(crate) async fn reconcile<A: Addon>(
     match plan::stage(hub.addon.as_ref(), name, &observed) {
         Stage::Idle => Ok(wait_to_be_taken_in(hub, name, &observed, now).await),
         Stage::Left => {
+            hub.events.forget(&regarding(hub, name, None));
             hub.addon
                 .left(name)
                 .await
@@ -83,7 +84,13 @@ async fn wait_to_be_taken_in<A: Addon>(
     match idle::idle(hub.addon.name(), addon, observed.offer.as_deref(), now) {
         Idle::Wait(left) => Outcome::Settled(Some(left)),
         Idle::Tell(reason, note) => {
-            warn_about(hub, regarding(hub, cluster, addon), (reason, &note), now).await;
+            warn_about(
+                hub,
+                regarding(hub, cluster, Some(addon)),
+                (reason, &note),
+                now,
+            )
+            .await;
             Outcome::Settled(Some(SWEEP))
         }
     }
@@ -165,7 +172,7 @@ async fn give_up<A: Addon>(
     warn!(%cluster, pending, "hooks before deletion given up");
     let note = format!("the add-on goes without its hooks, whose time is over: {pending}");
     let said = ("PreDeleteHookGivenUp", note.as_str());
-    warn_about(hub, regarding(hub, cluster, addon), said, now).await;
+    warn_about(hub, regarding(hub, cluster, Some(addon)), said, now).await;
 }
 
 /// Warns in an Event, unless that was said.
@@ -309,7 +316,7 @@ async fn see_to_works<A: Addon>(
         Works::Change(steps) => {
             facts.settled = true;
             hub.events
-                .forget(&regarding(hub, target.name, target.addon));
+                .forget(&regarding(hub, target.name, Some(target.addon)));
             let changed = apply::works(hub, target.name, steps, facts).await;
             changed.inspect_err(|error| facts.problem = Some(error.chain()))
         }
@@ -332,21 +339,21 @@ async fn explain<A: Addon>(hub: &Hub<A>, target: Target<'_>, waiting: &Waiting, 
         return;
     };
     let note = format!("the add-on waits: {waiting}");
-    let about = regarding(hub, target.name, target.addon);
+    let about = regarding(hub, target.name, Some(target.addon));
     warn_about(hub, about, (reason, &note), now).await;
 }
 
 fn regarding<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,
-    addon: &ManagedClusterAddOn,
+    addon: Option<&ManagedClusterAddOn>,
 ) -> ObjectReference {
     ObjectReference {
         api_version: Some(hub.version.api_version()),
         kind: Some("ManagedClusterAddOn".to_owned()),
         namespace: Some(cluster.to_string()),
-        name: addon.metadata.name.clone(),
-        uid: addon.metadata.uid.clone(),
+        name: Some(hub.addon.name().to_string()),
+        uid: addon.and_then(|addon| addon.metadata.uid.clone()),
         ..ObjectReference::default()
     }
 }
@@ -387,7 +394,7 @@ async fn tell<A: Addon>(hub: &Hub<A>, target: Target<'_>, news: &[news::News], n
     let reporter = hub.addon.name().as_str();
     for news in news {
         let saying = Saying {
-            regarding: regarding(hub, target.name, target.addon),
+            regarding: regarding(hub, target.name, Some(target.addon)),
             warning: news.warning,
             reason: &news.reason,
             note: &news.note,
@@ -397,3 +404,6 @@ async fn tell<A: Addon>(hub: &Hub<A>, target: Target<'_>, news: &[news::News], n
             .await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,48 @@
+use std::convert::Infallible;
+
+use http::{Request, Response};
+use kube::{Client, client::Body};
+
+use super::*;
+use crate::{
+    api::addon::Version,
+    sdk::{Metrics, View, event::Events},
+};
+use plan::samples::{Author, author, cluster_name, observed};
+
+/// A hub that refuses every write.
+fn hub() -> Hub<Author> {
+    let refuse = |_: Request<Body>| async {
+        let refused = Response::builder().status(403).body(Body::empty());
+        Ok::<_, Infallible>(refused.unwrap())
+    };
+    Hub {
+        addon: Arc::new(author(Vec::new())),
+        client: Client::new(tower::service_fn(refuse), "default"),
+        version: Version::V1Beta1,
+        world: Arc::clone(View::new().world()),
+        events: Events::default(),
+        metrics: Metrics::default(),
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_of_an_add_on_that_is_gone_is_said_of_its_successor_too() {
+    let (hub, name, now) = (hub(), cluster_name(), Timestamp::UNIX_EPOCH);
+    let addon = observed().addon.unwrap();
+    let says = async || {
+        let saying = Saying {
+            regarding: regarding(&hub, &name, Some(&addon)),
+            warning: true,
+            reason: "NotTakenIn",
+            note: "",
+        };
+        let (client, metrics) = (&hub.client, &hub.metrics);
+        hub.events.say(client, "a", saying, now, metrics).await
+    };
+    assert!(says().await);
+    assert!(!says().await);
+    // There is none in this world, and there are no works of one.
+    reconcile(&hub, &name, now).await.unwrap();
+    assert!(says().await);
+}
