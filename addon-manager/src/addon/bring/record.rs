@@ -125,7 +125,11 @@ mod tests {
             asked.send_replace(());
             std::future::pending::<Result<Response<Body>, Infallible>>()
         });
-        let record = ("uid".to_owned(), Decision::Found);
+        let record = Record {
+            uid: "uid".to_owned(),
+            decision: Decision::Found,
+            place: None,
+        };
         let wanted = Records::from([(ClusterName::new("c").unwrap(), record)]);
         let (_records, wanted) = watch::channel(wanted);
         let token = CancellationToken::new();
