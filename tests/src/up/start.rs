@@ -178,4 +178,4 @@ fn show_more(log: &mut File) -> Result<()> {
 }
 
 /// The names of what a lab writes into its directory, beside the clusters' directories.
-pub(super) const OURS: [&str; 4] = [STATE, LOG, "etcd.log", "git-daemon.log"];
+pub(super) const OURS: [&str; 5] = [STATE, LOG, "etcd.log", "etcd-hub.log", "git-daemon.log"];
