@@ -1,6 +1,6 @@
 //! Certificate requests that ask for what nobody may have.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use lab::{
     steps::{ADDON, At, Objects},
@@ -106,11 +106,12 @@ pub(crate) async fn a_wrong_certificate_request_stays_pending_and_is_explained(
 ) -> Result<()> {
     stage.enrolled(1).await?;
     let manager = Program::Manager.running(stage).await?;
+    let units = registered_units(stage).await?;
     for request in wrong_requests() {
         let (reason, part) = request.why;
         let counted = format!("addon_requests_refused_total{{reason=\"{reason}\"}}");
         let before = manager.metrics().await?.value(&counted);
-        let at = ask(stage, &request).await?;
+        let at = ask(stage, &request, &units).await?;
         explained(&stage.hub, request.name, reason, part).await?;
         manager.until_counts(&counted, before + 1.0).await?;
         let csr = stage.hub.read(&at).await?;
@@ -130,7 +131,19 @@ pub(crate) async fn a_wrong_certificate_request_stays_pending_and_is_explained(
     Ok(())
 }
 
-async fn ask(stage: &Stage, request: &Request) -> Result<At> {
+/// The units of the subject that the cluster's agent is to ask for: they name the certificate authority.
+async fn registered_units(stage: &Stage) -> Result<Vec<String>> {
+    let addon = stage.hub.read(&At::addon("spoke1")).await?;
+    let mut registrations = addon["status"]["registrations"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let ours = registrations.find(|it| it["signerName"] == SIGNER);
+    let units = &ours.context("nothing is registered")?["subject"]["organizationUnit"];
+    Ok(serde_json::from_value(units.clone()).unwrap_or_default())
+}
+
+async fn ask(stage: &Stage, request: &Request, units: &[String]) -> Result<At> {
     let group = format!("system:open-cluster-management:{}", request.requester);
     let user = format!("{group}:agent");
     // Rights to ask are not what is tested: every spoke may create requests.
@@ -150,14 +163,14 @@ async fn ask(stage: &Stage, request: &Request) -> Result<At> {
         "spec": {
             "signerName": request.signer,
             "usages": request.usages,
-            "request": request_body(request)?,
+            "request": request_body(request, units)?,
         },
     });
     asking.apply(&at, body).await?;
     Ok(at)
 }
 
-fn request_body(request: &Request) -> Result<String> {
+fn request_body(request: &Request, units: &[String]) -> Result<String> {
     let mut params = CertificateParams::new(vec![request.alternative.to_owned()])?;
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, request.common_name.as_str());
@@ -165,6 +178,9 @@ fn request_body(request: &Request) -> Result<String> {
     name.push(DnType::OrganizationName, first);
     // The same attribute by its number: by its name it would take the place of the first.
     name.push(DnType::CustomDnType(vec![2, 5, 4, 10]), second);
+    for unit in units {
+        name.push(DnType::OrganizationalUnitName, unit.as_str());
+    }
     params.distinguished_name = name;
     let pem = params.serialize_request(&KeyPair::generate()?)?.pem()?;
     Ok(base64::engine::general_purpose::STANDARD.encode(pem))
