@@ -229,10 +229,10 @@ fn owned_by_spokes() -> Vec<Story> {
     ]
 }
 
-/// While the product is taken away its Pods end under rights that are going, so these come after the chapter in which
-/// every refusal counts.
+/// While the product is taken away its Pods end under rights that are going, so these are not where every refusal counts. They
+/// ask for many certificates, of which a lab has [ten an hour](second_day), so nobody has asked before.
 fn life_of_the_chart() -> Chapter {
-    Chapter::shared(
+    Chapter::alone(
         Options::everything(2),
         vec![
             staged!(chart::an_upgrade_keeps_the_ca_and_the_agents),
