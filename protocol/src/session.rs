@@ -87,6 +87,8 @@ pub struct Session {
     promised: HashSet<(String, String)>,
     refusals: Vec<PeerRefusal>,
     next_ping: Option<Duration>,
+    /// How the last heartbeat of the peer was answered.
+    answered: Option<Event>,
     draining: bool,
     resent: u64,
     malformed: u64,
@@ -114,6 +116,7 @@ impl Session {
             done: HashMap::new(),
             promised: HashSet::new(),
             refusals: Vec::new(),
+            answered: None,
             draining: false,
             resent: 0,
             malformed: 0,
@@ -185,6 +188,7 @@ impl Session {
             return self.acknowledge(&event, Some(why));
         }
         if event.target == Target::Heartbeat {
+            self.answered = Some(event.ack());
             return self.acknowledge(&event, None);
         }
         if self.inbox.entries() >= self.limits.inbox_entries.saturating_mul(2)
@@ -220,6 +224,14 @@ impl Session {
     pub fn has_room(&self) -> bool {
         self.inbox.entries() < self.limits.inbox_entries
             && self.inbox.bytes() < self.limits.inbox_bytes
+    }
+
+    /// Answers the last heartbeat once more, for a peer that is not read for now and so gets no answer to those that
+    /// follow it. Whoever it is takes anything that it hears for a sign of life.
+    pub fn answer_again(&mut self) {
+        if self.acks.is_empty() {
+            self.acks.extend(self.answered.clone());
+        }
     }
 
     /// Whether what is said now is the next control message that goes out. What comes without a bound of its own, such

@@ -101,6 +101,8 @@ pub(super) struct Moving<'a> {
     /// Since when we are draining, and what for.
     draining: Option<(Instant, End)>,
     heard: bool,
+    /// When the principal was last not read, because there was no room for more of what it says.
+    unread: Duration,
 }
 
 impl Drive<'_> {
@@ -154,6 +156,7 @@ impl Drive<'_> {
             knowing: None,
             draining: None,
             heard: false,
+            unread: Duration::ZERO,
         };
         self.greet(&mut moving);
         loop {
@@ -221,7 +224,7 @@ impl Drive<'_> {
             knowing,
             ..
         } = moving;
-        tokio::select! {
+        let happened = tokio::select! {
             biased;
             () = token.cancelled(), if !draining => Happened::Stop,
             Some((id, verdict)) = working.next() => Happened::Done(id, verdict),
@@ -235,7 +238,11 @@ impl Drive<'_> {
             news = self.renewal.news(), if !draining => Happened::Certificates(news),
             known = answered(knowing) => Happened::Known(known),
             () = tokio::time::sleep(wait) => Happened::Due,
+        };
+        if !has_room {
+            moving.unread = moving.begun.elapsed();
         }
+        happened
     }
 
     /// Acts on what happened; an end ends the session.
@@ -324,10 +331,8 @@ impl<'a> Moving<'a> {
     /// How long nothing becomes due.
     fn wait(&self, heartbeat: Option<Duration>) -> Duration {
         let now = self.begun.elapsed();
-        let silence = heartbeat.map(|interval| {
-            let heard = self.session.stats(now).last_heard;
-            (heard + silence_limit(interval)).saturating_sub(now)
-        });
+        let silence = heartbeat
+            .map(|interval| (self.heard(now) + silence_limit(interval)).saturating_sub(now));
         let drain = self
             .draining
             .as_ref()
@@ -354,9 +359,13 @@ impl<'a> Moving<'a> {
 
     fn is_silent(&self, heartbeat: Option<Duration>) -> bool {
         let now = self.begun.elapsed();
-        heartbeat.is_some_and(|interval| {
-            now.saturating_sub(self.session.stats(now).last_heard) >= silence_limit(interval)
-        })
+        heartbeat
+            .is_some_and(|interval| now.saturating_sub(self.heard(now)) >= silence_limit(interval))
+    }
+
+    /// Since when the principal is silent. While it is not read it is not.
+    fn heard(&self, now: Duration) -> Duration {
+        self.session.stats(now).last_heard.max(self.unread)
     }
 
     fn drain(&mut self, end: End) {

@@ -195,6 +195,7 @@ impl Driver {
         // Work first: a resync answers at once, and what it marks has to be written before we wait.
         self.start_work(now);
         self.take_away(now);
+        self.leave_unread(now);
         let full = self.write(now);
         self.count(now);
         self.tell_refused();
@@ -341,13 +342,29 @@ impl Driver {
 
     /// A peer that sends heartbeats and then says nothing is gone.
     fn listen(&self) -> Result<(), Over> {
-        let now = self.started.elapsed();
-        let silent = now.saturating_sub(self.machine.stats(now).last_heard);
-        match self.pulse.silence(self.sessions.limits.silence) {
-            Some(limit) if silent >= limit => Err(Over::Peer(
+        if self.patience(self.started.elapsed()) == Some(Duration::ZERO) {
+            return Err(Over::Peer(
                 "nothing was heard from the agent for too long".to_owned(),
-            )),
-            Some(_) | None => Ok(()),
+            ));
+        }
+        Ok(())
+    }
+
+    /// How long the agent may yet be silent.
+    fn patience(&self, now: Duration) -> Option<Duration> {
+        let heard = self.machine.stats(now).last_heard;
+        let least = self.sessions.limits.silence;
+        self.pulse.patience(least, heard, now)
+    }
+
+    /// As long as there is no room for more of what the agent says, it is not read. Its heartbeats are not answered then,
+    /// and it would take us for gone.
+    fn leave_unread(&mut self, now: Duration) {
+        if !self.machine.has_room() {
+            self.pulse.unread(now);
+            if self.pulse.takes_sign(now) {
+                self.machine.answer_again();
+            }
         }
     }
 
@@ -357,7 +374,7 @@ impl Driver {
         let pause = self.pause(now, full);
         let room = self.machine.has_room();
         let asks = !full && self.machine.takes_questions();
-        tokio::select! {
+        let next = tokio::select! {
             biased;
             end = self.seat.ended() => Next::Over(Over::Hub(end)),
             () = tokio::time::sleep_until(self.ends.0) => Next::Over(Over::Hub(self.ends.1)),
@@ -375,7 +392,11 @@ impl Driver {
             Some(event) = question(self.ear.as_mut()), if asks => Next::Question(event),
             _room = self.outbound.reserve(), if full => Next::Look,
             () = sleep(pause) => Next::Look,
+        };
+        if !room {
+            self.pulse.unread(self.started.elapsed());
         }
+        next
     }
 
     /// Why nothing more can be read.
@@ -398,17 +419,13 @@ impl Driver {
     fn pause(&self, now: Duration, full: bool) -> Duration {
         let busy = self.working.len() >= self.sessions.limits.writes_per_session;
         let least = if full || busy { BLOCKED } else { SHORTEST };
-        let silence = self
-            .pulse
-            .silence(self.sessions.limits.silence)
-            .map(|limit| {
-                let heard = self.machine.stats(now).last_heard;
-                heard.saturating_add(limit).saturating_sub(now)
-            });
+        let is_unread = !self.machine.has_room();
+        let sign = self.pulse.next_sign(now).filter(|_| is_unread);
         [
             self.machine.next_timeout(now),
             self.resync.next_timeout(now),
-            silence,
+            self.patience(now),
+            sign,
         ]
         .into_iter()
         .flatten()

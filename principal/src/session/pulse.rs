@@ -8,11 +8,18 @@ use std::time::Duration;
 /// Three beats may get lost before a peer counts as gone.
 const MISSED: u32 = 4;
 
+/// A peer that is not read is told that we are there no more often than this.
+const SHORTEST: Duration = Duration::from_secs(1);
+
 /// What is known about the beat.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pulse {
     last: Option<Duration>,
     gap: Option<Duration>,
+    /// When the peer was last not read, and so could not be heard.
+    unread: Duration,
+    /// When it was last told that we are there, while it was not read.
+    told: Duration,
 }
 
 impl Pulse {
@@ -23,8 +30,44 @@ impl Pulse {
     }
 
     /// How long the peer may be silent, but never shorter than `least`; none while its beat is not known.
-    pub(super) fn silence(&self, least: Duration) -> Option<Duration> {
+    fn silence(&self, least: Duration) -> Option<Duration> {
         self.gap.map(|gap| gap.saturating_mul(MISSED).max(least))
+    }
+
+    /// How long the peer, last heard at `heard`, may yet be silent; none while its beat is not known.
+    ///
+    /// While it is not read it is not silent, whatever it says: that begins when it can be heard again.
+    pub(super) fn patience(
+        &self,
+        least: Duration,
+        heard: Duration,
+        now: Duration,
+    ) -> Option<Duration> {
+        let since = heard.max(self.unread);
+        self.silence(least)
+            .map(|limit| since.saturating_add(limit).saturating_sub(now))
+    }
+
+    /// The peer is not read now.
+    pub(super) const fn unread(&mut self, now: Duration) {
+        self.unread = now;
+    }
+
+    /// Before the peer has to be told that we are there, because its heartbeats are not read and so not answered.
+    pub(super) fn next_sign(&self, now: Duration) -> Option<Duration> {
+        let last = self.told.max(self.last?);
+        // Heartbeats that were read together say nothing of their pace.
+        let every = self.gap?.max(SHORTEST);
+        Some(last.saturating_add(every).saturating_sub(now))
+    }
+
+    /// Whether that is now; it counts as done.
+    pub(super) fn takes_sign(&mut self, now: Duration) -> bool {
+        let is_due = self.next_sign(now) == Some(Duration::ZERO);
+        if is_due {
+            self.told = now;
+        }
+        is_due
     }
 }
 
@@ -43,5 +86,25 @@ mod tests {
         assert_eq!(pulse.silence(minute), Some(2 * minute));
         pulse.beat(32 * second);
         assert_eq!(pulse.silence(minute), Some(minute));
+    }
+
+    #[test]
+    fn a_peer_that_is_not_read_is_not_silent_and_is_told_that_we_are_there() {
+        let second = Duration::from_secs(1);
+        let mut pulse = Pulse::default();
+        assert!(!pulse.takes_sign(100 * second), "it has no beat");
+        pulse.beat(Duration::ZERO);
+        pulse.beat(10 * second);
+        let patience = |pulse: &Pulse, now| pulse.patience(25 * second, 10 * second, now);
+        assert_eq!(patience(&pulse, 49 * second), Some(second));
+        pulse.unread(45 * second);
+        assert_eq!(patience(&pulse, 49 * second), Some(36 * second));
+        assert_eq!(patience(&pulse, 85 * second), Some(Duration::ZERO));
+        let signs = (10_u32..60).filter(|now| pulse.takes_sign(*now * second));
+        assert_eq!(signs.collect::<Vec<_>>(), [20, 30, 40, 50]);
+        pulse.beat(60 * second);
+        pulse.beat(60 * second);
+        assert!(!pulse.takes_sign(60 * second + second / 2));
+        assert!(pulse.takes_sign(61 * second));
     }
 }

@@ -244,3 +244,37 @@ async fn a_session_whose_hands_are_busy_waits_for_one_of_them() {
     let turns = turns_in_a_minute(&both, &["busy", "stuck"], 1).await;
     assert!((2..200).contains(&turns), "{turns} turns");
 }
+
+/// The hub takes nothing for ten minutes, and the agent has said more than there is room for.
+#[tokio::test(start_paused = true)]
+async fn while_there_is_no_room_for_more_the_agent_is_not_taken_for_silent_and_hears_of_us() {
+    let limits = Limits {
+        inbox_bytes: 1,
+        ..Limits::default()
+    };
+    let sessions = sessions(&["busy".to_owned()], limits);
+    let (outbound, mut reads) = mpsc::channel(64);
+    let mut driver = driver(&sessions, &["busy"], outbound).await;
+    // As if it had beaten before.
+    let (second, beat) = (Duration::from_secs(1), Event::ping());
+    for _ in 0..2 {
+        tokio::time::advance(10 * second).await;
+        let now = driver.started.elapsed();
+        driver.pulse.beat(now);
+        let ping = beat.clone().into_cloud_event("agent://agent-managed");
+        driver.machine.receive(ping, now).unwrap();
+    }
+    let mut acks = 0_usize;
+    let turning = async {
+        loop {
+            driver.turn().await.unwrap();
+            while let Ok(Ok(frame)) = reads.try_recv() {
+                let id = frame.event.and_then(|event| Event::try_from(event).ok());
+                acks += usize::from(id.is_some_and(|it| it.target == Target::Ack));
+            }
+        }
+    };
+    drop(tokio::time::timeout(600 * second, turning).await);
+    assert!(!driver.machine.has_room());
+    assert!((55..70).contains(&acks), "{acks} answers in ten minutes");
+}
