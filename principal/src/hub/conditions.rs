@@ -3,7 +3,7 @@
 //! Written by one task that walks the Applications whose conditions may have to change. What the spoke reports
 //! stays as it is; an equal list costs no write.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use argocd::{
     Patch,
@@ -28,6 +28,10 @@ pub(crate) use keys::{CONDITION_DISCONNECTED as DISCONNECTED, CONDITION_ERROR as
 /// A cluster whose session ended counts as connected for so long: agents restart, and links are renewed.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 
+/// Before conditions that could not be written are tried again.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
 /// Every type that this principal sets and clears.
 const KINDS: [&str; 7] = [
     keys::CONDITION_CONFLICT,
@@ -48,8 +52,8 @@ pub(crate) async fn keep(
     mut ready: watch::Receiver<bool>,
     token: CancellationToken,
 ) {
-    let (shortest, longest) = (Duration::from_millis(200), Duration::from_secs(30));
-    let mut backoff = Backoff::new(shortest, longest, longest);
+    // Of those that cannot be written, each has its own pauses: it is no business of the others.
+    let mut failing: HashMap<Key, Backoff> = HashMap::new();
     let mut next = async || {
         // An error means that the program stops, and then the token is cancelled too.
         let serving = ready.wait_for(|ready| *ready).await.is_ok()
@@ -63,16 +67,21 @@ pub(crate) async fn keep(
     };
     while let Some(key) = token.run_until_cancelled(next()).await {
         match hub.write_conditions(&key).await {
-            Ok(()) => backoff.succeeded(Instant::now()),
+            Ok(()) => {
+                failing.remove(&key);
+            }
             Err(WriteError::Refused(reason)) => {
                 // The next change of the object is the next attempt.
                 tracing::warn!(object = %key, reason, "the hub refuses conditions");
+                failing.remove(&key);
             }
             Err(error) => {
                 tracing::debug!(object = %key, error = %Chain(&error), "cannot write conditions yet");
-                hub.dirty.mark(key);
-                let pause = backoff.failed(Instant::now());
-                token.run_until_cancelled(tokio::time::sleep(pause)).await;
+                let now = Instant::now();
+                let backoff = failing
+                    .entry(key.clone())
+                    .or_insert_with(|| Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE));
+                hub.dirty.mark_at(now + backoff.failed(now), &key);
             }
         }
     }

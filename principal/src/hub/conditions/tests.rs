@@ -220,6 +220,30 @@ async fn an_outage_of_the_hub_delays_conditions_and_loses_none() {
     setup.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_whose_conditions_cannot_be_written_holds_up_no_other() {
+    let elsewhere = json!({ "spec": { "destination": { "name": "b" } } });
+    let setup = setup(vec![with(
+        application("a", "bad", "1", 1),
+        elsewhere.clone(),
+    )]);
+    setup.memory.fail_patches_of("bad");
+    // By now its pauses are long.
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    for name in ["one", "two", "three"] {
+        let begun = Instant::now();
+        let app = with(application("a", name, name, 1), elsewhere.clone());
+        setup.memory.put(Watched::Application, app);
+        setup
+            .until("told", |memory| {
+                kinds(memory, "a", name) == [keys::CONDITION_CONFLICT]
+            })
+            .await;
+        assert!(begun.elapsed() < Duration::from_secs(1), "{name}");
+    }
+    setup.stop().await;
+}
+
 fn asks_for_refresh(memory: &Memory) -> bool {
     let application = memory.application("a", "app").unwrap_or_default();
     wants_refresh(&application)

@@ -35,6 +35,8 @@ struct State {
     objects: Objects<(Watched, Key)>,
     writes: Writes,
     outage: bool,
+    /// Writes to objects of this name fail.
+    failing: Option<String>,
 }
 
 /// What our side has written, and not the users.
@@ -54,6 +56,7 @@ impl Default for State {
             objects: Objects::new("uid"),
             writes: Writes::default(),
             outage: false,
+            failing: None,
         }
     }
 }
@@ -121,6 +124,11 @@ impl Memory {
     /// While there is an outage, nothing can be read or written.
     pub fn set_outage(&self, outage: bool) {
         self.lock().outage = outage;
+    }
+
+    /// Patches of objects of this name fail from now on.
+    pub fn fail_patches_of(&self, name: &str) {
+        self.lock().failing = Some(name.to_owned());
     }
 
     /// Resolves when the hub is as `fits` wants it. For tests, which bound the wait.
@@ -230,8 +238,14 @@ impl Store for Memory {
         patch: Patch,
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
         let key = (kind, key.clone());
-        self.write(move |objects| objects.patch(&key, &patch.under(version)))
-            .boxed()
+        async move {
+            if self.lock().failing.as_ref() == Some(&key.1.name) {
+                return Err(WriteError::Unavailable("failing".into()));
+            }
+            self.write(move |objects| objects.patch(&key, &patch.under(version)))
+                .await
+        }
+        .boxed()
     }
 
     fn create<'a>(
