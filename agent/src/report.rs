@@ -73,9 +73,17 @@ impl Reports {
         self.wake.notify_one();
     }
 
-    /// This object, which the spoke owned, is gone; it was `last` so.
+    /// This object, which the spoke owned, was deleted; it was `last` so.
     pub fn left(&self, key: &ObjectKey, last: &Value) {
-        let mut event = source::left(key, last);
+        self.ended(key, source::left(key, last));
+    }
+
+    /// This object, which the spoke owned, is not there any more, and nobody saw it go; it was `last` so.
+    pub fn missing(&self, key: &ObjectKey, last: &Value) {
+        self.ended(key, source::missing(key, last));
+    }
+
+    fn ended(&self, key: &ObjectKey, mut event: Event) {
         self.traces.went(key, &mut event);
         let mut pending = self.lock();
         pending.states.remove(key);

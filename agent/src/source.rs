@@ -55,6 +55,12 @@ pub fn left(key: &ObjectKey, last: &Value) -> Event {
     gone(key, Meta::of(last).uid(), version)
 }
 
+/// Says that an object is not there, which nobody saw happen: as if the hub had asked for it, so that it counts together
+/// with all others of which that is said.
+pub fn missing(key: &ObjectKey, last: &Value) -> Event {
+    gone(key, Meta::of(last).uid(), "")
+}
+
 fn gone(key: &ObjectKey, uid: &str, version: &str) -> Event {
     let stub = json!({
         "apiVersion": keys::API_VERSION,

@@ -118,12 +118,14 @@ pub enum Report {
         key: ObjectKey,
         /// Which one it was.
         uid: String,
+        /// Its deletion was watched, as opposed to found out because it is not there any more.
+        is_seen: bool,
     },
     /// Everything that there is has been reported once.
     Synced,
     /// The API is back at an earlier state: everything is reported anew, perhaps in older versions.
     Rewound,
-    /// The API does not serve this kind, so there is nothing of it. Told once, until it does.
+    /// The API does not serve this kind, as far as its answer tells. Told once, until it does.
     NotServed,
 }
 
@@ -131,10 +133,11 @@ impl Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Applied(object) => f.debug_tuple("Applied").field(&Masked(object)).finish(),
-            Self::Gone { key, uid } => f
+            Self::Gone { key, uid, is_seen } => f
                 .debug_struct("Gone")
                 .field("key", key)
                 .field("uid", uid)
+                .field("is_seen", is_seen)
                 .finish(),
             Self::Synced => f.write_str("Synced"),
             Self::Rewound => f.write_str("Rewound"),

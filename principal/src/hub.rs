@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use argocd::{Meta, routing::RoutingSettings};
+use argocd::routing::RoutingSettings;
 use protocol::{Event, Facet, ObjectKey};
 use runtime::{clock::Clock, news::News};
 use tokio::{sync::Semaphore, time::Instant};
@@ -30,6 +30,7 @@ mod index;
 mod lookup;
 mod mailbox;
 mod mirror;
+mod reported;
 pub mod store;
 mod traced;
 mod trouble;
@@ -46,7 +47,8 @@ pub(crate) use mirror::keep as keep_mirrors;
 use dirty::Dirty;
 use index::{Effect, Index};
 use mirror::Mirrors;
-use store::{Report, Store, Watched};
+use reported::Missing;
+use store::{Store, Watched};
 use traced::Cause;
 use trouble::Troubles;
 
@@ -83,6 +85,8 @@ struct State {
     synced: BTreeSet<Watched>,
     /// Those of them that are reported anew, because the hub is back at an earlier state.
     rewound: BTreeSet<Watched>,
+    /// What the list under way lacks.
+    missing: Missing,
 }
 
 impl fmt::Debug for Hub {
@@ -139,6 +143,7 @@ impl Hub {
             next: 0,
             synced: BTreeSet::new(),
             rewound: BTreeSet::new(),
+            missing: Missing::default(),
         };
         metrics.hub_write_limit(settings.limits.writes);
         Self {
@@ -166,58 +171,6 @@ impl Hub {
     #[must_use]
     pub(crate) fn set_principal_uid(&self, uid: &Arc<str>) -> bool {
         *self.principal_uid.get_or_init(|| Arc::clone(uid)) == *uid
-    }
-
-    /// Takes in what a watch reports; true once everything that there is has been reported.
-    pub(crate) fn report(&self, report: Report) -> bool {
-        let mut state = self.lock();
-        let concerned = mirror::concerned(&report, &self.argocd_namespace);
-        let cause = Cause::of(&report, &state.index);
-        let effects = match report {
-            Report::Applied(Watched::Application, object) => {
-                let new = state.synced.contains(&Watched::Application);
-                state.index.set_application(object, new)
-            }
-            Report::Applied(kind, object) => {
-                let name = Meta::of(&object).name().to_owned();
-                state.index.set_provision(kind, &name, Some(object))
-            }
-            Report::Deleted {
-                kind: Watched::Application,
-                key,
-                uid,
-            } => state.index.remove_application(&key, &uid),
-            Report::Deleted {
-                kind: Watched::AppProject,
-                key,
-                uid,
-            } => state.index.remove_project(&key.name, &uid),
-            Report::Deleted { kind, key, uid: _ } => {
-                state.index.set_provision(kind, &key.name, None)
-            }
-            Report::Synced(kind) => {
-                state.synced.insert(kind);
-                state.rewound.remove(&kind);
-                Vec::new()
-            }
-            Report::Rewound(kind) => {
-                state.go_back(kind);
-                Vec::new()
-            }
-        };
-        self.post_for(&state, effects, cause);
-        if let Some(key) = concerned {
-            let State { index, mirrors, .. } = &mut *state;
-            let live = index.object(&key);
-            if live.is_some() {
-                mirrors.note_coming(&key, false);
-            }
-            if mirrors.is_crooked(&key, live) {
-                self.crooked.mark(key);
-            }
-        }
-        self.news.tell();
-        state.is_synced()
     }
 
     /// Takes in who is enrolled now.

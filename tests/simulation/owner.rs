@@ -155,7 +155,15 @@ impl World {
                     principal.crash(&self.network).await;
                 }
             }
-            16..=17 => self.weather(),
+            16 => self.weather(),
+            17 => {
+                let (hub, spoke) = (self.dice.chance(0.4), self.dice.chance(0.4));
+                self.trace.say(format_args!(
+                    "watches are broken: the hub's {hub}, the spoke's {spoke}"
+                ));
+                self.hub.inner.break_watches(hub);
+                self.spoke.inner.break_watches(spoke);
+            }
             _ => {
                 self.trace.say("whatever crashed starts");
                 self.start();
@@ -243,6 +251,8 @@ impl World {
         self.network.set_weather(CLUSTER, Weather::FINE);
         self.hub.behave(Manners::GOOD);
         self.spoke.behave(Manners::GOOD);
+        self.hub.inner.break_watches(false);
+        self.spoke.inner.break_watches(false);
         self.start();
         let signature = |world: &Self| (world.hub.inner.version(), world.spoke.inner.version());
         let mut before = signature(self);

@@ -91,7 +91,7 @@ impl Replica {
             Ok(true) => {}
             Ok(false) => {
                 tracing::debug!(object = %key, "went before a watch had told of it");
-                self.observer().gone(key, uid);
+                self.observer().gone(key, uid, false);
             }
             Err(error) => {
                 tracing::debug!(object = %key, error = %Chain(&error), "cannot see whether it is there; looking again");

@@ -46,7 +46,7 @@ pub(super) fn start(
         let (observer, sight, watched) = (observer.clone(), Arc::clone(sight), target.clone());
         let report: Reporter = Arc::new(move |report| match report {
             Report::Applied(object) => observer.applied(kind, object),
-            Report::Gone { key, uid } => observer.gone(&key, &uid),
+            Report::Gone { key, uid, is_seen } => observer.gone(&key, &uid, is_seen),
             Report::Synced => {
                 observer.sees(&sight, &watched, true);
                 observer.listed(&watched);
@@ -156,13 +156,16 @@ impl Observer {
         }
     }
 
-    pub(super) fn gone(&self, key: &ObjectKey, uid: &str) {
+    /// `is_seen`: somebody deleted it. Otherwise it is only not there any more, as after a restore from a backup.
+    pub(super) fn gone(&self, key: &ObjectKey, uid: &str, is_seen: bool) {
         let Some(Entry { live, wanted }) = self.store.gone(key, uid) else {
             return;
         };
         if self.mode == Mode::Autonomous {
-            if let Some(live) = live.filter(|live| !Meta::of(live).is_ignored()) {
-                self.reports.left(key, &live);
+            match live.filter(|live| !Meta::of(live).is_ignored()) {
+                Some(live) if is_seen => self.reports.left(key, &live),
+                Some(live) => self.reports.missing(key, &live),
+                None => {}
             }
             return;
         }
@@ -212,6 +215,34 @@ mod tests {
             label_selector: String::new(),
             mode: Mode::Managed,
         }
+    }
+
+    /// What an autonomous cluster says when one object was seen to go, and another is only not there any more.
+    #[test]
+    fn that_nobody_saw_an_object_go_is_said_as_an_answer_and_not_as_an_event() {
+        let store = Arc::new(Store::default());
+        let reports = Arc::new(Reports::new(Arc::clone(&store)));
+        let observer = Observer {
+            store: Arc::clone(&store),
+            reports: Arc::clone(&reports),
+            drift: Arc::default(),
+            stuck: Arc::default(),
+            mode: Mode::Autonomous,
+        };
+        let key = |name| ObjectKey::new(Kind::Application, "argocd", name);
+        for name in ["seen", "missing"] {
+            let metadata = serde_json::json!({
+                "namespace": "argocd", "name": name, "uid": name, "resourceVersion": "7",
+            });
+            observer.applied(
+                Kind::Application,
+                serde_json::json!({ "metadata": metadata }),
+            );
+            observer.gone(&key(name), name, name == "seen");
+        }
+        let said = reports.take().events;
+        assert_eq!(said[&key("seen")].event_id, "seen_seen_7_delete");
+        assert_eq!(said[&key("missing")].event_id, "missing_missing_");
     }
 
     #[test]

@@ -275,9 +275,11 @@ fn told(kind: Kind, sighting: Sighting<DynamicObject>) -> Option<Report> {
             name,
             uid,
             object: _,
+            is_seen,
         })) => Report::Gone {
             key: ObjectKey::new(kind, namespace.unwrap_or_default(), name),
             uid,
+            is_seen,
         },
     })
 }

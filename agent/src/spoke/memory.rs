@@ -32,6 +32,9 @@ struct State {
     objects: Objects<ObjectKey>,
     writes: Writes,
     outage: bool,
+    broken: bool,
+    /// How often watches broke.
+    breaks: u64,
 }
 
 /// What the agent has written, and not the users.
@@ -51,6 +54,8 @@ impl Default for State {
             objects: Objects::new("spoke-uid"),
             writes: Writes::default(),
             outage: false,
+            broken: false,
+            breaks: 0,
         }
     }
 }
@@ -100,6 +105,24 @@ impl Memory {
     /// While there is an outage, nothing can be written.
     pub fn set_outage(&self, outage: bool) {
         self.lock().outage = outage;
+    }
+
+    /// While watches are broken they tell nothing; then they list anew, and so find out what is gone.
+    pub fn break_watches(&self, broken: bool) {
+        self.change(|state| {
+            state.breaks += u64::from(broken && !state.broken);
+            state.broken = broken;
+        });
+    }
+
+    /// What a watch has to tell now; none while watches are broken. With it, how often they have broken.
+    fn news(
+        &self,
+        seen: &mut Seen<ObjectKey>,
+        is_watched: impl Fn(&ObjectKey) -> bool,
+    ) -> Option<(Vec<News<ObjectKey>>, u64)> {
+        let state = self.lock();
+        (!state.broken).then(|| (state.objects.news(seen, is_watched), state.breaks))
     }
 
     /// When something changes, whoever made it.
@@ -168,19 +191,22 @@ impl Spoke for Memory {
         };
         async move {
             let mut seen = Seen::new();
-            let mut synced = false;
+            // How often watches had broken when it listed last.
+            let mut listed = None;
             loop {
                 let count = memory.shared.changed.count();
-                let news = memory.lock().objects.news(&mut seen, &is_watched);
-                for news in news {
-                    report(match news {
-                        News::Applied(_, object) => Report::Applied(object),
-                        News::Gone(key, uid) => Report::Gone { key, uid },
-                    });
-                }
-                if !synced {
-                    report(Report::Synced);
-                    synced = true;
+                if let Some((news, breaks)) = memory.news(&mut seen, &is_watched) {
+                    let is_seen = listed == Some(breaks);
+                    for news in news {
+                        report(match news {
+                            News::Applied(_, object) => Report::Applied(object),
+                            News::Gone(key, uid) => Report::Gone { key, uid, is_seen },
+                        });
+                    }
+                    if !is_seen {
+                        report(Report::Synced);
+                        listed = Some(breaks);
+                    }
                 }
                 let next = memory.shared.changed.since(count);
                 if token.run_until_cancelled(next).await.is_none() {

@@ -35,6 +35,8 @@ struct Shared {
     changed: Notify,
     /// Nothing will be noted here any more.
     is_over: AtomicBool,
+    /// Something of it may have to go that nobody saw going.
+    compare: AtomicBool,
     /// Which changes the notes are for, where they are traced. Taken when it is said, not with the note.
     traces: Notes<Matter>,
 }
@@ -62,6 +64,17 @@ impl Mailbox {
                 command: false,
             }
         });
+    }
+
+    /// What the cluster holds has to be compared: something may have to go that nobody saw going.
+    pub(crate) fn compare(&self) {
+        self.0.compare.store(true, Ordering::Release);
+        self.0.changed.notify_one();
+    }
+
+    /// Whether it has to be compared; told once.
+    pub(crate) fn take_comparison(&self) -> bool {
+        self.0.compare.swap(false, Ordering::AcqRel)
     }
 
     /// Takes everything.

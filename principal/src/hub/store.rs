@@ -71,6 +71,9 @@ pub enum Report {
         key: Key,
         /// Which one it was.
         uid: String,
+        /// Its deletion was watched, as opposed to found out because a list lacks it. Then it counts only together with
+        /// the rest of that list, which ends with [`Report::Synced`].
+        is_seen: bool,
     },
     /// Everything of this kind that there is has been reported once.
     Synced(Watched),
@@ -90,11 +93,17 @@ impl Debug for Report {
                 .field(kind)
                 .field(&Masked(object))
                 .finish(),
-            Self::Deleted { kind, key, uid } => f
+            Self::Deleted {
+                kind,
+                key,
+                uid,
+                is_seen,
+            } => f
                 .debug_struct("Deleted")
                 .field("kind", kind)
                 .field("key", key)
                 .field("uid", uid)
+                .field("is_seen", is_seen)
                 .finish(),
             Self::Synced(kind) => f.debug_tuple("Synced").field(kind).finish(),
             Self::Rewound(kind) => f.debug_tuple("Rewound").field(kind).finish(),

@@ -2,7 +2,7 @@ use runtime::trace::Notes;
 
 use super::*;
 use crate::{
-    hub::store::Memory,
+    hub::store::{Memory, Report},
     testing::{application, fleet, name, open_project, with},
 };
 use argocd::keys;
@@ -288,6 +288,7 @@ fn when_the_hub_is_back_at_an_earlier_state_all_sessions_end_and_older_versions_
             name: "later".to_owned(),
         },
         uid: "2".to_owned(),
+        is_seen: false,
     });
     assert!(hub.report(Report::Synced(Watched::Application)));
     assert!(ear.mailbox.take().is_empty(), "nobody saw it being deleted");

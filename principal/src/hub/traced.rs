@@ -42,6 +42,7 @@ impl Cause {
                 kind: watched,
                 key,
                 uid,
+                is_seen: _,
             } => {
                 let key = ObjectKey::new(*watched, &key.namespace, &key.name);
                 ("delete", key, uid.clone())

@@ -82,6 +82,14 @@ impl Agreement {
         }
     }
 
+    /// Something may have to go that nobody saw going, so the next comparison is due at once. Nothing goes from an
+    /// autonomous cluster.
+    pub(super) const fn hurry(&mut self) {
+        if let Self::Managed(resync) = self {
+            resync.hurry();
+        }
+    }
+
     /// When the last comparison ended; none while the first one is under way.
     ///
     /// To an autonomous cluster all was told at the begin, and it answers with what is different.

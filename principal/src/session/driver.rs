@@ -249,6 +249,9 @@ impl Driver {
                 self.machine.mark(key, Facet::Command);
             }
         }
+        if self.subscription.mailbox.take_comparison() {
+            self.resync.hurry();
+        }
     }
 
     /// Lets go what the hub does not know any more, as far as it may go now.

@@ -98,7 +98,8 @@ impl Resync {
 
     /// When something is to be done without any message.
     pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
-        let next = [self.patience, self.decision, self.rounds.next];
+        let hurried = self.is_hurried().then_some(now);
+        let next = [self.patience, self.decision, self.rounds.next, hurried];
         let next = next.into_iter().flatten().min();
         next.map(|until| until.saturating_sub(now))
     }

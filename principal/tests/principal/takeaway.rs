@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use principal::{Fleet, HeldDeletion};
+use principal::{Fleet, HeldDeletion, store::Watched};
 use protocol::{
     Event, Kind, Target, Verb,
     payload::{RequestUpdate, SyncedResourceList},
@@ -141,4 +141,53 @@ async fn the_fleet_is_followed_when_nothing_tells_of_the_replica_any_more() {
     world.fleet.send_replace(enrolled(&["ab"]));
     agent.end().await;
     Agent::empty(&world, "ab").await;
+}
+
+/// Creates so many, which the agent gets, and which it would name.
+async fn delivered(world: &World, agent: &mut Agent, count: usize) -> Vec<RequestUpdate> {
+    let mut holds = vec![];
+    for number in 0..count {
+        let name = format!("app-{number:02}");
+        world.create(application("a", &name));
+        agent.about(&name).await;
+        let there = world.hub.application("a", &name).unwrap();
+        let uid = there["metadata"]["uid"].as_str().unwrap();
+        holds.push(held(Kind::Application, &name, uid, None));
+    }
+    holds
+}
+
+/// The hub is put back to a state without them: nobody sees them go, but the next list lacks them.
+fn lose(world: &World, objects: &[RequestUpdate]) {
+    world.hub.break_watches(true);
+    for object in objects {
+        world.hub.delete(Watched::Application, "a", &object.name);
+    }
+    world.hub.break_watches(false);
+}
+
+#[tokio::test]
+async fn a_hub_that_is_put_back_while_it_is_watched_does_not_get_round_the_brake() {
+    let world = World::with(&["a"]).await;
+    let mut agent = Agent::empty(&world, "a").await;
+    let holds = delivered(&world, &mut agent, 12).await;
+    lose(&world, &holds[..11]);
+    agent.holds(&holds).await;
+    world
+        .reported("held", |reports| reports["a"].held.is_some())
+        .await;
+    all_was_said(&world, &mut agent, "one").await;
+    assert_eq!((deletes(&agent), told(&world).unwrap().count), (0, 11));
+}
+
+#[tokio::test]
+async fn a_deletion_that_nobody_saw_is_found_by_a_comparison_at_once() {
+    let world = World::with(&["a"]).await;
+    let mut agent = Agent::empty(&world, "a").await;
+    let holds = delivered(&world, &mut agent, 2).await;
+    lose(&world, &holds[..1]);
+    agent.holds(&holds).await;
+    assert_eq!(agent.about("app-00").await.verb, Verb::Delete);
+    all_was_said(&world, &mut agent, "one").await;
+    assert_eq!(deletes(&agent), 0, "the other one stays");
 }

@@ -52,8 +52,11 @@ pub struct Gone<K> {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Its last state, when its deletion was watched and not only found out by a list.
+    /// Its last state, when its deletion was watched and it could be read.
     pub object: Option<Box<K>>,
+    /// Its deletion was watched, and not only found out because it was there no more: that is also what a server looks
+    /// like that was put back to a former state.
+    pub is_seen: bool,
 }
 
 /// What to watch.
@@ -92,7 +95,7 @@ impl<K> Watch<K> {
 /// What a watch of a kind that may not exist has seen.
 #[derive(Debug, Clone)]
 pub enum Sighting<K> {
-    /// The API does not serve this kind, so there is nothing of it. Told once, until it does.
+    /// The API does not serve this kind, as far as its answer tells. Told once, until it does.
     NotServed,
     /// Anything else.
     Seen(Event<K>),
@@ -120,7 +123,8 @@ pub async fn watch_trimmed<K>(
 
 /// Like [`watch_trimmed`], for a kind of which the definition may be missing, go and come.
 ///
-/// When it goes, all its objects are told as deleted.
+/// When it goes, that alone is told: the error page of a proxy has the same code. Objects that go with their definition
+/// are deleted before it and told so; what else is missing is told when the kind is there again and listed.
 pub async fn watch_if_served<K>(
     watch: Watch<K>,
     token: CancellationToken,
@@ -152,7 +156,6 @@ pub async fn watch_if_served<K>(
         }
         if is_not_served(&error) {
             if health.is_served {
-                seen.forget_all(&mut |event| handle(Sighting::Seen(event)));
                 handle(Sighting::NotServed);
             }
             // Versions of the former definition mean nothing for the next one: list anew.
@@ -225,6 +228,15 @@ fn is_rewound(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchError(status) if status.message == super::history::REWOUND)
 }
 
+/// How it is known that an object is gone.
+#[derive(Debug)]
+enum Went<K> {
+    /// Its deletion was watched; how it was last, if that could be read.
+    Seen(Option<Box<K>>),
+    /// It is not there any more.
+    Unseen,
+}
+
 /// Namespace and name.
 type Key = (Option<String>, String);
 
@@ -262,17 +274,10 @@ impl Seen {
                     .cloned()
                     .collect();
                 for key in gone {
-                    self.forget(&key, None, handle);
+                    self.forget(&key, Went::Unseen, handle);
                 }
                 handle(Event::Synced);
             }
-        }
-    }
-
-    fn forget_all<K>(&mut self, handle: &mut impl FnMut(Event<K>)) {
-        let all: Vec<Key> = self.live.keys().cloned().collect();
-        for key in all {
-            self.forget(&key, None, handle);
         }
     }
 
@@ -288,7 +293,7 @@ impl Seen {
                 let key = key(object.meta());
                 let uid = object.meta().uid.clone().unwrap_or_default();
                 if self.live.get(&key).is_some_and(|known| *known != uid) {
-                    self.forget(&key, None, handle);
+                    self.forget(&key, Went::Unseen, handle);
                 }
                 self.live.insert(key, uid);
                 handle(Event::Applied {
@@ -313,18 +318,23 @@ impl Seen {
             trim(&mut object);
             Box::new(object)
         });
-        self.forget(&key, object, handle);
+        self.forget(&key, Went::Seen(object), handle);
     }
 
-    fn forget<K>(&mut self, key: &Key, object: Option<Box<K>>, handle: &mut impl FnMut(Event<K>)) {
+    fn forget<K>(&mut self, key: &Key, went: Went<K>, handle: &mut impl FnMut(Event<K>)) {
         // What was never told as applied has nothing to be told as deleted.
         if let Some(uid) = self.live.remove(key) {
             let (namespace, name) = key.clone();
+            let (is_seen, object) = match went {
+                Went::Seen(object) => (true, object),
+                Went::Unseen => (false, None),
+            };
             handle(Event::Deleted(Gone {
                 namespace,
                 name,
                 uid,
                 object,
+                is_seen,
             }));
         }
     }

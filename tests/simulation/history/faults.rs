@@ -28,7 +28,13 @@ impl World {
             82..86 => self.change_manners(),
             86..90 => self.end_an_agent().await,
             90..93 => self.end_the_principal().await,
-            93..95 => self.change_fleet(),
+            93 => self.change_fleet(),
+            94 => {
+                let broken = self.dice.chance(0.7);
+                self.trace
+                    .say(format_args!("hub: watches are broken: {broken}"));
+                self.hub.inner.break_watches(broken);
+            }
             95..97 => {
                 let site = self.dice.pick(&self.sites);
                 self.trace

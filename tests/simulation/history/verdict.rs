@@ -22,6 +22,7 @@ impl World {
         self.trace.say("everything works again");
         let names = self.names();
         self.hub.behave(Manners::GOOD);
+        self.hub.inner.break_watches(false);
         self.start_principal();
         // A cluster that has left comes back to a second session, in which the hub's word counts in full.
         self.fleet.send_replace(fleet(&names, &[], false));

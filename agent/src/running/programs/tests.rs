@@ -121,6 +121,7 @@ fn what_goes_is_not_there_any_more() {
         name: "argocd-redis".to_owned(),
         uid: String::new(),
         object: None,
+        is_seen: true,
     };
     assert!(programs.deployment(Event::Deleted(gone)));
     assert_eq!(programs.runs(), Some(Runs::Nothing));

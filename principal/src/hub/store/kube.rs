@@ -232,6 +232,7 @@ fn told(kind: Watched, event: Event<DynamicObject>) -> Option<Report> {
                 kind,
                 key,
                 uid: gone.uid,
+                is_seen: gone.is_seen,
             })
         }
         Event::Synced => Some(Report::Synced(kind)),

@@ -37,6 +37,9 @@ struct State {
     outage: bool,
     /// Writes to objects of this name fail.
     failing: Option<String>,
+    broken: bool,
+    /// How often watches broke.
+    breaks: u64,
 }
 
 /// What our side has written, and not the users.
@@ -57,6 +60,8 @@ impl Default for State {
             writes: Writes::default(),
             outage: false,
             failing: None,
+            broken: false,
+            breaks: 0,
         }
     }
 }
@@ -131,6 +136,14 @@ impl Memory {
         self.lock().failing = Some(name.to_owned());
     }
 
+    /// While watches are broken they tell nothing; then they list anew, and so find out what is gone.
+    pub fn break_watches(&self, broken: bool) {
+        self.change(|state| {
+            state.breaks += u64::from(broken && !state.broken);
+            state.broken = broken;
+        });
+    }
+
     /// Resolves when the hub is as `fits` wants it. For tests, which bound the wait.
     pub async fn wait_for(&self, fits: impl Fn(&Self) -> bool) {
         loop {
@@ -188,13 +201,22 @@ impl Memory {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, kind: Watched, seen: &mut Seen<(Watched, Key)>, report: &Reporter) {
+    /// `lists`: it lists, so it does not see anything go.
+    fn tell(&self, kind: Watched, seen: &mut Seen<(Watched, Key)>, lists: bool, report: &Reporter) {
         let news = self.lock().objects.news(seen, |(is, _)| *is == kind);
         for news in news {
             report(match news {
                 News::Applied(_, object) => Report::Applied(kind, object),
-                News::Gone((_, key), uid) => Report::Deleted { kind, key, uid },
+                News::Gone((_, key), uid) => Report::Deleted {
+                    kind,
+                    key,
+                    uid,
+                    is_seen: !lists,
+                },
             });
+        }
+        if lists {
+            report(Report::Synced(kind));
         }
     }
 }
@@ -211,16 +233,20 @@ impl Store for Memory {
         let memory = self.clone();
         async move {
             let mut seen = Watched::ALL.map(|kind| (kind, Seen::new()));
-            let mut synced = false;
+            // How often watches had broken when it listed last.
+            let mut listed = None;
             loop {
                 let count = memory.shared.changed.count();
-                for (kind, seen) in &mut seen {
-                    memory.tell(*kind, seen, &report);
-                    if !synced {
-                        report(Report::Synced(*kind));
-                    }
+                let (broken, breaks) = {
+                    let state = memory.lock();
+                    (state.broken, state.breaks)
+                };
+                for (kind, seen) in seen.iter_mut().filter(|_| !broken) {
+                    memory.tell(*kind, seen, listed != Some(breaks), &report);
                 }
-                synced = true;
+                if !broken {
+                    listed = Some(breaks);
+                }
                 let next = memory.shared.changed.since(count);
                 if token.run_until_cancelled(next).await.is_none() {
                     return;

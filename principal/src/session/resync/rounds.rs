@@ -32,23 +32,33 @@ pub(super) struct Rounds {
     asked: bool,
     /// Not the first one of this session.
     later: bool,
+    /// The next one is due as soon as none is under way.
+    hurried: bool,
     suspects: BTreeSet<Named>,
 }
 
 impl Rounds {
     /// Asks for the first time.
     pub(super) fn begin(session: &mut Session, every: Option<Duration>) -> Self {
-        let asked = every.is_some();
-        if asked {
-            ask(session);
-        } else {
-            session.say(Event::request_resource_resync());
-        }
-        Self {
+        let mut rounds = Self {
             every,
-            asked,
             ..Self::default()
-        }
+        };
+        rounds.ask(session);
+        rounds
+    }
+
+    /// A peer that knows no sums names everything that it has.
+    fn ask(&mut self, session: &mut Session) {
+        self.asked = self.every.is_some();
+        session.say(if self.asked {
+            Event::resync_request(&ResyncRequest {
+                sums: true,
+                ..ResyncRequest::default()
+            })
+        } else {
+            Event::request_resource_resync()
+        });
     }
 
     /// A comparison is over; the next one comes after a while that chance lengthens or shortens.
@@ -81,15 +91,30 @@ impl Resync {
         session: &mut Session,
         now: Duration,
     ) -> bool {
-        let is_due = self.rounds.next.is_some_and(|at| at <= now);
+        let is_hurried = self.is_hurried();
+        let is_due = is_hurried || self.rounds.next.is_some_and(|at| at <= now);
+        if is_hurried {
+            // As after a connect: what is unknown here goes, or is held, by this one alone.
+            self.rounds.hurried = false;
+            self.rounds.later = false;
+        }
         if is_due {
             self.rounds.next = None;
-            self.rounds.asked = true;
             self.inventory = Inventory::default();
             self.patience = Some(now.saturating_add(PATIENCE));
-            ask(session);
+            self.rounds.ask(session);
         }
         is_due
+    }
+
+    /// Something may have to go that nobody saw going. A comparison that is under way may have begun without that.
+    pub(in crate::session) const fn hurry(&mut self) {
+        self.rounds.hurried = true;
+    }
+
+    /// Whether the next comparison is due, whatever the time.
+    pub(super) const fn is_hurried(&self) -> bool {
+        self.rounds.hurried && self.patience.is_none()
     }
 
     /// Compares the agent's sums with ours and asks for what differs.
@@ -143,13 +168,6 @@ impl Resync {
         }
         Verdict::Done
     }
-}
-
-fn ask(session: &mut Session) {
-    session.say(Event::resync_request(&ResyncRequest {
-        sums: true,
-        ..ResyncRequest::default()
-    }));
 }
 
 fn name(expected: &Expected) -> String {
