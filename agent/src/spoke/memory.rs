@@ -147,9 +147,9 @@ impl Memory {
         &self,
         write: impl FnOnce(&mut Objects<ObjectKey>) -> Result<(T, bool), Denied> + Send,
     ) -> Result<T, Error> {
-        // As over a network: others get their turn before the answer.
+        // As over a network: others get their turn before it is carried out, and again before the answer.
         tokio::task::yield_now().await;
-        self.change(|state| {
+        let answer = self.change(|state| {
             if state.outage {
                 return Err(outage());
             }
@@ -166,7 +166,9 @@ impl Memory {
                 writes.idle += 1;
             }
             Ok(answer)
-        })
+        });
+        tokio::task::yield_now().await;
+        answer
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

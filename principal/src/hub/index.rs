@@ -160,6 +160,18 @@ impl Index {
         effects
     }
 
+    /// Takes in an Application as one of our own patches has left it, unless it is gone or another one by now: nobody
+    /// would tell that a second time.
+    pub(crate) fn set_written_application(&mut self, object: Value) -> Vec<Effect> {
+        let meta = Meta::of(&object);
+        let known = self.applications.get(&Key::of(meta));
+        if known.is_some_and(|known| known.uid() == meta.uid()) {
+            self.set_application(object, false)
+        } else {
+            Vec::new()
+        }
+    }
+
     /// Takes in a project as one of our own writes has left it, unless the watch has told of a newer version.
     pub(crate) fn set_written_project(&mut self, object: Value) -> Vec<Effect> {
         let meta = Meta::of(&object);

@@ -6,7 +6,7 @@
 //!
 //! `apply` takes in what a cluster says, `keep` takes back what somebody did on the hub, `write` is one write of either.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use argocd::{Meta, mirror};
@@ -22,6 +22,8 @@ use crate::{fleet::ClusterName, report::Unmirrored, settings::MirrorLimits};
 
 mod apply;
 mod keep;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub(crate) use keep::keep;
@@ -37,6 +39,17 @@ pub(super) struct Mirrors {
     usage: BTreeMap<String, Usage>,
     /// By cluster and by the name there: why it is not shown.
     refused: BTreeMap<String, BTreeMap<ObjectKey, String>>,
+    /// Creates under way, by name.
+    making: BTreeMap<ObjectKey, Making>,
+}
+
+/// Creates of one name.
+#[derive(Debug, Default)]
+struct Making {
+    /// How many: a session and whoever heals may be at it at once.
+    count: usize,
+    /// UIDs that went meanwhile.
+    gone: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -173,6 +186,34 @@ impl Mirrors {
         self.known.get(key).is_some_and(|mirror| {
             mirror.is_coming && mirror.cluster == cluster && mirror.source_uid == source_uid
         })
+    }
+
+    /// A create of this name begins.
+    fn making(&mut self, key: &ObjectKey) {
+        self.making.entry(key.clone()).or_default().count += 1;
+    }
+
+    /// A create of this name is over.
+    fn made(&mut self, key: &ObjectKey) {
+        if let Some(making) = self.making.get_mut(key) {
+            making.count = making.count.saturating_sub(1);
+            if making.count == 0 {
+                self.making.remove(key);
+            }
+        }
+    }
+
+    /// The object with this UID is gone.
+    pub(super) fn went(&mut self, key: &ObjectKey, uid: &str) {
+        if let Some(making) = self.making.get_mut(key) {
+            making.gone.insert(uid.to_owned());
+        }
+    }
+
+    /// Whether what a create under way has made is gone already.
+    fn has_gone(&self, key: &ObjectKey, uid: &str) -> bool {
+        let making = self.making.get(key);
+        making.is_some_and(|making| making.gone.contains(uid))
     }
 
     /// It is gone; what may still come is not forgotten.

@@ -79,6 +79,9 @@ impl Hub {
         let concerned = mirror::concerned(&report, &self.argocd_namespace);
         let cause = Cause::of(&report, &state.index);
         let is_unseen = matches!(report, Report::Deleted { is_seen: false, .. });
+        if let (Report::Deleted { uid, .. }, Some(key)) = (&report, &concerned) {
+            state.mirrors.went(key, uid);
+        }
         let mut effects = judge(state, report);
         if is_unseen {
             effects.retain(|effect| match effect {

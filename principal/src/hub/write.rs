@@ -126,7 +126,7 @@ impl Hub {
             return;
         }
         let mut state = self.lock();
-        let effects = state.index.set_application(object, false);
+        let effects = state.index.set_written_application(object);
         self.post(&state, effects);
     }
 }

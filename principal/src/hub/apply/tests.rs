@@ -11,6 +11,7 @@ use crate::{
     testing::{application, fleet, name, open_project, with},
 };
 use argocd::keys;
+use futures::FutureExt as _;
 use protocol::{ObjectKey, payload::ErrorReport};
 use runtime::clock::Clock;
 use serde_json::json;
@@ -208,6 +209,28 @@ async fn what_is_gone_takes_no_status_and_that_is_fine() {
         Verdict::Done
     );
     assert_eq!(setup.memory.writes(), 0);
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
+    let setup = setup(&application("a", "app", "1", 1));
+    let (from, status) = (sender("a"), healthy());
+    let mut applying = std::pin::pin!(setup.hub.apply(&from, &status));
+    while setup.memory.writes() == 0 {
+        assert!(applying.as_mut().now_or_never().is_none(), "not answered");
+    }
+    setup.memory.delete(Watched::Application, "a", "app");
+    let key = Key::from_object(&hub_key()).unwrap();
+    setup.hub.report(Report::Deleted {
+        kind: Watched::Application,
+        key: key.clone(),
+        uid: "1".to_owned(),
+        is_seen: true,
+    });
+    assert_eq!(applying.await, Verdict::Done);
+    assert!(setup.hub.lock().index.application(&key).is_none());
+    let note = setup.ear.mailbox.take()[&hub_key()].clone();
+    assert_eq!((note.gone.as_deref(), note.state), (Some("1"), false));
 }
 
 #[tokio::test]

@@ -128,6 +128,7 @@ impl Hub {
         let _permit = self.writes.acquire().await;
         // It ends with this function.
         let _span = traced::writing(step.word(), key);
+        let making = matches!(step, Step::Create(_)).then(|| Making::begin(self, key));
         let answer = match step {
             Step::Nothing => return Ok(None),
             Step::Create(object) => {
@@ -143,6 +144,7 @@ impl Hub {
             Step::Delete => {
                 self.store.delete(kind, &place, uid, version).await?;
                 let mut state = self.lock();
+                state.mirrors.went(key, uid);
                 let effects = match kind {
                     Watched::Application => state.index.remove_application(&place, uid),
                     Watched::AppProject => state.index.remove_project(&place.name, uid),
@@ -155,7 +157,8 @@ impl Hub {
                 return Ok(None);
             }
         };
-        self.observe_mirror(kind, key, answer.clone());
+        self.observe_mirror(kind, key, answer.clone(), making.is_some());
+        drop(making);
         let state = self.lock();
         let shared = state
             .index
@@ -164,13 +167,21 @@ impl Hub {
         Ok(Some(shared.map_or_else(|| Arc::new(answer), Arc::clone)))
     }
 
-    /// What a cluster has just said of a command is no new command to that cluster.
-    fn observe_mirror(&self, kind: Watched, key: &ObjectKey, object: Value) {
+    /// What a cluster has just said of a command is no new command to that cluster. And what went before the answer came
+    /// is not brought back by the answer.
+    fn observe_mirror(&self, kind: Watched, key: &ObjectKey, object: Value, is_made: bool) {
         let meta = Meta::of(&object);
         let mut state = self.lock();
         // From here on the index has it.
         state.mirrors.note_coming(key, false);
-        if meta.is_deleting() && meta.finalizers().is_empty() {
+        let uid = meta.uid();
+        let is_there = if is_made {
+            !state.mirrors.has_gone(key, uid)
+        } else {
+            let known = state.index.object(key);
+            known.is_some_and(|known| Meta::of(known).uid() == uid)
+        };
+        if !is_there || (meta.is_deleting() && meta.finalizers().is_empty()) {
             return;
         }
         let mut effects = match kind {
@@ -189,6 +200,25 @@ impl Hub {
         let before = before.map(|live| version_of(&live.object));
         self.wait_while(|state| state.index.object(key).map(|it| version_of(it)) == before)
             .await
+    }
+}
+
+/// A create under way; what goes until its answer is there is remembered.
+struct Making<'a> {
+    hub: &'a Hub,
+    key: &'a ObjectKey,
+}
+
+impl<'a> Making<'a> {
+    fn begin(hub: &'a Hub, key: &'a ObjectKey) -> Self {
+        hub.lock().mirrors.making(key);
+        Self { hub, key }
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.hub.lock().mirrors.made(self.key);
     }
 }
 

@@ -168,9 +168,9 @@ impl Memory {
         &self,
         write: impl FnOnce(&mut Objects<(Watched, Key)>) -> Result<(Value, bool), Denied>,
     ) -> Result<Value, WriteError> {
-        // As over a network: others get their turn before the answer.
+        // As over a network: others get their turn before it is carried out, and again before the answer.
         tokio::task::yield_now().await;
-        self.change(|state| {
+        let answer = self.change(|state| {
             if state.outage {
                 return Err(WriteError::Unavailable("outage".into()));
             }
@@ -191,7 +191,9 @@ impl Memory {
                     Err(sorted(denied))
                 }
             }
-        })
+        });
+        tokio::task::yield_now().await;
+        answer
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -1,0 +1,97 @@
+use argocd::keys;
+use futures::FutureExt as _;
+use protocol::{Event, Verb, Verdict};
+use runtime::clock::Clock;
+use serde_json::json;
+
+use super::super::{apply::Sender, store::Memory};
+use super::*;
+use crate::{
+    fleet::Mode,
+    metrics::Metrics,
+    settings::Settings,
+    testing::{application, enrolment, fleet, name},
+};
+
+/// A hub in memory whose changes are not watched, with the autonomous cluster `own`.
+fn setup() -> (Memory, Hub, Sender) {
+    let (memory, settings) = (Memory::new(), Settings::usual(([127, 0, 0, 1], 0).into()));
+    let store = Arc::new(memory.clone());
+    let hub = Hub::new(&settings, store, Clock::system(), Metrics::default());
+    let mut enrolled = fleet(&[]);
+    let own = ("own".to_owned(), enrolment(Mode::Autonomous));
+    enrolled.clusters.extend([own]);
+    hub.set_fleet(&enrolled);
+    let from = Sender {
+        cluster: name("own"),
+        names_commands: true,
+        is_autonomous: true,
+    };
+    (memory, hub, from)
+}
+
+fn says(path: &str) -> Event {
+    let mut source = application("argocd", "app", "theirs", 1);
+    source["spec"]["source"]["path"] = path.into();
+    let key = ObjectKey::new(Kind::Application, "argocd", "app");
+    let body = source.to_string().into();
+    Event::about(&key, Verb::Create, "theirs", "1", body)
+}
+
+fn place() -> Key {
+    Key {
+        namespace: "own".to_owned(),
+        name: "app".to_owned(),
+    }
+}
+
+/// Somebody deletes the mirror, and the watch tells so.
+fn lose(memory: &Memory, hub: &Hub) {
+    let live = memory.application("own", "app").unwrap();
+    let uid = Meta::of(&live).uid().to_owned();
+    memory.delete(Watched::Application, "own", "app");
+    hub.report(Report::Deleted {
+        kind: Watched::Application,
+        key: place(),
+        uid,
+        is_seen: true,
+    });
+}
+
+/// Applies it, and the mirror goes between what it comes to and the answer.
+async fn lost_before_the_answer(memory: &Memory, hub: &Hub, from: &Sender, event: &Event) {
+    let before = memory.writes();
+    let mut applying = std::pin::pin!(hub.apply(from, event));
+    while memory.writes() == before {
+        assert!(applying.as_mut().now_or_never().is_none(), "not answered");
+    }
+    lose(memory, hub);
+    assert_eq!(applying.await, Verdict::Done);
+}
+
+#[tokio::test]
+async fn a_mirror_that_goes_before_its_create_is_answered_is_made_again() {
+    let (memory, hub, from) = setup();
+    lost_before_the_answer(&memory, &hub, &from, &says("one")).await;
+    assert!(hub.lock().index.application(&place()).is_none());
+    assert!(hub.lock().mirrors.making.is_empty());
+    let crooked = hub.crooked.next().await;
+    assert!(hub.settle_mirror(&crooked).await.unwrap());
+    let again = memory.application("own", "app").unwrap();
+    assert_eq!(
+        Meta::of(&again).annotation(keys::MIRRORED_FROM),
+        Some("own")
+    );
+}
+
+#[tokio::test]
+async fn a_mirror_that_goes_before_a_patch_is_answered_is_made_again() {
+    let (memory, hub, from) = setup();
+    assert_eq!(hub.apply(&from, &says("one")).await, Verdict::Done);
+    lost_before_the_answer(&memory, &hub, &from, &says("two")).await;
+    assert!(hub.lock().index.application(&place()).is_none());
+    let crooked = hub.crooked.next().await;
+    assert!(hub.settle_mirror(&crooked).await.unwrap());
+    let again = memory.application("own", "app").unwrap();
+    assert_eq!(again.pointer("/spec/source/path"), Some(&json!("two")));
+}
