@@ -41,6 +41,9 @@ pub(super) struct Mirrors {
     refused: BTreeMap<String, BTreeMap<ObjectKey, String>>,
     /// Creates under way, by name.
     making: BTreeMap<ObjectKey, Making>,
+    /// What we made and only the answer has told of: UIDs. A watch that breaks before it tells misses nothing when it lists
+    /// anew, so that it would never say that this one is gone.
+    untold: BTreeMap<ObjectKey, String>,
 }
 
 /// Creates of one name.
@@ -201,6 +204,23 @@ impl Mirrors {
                 self.making.remove(key);
             }
         }
+    }
+
+    /// The answer to a create told of it first.
+    fn answered(&mut self, key: &ObjectKey, uid: &str) {
+        self.untold.insert(key.clone(), uid.to_owned());
+    }
+
+    /// The watch tells of this name.
+    pub(super) fn told(&mut self, key: &ObjectKey) {
+        self.untold.remove(key);
+    }
+
+    /// What a complete list of this kind has not told of either. One that was made while it was on its way comes with the
+    /// watch.
+    pub(super) fn take_untold(&mut self, kind: Kind) -> BTreeMap<ObjectKey, String> {
+        let taken = self.untold.extract_if(.., |key, _| key.kind == kind);
+        taken.collect()
     }
 
     /// The object with this UID is gone.

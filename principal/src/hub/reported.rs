@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use argocd::Meta;
+use protocol::ObjectKey;
 
 use super::{
     Hub, State,
@@ -51,7 +52,20 @@ impl Hub {
                 is_seen: false,
             } => state.missing.note(kind, key, uid),
             Report::Synced(kind) => {
-                for (key, uid) in state.missing.take(kind) {
+                let untold = state.mirrors.take_untold(kind).into_iter();
+                let untold = untold.map(
+                    |(
+                        ObjectKey {
+                            namespace, name, ..
+                        },
+                        uid,
+                    )| {
+                        let key = Key { namespace, name };
+                        (key, uid)
+                    },
+                );
+                let missing: BTreeMap<_, _> = untold.chain(state.missing.take(kind)).collect();
+                for (key, uid) in missing {
                     let missing = Report::Deleted {
                         kind,
                         key,
@@ -79,8 +93,11 @@ impl Hub {
         let concerned = mirror::concerned(&report, &self.argocd_namespace);
         let cause = Cause::of(&report, &state.index);
         let is_unseen = matches!(report, Report::Deleted { is_seen: false, .. });
-        if let (Report::Deleted { uid, .. }, Some(key)) = (&report, &concerned) {
-            state.mirrors.went(key, uid);
+        if let Some(key) = &concerned {
+            state.mirrors.told(key);
+            if let Report::Deleted { uid, .. } = &report {
+                state.mirrors.went(key, uid);
+            }
         }
         let mut effects = judge(state, report);
         if is_unseen {
@@ -145,7 +162,6 @@ fn judge(state: &mut State, report: Report) -> Vec<Effect> {
 mod tests {
     use std::sync::Arc;
 
-    use protocol::ObjectKey;
     use runtime::clock::Clock;
 
     use super::*;

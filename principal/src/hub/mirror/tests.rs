@@ -95,3 +95,22 @@ async fn a_mirror_that_goes_before_a_patch_is_answered_is_made_again() {
     let again = memory.application("own", "app").unwrap();
     assert_eq!(again.pointer("/spec/source/path"), Some(&json!("two")));
 }
+
+#[tokio::test]
+async fn a_mirror_that_went_before_the_watch_told_of_it_is_made_again_after_the_next_list() {
+    let (memory, hub, from) = setup();
+    assert_eq!(hub.apply(&from, &says("one")).await, Verdict::Done);
+    memory.delete(Watched::Application, "own", "app");
+    hub.report(Report::Synced(Watched::AppProject));
+    assert!(hub.lock().index.application(&place()).is_some());
+    hub.report(Report::Synced(Watched::Application));
+    assert!(hub.lock().index.application(&place()).is_none());
+    let crooked = hub.crooked.next().await;
+    assert!(hub.settle_mirror(&crooked).await.unwrap());
+    let again = memory.application("own", "app").unwrap();
+    // Told of by the watch, it is one that a later list would be known to lack.
+    hub.report(Report::Applied(Watched::Application, again));
+    assert!(hub.lock().mirrors.untold.is_empty());
+    hub.report(Report::Synced(Watched::Application));
+    assert!(hub.lock().index.application(&place()).is_some());
+}

@@ -175,14 +175,14 @@ impl Hub {
         // From here on the index has it.
         state.mirrors.note_coming(key, false);
         let uid = meta.uid();
-        let is_there = if is_made {
-            !state.mirrors.has_gone(key, uid)
-        } else {
-            let known = state.index.object(key);
-            known.is_some_and(|known| Meta::of(known).uid() == uid)
-        };
+        let known = state.index.object(key);
+        let is_known = known.is_some_and(|known| Meta::of(known).uid() == uid);
+        let is_there = is_known || (is_made && !state.mirrors.has_gone(key, uid));
         if !is_there || (meta.is_deleting() && meta.finalizers().is_empty()) {
             return;
+        }
+        if !is_known {
+            state.mirrors.answered(key, uid);
         }
         let mut effects = match kind {
             Watched::Application => state.index.set_application(object, false),
