@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
 use tonic::{Request, Status};
 
+use super::connect::Carrier;
 use super::credentials::{News, Renewal};
 use super::dial::{Opened, Welcome};
 use super::questions::{self, Answerer, Questions};
@@ -117,14 +118,7 @@ impl Drive<'_> {
         let mut request = Request::new(ReceiverStream::new(frames));
         tokens.show(&mut request);
         let questions = Questions::new(channel.clone(), tokens);
-        let mut client = EventStreamClient::new(channel)
-            .max_decoding_message_size(self.max_message)
-            .max_encoding_message_size(self.max_message);
-        if self.compression {
-            client = client
-                .send_compressed(CompressionEncoding::Gzip)
-                .accept_compressed(CompressionEncoding::Gzip);
-        }
+        let mut client = self.client(channel);
         // A Go principal sends its headers with its first message, so waiting for them before
         // anything is sent could last for ever.
         let incoming = async move { client.subscribe(request).await }
@@ -169,6 +163,19 @@ impl Drive<'_> {
             if let Some(end) = self.act(&mut moving, happened) {
                 return end;
             }
+        }
+    }
+
+    fn client(&self, channel: Carrier) -> EventStreamClient<Carrier> {
+        let client = EventStreamClient::new(channel)
+            .max_decoding_message_size(self.max_message)
+            .max_encoding_message_size(self.max_message);
+        if self.compression {
+            client
+                .send_compressed(CompressionEncoding::Gzip)
+                .accept_compressed(CompressionEncoding::Gzip)
+        } else {
+            client
         }
     }
 
