@@ -49,12 +49,13 @@ pub use spoke::{Spoke, SpokeConfig};
 pub fn certificate_request(
     user: &str,
     groups: &[String],
+    units: &[String],
     dns_names: &[&str],
 ) -> anyhow::Result<(String, String)> {
     let subject = stand_in::Subject {
         common_name: user.to_owned(),
         organizations: groups.iter().cloned().collect(),
-        ..stand_in::Subject::default()
+        units: units.iter().cloned().collect(),
     };
     let made = stand_in::request(&subject, dns_names)?;
     Ok((made.key_pem, made.csr_pem))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::{
@@ -172,6 +172,17 @@ pub async fn without_variables(hub: &Objects, cluster: &str) -> Result<()> {
     let none = json!({"spec": {"configs": null}});
     hub.merge(&At::addon(cluster), none).await?;
     hub.delete(&At::addon_config(cluster, VARIABLES)).await
+}
+
+/// The units of the subject that a cluster's agent is to ask for: they name the certificate authority.
+pub async fn registered_units(hub: &Objects, cluster: &str) -> Result<Vec<String>> {
+    let addon = hub.read(&At::addon(cluster)).await?;
+    let registrations = addon["status"]["registrations"].as_array();
+    let signer = format!("open-cluster-management.io/{ADDON}");
+    let mut registrations = registrations.into_iter().flatten();
+    let ours = registrations.find(|it| it["signerName"] == signer.as_str());
+    let units = &ours.context("nothing is registered")?["subject"]["organizationUnit"];
+    Ok(serde_json::from_value(units.clone()).unwrap_or_default())
 }
 
 /// The name of such a configuration.

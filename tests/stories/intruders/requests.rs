@@ -1,9 +1,9 @@
 //! Certificate requests that ask for what nobody may have.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use base64::Engine as _;
 use lab::{
-    steps::{ADDON, At, Objects},
+    steps::{ADDON, At, Objects, enrol},
     stranger::agent_name,
 };
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
@@ -106,7 +106,7 @@ pub(crate) async fn a_wrong_certificate_request_stays_pending_and_is_explained(
 ) -> Result<()> {
     stage.enrolled(1).await?;
     let manager = Program::Manager.running(stage).await?;
-    let units = registered_units(stage).await?;
+    let units = enrol::registered_units(&stage.hub, "spoke1").await?;
     for request in wrong_requests() {
         let (reason, part) = request.why;
         let counted = format!("addon_requests_refused_total{{reason=\"{reason}\"}}");
@@ -129,18 +129,6 @@ pub(crate) async fn a_wrong_certificate_request_stays_pending_and_is_explained(
         stage.hub.delete(&at).await?;
     }
     Ok(())
-}
-
-/// The units of the subject that the cluster's agent is to ask for: they name the certificate authority.
-async fn registered_units(stage: &Stage) -> Result<Vec<String>> {
-    let addon = stage.hub.read(&At::addon("spoke1")).await?;
-    let mut registrations = addon["status"]["registrations"]
-        .as_array()
-        .into_iter()
-        .flatten();
-    let ours = registrations.find(|it| it["signerName"] == SIGNER);
-    let units = &ours.context("nothing is registered")?["subject"]["organizationUnit"];
-    Ok(serde_json::from_value(units.clone()).unwrap_or_default())
 }
 
 async fn ask(stage: &Stage, request: &Request, units: &[String]) -> Result<At> {
