@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{
@@ -174,15 +174,18 @@ pub async fn without_variables(hub: &Objects, cluster: &str) -> Result<()> {
     hub.delete(&At::addon_config(cluster, VARIABLES)).await
 }
 
-/// The units of the subject that a cluster's agent is to ask for: they name the certificate authority.
+/// The units of the subject that a cluster's agent is to ask for: they name the certificate authority. None where nothing is
+/// registered.
 pub async fn registered_units(hub: &Objects, cluster: &str) -> Result<Vec<String>> {
-    let addon = hub.read(&At::addon(cluster)).await?;
+    let addon = hub.get(&At::addon(cluster)).await?.unwrap_or_default();
     let registrations = addon["status"]["registrations"].as_array();
     let signer = format!("open-cluster-management.io/{ADDON}");
     let mut registrations = registrations.into_iter().flatten();
     let ours = registrations.find(|it| it["signerName"] == signer.as_str());
-    let units = &ours.context("nothing is registered")?["subject"]["organizationUnit"];
-    Ok(serde_json::from_value(units.clone()).unwrap_or_default())
+    let units = ours.map(|it| it["subject"]["organizationUnit"].clone());
+    Ok(units
+        .and_then(|units| serde_json::from_value(units).ok())
+        .unwrap_or_default())
 }
 
 /// The name of such a configuration.

@@ -60,7 +60,7 @@ impl<'a> Request<'a> {
         // Rights to ask are not what is tested: every spoke may make requests.
         let groups = [group, "system:masters"];
         let asking = stage.lab.hub().client_as(&self.requester, &groups).await?;
-        let units = enrol::registered_units(&stage.hub, "spoke1").await?;
+        let units = enrol::registered_units(&stage.hub, self.cluster).await?;
         let name = agent_name(self.cluster);
         let (_key, pem) = certificate_request(&name, &self.groups, &units, &self.alternatives)?;
         let mut labels = BTreeMap::from([(ADDON_LABEL, ADDON), (CLUSTER_LABEL, self.cluster)]);
