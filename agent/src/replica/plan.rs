@@ -5,16 +5,21 @@
 
 use std::fmt;
 
-use argocd::command::{self, Take};
+use argocd::command;
 use argocd::masked::Masked;
 use argocd::projection::{Written, patch_for_spoke, release_patch_for_spoke};
-use argocd::{Application, Meta, Patch, entries, keys};
+use argocd::{Meta, Patch, entries};
 use serde_json::{Value, json};
 
 use crate::config::{Adoption, Mismatch, Policy, Recreated};
 
+mod asked;
+mod relation;
 #[cfg(test)]
 mod tests;
+
+pub(super) use asked::{sync, terminate};
+use relation::{Relation, adoption, has_stamp, is_meant, mismatch, relation};
 
 /// What the hub said about an object, made ready for the spoke.
 #[derive(Clone, Copy)]
@@ -307,19 +312,6 @@ pub(super) fn delete(
     )
 }
 
-/// Whether a delete is about the object that the live one came from.
-fn is_meant(
-    live: Meta<'_>,
-    source_uid: &str,
-    same_name: bool,
-    principal_uid: Option<&str>,
-) -> bool {
-    live.source_uid().is_some_and(|uid| {
-        let same_object = uid == source_uid && !is_of_other_principal(live, principal_uid);
-        same_object || (same_name && has_stamp(live, principal_uid))
-    })
-}
-
 /// Something changed here about an object that the hub wants so.
 pub(super) fn drift(
     desired: &Value,
@@ -339,114 +331,9 @@ pub(super) fn drift(
     Plan::steps(steps, Memory::Keep)
 }
 
-/// The hub asks for a sync. `event_id` is the identity of the request.
-pub(super) fn sync(
-    event_id: &str,
-    message: &Value,
-    live: Option<&Value>,
-    policy: Policy,
-) -> Result<Plan, No> {
-    let live = replica_for_command(message, live, policy)?;
-    let operation = Application::of(message)
-        .operation()
-        .ok_or_else(|| No::Refused("the message has no operation".to_owned()))?;
-    match command::take(live, event_id, operation) {
-        Take::AlreadyTaken => Ok(Plan::NOTHING),
-        Take::Busy => Err(No::NotYet("another operation runs")),
-        Take::Set(patch) => Ok(one_patch(live, patch)),
-    }
-}
-
-/// The hub asks for the end of the running operation.
-pub(super) fn terminate(message: &Value, live: Option<&Value>, policy: Policy) -> Result<Plan, No> {
-    let live = replica_for_command(message, live, policy)?;
-    let patch = command::take_termination(live, message);
-    Ok(patch.map_or(Plan::NOTHING, |patch| one_patch(live, patch)))
-}
-
 pub(super) fn one_patch(live: &Value, patch: Patch) -> Plan {
     let uid = Meta::of(live).uid().to_owned();
     Plan::steps(vec![Step::Patch { uid, patch }], Memory::Keep)
-}
-
-/// Commands go only to the replica of the object that they are about.
-///
-/// Whatever else has the name now may become it: the state that says so can come after the command.
-fn replica_for_command<'a>(
-    message: &Value,
-    live: Option<&'a Value>,
-    policy: Policy,
-) -> Result<&'a Value, No> {
-    let live = live.ok_or(No::NotYet("the Application is not here yet"))?;
-    let meta = Meta::of(live);
-    if meta.is_ignored() {
-        let label = keys::IGNORE_SYNC;
-        return Err(No::Refused(format!(
-            "the Application here has the label {label}"
-        )));
-    }
-    match meta.source_uid() {
-        Some(uid) if uid == Meta::of(message).uid() => Ok(live),
-        None if adoption(live, policy) == Adoption::Never => {
-            Err(No::Refused(NOT_ADOPTED.to_owned()))
-        }
-        Some(_) | None => Err(No::NotYet(
-            "the Application here is not yet a replica of this one",
-        )),
-    }
-}
-
-/// Whose object the live one is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Relation {
-    /// A replica of the object that the hub speaks of.
-    Same,
-    /// Nobody's replica.
-    Unmanaged,
-    /// A replica of another object of the same principal, or of one that left no name.
-    OtherSource,
-    /// A replica of an object of another principal, from which we take over.
-    OtherPrincipal,
-}
-
-fn relation(desired: &Value, live: &Value) -> Relation {
-    let (want, have) = (Meta::of(desired), Meta::of(live));
-    match have.source_uid() {
-        _ if is_of_other_principal(have, want.principal_uid()) => Relation::OtherPrincipal,
-        None => Relation::Unmanaged,
-        Some(uid) if want.source_uid() == Some(uid) => Relation::Same,
-        Some(_) => Relation::OtherSource,
-    }
-}
-
-/// Whether it says that it came from this principal; saying nothing is not enough.
-fn has_stamp(live: Meta<'_>, principal_uid: Option<&str>) -> bool {
-    principal_uid.is_some() && live.principal_uid() == principal_uid
-}
-
-fn is_of_other_principal(live: Meta<'_>, principal_uid: Option<&str>) -> bool {
-    match (live.principal_uid(), principal_uid) {
-        (Some(theirs), Some(ours)) => theirs != ours,
-        (None, _) | (_, None) => false,
-    }
-}
-
-/// The user's annotation on the object here counts more than the flag.
-fn adoption(live: &Value, policy: Policy) -> Adoption {
-    match Meta::of(live).annotation(keys::ADOPTION_POLICY) {
-        Some("always") => Adoption::Always,
-        Some("never") => Adoption::Never,
-        Some(_) | None => policy.adoption,
-    }
-}
-
-/// The user's annotation on the hub's object counts more than the flag.
-fn mismatch(message: &Value, policy: Policy) -> Mismatch {
-    match Meta::of(message).annotation(keys::SOURCE_UID_MISMATCH_POLICY) {
-        Some("upsert") => Mismatch::Upsert,
-        Some("recreate") => Mismatch::Recreate,
-        Some(_) | None => policy.mismatch,
-    }
 }
 
 fn converge(desired: &Value, live: &Value, written: Option<&Written>) -> Vec<Step> {

@@ -1,3 +1,4 @@
+use argocd::keys;
 use argocd::projection::{SpokeContext, desired_on_spoke};
 use proptest::prelude::*;
 
