@@ -7,12 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use argocd::{
-    AppProject, Application, Meta,
-    admission::Target,
+    Application, Meta,
     command::Introduced,
     project::Cluster,
     repository::{Repository, normal_url, urls},
-    routing::{Clusters, RoutingSettings, route},
+    routing::{Clusters, RoutingSettings},
 };
 use protocol::{Kind, ObjectKey};
 use serde_json::Value;
@@ -24,10 +23,10 @@ mod entry;
 mod judge;
 mod provisions;
 mod questions;
+mod settle;
 
 use complaints::Complaints;
 pub use entry::Key;
-use entry::Uses;
 pub(crate) use entry::{Entry, Held, Place, Placement};
 use provisions::Provisions;
 
@@ -289,126 +288,6 @@ impl Index {
             .collect()
     }
 
-    /// Routes an Application anew and settles everybody who is concerned.
-    fn place(&mut self, key: &Key, introduced: Introduced) -> Vec<Effect> {
-        let Some(entry) = self.applications.get_mut(key) else {
-            return Vec::new();
-        };
-        let application = entry.application();
-        let placement = if application.is_ignored() {
-            Placement::Ignored
-        } else {
-            let routed = route(application, &self.clusters, &self.settings);
-            Placement::from_route(routed, application.name())
-        };
-        let claim = entry.claim();
-        let before = std::mem::replace(&mut entry.placement, placement);
-        let mut effects = self.use_hosts(key);
-        let Some(entry) = self.applications.get(key) else {
-            return effects;
-        };
-        let (before, after) = (before.place().cloned(), entry.placement.place().cloned());
-        if before == after {
-            effects.extend(self.settle(key, introduced));
-            return effects;
-        }
-        if let Some(after) = &after {
-            self.claims
-                .entry(after.clone())
-                .or_default()
-                .insert(claim.clone());
-        }
-        if let Some(before) = &before {
-            self.release(before, &claim);
-        }
-        effects.extend(self.settle(key, introduced));
-        for place in [before, after].iter().flatten() {
-            effects.extend(self.settle_claimants(place));
-        }
-        effects
-    }
-
-    /// Whoever it goes to needs the keys of the hosts that its sources are on.
-    fn use_hosts(&mut self, key: &Key) -> Vec<Effect> {
-        let Some(entry) = self.applications.get_mut(key) else {
-            return Vec::new();
-        };
-        let now = entry.uses_now();
-        if entry.uses == now {
-            return Vec::new();
-        }
-        let before = std::mem::replace(&mut entry.uses, now.clone());
-        self.exchange_hosts(before, now)
-    }
-
-    fn exchange_hosts(&mut self, before: Option<Uses>, after: Option<Uses>) -> Vec<Effect> {
-        let none = BTreeSet::new();
-        let (provisions, clusters) = (&mut self.provisions, &self.clusters);
-        match (before, after) {
-            (Some(before), Some(after)) if before.cluster == after.cluster => {
-                provisions.set_hosts(&before.cluster, &before.hosts, &after.hosts, clusters)
-            }
-            (before, after) => {
-                let mut effects = Vec::new();
-                if let Some(Uses { cluster, hosts }) = after {
-                    effects.extend(provisions.set_hosts(&cluster, &none, &hosts, clusters));
-                }
-                if let Some(Uses { cluster, hosts }) = before {
-                    effects.extend(provisions.set_hosts(&cluster, &hosts, &none, clusters));
-                }
-                effects
-            }
-        }
-    }
-
-    fn settle_claimants(&mut self, place: &Place) -> Vec<Effect> {
-        let claimants: Vec<Key> = self
-            .claims
-            .get(place)
-            .into_iter()
-            .flatten()
-            .filter_map(|(_, uid)| self.by_uid.get(uid).cloned())
-            .collect();
-        let mut effects = Vec::new();
-        for key in claimants {
-            effects.extend(self.settle(&key, Introduced::default()));
-            effects.push(Effect::Conditions(key));
-        }
-        effects
-    }
-
-    /// Judges one Application and finds what has to be said about it now.
-    fn settle(&mut self, key: &Key, introduced: Introduced) -> Vec<Effect> {
-        let Some(entry) = self.applications.get(key) else {
-            return Vec::new();
-        };
-        let held = self.judge(entry);
-        let Some(entry) = self.applications.get_mut(key) else {
-            return Vec::new();
-        };
-        entry.settle(key, held, introduced)
-    }
-
-    fn judge(&self, entry: &Entry) -> Option<Held> {
-        let place = entry.placement.place()?;
-        let keeper = self.claims.get(place).and_then(BTreeSet::first);
-        let other = keeper
-            .filter(|(_, uid)| uid != entry.uid())
-            .and_then(|(_, uid)| self.by_uid.get(uid));
-        if let Some(other) = other {
-            return Some(judge::name_conflict(place, other));
-        }
-        let application = entry.application();
-        let project = self.provisions.project(application.project());
-        let Cluster { name, server } = self.cluster(&place.cluster);
-        let target = Target {
-            argocd_namespace: &self.settings.argocd_namespace,
-            cluster: name,
-            server,
-        };
-        judge::admission(application, project.map(AppProject::of), target)
-    }
-
     /// The cluster with this server.
     pub(crate) fn cluster_at(&self, server: &str) -> Option<&str> {
         self.clusters.by_server(server)
@@ -428,15 +307,6 @@ impl Index {
             self.release(place, &entry.claim());
         }
         Some(entry)
-    }
-
-    fn release(&mut self, place: &Place, claim: &(String, String)) {
-        if let Some(claims) = self.claims.get_mut(place) {
-            claims.remove(claim);
-            if claims.is_empty() {
-                self.claims.remove(place);
-            }
-        }
     }
 }
 
