@@ -70,6 +70,10 @@ pub struct Facts {
     pub own_namespace: String,
     /// Who shall own the Applications.
     pub mode: Mode,
+    /// UID of the hub's own namespace `kube-system`, by which the hub program knows the hub among the clusters.
+    pub hub_uid: Result<Option<String>, String>,
+    /// Clusters of which somebody says that the Secret of their name is theirs, though it has another API server.
+    pub same: Vec<String>,
 }
 
 /// What is there, and what has to be done.
@@ -128,7 +132,7 @@ pub enum State {
 
 /// What is there, and what has to be done.
 pub fn plan(facts: &Facts) -> Plan {
-    let known = Known::new(&facts.clusters);
+    let known = Known::new(&facts.clusters, &facts.same);
     let enrolled: BTreeSet<_> = facts.addons.iter().map(|it| it.cluster.as_str()).collect();
     let cluster_secrets = || facts.secrets.iter().filter(|secret| secret.is_cluster);
     let matched: Vec<_> = cluster_secrets()
@@ -161,6 +165,7 @@ pub fn plan(facts: &Facts) -> Plan {
             row(facts, secret, kind, found, &applications, !hub.is_empty())
         })
         .collect();
+    hold_namesakes(&mut clusters);
     clusters.sort_by(|a, b| (&a.cluster, &a.secret).cmp(&(&b.cluster, &b.secret)));
     Plan {
         clusters,
@@ -263,6 +268,25 @@ fn row(
         (true, false, None) => State::Ready,
     };
     row
+}
+
+/// Whoever names a cluster by its name means the Secret of that name today. So before it is known which cluster that one
+/// is, the cluster of the name is not adopted by another Secret either.
+fn hold_namesakes(rows: &mut [Row]) {
+    let in_doubt = rows.iter().filter(|row| row.cluster.is_none());
+    let in_doubt = in_doubt.filter(|row| row.state == State::Blocked);
+    let in_doubt: BTreeMap<_, _> = in_doubt
+        .map(|row| (row.name.clone(), row.secret.clone()))
+        .collect();
+    for row in rows {
+        let secret = row.cluster.as_ref().and_then(|it| in_doubt.get(it));
+        if let (Some(secret), State::Ready | State::Blocked) = (secret, row.state) {
+            row.state = State::Blocked;
+            row.in_the_way.push(format!(
+                "the Secret {secret} has its name, and it is not known which cluster that is"
+            ));
+        }
+    }
 }
 
 impl Plan {

@@ -247,6 +247,10 @@ pub struct AdoptArgs {
     /// Write nothing.
     #[arg(long, conflicts_with = "wait")]
     pub dry_run: bool,
+    /// The cluster Secret with the name of this cluster is the cluster's, although it has another API server than the
+    /// ManagedCluster says. For each such cluster, after you have looked.
+    #[arg(long, value_name = "CLUSTER", value_delimiter = ',')]
+    pub same_cluster: Vec<String>,
     /// Who shall own the Applications of these clusters.
     #[arg(long, value_enum, default_value_t)]
     pub mode: Mode,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ocm::api::cluster::{ID_CLAIM, is_itself};
 use principal::{Certificates, Mode};
 use sha2::{Digest as _, Sha256};
 
@@ -108,9 +109,6 @@ pub fn is_of_kubernetes(namespace: &str) -> bool {
     namespace.starts_with("kube-")
 }
 
-/// The claim by which a cluster tells the UID of its `kube-system`.
-const CLUSTER_ID_CLAIM: &str = "id.k8s.io";
-
 impl Cluster {
     /// The value of the opt-in label.
     pub fn label(&self) -> Option<&str> {
@@ -173,8 +171,8 @@ impl World {
                 "the namespace {cluster} on the hub has another use"
             ));
         }
-        let claimed = self.clusters.get(cluster)?.claims.get(CLUSTER_ID_CLAIM)?;
-        (Some(claimed) == cluster_uid.as_ref()).then(|| {
+        let claimed = self.clusters.get(cluster)?.claims.get(ID_CLAIM);
+        is_itself(claimed.map(String::as_str), cluster_uid.as_deref()).then(|| {
             "this cluster is the hub itself; deploy there with Applications whose destination is \
              in-cluster"
                 .to_owned()
@@ -289,7 +287,7 @@ mod tests {
         for cluster in itself.clusters.values_mut() {
             cluster
                 .claims
-                .insert(CLUSTER_ID_CLAIM.to_owned(), "hub-uid".to_owned());
+                .insert(ID_CLAIM.to_owned(), "hub-uid".to_owned());
         }
         assert!(
             itself

@@ -7,6 +7,7 @@ use argocd::{
     keys::{AGENT_NAME, IN_CLUSTER, IN_CLUSTER_SERVER, SECRET_TYPE, addon::MODE},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use ocm::api::cluster::ID_CLAIM;
 use serde_json::{Value, json};
 
 /// Where an API server is, so that two ways to write it are one.
@@ -111,7 +112,9 @@ impl ClusterSecret {
 pub struct ManagedCluster {
     /// Its name.
     pub name: String,
-    /// Its API servers.
+    /// Its API servers, as the hub was told.
+    pub declared: Vec<String>,
+    /// Those of them that are URLs.
     pub servers: Vec<Address>,
     /// The label that opts it in.
     pub mode: Option<String>,
@@ -119,8 +122,8 @@ pub struct ManagedCluster {
     pub accepted: bool,
     /// Whether it goes away.
     pub deleting: bool,
-    /// Whether it says that it is the hub itself.
-    pub is_hub: bool,
+    /// Which cluster it says that it is.
+    pub id: Option<String>,
 }
 
 impl ManagedCluster {
@@ -130,13 +133,22 @@ impl ManagedCluster {
         let configs = object.pointer("/spec/managedClusterClientConfigs");
         let configs = configs.and_then(Value::as_array).into_iter().flatten();
         let urls = configs.filter_map(|config| config.get("url")?.as_str());
+        let declared: Vec<_> = urls.map(str::to_owned).collect();
+        let claims = object.pointer("/status/clusterClaims");
+        let mut claims = claims.and_then(Value::as_array).into_iter().flatten();
+        let id = claims.find(|claim| claim["name"] == ID_CLAIM);
+        let id = id.and_then(|claim| claim.get("value")?.as_str());
         Self {
             name: meta.name().to_owned(),
-            servers: urls.filter_map(Address::parse).collect(),
+            servers: declared
+                .iter()
+                .filter_map(|it| Address::parse(it))
+                .collect(),
+            declared,
             mode: meta.label(MODE).map(str::to_owned),
             accepted: object.pointer("/spec/hubAcceptsClient") == Some(&Value::Bool(true)),
             deleting: meta.is_deleting(),
-            is_hub: meta.label("local-cluster") == Some("true"),
+            id: id.map(str::to_owned),
         }
     }
 }

@@ -50,12 +50,17 @@ pub(super) struct Doubt(pub(super) String);
 pub(super) struct Known<'a> {
     by_name: BTreeMap<&'a str, &'a ManagedCluster>,
     by_server: BTreeMap<&'a Address, Vec<&'a ManagedCluster>>,
+    /// Those that somebody has said to be the Secret's of their name.
+    same: &'a [String],
 }
 
 impl<'a> Known<'a> {
-    /// All of them.
-    pub(super) fn new(clusters: &'a [ManagedCluster]) -> Self {
-        let mut known = Self::default();
+    /// All of them, and those whose Secret of the same name is theirs wherever it leads.
+    pub(super) fn new(clusters: &'a [ManagedCluster], same: &'a [String]) -> Self {
+        let mut known = Self {
+            same,
+            ..Self::default()
+        };
         for cluster in clusters {
             known.by_name.insert(&cluster.name, cluster);
             for server in &cluster.servers {
@@ -86,6 +91,11 @@ impl<'a> Known<'a> {
         })
     }
 
+    /// Whether its name is enough: the hub was not told where its API server is, or somebody knows better.
+    fn is_by_name(&self, cluster: &ManagedCluster) -> bool {
+        cluster.declared.is_empty() || self.same.contains(&cluster.name)
+    }
+
     fn pushed(&self, secret: &ClusterSecret) -> Result<(&'a ManagedCluster, By), Doubt> {
         let named = self.by_name.get(secret.shown.as_str()).copied();
         let address = Address::parse(&secret.server);
@@ -96,7 +106,8 @@ impl<'a> Known<'a> {
             all.join(", ")
         };
         match (named, there) {
-            (Some(named), []) => Ok((named, By::Name)),
+            (Some(named), []) if self.is_by_name(named) => Ok((named, By::Name)),
+            (Some(named), []) => Err(another_server(secret, named)),
             (Some(named), there) if there.iter().any(|it| it.name == named.name) => {
                 Ok((named, By::Name))
             }
@@ -117,6 +128,16 @@ impl<'a> Known<'a> {
             ))),
         }
     }
+}
+
+/// A name alone is no proof where both sides say which API server is meant, and do not mean the same.
+fn another_server(secret: &ClusterSecret, named: &ManagedCluster) -> Doubt {
+    let (name, declared) = (&named.name, named.declared.join(", "));
+    Doubt(format!(
+        "it has the name of ManagedCluster {name}, whose API server is {declared} (managedClusterClientConfigs) and not \
+         {}; if they are one cluster all the same, say --same-cluster {name}, else put its name right",
+        secret.server
+    ))
 }
 
 /// The agent that a Secret names, by its label or in its server.

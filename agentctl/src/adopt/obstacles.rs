@@ -1,6 +1,7 @@
 //! What is in the way of one cluster, and what is left to do afterwards. Pure.
 
 use argocd::keys::addon::MODE;
+use ocm::api::cluster::is_itself;
 use serde_json::Value;
 
 use super::{
@@ -20,12 +21,7 @@ pub(super) fn of(facts: &Facts, cluster: &ManagedCluster) -> Vec<String> {
             "the namespace {name} on the hub has another use; have the cluster join under another name"
         ));
     }
-    if cluster.is_hub {
-        all.push(
-            "it is the hub itself; deploy there with Applications whose destination is in-cluster"
-                .to_owned(),
-        );
-    }
+    all.extend(itself(facts, cluster));
     if cluster.deleting {
         all.push(format!("the ManagedCluster {name} is being deleted"));
     } else if !cluster.accepted {
@@ -44,6 +40,23 @@ pub(super) fn of(facts: &Facts, cluster: &ManagedCluster) -> Vec<String> {
         ));
     }
     all
+}
+
+/// The hub is no cluster of its own fleet, by the rule that the hub program has.
+fn itself(facts: &Facts, cluster: &ManagedCluster) -> Option<String> {
+    let claimed = cluster.id.as_deref();
+    match &facts.hub_uid {
+        Ok(uid) => is_itself(claimed, uid.as_deref()).then(|| {
+            "it is the hub itself; deploy there with Applications whose destination is in-cluster"
+                .to_owned()
+        }),
+        // One that does not say which it is, is served.
+        Err(why) => claimed.map(|_| {
+            format!(
+                "whether it is the hub itself is not known, since the hub's namespace kube-system cannot be read: {why}"
+            )
+        }),
+    }
 }
 
 fn label(facts: &Facts, cluster: &ManagedCluster) -> Option<String> {

@@ -72,6 +72,8 @@ fn facts(secrets: Vec<ClusterSecret>, clusters: Vec<ManagedCluster>) -> Facts {
         },
         own_namespace: "argocd-agent-addon".to_owned(),
         mode: Mode::Managed,
+        hub_uid: Ok(Some("hub-uid".to_owned())),
+        same: Vec::new(),
     }
 }
 
@@ -138,12 +140,18 @@ fn when_all_is_adopted_nothing_is_left_to_do() {
 #[test]
 fn whatever_is_in_the_way_keeps_a_cluster_and_no_other() {
     type Change = fn(&mut Facts);
-    let cases: [(&str, Change); 8] = [
+    let cases: [(&str, Change); 9] = [
         ("another use", |it| it.own_namespace = "paris".to_owned()),
         ("another use", |it| {
             it.settings.routing.argocd_namespace = "paris".to_owned();
         }),
-        ("the hub itself", |it| it.clusters[0].is_hub = true),
+        ("the hub itself", |it| {
+            it.clusters[0].id = Some("hub-uid".to_owned());
+        }),
+        ("cannot be read: you may not", |it| {
+            it.clusters[0].id = Some("some-uid".to_owned());
+            it.hub_uid = Err("you may not".to_owned());
+        }),
         ("being deleted", |it| it.clusters[0].deleting = true),
         ("clusteradm accept", |it| it.clusters[0].accepted = false),
         ("--mode", |it| {
@@ -191,6 +199,31 @@ fn whatever_is_in_the_way_keeps_a_cluster_and_no_other() {
     let taken = secret("cluster-paris", "paris", PARIS);
     let row = only(&facts(vec![taken], vec![cluster("paris", &[PARIS])]));
     assert_eq!(row.state, State::Blocked);
+}
+
+/// By its claim, as the hub program does, and by no label: whoever may label a ManagedCluster calls any of them local.
+#[test]
+fn the_hub_is_known_by_what_it_claims_to_be() {
+    let known = |uid: &str, labels: Value| {
+        ManagedCluster::read(&json!({
+            "metadata": {"name": "paris", "labels": labels},
+            "spec": {"hubAcceptsClient": true},
+            "status": {"clusterClaims": [
+                {"name": "name", "value": "hub-uid"}, {"name": "id.k8s.io", "value": uid},
+            ]},
+        }))
+    };
+    let secrets = || vec![secret("s", "paris", "https://10.0.0.1")];
+    let state = |cluster| only(&facts(secrets(), vec![cluster])).state;
+    assert_eq!(state(known("hub-uid", Value::Null)), State::Blocked);
+    let local = json!({"local-cluster": "true"});
+    assert_eq!(state(known("paris-uid", local)), State::Ready);
+    // Neither is the hub: not one that does not say which it is, and none where the hub has no identity.
+    let mut facts = facts(secrets(), vec![cluster("paris", &[])]);
+    facts.hub_uid = Ok(None);
+    assert_eq!(only(&facts).state, State::Ready);
+    facts.clusters = vec![known("hub-uid", Value::Null)];
+    assert_eq!(only(&facts).state, State::Ready);
 }
 
 const OLD: &str = "quay.io/argoproj/argocd:v3.2.11";
@@ -246,6 +279,7 @@ fn two_secrets_of_one_cluster_are_one_write_and_a_failed_one_is_told() {
     facts
         .secrets
         .push(secret("second", "paris", "https://10.0.0.1"));
+    facts.same = vec!["paris".to_owned()];
     let mut found = plan(&facts);
     assert_eq!(found.ready().len(), 1);
     found.record("paris", &Err("you may not patch".to_owned()));

@@ -1,6 +1,7 @@
 //! Reads what `cluster adopt` needs, and opts in what nothing is in the way of.
 
 use argocd::keys::addon::ADDON;
+use serde_json::Value;
 
 use super::{Answer, Error, addons, inspect, told, wait};
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
     },
     args::{AdoptArgs, Global},
     change::opt_in,
-    hub::{APPLICATIONS, By, CLUSTERS, CONFIG_MAPS, Hub, OFFERS, SECRETS},
+    hub::{APPLICATIONS, By, CLUSTERS, CONFIG_MAPS, Hub, NAMESPACES, OFFERS, SECRETS},
     names::Unknown,
     output::Place,
     progress::Progress,
@@ -31,7 +32,9 @@ pub(super) async fn adopt(
     let rows = plan.clusters.iter();
     let all = rows.map(|row| row.cluster.as_ref().unwrap_or(&row.name).clone());
     let all: Vec<_> = all.collect();
-    let unknown = plan.keep(&args.clusters);
+    let mut unknown = plan.keep(&args.clusters);
+    let told = args.same_cluster.iter();
+    unknown.extend(told.filter(|name| !all.contains(*name)).cloned());
     if !unknown.is_empty() {
         let known = all.iter().map(String::as_str);
         return Err(Error::NoSecret(Unknown::new(unknown, known)));
@@ -82,6 +85,7 @@ async fn facts(hub: &Hub, global: &Global, args: &AdoptArgs) -> Result<Facts, Er
         applications.push(brief(&application));
     })
     .await?;
+    let system = hub.get(NAMESPACES, None, "kube-system");
     let parameters = hub.get(CONFIG_MAPS, Some(&argocd), "argocd-cmd-params-cm");
     Ok(Facts {
         secrets,
@@ -96,7 +100,14 @@ async fn facts(hub: &Hub, global: &Global, args: &AdoptArgs) -> Result<Facts, Er
         settings,
         own_namespace: global.own_namespace.clone(),
         mode: args.mode,
+        hub_uid: inspect::text(system.await).map(|it| uid(&it?)),
+        same: args.same_cluster.clone(),
     })
+}
+
+fn uid(object: &Value) -> Option<String> {
+    let uid = object.pointer("/metadata/uid")?.as_str()?;
+    Some(uid.to_owned())
 }
 
 #[cfg(test)]

@@ -71,6 +71,14 @@ pub struct ClusterClaim {
     pub value: String,
 }
 
+/// The claim by which a cluster tells which one it is: the UID of its namespace `kube-system`.
+pub const ID_CLAIM: &str = "id.k8s.io";
+
+/// Whether a cluster that claims this ID is the one whose `kube-system` has this UID. What is not known is not the same.
+pub fn is_itself(claimed: Option<&str>, uid: Option<&str>) -> bool {
+    claimed.is_some_and(|claimed| !claimed.is_empty() && Some(claimed) == uid)
+}
+
 /// Versions in use on a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -246,4 +254,23 @@ pub struct ClusterDecision {
     pub cluster_name: String,
     /// Why.
     pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_the_one_of_its_uid_and_what_is_not_known_is_none() {
+        assert!(is_itself(Some("uid"), Some("uid")));
+        for (claimed, uid) in [
+            (Some("uid"), Some("other")),
+            (Some("uid"), None),
+            (None, Some("uid")),
+            (None, None),
+            (Some(""), Some("")),
+        ] {
+            assert!(!is_itself(claimed, uid), "{claimed:?} {uid:?}");
+        }
+    }
 }

@@ -45,8 +45,6 @@ fn a_secret_is_a_cluster_by_exact_name_or_exact_server() {
     for (shown, server, urls, expected) in [
         ("paris", "https://10.0.0.1", &[] as &[&str], Some(By::Name)),
         ("paris", PARIS, &[PARIS], Some(By::Name)),
-        // Its API server may have another name from the hub.
-        ("paris", other, &[PARIS], Some(By::Name)),
         ("prod-paris", PARIS, &[PARIS], Some(By::Server)),
         (
             "prod-paris",
@@ -70,6 +68,56 @@ fn a_secret_is_a_cluster_by_exact_name_or_exact_server() {
             assert!(row.in_the_way[0].contains("clusteradm join"));
         }
     }
+}
+
+/// It may be known to the hub under another address, and it may be another cluster.
+#[test]
+fn a_secret_with_the_name_of_a_cluster_and_another_server_than_that_says_is_the_clusters_only_if_somebody_says_so()
+ {
+    let other = "https://other.example.com:6443";
+    for (server, declared) in [
+        (other, PARIS),
+        ("https://paris.example.com", PARIS),
+        ("nonsense", PARIS),
+        (other, "nonsense"),
+    ] {
+        let known = vec![cluster("paris", &[declared])];
+        let mut facts = facts(vec![secret("s", "paris", server)], known);
+        let row = only(&facts);
+        assert_eq!((row.cluster, row.state), (None, State::Blocked));
+        for words in [server, declared, "--same-cluster paris"] {
+            assert!(row.in_the_way[0].contains(words), "{:?}", row.in_the_way);
+        }
+        assert!(plan(&facts).ready().is_empty() && plan(&facts).is_held());
+        facts.same = vec!["lyon".to_owned()];
+        assert_eq!(only(&facts).state, State::Blocked, "of another");
+        facts.same.push("paris".to_owned());
+        let row = only(&facts);
+        assert_eq!((row.by, row.state), (Some(By::Name), State::Ready));
+    }
+    // What has the server of another one is no matter of a word.
+    let apart = vec![cluster("paris", &[PARIS]), cluster("lyon", &[other])];
+    let mut facts = facts(vec![secret("s", "paris", other)], apart);
+    facts.same = vec!["paris".to_owned()];
+    assert_eq!(only(&facts).state, State::Blocked);
+}
+
+/// What Applications mean by its name today is the Secret in doubt.
+#[test]
+fn a_cluster_whose_name_another_secret_has_in_doubt_is_not_adopted_by_its_server() {
+    let secrets = vec![
+        secret("by-server", "prod-paris", PARIS),
+        secret("by-name", "paris", "https://other.example.com"),
+    ];
+    let mut facts = facts(secrets, vec![cluster("paris", &[PARIS])]);
+    let found = plan(&facts);
+    let states: Vec<_> = found.clusters.iter().map(|row| row.state).collect();
+    assert_eq!(states, [State::Blocked; 2]);
+    assert!(found.ready().is_empty());
+    let why = &found.clusters[1].in_the_way[0];
+    assert!(why.contains("the Secret by-name"), "{why}");
+    facts.same = vec!["paris".to_owned()];
+    assert_eq!(plan(&facts).ready().len(), 1);
 }
 
 #[test]

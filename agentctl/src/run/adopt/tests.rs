@@ -20,16 +20,20 @@ use crate::{
 /// What was written: the object, and the body.
 type Writes = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// Two clusters in push mode, one of which the caller may not change.
-fn answer(method: &Method, path: &str) -> (u16, Value) {
+/// Two clusters in push mode, one of which the caller may not change; both say that they are at these API servers.
+fn answer(method: &Method, path: &str, declared: &Value) -> (u16, Value) {
     let secret = |name: &str| {
         json!({
             "metadata": {"name": format!("push-{name}"), "labels": {"argocd.argoproj.io/secret-type": "cluster"}},
             "data": {"name": STANDARD.encode(name), "server": STANDARD.encode("https://a.example.com")},
         })
     };
-    let cluster =
-        |name: &str| json!({"metadata": {"name": name}, "spec": {"hubAcceptsClient": true}});
+    let cluster = |name: &str| {
+        json!({
+            "metadata": {"name": name},
+            "spec": {"hubAcceptsClient": true, "managedClusterClientConfigs": declared},
+        })
+    };
     let status = |code: u16| {
         (
             code,
@@ -51,14 +55,15 @@ fn answer(method: &Method, path: &str) -> (u16, Value) {
     }
 }
 
-fn hub() -> (Hub, Writes) {
+fn hub(declared: Value) -> (Hub, Writes) {
     let writes = Writes::default();
     let log = Arc::clone(&writes);
     let service = service_fn(move |request: Request<Body>| {
         let log = Arc::clone(&log);
+        let declared = declared.clone();
         async move {
             let (parts, body) = request.into_parts();
-            let (code, said) = answer(&parts.method, parts.uri.path());
+            let (code, said) = answer(&parts.method, parts.uri.path(), &declared);
             if parts.method != Method::GET {
                 let body = body.collect_bytes().await.unwrap();
                 let body = serde_json::from_slice(&body).unwrap();
@@ -75,12 +80,19 @@ fn hub() -> (Hub, Writes) {
 }
 
 async fn adopted(words: &[&str]) -> (Result<Answer, Error>, Vec<(String, Value)>) {
+    adopted_at(json!([]), words).await
+}
+
+async fn adopted_at(
+    declared: Value,
+    words: &[&str],
+) -> (Result<Answer, Error>, Vec<(String, Value)>) {
     let start = ["argocd-agentctl", "cluster", "adopt"];
     let Cli { global, command } = Cli::parse_from(start.iter().chain(words));
     let Command::Cluster(Cluster::Adopt(args)) = command else {
         panic!("another command");
     };
-    let (hub, writes) = hub();
+    let (hub, writes) = hub(declared);
     let answer = adopt(
         &hub,
         &global,
@@ -128,4 +140,23 @@ async fn only_clusters_that_are_named_are_adopted_and_unknown_ones_are_said() {
     let (answer, writes) = adopted(&["paris", "nowhere"]).await;
     assert!(matches!(answer, Err(Error::NoSecret(names)) if names.to_string() == "nowhere"));
     assert_eq!(writes, []);
+    let (answer, writes) = adopted(&["paris", "--same-cluster", "nowhere"]).await;
+    assert!(matches!(answer, Err(Error::NoSecret(names)) if names.to_string() == "nowhere"));
+    assert_eq!(writes, []);
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_said_to_be_elsewhere_is_adopted_only_if_it_is_named_as_the_same() {
+    let elsewhere = || json!([{"url": "https://b.example.com"}]);
+    let (answer, writes) = adopted_at(elsewhere(), &[]).await;
+    let answer = answer.unwrap();
+    assert!(answer.bad && answer.text.contains("--same-cluster paris"));
+    assert_eq!(writes, []);
+    // Naming it asks for it, and does not vouch for it.
+    let (_, writes) = adopted_at(elsewhere(), &["paris"]).await;
+    assert_eq!(writes, []);
+    let (answer, writes) = adopted_at(elsewhere(), &["--same-cluster", "paris"]).await;
+    assert!(answer.unwrap().text.contains("--same-cluster rome"));
+    let written: Vec<_> = writes.into_iter().map(|(path, _)| path).collect();
+    assert_eq!(written, [format!("{LABELLED}/paris")]);
 }
