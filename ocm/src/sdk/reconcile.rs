@@ -229,7 +229,7 @@ async fn hold<A: Addon>(
     now: Timestamp,
 ) -> Result<Outcome, Error> {
     let live = target.addon.conditions();
-    if let Some(conditions) = report::held(verdict, live, now) {
+    if let Some(conditions) = report::held(hub.addon.health_mode(), verdict, live, now) {
         info!(cluster = %target.name, reason = verdict.reason, "cluster held");
         apply::conditions(hub, target, &conditions).await?;
     }
@@ -375,15 +375,11 @@ async fn say<A: Addon>(
     let recheck = health.recheck.into_iter().chain(report.recheck).min();
     let live = target.addon.conditions();
     let news = news::news(live, &report);
-    if let Some(conditions) = report.first_word(live) {
-        apply::first_word(hub, target, &conditions).await?;
-    } else {
-        if let Some(conditions) = report.deploy {
-            apply::conditions(hub, target, &conditions).await?;
-        }
-        if let Some(available) = report.available {
-            apply::available(hub, target, available).await?;
-        }
+    if let Some(conditions) = report.deploy {
+        apply::conditions(hub, target, &conditions).await?;
+    }
+    if let Some(available) = report.available {
+        apply::available(hub, target, available).await?;
     }
     tell(hub, target, &news, now).await;
     Ok(recheck)

@@ -45,57 +45,30 @@ pub(super) async fn registration<A: Addon>(
 ) -> Result<(), Error> {
     let status = hub.version.write_status(registration);
     let (cluster, addon) = (target.name, target.addon);
-    status_part(
-        hub,
-        cluster,
-        addon,
-        ("registration", Written::Registration),
-        status,
-    )
-    .await
+    let part = Part::of("registration", Written::Registration);
+    status_part(hub, cluster, addon, part, status).await
 }
 
-/// Writes the conditions of the deploy part, all of them: what is left out vanishes.
+/// Writes the conditions of the deploy part with `Available`, all of them: what is left out vanishes.
+///
+/// OCM writes `Available`, too. So this is under the version that was looked at.
 pub(super) async fn conditions<A: Addon>(
     hub: &Hub<A>,
     target: Target<'_>,
     conditions: &[Condition],
 ) -> Result<(), Error> {
+    let available = condition::find(conditions, condition::addon::AVAILABLE);
+    if let Some(available) = available {
+        log_change(target, available);
+    }
     let status = json!({ "conditions": conditions });
     let (cluster, addon) = (target.name, target.addon);
-    status_part(hub, cluster, addon, ("deploy", Written::Conditions), status).await
-}
-
-/// Writes the first word of an install: what is said of the works and `Available` in one write.
-///
-/// The two parts have field managers of their own, and server-side apply is of one manager at a time.
-/// So the list is patched as a whole, under the version that was looked at; later words of either
-/// part take their conditions over.
-pub(super) async fn first_word<A: Addon>(
-    hub: &Hub<A>,
-    target: Target<'_>,
-    conditions: &[Condition],
-) -> Result<(), Error> {
-    let name = hub.addon.name().as_str();
-    let version = &target.addon.metadata.resource_version;
-    let patch = json!({
-        "metadata": { "resourceVersion": version },
-        "status": { "conditions": conditions },
-    });
-    let params = PatchParams {
-        field_manager: Some(format!("{name}-first")),
-        ..PatchParams::default()
+    let part = Part {
+        manager: "deploy",
+        written: Written::Conditions,
+        guarded: available.is_some(),
     };
-    let api = addons_of(hub, target.name);
-    let written = api.patch_status(name, &params, &Patch::Merge(&patch)).await;
-    let written = written.map_err(|source| Error::Write {
-        action: "patch the conditions of",
-        object: format!("ManagedClusterAddOn {}/{name}", target.name),
-        source: Box::new(source),
-    })?;
-    hub.metrics.wrote(Written::Conditions);
-    expect_addon(hub, target.name, written);
-    Ok(())
+    status_part(hub, cluster, addon, part, status).await
 }
 
 /// Says how far the hooks are, if that is news. With a field manager of its own, so that what was
@@ -113,40 +86,74 @@ pub(super) async fn hooks<A: Addon>(
         return Ok(());
     }
     let status = json!({ "conditions": [said] });
-    status_part(hub, cluster, addon, ("hooks", Written::Conditions), status).await
+    let part = Part::of("hooks", Written::Conditions);
+    status_part(hub, cluster, addon, part, status).await
 }
 
-/// Writes `Available`. It has a field manager of its own so that not writing it, which is the rule
-/// while the hub has lost the cluster, leaves it as it is.
+/// Writes `Available` alone. With a field manager of its own, so that what was said of the works stays.
 pub(super) async fn available<A: Addon>(
     hub: &Hub<A>,
     target: Target<'_>,
     available: Condition,
 ) -> Result<(), Error> {
-    let Condition {
-        status: value,
-        reason,
-        ..
-    } = &available;
-    info!(cluster = %target.name, available = value, reason, "availability changed");
+    log_change(target, &available);
     let status = json!({ "conditions": [available] });
     let (cluster, addon) = (target.name, target.addon);
-    status_part(hub, cluster, addon, ("health", Written::Available), status).await
+    let part = Part::of("health", Written::Available);
+    status_part(hub, cluster, addon, part, status).await
+}
+
+fn log_change(target: Target<'_>, available: &Condition) {
+    let before = condition::find(target.addon.conditions(), &available.type_);
+    if before.is_some_and(|before| condition::same(before, available)) {
+        return;
+    }
+    let Condition { status, reason, .. } = available;
+    info!(cluster = %target.name, available = status, reason, "availability changed");
+}
+
+/// A part of the status that is written at once.
+struct Part {
+    /// The end of its field manager's name.
+    manager: &'static str,
+    written: Written,
+    /// Whether it is written only if nobody has written since.
+    guarded: bool,
+}
+
+impl Part {
+    const fn of(manager: &'static str, written: Written) -> Self {
+        Self {
+            manager,
+            written,
+            guarded: false,
+        }
+    }
 }
 
 async fn status_part<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,
     addon: &ManagedClusterAddOn,
-    (part, written): (&str, Written),
+    part: Part,
     status: Value,
 ) -> Result<(), Error> {
+    let Part {
+        manager: part,
+        written,
+        guarded,
+    } = part;
     let name = hub.addon.name();
+    // With the UID, a status meant for one add-on is never put onto its successor.
+    let mut metadata = json!({ "name": name, "namespace": cluster, "uid": addon.metadata.uid });
+    if let (true, Some(metadata)) = (guarded, metadata.as_object_mut()) {
+        let version = json!(addon.metadata.resource_version);
+        metadata.insert("resourceVersion".to_owned(), version);
+    }
     let body = json!({
         "apiVersion": hub.version.api_version(),
         "kind": "ManagedClusterAddOn",
-        // With the UID, a status meant for one add-on is never put onto its successor.
-        "metadata": { "name": name, "namespace": cluster, "uid": addon.metadata.uid },
+        "metadata": metadata,
         "status": status,
     });
     let params = PatchParams::apply(&format!("{name}-{part}")).force();

@@ -80,28 +80,12 @@ impl Facts {
 /// What has to be written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Report {
-    /// All conditions of the deploy part, if one of them has to be written.
+    /// All conditions of the deploy part with `Available`, if one of the part has to be written.
     pub(crate) deploy: Option<Vec<Condition>>,
-    /// `Available`, if it has to be written.
+    /// `Available`, if it alone has to be written.
     pub(crate) available: Option<Condition>,
     /// When to look again at what was not said yet.
     pub(crate) recheck: Option<Duration>,
-}
-
-impl Report {
-    /// All that is to be said, if it is the first word of an install and can be said at once: the
-    /// whole list as it will be.
-    pub(crate) fn first_word(&self, live: &[Condition]) -> Option<Vec<Condition>> {
-        let (deploy, available) = self.deploy.as_ref().zip(self.available.as_ref())?;
-        if condition::find(live, addon::MANIFEST_APPLIED).is_some() {
-            return None;
-        }
-        let ours = || deploy.iter().chain([available]);
-        let kept = live
-            .iter()
-            .filter(|it| ours().all(|ours| ours.type_ != it.type_));
-        Some(kept.chain(ours()).cloned().collect())
-    }
 }
 
 /// Decides what to say of a served cluster.
@@ -130,23 +114,26 @@ pub(crate) fn report(
         .iter()
         .find(|verdict| verdict.kind == addon::AVAILABLE);
     let available = available.filter(|_| health::may_write_available(mode, target.cluster));
+    let available = available.map(|verdict| verdict.onto(live, now));
     let waits = said.pending && available.is_none() && draft.is_first_good_news();
     let teething = if draft.is_first_failure() {
         facts.teething(now)
     } else {
         None
     };
+    draft.accompany(mode, available.as_ref());
+    let deploy = draft.finish().filter(|_| !waits && teething.is_none());
+    let alone = deploy.is_none();
     Report {
-        deploy: draft.finish().filter(|_| !waits && teething.is_none()),
+        deploy,
         recheck: teething,
-        available: available
-            .map(|verdict| verdict.onto(live, now))
-            .filter(|condition| !is_said(condition, live)),
+        available: available.filter(|condition| alone && !is_said(condition, live)),
     }
 }
 
 /// Decides what to say of a cluster that is not served: why, and nothing that was not said before.
 pub(crate) fn held(
+    mode: HealthMode,
     verdict: &Verdict,
     live: &[Condition],
     now: Timestamp,
@@ -156,6 +143,7 @@ pub(crate) fn held(
     draft.keep(addon::HOSTING_CLUSTER_VALIDITY);
     draft.keep(addon::HOSTING_MANIFEST_APPLIED);
     draft.say(verdict);
+    draft.accompany(mode, None);
     draft.finish()
 }
 
@@ -249,6 +237,16 @@ impl<'a> Draft<'a> {
     fn keep(&mut self, kind: &str) {
         self.conditions
             .extend(condition::find(self.live, kind).cloned());
+    }
+
+    /// `Available` goes along with every word: with the first, so that both are one write, and with later ones, since what
+    /// is left out vanishes. As it is unless there is something to say of it; that it is news is for others to find.
+    fn accompany(&mut self, mode: HealthMode, said: Option<&Condition>) {
+        // In lease mode it is the cluster's own.
+        if mode == HealthMode::Customized {
+            let live = condition::find(self.live, addon::AVAILABLE);
+            self.conditions.extend(said.or(live).cloned());
+        }
     }
 
     /// Takes back what only the SDK says.

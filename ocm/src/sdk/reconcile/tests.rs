@@ -1,3 +1,5 @@
+mod words;
+
 use std::convert::Infallible;
 
 use http::{Request, Response};
@@ -16,9 +18,13 @@ fn hub() -> Hub<Author> {
         let refused = Response::builder().status(403).body(Body::empty());
         Ok::<_, Infallible>(refused.unwrap())
     };
+    hub_of(Client::new(tower::service_fn(refuse), "default"))
+}
+
+fn hub_of(client: Client) -> Hub<Author> {
     Hub {
         addon: Arc::new(author(Vec::new())),
-        client: Client::new(tower::service_fn(refuse), "default"),
+        client,
         version: Version::V1Beta1,
         world: Arc::clone(View::new().world()),
         events: Events::default(),

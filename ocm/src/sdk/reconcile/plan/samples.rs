@@ -22,6 +22,7 @@ pub(crate) struct Author {
     pub(crate) error: Option<RenderError>,
     pub(crate) admission: Admission,
     pub(crate) hosts: Hosts,
+    pub(crate) said: Mutex<Health>,
 }
 
 impl Addon for Author {
@@ -56,7 +57,10 @@ impl Addon for Author {
     }
 
     fn conditions(&self, _: HealthInput<'_>) -> Health {
-        Health::default()
+        self.said
+            .lock()
+            .map(|said| said.clone())
+            .unwrap_or_default()
     }
 }
 
@@ -67,6 +71,7 @@ pub(crate) fn author(manifests: Vec<Value>) -> Author {
         error: None,
         admission: Admission::Serve,
         hosts: Hosts::None,
+        said: Mutex::default(),
     }
 }
 

@@ -229,8 +229,13 @@ fn a_hold_says_why_and_keeps_what_was_said() {
         &decide(&[], &settled(vec![applied(true)]), &good(), false),
     );
     let verdict = Verdict::new("Degraded", true, "Reserved", "m");
-    let said = held(&verdict, &live, at(9)).unwrap();
+    let said = held(HealthMode::Lease, &verdict, &live, at(9)).unwrap();
     assert_eq!(kinds(Some(&said)), ["ManifestApplied", "Degraded"]);
+    let said = held(HealthMode::Customized, &verdict, &live, at(9)).unwrap();
+    assert_eq!(
+        kinds(Some(&said)),
+        ["ManifestApplied", "Degraded", "Available"]
+    );
     let live = carry_out(
         &live,
         &Report {
@@ -238,7 +243,7 @@ fn a_hold_says_why_and_keeps_what_was_said() {
             ..Report::default()
         },
     );
-    assert_eq!(held(&verdict, &live, at(10)), None);
+    assert_eq!(held(HealthMode::Customized, &verdict, &live, at(10)), None);
 }
 
 prop_compose! {
@@ -270,6 +275,12 @@ proptest! {
         let facts = settled(vec![work; works]);
         let first = decide(&live, &facts, &verdicts, lost);
         prop_assert!(!lost || first.available.is_none());
+        prop_assert!(first.deploy.is_none() || first.available.is_none());
+        let written = first.deploy.as_ref();
+        let along = written.map(|all| condition::find(all, addon::AVAILABLE));
+        let was = condition::find(&live, addon::AVAILABLE);
+        prop_assert!(!lost || along.is_none_or(|along| along == was));
+        prop_assert!(along.is_none_or(|along| was.is_none() || along.is_some()));
         let live = carry_out(&live, &first);
         prop_assert_eq!(decide(&live, &facts, &verdicts, lost), Report::default());
     }
@@ -320,7 +331,8 @@ fn a_hold_keeps_what_was_said_of_the_host() {
     );
     let facts = hosted(vec![applied(true)], invalid);
     let live = carry_out(&[], &decide(&[], &facts, &[], false));
-    let said = held(&Verdict::new("Degraded", true, "R", "m"), &live, at(9)).unwrap();
+    let why = Verdict::new("Degraded", true, "R", "m");
+    let said = held(HealthMode::Customized, &why, &live, at(9)).unwrap();
     let wanted = [
         "ManifestApplied",
         "HostingClusterValidity",
@@ -372,21 +384,19 @@ fn the_first_good_news_waits_for_available_and_bad_news_does_not() {
         Report::default()
     );
     let both = decide(&well, &pending(&[available, degraded.clone()]));
-    let first = both.first_word(&[]).unwrap();
     assert_eq!(
-        kinds(Some(&first)),
+        kinds(both.deploy.as_ref()),
         ["ManifestApplied", "Degraded", "Available"]
     );
+    assert_eq!(both.available, None, "it is one write");
     let failed = decide(&settled(vec![applied(false)]), &pending(&[degraded]));
     assert_eq!(
         kinds(failed.deploy.as_ref()),
         ["ManifestApplied", "Degraded"]
     );
-    assert_eq!(failed.first_word(&[]), None);
+    assert_eq!(failed.available, None);
     let troubled = Verdict::new("Degraded", true, "R", "m");
     assert!(decide(&well, &pending(&[troubled])).deploy.is_some());
-    // Said once, the two parts go their own ways.
-    assert_eq!(both.first_word(&first), None);
 }
 
 #[test]
