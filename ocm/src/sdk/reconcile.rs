@@ -3,22 +3,23 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use self::{
+    events::{explain, give_up, regarding, tell, warn_about},
     farewell::{Farewell, Parting},
     idle::Idle,
     plan::{Look, Plan, Stage, Works},
     report::Facts,
 };
 use super::{
-    Addon, Error, HealthInput, Leaving, LeavingPhase, Removal, Target, drive::Hub, event::Saying,
-    hosting, permissions, queue::Outcome, settled::Waiting, world::Observed,
+    Addon, Error, HealthInput, Leaving, LeavingPhase, Removal, Target, drive::Hub, hosting,
+    permissions, queue::Outcome, world::Observed,
 };
-use crate::{api::addon::ManagedClusterAddOn, condition::Verdict, name::ClusterName};
+use crate::{condition::Verdict, name::ClusterName};
 
 mod apply;
+mod events;
 mod farewell;
 mod idle;
 mod news;
@@ -161,39 +162,6 @@ async fn part<A: Addon>(
     Ok(Outcome::Settled(Some(recheck)))
 }
 
-/// Tells people that hooks were not waited for any longer; the add-on itself is about to go.
-async fn give_up<A: Addon>(
-    hub: &Hub<A>,
-    cluster: &ClusterName,
-    addon: &ManagedClusterAddOn,
-    pending: &str,
-    now: Timestamp,
-) {
-    warn!(%cluster, pending, "hooks before deletion given up");
-    let note = format!("the add-on goes without its hooks, whose time is over: {pending}");
-    let said = ("PreDeleteHookGivenUp", note.as_str());
-    warn_about(hub, regarding(hub, cluster, Some(addon)), said, now).await;
-}
-
-/// Warns in an Event, unless that was said.
-async fn warn_about<A: Addon>(
-    hub: &Hub<A>,
-    regarding: ObjectReference,
-    (reason, note): (&'static str, &str),
-    now: Timestamp,
-) {
-    let saying = Saying {
-        regarding,
-        warning: true,
-        reason,
-        note,
-    };
-    let reporter = hub.addon.name().as_str();
-    hub.events
-        .say(&hub.client, reporter, saying, now, &hub.metrics)
-        .await;
-}
-
 /// Takes away what a refused cluster has. Without hooks: they would serve an add-on that goes, and this one stays.
 async fn clear<A: Addon>(
     hub: &Hub<A>,
@@ -333,31 +301,6 @@ async fn see_to_works<A: Addon>(
     }
 }
 
-/// Says in an Event what a person has to do before works can be made.
-async fn explain<A: Addon>(hub: &Hub<A>, target: Target<'_>, waiting: &Waiting, now: Timestamp) {
-    let Some(reason) = waiting.needs_a_person() else {
-        return;
-    };
-    let note = format!("the add-on waits: {waiting}");
-    let about = regarding(hub, target.name, Some(target.addon));
-    warn_about(hub, about, (reason, &note), now).await;
-}
-
-fn regarding<A: Addon>(
-    hub: &Hub<A>,
-    cluster: &ClusterName,
-    addon: Option<&ManagedClusterAddOn>,
-) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(hub.version.api_version()),
-        kind: Some("ManagedClusterAddOn".to_owned()),
-        namespace: Some(cluster.to_string()),
-        name: Some(hub.addon.name().to_string()),
-        uid: addon.and_then(|addon| addon.metadata.uid.clone()),
-        ..ObjectReference::default()
-    }
-}
-
 /// Says what is new, and tells when the author wants to be asked again.
 async fn say<A: Addon>(
     hub: &Hub<A>,
@@ -383,22 +326,6 @@ async fn say<A: Addon>(
     }
     tell(hub, target, &news, now).await;
     Ok(recheck)
-}
-
-/// Tells in Events what has turned. Only what was written is told, so a restart repeats nothing.
-async fn tell<A: Addon>(hub: &Hub<A>, target: Target<'_>, news: &[news::News], now: Timestamp) {
-    let reporter = hub.addon.name().as_str();
-    for news in news {
-        let saying = Saying {
-            regarding: regarding(hub, target.name, Some(target.addon)),
-            warning: news.warning,
-            reason: &news.reason,
-            note: &news.note,
-        };
-        hub.events
-            .tell(&hub.client, reporter, saying, now, &hub.metrics)
-            .await;
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,10 @@ use kube::{Client, client::Body};
 use super::*;
 use crate::{
     api::addon::Version,
-    sdk::{Metrics, View, event::Events},
+    sdk::{
+        Metrics, View,
+        event::{Events, Saying},
+    },
 };
 use plan::samples::{Author, author, cluster_name, observed};
 
