@@ -1,6 +1,6 @@
 //! Stories: tests that are told on a lab.
 //!
-//! A story is an `async fn(Arc<Lab>) -> Result<()>`, registered in the list of `tests/stories/main.rs`. The runner
+//! A story is an `async fn(Arc<Lab>) -> Result<()>`, registered in a chapter of `tests/stories/main.rs`. The runner
 //! enters the lab's namespaces once, tells stories one after the other, and keeps a lab for the next story that wants
 //! the same one. It does so in several processes at once, each with a part of the chapters. A story that fails leaves its world behind: in print, and whole in `target/lab/worlds`; the next
 //! story then gets a new lab.

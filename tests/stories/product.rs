@@ -1,0 +1,96 @@
+//! The longest chapter: what becomes of one hub and its clusters from the first label to the last opting out.
+
+use lab::{
+    Options,
+    story::{Chapter, Story},
+};
+
+use crate::{
+    autonomous, delivery, enrolment, faults, intruders, kills, live, removal, repositories, rights,
+    stage, trees, watching,
+};
+
+/// The stories about one hub and two spokes, in this order: the last ones look at what all of them have done.
+pub(crate) fn chapter() -> Chapter {
+    let parts = [delivered(), harmed(), looked_at(), owned_by_spokes()];
+    let stories = parts.into_iter().flatten().collect();
+    Chapter::shared(Options::everything(2), stories)
+}
+
+/// Clusters opt in, and Applications come to them.
+fn delivered() -> Vec<Story> {
+    vec![
+        staged!(enrolment::a_label_enrols_a_cluster),
+        staged!(enrolment::addon_enable_enrols_a_cluster),
+        staged!(enrolment::a_bad_label_value_is_told),
+        staged!(enrolment::a_configuration_of_its_own_reaches_the_agent),
+        staged!(enrolment::a_mirror_of_images_is_used),
+        staged!(enrolment::a_configuration_tells_the_mode_where_no_label_does),
+        staged!(delivery::an_application_in_a_clusters_namespace_is_synced),
+        staged!(delivery::an_application_with_a_destination_name_is_synced),
+        staged!(delivery::an_application_of_another_allowed_namespace_is_delivered_with_the_add_on),
+        staged!(delivery::a_new_revision_goes_through),
+        staged!(delivery::a_changed_project_goes_through),
+        staged!(delivery::an_edit_on_the_spoke_is_reverted),
+        staged!(watching::the_programs_show_what_the_documentation_has),
+        staged!(watching::that_an_agent_has_come_is_an_event_on_its_add_on),
+        staged!(delivery::a_sync_runs_once),
+        staged!(delivery::a_deletion_on_the_hub_removes_the_workload),
+        staged!(delivery::a_project_that_does_not_admit_is_named),
+        staged!(repositories::a_private_repository_is_synced_with_what_the_hub_has),
+        staged!(repositories::a_secret_without_a_project_is_kept_back_and_named),
+        staged!(repositories::a_secret_follows_its_project_and_spares_the_spokes_own),
+        staged!(repositories::keys_are_put_beside_the_spokes_own_and_go_again),
+    ]
+}
+
+/// Strangers, kills and faults.
+fn harmed() -> Vec<Story> {
+    vec![
+        staged!(intruders::requests::a_wrong_certificate_request_stays_pending_and_is_explained),
+        staged!(intruders::papers::a_peer_with_wrong_papers_is_refused),
+        staged!(intruders::garbage::garbage_disturbs_nobody),
+        staged!(kills::a_cluster_comes_and_goes_while_the_principal_is_killed),
+        staged!(kills::a_cluster_comes_and_goes_while_its_agent_is_killed),
+        staged!(kills::an_application_lives_and_ends_while_the_principal_is_killed),
+        staged!(kills::an_application_lives_and_ends_while_the_agent_is_killed),
+        staged!(faults::a_cut_off_spoke_catches_up),
+        staged!(faults::a_stalled_connection_is_left),
+    ]
+}
+
+/// What people at the hub see of a cluster.
+fn looked_at() -> Vec<Story> {
+    vec![
+        staged!(live::a_cluster_is_seen_with_what_its_cluster_secret_holds),
+        staged!(live::what_a_reader_may_not_is_refused_with_a_reason),
+        staged!(live::a_cluster_that_is_cut_off_while_it_is_watched_is_told),
+        staged!(live::what_an_application_has_is_operated_from_the_hub),
+        staged!(live::inside::a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off),
+        staged!(live::inside::a_terminal_is_opened_from_the_hub_in_a_pod_of_an_application),
+        staged!(live::crowd::a_thousand_who_follow_a_log_leave_room_for_everybody_else),
+        staged!(live::crowd::who_takes_nothing_of_a_large_answer_holds_up_nobody),
+        staged!(trees::the_tree_of_an_application_on_a_spoke_is_read_on_the_hub),
+    ]
+}
+
+/// Autonomous clusters, opting out, and what rights all this took.
+fn owned_by_spokes() -> Vec<Story> {
+    vec![
+        staged!(autonomous::an_application_of_the_spoke_is_shown_on_the_hub),
+        staged!(autonomous::a_sync_asked_for_on_the_hub_runs_once_on_the_spoke),
+        staged!(autonomous::an_edit_or_a_deletion_of_a_mirror_is_undone),
+        staged!(autonomous::killed_programs_lose_nothing_of_an_autonomous_cluster),
+        staged!(autonomous::an_autonomous_cluster_writes_in_its_own_place_only),
+        staged!(autonomous::managed_and_autonomous_clusters_live_in_one_fleet),
+        staged!(autonomous::a_change_of_mode_is_confirmed_and_touches_no_application),
+        staged!(removal::opting_out_touches_no_application_and_opting_in_adopts),
+        staged!(removal::a_restarted_manager_knows_the_mode_of_who_opted_out),
+        staged!(removal::an_addon_deleted_under_its_label_is_made_again),
+        staged!(enrolment::a_placement_enrols_a_cluster),
+        staged!(enrolment::a_cluster_that_turns_out_to_be_the_hub_loses_the_agent),
+        staged!(rights::an_issued_identity_is_refused_at_the_hubs_api),
+        staged!(rights::nothing_of_ours_was_forbidden),
+        staged!(rights::every_right_of_ours_was_used),
+    ]
+}
