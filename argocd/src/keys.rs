@@ -68,6 +68,9 @@ pub const APPLIED_ANNOTATIONS: &str = "argocd-agent.open-cluster-management.io/a
 /// Annotation on the hub: the autonomous cluster whose object this one mirrors. What lacks it is never taken for a mirror.
 pub const MIRRORED_FROM: &str = "argocd-agent.open-cluster-management.io/mirrored-from";
 
+/// Label of an Event on the hub: the cluster that noted it of its Application. What lacks it is none that we made.
+pub const NOTED_ON: &str = "argocd-agent.open-cluster-management.io/noted-on";
+
 /// Annotation that the principal adds on the wire: names this very content of a Secret without telling anything of it.
 pub const CONTENT_ID: &str = "argocd-agent.open-cluster-management.io/content-id";
 /// Annotation of the agent on a `ConfigMap` that hub and spoke fill together: which entries are the hub's.

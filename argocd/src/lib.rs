@@ -37,6 +37,7 @@
 //! | [`upgrade`] | a request for a stream of bytes both ways, as a terminal is |
 //! | [`channels`] | what is said in a terminal |
 //! | [`cache_key`] | the keys of Argo CD's cache in redis that are about an Application |
+//! | [`events`] | what a cluster noted of an Application, as Events of the hub |
 //! | [`masked`] | objects as they may be printed |
 
 pub mod admission;
@@ -52,6 +53,7 @@ pub mod cluster_secret;
 pub mod command;
 pub mod digest;
 pub mod entries;
+pub mod events;
 pub mod glob;
 pub mod host_keys;
 pub mod keys;
