@@ -70,6 +70,8 @@ struct Lane {
     id: u64,
     mode: Mode,
     papers: Arc<Papers>,
+    /// What Argo CD's namespace is called there. A claim.
+    argocd_namespace: String,
     /// None where a newer lane has taken over.
     carrier: Option<SendRequest<Body>>,
     end: CancellationToken,
@@ -135,6 +137,14 @@ impl Lanes {
         newest.carrier.clone().filter(|it| !it.is_closed())
     }
 
+    /// What Argo CD's namespace is called on a cluster, if its agent can be asked now.
+    pub(crate) fn argocd_namespace(&self, cluster: &ClusterName) -> Option<String> {
+        let state = self.lock();
+        let newest = state.open.get(cluster)?.last()?;
+        let is_open = newest.carrier.as_ref().is_some_and(|it| !it.is_closed());
+        is_open.then(|| newest.argocd_namespace.clone())
+    }
+
     /// Ends every lane for which `verdict` has a reason.
     pub(crate) fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Papers) -> Option<End>) {
         for (cluster, lanes) in &self.lock().open {
@@ -176,6 +186,7 @@ impl Lanes {
             id,
             mode: admitted.holder.mode,
             papers: Arc::clone(&admitted.papers),
+            argocd_namespace: admitted.holder.announced.namespace.clone(),
             carrier: Some(carrier),
             end,
         });

@@ -11,6 +11,8 @@
 //!                                     upstream ─► redis     remote, follow ─► lane ─► agent ─► its redis
 //! ```
 //!
+//! Who asks for a tree looks at an Application. Then what its cluster has noted of it is brought to the hub (`looks`).
+//!
 //! Values are passed on as they come, whatever their size; a client that does not read is let go.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -36,6 +38,7 @@ use crate::{
 mod client;
 mod command;
 mod follow;
+mod looks;
 mod memory;
 mod page;
 mod reader;
@@ -44,6 +47,7 @@ mod upstream;
 mod value;
 mod writer;
 
+use looks::Looks;
 use memory::Memory;
 
 /// A client that says nothing at the beginning is let go.
@@ -106,6 +110,7 @@ struct Shared {
     follows: Arc<Semaphore>,
     follows_of_cluster: Slots<ClusterName>,
     memory: Memory,
+    looks: Looks,
 }
 
 impl RedisProxy {
@@ -139,6 +144,7 @@ impl RedisProxy {
             follows: Arc::new(Semaphore::new(budgets.follows)),
             follows_of_cluster: Slots::new(budgets.follows_of_cluster),
             memory: Memory::new(LARGEST_REMEMBERED, settings.remembered),
+            looks: Looks::default(),
             settings,
             budgets,
         };

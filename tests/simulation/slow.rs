@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::spoke::{self, Spoke};
 use argocd::Patch;
+use argocd::events::{self, Observed};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use principal::store::{self, Store};
@@ -157,6 +158,21 @@ impl Store for Slow<store::Memory> {
     ) -> BoxFuture<'a, Result<(), store::WriteError>> {
         self.stored(Store::delete(&self.inner, kind, key, uid, version))
             .boxed()
+    }
+
+    fn events<'a>(
+        &'a self,
+        of: &'a Observed,
+    ) -> BoxFuture<'a, Result<Vec<Value>, store::WriteError>> {
+        self.stored(self.inner.events(of)).boxed()
+    }
+
+    fn note<'a>(
+        &'a self,
+        of: &'a Observed,
+        write: &'a events::Write,
+    ) -> BoxFuture<'a, Result<(), store::WriteError>> {
+        self.stored(self.inner.note(of, write)).boxed()
     }
 
     fn principal_uid(&self) -> BoxFuture<'_, Result<String, store::WriteError>> {

@@ -50,6 +50,10 @@ pub(crate) struct There {
     pub(crate) name: String,
     /// Of the Application on the hub.
     pub(crate) uid: String,
+    /// Its namespace on the hub.
+    pub(crate) namespace_here: String,
+    /// Of the Application there, where the cluster owns it.
+    pub(crate) uid_there: Option<String>,
 }
 
 impl Hub {
@@ -63,16 +67,16 @@ impl Hub {
         let Some(entry) = state.index.application(&key) else {
             return Whose::Hub;
         };
-        let (cluster, namespace) = match &entry.placement {
+        let (cluster, namespace, is_mirror) = match &entry.placement {
             Placement::Routed(_, Some(held)) if held.condition == keys::CONDITION_NAME_CONFLICT => {
                 return Whose::Nobody;
             }
             // One that is held back may have a copy from before, which is left alone and goes on.
             Placement::Routed(place, _) => match &place.spoke_namespace {
-                SpokeNamespace::ArgoCd => (&place.cluster, None),
-                SpokeNamespace::Same(namespace) => (&place.cluster, Some(namespace.clone())),
+                SpokeNamespace::ArgoCd => (&place.cluster, None, false),
+                SpokeNamespace::Same(namespace) => (&place.cluster, Some(namespace.clone()), false),
             },
-            Placement::Mirror(cluster) => (cluster, None),
+            Placement::Mirror(cluster) => (cluster, None, true),
             Placement::Local | Placement::Ignored | Placement::Conflict(_) => return Whose::Hub,
         };
         match ClusterName::try_from(cluster.as_str()) {
@@ -81,6 +85,11 @@ impl Hub {
                 namespace,
                 name: key.name,
                 uid: entry.uid().to_owned(),
+                namespace_here: key.namespace,
+                uid_there: is_mirror
+                    .then(|| entry.application().source_uid())
+                    .flatten()
+                    .map(str::to_owned),
             }),
             Err(_no_cluster) => Whose::Nobody,
         }

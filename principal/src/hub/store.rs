@@ -2,7 +2,11 @@
 
 use std::fmt::Debug;
 
-use argocd::{Patch, masked::Masked};
+use argocd::{
+    Patch,
+    events::{self, Observed},
+    masked::Masked,
+};
 use futures::future::BoxFuture;
 use runtime::error::Blame;
 use serde_json::Value;
@@ -49,6 +53,16 @@ pub trait Store: Debug + Send + Sync + 'static {
         key: &'a Key,
         uid: &'a str,
         version: &'a str,
+    ) -> BoxFuture<'a, Result<(), WriteError>>;
+
+    /// The Events that the hub has of an Application and that were made of those of its cluster.
+    fn events<'a>(&'a self, of: &'a Observed) -> BoxFuture<'a, Result<Vec<Value>, WriteError>>;
+
+    /// Writes an Event of an Application; a [`WriteError::Conflict`] when there is one of this name.
+    fn note<'a>(
+        &'a self,
+        of: &'a Observed,
+        write: &'a events::Write,
     ) -> BoxFuture<'a, Result<(), WriteError>>;
 
     /// The identity of this principal, made where it is missing.

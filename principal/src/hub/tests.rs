@@ -205,7 +205,9 @@ fn the_state_of_an_application_is_known_where_it_runs_under_its_name_there() {
     );
     hub.set_fleet(&both);
     let named = |name: &str| json!({ "spec": { "destination": { "name": name } } });
-    let mirrored = json!({ "metadata": { "annotations": { keys::MIRRORED_FROM: "own" } } });
+    let mirrored = json!({ "metadata": { "annotations": {
+        keys::MIRRORED_FROM: "own", keys::SOURCE_UID: "theirs",
+    } } });
     for object in [
         application("a", "app", "1", 1),
         with(application("argocd", "moved", "2", 1), named("ab")),
@@ -228,6 +230,8 @@ fn the_state_of_an_application_is_known_where_it_runs_under_its_name_there() {
             namespace: None,
             name: app.to_owned(),
             uid: uid.to_owned(),
+            namespace_here: if app == "moved" { "argocd" } else { cluster }.to_owned(),
+            uid_there: (cluster == "own").then(|| "theirs".to_owned()),
         })
     };
     assert_eq!(hub.whose(Some("a"), "app"), there("a", "app", "1"));

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use argocd::cache_key::CacheKey;
+use argocd::cache_key::{CacheKey, Item};
 use protocol::resp::Value;
 use runtime::{credentials::login::Login, error::Chain};
 use tokio::{
@@ -20,7 +20,7 @@ use super::{
     Shared,
     command::{self, Command, Version},
     follow::{Channel, Follow},
-    page,
+    looks, page,
     reader::{Reader, Said, Unreadable},
     remote::Remote,
     upstream::{self, NotRelayed, Upstream},
@@ -285,6 +285,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             Command::Get(key) => match self.whose(key) {
                 Some((_, Whose::Nobody)) => self.writer.null().await?,
                 Some((key, Whose::Cluster(there))) => {
+                    if key.item == Item::ResourcesTree {
+                        looks::look(&self.shared, &there);
+                    }
                     let remote = Remote::new(there, &key);
                     value::carry(&self.shared, &remote, &mut self.writer).await?;
                 }

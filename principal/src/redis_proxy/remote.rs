@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Ties the lines of both ends together.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The target of lines about requests, by which they are found and kept apart.
 const AUDIT: &str = "audit";
 
@@ -42,6 +42,8 @@ impl Remote {
             namespace,
             name,
             uid,
+            namespace_here: _,
+            uid_there: _,
         } = there;
         Self {
             cluster,

@@ -27,6 +27,7 @@ use crate::{
 };
 
 mod ends;
+mod looks;
 mod page;
 
 use ends::{Client, Redis, free_address};

@@ -14,7 +14,10 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use principal::{identity::visitor, store::Memory};
-use protocol::wire::lane::{Chunk, lane_client::LaneClient};
+use protocol::wire::{
+    authapi::AuthRequest,
+    lane::{Chunk, lane_client::LaneClient},
+};
 use runtime::{
     credentials::client_config,
     tunnel::{self, Tunnel},
@@ -132,20 +135,22 @@ impl Asked {
 /// The agent's end of a lane.
 pub(crate) struct Lane {
     asked: mpsc::Receiver<Asked>,
+    /// Questions for Events, which the principal asks by itself.
+    pub(crate) events: mpsc::Receiver<Asked>,
     pub(crate) living: JoinHandle<()>,
 }
 
 impl Lane {
     /// The only one of its cluster.
     pub(crate) async fn of(world: &World, cluster: &str) -> Self {
-        let lane = Self::open(world, cluster).await;
+        let lane = Self::open(world, cluster, request()).await;
         world.counted("argocd_principal_lanes 1").await;
         lane
     }
 
-    async fn open(world: &World, cluster: &str) -> Self {
+    pub(crate) async fn open(world: &World, cluster: &str, request: AuthRequest) -> Self {
         let caller = Caller::new(world, &world.certificate(cluster)).await;
-        let tokens = caller.authenticate(request()).await.unwrap();
+        let tokens = caller.authenticate(request).await.unwrap();
         let (send, outgoing) = tunnel::chunks();
         let chunks = ReceiverStream::new(outgoing).map(|data| Chunk { data });
         let mut request = tonic::Request::new(chunks);
@@ -157,8 +162,10 @@ impl Lane {
         let incoming = incoming.map(|it| it.map(|it| it.data).map_err(io::Error::other));
         let tunnel = Tunnel::new(incoming, send);
         let (asking, asked) = mpsc::channel(1024);
-        let service = service_fn(move |request| {
-            let asking = asking.clone();
+        let (looking, events) = mpsc::channel(1024);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let is_look = request.uri().path().ends_with("/events");
+            let asking = if is_look { &looking } else { &asking }.clone();
             async move {
                 let (answer, answered) = tokio::sync::oneshot::channel();
                 asking.send(Asked { request, answer }).await.unwrap();
@@ -171,7 +178,11 @@ impl Lane {
             .max_concurrent_streams(1000)
             .serve_connection(TokioIo::new(tunnel), service);
         let living = spawn(async move { drop(serving.await) });
-        Self { asked, living }
+        Self {
+            asked,
+            events,
+            living,
+        }
     }
 
     pub(crate) async fn next(&mut self) -> Asked {
@@ -382,7 +393,7 @@ async fn a_lane_ends_with_what_it_stands_on_and_a_newer_one_takes_over() {
     };
     let (answer, rest) = tokio::join!(visitor.get(PODS), begun);
 
-    let mut newer = Lane::open(&world, "a").await;
+    let mut newer = Lane::open(&world, "a", request()).await;
     world.counted("argocd_principal_lanes 2").await;
     let mut next = Visitor::of(&world, "a").await;
     let answering = async { newer.next().await.answer(whole(b"newer")) };

@@ -1,18 +1,24 @@
 //! The hub's API is a Kubernetes API.
 
-use argocd::{Meta, Patch as Change, entries::Shared, keys::REPOSITORY_SELECTOR};
+use argocd::{
+    Meta, Patch as Change,
+    entries::Shared,
+    events::{self, Observed},
+    keys::REPOSITORY_SELECTOR,
+};
 use futures::{
     FutureExt as _,
     future::{BoxFuture, join_all},
 };
 use k8s_openapi::{
-    api::core::v1::{ConfigMap, Secret},
+    api::core::v1::{ConfigMap, Event as Noted, Secret},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
     Api, Client,
     api::{
-        ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
+        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+        Preconditions,
     },
 };
 use runtime::kube::{Event, Watch, watch_trimmed};
@@ -73,6 +79,11 @@ impl Kubernetes {
     fn objects(&self, kind: Watched, namespace: &str) -> Api<DynamicObject> {
         let resource = resource_of(kind);
         Api::namespaced_with(self.client.clone(), namespace, &resource)
+    }
+
+    fn noted(&self, of: &Observed) -> Api<DynamicObject> {
+        let resource = ApiResource::erase::<Noted>(&());
+        Api::namespaced_with(self.client.clone(), &of.namespace, &resource)
     }
 }
 
@@ -173,6 +184,46 @@ impl Store for Kubernetes {
             });
             let deleted = api.delete(&key.name, &params).await;
             deleted.map(drop).map_err(sorted)
+        }
+        .boxed()
+    }
+
+    fn events<'a>(&'a self, of: &'a Observed) -> BoxFuture<'a, Result<Vec<Value>, WriteError>> {
+        async move {
+            let selected = ListParams::default()
+                .labels(&of.labels())
+                .fields(&of.fields());
+            let listed = self.noted(of).list(&selected).await.map_err(sorted)?;
+            listed.items.into_iter().map(value).collect()
+        }
+        .boxed()
+    }
+
+    fn note<'a>(
+        &'a self,
+        of: &'a Observed,
+        write: &'a events::Write,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        async move {
+            let api = self.noted(of);
+            let written = match write {
+                events::Write::Create(event) => {
+                    let params = PostParams {
+                        field_manager: Some(FIELD_MANAGER.to_owned()),
+                        ..PostParams::default()
+                    };
+                    let event = serde_json::from_value(event.clone()).map_err(ours)?;
+                    api.create(&params, &event).await
+                }
+                events::Write::Patch { name, body } => {
+                    let params = PatchParams {
+                        field_manager: Some(FIELD_MANAGER.to_owned()),
+                        ..PatchParams::default()
+                    };
+                    api.patch(name, &params, &Patch::Merge(body)).await
+                }
+            };
+            written.map(drop).map_err(sorted)
         }
         .boxed()
     }

@@ -7,6 +7,7 @@ use std::{
 
 use argocd::{
     Meta, Patch,
+    events::{self, Observed},
     memory::{Denied, News, Objects, Seen},
 };
 use futures::{FutureExt as _, future::BoxFuture};
@@ -34,6 +35,12 @@ struct Shared {
 struct State {
     objects: Objects<(Watched, Key)>,
     writes: Writes,
+    /// Events, by namespace and name.
+    events: BTreeMap<Key, Value>,
+    /// How often one was to be written.
+    noted: usize,
+    /// Those with this reason are refused.
+    refused: Option<String>,
     outage: bool,
     /// Writes to objects of this name fail.
     failing: Option<String>,
@@ -58,10 +65,39 @@ impl Default for State {
         Self {
             objects: Objects::new("uid"),
             writes: Writes::default(),
+            events: BTreeMap::new(),
+            noted: 0,
+            refused: None,
             outage: false,
             failing: None,
             broken: false,
             breaks: 0,
+        }
+    }
+}
+
+impl State {
+    fn note(&mut self, of: &Observed, write: &events::Write) -> Result<(), WriteError> {
+        self.noted += 1;
+        match write {
+            _ if self.outage => Err(WriteError::Unavailable("outage".into())),
+            events::Write::Create(event) => {
+                let key = Key::of(Meta::of(event));
+                let reason = event.get("reason").and_then(Value::as_str);
+                if self.refused.is_some() && reason == self.refused.as_deref() {
+                    return Err(WriteError::Refused("a reason".to_owned()));
+                }
+                if self.events.contains_key(&key) {
+                    return Err(WriteError::Conflict);
+                }
+                self.events.insert(key, event.clone());
+                Ok(())
+            }
+            events::Write::Patch { name, body } => {
+                let event = self.events.get_mut(&key(&of.namespace, name));
+                argocd::patch::merge(event.ok_or(WriteError::NotFound)?, body);
+                Ok(())
+            }
         }
     }
 }
@@ -109,6 +145,21 @@ impl Memory {
         let all = state.objects.iter().filter(|((is, _), _)| *is == kind);
         all.map(|((_, key), object)| (key.clone(), object.clone()))
             .collect()
+    }
+
+    /// The Events that the hub has now.
+    pub fn all_events(&self) -> BTreeMap<Key, Value> {
+        self.lock().events.clone()
+    }
+
+    /// How often our side has written an Event, or tried to.
+    pub fn event_writes(&self) -> usize {
+        self.lock().noted
+    }
+
+    /// Events with this reason are refused from now on.
+    pub fn refuse_events(&self, reason: &str) {
+        self.lock().refused = Some(reason.to_owned());
     }
 
     /// Grows with every change, whoever made it.
@@ -303,6 +354,31 @@ impl Store for Memory {
             Ok((Value::Null, true))
         })
         .map(|written| written.map(drop))
+        .boxed()
+    }
+
+    fn events<'a>(&'a self, of: &'a Observed) -> BoxFuture<'a, Result<Vec<Value>, WriteError>> {
+        async move {
+            tokio::task::yield_now().await;
+            let state = self.lock();
+            if state.outage {
+                return Err(WriteError::Unavailable("outage".into()));
+            }
+            let events = state.events.values().filter(|event| of.is_of(event));
+            Ok(events.cloned().collect())
+        }
+        .boxed()
+    }
+
+    fn note<'a>(
+        &'a self,
+        of: &'a Observed,
+        write: &'a events::Write,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        async move {
+            tokio::task::yield_now().await;
+            self.change(|state| state.note(of, write))
+        }
         .boxed()
     }
 

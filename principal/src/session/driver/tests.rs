@@ -1,6 +1,9 @@
 use std::convert::Infallible;
 
-use argocd::keys;
+use argocd::{
+    events::{self, Observed},
+    keys,
+};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use futures::{future, stream};
 use http_body_util::StreamBody;
@@ -66,6 +69,18 @@ impl Store for Slow {
         } else {
             future::ready(Err(WriteError::Unavailable("busy".into()))).boxed()
         }
+    }
+
+    fn events<'a>(&'a self, _: &'a Observed) -> BoxFuture<'a, Result<Vec<Value>, WriteError>> {
+        future::pending().boxed()
+    }
+
+    fn note<'a>(
+        &'a self,
+        _: &'a Observed,
+        _: &'a events::Write,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        future::pending().boxed()
     }
 
     fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>> {

@@ -1,0 +1,211 @@
+//! Who asks for the tree of an Application looks at it: what its cluster noted of it comes to the hub.
+
+use argocd::keys;
+use jiff::Timestamp;
+use protocol::wire::authapi::AuthRequest;
+use serde_json::json;
+use tokio::net::TcpStream;
+
+use super::*;
+use crate::{
+    agent::request,
+    visits::whole,
+    world::{autonomous, open_project},
+};
+
+const FIELDS: &str = "involvedObject.kind%3DApplication%2CinvolvedObject.name%3D";
+
+/// As Argo CD's application controller on the cluster notes it.
+fn event(uid: &str, app: &str, reason: &str) -> serde_json::Value {
+    let now = Timestamp::now().to_string();
+    json!({
+        "metadata": { "namespace": "argocd", "name": format!("{app}.{uid}"), "uid": uid },
+        "involvedObject": {
+            "kind": "Application", "namespace": "argocd", "name": app, "uid": "theirs",
+        },
+        "reason": reason,
+        "message": "it is so",
+        "type": "Normal",
+        "source": { "component": "argocd-application-controller" },
+        "count": 1,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+    })
+}
+
+/// A client asks for the tree, and the cluster for which Events it is asked then.
+async fn looked(client: &mut Client<TcpStream>, lane: &mut Lane, app: &str) -> Asked {
+    let tree = format!("app|resources-tree|{app}|1.8.3.gz");
+    client.say(&[b"get", tree.as_bytes()]).await;
+    code(lane.next().await, 404);
+    client.told().await.unwrap();
+    bounded("a look", lane.events.recv()).await.unwrap()
+}
+
+fn target(asked: &Asked) -> String {
+    asked.request.uri().path_and_query().unwrap().to_string()
+}
+
+/// The cluster has these.
+fn has(asked: Asked, events: &[serde_json::Value]) {
+    let list = json!({ "kind": "EventList", "items": events }).to_string();
+    asked.answer(whole(list.leak().as_bytes()));
+}
+
+fn reasons(hub: &Memory) -> Vec<String> {
+    let events = hub.all_events().into_values();
+    let reason = |event: serde_json::Value| event["reason"].as_str().unwrap().to_owned();
+    let mut reasons: Vec<_> = events.map(reason).collect();
+    reasons.sort();
+    reasons
+}
+
+async fn on(hub: Memory) -> World {
+    let world = World::set(hub, &["a"], |settings| {
+        settings.redis_proxy = Some(RedisProxy {
+            listen: ([127, 0, 0, 1], 0).into(),
+            tls: false,
+            server: "127.0.0.1:1".to_owned(),
+            largest_value: 1 << 20,
+            remembered: 1 << 20,
+        });
+    })
+    .await;
+    let password = PASSWORD.to_owned();
+    let login = Login {
+        user: None,
+        password,
+    };
+    world.redis_login.send_replace(Some(Arc::new(login)));
+    world
+}
+
+#[tokio::test]
+async fn a_look_brings_what_the_cluster_noted_to_the_hub_once() {
+    let hub = Memory::new();
+    hub.put(Watched::Application, application("a", "guestbook"));
+    let mut moved = application("argocd", "moved");
+    moved["spec"]["destination"] = json!({ "name": "a", "namespace": "work" });
+    hub.put(Watched::Application, moved);
+    hub.put(Watched::AppProject, open_project("default"));
+    let completed = event("1", "guestbook", "OperationCompleted");
+    {
+        let world = on(hub.clone()).await;
+        let mut lane = Lane::of(&world, "a").await;
+        let mut client = Client::of(&world).await;
+        let asked = looked(&mut client, &mut lane, "a_guestbook").await;
+        let question = format!("/api/v1/namespaces/argocd/events?fieldSelector={FIELDS}guestbook");
+        assert_eq!(target(&asked), format!("{question}&limit=500"));
+        has(asked, &[completed.clone()]);
+        world
+            .until("it is there", |hub| !reasons(hub).is_empty())
+            .await;
+        let events = hub.all_events();
+        let (key, made) = events.first_key_value().unwrap();
+        assert_eq!(key.namespace, "a");
+        let of = &made["involvedObject"];
+        let shown = hub.application("a", "guestbook").unwrap();
+        assert_eq!(
+            (&of["namespace"], &of["name"]),
+            (&json!("a"), &json!("guestbook"))
+        );
+        assert_eq!(of["uid"], shown["metadata"]["uid"]);
+
+        // Another look within the pause waits for its end, and what is no tree is no look.
+        for key in [TREE, b"app|managed-resources|a_guestbook|1.8.3.gz"] {
+            client.say(&[b"get", key]).await;
+            code(lane.next().await, 404);
+            client.told().await.unwrap();
+        }
+        assert!(lane.events.try_recv().is_err());
+
+        let asked = looked(&mut client, &mut lane, "moved").await;
+        assert!(
+            target(&asked).contains("name%3Dmoved"),
+            "{}",
+            target(&asked)
+        );
+        has(asked, &[event("2", "moved", "ResourceUpdated")]);
+        let all = ["OperationCompleted", "ResourceUpdated"];
+        world
+            .until("both are there", |hub| reasons(hub) == all)
+            .await;
+        let events = hub.all_events();
+        assert!(events.keys().any(|key| key.namespace == "argocd"));
+    }
+    // Another principal on the same hub knows nothing of the one before.
+    let world = on(hub.clone()).await;
+    let mut lane = Lane::of(&world, "a").await;
+    let mut client = Client::of(&world).await;
+    let asked = looked(&mut client, &mut lane, "a_guestbook").await;
+    has(
+        asked,
+        &[completed, event("3", "guestbook", "ResourceDeleted")],
+    );
+    world
+        .until("the third is there", |hub| reasons(hub).len() == 3)
+        .await;
+    assert_eq!(hub.event_writes(), 3, "no other write");
+}
+
+#[tokio::test]
+async fn what_an_autonomous_cluster_noted_is_asked_for_by_its_own_uid() {
+    let hub = Memory::new();
+    let mut mirror = application("a", "own");
+    mirror["metadata"]["annotations"] =
+        json!({ keys::MIRRORED_FROM: "a", keys::SOURCE_UID: "theirs" });
+    hub.put(Watched::Application, mirror);
+    let world = on(hub).await;
+    world.fleet.send_replace(autonomous(&["a"]));
+    let request = AuthRequest {
+        mode: "autonomous".to_owned(),
+        ..request()
+    };
+    let mut lane = Lane::open(&world, "a", request).await;
+    world.counted("argocd_principal_lanes 1").await;
+    let mut client = Client::of(&world).await;
+    let asked = looked(&mut client, &mut lane, "a_own").await;
+    let question = target(&asked);
+    assert!(
+        question.contains("involvedObject.uid%3Dtheirs"),
+        "{question}"
+    );
+    has(asked, &[event("1", "own", "OperationCompleted")]);
+    world
+        .until("it is there", |hub| !reasons(hub).is_empty())
+        .await;
+}
+
+#[tokio::test]
+async fn an_event_that_the_hub_refuses_keeps_no_other_away() {
+    let world = lonely().await;
+    world.hub.refuse_events("Bad");
+    let mut lane = Lane::of(&world, "a").await;
+    let mut client = Client::of(&world).await;
+    let asked = looked(&mut client, &mut lane, "a_guestbook").await;
+    let both = [("2", "Bad"), ("1", "Good")].map(|(uid, reason)| event(uid, "guestbook", reason));
+    has(asked, &both);
+    world
+        .until("the good one", |hub| reasons(hub) == ["Good"])
+        .await;
+    assert_eq!(world.hub.event_writes(), 2);
+}
+
+#[tokio::test]
+async fn a_cluster_that_shows_no_events_hurts_nobody() {
+    for refused in [true, false] {
+        let world = lonely().await;
+        let mut lane = Lane::of(&world, "a").await;
+        let mut client = Client::of(&world).await;
+        let asked = looked(&mut client, &mut lane, "a_guestbook").await;
+        if refused {
+            code(asked, 403);
+        } else {
+            asked.answer(whole(b"{\"items\":[{\"count\":\"many\"}]}"));
+        }
+        // What people asked for is answered as before.
+        let value = got(&mut client, &mut lane, b"tree").await;
+        assert_eq!(value.as_bytes(), Some(&b"tree"[..]));
+        assert_eq!(reasons(&world.hub), [""; 0]);
+    }
+}
