@@ -49,7 +49,7 @@ pub struct Observed {
 }
 
 /// A write that brings the hub nearer to what the cluster has noted.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// This Event is new.
     Create(Value),
@@ -129,7 +129,7 @@ impl Observed {
                 }
                 None if room > 0 => {
                     room -= 1;
-                    writes.push(Write::Create(self.event(name, &seen)));
+                    writes.push(Write::Create(self.event(&name, &seen)));
                 }
                 None => {}
             }
@@ -165,7 +165,7 @@ impl Observed {
         format!("{}.{digest}", name.trim_end_matches(['.', '-']))
     }
 
-    fn event(&self, name: String, seen: &Sighting) -> Value {
+    fn event(&self, name: &str, seen: &Sighting) -> Value {
         let Self {
             namespace, cluster, ..
         } = self;

@@ -146,7 +146,7 @@ fn what_was_seen_before_is_written_only_when_it_was_seen_again() {
 fn names_are_kept_apart_by_event_application_and_cluster() {
     let first = event("e", &json!({}));
     let name = |observed: &Observed, event: &Value| match &*observed.plan(
-        noted(&[event.clone()]),
+        noted(std::slice::from_ref(event)),
         &[],
         now(),
     ) {

@@ -53,7 +53,7 @@ pub(crate) struct There {
     /// Its namespace on the hub.
     pub(crate) namespace_here: String,
     /// Of the Application there, where the cluster owns it.
-    pub(crate) uid_there: Option<String>,
+    pub(crate) source_uid: Option<String>,
 }
 
 impl Hub {
@@ -86,7 +86,7 @@ impl Hub {
                 name: key.name,
                 uid: entry.uid().to_owned(),
                 namespace_here: key.namespace,
-                uid_there: is_mirror
+                source_uid: is_mirror
                     .then(|| entry.application().source_uid())
                     .flatten()
                     .map(str::to_owned),

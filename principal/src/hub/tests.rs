@@ -231,7 +231,7 @@ fn the_state_of_an_application_is_known_where_it_runs_under_its_name_there() {
             name: app.to_owned(),
             uid: uid.to_owned(),
             namespace_here: if app == "moved" { "argocd" } else { cluster }.to_owned(),
-            uid_there: (cluster == "own").then(|| "theirs".to_owned()),
+            source_uid: (cluster == "own").then(|| "theirs".to_owned()),
         })
     };
     assert_eq!(hub.whose(Some("a"), "app"), there("a", "app", "1"));

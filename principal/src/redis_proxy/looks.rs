@@ -42,7 +42,7 @@ const MOST_OF_CLUSTER: usize = 8;
 const AT_ONCE: usize = 16;
 /// How long a cluster may take to answer, and the hub to take what is new of it.
 const PATIENCE: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 /// Of an answer: bytes.
 const LARGEST: usize = 2 << 20;
 
@@ -108,7 +108,7 @@ pub(super) fn look(shared: &Arc<Shared>, there: &There) {
         uid: there.uid.clone(),
         cluster: there.cluster.to_string(),
         namespace_there: there.namespace.clone().unwrap_or(namespace),
-        uid_there: there.uid_there.clone(),
+        uid_there: there.source_uid.clone(),
     };
     let (shared, cluster) = (Arc::clone(shared), there.cluster.clone());
     let spawner = shared.sessions.spawner.aside();

@@ -43,7 +43,7 @@ impl Remote {
             name,
             uid,
             namespace_here: _,
-            uid_there: _,
+            source_uid: _,
         } = there;
         Self {
             cluster,

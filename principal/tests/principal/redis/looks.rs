@@ -96,7 +96,7 @@ async fn a_look_brings_what_the_cluster_noted_to_the_hub_once() {
         let asked = looked(&mut client, &mut lane, "a_guestbook").await;
         let question = format!("/api/v1/namespaces/argocd/events?fieldSelector={FIELDS}guestbook");
         assert_eq!(target(&asked), format!("{question}&limit=500"));
-        has(asked, &[completed.clone()]);
+        has(asked, std::slice::from_ref(&completed));
         world
             .until("it is there", |hub| !reasons(hub).is_empty())
             .await;
