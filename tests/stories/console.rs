@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use crate::stage::{SOON, Stage};
 
+mod events;
 mod line;
 mod shell;
 
@@ -46,7 +47,7 @@ pub(crate) async fn an_application_on_a_cluster_is_worked_with_as_if_it_were_her
 
     console.syncs(APP).await?;
     it_is_seen(&console, APP).await?;
-    its_events_are_seen(stage, &console).await?;
+    events::its_events_are_seen(stage, &console).await?;
     it_is_changed(&console, APP, spoke, "console").await?;
 
     let history = console.prints(&["app", "history", APP]).await?;
@@ -103,34 +104,6 @@ async fn it_is_seen(console: &Console, app: &str) -> Result<()> {
     );
     let difference = console.prints(&["app", "diff", app]).await?;
     ensure!(difference.is_empty(), "{difference}");
-    Ok(())
-}
-
-/// What happened to a part of the Application is told by its cluster, and what people asked for by the hub. What Argo CD on the
-/// cluster has to say of the Application itself is in its status, and no Event on the hub: docs/live.md says why.
-async fn its_events_are_seen(stage: &Stage, console: &Console) -> Result<()> {
-    let app = "/api/v1/applications/console";
-    let deployment = At::deployment("console", workload::NAME);
-    let deployment = stage.spoke(1).read(&deployment).await?;
-    let uid = deployment["metadata"]["uid"].as_str().context("a UID")?;
-    let of_part = format!(
-        "{app}/events?appNamespace=spoke1&resourceNamespace=console&resourceName={}&resourceUID={uid}",
-        workload::NAME
-    );
-    let reasons = |list: &Value| -> Vec<String> {
-        let all = list["items"].as_array().into_iter().flatten();
-        all.filter_map(|it| it["reason"].as_str().map(str::to_owned))
-            .collect()
-    };
-    let has = |reason: &'static str| move |all: &Vec<String>| all.iter().any(|it| it == reason);
-    let look = async || Ok(reasons(&console.gets(stage, &of_part).await?));
-    let what = "the Events of a Deployment are seen";
-    wait::until(what, look, has("ScalingReplicaSet")).await?;
-
-    let of_app = format!("{app}/events?appNamespace=spoke1");
-    let look = async || Ok(reasons(&console.gets(stage, &of_app).await?));
-    let what = "that somebody has synced is an Event on the hub";
-    wait::until(what, look, has("OperationStarted")).await?;
     Ok(())
 }
 
@@ -310,6 +283,7 @@ pub(crate) async fn what_a_cluster_runs_by_itself_is_worked_with_too(stage: &Sta
     let name = "spoke2/self-run";
     console.syncs(name).await?;
     it_is_seen(&console, name).await?;
+    events::what_its_controller_noted_is_seen(stage, &console, "spoke2", "self-run").await?;
     it_is_changed(&console, name, spoke, "self-run").await?;
 
     spoke.delete(&app.at).await?;

@@ -268,6 +268,23 @@ async fn what_may_not_be_seen_is_refused_here_whatever_the_hub_let_through() {
 }
 
 #[tokio::test]
+async fn what_argo_cd_noted_of_an_application_is_told_by_every_level_but_none() {
+    let target = "/api/v1/namespaces/argocd/events?fieldSelector=involvedObject.kind%3DApplication%2CinvolvedObject.name%3Dguestbook&limit=500";
+    for level in [UiAccess::Read, UiAccess::Operate, UiAccess::Terminal] {
+        let mut window = Window::with(level).await;
+        let mut lane = window.principal.lane().await;
+        let answer = ask(&mut lane, "GET", target, None).await;
+        assert_eq!(answer.status(), 200, "{level}");
+        assert_eq!(window.asked(), [format!("{USER} GET {target}")]);
+    }
+    let mut closed = Window::with(UiAccess::None).await;
+    let mut lane = closed.principal.lane().await;
+    let message = refused(&mut lane, "GET", target).await;
+    assert!(message.contains("is none"), "{message}");
+    assert!(closed.asked().is_empty(), "the API was asked nothing");
+}
+
+#[tokio::test]
 async fn a_log_is_carried_as_it_comes_and_ends_when_its_viewer_goes() {
     let mut window = Window::with(UiAccess::Read).await;
     let mut lane = window.principal.lane().await;
