@@ -26,7 +26,7 @@ use uuid::Uuid;
 use super::{Shared, remote::REQUEST_ID};
 use crate::{
     fleet::ClusterName,
-    hub::{There, store::WriteError},
+    hub::{There, Whose, store::WriteError},
     lane::{Body, NotAnswered},
     listener::slots::Slots,
 };
@@ -110,7 +110,7 @@ pub(super) fn look(shared: &Arc<Shared>, there: &There) {
         namespace_there: there.namespace.clone().unwrap_or(namespace),
         uid_there: there.source_uid.clone(),
     };
-    let (shared, cluster) = (Arc::clone(shared), there.cluster.clone());
+    let (shared, there) = (Arc::clone(shared), there.clone());
     let spawner = shared.sessions.spawner.aside();
     spawner.spawn_short("events of an application", async move {
         let _held = (waiting, of_cluster);
@@ -119,16 +119,17 @@ pub(super) fn look(shared: &Arc<Shared>, there: &There) {
             sleep_until(turn).await;
             // Never closed.
             let _one = shared.looks.at_once.acquire().await;
-            bring(&shared, &cluster, &observed).await;
+            bring(&shared, &there, &observed).await;
         };
         stop.run_until_cancelled(timeout(LONGEST, bringing)).await;
     });
 }
 
-async fn bring(shared: &Shared, cluster: &ClusterName, observed: &Observed) {
+async fn bring(shared: &Shared, there: &There, observed: &Observed) {
     let Observed {
         namespace, name, ..
     } = observed;
+    let cluster = &there.cluster;
     let asking = timeout(PATIENCE, ask(shared, cluster, observed));
     let noted = match asking.await.unwrap_or(Err(NotNoted::Late)) {
         Ok(noted) if noted.is_empty() => return,
@@ -137,6 +138,11 @@ async fn bring(shared: &Shared, cluster: &ClusterName, observed: &Observed) {
             return tracing::debug!(%cluster, namespace, name, error = %Chain(&why), "the Events of an Application are not known");
         }
     };
+    // It may have gone since, or elsewhere.
+    match shared.sessions.hub.whose(Some(namespace), name) {
+        Whose::Cluster(now) if now == *there => {}
+        Whose::Cluster(_) | Whose::Hub | Whose::Nobody => return,
+    }
     match write(shared, observed, noted).await {
         Ok(()) => shared.looks.is_failing.store(false, Ordering::Relaxed),
         Err(why) if shared.looks.is_failing.swap(true, Ordering::Relaxed) => {

@@ -192,6 +192,35 @@ async fn an_event_that_the_hub_refuses_keeps_no_other_away() {
 }
 
 #[tokio::test]
+async fn nothing_is_noted_of_an_application_that_has_gone_meanwhile() {
+    let world = lonely().await;
+    world.create(application("a", "other"));
+    let mut lane = Lane::of(&world, "a").await;
+    let mut client = Client::of(&world).await;
+    let asked = looked(&mut client, &mut lane, "a_guestbook").await;
+    world.hub.delete(Watched::Application, "a", "guestbook");
+    let get = ["get", str::from_utf8(TREE).unwrap()];
+    let going = async {
+        // Until then its agent is asked for the tree.
+        loop {
+            tokio::select! {
+                told = client.ask(&get) => if told.as_error().is_some() { break },
+                asked = lane.next() => code(asked, 404),
+            }
+        }
+    };
+    bounded("it is gone", going).await;
+    has(asked, &[event("1", "guestbook", "OperationCompleted")]);
+    let mut client = Client::of(&world).await;
+    let asked = looked(&mut client, &mut lane, "a_other").await;
+    has(asked, &[event("2", "other", "ResourceUpdated")]);
+    world
+        .until("the other one's", |hub| !reasons(hub).is_empty())
+        .await;
+    assert_eq!(reasons(&world.hub), ["ResourceUpdated"]);
+}
+
+#[tokio::test]
 async fn a_cluster_that_shows_no_events_hurts_nobody() {
     for refused in [true, false] {
         let world = lonely().await;
