@@ -1,0 +1,117 @@
+//! The answer on its way to the peer, with pings as long as there is none.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{Sink, SinkExt as _, stream::SplitSink};
+use http::Request;
+use http_body_util::BodyExt as _;
+use protocol::websocket::{Cutter, metadata};
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message, protocol::CloseFrame};
+use tonic::body::Body;
+
+use super::{
+    super::{Peer, Shared, connection::PING_INTERVAL},
+    Closing, Socket,
+};
+
+/// Whoever does not take in a message for so long does not read any more.
+const STUCK: Duration = Duration::from_secs(30);
+
+/// Has the request answered, and says the answer.
+pub(super) async fn answer(
+    shared: &Shared,
+    peer: Peer,
+    request: Request<Body>,
+    mut socket: SplitSink<Socket, Message>,
+    largest: usize,
+    closing: &Closing,
+) {
+    let (mut answered, mut pings) = (std::pin::pin!(shared.answer(peer, request)), pings());
+    let response = loop {
+        tokio::select! {
+            biased;
+            response = answered.as_mut() => break response,
+            _due = pings.tick() => if say(&mut socket, Message::Ping(Bytes::new())).await.is_err() { return },
+        }
+    };
+    let Ok(response) = response;
+    let (head, body) = response.into_parts();
+    if say_frame(&mut socket, metadata(&head.headers))
+        .await
+        .is_err()
+    {
+        return;
+    }
+    let trailers_only = head.headers.contains_key("grpc-status");
+    if !trailers_only && say_body(&mut socket, body, largest).await.is_err() {
+        return;
+    }
+    let close = CloseFrame {
+        code: closing.code(),
+        reason: "".into(),
+    };
+    drop(say(&mut socket, Message::Close(Some(close))).await);
+}
+
+/// Says messages and trailers of an answer.
+async fn say_body(
+    socket: &mut SplitSink<Socket, Message>,
+    body: Body,
+    largest: usize,
+) -> Result<(), SocketError> {
+    let mut body = std::pin::pin!(body);
+    let (mut cutter, mut pings) = (Cutter::new(largest), pings());
+    loop {
+        let frame = tokio::select! {
+            biased;
+            frame = body.frame() => frame,
+            _due = pings.tick() => {
+                say(socket, Message::Ping(Bytes::new())).await?;
+                continue;
+            }
+        };
+        // An answer that breaks off has no status; the peer sees a socket that closes early.
+        let Some(Ok(piece)) = frame else {
+            return Ok(());
+        };
+        match piece.into_data() {
+            Ok(data) => {
+                cutter.push(&data);
+                while let Ok(Some(message)) = cutter.cut() {
+                    say_frame(socket, message).await?;
+                }
+            }
+            Err(frame) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    return say_frame(socket, metadata(&trailers)).await;
+                }
+            }
+        }
+    }
+}
+
+async fn say_frame(
+    socket: &mut SplitSink<Socket, Message>,
+    frame: Bytes,
+) -> Result<(), SocketError> {
+    say(socket, Message::Binary(frame)).await
+}
+
+/// Says something to a peer that has to take it in within a bound.
+async fn say<S>(socket: &mut S, message: Message) -> Result<(), SocketError>
+where
+    S: Sink<Message, Error = SocketError> + Unpin,
+{
+    timeout(STUCK, socket.send(message))
+        .await
+        .unwrap_or(Err(SocketError::AlreadyClosed))
+}
+
+fn pings() -> tokio::time::Interval {
+    let first = tokio::time::Instant::now() + PING_INTERVAL;
+    let mut pings = tokio::time::interval_at(first, PING_INTERVAL);
+    pings.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    pings
+}
