@@ -2,27 +2,47 @@
 //!
 //! A Go agent may answer 200 MiB in one message, and says it again on every connection until it is acknowledged. So what
 //! the message answers goes on, without its data, and the session can acknowledge it. Pure; bytes go in and out.
+//!
+//! How large a compressed message is shows only when it is inflated. So that is done here, as it comes and no further than
+//! whoever reads takes; it goes on as one that was never compressed.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use http::HeaderMap;
 use prost::encoding::{
     WireType, decode_key, decode_varint, encode_key, encode_varint, encoded_len_varint,
 };
 
 use crate::event::Verb;
 
+mod inflate;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use inflate::{Inflating, Pushed};
+
 /// A flag for compression, and the length.
 const PREFIX: usize = 5;
+/// The flag of what is compressed.
+const PACKED: u8 = 1;
 /// What a message has before its data: its name, its type and what it is about.
-const HEAD: usize = 16 << 10;
+pub(crate) const HEAD: usize = 16 << 10;
 /// The number of the event in its message, of its type, and of the last of its fields before the data.
 const EVENT: u32 = 1;
 const TYPE: u32 = 4;
 const ATTRIBUTES: u32 = 5;
 
+/// When so much goes on, no more is made of what has come.
+const ENOUGH: usize = 64 << 10;
+
+/// The name of gzip in `grpc-encoding`.
+const GZIP: &[u8] = b"gzip";
+
 /// Takes the data out of answers that are too large. Its bytes are gRPC's messages, cut anywhere.
 #[derive(Debug)]
 pub struct Sieve {
     largest: usize,
+    /// Whether what is compressed is so with gzip.
+    gzip: bool,
     state: State,
     /// Messages whose data was left out, since this was asked last.
     cut: u64,
@@ -36,32 +56,57 @@ enum State {
     Passing(usize),
     /// What there is of the head of a message that is too large, and how long the message is.
     Head(BytesMut, usize),
+    /// A message that is compressed.
+    Packed(Box<Packed>),
     /// Bytes that do not go on.
     Skipping(usize),
 }
 
+/// A compressed message on its way in.
+#[derive(Debug)]
+struct Packed {
+    inflating: Inflating,
+    /// Bytes of it that have not come yet.
+    left: usize,
+    /// Its bytes alone are more than whoever reads takes.
+    is_long: bool,
+}
+
 impl Sieve {
-    /// For whoever reads messages of up to so many bytes.
-    pub fn new(largest: usize) -> Self {
+    /// For whoever reads messages of up to so many bytes, of a call with these headers.
+    pub fn new(largest: usize, headers: &HeaderMap) -> Self {
+        let encoding = headers.get("grpc-encoding");
+        let gzip = encoding.is_some_and(|it| it.as_bytes() == GZIP);
+        Self::with(largest, gzip)
+    }
+
+    fn with(largest: usize, gzip: bool) -> Self {
         Self {
             largest,
+            gzip,
             state: State::Prefix(BytesMut::new()),
             cut: 0,
         }
     }
 
-    /// What goes on of these bytes, if anything does.
-    pub fn push(&mut self, mut bytes: Bytes) -> Option<Bytes> {
+    /// One for the same call that has seen nothing yet.
+    pub(crate) fn anew(&self) -> Self {
+        Self::with(self.largest, self.gzip)
+    }
+
+    /// What goes on of these bytes, if anything does. When that is much it is given out before all bytes are taken: a
+    /// few of them can be a thousand times as many when they are inflated.
+    pub fn push(&mut self, bytes: &mut Bytes) -> Option<Bytes> {
         // Most of what comes is whole pieces of messages of a usual size.
         if let State::Passing(left) = &mut self.state
             && *left > bytes.len()
         {
             *left = left.saturating_sub(bytes.len());
-            return Some(bytes);
+            return Some(std::mem::take(bytes));
         }
         let mut out = BytesMut::new();
-        while !bytes.is_empty() {
-            self.step(&mut bytes, &mut out);
+        while !bytes.is_empty() && out.len() < ENOUGH {
+            self.step(bytes, &mut out);
         }
         (!out.is_empty()).then(|| out.freeze())
     }
@@ -69,6 +114,11 @@ impl Sieve {
     /// How many messages lost their data since the last call.
     pub const fn take_cut(&mut self) -> u64 {
         std::mem::replace(&mut self.cut, 0)
+    }
+
+    /// Whether all that came in were whole messages.
+    pub fn is_between(&self) -> bool {
+        matches!(&self.state, State::Prefix(prefix) if prefix.is_empty())
     }
 
     fn step(&mut self, bytes: &mut Bytes, out: &mut BytesMut) {
@@ -98,6 +148,11 @@ impl Sieve {
                     self.headed(&head, length, out);
                 }
             }
+            State::Packed(packed) => {
+                let some = bytes.split_to(bytes.len().min(packed.left));
+                packed.left = packed.left.saturating_sub(some.len());
+                self.inflate(&some, out);
+            }
         }
     }
 
@@ -105,7 +160,17 @@ impl Sieve {
         let mut read = prefix;
         let (flag, length) = (read.get_u8(), read.get_u32());
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        // Of what is compressed the head cannot be seen.
+        if flag == PACKED && self.gzip {
+            let is_long = length > self.largest;
+            // Whoever reads takes none that is longer than that before it is inflated, either.
+            let most = if is_long { HEAD } else { self.largest };
+            self.state = State::Packed(Box::new(Packed {
+                inflating: Inflating::new(most),
+                left: length,
+                is_long,
+            }));
+            return self.inflate(&[], out);
+        }
         if flag == 0 && length > self.largest {
             self.state = State::Head(BytesMut::with_capacity(HEAD), length);
             return;
@@ -116,11 +181,6 @@ impl Sieve {
 
     fn headed(&mut self, head: &[u8], length: usize, out: &mut BytesMut) {
         let rest = length.saturating_sub(head.len());
-        let put = |out: &mut BytesMut, length: usize, message: &[u8]| {
-            out.put_u8(0);
-            out.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-            out.extend_from_slice(message);
-        };
         if let Some(message) = without_data(head) {
             put(out, message.len(), &message);
             self.cut = self.cut.saturating_add(1);
@@ -135,6 +195,44 @@ impl Sieve {
         }
     }
 
+    /// Goes on with a compressed message, of which this has come.
+    fn inflate(&mut self, some: &[u8], out: &mut BytesMut) {
+        let State::Packed(packed) = &mut self.state else {
+            return;
+        };
+        let (rest, is_long) = (packed.left, packed.is_long);
+        let pushed = match packed.inflating.push(some) {
+            Pushed::More if rest > 0 => return,
+            Pushed::More => packed.inflating.finish(),
+            over @ (Pushed::Whole(_) | Pushed::Full(_) | Pushed::Broken) => over,
+        };
+        match pushed {
+            Pushed::More | Pushed::Broken if !is_long => {
+                // Whoever reads it finds it broken, and has words for that.
+                out.extend_from_slice(&[PACKED, 0, 0, 0, 0]);
+            }
+            Pushed::Whole(message) if !is_long => put(out, message.len(), &message),
+            Pushed::Full(head) => self.too_large(&head, out),
+            Pushed::Whole(_) | Pushed::More | Pushed::Broken => self.too_large(&[], out),
+        }
+        self.state = State::Skipping(rest);
+        if rest == 0 {
+            self.next();
+        }
+    }
+
+    /// What is left of a compressed message that begins like this.
+    fn too_large(&mut self, head: &[u8], out: &mut BytesMut) {
+        let head = head.get(..HEAD).unwrap_or(head);
+        if let Some(message) = without_data(head) {
+            put(out, message.len(), &message);
+            self.cut = self.cut.saturating_add(1);
+        } else {
+            // Whoever reads it finds it too large before there is more of it.
+            put(out, self.largest.saturating_add(1), &[]);
+        }
+    }
+
     fn pass(&mut self, length: usize) {
         self.state = State::Passing(length);
         if length == 0 {
@@ -145,6 +243,13 @@ impl Sieve {
     fn next(&mut self) {
         self.state = State::Prefix(BytesMut::new());
     }
+}
+
+/// Says a message that is not compressed, or as much as there is of it.
+fn put(out: &mut BytesMut, length: usize, message: &[u8]) {
+    out.put_u8(0);
+    out.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    out.extend_from_slice(message);
 }
 
 /// Moves bytes until there are so many.
@@ -188,109 +293,5 @@ fn without_data(head: &[u8]) -> Option<BytesMut> {
             is_answer = matches!(verb, Some(Verb::Response | Verb::RedisResponse));
         }
         read = rest;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use prost::Message as _;
-
-    use super::*;
-    use crate::wire::cloudevents::{CloudEvent, cloud_event::Data};
-    use crate::wire::eventstreamapi::Event as Frame;
-    use crate::{Event, Target};
-
-    const LARGEST: usize = 64 << 10;
-
-    fn event(data: usize) -> CloudEvent {
-        let body = Bytes::from(vec![b'x'; data]);
-        Event::control(Target::Resource, Verb::Response, body).into_cloud_event("")
-    }
-
-    fn framed(flag: u8, message: &[u8]) -> Vec<u8> {
-        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
-        [&[flag][..], &length, message].concat()
-    }
-
-    fn message(event: CloudEvent) -> Vec<u8> {
-        Frame { event: Some(event) }.encode_to_vec()
-    }
-
-    /// The events in these bytes, whatever the order of their attributes.
-    fn messages(mut bytes: &[u8]) -> Vec<Frame> {
-        let mut all = vec![];
-        while let Some((prefix, rest)) = bytes.split_at_checked(PREFIX) {
-            let length = (&prefix[1..]).get_u32();
-            let (message, rest) = rest.split_at(usize::try_from(length).unwrap());
-            all.push(Frame::decode(message).unwrap());
-            bytes = rest;
-        }
-        all
-    }
-
-    /// What comes out when it goes in in pieces of this.
-    fn sifted(bytes: &[u8], piece: usize) -> (Vec<u8>, u64) {
-        let mut sieve = Sieve::new(LARGEST);
-        let mut out = vec![];
-        for piece in bytes.chunks(piece) {
-            out.extend(
-                sieve
-                    .push(Bytes::copy_from_slice(piece))
-                    .unwrap_or_default(),
-            );
-        }
-        (out, sieve.take_cut())
-    }
-
-    #[test]
-    fn what_is_too_large_loses_its_data_and_nothing_else() {
-        let (small, large) = (event(100), event(LARGEST));
-        let said = [
-            framed(0, &message(small.clone())),
-            framed(0, &message(large.clone())),
-            framed(0, &[]),
-            framed(0, &message(small.clone())),
-        ]
-        .concat();
-        let bare = CloudEvent {
-            data: None,
-            ..large
-        };
-        let wanted = [
-            framed(0, &message(small.clone())),
-            framed(0, &message(bare.clone())),
-            framed(0, &[]),
-            framed(0, &message(small)),
-        ]
-        .concat();
-        for piece in [1, 2, 3, 7, 1000, HEAD, LARGEST, said.len()] {
-            let (out, cut) = sifted(&said, piece);
-            assert_eq!((messages(&out), cut), (messages(&wanted), 1), "{piece}");
-        }
-    }
-
-    #[test]
-    fn what_has_no_head_is_left_to_whoever_reads() {
-        let data = Some(Data::TextData("x".repeat(LARGEST)));
-        let named = CloudEvent {
-            id: "x".repeat(HEAD),
-            data,
-            ..event(0)
-        };
-        let no_answer = CloudEvent {
-            r#type: Verb::StatusUpdate.to_type(),
-            ..event(LARGEST)
-        };
-        for (flag, message) in [
-            (1, message(event(LARGEST))),
-            (0, vec![0xff; LARGEST + 1]),
-            (0, message(named)),
-            (0, message(no_answer)),
-        ] {
-            let said = [framed(flag, &message), framed(0, b"after")].concat();
-            for piece in [1, 999, said.len()] {
-                assert_eq!(sifted(&said, piece), (said.clone(), 0), "{flag} {piece}");
-            }
-        }
     }
 }

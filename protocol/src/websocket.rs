@@ -7,6 +7,10 @@
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+mod long;
+
+pub use long::LongFrames;
+
 /// What a client asks for in `Sec-WebSocket-Protocol`.
 pub const SUBPROTOCOL: &str = "grpc-ws";
 /// Ends what a client has to say.

@@ -16,7 +16,7 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
-use protocol::websocket::{SUBPROTOCOL, framed};
+use protocol::websocket::{LongFrames, SUBPROTOCOL, framed};
 use tokio::{sync::mpsc, time::timeout};
 use tokio_tungstenite::{
     WebSocketStream,
@@ -29,8 +29,10 @@ use super::{Peer, Shared};
 mod check;
 mod hear;
 mod say;
+mod thin;
 
 use check::{Refused, check, plain, request};
+use thin::Thin;
 
 /// Messages of methods that are called before anybody is known.
 const SMALL: usize = 64 << 10;
@@ -39,7 +41,7 @@ const SHORT_CALL: Duration = Duration::from_secs(30);
 /// Go's library takes no larger message.
 const LARGEST: usize = 64 << 20;
 
-type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
+type Socket = WebSocketStream<Thin<TokioIo<hyper::upgrade::Upgraded>>>;
 type Piece = Result<http_body::Frame<Bytes>, Status>;
 
 /// Answers a request of HTTP/1.1: with an upgrade, whose socket is to be driven then, or with why not.
@@ -114,7 +116,11 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
     config.max_write_buffer_size = framed(largest).saturating_mul(2).max(1 << 20);
     config.max_message_size = Some(framed(largest));
     config.max_frame_size = Some(framed(largest));
-    let io = TokioIo::new(upgraded);
+    let frames = has_answers(head.uri.path()).then(|| {
+        let frames = LongFrames::new(largest, &head.headers);
+        (frames, shared.metrics.clone())
+    });
+    let io = Thin::new(TokioIo::new(upgraded), frames);
     let socket = Socket::from_raw_socket(io, Role::Server, Some(config)).await;
     let closing = Closing::default();
     let (write, read) = socket.split();
@@ -141,6 +147,11 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
         }
     };
     shared.metrics.websocket(outcome);
+}
+
+/// Whether a Go agent says in such a call what it was asked.
+fn has_answers(path: &str) -> bool {
+    path.starts_with("/eventstreamapi.")
 }
 
 /// Whether calls of this method last: all others are small and end by themselves.

@@ -36,11 +36,13 @@ impl<S: Service<Request<Body>>> Service<Request<Body>> for Sieved<S> {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (sieve, metrics) = (Sieve::new(self.largest), self.metrics.clone());
+        let sieve = Sieve::new(self.largest, request.headers());
+        let metrics = self.metrics.clone();
         self.inner.call(request.map(|body| {
             Body::new(Sifted {
                 body,
                 sieve,
+                came: Bytes::new(),
                 metrics,
             })
         }))
@@ -50,6 +52,8 @@ impl<S: Service<Request<Body>>> Service<Request<Body>> for Sieved<S> {
 struct Sifted {
     body: Body,
     sieve: Sieve,
+    /// What has come and was not taken yet.
+    came: Bytes,
     metrics: Metrics,
 }
 
@@ -61,17 +65,20 @@ impl http_body::Body for Sifted {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
         loop {
-            let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-            let data = match frame.map(|frame| frame.map(Frame::into_data)) {
-                None => return Poll::Ready(None),
-                Some(Err(status)) => return Poll::Ready(Some(Err(status))),
-                Some(Ok(Err(other))) => return Poll::Ready(Some(Ok(other))),
-                Some(Ok(Ok(data))) => data,
-            };
-            let onward = self.sieve.push(data);
-            for _ in 0..self.sieve.take_cut() {
-                self.metrics.event_refused("too_large");
+            if this.came.is_empty() {
+                let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
+                this.came = match frame.map(|frame| frame.map(Frame::into_data)) {
+                    None => return Poll::Ready(None),
+                    Some(Err(status)) => return Poll::Ready(Some(Err(status))),
+                    Some(Ok(Err(other))) => return Poll::Ready(Some(Ok(other))),
+                    Some(Ok(Ok(data))) => data,
+                };
+            }
+            let onward = this.sieve.push(&mut this.came);
+            for _ in 0..this.sieve.take_cut() {
+                this.metrics.event_refused("too_large");
             }
             if let Some(onward) = onward {
                 return Poll::Ready(Some(Ok(Frame::data(onward))));

@@ -26,6 +26,7 @@ use tokio::{
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{
     Request, Status, Streaming,
+    codec::CompressionEncoding,
     transport::{Channel, Endpoint},
 };
 
@@ -143,6 +144,15 @@ impl Caller {
 
     /// Opens a stream with a token, or with none.
     pub(crate) async fn subscribe(&self, token: Option<&str>) -> Result<Agent, Status> {
+        let client = EventStreamClient::new(self.channel.clone());
+        self.subscribe_as(client, token).await
+    }
+
+    async fn subscribe_as(
+        &self,
+        mut client: EventStreamClient<Channel>,
+        token: Option<&str>,
+    ) -> Result<Agent, Status> {
         let (send, frames) = mpsc::channel(64);
         let mut request = self.asking(ReceiverStream::new(frames));
         if let Some(token) = token {
@@ -150,7 +160,6 @@ impl Caller {
                 .metadata_mut()
                 .insert("authorization", token.parse().unwrap());
         }
-        let mut client = EventStreamClient::new(self.channel.clone());
         let events = bounded("subscribe", client.subscribe(request))
             .await?
             .into_inner();
@@ -242,6 +251,21 @@ impl Agent {
         let tokens = caller.authenticate(request).await.unwrap();
         let agent = caller.subscribe(Some(&tokens.access_token)).await.unwrap();
         (agent, caller.channel(), tokens.access_token)
+    }
+
+    /// Connects and subscribes as a Go agent that compresses.
+    pub(crate) async fn compressing(world: &World, cluster: &str) -> Self {
+        let caller = Caller::new(world, &world.certificate(cluster)).await;
+        let request = AuthRequest {
+            capabilities: Vec::new(),
+            ..request()
+        };
+        let tokens = caller.authenticate(request).await.unwrap();
+        let client = EventStreamClient::new(caller.channel())
+            .send_compressed(CompressionEncoding::Gzip)
+            .accept_compressed(CompressionEncoding::Gzip);
+        let token = Some(tokens.access_token.as_str());
+        caller.subscribe_as(client, token).await.unwrap()
     }
 
     /// Connects and subscribes as the agent of a cluster that owns its Applications itself.

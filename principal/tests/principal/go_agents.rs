@@ -131,28 +131,49 @@ async fn logs_do_not_spend_what_a_cluster_needs_to_come_in() {
     Agent::go(&world, "a").await;
 }
 
+/// Bytes that no compression makes fewer.
+pub(crate) fn noise(bytes: usize) -> String {
+    let next = |state: &u64| Some(state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1));
+    let states = std::iter::successors(Some(1_u64), next);
+    let letters = states.map(|state| char::from(b' ' + state.to_be_bytes()[0] % 64));
+    letters.take(bytes).collect()
+}
+
 #[tokio::test]
 async fn an_answer_that_is_too_large_is_acknowledged_and_the_session_goes_on() {
-    let world = world(&["a"]).await;
-    let (mut agent, ..) = Agent::go(&world, "a").await;
-    let mut visitor = Visitor::of(&world, "a").await;
-    let pod = format!("{PODS}/x");
-    let get = Verb::Http(Method::Get);
-    let answering = async {
-        let question = agent.event(Target::Resource, get).await;
-        let large = answer(&question, 200, &"x".repeat(100 << 10));
-        agent.tell(large).await;
-    };
-    let (told, ()) = tokio::join!(visitor.told(crate::visits::get(&pod)), answering);
-    assert_eq!(told.0, 502);
-    assert!(told.1.contains("larger than"), "{}", told.1);
-    world
-        .counted("argocd_principal_events_refused_total{reason=\"too_large\"} 1")
-        .await;
-    let answering = async {
-        let question = agent.event(Target::Resource, get).await;
-        agent.say(answer(&question, 200, "{}")).await;
-    };
-    let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
-    assert_eq!(answered.status(), StatusCode::OK);
+    let world = world(&["a", "b"]).await;
+    let (plain, ..) = Agent::go(&world, "a").await;
+    let compressing = Agent::compressing(&world, "b").await;
+    let mut count = 0;
+    for (cluster, mut agent, answers) in [
+        ("a", plain, vec!["x".repeat(100 << 10)]),
+        (
+            "b",
+            compressing,
+            // Small on its way, large on its way, and what is inflated to a hundred times as much as is held.
+            vec!["x".repeat(100 << 10), noise(200 << 10), "x".repeat(8 << 20)],
+        ),
+    ] {
+        let mut visitor = Visitor::of(&world, cluster).await;
+        let pod = format!("{PODS}/x");
+        let get = Verb::Http(Method::Get);
+        for large in answers {
+            let answering = async {
+                let question = agent.event(Target::Resource, get).await;
+                agent.tell(answer(&question, 200, &large)).await;
+            };
+            let (told, ()) = tokio::join!(visitor.told(crate::visits::get(&pod)), answering);
+            assert_eq!(told.0, 502);
+            assert!(told.1.contains("larger than"), "{}", told.1);
+            count += 1;
+            let counted = "argocd_principal_events_refused_total{reason=\"too_large\"}";
+            world.counted(&format!("{counted} {count}")).await;
+        }
+        let answering = async {
+            let question = agent.event(Target::Resource, get).await;
+            agent.say(answer(&question, 200, "{}")).await;
+        };
+        let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
+        assert_eq!(answered.status(), StatusCode::OK);
+    }
 }

@@ -22,6 +22,8 @@ mod redis;
 #[cfg(test)]
 mod sessions;
 #[cfg(test)]
+mod sockets;
+#[cfg(test)]
 mod state;
 #[cfg(test)]
 mod sync;

@@ -1,134 +1,28 @@
 //! gRPC over `WebSocket`s, and what else comes over HTTP/1.1: answered clearly, with bounds.
 
 use bytes::Bytes;
-use futures::{SinkExt as _, StreamExt as _};
-use http::HeaderMap;
+use futures::SinkExt as _;
 use prost::Message as _;
 use protocol::{
     Event, Target, Verb,
-    payload::SyncedResourceList,
-    websocket::{END, Frame, metadata, read_metadata},
+    payload::{ResourceResponse, SyncedResourceList},
+    websocket::metadata,
     wire::{authapi::AuthResponse, eventstreamapi::Event as Envelope, versionapi::VersionResponse},
 };
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
-use tokio_rustls::{TlsConnector, client::TlsStream};
-use tokio_tungstenite::{
-    WebSocketStream, client_async,
-    tungstenite::{
-        Message,
-        client::IntoClientRequest as _,
-        protocol::{CloseFrame, frame::coding::CloseCode},
-    },
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_tungstenite::tungstenite::{Message, protocol::frame::coding::CloseCode};
 
 use crate::{
     agent::{Agent, request},
-    authority::Leaf,
+    go_agents::noise,
+    sockets::{AUTHENTICATE, Call, SUBSCRIBE, VERSION, envelope_of, gzip, http1},
+    visits::{self, PODS, Visitor},
     world::{World, application, bounded},
 };
-
-type Stream = TlsStream<TcpStream>;
 
 fn sockets(outcome: &str, count: u32) -> String {
     format!("argocd_principal_websockets_total{{outcome=\"{outcome}\"}} {count}")
 }
-
-/// A connection as one of HTTP/1.1: Go's client offers no protocol.
-async fn http1(world: &World, leaf: &Leaf) -> Stream {
-    let config = runtime::credentials::client_config(&leaf.material(&world.authority)).unwrap();
-    let mut config = rustls::ClientConfig::clone(&config);
-    config.alpn_protocols.clear();
-    let connector = TlsConnector::from(std::sync::Arc::new(config));
-    let connected = connector.connect("localhost".try_into().unwrap(), world.tcp().await);
-    bounded("handshake", connected).await.unwrap()
-}
-
-/// One call over its own socket.
-struct Call(WebSocketStream<Stream>);
-
-impl Call {
-    async fn open(
-        world: &World,
-        leaf: &Leaf,
-        method: &str,
-        headers: &[(&'static str, &str)],
-    ) -> Self {
-        let mut request = format!("wss://localhost{method}")
-            .into_client_request()
-            .unwrap();
-        let usual = [
-            ("sec-websocket-protocol", "grpc-ws"),
-            ("content-type", "application/grpc"),
-            ("te", "trailers"),
-        ];
-        for (name, value) in usual.iter().chain(headers) {
-            request.headers_mut().insert(*name, value.parse().unwrap());
-        }
-        let opened = Box::pin(client_async(request, http1(world, leaf).await));
-        let (socket, _response) = bounded("upgrade", opened).await.unwrap();
-        Self(socket)
-    }
-
-    async fn send(&mut self, message: Message) {
-        bounded("send", self.0.send(message)).await.unwrap();
-    }
-
-    async fn say(&mut self, message: &impl prost::Message) {
-        let body = message.encode_to_vec();
-        let length = u32::try_from(body.len()).unwrap().to_be_bytes();
-        let frame = [&[0], &length[..], &body].concat();
-        self.send(Message::Binary(frame.into())).await;
-    }
-
-    async fn end(&mut self) {
-        self.send(Message::Binary(Bytes::from_static(&END))).await;
-    }
-
-    /// The next frame, or the close that came instead.
-    async fn next(&mut self) -> Result<Frame, Option<CloseFrame>> {
-        loop {
-            match bounded("a message", self.0.next()).await {
-                Some(Ok(Message::Binary(bytes))) => return Ok(Frame::read(bytes).unwrap()),
-                Some(Ok(Message::Close(close))) => return Err(close),
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Ok(other)) => panic!("{other:?}"),
-                Some(Err(_)) | None => return Err(None),
-            }
-        }
-    }
-
-    async fn headers(&mut self) -> HeaderMap {
-        let frame = self.next().await.unwrap();
-        let Frame::Metadata(lines) = frame else {
-            panic!("{frame:?}")
-        };
-        read_metadata(&lines).unwrap()
-    }
-
-    async fn message<M: prost::Message + Default>(&mut self) -> M {
-        let frame = self.next().await.unwrap();
-        let Frame::Data(data) = frame else {
-            panic!("{frame:?}")
-        };
-        M::decode(data.slice(5..)).unwrap()
-    }
-
-    /// The code with which it ends, whatever comes before.
-    async fn code(&mut self) -> Option<CloseCode> {
-        loop {
-            if let Err(close) = self.next().await {
-                return close.map(|close| close.code);
-            }
-        }
-    }
-}
-
-const VERSION: &str = "/versionapi.Version/Version";
-const AUTHENTICATE: &str = "/authapi.Authentication/Authenticate";
-const SUBSCRIBE: &str = "/eventstreamapi.EventStream/Subscribe";
 
 #[tokio::test]
 async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
@@ -167,8 +61,7 @@ async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
         ..SyncedResourceList::default()
     };
     for event in [asked.ack(), Event::request_synced_resource_list(&list)] {
-        let event = Some(event.into_cloud_event("agent://agent-managed"));
-        session.say(&Envelope { event }).await;
+        session.say(&envelope_of(event)).await;
     }
     world.create(application("a", "app"));
     loop {
@@ -278,6 +171,48 @@ async fn a_message_in_fragments_is_one_message_and_too_many_of_them_are_too_larg
     }
     assert!(matches!(endless.code().await, Some(CloseCode::Size) | None));
     world.counted(&sockets("oversized", 1)).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_for_a_message_fails_and_the_session_goes_on() {
+    let world = visits::world(&["a"]).await;
+    let mut session = Call::session(&world, "a").await;
+    let mut visitor = Visitor::of(&world, "a").await;
+    let pod = format!("{PODS}/x");
+    let answer = |question: &Event, resource: String| {
+        let uuid = question.event_id.clone();
+        let response = ResourceResponse {
+            uuid,
+            status: 200,
+            resource,
+        };
+        envelope_of(Event::resource_response(&response)).encode_to_vec()
+    };
+    let (flat, noisy) = ("x".repeat(100 << 10), noise(200 << 10));
+    for (count, (flag, large)) in [(0, &flat), (1, &flat), (1, &noisy), (0, &noisy)]
+        .into_iter()
+        .enumerate()
+    {
+        let answering = async {
+            let question = session.event(Target::Resource).await;
+            let said = answer(&question, large.clone());
+            let said = if flag == 1 { gzip(&said) } else { said };
+            session.say_flagged(flag, &said).await;
+        };
+        let (told, ()) = tokio::join!(visitor.told(visits::get(&pod)), answering);
+        assert_eq!(told.0, 502);
+        assert!(told.1.contains("larger than"), "{}", told.1);
+        let counted = "argocd_principal_events_refused_total{reason=\"too_large\"}";
+        world.counted(&format!("{counted} {}", count + 1)).await;
+    }
+    let answering = async {
+        let question = session.event(Target::Resource).await;
+        let said = answer(&question, "{}".to_owned());
+        session.say_flagged(0, &said).await;
+    };
+    let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
+    assert_eq!(answered.status(), http::StatusCode::OK);
+    assert!(world.handle.sessions.borrow()["a"].connected);
 }
 
 /// Says something after the handshake and reads all that comes.

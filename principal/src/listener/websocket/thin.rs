@@ -1,0 +1,91 @@
+//! The bytes of a socket, from which answers that are larger than we hold lose their data before they are read.
+//!
+//! Whoever reads a `WebSocket` holds a message as a whole, and Go's agents say an answer as one. What may be left out, and
+//! what of it goes on, is for [`LongFrames`] to say.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf as _, Bytes};
+use protocol::websocket::LongFrames;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::metrics::Metrics;
+
+/// A connection to a client; with frames whose calls may say more than we hold, if there are any.
+#[derive(Debug)]
+pub(super) struct Thin<S> {
+    inner: S,
+    frames: Option<(LongFrames, Metrics)>,
+    /// What goes on and did not fit yet.
+    rest: Bytes,
+}
+
+impl<S> Thin<S> {
+    pub(super) const fn new(inner: S, frames: Option<(LongFrames, Metrics)>) -> Self {
+        Self {
+            inner,
+            frames,
+            rest: Bytes::new(),
+        }
+    }
+
+    /// Gives out what goes on, if anything does.
+    fn give(&mut self, out: &mut ReadBuf<'_>) -> bool {
+        let some = self.rest.len().min(out.remaining());
+        out.put_slice(&self.rest.split_to(some));
+        some > 0
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Thin<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        loop {
+            if this.give(out) {
+                return Poll::Ready(Ok(()));
+            }
+            let before = out.filled().len();
+            ready!(Pin::new(&mut this.inner).poll_read(context, out))?;
+            let Some((frames, metrics)) = &mut this.frames else {
+                return Poll::Ready(Ok(()));
+            };
+            let mut read = out.filled();
+            read.advance(before);
+            // The end, and most of what is large and not too large.
+            if read.is_empty() || frames.pass(read.len()) {
+                return Poll::Ready(Ok(()));
+            }
+            this.rest = frames.push(Bytes::copy_from_slice(read));
+            for _ in 0..frames.take_cut() {
+                metrics.event_refused("too_large");
+            }
+            out.set_filled(before);
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Thin<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,111 @@
+//! One message that is compressed with gzip: inflated as it comes, and no further than whoever reads takes.
+
+use std::io::{self, Write};
+
+use bytes::BytesMut;
+use flate2::write::GzDecoder;
+
+/// What there is of the message.
+#[derive(Debug)]
+pub(super) struct Inflating(GzDecoder<Bounded>);
+
+/// Holds so many bytes and takes no more.
+#[derive(Debug)]
+struct Bounded {
+    held: BytesMut,
+    most: usize,
+}
+
+/// What has become of it.
+#[derive(Debug)]
+pub(super) enum Pushed {
+    /// More of it may come.
+    More,
+    /// All of it.
+    Whole(BytesMut),
+    /// It is larger than is held; that much is.
+    Full(BytesMut),
+    /// It is not gzip.
+    Broken,
+}
+
+impl Inflating {
+    /// A message of at most so many bytes.
+    pub(super) fn new(most: usize) -> Self {
+        let held = BytesMut::new();
+        Self(GzDecoder::new(Bounded { held, most }))
+    }
+
+    /// Takes in what has come of it; not to be called again unless that was [`Pushed::More`].
+    pub(super) fn push(&mut self, mut bytes: &[u8]) -> Pushed {
+        while !bytes.is_empty() {
+            match self.0.write(bytes) {
+                // What comes behind the end of gzip is nothing to anybody who reads.
+                Ok(0) => break,
+                Ok(read) => bytes = bytes.get(read..).unwrap_or_default(),
+                Err(error) => return self.failed(&error),
+            }
+        }
+        Pushed::More
+    }
+
+    /// No more of it comes.
+    pub(super) fn finish(&mut self) -> Pushed {
+        match self.0.try_finish() {
+            Ok(()) => Pushed::Whole(self.take()),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn failed(&mut self, error: &io::Error) -> Pushed {
+        if error.kind() == io::ErrorKind::WriteZero {
+            Pushed::Full(self.take())
+        } else {
+            Pushed::Broken
+        }
+    }
+
+    /// What is held; no more is from now on.
+    fn take(&mut self) -> BytesMut {
+        let bounded = self.0.get_mut();
+        bounded.most = 0;
+        std::mem::take(&mut bounded.held)
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.most.saturating_sub(self.held.len());
+        let some = bytes.get(..room).unwrap_or(bytes);
+        if some.is_empty() && !bytes.is_empty() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.held.extend_from_slice(some);
+        Ok(some.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    #[test]
+    fn what_is_large_when_it_is_inflated_is_not_held() {
+        let mut encoder = GzEncoder::new(vec![], Compression::best());
+        encoder.write_all(&vec![0; 10 << 20]).unwrap();
+        let bomb = encoder.finish().unwrap();
+        let mut inflating = Inflating::new(1000);
+        let mut pushed = bomb.chunks(7).map(|piece| inflating.push(piece));
+        let full = pushed.find(|it| !matches!(it, Pushed::More));
+        let Some(Pushed::Full(held)) = full else {
+            panic!("{full:?}")
+        };
+        assert_eq!(held.len(), 1000);
+    }
+}

@@ -1,0 +1,220 @@
+use std::io::Write as _;
+
+use flate2::{Compression, write::GzEncoder};
+use prost::Message as _;
+
+use super::*;
+use crate::wire::cloudevents::{CloudEvent, cloud_event::Data};
+use crate::wire::eventstreamapi::Event as Frame;
+use crate::{Event, Target};
+
+const LARGEST: usize = 64 << 10;
+
+fn event(data: usize) -> CloudEvent {
+    answer(vec![b'x'; data].into())
+}
+
+pub(crate) fn answer(body: Bytes) -> CloudEvent {
+    Event::control(Target::Resource, Verb::Response, body).into_cloud_event("")
+}
+
+/// Bytes that no compression makes fewer.
+pub(crate) fn noise(bytes: usize) -> Bytes {
+    let next = |state: &u64| Some(state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1));
+    let states = std::iter::successors(Some(1_u64), next);
+    states
+        .map(|state| state.to_be_bytes()[0])
+        .take(bytes)
+        .collect()
+}
+
+pub(crate) fn gzip(message: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(vec![], Compression::fast());
+    encoder.write_all(message).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// What a client says that compresses with gzip.
+pub(crate) fn compressing() -> HeaderMap {
+    let name = http::HeaderName::from_static("grpc-encoding");
+    let value = http::HeaderValue::from_static("gzip");
+    [(name, value)].into_iter().collect()
+}
+
+pub(crate) fn framed(flag: u8, message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    [&[flag][..], &length, message].concat()
+}
+
+pub(crate) fn message(event: CloudEvent) -> Vec<u8> {
+    Frame { event: Some(event) }.encode_to_vec()
+}
+
+/// The events in these bytes, whatever the order of their attributes.
+fn messages(mut bytes: &[u8]) -> Vec<Frame> {
+    let mut all = vec![];
+    while let Some((prefix, rest)) = bytes.split_at_checked(PREFIX) {
+        let length = (&prefix[1..]).get_u32();
+        let (message, rest) = rest.split_at(usize::try_from(length).unwrap());
+        all.push(Frame::decode(message).unwrap());
+        bytes = rest;
+    }
+    all
+}
+
+/// What comes out when it goes in in pieces of this.
+fn sifted(headers: &HeaderMap, bytes: &[u8], piece: usize) -> (Vec<u8>, u64) {
+    let mut sieve = Sieve::new(LARGEST, headers);
+    let mut out = vec![];
+    for piece in bytes.chunks(piece) {
+        let mut piece = Bytes::copy_from_slice(piece);
+        while !piece.is_empty() {
+            out.extend(sieve.push(&mut piece).unwrap_or_default());
+        }
+    }
+    (out, sieve.take_cut())
+}
+
+#[test]
+fn what_is_too_large_loses_its_data_and_nothing_else() {
+    let (small, large) = (event(100), event(LARGEST));
+    let said = [
+        framed(0, &message(small.clone())),
+        framed(0, &message(large.clone())),
+        framed(0, &[]),
+        framed(0, &message(small.clone())),
+    ]
+    .concat();
+    let bare = CloudEvent {
+        data: None,
+        ..large
+    };
+    let wanted = [
+        framed(0, &message(small.clone())),
+        framed(0, &message(bare.clone())),
+        framed(0, &[]),
+        framed(0, &message(small)),
+    ]
+    .concat();
+    for piece in [1, 2, 3, 7, 1000, HEAD, LARGEST, said.len()] {
+        let (out, cut) = sifted(&HeaderMap::new(), &said, piece);
+        assert_eq!((messages(&out), cut), (messages(&wanted), 1), "{piece}");
+    }
+}
+
+#[test]
+fn what_has_no_head_is_left_to_whoever_reads() {
+    let data = Some(Data::TextData("x".repeat(LARGEST)));
+    let named = CloudEvent {
+        id: "x".repeat(HEAD),
+        data,
+        ..event(0)
+    };
+    let no_answer = CloudEvent {
+        r#type: Verb::StatusUpdate.to_type(),
+        ..event(LARGEST)
+    };
+    for (flag, message) in [
+        (1, message(event(LARGEST))),
+        (0, vec![0xff; LARGEST + 1]),
+        (0, message(named)),
+        (0, message(no_answer)),
+    ] {
+        let said = [framed(flag, &message), framed(0, b"after")].concat();
+        for piece in [1, 999, said.len()] {
+            assert_eq!(
+                sifted(&HeaderMap::new(), &said, piece),
+                (said.clone(), 0),
+                "{flag} {piece}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_compressed_is_known_by_what_it_is_inflated() {
+    let (small, large) = (event(100), event(LARGEST));
+    let noisy = answer(noise(2 * LARGEST));
+    let said = [
+        framed(1, &gzip(&message(small.clone()))),
+        framed(1, &gzip(&message(large.clone()))),
+        framed(1, &gzip(&[])),
+        framed(1, &gzip(&message(noisy.clone()))),
+        framed(0, &message(large.clone())),
+        framed(
+            1,
+            &[&gzip(&message(small.clone()))[..], b"behind the end"].concat(),
+        ),
+    ]
+    .concat();
+    let bare = |event: &CloudEvent| CloudEvent {
+        data: None,
+        ..event.clone()
+    };
+    let wanted = [
+        framed(0, &message(small.clone())),
+        framed(0, &message(bare(&large))),
+        framed(0, &[]),
+        framed(0, &message(bare(&noisy))),
+        framed(0, &message(bare(&large))),
+        framed(0, &message(small)),
+    ]
+    .concat();
+    for piece in [1, 2, 3, 7, 1000, HEAD, LARGEST, said.len()] {
+        let (out, cut) = sifted(&compressing(), &said, piece);
+        assert_eq!((messages(&out), cut), (messages(&wanted), 3), "{piece}");
+    }
+}
+
+#[test]
+fn what_just_fits_when_it_is_inflated_is_whole() {
+    for (size, cut) in [(LARGEST, 0), (LARGEST + 1, 1)] {
+        let rest = size - message(event(LARGEST / 2)).len() + LARGEST / 2;
+        let exact = message(event(rest));
+        assert_eq!(exact.len(), size);
+        let (out, was_cut) = sifted(&compressing(), &framed(1, &gzip(&exact)), 1000);
+        assert_eq!(was_cut, cut);
+        assert_eq!(out == framed(0, &exact), cut == 0);
+    }
+}
+
+#[test]
+fn what_is_compressed_and_no_answer_is_left_to_whoever_reads() {
+    let no_answer = CloudEvent {
+        r#type: Verb::StatusUpdate.to_type(),
+        ..event(LARGEST)
+    };
+    let too_large = [&[0][..], &u32::try_from(LARGEST + 1).unwrap().to_be_bytes()].concat();
+    let broken = vec![1, 0, 0, 0, 0];
+    let whole = gzip(&message(event(100)));
+    let (half, _) = whole.split_at(whole.len() - 1);
+    for (said, wanted) in [
+        (gzip(&message(no_answer)), &too_large),
+        (gzip(&vec![0; 10 << 20]), &too_large),
+        (vec![0; LARGEST + 1], &too_large),
+        (b"no gzip".to_vec(), &broken),
+        (half.to_vec(), &broken),
+        (vec![], &broken),
+    ] {
+        let said = [framed(1, &said), framed(0, b"after")].concat();
+        let wanted = [&wanted[..], &framed(0, b"after")].concat();
+        for piece in [1, 999, said.len()] {
+            let sifted = sifted(&compressing(), &said, piece);
+            assert_eq!(sifted, (wanted.clone(), 0), "{piece}");
+        }
+    }
+}
+
+#[test]
+fn many_messages_that_are_small_on_their_way_are_inflated_one_by_one() {
+    let message = gzip(&message(event(LARGEST / 2)));
+    let mut bytes = Bytes::from(framed(1, &message).repeat(100));
+    let mut sieve = Sieve::new(LARGEST, &compressing());
+    let mut all = 0;
+    while !bytes.is_empty() {
+        let out = sieve.push(&mut bytes).unwrap_or_default();
+        assert!(out.len() < ENOUGH + LARGEST, "{}", out.len());
+        all += out.len();
+    }
+    assert!(all > 100 * LARGEST / 2);
+}
