@@ -30,6 +30,7 @@ use super::tokens::Tokens;
 use crate::lane::{Desk, desk};
 
 mod log;
+mod pod;
 mod redis;
 mod terminal;
 mod way;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use argocd::request::{Object, Query, Request as Asked, Subject, Verb as AskedVerb};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Empty};
@@ -11,8 +10,8 @@ use protocol::wire::logstreamapi::LogStreamData;
 use protocol::wire::logstreamapi::log_stream_service_client::LogStreamServiceClient;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_stream::wrappers::ReceiverStream;
 
+use super::pod::{self, Pod, on, text};
 use super::{refused, way::Opening};
 use crate::lane::Desk;
 use crate::link::connect::Carrier;
@@ -33,9 +32,7 @@ pub(super) async fn send(
     asked: &LogRequest,
     has_place: bool,
 ) -> Opening {
-    let (pieces, said) = mpsc::channel(UNSENT);
-    let mut request = tonic::Request::new(ReceiverStream::new(said));
-    request.metadata_mut().insert("authorization", token);
+    let (pieces, request) = pod::stream(UNSENT, token);
     let mut client = LogStreamServiceClient::new(channel);
     let heard = client.stream_logs(request);
     tokio::pin!(heard);
@@ -102,15 +99,17 @@ async fn say(
     pieces.send(of(Bytes::new(), true, "")).await.ok()
 }
 
-/// Which request of HTTP it stands for. It is read again before it is asked.
+/// Which request of HTTP it stands for.
 fn target(asked: &LogRequest) -> String {
-    let on = |name: &str, on: bool| on.then(|| (name.to_owned(), "true".to_owned()));
-    let text =
-        |name: &str, text: &str| (!text.is_empty()).then(|| (name.to_owned(), text.to_owned()));
     let number = |name: &str, number: Option<i64>| {
         number.map(|number| (name.to_owned(), number.to_string()))
     };
-    let query: Query = [
+    let pod = Pod {
+        namespace: &asked.namespace,
+        name: &asked.pod_name,
+        subresource: "log",
+    };
+    pod.target([
         text("container", &asked.container),
         on("follow", asked.follow),
         on("previous", asked.previous),
@@ -119,24 +118,7 @@ fn target(asked: &LogRequest) -> String {
         number("sinceSeconds", asked.since_seconds),
         text("sinceTime", &asked.since_time),
         number("limitBytes", asked.limit_bytes),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let subject = Subject::Object(Object {
-        group: String::new(),
-        version: "v1".to_owned(),
-        resource: "pods".to_owned(),
-        namespace: Some(asked.namespace.clone()),
-        name: Some(asked.pod_name.clone()),
-        subresource: Some("log".to_owned()),
-    });
-    let asked = Asked {
-        verb: AskedVerb::Get,
-        subject,
-        query,
-    };
-    asked.target()
+    ])
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use argocd::channels::{self, Channel, End, Size};
-use argocd::request::{Object, Query, Request as Asked, Subject, Verb as AskedVerb};
 use argocd::upgrade::{self, Upgrade};
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt as _, StreamExt as _, TryStreamExt as _};
@@ -30,6 +29,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
+use super::pod::{self, Pod, on, text};
 use super::{Way, refused};
 use crate::lane::Desk;
 
@@ -100,14 +100,12 @@ pub(super) async fn open(
     placed: Option<Placed>,
 ) {
     let uuid = asked.uuid.clone();
-    let (say, said) = mpsc::channel(UNSENT);
+    let (channel, token) = way.fresh().await;
+    let (say, request) = pod::stream(UNSENT, token);
     // The first one says only which terminal it is.
     let Ok(()) = say.try_send(frame(&uuid)) else {
         return;
     };
-    let mut request = tonic::Request::new(ReceiverStream::new(said));
-    let (channel, token) = way.fresh().await;
-    request.metadata_mut().insert("authorization", token);
     let client = TerminalStreamServiceClient::new(channel).max_decoding_message_size(2 * LARGEST);
     let (opened, socket) = oneshot::channel();
     let typing = types(client, request, socket);
@@ -283,35 +281,23 @@ async fn begin(desk: &Desk, asked: &TerminalRequest) -> Result<(Socket, &'static
     Ok((socket, protocol))
 }
 
-/// Which request of HTTP it stands for. It is read again before it is asked.
+/// Which request of HTTP it stands for.
 fn target(asked: &TerminalRequest) -> String {
-    let on = |name: &str, on: bool| on.then(|| (name.to_owned(), "true".to_owned()));
-    let container = Some(asked.container_name.clone()).filter(|it| !it.is_empty());
+    let pod = Pod {
+        namespace: &asked.namespace,
+        name: &asked.pod_name,
+        subresource: "exec",
+    };
     let command = asked.command.iter().cloned();
     let command = command.map(|word| Some(("command".to_owned(), word)));
-    let others = [
-        container.map(|it| ("container".to_owned(), it)),
+    pod.target(command.chain([
+        text("container", &asked.container_name),
         on("stdin", asked.stdin),
         on("stdout", asked.stdout),
         // A terminal has one stream for both.
         on("stderr", asked.stderr && !asked.tty),
         on("tty", asked.tty),
-    ];
-    let query: Query = command.chain(others).flatten().collect();
-    let subject = Subject::Object(Object {
-        group: String::new(),
-        version: "v1".to_owned(),
-        resource: "pods".to_owned(),
-        namespace: Some(asked.namespace.clone()),
-        name: Some(asked.pod_name.clone()),
-        subresource: Some("exec".to_owned()),
-    });
-    let asked = Asked {
-        verb: AskedVerb::Get,
-        subject,
-        query,
-    };
-    asked.target()
+    ]))
 }
 
 #[cfg(test)]
