@@ -42,31 +42,22 @@ use std::time::Duration;
 use crate::event::{self, Event, Target, Verb};
 use crate::inbox::Inbox;
 use crate::object::{Facet, ObjectKey};
-use crate::outbox::{Outbox, Saying};
+use crate::outbox::Outbox;
 use crate::version::Capability;
 use crate::wire::cloudevents::CloudEvent;
 
+mod ack;
 mod flight;
 mod rules;
+mod say;
 mod terms;
 
-use flight::{Flight, Flights, Matter};
+use flight::Flights;
 
 #[cfg(test)]
 mod tests;
 
 pub use terms::{Limits, Peer, PeerRefusal, Role, Source, Stats, Verdict, Violation, Work, WorkId};
-
-/// What every Go agent, and so ours, calls itself.
-const AGENT_SOURCE: &str = "agent://agent-managed";
-
-/// Longest reason in an acknowledgement; the whole one is in the log of the end that refused.
-const LONGEST_REFUSAL: usize = 1024;
-
-/// Name of the extension in which our own ends say why they refused an event.
-const REFUSED: &str = "refused";
-/// Name of the extension in which they say what it was about, when they acknowledged it before.
-const ABOUT: &str = "about";
 
 /// The machine. See the module for how it is driven.
 #[derive(Debug)]
@@ -96,9 +87,6 @@ pub struct Session {
     strays: u64,
     last_heard: Duration,
 }
-
-/// How many refusals wait to be taken; further ones are only counted.
-const MOST_REFUSALS: usize = 1024;
 
 impl Session {
     /// A session that has just begun; its clock stands at zero.
@@ -240,21 +228,6 @@ impl Session {
         !self.draining && self.flights.len() < self.limits.window && !self.outbox.has_control()
     }
 
-    /// The next frame to write: acknowledgements, then resends that are due, then control messages, then
-    /// marks in the order of kinds, fair over objects. None: nothing can be sent now.
-    pub fn next_outgoing(&mut self, source: &impl Source, now: Duration) -> Option<CloudEvent> {
-        let event = self
-            .acks
-            .pop_front()
-            .or_else(|| self.next_resend(source, now))
-            .or_else(|| self.next_heartbeat(now))
-            .or_else(|| self.next_new(source, now))?;
-        Some(event.into_cloud_event(match self.role {
-            Role::Principal => "",
-            Role::Agent => AGENT_SOURCE,
-        }))
-    }
-
     /// The next piece of work: at most one per object, state before command; control messages one at a
     /// time in their order. None: nothing is ready.
     pub fn next_work(&mut self, now: Duration) -> Option<Work> {
@@ -328,170 +301,4 @@ impl Session {
             last_heard: self.last_heard,
         }
     }
-
-    /// A Go principal says nothing more about an object, not even that its operation is to be terminated, until its
-    /// last word is acknowledged. So a sync that has to wait for another one is acknowledged while it waits.
-    fn promise(&mut self, id: WorkId) {
-        if self.peer.capabilities.has(Capability::CommandIdentity) {
-            return;
-        }
-        let sync = |event: &&Event| event.verb == Verb::SetOperation;
-        let Some(event) = self.inbox.running(id).filter(sync).cloned() else {
-            return;
-        };
-        if self.promised.insert(event.identity()) {
-            self.acks.push_back(event.ack());
-        }
-    }
-
-    fn acknowledge(&mut self, event: &Event, refusal: Option<String>) -> Result<(), Violation> {
-        if self.acks.len() >= self.limits.acks {
-            return Err(Violation::AcksNotRead);
-        }
-        self.push_ack(event, refusal);
-        Ok(())
-    }
-
-    fn push_ack(&mut self, event: &Event, refusal: Option<String>) {
-        let promised = self.promised.remove(&event.identity());
-        if promised && (refusal.is_none() || !self.peer.capabilities.has(Capability::AckOnReceipt))
-        {
-            return;
-        }
-        let mut ack = event.ack();
-        if promised && let Some(key) = event.object() {
-            ack.extensions.insert(ABOUT.to_owned(), key.to_string());
-        }
-        if let Some(why) = refusal
-            && self.peer.capabilities.has(Capability::RefusalInAck)
-        {
-            ack.extensions.insert(
-                REFUSED.to_owned(),
-                why.chars().take(LONGEST_REFUSAL).collect(),
-            );
-        }
-        self.acks.push_back(ack);
-    }
-
-    fn acknowledged(&mut self, ack: &Event) {
-        let refusal = ack.extensions.get(REFUSED);
-        // what is not in flight was acknowledged before, or overtaken by a delete
-        let Some(flight) = self.flights.land(ack) else {
-            match (refusal, about(ack)) {
-                (Some(reason), Some(key)) => self.note_refusal(key, Facet::State, reason.clone()),
-                (Some(_), None) | (None, _) => self.strays = self.strays.saturating_add(1),
-            }
-            return;
-        };
-        let Some((key, facet)) = flight.matter.object() else {
-            return;
-        };
-        match (&flight.matter, refusal) {
-            (_, Some(reason)) => self.note_refusal(key.clone(), facet, reason.clone()),
-            (Matter::Facet(_, Facet::State), None) => {
-                self.said.insert(key.clone());
-            }
-            (Matter::Delete(_), None) => {
-                self.said.remove(key);
-                self.done.remove(key);
-            }
-            (Matter::Facet(_, Facet::Command), None) => {
-                if !self.peer.capabilities.has(Capability::CommandIdentity) {
-                    self.done.insert(key.clone(), ack.event_id.clone());
-                }
-            }
-            (Matter::Facet(_, Facet::Status) | Matter::Control, None) => {}
-        }
-        self.outbox.landed(key, facet);
-    }
-
-    fn note_refusal(&mut self, key: ObjectKey, facet: Facet, reason: String) {
-        if self.refusals.len() < MOST_REFUSALS {
-            self.refusals.push(PeerRefusal { key, facet, reason });
-        }
-    }
-
-    fn next_heartbeat(&mut self, now: Duration) -> Option<Event> {
-        let (due, every) = (self.next_ping?, self.limits.heartbeat?);
-        (due <= now).then(|| {
-            self.next_ping = Some(now.saturating_add(every));
-            // said once and forgotten: the next one is as good
-            Event::ping()
-        })
-    }
-
-    fn next_resend(&mut self, source: &impl Source, now: Duration) -> Option<Event> {
-        let mut flight = self.flights.take_due(&self.outbox, &self.limits, now)?;
-        while flight.event.is_question() {
-            flight = self.flights.take_due(&self.outbox, &self.limits, now)?;
-        }
-        self.resent = self.resent.saturating_add(1);
-        if let Matter::Facet(key, facet) = &flight.matter
-            && self.outbox.is_marked(key, *facet)
-        {
-            self.outbox.unmark(key, *facet);
-            // the newest value, while we are at it
-            if let Some(newer) = source.encode(key, *facet, self.said.contains(key)) {
-                flight.event = newer;
-            }
-        }
-        flight.again(&self.limits, now);
-        Some(self.launch(flight))
-    }
-
-    fn next_new(&mut self, source: &impl Source, now: Duration) -> Option<Event> {
-        if self.draining || self.flights.len() >= self.limits.window {
-            return None;
-        }
-        if let Some(event) = self.outbox.next_control() {
-            return Some(self.launch(Flight::new(Matter::Control, event, &self.limits, now)));
-        }
-        loop {
-            let (key, saying) = self.outbox.next_object()?;
-            let (matter, facet, event) = match saying {
-                Saying::Delete(event) => (Matter::Delete(key.clone()), Facet::State, Some(event)),
-                Saying::Facet(facet) => {
-                    let event = source
-                        .encode(&key, facet, self.said.contains(&key))
-                        .filter(|event| !self.was_done(&key, facet, event));
-                    (Matter::Facet(key.clone(), facet), facet, event)
-                }
-            };
-            match event {
-                Some(event) if event.payload.len() <= self.limits.message_bytes => {
-                    self.outbox.launched(&key, facet);
-                    return Some(self.launch(Flight::new(matter, event, &self.limits, now)));
-                }
-                Some(event) => {
-                    let size = event.payload.len();
-                    let why = format!("its {size} bytes are more than a message may have");
-                    self.note_refusal(key.clone(), facet, why);
-                    self.outbox.landed(&key, facet);
-                }
-                None => self.outbox.landed(&key, facet),
-            }
-        }
-    }
-
-    /// Whether this is a command that the peer has done in this session and would do again.
-    fn was_done(&self, key: &ObjectKey, facet: Facet, event: &Event) -> bool {
-        facet == Facet::Command && self.done.get(key) == Some(&event.event_id)
-    }
-
-    /// Remembers a flight and gives out its event.
-    fn launch(&mut self, flight: Flight) -> Event {
-        let event = flight.event.clone();
-        let lost = self.flights.launch(flight);
-        if let Some((key, facet)) = lost.as_ref().and_then(|flight| flight.matter.object()) {
-            self.outbox.landed(key, facet);
-        }
-        event
-    }
-}
-
-/// What a late refusal is about.
-fn about(ack: &Event) -> Option<ObjectKey> {
-    let mut parts = ack.extensions.get(ABOUT)?.splitn(3, '/');
-    let kind = parts.next()?.parse().ok()?;
-    Some(ObjectKey::new(kind, parts.next()?, parts.next()?))
 }
