@@ -11,12 +11,11 @@ use std::time::Duration;
 use argocd::cluster_info::Census;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use futures::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _};
+use futures::{Stream, StreamExt as _, TryFutureExt as _};
 use protocol::version::Capability;
 use protocol::wire::eventstreamapi::Event as Frame;
 use protocol::wire::eventstreamapi::event_stream_client::EventStreamClient;
-use protocol::{Event, Limits, ObjectKey, Peer, Role, Session, Target, Verdict, Violation, WorkId};
-use runtime::trace::{self, Span};
+use protocol::{Event, Limits, ObjectKey, Peer, Role, Session, Verdict, Violation, WorkId};
 use tokio::sync::{mpsc, mpsc::error::TrySendError, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
@@ -27,24 +26,20 @@ use tonic::{Request, Status};
 use super::connect::Carrier;
 use super::credentials::{News, Renewal};
 use super::dial::{Opened, Welcome};
-use super::questions::{self, Answerer, Questions};
+use super::questions::Questions;
 use super::recover::End;
 use crate::lane::Desk;
 use crate::metrics::Metrics;
 use crate::replica::{Replica, Sight};
 use crate::report::Reports;
-use crate::traced;
+
+mod pause;
+mod work;
 
 /// Frames between the session and the socket; the session coalesces what does not fit.
 const OUTGOING: usize = 64;
-/// Pieces of work at once. The API server's answer takes a few milliseconds, so this is thousands a
-/// second.
-const HANDS: usize = 16;
 /// How long what is under way may take when a session ends on purpose.
 const DRAIN: Duration = Duration::from_secs(3);
-/// How long our own API's word holds that it knows us. Without it, an agent whose watches are refused would keep its
-/// session and have nothing to say in it.
-const KNOWN_FOR: Duration = Duration::from_mins(1);
 /// How long a principal that takes nothing from us any more may still tell us why.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
@@ -290,91 +285,7 @@ impl Drive<'_> {
     }
 }
 
-impl<'a> Moving<'a> {
-    /// Starts what can be started; resync questions are answered at once.
-    fn begin_work(&mut self, drive: &Drive<'a>) {
-        let is_time = self.known.elapsed() >= KNOWN_FOR;
-        if self.knowing.is_none() && (std::mem::take(&mut self.in_doubt) || is_time) {
-            let replica = drive.replica;
-            self.knowing = Some(replica.is_known().boxed());
-            self.known = Instant::now();
-        }
-        while self.working.len() < HANDS {
-            let now = self.begun.elapsed();
-            let Some(work) = self.session.next_work(now) else {
-                break;
-            };
-            if work.event.target == Target::Resync {
-                let verdict = drive.answer_resync(self, &work.event);
-                self.session.finished(work.id, verdict, now);
-                continue;
-            }
-            if questions::is_one(&work.event) {
-                let answerer = Answerer {
-                    desk: drive.desk,
-                    welcome: &self.welcome,
-                };
-                if let Some(answer) = self.questions.take(answerer, &work.event) {
-                    self.session.say(answer);
-                }
-                self.session.finished(work.id, Verdict::Done, now);
-                continue;
-            }
-            let (replica, welcome) = (drive.replica, self.welcome.clone());
-            let span = traced::heard(&work.event, replica.mode(), &welcome);
-            self.working.push(
-                async move {
-                    let context = span.as_ref().map(Span::context);
-                    let done = trace::within(context, replica.carry_out(&work.event, &welcome));
-                    let verdict = done.await;
-                    trace::told(span, protocol::trace::outcome(&verdict));
-                    (work.id, verdict)
-                }
-                .boxed(),
-            );
-        }
-    }
-
-    /// How long nothing becomes due.
-    fn wait(&self, heartbeat: Option<Duration>) -> Duration {
-        let now = self.begun.elapsed();
-        let silence = heartbeat
-            .map(|interval| (self.heard(now) + silence_limit(interval)).saturating_sub(now));
-        let drain = self
-            .draining
-            .as_ref()
-            .map(|(since, _)| DRAIN.saturating_sub(since.elapsed()));
-        let last_word = self
-            .hung_up
-            .map(|since| LAST_WORD.saturating_sub(since.elapsed()));
-        let due = [self.session.next_timeout(now), silence, drain, last_word]
-            .into_iter()
-            .flatten()
-            .min();
-        // What is due and cannot be done now must not keep the loop turning.
-        let cannot = self.full
-            || self.hung_up.is_some()
-            || self.draining.is_some()
-            || self.working.len() >= HANDS;
-        let least = if cannot {
-            Duration::from_millis(50)
-        } else {
-            Duration::from_millis(1)
-        };
-        due.unwrap_or(Duration::from_mins(1)).max(least)
-    }
-
-    fn is_silent(&self, heartbeat: Option<Duration>) -> bool {
-        let now = self.begun.elapsed();
-        heartbeat
-            .is_some_and(|interval| now.saturating_sub(self.heard(now)) >= silence_limit(interval))
-    }
-
-    /// Since when the principal is silent. While it is not read it is not.
-    fn heard(&self, now: Duration) -> Duration {
-        self.session.stats(now).last_heard.max(self.unread)
-    }
-
+impl Moving<'_> {
     fn drain(&mut self, end: End) {
         self.session.drain();
         self.draining = Some((Instant::now(), end));
@@ -413,9 +324,4 @@ async fn answered(asked: &mut Option<BoxFuture<'_, bool>>) -> bool {
         Some(asked) => asked.await,
         None => std::future::pending().await,
     }
-}
-
-/// Two heartbeats may stay unanswered, and half of a third: with the default, a dead hub is left after 25 seconds.
-fn silence_limit(heartbeat: Duration) -> Duration {
-    heartbeat.saturating_mul(5) / 2
 }
