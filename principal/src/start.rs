@@ -1,23 +1,20 @@
 //! Puts the parts together and starts them; no decisions.
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 use runtime::{
-    backoff::Backoff,
     clock::Clock,
     credentials::{ClientAuth, Material, ServerTls},
-    error::Chain,
     parts::Spawner,
 };
-use tokio::{sync::watch, time::Instant};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 
 use crate::{
     fleet::Fleet,
     gate::{Budget, Gate, Nonces, Registrar},
     hub::{
         self, Hub,
-        store::{Kubernetes, Reporter, Store},
+        store::{Kubernetes, Store},
     },
     identity::Method,
     lane::Lanes,
@@ -36,6 +33,7 @@ use crate::{
     users::{self, Passwords, Users},
 };
 
+mod follow;
 mod proxies;
 
 pub use proxies::{REDIS_KEYS, RedisFeeds, redis_login};
@@ -233,7 +231,7 @@ fn keep_going(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle
         gate: door,
     };
     spawner.spawn("principal: fleet", session::keep_in_line(sessions, told));
-    let followed = follow(Arc::clone(&hub), uid, is_ready, stop.clone());
+    let followed = follow::follow(Arc::clone(&hub), uid, is_ready, stop.clone());
     spawner.spawn("principal: hub", followed);
     let mirrors = hub::keep_mirrors(
         Arc::clone(&hub),
@@ -349,68 +347,4 @@ async fn listen(
     };
     let metrics = sessions.metrics.clone();
     Listener::bind(settings.listen, rules, routes, metrics, &feeds.spawner).await
-}
-
-/// Learns who we are and follows the hub's objects; ready when both are known, and again when the hub is back at an
-/// earlier state and that is read.
-///
-/// Ends when that state has another identity for us: all that is known here is about the former one.
-async fn follow(
-    hub: Arc<Hub>,
-    uid: watch::Sender<Option<Arc<str>>>,
-    ready: watch::Sender<bool>,
-    stop: CancellationToken,
-) {
-    let (is_synced, mut synced) = watch::channel(false);
-    let reporter: Reporter = {
-        let hub = Arc::clone(&hub);
-        Arc::new(move |report| {
-            let all = hub.report(report);
-            is_synced.send_if_modified(|known| std::mem::replace(known, all) != all);
-        })
-    };
-    let watching = hub.store().watch(reporter, stop.clone());
-    let serving = async {
-        loop {
-            let who: Arc<str> = identity(&hub).await.into();
-            // An error means that the watch has ended, which only a stop brings about.
-            if synced.wait_for(|all| *all).await.is_err() {
-                return;
-            }
-            if !hub.set_principal_uid(&who) {
-                return tracing::error!("the hub knows this principal under another identity now");
-            }
-            uid.send_replace(Some(who));
-            ready.send_replace(true);
-            tracing::info!("the hub's objects are read; agents are served");
-            if synced.wait_for(|all| !*all).await.is_err() {
-                return;
-            }
-            uid.send_replace(None);
-            ready.send_replace(false);
-            tracing::info!("the hub's objects are read anew; agents wait");
-        }
-    };
-    tokio::select! {
-        () = watching => {}
-        Some(()) = stop.run_until_cancelled(serving) => {}
-    }
-}
-
-async fn identity(hub: &Hub) -> String {
-    let (shortest, longest) = (Duration::from_millis(200), Duration::from_secs(15));
-    let mut backoff = Backoff::new(shortest, longest, longest);
-    let mut failing = false;
-    loop {
-        match hub.store().principal_uid().await {
-            Ok(uid) => return uid,
-            Err(error) => {
-                if !failing {
-                    tracing::warn!(error = %Chain(&error), "cannot learn the principal's identity; trying again");
-                }
-                failing = true;
-                tokio::time::sleep(backoff.failed(Instant::now())).await;
-            }
-        }
-    }
 }
