@@ -140,12 +140,8 @@ impl Listener {
     /// Accepts until the program stops.
     pub(crate) async fn run(self) {
         let Self { tcp, shared } = self;
-        let stop = shared.spawner.token().clone();
-        let accepting = accept::each(&tcp, |socket, address| {
-            let work = serve(Arc::clone(&shared), socket, address);
-            shared.spawner.spawn_short("connection", work);
-        });
-        stop.run_until_cancelled(accepting).await;
+        let serve = |socket, address| serve(Arc::clone(&shared), socket, address);
+        accept::serve(&tcp, &shared.spawner, "connection", serve).await;
     }
 }
 

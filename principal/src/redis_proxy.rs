@@ -162,16 +162,9 @@ impl RedisProxy {
     /// Accepts until the program stops.
     pub(crate) async fn run(self) {
         let Self { tcp, shared } = self;
-        let stop = shared.sessions.spawner.token().clone();
-        let accepting = accept::each(&tcp, |socket, address| {
-            let work = serve(Arc::clone(&shared), socket, address);
-            shared
-                .sessions
-                .spawner
-                .aside()
-                .spawn_short("redis client", work);
-        });
-        stop.run_until_cancelled(accepting).await;
+        let aside = shared.sessions.spawner.aside();
+        let serve = |socket, address| serve(Arc::clone(&shared), socket, address);
+        accept::serve(&tcp, &aside, "redis client", serve).await;
     }
 }
 

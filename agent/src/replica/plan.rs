@@ -227,14 +227,25 @@ pub(super) fn withdraw(
     principal_uid: Option<&str>,
     live: Option<&Value>,
 ) -> Plan {
-    let Some(live) = live else {
-        return Plan::steps(vec![], Memory::Forget);
-    };
+    match meant(source_uid, same_name, principal_uid, live) {
+        Ok(live) => withdrawal(live),
+        Err(plan) => plan,
+    }
+}
+
+/// The live object, if it is there and meant by whoever names it so; else what is done about it.
+fn meant<'a>(
+    source_uid: &str,
+    same_name: bool,
+    principal_uid: Option<&str>,
+    live: Option<&'a Value>,
+) -> Result<&'a Value, Plan> {
+    let live = live.ok_or_else(|| Plan::steps(vec![], Memory::Forget))?;
     let meta = Meta::of(live);
     if meta.is_ignored() || !is_meant(meta, source_uid, same_name, principal_uid) {
-        return Plan::NOTHING;
+        return Err(Plan::NOTHING);
     }
-    withdrawal(live)
+    Ok(live)
 }
 
 fn withdrawal(live: &Value) -> Plan {
@@ -290,13 +301,11 @@ pub(super) fn delete(
     principal_uid: Option<&str>,
     live: Option<&Value>,
 ) -> Plan {
-    let Some(live) = live else {
-        return Plan::steps(vec![], Memory::Forget);
+    let live = match meant(source_uid, same_name, principal_uid, live) {
+        Ok(live) => live,
+        Err(plan) => return plan,
     };
     let meta = Meta::of(live);
-    if meta.is_ignored() || !is_meant(meta, source_uid, same_name, principal_uid) {
-        return Plan::NOTHING;
-    }
     let uid = meta.uid().to_owned();
     if meta.is_deleting() {
         return Plan::steps(vec![], Memory::Leaving);

@@ -2,17 +2,29 @@
 
 use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
-use runtime::error::Chain;
+use runtime::{error::Chain, parts::Spawner};
 use tokio::net::{TcpListener, TcpStream};
 
 /// What to wait after an accept that failed, usually for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Hands each connection to `begin`, which must be quick, for ever. An accept that fails is waited out, and told once.
-pub(crate) async fn each(
+/// Serves each connection in a task of this name, until the program stops.
+pub(crate) async fn serve<F>(
     tcp: &TcpListener,
-    mut begin: impl FnMut(TcpStream, SocketAddr),
-) -> Infallible {
+    spawner: &Spawner,
+    name: &'static str,
+    serve: impl Fn(TcpStream, SocketAddr) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let accepting = each(tcp, |socket, address| {
+        spawner.spawn_short(name, serve(socket, address));
+    });
+    spawner.token().run_until_cancelled(accepting).await;
+}
+
+/// Hands each connection to `begin`, which must be quick, for ever. An accept that fails is waited out, and told once.
+async fn each(tcp: &TcpListener, mut begin: impl FnMut(TcpStream, SocketAddr)) -> Infallible {
     let mut failing = false;
     loop {
         match tcp.accept().await {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::{Event, Mode, ObjectKey, Session, Verdict, version::Capability};
 
-use super::{claims::Claims, resync::Resync};
+use super::{brake::Waiting, claims::Claims, resync::Resync};
 use crate::{
     fleet::Enrolment,
     hub::{Hub, Subscription},
@@ -114,27 +114,19 @@ impl Agreement {
         }
     }
 
-    /// Whether something waits for a person's word.
-    pub(super) const fn is_holding(&self) -> bool {
+    /// What waits to be decided about.
+    pub(super) const fn waiting(&self) -> &Waiting {
         match self {
-            Self::Managed(resync) => resync.is_holding(),
-            Self::Autonomous(claims) => claims.is_holding(),
+            Self::Managed(resync) => &resync.waiting,
+            Self::Autonomous(claims) => &claims.waiting,
         }
     }
 
-    /// Who is enrolled has changed, and with it perhaps what a person has confirmed.
-    pub(super) const fn look_again(&mut self, now: Duration) {
+    /// The same, to be changed.
+    pub(super) const fn waiting_mut(&mut self) -> &mut Waiting {
         match self {
-            Self::Managed(resync) => resync.look_again(now),
-            Self::Autonomous(claims) => claims.look_again(now),
-        }
-    }
-
-    /// Whether it is to be decided now what goes.
-    pub(super) fn is_due(&self, now: Duration) -> bool {
-        match self {
-            Self::Managed(resync) => resync.is_due(now),
-            Self::Autonomous(claims) => claims.is_due(now),
+            Self::Managed(resync) => &mut resync.waiting,
+            Self::Autonomous(claims) => &mut claims.waiting,
         }
     }
 

@@ -3,7 +3,7 @@
 //! A restored backup, a wrong filter or a mistake of ours looks like a hub that has lost most of its objects. So
 //! when a large part of what a spoke holds would go, nothing goes until a person has confirmed exactly this list.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use argocd::digest;
 use serde_json::json;
@@ -17,6 +17,17 @@ const FEW: usize = 10;
 const SHARE: usize = 5;
 /// How many are told by name; the message has to be read by a person.
 const TOLD: usize = 20;
+
+/// What is held is looked at again so often: it may be known again by then.
+const REVIEW: Duration = Duration::from_mins(1);
+
+/// What waits to be decided about, in one session.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    pub(super) doomed: Option<Doomed>,
+    /// When it is to be decided what goes.
+    pub(super) decision: Option<Duration>,
+}
 
 /// What would go.
 #[derive(Debug)]
@@ -34,6 +45,31 @@ pub(super) enum Decision {
     Go(Vec<Named>),
     /// Too many: nothing goes.
     Hold(HeldDeletion),
+}
+
+impl Waiting {
+    /// Whether something waits for a person's word.
+    pub(super) const fn is_holding(&self) -> bool {
+        self.doomed.is_some()
+    }
+
+    /// Who is enrolled has changed, and with it perhaps what a person has confirmed.
+    pub(super) const fn look_again(&mut self, now: Duration) {
+        if self.is_holding() {
+            self.decision = Some(now);
+        }
+    }
+
+    /// Whether it is to be decided now what goes.
+    pub(super) fn is_due(&self, now: Duration) -> bool {
+        self.decision.is_some_and(|at| at <= now)
+    }
+
+    /// These are too many: they are looked at again.
+    pub(super) fn hold(&mut self, doomed: Doomed, now: Duration) {
+        self.doomed = Some(doomed);
+        self.decision = Some(now.saturating_add(REVIEW));
+    }
 }
 
 impl Doomed {

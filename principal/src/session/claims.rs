@@ -19,7 +19,7 @@ use runtime::error::Chain;
 use serde_json::Value;
 
 use super::{
-    brake::{Decision, Doomed},
+    brake::{Decision, Doomed, Waiting},
     inventory::{Inventory, Named},
 };
 use crate::{
@@ -30,8 +30,6 @@ use crate::{
 
 /// After the last such delete it is decided about all.
 const SETTLED: Duration = Duration::from_secs(2);
-/// What is held is looked at again so often: the cluster may have it again by then.
-const REVIEW: Duration = Duration::from_mins(1);
 
 /// The resync of one session with an autonomous cluster.
 #[derive(Debug)]
@@ -41,9 +39,7 @@ pub(super) struct Claims {
     fresh: bool,
     /// What the cluster says it does not have: the UID of what it had.
     missing: BTreeMap<ObjectKey, String>,
-    doomed: Option<Doomed>,
-    /// When it is to be decided what goes.
-    decision: Option<Duration>,
+    pub(super) waiting: Waiting,
 }
 
 impl Claims {
@@ -60,8 +56,7 @@ impl Claims {
             cluster: cluster.clone(),
             fresh,
             missing: BTreeMap::new(),
-            doomed: None,
-            decision: None,
+            waiting: Waiting::default(),
         }
     }
 
@@ -113,28 +108,14 @@ impl Claims {
         let uid = Meta::of(&stub).uid();
         if hub.shows(&self.cluster, &key, uid) {
             self.missing.insert(key, uid.to_owned());
-            self.doomed = None;
-            self.decision = Some(now.saturating_add(SETTLED));
+            self.waiting.doomed = None;
+            self.waiting.decision = Some(now.saturating_add(SETTLED));
         }
         Some(Verdict::Done)
     }
 
     pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
-        self.decision.map(|until| until.saturating_sub(now))
-    }
-
-    pub(super) const fn is_holding(&self) -> bool {
-        self.doomed.is_some()
-    }
-
-    pub(super) const fn look_again(&mut self, now: Duration) {
-        if self.is_holding() {
-            self.decision = Some(now);
-        }
-    }
-
-    pub(super) fn is_due(&self, now: Duration) -> bool {
-        self.decision.is_some_and(|at| at <= now)
+        self.waiting.decision.map(|until| until.saturating_sub(now))
     }
 
     /// Lets go what the cluster does not have; says what is held instead.
@@ -144,14 +125,14 @@ impl Claims {
         enrolment: Option<Enrolment>,
         now: Duration,
     ) -> Option<HeldDeletion> {
-        self.decision = None;
+        self.waiting.decision = None;
         let enrolment = enrolment?;
         if self.fresh || enrolment.fresh {
             tracing::info!("what the cluster does not have stays in this session");
             self.missing.clear();
             return None;
         }
-        let mut doomed = match self.doomed.take() {
+        let mut doomed = match self.waiting.doomed.take() {
             Some(doomed) => doomed,
             None => Doomed::of(self.inventory(hub), |named| self.is_missing(hub, named)),
         };
@@ -168,8 +149,7 @@ impl Claims {
                 None
             }
             Decision::Hold(held) => {
-                self.doomed = Some(doomed);
-                self.decision = Some(now.saturating_add(REVIEW));
+                self.waiting.hold(doomed, now);
                 Some(HeldDeletion {
                     mirrors: true,
                     ..held

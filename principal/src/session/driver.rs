@@ -200,7 +200,7 @@ impl Driver {
                 Ok(())
             }
             Next::Fleet => {
-                self.resync.look_again(self.started.elapsed());
+                self.resync.waiting_mut().look_again(self.started.elapsed());
                 Ok(())
             }
             Next::Question(event) => {
@@ -236,7 +236,7 @@ impl Driver {
 
     /// Lets go what the hub does not know any more, as far as it may go now.
     fn take_away(&mut self, now: Duration) {
-        if !self.resync.is_due(now) {
+        if !self.resync.waiting().is_due(now) {
             return;
         }
         let cluster = self.from.cluster.as_str();

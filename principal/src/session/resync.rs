@@ -15,7 +15,7 @@ use protocol::{
 use runtime::error::Chain;
 
 use super::{
-    brake::{Decision, Doomed},
+    brake::{Decision, Doomed, Waiting},
     inventory::{Inventory, Named},
 };
 use crate::{
@@ -23,9 +23,6 @@ use crate::{
     hub::{Hub, Lookup},
     report::HeldDeletion,
 };
-
-/// What is held is looked at again so often: the hub may know it again by then.
-const REVIEW: Duration = Duration::from_mins(1);
 
 /// The resync of one session.
 #[derive(Debug)]
@@ -38,9 +35,7 @@ pub(super) struct Resync {
     /// Until when more is expected of the agent.
     patience: Option<Duration>,
     inventory: Inventory,
-    doomed: Option<Doomed>,
-    /// When it is to be decided what goes.
-    decision: Option<Duration>,
+    pub(super) waiting: Waiting,
     rounds: Rounds,
 }
 
@@ -66,8 +61,7 @@ impl Resync {
             fresh,
             patience: Some(PATIENCE),
             inventory: Inventory::default(),
-            doomed: None,
-            decision: None,
+            waiting: Waiting::default(),
             rounds,
         }
     }
@@ -99,7 +93,12 @@ impl Resync {
     /// When something is to be done without any message.
     pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
         let hurried = self.is_hurried().then_some(now);
-        let next = [self.patience, self.decision, self.rounds.next, hurried];
+        let next = [
+            self.patience,
+            self.waiting.decision,
+            self.rounds.next,
+            hurried,
+        ];
         let next = next.into_iter().flatten().min();
         next.map(|until| until.saturating_sub(now))
     }
@@ -130,23 +129,6 @@ impl Resync {
         self.rounds.last
     }
 
-    /// Whether something waits for a person's word.
-    pub(super) const fn is_holding(&self) -> bool {
-        self.doomed.is_some()
-    }
-
-    /// Who is enrolled has changed, and with it perhaps what a person has confirmed.
-    pub(super) const fn look_again(&mut self, now: Duration) {
-        if self.is_holding() {
-            self.decision = Some(now);
-        }
-    }
-
-    /// Whether it is to be decided now what goes.
-    pub(super) fn is_due(&self, now: Duration) -> bool {
-        self.decision.is_some_and(|at| at <= now)
-    }
-
     /// Takes away what is to go; says what is held instead.
     ///
     /// `enrolment`: as it is now, and not as it was when the session began.
@@ -157,8 +139,8 @@ impl Resync {
         enrolment: Option<Enrolment>,
         now: Duration,
     ) -> Option<HeldDeletion> {
-        self.decision = None;
-        let mut doomed = self.doomed.take()?;
+        self.waiting.decision = None;
+        let mut doomed = self.waiting.doomed.take()?;
         let enrolment = enrolment?;
         if self.fresh || enrolment.fresh || !hub.is_authority_for(&self.cluster) {
             tracing::debug!("what the hub does not know is left alone in this session");
@@ -173,8 +155,7 @@ impl Resync {
                 None
             }
             Decision::Hold(held) => {
-                self.doomed = Some(doomed);
-                self.decision = Some(now.saturating_add(REVIEW));
+                self.waiting.hold(doomed, now);
                 Some(held)
             }
         }
@@ -233,8 +214,8 @@ impl Resync {
             .named()
             .filter(|named| self.is_unknown(hub, named));
         let doomed = self.rounds.doomed(unknown.cloned().collect());
-        self.doomed = Some(Doomed::of(inventory, |named| doomed.contains(named)));
-        self.decision = Some(now);
+        self.waiting.doomed = Some(Doomed::of(inventory, |named| doomed.contains(named)));
+        self.waiting.decision = Some(now);
     }
 
     fn is_unknown(&self, hub: &Hub, named: &Named) -> bool {

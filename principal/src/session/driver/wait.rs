@@ -50,7 +50,7 @@ impl Driver {
                 Ok(None) => Next::Over(Over::Peer("the agent closed the stream".to_owned())),
                 Err(status) => Next::Over(self.lost(&status)),
             },
-            Ok(()) = self.fleet.changed(), if self.resync.is_holding() => Next::Fleet,
+            Ok(()) = self.fleet.changed(), if self.resync.waiting().is_holding() => Next::Fleet,
             () = self.subscription.mailbox.changed() => Next::Look,
             Some(event) = question(self.ear.as_mut()), if asks => Next::Question(event),
             _room = self.outbound.reserve(), if full => Next::Look,
