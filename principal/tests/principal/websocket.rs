@@ -215,6 +215,40 @@ async fn an_answer_that_is_too_large_for_a_message_fails_and_the_session_goes_on
     assert!(world.handle.sessions.borrow()["a"].connected);
 }
 
+#[tokio::test]
+async fn what_is_compressed_as_nobody_here_reads_it_is_refused_as_grpc_says() {
+    let world = World::with(&["a"]).await;
+    let leaf = world.certificate("a");
+    let packed = gzip(&request().encode_to_vec());
+    for (encoding, message, status) in [
+        (Some("gzip"), &packed[..], "0"),
+        (Some("zstd"), &packed, "12"),
+        (None, &packed, "13"),
+        (Some("gzip"), b"no gzip", "13"),
+    ] {
+        let headers = encoding.map(|it| ("grpc-encoding", it));
+        let mut call = Call::open(&world, &leaf, AUTHENTICATE, headers.as_slice()).await;
+        // An encoding that nobody knows is refused by its name; the other messages are, before the end is heard.
+        if status != "12" {
+            call.say_flagged(1, message).await;
+        }
+        if status == "0" {
+            call.end().await;
+        }
+        let mut trailers = call.headers().await;
+        if status == "0" {
+            let tokens: AuthResponse = call.message().await;
+            assert!(!tokens.access_token.is_empty());
+            trailers = call.headers().await;
+        }
+        assert_eq!(trailers["grpc-status"], status, "{encoding:?}");
+        if status == "12" {
+            assert_eq!(trailers["grpc-accept-encoding"], "gzip,identity");
+        }
+    }
+    Agent::of(&world, "a").await;
+}
+
 /// Says something after the handshake and reads all that comes.
 async fn answer(world: &World, text: &str) -> String {
     let mut stream = http1(world, &world.certificate("a")).await;
