@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     facts::Addon,
     output::{Grid, Mood, Place, View, draw, one_line},
-    status::{Connected, Connection, connected, connection},
+    status::{Connected, Connection, connected, connection, nobody},
 };
 
 /// All agents.
@@ -54,6 +54,9 @@ pub fn agents(addons: &[Addon]) -> Agents {
 
 impl View for Agents {
     fn text(&self, place: Place) -> String {
+        if self.agents.is_empty() {
+            return nobody();
+        }
         let rows = self.agents.iter().map(|agent| {
             let none = || "-".to_owned();
             let mood = match (&agent.revoked, agent.connected.state) {

@@ -33,31 +33,48 @@ Examples:
   argocd-agentctl check spoke paris --spoke-context kind-paris
   argocd-agentctl certs rotate paris --wait";
 
+/// Above the flags that every command has, so that the few of its own are seen.
+const COMMON: &str = "Options of every command";
+
 /// How to reach the hub, and what it is like.
 #[derive(Clone, Debug, Args)]
 pub struct Global {
     /// Kubeconfig of the hub; without it KUBECONFIG and ~/.kube/config count, as with kubectl.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = COMMON)]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     pub context: Option<String>,
     /// Namespace of the hub program.
     #[arg(
         long,
         global = true,
         value_name = "NAMESPACE",
+        help_heading = COMMON,
         default_value = "argocd-agent-addon"
     )]
     pub own_namespace: String,
     /// Namespace of the hub's Argo CD; without it what the hub program was told.
-    #[arg(long, global = true, value_name = "NAMESPACE")]
+    #[arg(long, global = true, value_name = "NAMESPACE", help_heading = COMMON)]
     pub argocd_namespace: Option<String>,
     /// Further namespaces whose Applications are delivered by destination; without it what the hub program was told.
-    #[arg(long, global = true, value_name = "NAMESPACES", value_delimiter = ',')]
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAMESPACES",
+        value_delimiter = ',',
+        help_heading = COMMON
+    )]
     pub allowed_namespaces: Option<Vec<String>>,
     /// How to print.
-    #[arg(long, short, global = true, value_enum, default_value_t)]
+    #[arg(
+        long,
+        short,
+        global = true,
+        value_enum,
+        default_value_t,
+        help_heading = COMMON
+    )]
     pub output: Format,
 }
 
@@ -124,9 +141,9 @@ pub struct StatusArgs {
 }
 
 /// Arguments of `why`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct WhyArgs {
-    /// The Application.
+    /// The Application: NAME, or NAMESPACE/NAME as it is printed.
     pub application: String,
     /// Its namespace on the hub; needed only where several namespaces have one of that name.
     #[arg(long, short)]
@@ -134,6 +151,21 @@ pub struct WhyArgs {
     /// End with 1 unless all is well.
     #[arg(long)]
     pub exit_code: bool,
+}
+
+impl WhyArgs {
+    /// With the namespace apart, where it stands before the name.
+    #[must_use]
+    pub fn taken_apart(&self) -> Self {
+        match (&self.namespace, self.application.split_once('/')) {
+            (None, Some((namespace, name))) => Self {
+                application: name.to_owned(),
+                namespace: Some(namespace.to_owned()),
+                exit_code: self.exit_code,
+            },
+            _ => self.clone(),
+        }
+    }
 }
 
 /// `certs`.
@@ -290,6 +322,36 @@ mod tests {
             let row = format!("| `--{flag}`");
             assert!(page.contains(&row), "docs/agentctl.md lacks {row}");
         }
+    }
+
+    #[test]
+    fn an_application_may_be_named_as_it_is_printed() {
+        let parse = |words: &[&str]| {
+            let words = ["argocd-agentctl", "why"].iter().chain(words);
+            let Command::Why(args) = Cli::try_parse_from(words).unwrap().command else {
+                panic!("another command");
+            };
+            let args = args.taken_apart();
+            (args.namespace, args.application)
+        };
+        let told = |namespace: Option<&str>| (namespace.map(str::to_owned), "shop".to_owned());
+        assert_eq!(parse(&["shop"]), told(None));
+        assert_eq!(parse(&["paris/shop"]), told(Some("paris")));
+        assert_eq!(parse(&["shop", "-n", "paris"]), told(Some("paris")));
+    }
+
+    #[test]
+    fn what_is_of_one_command_stands_before_what_is_of_all() {
+        let mut all = command();
+        // Gives each command what all have.
+        all.build();
+        let help = all
+            .find_subcommand_mut("why")
+            .unwrap()
+            .render_help()
+            .to_string();
+        let at = |word: &str| help.find(word).unwrap();
+        assert!(at("--exit-code") < at(COMMON), "{help}");
     }
 
     #[test]

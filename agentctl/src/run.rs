@@ -31,7 +31,7 @@ use crate::{
     names::Unknown,
     output::{Place, View, render},
     progress::Progress,
-    settings::{Settings, settings},
+    settings::{Settings, settings, silent},
     status::{self, Tally},
     why::{Facts, State, places, why},
 };
@@ -151,12 +151,18 @@ async fn one(hub: &Hub, cluster: &str) -> Result<(ClusterName, Addon), Error> {
 /// What the hub program was told.
 async fn told(hub: &Hub, global: &Global) -> Settings {
     let namespace = &global.own_namespace;
-    let manager = match hub.get(DEPLOYMENTS, Some(namespace), MANAGER).await {
+    let place = format!("{namespace}/{MANAGER}");
+    let read = hub.get(DEPLOYMENTS, Some(namespace), MANAGER).await;
+    let silent = silent(&read, &place);
+    let manager = match read {
         Ok(Some(manager)) => Ok(manager),
-        Ok(None) => Err(format!("there is no Deployment {namespace}/{MANAGER}")),
+        Ok(None) => Err(format!("there is no Deployment {place}")),
         Err(error) => Err(error.to_string()),
     };
-    settings(&manager, &global.given())
+    Settings {
+        silent,
+        ..settings(&manager, &global.given())
+    }
 }
 
 async fn servers(hub: &Hub, settings: &Settings) -> Result<Servers, String> {
@@ -204,7 +210,10 @@ async fn fleet_of(hub: &Hub, global: &Global) -> Result<status::Fleet, Error> {
         }
     })
     .await?;
-    Ok(status::fleet(&addons, tallies))
+    Ok(status::Fleet {
+        silent: settings.silent,
+        ..status::fleet(&addons, tallies)
+    })
 }
 
 async fn explain(
@@ -213,6 +222,7 @@ async fn explain(
     args: &WhyArgs,
     place: Place,
 ) -> Result<Answer, Error> {
+    let args = &args.taken_apart();
     let settings = told(hub, global).await;
     let namesakes = namesakes(hub, args).await?;
     if namesakes.is_empty() {

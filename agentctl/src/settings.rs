@@ -30,6 +30,26 @@ pub struct Settings {
     pub routing: RoutingSettings,
     /// What somebody should know about where they come from.
     pub doubt: Option<String>,
+    /// Why nobody keeps up to date what is said of clusters and Applications, if nobody does.
+    pub silent: Option<String>,
+}
+
+/// Whether the hub program runs, by its Deployment; `place` is where that is. What cannot be read says nothing.
+pub fn silent<E>(manager: &Result<Option<Value>, E>, place: &str) -> Option<String> {
+    let why = match manager {
+        Err(_unread) => return None,
+        Ok(None) => format!("there is no Deployment {place}; see --own-namespace"),
+        Ok(Some(manager)) => {
+            let available = manager.pointer("/status/availableReplicas");
+            if available.and_then(Value::as_u64).is_some_and(|it| it > 0) {
+                return None;
+            }
+            format!("the Deployment {place} has no available Pod")
+        }
+    };
+    Some(format!(
+        "the hub program does not run ({why}), so this is what it said last; argocd-agentctl check looks at it"
+    ))
 }
 
 /// The settings; `manager` is the hub program's Deployment, or why it could not be read.
@@ -59,6 +79,7 @@ pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
             allowed_namespaces: allowed.unwrap_or_default(),
         },
         doubt,
+        silent: None,
     }
 }
 
@@ -84,6 +105,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_hub_program_that_does_not_run_is_told_and_one_that_cannot_be_read_is_not() {
+        let of = |read: Result<Option<Value>, ()>| silent(&read, "ns/manager");
+        let runs = json!({"status": {"availableReplicas": 1}});
+        assert_eq!(of(Ok(Some(runs))), None);
+        assert_eq!(of(Err(())), None);
+        let gone = of(Ok(None)).unwrap();
+        assert!(gone.contains("there is no Deployment ns/manager"), "{gone}");
+        let down = of(Ok(Some(json!({"status": {}})))).unwrap();
+        assert!(down.contains("has no available Pod"), "{down}");
+    }
 
     fn manager(args: &Value, env: &Value) -> Value {
         json!({"spec": {"template": {"spec": {"containers": [{"args": args, "env": env}]}}}})

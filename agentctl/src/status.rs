@@ -19,7 +19,7 @@ pub use tally::{Tally, belongs_to, has_trouble};
 
 use crate::{
     facts::{Addon, CERTIFICATE_ROTATED},
-    output::{Format, Grid, Mood, Place, View, age, draw, left, one_line},
+    output::{Format, Grid, Mood, Place, View, age, draw, left, one_line, paint},
 };
 
 /// The fleet.
@@ -27,6 +27,8 @@ use crate::{
 pub struct Fleet {
     /// The clusters with the add-on, by name.
     pub clusters: Vec<Cluster>,
+    /// Why nobody keeps this up to date, if nobody does.
+    pub silent: Option<String>,
 }
 
 /// One cluster.
@@ -106,7 +108,10 @@ pub fn fleet(addons: &[Addon], mut tallies: BTreeMap<String, Tally>) -> Fleet {
         .map(|addon| cluster(addon, tallies.remove(&addon.cluster).unwrap_or_default()))
         .collect();
     clusters.sort_by(|a, b| a.name.cmp(&b.name));
-    Fleet { clusters }
+    Fleet {
+        clusters,
+        silent: None,
+    }
 }
 
 fn cluster(addon: &Addon, applications: Tally) -> Cluster {
@@ -133,12 +138,20 @@ pub fn connected(addon: &Addon) -> Connected {
             since: Some(at),
         };
     }
-    let Some(said) = addon.condition(AVAILABLE) else {
+    let Some(said) = said_of(addon, AVAILABLE) else {
         return Connected {
             state: Connection::NotYet,
             since: None,
         };
     };
+    // It is out at once; that it is away is told only a minute later.
+    if addon.revoked.is_some() && said.status == "True" {
+        let told = addon.condition(DEGRADED).filter(|it| it.status == "True");
+        return Connected {
+            state: Connection::No,
+            since: told.map(|it| it.last_transition_time.0),
+        };
+    }
     let state = match (said.status.as_str(), said.reason.as_str()) {
         ("True", _) => Connection::Yes,
         ("False", AGENT_NEVER_CONNECTED | AGENT_NOT_DEPLOYED) => Connection::NotYet,
@@ -151,13 +164,21 @@ pub fn connected(addon: &Addon) -> Connected {
     }
 }
 
+/// What OCM's registration agent says of an add-on that has never been heard, before we say anything.
+const NEVER_HEARD: &str = "ManagedClusterAddOnLeaseNotFound";
+
+/// A condition, if it says something.
+fn said_of<'a>(addon: &'a Addon, kind: &str) -> Option<&'a Condition> {
+    addon.condition(kind).filter(|it| it.reason != NEVER_HEARD)
+}
+
 /// The worst that is said of an add-on.
 pub fn worst(addon: &Addon) -> Option<Problem> {
     if addon.deleting.is_some() {
         return None;
     }
     let bad = |(kind, bad): &(&str, &[&str])| {
-        let said = addon.condition(kind)?;
+        let said = said_of(addon, kind)?;
         bad.contains(&said.status.as_str()).then(|| problem(said))
     };
     PROBLEMS.iter().find_map(bad)
@@ -186,16 +207,25 @@ impl Fleet {
 
     /// Whether any of them needs a look.
     pub fn is_degraded(&self) -> bool {
-        self.clusters.iter().any(|cluster| cluster.degraded)
+        self.silent.is_some() || self.clusters.iter().any(|cluster| cluster.degraded)
     }
+}
+
+/// What an empty fleet says.
+pub fn nobody() -> String {
+    format!(
+        "no cluster has the add-on yet; opt one in: kubectl label managedcluster CLUSTER {MODE}=managed\n"
+    )
 }
 
 impl View for Fleet {
     fn text(&self, place: Place) -> String {
+        let silent = self.silent.as_deref().map_or_else(String::new, |it| {
+            let line = paint(&one_line(it), Mood::Bad, place.colours);
+            format!("\n{line}\n")
+        });
         if self.clusters.is_empty() {
-            return format!(
-                "no cluster has the add-on yet; opt one in: kubectl label managedcluster CLUSTER {MODE}=managed\n"
-            );
+            return nobody() + &silent;
         }
         let wide = place.format == Format::Wide;
         let mut header = vec![
@@ -222,7 +252,7 @@ impl View for Fleet {
             (mood, row(cluster, wide, place.now))
         });
         let rows = rows.collect();
-        draw(&Grid { header, rows }, place.colours)
+        draw(&Grid { header, rows }, place.colours) + &silent
     }
 }
 
@@ -245,7 +275,7 @@ fn row(cluster: &Cluster, wide: bool, now: Timestamp) -> Vec<String> {
         text(mode),
         text(version),
         connection(*connected, now),
-        applications.total.to_string(),
+        applications.all(),
         applications.synced().to_string(),
         applications.healthy().to_string(),
         applications.lag(now),

@@ -158,7 +158,8 @@ pub fn why(facts: &Facts) -> Why {
     let cluster = route.cluster().filter(|_| !app.is_ignored());
     if let Some(cluster) = cluster {
         let addon = addons.iter().find(|addon| addon.cluster == cluster);
-        hops.push(cluster_side::connection(cluster, addon));
+        let silent = settings.silent.as_deref();
+        hops.push(cluster_side::connection(cluster, addon, silent));
         hops.extend(cluster_side::hops(app, &route, is_held));
     }
     let verdict = hops.iter().map(|hop| hop.state).max();

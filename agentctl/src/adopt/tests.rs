@@ -69,6 +69,7 @@ fn facts(secrets: Vec<ClusterSecret>, clusters: Vec<ManagedCluster>) -> Facts {
                 allowed_namespaces: vec!["team-*".to_owned()],
             },
             doubt: None,
+            silent: None,
         },
         own_namespace: "argocd-agent-addon".to_owned(),
         mode: Mode::Managed,

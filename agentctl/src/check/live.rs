@@ -116,6 +116,10 @@ fn server(facts: &Facts) -> Finding {
         return finding(Outcome::Ok, cause.to_owned());
     };
     let cause = match lacking.len().saturating_sub(1) {
+        // Nobody is opted in, so nobody's namespace could be asked about.
+        0 if first.is_empty() => {
+            "argocd-server may not change Applications outside of its own namespace".to_owned()
+        }
         0 => format!("argocd-server may not change Applications in namespace {first}"),
         more => format!(
             "argocd-server may not change Applications in namespace {first} and {more} more"

@@ -56,6 +56,7 @@ fn facts() -> Facts {
                 allowed_namespaces: Vec::new(),
             },
             doubt: None,
+            silent: None,
         },
         own_namespace: "argocd-agent-addon".to_owned(),
     }
@@ -250,6 +251,13 @@ fn what_people_cannot_do_in_the_hubs_argo_cd_is_told() {
     assert_eq!(troubles(&without), [("server", Outcome::Warning)]);
     let text = render(&check(&without), place(Format::Table, now())).unwrap();
     assert!(text.contains("in namespace paris;"), "{text}");
+    // Without clusters only everywhere was asked about.
+    without.server_rights = vec![(String::new(), Ok(false))];
+    let text = render(&check(&without), place(Format::Table, now())).unwrap();
+    assert!(
+        text.contains("Applications outside of its own namespace;"),
+        "{text}"
+    );
 
     let mut bare = facts();
     let mut secret = cluster_secret("paris");

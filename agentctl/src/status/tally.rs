@@ -58,6 +58,14 @@ impl Tally {
         }
     }
 
+    /// How many there are, and how many of them have a condition of ours.
+    pub fn all(&self) -> String {
+        match self.troubled {
+            0 => self.total.to_string(),
+            troubled => format!("{} ({troubled} in trouble)", self.total),
+        }
+    }
+
     /// How far the cluster is behind: how many, and for how long.
     pub fn lag(&self, now: Timestamp) -> String {
         match (self.behind, self.behind_since) {

@@ -124,12 +124,56 @@ fn a_cluster_that_is_lost_or_leaving_is_told_apart() {
 }
 
 #[test]
+fn who_is_revoked_is_not_connected_from_then_on() {
+    let mut out = well("c");
+    out.revoked = Some("stolen".to_owned());
+    // The add-on still says Available, which takes a minute to turn.
+    assert_eq!(connected(&out).state, Connection::No);
+    let leaving = Addon {
+        deleting: Some(now()),
+        ..out
+    };
+    assert_eq!(connected(&leaving).state, Connection::Leaving);
+}
+
+#[test]
+fn what_ocm_says_of_an_add_on_that_was_never_heard_is_no_error() {
+    let new = testing::addon(
+        "c",
+        "managed",
+        &[(
+            "Available",
+            "Unknown",
+            "ManagedClusterAddOnLeaseNotFound",
+            "The status of argocd-agent-addon add-on is unknown.",
+            "2026-11-22T11:59:00Z",
+        )],
+    );
+    assert_eq!(connected(&new).state, Connection::NotYet);
+    assert_eq!(worst(&new), None);
+    assert!(fleet(&[new], BTreeMap::new()).is_degraded());
+}
+
+#[test]
 fn clusters_that_are_not_there_are_named() {
     let mut fleet = fleet(&testing::fleet(), BTreeMap::new());
     let asked = ["paris", "rome"].map(str::to_owned);
     assert_eq!(fleet.keep(&asked), ["rome"]);
     assert_eq!(fleet.clusters.len(), 1);
     assert!(!fleet.is_degraded());
+}
+
+#[test]
+fn a_hub_program_that_is_silent_is_told_below_what_it_said() {
+    let mut fleet = fleet(&[well("paris")], BTreeMap::new());
+    assert!(!fleet.is_degraded());
+    fleet.silent = Some("the hub program does not run".to_owned());
+    let text = render(&fleet, place(Format::Table, now())).unwrap();
+    assert!(
+        text.ends_with("\n\nthe hub program does not run\n"),
+        "{text}"
+    );
+    assert!(fleet.is_degraded());
 }
 
 #[test]

@@ -17,13 +17,28 @@ use crate::{
     status::{Connection, connected, worst},
 };
 
-/// Whether the cluster's agent is there.
-pub(super) fn connection(cluster: &str, addon: Option<&Addon>) -> Hop {
+/// Whether the cluster's agent is there. `silent`: why the hub program does not say.
+pub(super) fn connection(cluster: &str, addon: Option<&Addon>, silent: Option<&str>) -> Hop {
     let Some(addon) = addon else {
         let what = format!("cluster {cluster} has no add-on");
         return Hop::new("cluster", State::Unclear, what);
     };
     let is = connected(addon);
+    if let Some(silent) = silent {
+        return Hop::new("cluster", State::Unclear, silent)
+            .at(is.since)
+            .next("argocd-agentctl check");
+    }
+    if let (Some(reason), None) = (&addon.revoked, addon.deleting) {
+        let what = format!(
+            "its agent is revoked ({reason}) and kept out; what runs there goes on, and changes do not arrive"
+        );
+        return Hop::new("cluster", State::Bad, what)
+            .at(is.since)
+            .next(format!(
+                "argocd-agentctl agent restore {cluster} lets it in again, with another key"
+            ));
+    }
     let look = || format!("look at `argocd-agentctl status {cluster} -o wide`");
     let (state, what) = match is.state {
         Connection::Yes => (State::Good, "its agent is connected".to_owned()),
@@ -119,8 +134,7 @@ fn delivery(app: Application<'_>, route: &Route, held: bool, said: &[Hop]) -> Ho
     }
     let Some(compared) = compared(app) else {
         let what = "nothing has come back from the cluster yet";
-        return hop(State::Waiting, what)
-            .next("wait some seconds; if it stays, look at Argo CD's controller on the cluster");
+        return hop(State::Waiting, what).next(look_there(route));
     };
     if said.iter().any(|it| it.hop == "refused") {
         return hop(State::Waiting, "the cluster did not take the newest change");
@@ -130,9 +144,17 @@ fn delivery(app: Application<'_>, route: &Route, held: bool, said: &[Hop]) -> Ho
         hop(State::Good, what)
     } else {
         let what = "sent; Argo CD on the cluster has not compared with this source yet";
-        hop(State::Waiting, what)
-            .next("wait some seconds; if it stays, look at Argo CD's controller on the cluster")
+        hop(State::Waiting, what).next(look_there(route))
     }
+}
+
+/// What to do when Argo CD on the cluster says nothing.
+fn look_there(route: &Route) -> String {
+    let cluster = route.cluster().unwrap_or_default();
+    format!(
+        "wait some seconds; if it stays, look at Argo CD's controller on the cluster: argocd-agentctl check spoke \
+         {cluster} --spoke-kubeconfig FILE"
+    )
 }
 
 fn compared(app: Application<'_>) -> Option<&Value> {

@@ -3,7 +3,7 @@
 use argocd::{
     AppProject, Application,
     admission::{Target, admit},
-    keys::IGNORE_SYNC,
+    keys::{IGNORE_SYNC, addon::MODE},
     routing::{Clusters, Delivery, Route, RoutingSettings, SpokeNamespace, resolve_names, route},
 };
 use serde_json::Value;
@@ -68,11 +68,30 @@ fn routing(judged: &Judged<'_>) -> Hop {
         Route::Local => local(judged),
         Route::Conflict(conflict) => {
             let what = format!("is not delivered: {conflict}");
-            Hop::new("routing", State::Bad, what).next(
-                "put spec.destination right, or move the Application; a copy from before is left alone meanwhile",
-            )
+            let at = app.deletion_timestamp().and_then(|at| at.parse().ok());
+            let next = stuck(judged).unwrap_or_else(|| {
+                "put spec.destination right, or move the Application; a copy from before is left alone meanwhile"
+                    .to_owned()
+            });
+            Hop::new("routing", State::Bad, what).at(at).next(next)
         }
     }
+}
+
+/// What ends a deletion that waits for a finalizer of an autonomous cluster's Application, which nobody takes off.
+fn stuck(judged: &Judged<'_>) -> Option<String> {
+    let Judged { app, addons, .. } = judged;
+    let named = [app.destination().name, app.namespace()];
+    let mut addons = addons.iter().filter(|addon| addon.is_autonomous());
+    let owned = addons.any(|addon| named.contains(&addon.cluster.as_str()));
+    (app.is_deleting() && owned).then(|| {
+        format!(
+            "its deletion waits for its finalizers, which nobody takes off: kubectl -n {} patch application {} --type merge -p \
+             '{{\"metadata\":{{\"finalizers\":null}}}}'; what runs on the cluster stays",
+            app.namespace(),
+            app.name()
+        )
+    })
 }
 
 /// The rule by which it goes to this cluster.
@@ -118,9 +137,16 @@ fn local(judged: &Judged<'_>) -> Hop {
         ));
     }
     let what = "stays on the hub: its destination is none of the clusters with the add-on";
-    Hop::new("routing", State::Good, what).next(
-        "if a cluster is meant, name it in spec.destination.name as `argocd-agentctl status` lists it",
-    )
+    let name = destination.name;
+    let next = if matches!(name, "" | "in-cluster") {
+        "if a cluster is meant, name it in spec.destination.name as `argocd-agentctl status` lists it".to_owned()
+    } else {
+        format!(
+            "if {name} is a managed cluster, opt it in: kubectl label managedcluster {name} {MODE}=managed; if another is \
+             meant, name it in spec.destination.name as `argocd-agentctl status` lists it"
+        )
+    };
+    Hop::new("routing", State::Good, what).next(next)
 }
 
 /// Of several that would have one name on the cluster, the older keeps it.
@@ -191,10 +217,14 @@ fn admission(judged: &Judged<'_>, cluster: &str, project: &Result<Option<Value>,
         ),
         Err(refused) => {
             let what = format!("is not delivered: {refused}");
-            let next = format!(
-                "change {} of the AppProject {}/{name}; the Application is then delivered by itself",
-                refused.field, judged.settings.argocd_namespace
-            );
+            let there = &judged.settings.argocd_namespace;
+            let do_it = match project {
+                None => {
+                    format!("make the AppProject {there}/{name}, or name another in spec.project")
+                }
+                Some(_) => format!("change {} of the AppProject {there}/{name}", refused.field),
+            };
+            let next = format!("{do_it}; the Application is then delivered by itself");
             Hop::new("project", State::Bad, what).next(next)
         }
     }

@@ -23,6 +23,7 @@ fn facts(application: Value) -> Facts {
                 allowed_namespaces: vec!["team-*".to_owned()],
             },
             doubt: None,
+            silent: None,
         },
     }
 }
@@ -90,6 +91,19 @@ fn a_contradiction_is_told_with_the_next_step_and_nothing_else_is_asked() {
 }
 
 #[test]
+fn a_deletion_that_nobody_carries_out_says_what_it_waits_for() {
+    let mut app = application("argocd", "shop", &to("oslo"));
+    app["metadata"]["deletionTimestamp"] = json!("2026-11-22T11:59:00Z");
+    let why = why(&facts(app));
+    assert_eq!(troubles(&why), [("routing", State::Bad)]);
+    let next = why.next.unwrap();
+    assert!(
+        next.contains("kubectl -n argocd patch application shop --type merge"),
+        "{next}"
+    );
+}
+
+#[test]
 fn what_the_project_does_not_admit_is_named_with_the_field() {
     let mut app = application("paris", "shop", &to("in-cluster"));
     app["spec"]["destination"]["namespace"] = json!("kube-system");
@@ -101,6 +115,17 @@ fn what_the_project_does_not_admit_is_named_with_the_field() {
     let next = why.next.unwrap();
     assert!(
         next.contains("spec.destinations of the AppProject argocd/shop"),
+        "{next}"
+    );
+}
+
+#[test]
+fn a_project_that_is_not_there_is_to_be_made_not_changed() {
+    let mut facts = facts(application("paris", "shop", &to("in-cluster")));
+    facts.project = Ok(None);
+    let next = why(&facts).next.unwrap();
+    assert!(
+        next.starts_with("make the AppProject argocd/shop, or name another"),
         "{next}"
     );
 }
@@ -153,12 +178,62 @@ fn a_change_that_the_cluster_has_not_compared_with_is_not_confirmed() {
 
 #[test]
 fn a_cluster_that_is_away_is_waited_for() {
-    let mut facts = facts(application("lima", "shop", &to("lima")));
-    let projects = json!({"spec": {"sourceNamespaces": ["*"], "destinations": [{"name": "*", "namespace": "*"}]}});
-    facts.project = Ok(Some(projects));
+    let mut facts = facts(application("paris", "shop", &to("in-cluster")));
+    let away = (
+        "Available",
+        "False",
+        "AgentDisconnected",
+        "last seen at 2026-11-22T11:54:00Z",
+        "2026-11-22T11:55:00Z",
+    );
+    facts.addons = vec![testing::addon("paris", "managed", &[away])];
     let why = why(&facts);
     assert_eq!(troubles(&why), [("cluster", State::Waiting)]);
-    assert!(hop(&why, "cluster").what.contains("Revoked"));
+    assert!(
+        hop(&why, "cluster").what.contains("AgentDisconnected"),
+        "{why:?}"
+    );
+}
+
+#[test]
+fn who_is_revoked_gets_nothing_and_the_way_back_is_told() {
+    let mut facts = facts(application("paris", "shop", &to("in-cluster")));
+    let mut out = testing::well("paris");
+    out.revoked = Some("laptop stolen".to_owned());
+    facts.addons = vec![out];
+    let why = why(&facts);
+    assert_eq!(troubles(&why), [("cluster", State::Bad)]);
+    assert!(
+        hop(&why, "cluster")
+            .what
+            .contains("is revoked (laptop stolen)")
+    );
+    assert!(why.next.unwrap().contains("agent restore paris"));
+}
+
+#[test]
+fn without_the_hub_program_nobody_knows_whether_the_agent_is_connected() {
+    let mut facts = facts(application("paris", "shop", &to("in-cluster")));
+    facts.settings.silent = Some("the hub program does not run".to_owned());
+    assert_eq!(troubles(&why(&facts)), [("cluster", State::Unclear)]);
+}
+
+#[test]
+fn what_argo_cd_there_does_not_look_at_says_what_does() {
+    let mut app = application("paris", "shop", &to("in-cluster"));
+    app["status"] = json!({});
+    let next = why(&facts(app)).next.unwrap();
+    assert!(
+        next.contains("argocd-agentctl check spoke paris --spoke-kubeconfig"),
+        "{next}"
+    );
+}
+
+#[test]
+fn a_destination_that_may_be_a_cluster_without_the_add_on_says_how_it_gets_one() {
+    let why = why(&facts(application("argocd", "shop", &to("nuuk"))));
+    let next = why.next.unwrap();
+    assert!(next.contains("kubectl label managedcluster nuuk"), "{next}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(super) fn finding(facts: &Facts, spoke: &Spoke) -> Finding {
         }
     }
     if !missing.is_empty() {
-        return absent(facts, spoke, &missing.join(" and "));
+        return absent(facts, spoke, &missing);
     }
     if !unserved.is_empty() {
         let cause = format!(
@@ -61,9 +61,13 @@ pub(super) fn finding(facts: &Facts, spoke: &Spoke) -> Finding {
         .next("upgrade Argo CD with its CRDs on the cluster, or do without these fields for it")
 }
 
-fn absent(facts: &Facts, spoke: &Spoke, missing: &str) -> Finding {
+fn absent(facts: &Facts, spoke: &Spoke, missing: &[&str]) -> Finding {
     let finding = |outcome, cause: String| Finding::new("crds", outcome, cause);
-    let cause = format!("{missing} is not there");
+    let (are, them) = match missing.len() {
+        1 => ("is", "it"),
+        _ => ("are", "them"),
+    };
+    let cause = format!("{} {are} not there", missing.join(" and "));
     if !argo_cd::is_brought(facts, spoke) {
         return finding(Outcome::Failed, cause)
             .next("install Argo CD on the cluster, or let the add-on bring it (INSTALL_ARGOCD)");
@@ -79,7 +83,7 @@ fn absent(facts: &Facts, spoke: &Spoke, missing: &str) -> Finding {
     }
     finding(
         Outcome::Ok,
-        format!("{cause}; the add-on brings it as the hub has it"),
+        format!("{cause}; the add-on brings {them} as the hub has {them}"),
     )
 }
 

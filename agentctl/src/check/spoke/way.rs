@@ -6,6 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Finding, Outcome};
 use crate::output::span;
 
+/// So many names of a certificate are told.
+const NAMED: usize = 3;
+
 /// Whose word it is where agents dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -139,7 +142,7 @@ fn tls(way: &Way, host: &str, handshake: &Result<Handshake, String>) -> Finding 
             );
         }
     };
-    let names = || shown.names.join(", ");
+    let names = || first_of(&shown.names);
     match &shown.verdict {
         Verdict::WrongName => {
             return finding(
@@ -174,6 +177,15 @@ fn tls(way: &Way, host: &str, handshake: &Result<Handshake, String>) -> Finding 
         Verdict::Trusted | Verdict::NotJudged(_) => {}
     }
     sound(way, host, shown)
+}
+
+/// The first of the names in a certificate, which may be many.
+fn first_of(names: &[String]) -> String {
+    let first: Vec<_> = names.iter().take(NAMED).map(String::as_str).collect();
+    match names.len().saturating_sub(NAMED) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
 }
 
 /// Of a certificate that is not refused.

@@ -70,6 +70,12 @@ fn where_none_runs_one_is_brought_unless_that_was_decided_otherwise() {
         ("redis", Outcome::Warning),
     ];
     assert_eq!(troubles(&bare()), []);
+    let bare_one = bare();
+    let said = definitions::finding(&bare_one, bare_one.spoke.as_ref().unwrap()).cause;
+    assert!(
+        said.ends_with("are not there; the add-on brings them as the hub has them"),
+        "{said}"
+    );
     let mut never = bare();
     never.configured = installs("false");
     assert_eq!(troubles(&never), failed);

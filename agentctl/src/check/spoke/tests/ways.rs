@@ -50,6 +50,18 @@ fn each_step_of_the_way_has_its_finding() {
 }
 
 #[test]
+fn of_a_certificate_with_many_names_the_first_are_told() {
+    let mut facts = facts();
+    let mut other = shown(Verdict::UnknownAuthority);
+    other.names = ["a", "b", "c", "d", "e"].map(str::to_owned).to_vec();
+    facts.way.handshake = Some(Ok(other));
+    let told = check(&facts).checks.into_iter();
+    let told = told.filter(|it| it.check == "tls").map(|it| it.cause);
+    let told: Vec<_> = told.collect();
+    assert!(told[0].contains("(a, b, c and 2 more)"), "{told:?}");
+}
+
+#[test]
 fn clocks_that_differ_by_more_than_the_answers_leave_open_are_told() {
     for (cluster, hub_is, expected) in [
         (0, 5, vec![]),
