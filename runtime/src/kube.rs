@@ -14,9 +14,11 @@ use crate::parts::Spawner;
 
 mod history;
 mod patience;
+mod underway;
 mod watch;
 
 pub use history::with_history;
+pub use underway::UnderWay;
 pub use watch::{Event, Gone, Sighting, Watch, watch_if_served, watch_trimmed};
 
 /// A TCP and TLS connect that takes longer than this will not succeed.

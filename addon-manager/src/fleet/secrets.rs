@@ -14,16 +14,19 @@ use kube::{
 use ocm::name::ClusterName;
 use runtime::kube::{Event, Watch, watch_trimmed};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{exactly, hub, keys};
 
 mod contest;
+mod held;
+mod todo;
 
 pub use contest::{Field, contested};
 use contest::{conflicting_fields, conflicting_manager, without};
+use held::{Held, Writing};
+use todo::{Todo, demand, marked, todo};
 
 /// Annotation on a Secret that we wrote: a digest of what we wrote. It marks the Secret as ours, and
 /// tells after a restart that nothing is to be written.
@@ -101,7 +104,7 @@ pub struct ClusterSecrets {
     namespace: String,
     api: Api<Secret>,
     // Guards plain data; held for a lookup, never over an await.
-    held: Arc<Mutex<BTreeMap<String, Secret>>>,
+    held: Arc<Mutex<Held>>,
     // Labels and annotations that somebody else has set otherwise, by cluster. The same.
     contested: Arc<Mutex<BTreeMap<String, BTreeSet<Field>>>>,
     listed: watch::Sender<bool>,
@@ -137,7 +140,7 @@ impl ClusterSecrets {
         watch_trimmed(watched, token, |event| match event {
             Event::Applied { object, .. } => {
                 if let Some(cluster) = cluster_named(&object.metadata) {
-                    keep(&mut self.lock(), cluster.as_str(), *object);
+                    self.lock().told(cluster.as_str(), *object);
                     changed(cluster);
                 }
             }
@@ -147,19 +150,14 @@ impl ClusterSecrets {
                     .strip_prefix("cluster-")
                     .and_then(|it| it.parse().ok());
                 if let Some(cluster) = cluster {
-                    self.lock().remove(ClusterName::as_str(&cluster));
+                    self.lock().gone(ClusterName::as_str(&cluster), &gone.uid);
                     changed(cluster);
                 }
             }
             Event::Synced => {
                 self.listed.send_replace(true);
             }
-            // Their numbers mean nothing any more: whatever the list says counts.
-            Event::Rewound => {
-                for held in self.lock().values_mut() {
-                    held.metadata.resource_version = None;
-                }
-            }
+            Event::Rewound => self.lock().rewound(),
         })
         .await;
     }
@@ -296,10 +294,10 @@ impl ClusterSecrets {
                 tracing::info!(cluster, "taking the cluster Secret over");
             }
         }
+        let writing = Writing::begin(&self.held, cluster);
         let written = self.api.patch(name, &params, &Patch::Apply(&desired)).await;
-        let written = written.map_err(failed("write", name))?;
         // So that the next look need not wait for the watch.
-        keep(&mut self.lock(), cluster, written);
+        writing.answered(written.map_err(failed("write", name))?);
         tracing::info!(cluster, "wrote the cluster Secret");
         Ok(())
     }
@@ -325,34 +323,17 @@ impl ClusterSecrets {
             .cloned();
         let Some(live) = live else { return Ok(()) };
         let name = argocd::cluster_secret::name(cluster.as_str());
-        let deleted = exactly::delete(&self.api, &name, live.metadata.uid).await;
+        let uid = live.metadata.uid;
+        let deleted = exactly::delete(&self.api, &name, uid.clone()).await;
         if deleted.map_err(failed("delete", &name))? {
             tracing::info!(%cluster, "deleted the cluster Secret");
         }
-        self.lock().remove(cluster.as_str());
+        self.lock().gone(cluster.as_str(), &uid.unwrap_or_default());
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Secret>> {
+    fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Keeps the newer of two: the watch tells of what was before our last write when that is long done, and to act on
-/// that would write again, with another key.
-fn keep(held: &mut BTreeMap<String, Secret>, cluster: &str, secret: Secret) {
-    let version = |secret: &Secret| {
-        let version = secret.metadata.resource_version.as_ref()?;
-        version.parse::<u64>().ok()
-    };
-    let known = held.get(cluster);
-    let known = known.filter(|known| known.metadata.uid == secret.metadata.uid);
-    let older = known
-        .and_then(version)
-        .zip(version(&secret))
-        .is_some_and(|(known, told)| told < known);
-    if !older {
-        held.insert(cluster.to_owned(), secret);
     }
 }
 
@@ -380,87 +361,6 @@ fn is_ours(secret: &Secret) -> bool {
 pub fn is_marked(metadata: &ObjectMeta) -> bool {
     let annotations = metadata.annotations.as_ref();
     annotations.is_some_and(|it| it.contains_key(WRITTEN))
-}
-
-/// Adds the digest of the whole to its annotations.
-fn marked(mut desired: Value) -> Value {
-    let digest = hex::encode(Sha256::digest(desired.to_string()));
-    if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut) {
-        let annotations = metadata
-            .entry("annotations")
-            .or_insert_with(|| Value::Object(serde_json::Map::default()));
-        if let Some(annotations) = annotations.as_object_mut() {
-            annotations.insert(WRITTEN.to_owned(), Value::String(digest));
-        }
-    }
-    desired
-}
-
-/// What to do about a Secret.
-#[derive(Debug, PartialEq, Eq)]
-enum Todo {
-    /// It is as it should be.
-    Nothing,
-    /// There is none.
-    Make,
-    /// It is ours and differs.
-    Mend { uid: String },
-    /// It is that of a program which this one replaces, or a person has given it back to us.
-    TakeOver { uid: String },
-    /// It is somebody else's.
-    LeaveAlone,
-}
-
-fn todo(cluster: &str, live: Option<&Secret>, wanted: &Secret) -> Todo {
-    let Some(live) = live else {
-        return Todo::Make;
-    };
-    let uid = live.metadata.uid.clone().unwrap_or_default();
-    let none = BTreeMap::new();
-    let labels = live.metadata.labels.as_ref().unwrap_or(&none);
-    let annotations = live.metadata.annotations.as_ref().unwrap_or(&none);
-    match annotations.get(WRITTEN) {
-        Some(emptied) if emptied.is_empty() => Todo::TakeOver { uid },
-        Some(_) if is_as(live, wanted) => Todo::Nothing,
-        Some(_) => Todo::Mend { uid },
-        None if argocd::cluster_secret::is_predecessors(cluster, labels, annotations) => {
-            Todo::TakeOver { uid }
-        }
-        None => Todo::LeaveAlone,
-    }
-}
-
-/// Lets a write succeed only on the very Secret that was looked at.
-fn demand(desired: &mut Value, uid: String) {
-    if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("uid".to_owned(), Value::String(uid));
-    }
-}
-
-/// Whether everything wanted is there. The digest among the annotations tells that nothing is there
-/// which was wanted once and is no longer.
-fn is_as(live: &Secret, wanted: &Secret) -> bool {
-    fn holds<V: PartialEq>(
-        live: Option<&BTreeMap<String, V>>,
-        wanted: Option<&BTreeMap<String, V>>,
-    ) -> bool {
-        let mut entries = wanted.into_iter().flatten();
-        entries.all(|(key, value)| live.and_then(|live| live.get(key)) == Some(value))
-    }
-    let texts = wanted.string_data.iter().flatten();
-    let mut texts = texts.map(|(key, text)| (key, text.as_bytes()));
-    let data = live.data.as_ref();
-    holds(
-        live.metadata.labels.as_ref(),
-        wanted.metadata.labels.as_ref(),
-    ) && holds(
-        live.metadata.annotations.as_ref(),
-        wanted.metadata.annotations.as_ref(),
-    ) && holds(data, wanted.data.as_ref())
-        && texts.all(|(key, text)| {
-            data.and_then(|it| it.get(key))
-                .is_some_and(|it| it.0 == text)
-        })
 }
 
 fn failed(action: &'static str, name: &str) -> impl FnOnce(kube::Error) -> Error {

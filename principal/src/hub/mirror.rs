@@ -4,24 +4,26 @@
 //! checked. An object that does not carry the cluster's mark is never touched. What was written is kept as the very
 //! object that the index has, so a mirror costs its body once, and somebody's edit is what differs from it.
 //!
-//! `apply` takes in what a cluster says, `keep` takes back what somebody did on the hub, `write` is one write of either.
+//! `apply` takes in what a cluster says, `keep` takes back what somebody did on the hub, `write` is one write of either,
+//! `shown` answers what the hub shows of a cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use argocd::{Meta, mirror};
-use protocol::{Kind, ObjectKey, payload::RequestUpdate};
+use protocol::{Kind, ObjectKey};
+use runtime::kube::UnderWay;
 use serde_json::Value;
 
 use super::{
-    Hub,
     index::Key,
     store::{Report, Watched},
 };
-use crate::{fleet::ClusterName, report::Unmirrored, settings::MirrorLimits};
+use crate::settings::MirrorLimits;
 
 mod apply;
 mod keep;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -40,19 +42,10 @@ pub(super) struct Mirrors {
     /// By cluster and by the name there: why it is not shown.
     refused: BTreeMap<String, BTreeMap<ObjectKey, String>>,
     /// Creates under way, by name.
-    making: BTreeMap<ObjectKey, Making>,
+    making: UnderWay<ObjectKey>,
     /// What we made and only the answer has told of: UIDs. A watch that breaks before it tells misses nothing when it lists
     /// anew, so that it would never say that this one is gone.
     untold: BTreeMap<ObjectKey, String>,
-}
-
-/// Creates of one name.
-#[derive(Debug, Default)]
-struct Making {
-    /// How many: a session and whoever heals may be at it at once.
-    count: usize,
-    /// UIDs that went meanwhile.
-    gone: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -191,21 +184,6 @@ impl Mirrors {
         })
     }
 
-    /// A create of this name begins.
-    fn making(&mut self, key: &ObjectKey) {
-        self.making.entry(key.clone()).or_default().count += 1;
-    }
-
-    /// A create of this name is over.
-    fn made(&mut self, key: &ObjectKey) {
-        if let Some(making) = self.making.get_mut(key) {
-            making.count = making.count.saturating_sub(1);
-            if making.count == 0 {
-                self.making.remove(key);
-            }
-        }
-    }
-
     /// The answer to a create told of it first.
     fn answered(&mut self, key: &ObjectKey, uid: &str) {
         self.untold.insert(key.clone(), uid.to_owned());
@@ -225,15 +203,7 @@ impl Mirrors {
 
     /// The object with this UID is gone.
     pub(super) fn went(&mut self, key: &ObjectKey, uid: &str) {
-        if let Some(making) = self.making.get_mut(key) {
-            making.gone.insert(uid.to_owned());
-        }
-    }
-
-    /// Whether what a create under way has made is gone already.
-    fn has_gone(&self, key: &ObjectKey, uid: &str) -> bool {
-        let making = self.making.get(key);
-        making.is_some_and(|making| making.gone.contains(uid))
+        self.making.went(key, uid);
     }
 
     /// It is gone; what may still come is not forgotten.
@@ -330,18 +300,6 @@ impl Mirrors {
     }
 }
 
-/// What a resync says of one object.
-fn claim(key: ObjectKey, uid: String, digest: Option<String>) -> RequestUpdate {
-    RequestUpdate {
-        digest,
-        uid,
-        kind: key.kind.to_string(),
-        name: key.name,
-        namespace: key.namespace,
-        checksum: None,
-    }
-}
-
 fn is_made_of(live: &Value, source_uid: &str) -> bool {
     Meta::of(live).source_uid().unwrap_or_default() == source_uid
 }
@@ -357,78 +315,5 @@ pub(super) fn concerned(report: &Report, argocd_namespace: &str) -> Option<Objec
         Watched::Application => Some(key.object()),
         Watched::AppProject => Some(ObjectKey::new(Kind::AppProject, argocd_namespace, key.name)),
         Watched::Repository | Watched::GpgKey | Watched::TlsCerts | Watched::SshKnownHosts => None,
-    }
-}
-
-impl Hub {
-    /// What the hub shows of a cluster, as a resync tells it, and what it will show, because somebody here deleted it.
-    /// Towards a Go agent nothing is known to be right.
-    pub(crate) fn claims(&self, cluster: &ClusterName) -> Vec<RequestUpdate> {
-        let state = self.lock();
-        let shown = state.index.mirrors_of(cluster.as_str());
-        let shown = shown.into_iter().map(|(key, object)| {
-            let digest = state.mirrors.digest(&key, &object).map(str::to_owned);
-            let uid = Meta::of(&object)
-                .source_uid()
-                .unwrap_or_default()
-                .to_owned();
-            claim(key, uid, digest)
-        });
-        let awaited = state.mirrors.held_of(cluster.as_str());
-        let awaited = awaited
-            .filter(|(key, _)| state.index.object(key).is_none())
-            .map(|(key, uid)| claim(key.clone(), uid.to_owned(), None));
-        shown.chain(awaited).collect()
-    }
-
-    /// Whether the hub shows this object of a cluster, made of the one with this UID, or will again.
-    pub(crate) fn shows(&self, cluster: &ClusterName, key: &ObjectKey, source_uid: &str) -> bool {
-        let state = self.lock();
-        match state.index.object(key) {
-            Some(live) => mirror::is_of(live, cluster.as_str()) && is_made_of(live, source_uid),
-            None => state.mirrors.holds(key, cluster.as_str(), source_uid),
-        }
-    }
-
-    /// Lets a mirror go whose object a cluster does not have; done soon, and again until it is done.
-    pub(crate) fn end_mirror(&self, cluster: &ClusterName, key: &ObjectKey, source_uid: &str) {
-        self.lock().mirrors.leave(key, cluster.as_str(), source_uid);
-        self.crooked.mark(key.clone());
-    }
-
-    /// What the hub calls an object of a cluster; none if nothing there can have that name.
-    pub(crate) fn mirror_key(
-        &self,
-        cluster: &ClusterName,
-        kind: Kind,
-        name: &str,
-    ) -> Option<ObjectKey> {
-        let cluster = cluster.as_str();
-        match kind {
-            Kind::Application => Some(ObjectKey::new(kind, cluster, name)),
-            Kind::AppProject => {
-                let name = mirror::project_name(cluster, name).ok()?;
-                Some(ObjectKey::new(kind, &self.argocd_namespace, name))
-            }
-            Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => None,
-        }
-    }
-
-    /// What of a cluster cannot be shown, if anything.
-    pub(crate) fn unmirrored(&self, cluster: &ClusterName) -> Option<Unmirrored> {
-        let state = self.lock();
-        let refused = state.mirrors.refused.get(cluster.as_str())?;
-        let told = refused.iter().take(TOLD);
-        (!refused.is_empty()).then(|| Unmirrored {
-            count: refused.len(),
-            names: told
-                .map(|(key, why)| format!("{} {}: {why}", key.kind, key.name))
-                .collect(),
-        })
-    }
-
-    /// A new session says anew what cannot be shown.
-    pub(crate) fn forget_unmirrored(&self, cluster: &ClusterName) {
-        self.lock().mirrors.refused.remove(cluster.as_str());
     }
 }

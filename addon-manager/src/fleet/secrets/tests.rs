@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::*;
+use super::{todo::is_as, *};
 
 fn desired(label: &str) -> Value {
     json!({
@@ -21,18 +21,40 @@ fn what_was_written_needs_no_second_write() {
     assert!(!is_as(&written, &secret(marked(desired("us")))));
 }
 
+fn told(uid: &str, version: &str) -> Secret {
+    let mut secret = secret(desired(version));
+    secret.metadata.uid = Some(uid.to_owned());
+    secret.metadata.resource_version = Some(version.to_owned());
+    secret
+}
+
+#[test]
+fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
+    let held = Mutex::new(Held::default());
+    let there = || held.lock().unwrap().get("c").cloned();
+    for before in [None, Some(told("1", "8"))] {
+        let writing = Writing::begin(&held, "c");
+        if let Some(before) = before {
+            held.lock().unwrap().told("c", before);
+        }
+        held.lock().unwrap().gone("c", "1");
+        writing.answered(told("1", "9"));
+        assert_eq!(there(), None);
+    }
+    Writing::begin(&held, "c").answered(told("2", "11"));
+    held.lock().unwrap().gone("c", "1");
+    assert_eq!(there(), Some(told("2", "11")), "what took its place stays");
+    held.lock().unwrap().gone("c", "2");
+    assert_eq!(there(), None);
+}
+
 #[test]
 fn a_watch_that_is_behind_takes_nothing_back() {
-    let told = |uid: &str, version: &str| {
-        let mut secret = secret(desired(version));
-        secret.metadata.uid = Some(uid.to_owned());
-        secret.metadata.resource_version = Some(version.to_owned());
-        secret
-    };
-    let mut held = BTreeMap::new();
+    let mut held = Held::default();
     let mut version_after = |secret| {
-        keep(&mut held, "c", secret);
-        held["c"].metadata.resource_version.clone().unwrap()
+        held.told("c", secret);
+        let held = held.get("c").unwrap();
+        held.metadata.resource_version.clone().unwrap()
     };
     assert_eq!(version_after(told("1", "9")), "9");
     assert_eq!(version_after(told("1", "8")), "9", "of before our write");

@@ -4,7 +4,7 @@ use protocol::{Event, Verb, Verdict};
 use runtime::clock::Clock;
 use serde_json::json;
 
-use super::super::{apply::Sender, store::Memory};
+use super::super::{Hub, apply::Sender, store::Memory};
 use super::*;
 use crate::{
     fleet::Mode,

@@ -177,7 +177,7 @@ impl Hub {
         let uid = meta.uid();
         let known = state.index.object(key);
         let is_known = known.is_some_and(|known| Meta::of(known).uid() == uid);
-        let is_there = is_known || (is_made && !state.mirrors.has_gone(key, uid));
+        let is_there = is_known || (is_made && !state.mirrors.making.has_gone(key, uid));
         if !is_there || (meta.is_deleting() && meta.finalizers().is_empty()) {
             return;
         }
@@ -211,14 +211,14 @@ struct Making<'a> {
 
 impl<'a> Making<'a> {
     fn begin(hub: &'a Hub, key: &'a ObjectKey) -> Self {
-        hub.lock().mirrors.making(key);
+        hub.lock().mirrors.making.begin(key.clone());
         Self { hub, key }
     }
 }
 
 impl Drop for Making<'_> {
     fn drop(&mut self) {
-        self.hub.lock().mirrors.made(self.key);
+        self.hub.lock().mirrors.making.end(self.key);
     }
 }
 
