@@ -256,6 +256,15 @@ fn points<'a>(destination: Destination<'_>, clusters: &'a Clusters) -> Points<'a
     }
 }
 
+/// The cluster that the destination of `app` means, whether or not it may go there. None if it means the hub, several or
+/// none.
+pub fn meant<'a>(app: Application<'_>, clusters: &'a Clusters) -> Option<&'a str> {
+    match points(app.destination(), clusters) {
+        Points::Cluster(cluster) => Some(cluster),
+        Points::Hub | Points::Nowhere | Points::Elsewhere | Points::Apart => None,
+    }
+}
+
 fn names_a_cluster(destination: Destination<'_>, clusters: &Clusters) -> bool {
     clusters.contains(destination.name) || clusters.by_server(destination.server).is_some()
 }

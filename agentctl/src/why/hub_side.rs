@@ -69,29 +69,14 @@ fn routing(judged: &Judged<'_>) -> Hop {
         Route::Conflict(conflict) => {
             let what = format!("is not delivered: {conflict}");
             let at = app.deletion_timestamp().and_then(|at| at.parse().ok());
-            let next = stuck(judged).unwrap_or_else(|| {
+            let next = if app.is_deleting() {
+                "wait for the hub program, which takes the finalizers of Argo CD off; what runs on a cluster stays. If                  it waits longer, see whose its other finalizers are, and that the hub program runs"
+            } else {
                 "put spec.destination right, or move the Application; a copy from before is left alone meanwhile"
-                    .to_owned()
-            });
+            };
             Hop::new("routing", State::Bad, what).at(at).next(next)
         }
     }
-}
-
-/// What ends a deletion that waits for a finalizer of an autonomous cluster's Application, which nobody takes off.
-fn stuck(judged: &Judged<'_>) -> Option<String> {
-    let Judged { app, addons, .. } = judged;
-    let named = [app.destination().name, app.namespace()];
-    let mut addons = addons.iter().filter(|addon| addon.is_autonomous());
-    let owned = addons.any(|addon| named.contains(&addon.cluster.as_str()));
-    (app.is_deleting() && owned).then(|| {
-        format!(
-            "its deletion waits for its finalizers, which nobody takes off: kubectl -n {} patch application {} --type merge -p \
-             '{{\"metadata\":{{\"finalizers\":null}}}}'; what runs on the cluster stays",
-            app.namespace(),
-            app.name()
-        )
-    })
 }
 
 /// The rule by which it goes to this cluster.

@@ -91,16 +91,13 @@ fn a_contradiction_is_told_with_the_next_step_and_nothing_else_is_asked() {
 }
 
 #[test]
-fn a_deletion_that_nobody_carries_out_says_what_it_waits_for() {
+fn a_deletion_that_no_cluster_carries_out_says_who_ends_it() {
     let mut app = application("argocd", "shop", &to("oslo"));
     app["metadata"]["deletionTimestamp"] = json!("2026-11-22T11:59:00Z");
     let why = why(&facts(app));
     assert_eq!(troubles(&why), [("routing", State::Bad)]);
     let next = why.next.unwrap();
-    assert!(
-        next.contains("kubectl -n argocd patch application shop --type merge"),
-        "{next}"
-    );
+    assert!(next.contains("wait for the hub program"), "{next}");
 }
 
 #[test]

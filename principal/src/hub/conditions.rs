@@ -130,7 +130,8 @@ impl Hub {
             return false;
         }
         match &entry.placement {
-            Placement::Conflict(_) => self.lock().index.is_cluster(application.namespace()),
+            // An application controller on the hub leaves those of clusters alone, if there is one at all.
+            Placement::Conflict(_) => self.lock().index.is_for_a_cluster(application),
             Placement::Routed(_, held) => held
                 .as_ref()
                 .is_some_and(|held| held.condition == keys::CONDITION_NAME_CONFLICT),

@@ -1,9 +1,10 @@
 use super::*;
 use crate::{
+    fleet::Mode,
     hub::store::{Memory, Watched},
     metrics::Metrics,
     settings::Settings,
-    testing::{application, fleet, open_project, with},
+    testing::{application, enrolment, fleet, open_project, with},
 };
 use runtime::clock::Clock;
 
@@ -198,6 +199,40 @@ async fn a_deletion_that_no_cluster_can_end_is_ended_here() {
     setup
         .until("gone", |memory| memory.application("a", "app").is_none())
         .await;
+    setup.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_of_what_an_autonomous_cluster_would_own_is_ended_here_and_the_hubs_own_is_left()
+{
+    let deleting = |name: &str, destination: Value| {
+        let change = json!({
+            "metadata": {
+                "finalizers": [keys::RESOURCES_FINALIZER],
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": { "destination": destination },
+        });
+        with(application("argocd", name, name, 1), change)
+    };
+    let apart = json!({ "name": "a", "server": "https://elsewhere" });
+    let setup = setup(vec![
+        deleting("apart", apart),
+        deleting("local", json!({ "name": "in-cluster" })),
+    ]);
+    let mut fleet = fleet(&["a"]);
+    let own = enrolment(Mode::Autonomous);
+    fleet.clusters.insert("own".to_owned(), own);
+    setup.hub.set_fleet(&fleet);
+    let owned = deleting("owned", json!({ "name": "own" }));
+    setup.memory.put(Watched::Application, owned);
+    setup
+        .until("gone and told", |memory| {
+            memory.application("argocd", "owned").is_none()
+                && kinds(memory, "argocd", "apart") == [keys::CONDITION_CONFLICT]
+        })
+        .await;
+    assert!(setup.memory.application("argocd", "local").is_some());
     setup.stop().await;
 }
 

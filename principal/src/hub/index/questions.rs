@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use argocd::repository::urls;
+use argocd::{Application, repository::urls, routing};
 use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
@@ -99,6 +99,12 @@ impl Index {
     /// Whether a namespace is that of an enrolled cluster.
     pub(crate) fn is_cluster(&self, namespace: &str) -> bool {
         self.clusters.contains(namespace)
+    }
+
+    /// Whether an Application has no other place than a cluster: by its namespace, or by its destination.
+    pub(crate) fn is_for_a_cluster(&self, application: Application<'_>) -> bool {
+        self.clusters.contains(application.namespace())
+            || routing::meant(application, &self.clusters).is_some()
     }
 
     /// The operation on it is one that no cluster knows yet: from now on it has a name.
