@@ -2,7 +2,10 @@
 
 use principal::Mode;
 
-use crate::hub::{Addon, Cluster, Install, Own, World, mode_of};
+use crate::{
+    hub::{Addon, Cluster, Install, Own, World, mode_of},
+    keys,
+};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,7 +151,10 @@ fn label_step(
         return refuse("ReservedCluster", message);
     }
     let Some(mode) = mode_of(label) else {
-        let message = format!("the label says {label:?}; it must be managed or autonomous");
+        let message = format!(
+            "the label {} of this ManagedCluster says {label:?}; it must be managed or autonomous",
+            keys::MODE
+        );
         return refuse("UnknownMode", message);
     };
     if by_placements || world.addons.contains_key(name) {

@@ -45,6 +45,9 @@ pub enum Error {
     /// What cannot be a name.
     #[error("{0:?} cannot be a name on a cluster")]
     NoName(String),
+    /// A folder that is to be new may have files of another hub.
+    #[error("{0} is there already: name a folder that is not")]
+    FolderIsThere(String),
     /// Pages could not be written.
     #[error("write {path}")]
     Page {

@@ -25,6 +25,10 @@ pub(super) async fn gather(
     folder: &Path,
     place: Place,
 ) -> Result<Answer, Error> {
+    // Before the hub is asked for all of it. Whoever makes it meanwhile is told below.
+    if folder.exists() {
+        return Err(Error::FolderIsThere(folder.display().to_string()));
+    }
     let own = Some(global.own_namespace.as_str());
     let settings = told(hub, global).await;
     let about = json!({
