@@ -175,7 +175,8 @@ pub(crate) async fn the_page_of_clusters_tells_the_truth(stage: &Stage) -> Resul
         is_connected(info)
             && info["serverVersion"]
                 .as_str()
-                .is_some_and(|version| version.starts_with("1."))
+                // Newer Argo CDs write the "v", too.
+                .is_some_and(|version| version.trim_start_matches('v').starts_with("1."))
             && info["cacheInfo"]["apisCount"]
                 .as_i64()
                 .is_some_and(|count| count > 10)
