@@ -4,7 +4,6 @@
 //! owns status. Everything here is idempotent: once a patch is applied there is no second one.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use serde_json::{Map, Value, json};
 
@@ -12,29 +11,21 @@ use crate::command::{Judgement, Operation};
 use crate::digest::is_volatile;
 use crate::entries;
 use crate::keys;
-use crate::object::{Application, Meta};
+use crate::object::Meta;
 use crate::patch::{self, Patch};
 
 mod normal;
 mod status;
+mod wire;
+mod written;
 
 #[cfg(test)]
 mod tests;
 
 pub use normal::normal_spec;
-
-/// Metadata that travels; the rest is the API server's own.
-const WIRE_METADATA: [&str; 9] = [
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "labels",
-    "finalizers",
-];
+pub(crate) use wire::wire_metadata;
+pub use wire::{report_application, stub, wire_application, wire_operation, wire_termination};
+pub use written::Written;
 
 /// Where the agent is.
 #[derive(Clone, Copy, Debug)]
@@ -96,59 +87,6 @@ pub enum Unusable {
     /// Its data cannot be that of a Secret or a `ConfigMap`.
     #[error("data is not what it should be")]
     BadData,
-}
-
-/// A hub Application as the principal sends it: no status, no operation, nothing that the API server keeps for itself.
-pub fn wire_application(hub: &Value) -> Value {
-    json!({
-        "apiVersion": keys::API_VERSION,
-        "kind": "Application",
-        "metadata": wire_metadata(hub),
-        "spec": Meta::of(hub).field("spec"),
-    })
-}
-
-/// The same with `.operation`, for a command that starts one.
-pub fn wire_operation(hub: &Value) -> Value {
-    let mut wire = wire_application(hub);
-    copy(&mut wire, hub, "operation");
-    wire
-}
-
-/// The same with `.status.operationState`, which says what is to be terminated.
-pub fn wire_termination(hub: &Value) -> Value {
-    let mut wire = wire_application(hub);
-    if let (Some(fields), Some(state)) =
-        (wire.as_object_mut(), Application::of(hub).operation_state())
-    {
-        fields.insert(
-            "status".to_owned(),
-            json!({ "operationState": state.value() }),
-        );
-    }
-    wire
-}
-
-/// The least that says which object is gone.
-pub fn stub(object: &Value) -> Value {
-    let meta = Meta::of(object);
-    json!({
-        "apiVersion": object.get("apiVersion"),
-        "kind": object.get("kind"),
-        "metadata": { "name": meta.name(), "namespace": meta.namespace(), "uid": meta.uid() },
-    })
-}
-
-/// What the agent reports about its replica: identity, annotations, status and operation.
-pub fn report_application(spoke: &Value) -> Value {
-    let mut report = json!({
-        "apiVersion": keys::API_VERSION,
-        "kind": "Application",
-        "metadata": wire_metadata(spoke),
-    });
-    copy(&mut report, spoke, "status");
-    copy(&mut report, spoke, "operation");
-    report
 }
 
 /// What the spoke shall hold for an incoming Application.
@@ -240,61 +178,6 @@ pub fn patch_for_spoke(live: &Value, desired: &Value) -> Option<Patch> {
     patch::between(&from, &to)
 }
 
-/// What remained of a desired value when it was last written.
-///
-/// The API server prunes what it does not know. If what remains now equals what remained right after the
-/// last write of the same value, that is its normal form and writing again would change nothing. What the
-/// spoke adds of its own, such as a refresh, does not count.
-///
-/// It is never printed: of a Secret it would be a digest of what that holds.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Written {
-    desired: String,
-    remained: String,
-}
-
-impl fmt::Debug for Written {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Written").finish_non_exhaustive()
-    }
-}
-
-impl Written {
-    /// From the API server's answer to the write of `desired`.
-    pub fn new(desired: &Value, answer: &Value) -> Self {
-        Self {
-            desired: remains(desired, desired),
-            remained: remains(desired, answer),
-        }
-    }
-
-    /// Whether `live` is what becomes of `desired` here.
-    pub fn is_normal_form(&self, live: &Value, desired: &Value) -> bool {
-        self.remained == remains(desired, live) && self.desired == remains(desired, desired)
-    }
-}
-
-/// Digest of the parts of `object` that `desired` speaks about.
-fn remains(desired: &Value, object: &Value) -> String {
-    let (desired, meta) = (Meta::of(desired), Meta::of(object));
-    let wanted = desired.annotations();
-    let annotations = meta
-        .annotations()
-        .into_iter()
-        .filter(|(key, _)| wanted.contains_key(key));
-    let finalizers = meta
-        .finalizers()
-        .into_iter()
-        .filter(|name| is_resources_finalizer(name));
-    crate::digest::short(&part(
-        to_map(meta.labels()),
-        to_map(annotations),
-        finalizers.map(str::to_owned).collect(),
-        &meta.field("spec").cloned().unwrap_or_default(),
-        data_of(object, desired.value()),
-    ))
-}
-
 /// The patch for the hub Application that makes it show what the spoke reports; none if it does.
 ///
 /// Conditions of our own types are the hub's and stay. What `judgement` holds back, because a command was
@@ -345,27 +228,6 @@ fn without_finalizers(object: &Value) -> Option<Patch> {
         .filter(|name| !is_argocd_finalizer(name))
         .collect();
     (kept.len() < all.len()).then(|| Patch::Merge(json!({ "metadata": { "finalizers": kept } })))
-}
-
-/// Metadata as it travels.
-pub(crate) fn wire_metadata(object: &Value) -> Map<String, Value> {
-    let mut metadata: Map<String, Value> = WIRE_METADATA
-        .into_iter()
-        .filter_map(|field| {
-            let value = object.get("metadata")?.get(field)?;
-            (!value.is_null()).then(|| (field.to_owned(), value.clone()))
-        })
-        .collect();
-    let annotations: Map<String, Value> = Meta::of(object)
-        .annotations()
-        .into_iter()
-        .filter(|(key, _)| ![keys::LAST_APPLIED, keys::NOTIFIED].contains(key))
-        .map(|(key, value)| (key.to_owned(), value.into()))
-        .collect();
-    if !annotations.is_empty() {
-        metadata.insert("annotations".to_owned(), Value::Object(annotations));
-    }
-    metadata
 }
 
 fn checked_spec(meta: Meta<'_>) -> Result<&Map<String, Value>, Unusable> {
@@ -501,12 +363,6 @@ pub(crate) fn is_argocd_finalizer(name: &str) -> bool {
     name.split('/')
         .next()
         .is_some_and(|name| name.ends_with("-finalizer.argocd.argoproj.io"))
-}
-
-fn copy(to: &mut Value, from: &Value, field: &str) {
-    if let (Some(fields), Some(value)) = (to.as_object_mut(), Meta::of(from).field(field)) {
-        fields.insert(field.to_owned(), value.clone());
-    }
 }
 
 /// What the hub shows as `.operation` when it follows the report. See [`crate::command`].

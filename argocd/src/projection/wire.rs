@@ -1,0 +1,101 @@
+//! What travels: an object with no more than the other side shall know.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    keys,
+    object::{Application, Meta},
+};
+
+/// Metadata that travels; the rest is the API server's own.
+const WIRE_METADATA: [&str; 9] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "labels",
+    "finalizers",
+];
+
+/// A hub Application as the principal sends it: no status, no operation, nothing that the API server keeps for itself.
+pub fn wire_application(hub: &Value) -> Value {
+    json!({
+        "apiVersion": keys::API_VERSION,
+        "kind": "Application",
+        "metadata": wire_metadata(hub),
+        "spec": Meta::of(hub).field("spec"),
+    })
+}
+
+/// The same with `.operation`, for a command that starts one.
+pub fn wire_operation(hub: &Value) -> Value {
+    let mut wire = wire_application(hub);
+    copy(&mut wire, hub, "operation");
+    wire
+}
+
+/// The same with `.status.operationState`, which says what is to be terminated.
+pub fn wire_termination(hub: &Value) -> Value {
+    let mut wire = wire_application(hub);
+    if let (Some(fields), Some(state)) =
+        (wire.as_object_mut(), Application::of(hub).operation_state())
+    {
+        fields.insert(
+            "status".to_owned(),
+            json!({ "operationState": state.value() }),
+        );
+    }
+    wire
+}
+
+/// The least that says which object is gone.
+pub fn stub(object: &Value) -> Value {
+    let meta = Meta::of(object);
+    json!({
+        "apiVersion": object.get("apiVersion"),
+        "kind": object.get("kind"),
+        "metadata": { "name": meta.name(), "namespace": meta.namespace(), "uid": meta.uid() },
+    })
+}
+
+/// What the agent reports about its replica: identity, annotations, status and operation.
+pub fn report_application(spoke: &Value) -> Value {
+    let mut report = json!({
+        "apiVersion": keys::API_VERSION,
+        "kind": "Application",
+        "metadata": wire_metadata(spoke),
+    });
+    copy(&mut report, spoke, "status");
+    copy(&mut report, spoke, "operation");
+    report
+}
+
+/// Metadata as it travels.
+pub(crate) fn wire_metadata(object: &Value) -> Map<String, Value> {
+    let mut metadata: Map<String, Value> = WIRE_METADATA
+        .into_iter()
+        .filter_map(|field| {
+            let value = object.get("metadata")?.get(field)?;
+            (!value.is_null()).then(|| (field.to_owned(), value.clone()))
+        })
+        .collect();
+    let annotations: Map<String, Value> = Meta::of(object)
+        .annotations()
+        .into_iter()
+        .filter(|(key, _)| ![keys::LAST_APPLIED, keys::NOTIFIED].contains(key))
+        .map(|(key, value)| (key.to_owned(), value.into()))
+        .collect();
+    if !annotations.is_empty() {
+        metadata.insert("annotations".to_owned(), Value::Object(annotations));
+    }
+    metadata
+}
+
+fn copy(to: &mut Value, from: &Value, field: &str) {
+    if let (Some(fields), Some(value)) = (to.as_object_mut(), Meta::of(from).field(field)) {
+        fields.insert(field.to_owned(), value.clone());
+    }
+}
