@@ -103,7 +103,7 @@ impl Index {
 
     /// Whether an Application has no other place than a cluster: by its namespace, or by its destination.
     pub(crate) fn is_for_a_cluster(&self, application: Application<'_>) -> bool {
-        self.clusters.contains(application.namespace())
+        self.is_cluster(application.namespace())
             || routing::meant(application, &self.clusters).is_some()
     }
 
