@@ -323,7 +323,7 @@ pub(crate) async fn what_a_cluster_refuses_is_explained(stage: &Stage) -> Result
         );
     }
     let again = fails(team, &bundle).await?;
-    ensure!(again.contains("exists"), "{again}");
+    ensure!(again.contains("is there already"), "{again}");
 
     cluster.delete(POLICY).await?;
     stage.clear(&app).await
