@@ -155,7 +155,12 @@ impl ClusterSecrets {
                 }
             }
             Event::Synced => {
+                let untold = self.lock().listed();
                 self.listed.send_replace(true);
+                untold
+                    .iter()
+                    .filter_map(|it| it.parse().ok())
+                    .for_each(&mut changed);
             }
             Event::Rewound => self.lock().rewound(),
         })

@@ -13,6 +13,9 @@ use runtime::kube::UnderWay;
 pub(super) struct Held {
     secrets: BTreeMap<String, Secret>,
     writes: UnderWay<String>,
+    /// Those of which only the answer to our write has told: UIDs. A watch that breaks before it tells misses nothing when it
+    /// lists anew, so that it would never say that this one is gone.
+    untold: BTreeMap<String, String>,
 }
 
 impl Held {
@@ -22,16 +25,40 @@ impl Held {
 
     /// The watch tells that it is so.
     pub(super) fn told(&mut self, cluster: &str, secret: Secret) {
+        self.untold.remove(cluster);
         keep(&mut self.secrets, cluster, secret);
     }
 
     /// The Secret with this UID is gone; another that we have made in its place is not.
     pub(super) fn gone(&mut self, cluster: &str, uid: &str) {
         self.writes.went(&cluster.to_owned(), uid);
+        if self.untold.get(cluster).is_some_and(|it| it == uid) {
+            self.untold.remove(cluster);
+        }
         let known = self.secrets.get(cluster);
         if known.is_some_and(|known| uid_of(known) == uid) {
             self.secrets.remove(cluster);
         }
+    }
+
+    /// The list is complete: what it has not told of either is not there, as far as anybody knows. One that was made while the
+    /// list was on its way comes with the watch. Says whose they were.
+    pub(super) fn listed(&mut self) -> Vec<String> {
+        let untold = std::mem::take(&mut self.untold);
+        for (cluster, uid) in &untold {
+            self.gone(cluster, uid);
+        }
+        untold.into_keys().collect()
+    }
+
+    /// The answer to our write says that it is so.
+    fn answered(&mut self, cluster: &str, secret: Secret) {
+        let uid = uid_of(&secret);
+        let is_known = self.get(cluster).is_some_and(|it| uid_of(it) == uid);
+        if !is_known {
+            self.untold.insert(cluster.to_owned(), uid.to_owned());
+        }
+        keep(&mut self.secrets, cluster, secret);
     }
 
     /// Their numbers mean nothing any more: whatever the list says counts.
@@ -60,7 +87,7 @@ impl<'a> Writing<'a> {
         let mut known = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let cluster = self.cluster.to_owned();
         if !known.writes.has_gone(&cluster, uid_of(&secret)) {
-            known.told(self.cluster, secret);
+            known.answered(self.cluster, secret);
         }
     }
 }

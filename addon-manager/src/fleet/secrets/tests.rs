@@ -49,6 +49,29 @@ fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
 }
 
 #[test]
+fn one_that_went_before_the_watch_told_of_it_is_missed_by_the_next_complete_list() {
+    let held = Mutex::new(Held::default());
+    let there = || held.lock().unwrap().get("c").cloned();
+    let nobody = Vec::<String>::new();
+    Writing::begin(&held, "c").answered(told("1", "8"));
+    Writing::begin(&held, "c").answered(told("1", "9"));
+    assert_eq!(there(), Some(told("1", "9")));
+    assert_eq!(held.lock().unwrap().listed(), ["c"]);
+    assert_eq!(there(), None);
+    // Told of by the watch, it is one that a later list would be known to lack.
+    Writing::begin(&held, "c").answered(told("2", "11"));
+    held.lock().unwrap().told("c", told("2", "11"));
+    Writing::begin(&held, "c").answered(told("2", "12"));
+    assert_eq!(held.lock().unwrap().listed(), nobody);
+    assert_eq!(there(), Some(told("2", "12")));
+    // Another one in its place is untold again, until it goes.
+    held.lock().unwrap().gone("c", "2");
+    Writing::begin(&held, "c").answered(told("3", "14"));
+    held.lock().unwrap().gone("c", "3");
+    assert_eq!(held.lock().unwrap().listed(), nobody);
+}
+
+#[test]
 fn a_watch_that_is_behind_takes_nothing_back() {
     let mut held = Held::default();
     let mut version_after = |secret| {
