@@ -101,6 +101,13 @@ pub(crate) fn title(addon: &AddonName, name: &str) -> Option<Title> {
     })
 }
 
+/// The cluster that a work is for; `None` if it is not one of ours, whatever its labels say: somebody else made it, and
+/// nobody else may take it away.
+pub(crate) fn served(addon: &AddonName, namespace: &str, name: &str) -> Option<ClusterName> {
+    let Title { hosted_for, .. } = title(addon, name)?;
+    hosted_for.or_else(|| ClusterName::new(namespace).ok())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -139,7 +146,16 @@ mod tests {
             "a",
         ] {
             assert_eq!(title(&addon, name), None, "{name}");
+            assert_eq!(served(&addon, "c", name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn a_work_is_for_the_cluster_of_its_namespace_or_of_its_name() {
+        let addon = AddonName::new("a").unwrap();
+        let cluster = |name| served(&addon, "c", name).map(|it| it.to_string());
+        assert_eq!(cluster("addon-a-deploy-0").as_deref(), Some("c"));
+        assert_eq!(cluster("addon-a-deploy-hosting-d-0").as_deref(), Some("d"));
     }
 
     proptest! {

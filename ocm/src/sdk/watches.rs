@@ -155,7 +155,8 @@ impl Watches {
         .await
     }
 
-    /// Works with this add-on's label, measured and without their objects.
+    /// Works of this add-on, measured and without their objects. The label keeps those of others from coming over the
+    /// wire; whose a work is, its name says.
     pub(crate) async fn works(self, wake: impl Wake) -> Error {
         let resource = ApiResource::erase::<ManifestWork>(&());
         let source = Source {
@@ -164,9 +165,7 @@ impl Watches {
                     object.metadata.namespace.clone()?,
                     object.metadata.name.clone()?,
                 );
-                let title = place::title(&self.addon, &name);
-                let hosted_for = title.and_then(|title| title.hosted_for);
-                let cluster = hosted_for.or_else(|| named_cluster(Some(&namespace)))?;
+                let cluster = place::served(&self.addon, &namespace, &name)?;
                 Some((cluster, namespace, name))
             },
             read: |object| Some(Arc::new(Work::read(object))),
