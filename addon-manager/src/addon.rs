@@ -324,19 +324,15 @@ impl sdk::Addon for ArgocdAgent {
     }
 
     fn conditions(&self, input: HealthInput<'_>) -> Health {
-        let HealthInput {
-            target,
-            works,
-            render_error,
-            now,
-        } = input;
+        let HealthInput { target, now, .. } = input;
         let sessions = Arc::clone(&self.parts.sessions.borrow());
-        let render_error = render_error.map(|error| error.message.as_str());
+        let render_error = input.render_error.map(|error| error.message.as_str());
         let status = target.addon.status.as_ref();
         let namespace = status.map_or("", |status| status.namespace.as_str());
         let facts = Facts {
             deployed_at: input.deployed_at(),
-            applied: conditions::applied(works),
+            going_since: input.going_since,
+            applied: conditions::applied(input.works),
             ready: input.deployment_ready(namespace, manifests::DEPLOYMENT),
             session: sessions.get(target.name.as_str()),
             serving_since: Some(self.parts.serving_since),

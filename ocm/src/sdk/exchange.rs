@@ -79,6 +79,9 @@ pub struct HealthInput<'a> {
     pub target: Target<'a>,
     /// The add-on's works and what the cluster says of them.
     pub works: &'a [WorkReport],
+    /// Since when a work is on its way out that has to be gone before the add-on's works are as they should be: one of an
+    /// earlier life of the add-on, or one that somebody has deleted. It is not among the works.
+    pub going_since: Option<Timestamp>,
     /// What the author's last [`Addon::render`](super::Addon::render) said, if it failed.
     pub render_error: Option<&'a RenderError>,
     /// The time.

@@ -112,6 +112,7 @@ mod tests {
                 addon: &addon,
             },
             works,
+            going_since: None,
             render_error: None,
             now: jiff::Timestamp::UNIX_EPOCH,
         });

@@ -239,7 +239,7 @@ async fn serve<A: Addon>(
     if let Some(registration) = registration {
         apply::registration(hub, target, &registration).await?;
     }
-    let mut facts = Facts::of(observed, hub.addon.name(), target.name, &hosting);
+    let mut facts = Facts::of(observed, hub.addon.name(), target, &hosting, now);
     let worked = match permitted {
         Ok(()) => match hub.addon.enrolled(target).await {
             Ok(()) => see_to_works(hub, target, works, &mut facts, now).await,
@@ -311,6 +311,7 @@ async fn say<A: Addon>(
     let health = hub.addon.conditions(HealthInput {
         target,
         works: &facts.works,
+        going_since: facts.going_since,
         render_error: facts.render_error.as_ref(),
         now,
     });

@@ -23,6 +23,8 @@ const GRACE: SignedDuration = SignedDuration::from_secs(60);
 pub struct Facts<'a> {
     /// When its ManifestWork was made.
     pub deployed_at: Option<Timestamp>,
+    /// Since when a `ManifestWork` is being deleted that has to be gone before this one is made.
+    pub going_since: Option<Timestamp>,
     /// Whether the cluster has applied it; what is wrong, if something is.
     pub applied: Option<Result<(), String>>,
     /// Whether its Deployment has a ready pod, as far as the cluster has said.
@@ -53,6 +55,9 @@ pub fn tells_of_a_session(reason: &str) -> bool {
 
 /// Whether the add-on works on the cluster.
 pub fn available(facts: &Facts<'_>, now: Timestamp) -> Said {
+    if let (None, Some(since)) = (facts.deployed_at, facts.going_since) {
+        return outgoing(facts, since, now);
+    }
     if let Some(session) = facts.session.filter(|session| session.connected) {
         return connected(facts, session, now);
     }
@@ -82,6 +87,23 @@ pub fn available(facts: &Facts<'_>, now: Timestamp) -> Said {
     let message = known_before(facts, reason).unwrap_or(message);
     Said {
         verdict: Some(unavailable(reason, &message)),
+        recheck: None,
+    }
+}
+
+/// Nothing is there but what has to go first. That takes a moment on a cluster that works, and lasts on one whose work
+/// agent does not.
+fn outgoing(facts: &Facts<'_>, since: Timestamp, now: Timestamp) -> Said {
+    let left = GRACE.saturating_sub(now.duration_since(since));
+    if left.is_positive() {
+        return hold(facts, left);
+    }
+    let message = format!(
+        "a ManifestWork from before is being deleted since {since:.0}, and the cluster has not removed \
+         its objects; a new one is made when it is gone; look at the cluster's work agent"
+    );
+    Said {
+        verdict: Some(unavailable(AGENT_NOT_DEPLOYED, &message)),
         recheck: None,
     }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::{
     condition::{self, Status, Verdict, addon},
-    name::{AddonName, ClusterName},
+    name::AddonName,
     sdk::{
         Health, HealthMode, RenderError, Target, WorkReport, health, hosting::Hosting,
         world::Observed,
@@ -25,6 +25,8 @@ pub(crate) struct Facts {
     pub(crate) works: Vec<WorkReport>,
     /// Whether it is known what the works should be.
     pub(crate) settled: bool,
+    /// Since when a work is on its way out that has to be gone before they are: until then nothing is known of them.
+    pub(crate) going_since: Option<Timestamp>,
     /// Why works could not be rendered or written.
     pub(crate) problem: Option<String>,
     /// Why they could not be rendered.
@@ -38,20 +40,28 @@ impl Facts {
     pub(crate) fn of(
         observed: &Observed,
         addon: &AddonName,
-        cluster: &ClusterName,
+        target: Target<'_>,
         hosting: &Hosting,
+        now: Timestamp,
     ) -> Self {
-        let mut works = Vec::new();
+        let uid = target.addon.metadata.uid.as_deref().unwrap_or_default();
+        let (mut works, mut going) = (Vec::new(), Vec::new());
         for place in hosting.places() {
-            let here = observed.deploys(addon, cluster, &place);
-            let here = here.filter(|(_, work)| !work.deleting);
-            works.extend(here.map(|(_, work)| WorkReport {
-                hosted: place.is_hosting(),
-                ..work.report.clone()
-            }));
+            for (_, work) in observed.deploys(addon, target.name, &place) {
+                if work.deleting || work.is_old(uid) {
+                    going.push(work.deleted_at.unwrap_or(now));
+                }
+                if !work.deleting {
+                    works.push(WorkReport {
+                        hosted: place.is_hosting(),
+                        ..work.report.clone()
+                    });
+                }
+            }
         }
         Self {
             works,
+            going_since: going.into_iter().min(),
             host: hosting.verdict(),
             ..Self::default()
         }
@@ -183,6 +193,9 @@ impl Facts {
         };
         if let Some(problem) = &self.problem {
             return Some(health::not_written(kind, problem));
+        }
+        if self.going_since.is_some() {
+            return None;
         }
         let works = self.works.iter().filter(|work| work.hosted == hosted);
         let works: Vec<_> = works.collect();

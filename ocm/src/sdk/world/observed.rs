@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
@@ -101,6 +102,8 @@ pub(crate) struct Work {
     pub(crate) hosted_label: Option<String>,
     /// Whether it is being deleted.
     pub(crate) deleting: bool,
+    /// Since when, by the hub's clock.
+    pub(crate) deleted_at: Option<Timestamp>,
     /// The configuration it was rendered from.
     pub(crate) annotation: Option<String>,
     /// The UID of its controlling owner.
@@ -112,6 +115,11 @@ pub(crate) struct Work {
 }
 
 impl Work {
+    /// Whether it is one of an earlier life of the add-on, which has this UID now.
+    pub(crate) fn is_old(&self, uid: &str) -> bool {
+        self.owner.as_deref().is_some_and(|owner| owner != uid)
+    }
+
     /// Reads a work. A status that cannot be read is no status.
     pub(crate) fn read(object: DynamicObject) -> Self {
         let DynamicObject {
@@ -138,6 +146,7 @@ impl Work {
             hosted_label: labels.get(keys::ADDON_NAMESPACE).cloned(),
             resource_version: metadata.resource_version.unwrap_or_default(),
             deleting: metadata.deletion_timestamp.is_some(),
+            deleted_at: metadata.deletion_timestamp.map(|time| time.0),
             annotation: annotations.get(keys::CONFIG_SPEC_HASH).cloned(),
             owner: owner.map(|owner| owner.uid),
             digest: render::spec_digest(&spec),

@@ -90,6 +90,27 @@ fn nothing_is_said_of_a_new_agent_for_a_minute() {
 }
 
 #[test]
+fn what_has_to_go_first_and_does_not_is_told_after_a_minute() {
+    let facts = Facts {
+        going_since: Some(at(0)),
+        ..Facts::default()
+    };
+    let said = available(&facts, at(59));
+    assert_eq!(said.verdict, None);
+    assert!(said.recheck.is_some());
+    // An agent of the earlier work may still be there.
+    let session = session(true, -300);
+    let still = Facts {
+        session: Some(&session),
+        ..facts
+    };
+    let said = available(&still, at(60));
+    assert_eq!(reason(&said), Some((Status::False, AGENT_NOT_DEPLOYED)));
+    let message = said.verdict.unwrap().message;
+    assert!(message.contains("work agent"), "{message}");
+}
+
+#[test]
 fn a_gap_under_a_minute_does_not_flip_it() {
     let (gone, was) = (session(false, 100), live("True", AGENT_CONNECTED));
     let facts = Facts {

@@ -3,7 +3,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{samples::*, *};
 use crate::{
     api::{addon::ManagedClusterAddOn, cluster::ManagedCluster},
-    sdk::{RenderError, world::Work},
+    sdk::{RenderError, reconcile::report::Facts, world::Work},
 };
 
 #[test]
@@ -102,12 +102,27 @@ fn works_of_an_earlier_life_go_before_new_ones_are_made() {
         ..after.clone()
     };
     assert_eq!(names(&steps(&author, &met)), ["delete addon-a-deploy-0"]);
+    assert_eq!(going_since(&met), Some(NOW));
     old.deleting = true;
+    old.deleted_at = Some(Timestamp::UNIX_EPOCH);
     let met = Observed {
         works: vec![Arc::new(old)],
-        ..after
+        ..after.clone()
     };
     assert_eq!(steps(&author, &met), []);
+    assert_eq!(going_since(&met), Some(Timestamp::UNIX_EPOCH));
+    assert_eq!(going_since(&after), None);
+}
+
+const NOW: Timestamp = Timestamp::MAX;
+
+/// Since when works are waited for that have to go.
+fn going_since(observed: &Observed) -> Option<Timestamp> {
+    let (author, name) = (author(Vec::new()), cluster_name());
+    let Stage::Served(target) = stage(&author, &name, observed) else {
+        panic!("not served")
+    };
+    Facts::of(observed, &author.name, target, &Hosting::No, NOW).going_since
 }
 
 #[test]

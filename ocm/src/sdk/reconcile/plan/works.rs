@@ -203,9 +203,7 @@ impl Wish<'_> {
 
     /// Whether a work is one of an earlier life of this add-on.
     pub(crate) fn is_old(&self, work: &Work) -> bool {
-        work.owner
-            .as_deref()
-            .is_some_and(|owner| owner != self.uid())
+        work.is_old(self.uid())
     }
 
     fn applies(

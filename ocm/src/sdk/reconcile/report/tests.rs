@@ -172,6 +172,20 @@ fn old_words_stay_while_the_cluster_has_not_answered() {
 }
 
 #[test]
+fn nothing_is_claimed_while_works_of_before_have_to_go() {
+    let mut facts = settled(Vec::new());
+    facts.going_since = Some(at(1));
+    let report = decide(&[], &facts, &[], false);
+    assert_eq!(report, Report::default(), "there are works to apply");
+
+    let live = [
+        Verdict::new("ManifestApplied", true, "AddonManifestApplied", "as it was").onto(&[], at(0)),
+    ];
+    facts.works.push(applied(true));
+    assert_eq!(decide(&live, &facts, &[], false), Report::default());
+}
+
+#[test]
 fn nothing_is_claimed_before_it_is_known_what_to_deploy() {
     assert_eq!(
         decide(&[], &Facts::default(), &[], false),
