@@ -109,9 +109,13 @@ async fn leave<A: Addon>(
         Removal::Proceed => {}
     }
     match leaving.phase {
-        LeavingPhase::NotAdmitted | LeavingPhase::Refused | LeavingPhase::ClusterDeleting => {
-            Ok(Outcome::Settled(Some(SWEEP)))
+        LeavingPhase::NotAdmitted => {
+            match plan::not_accepted(hub.addon.as_ref(), &leaving.cluster, observed) {
+                Some((target, verdict)) => hold(hub, target, &verdict, now).await,
+                None => Ok(Outcome::Settled(Some(SWEEP))),
+            }
         }
+        LeavingPhase::Refused | LeavingPhase::ClusterDeleting => Ok(Outcome::Settled(Some(SWEEP))),
         LeavingPhase::AddonDeleting | LeavingPhase::AddonGone => {
             part(hub, &leaving.cluster, observed, now).await
         }

@@ -98,6 +98,38 @@ pub(crate) fn stage<'a>(
     }
 }
 
+/// What is said of the add-on on a cluster that is there and not accepted. Its `Available` may tell of better times: OCM
+/// itself changes it only when the cluster's lease has run out.
+pub(crate) fn not_accepted<'a>(
+    addon: &impl Addon,
+    name: &'a ClusterName,
+    observed: &'a Observed,
+) -> Option<(Target<'a>, Verdict)> {
+    let (cluster, cluster_addon) = observed.cluster.as_deref().zip(observed.addon.as_deref())?;
+    let target = Target {
+        name,
+        cluster,
+        addon: cluster_addon,
+    };
+    if cluster.spec.hub_accepts_client
+        || !cluster_addon.is_managed_by(addon.name())
+        || uses_template(observed)
+    {
+        return None;
+    }
+    let message = format!(
+        "the hub does not accept cluster {name}, so its agent is kept out and nothing is sent there; \
+         accept it with clusteradm accept --clusters {name}, or disable the add-on"
+    );
+    let verdict = Verdict::new(
+        condition::addon::DEGRADED,
+        true,
+        "ClusterNotAccepted",
+        message,
+    );
+    Some((target, verdict))
+}
+
 /// Why the add-on does not serve a cluster, if so.
 pub(crate) fn held(addon: &impl Addon, target: Target<'_>, observed: &Observed) -> Option<Verdict> {
     let degraded = |reason: String, message: String| {

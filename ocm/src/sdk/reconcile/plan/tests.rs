@@ -251,6 +251,33 @@ fn the_stage_follows_from_what_is_there() {
 }
 
 #[test]
+fn an_add_on_on_a_cluster_that_is_not_accepted_says_so() {
+    let (author, name) = (author(Vec::new()), cluster_name());
+    let said = |met: &Observed| {
+        let said = not_accepted(&author, &name, met);
+        said.map(|(_, verdict)| (verdict.kind, verdict.reason))
+    };
+    assert_eq!(said(&observed()), None);
+    let mut met = observed();
+    met.cluster = Some(Arc::new(ManagedCluster::default()));
+    assert_eq!(phase(&met), "not admitted");
+    let degraded = (
+        condition::addon::DEGRADED.to_owned(),
+        "ClusterNotAccepted".to_owned(),
+    );
+    assert_eq!(said(&met), Some(degraded));
+    let mut not_ours = (**met.addon.as_ref().unwrap()).clone();
+    not_ours.metadata.owner_references = None;
+    let not_ours = Observed {
+        addon: Some(Arc::new(not_ours)),
+        ..met.clone()
+    };
+    assert_eq!(said(&not_ours), None);
+    met.cluster = None;
+    assert_eq!(said(&met), None, "there is nobody to accept");
+}
+
+#[test]
 fn ocms_template_controller_is_not_disturbed() {
     let mut addon = (*observed().addon.unwrap()).clone();
     addon.spec.configs.push(AddOnConfig {
