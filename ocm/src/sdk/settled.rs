@@ -256,6 +256,35 @@ mod tests {
     }
 
     #[test]
+    fn of_several_configurations_of_a_kind_the_first_counts() {
+        let (first, other) = (
+            object(),
+            json!({ "spec": { "agentInstallNamespace": "no" } }),
+        );
+        let mut addon = addon(&spec_hash(&first), true);
+        let mut named = named();
+        named.name = "other".to_owned();
+        addon.spec.configs.push(named);
+        let references = &mut addon.status.as_mut().unwrap().config_references;
+        let mut second = references[0].clone();
+        second.desired_config = Some(ConfigSpecHash {
+            namespace: "s".to_owned(),
+            name: "other".to_owned(),
+            spec_hash: spec_hash(&other),
+        });
+        references.push(second);
+        let settled = settle(&addon, None, &supported(), |named| {
+            let it = if named.name == "n" { &first } else { &other };
+            Some(it.clone())
+        });
+        let settled = settled.unwrap();
+        let deployment = settled.config.deployment.unwrap();
+        assert_eq!(deployment.agent_install_namespace, "there");
+        // OCM compares the works with all of them.
+        assert!(settled.annotation.unwrap().contains("/s/other"));
+    }
+
+    #[test]
     fn everything_else_waits_and_says_for_what() {
         let hash = spec_hash(&object());
         let name = || "addondeploymentconfigs.addon.open-cluster-management.io/s/n".to_owned();
