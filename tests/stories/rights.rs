@@ -16,11 +16,13 @@ use serde_json::Value;
 use crate::stage::{Stage, text};
 
 /// Rights that no request shows: the API server asks for them while it looks at another request.
-const ASKED_ON_THE_WAY: [&str; 5] = [
+const ASKED_ON_THE_WAY: [&str; 6] = [
     // It is logged as what the other user did.
     "impersonate serviceaccounts",
     // A server-side apply of what is not there yet: it is logged as the patch that it is.
     "create manifestworks.work.open-cluster-management.io",
+    // OCM's webhook asks for it, where a feature gate says so.
+    "execute-as manifestworks.work.open-cluster-management.io",
     "approve signers.certificates.k8s.io",
     "sign signers.certificates.k8s.io",
     "update managedclusteraddons.addon.open-cluster-management.io/finalizers",
