@@ -8,6 +8,7 @@ pub(crate) mod configuration;
 pub(crate) mod crowd;
 pub(crate) mod farewell;
 pub(crate) mod guest;
+pub(crate) mod hands;
 pub(crate) mod hosted;
 pub(crate) mod intake;
 pub(crate) mod readers;

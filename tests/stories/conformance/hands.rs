@@ -1,0 +1,266 @@
+//! What people do by hand with OCM's objects.
+
+use anyhow::{Result, ensure};
+use kube::api::{DynamicObject, PostParams};
+use lab::{
+    product,
+    steps::{
+        At, enrol,
+        objects::{condition, has_condition},
+    },
+    wait,
+};
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+const WORK: &str = "addon-argocd-agent-addon-deploy-0";
+
+fn agent_in(namespace: &str) -> At {
+    At::deployment(namespace, "argocd-agent-addon-agent")
+}
+
+/// A work that somebody else made is theirs, also with the label of our add-on: it stays while the add-on comes and goes.
+pub(crate) async fn a_work_of_somebody_else_with_our_label_stays(stage: &Stage) -> Result<()> {
+    stage.not_enrolled(2).await?;
+    let theirs = At::work("spoke2", "theirs");
+    let note = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "namespace": "default", "name": "theirs" },
+    });
+    let spec = json!({ "workload": { "manifests": [note] } });
+    let label = json!({ "open-cluster-management.io/addon-name": "argocd-agent-addon" });
+    let work = json!({ "metadata": { "labels": label }, "spec": spec });
+    let made = stage.hub.apply(&theirs, work).await?;
+    let there = At::config_map("default", "theirs");
+    stage.spoke(2).until_there(&there, wait::BOUND).await?;
+
+    enrol::by_label(&stage.hub, "spoke2").await?;
+    let connected = |it: &Value| has_condition(it, "Available", "True", "AgentConnected");
+    stage
+        .hub
+        .until(&At::addon("spoke2"), "works", wait::BOUND, connected)
+        .await?;
+    enrol::take_label_away(&stage.hub, "spoke2").await?;
+    stage
+        .hub
+        .until_gone(&At::addon("spoke2"), wait::BOUND)
+        .await?;
+    stage
+        .hub
+        .until_gone(&At::work("spoke2", WORK), wait::BOUND)
+        .await?;
+    stage
+        .hub
+        .until_gone(&enrol::cluster_secret("spoke2"), wait::BOUND)
+        .await?;
+
+    let kept = stage.hub.read(&theirs).await?;
+    ensure!(
+        kept["metadata"]["uid"] == made["metadata"]["uid"]
+            && kept["metadata"]["deletionTimestamp"].is_null(),
+        "{}",
+        kept["metadata"]
+    );
+    stage.hub.delete(&theirs).await?;
+    stage.spoke(2).until_gone(&there, wait::BOUND).await
+}
+
+/// A work that somebody deletes is made again as soon as it is gone.
+pub(crate) async fn a_work_deleted_by_hand_is_made_again(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let work = At::work("spoke1", WORK);
+    let before = stage.hub.read(&work).await?["metadata"]["uid"].clone();
+    stage.hub.delete(&work).await?;
+    let again = |it: &Value| !it.is_null() && it["metadata"]["uid"] != before;
+    stage
+        .hub
+        .until(&work, "is made again", wait::BOUND, again)
+        .await?;
+    let runs = |it: &Value| it["status"]["readyReplicas"] == 1;
+    let agent = agent_in(enrol::AGENT_NAMESPACE);
+    stage
+        .spoke(1)
+        .until(&agent, "runs again", wait::BOUND, runs)
+        .await?;
+    enrol::until_available(&stage.hub, "spoke1").await.map(drop)
+}
+
+/// Where the work of an earlier add-on does not go, nothing is claimed of the new one; people are told what is in the way,
+/// and it is served as soon as that is gone.
+pub(crate) async fn an_add_on_made_anew_waits_for_works_of_before_and_says_so(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    let (addon, work) = (At::addon("spoke1"), At::work("spoke1", WORK));
+    let uid = stage.hub.read(&addon).await?["metadata"]["uid"].clone();
+    let mut finalizers = stage.hub.read(&work).await?["metadata"]["finalizers"].clone();
+    if let Some(all) = finalizers.as_array_mut() {
+        all.push("example.com/kept".into());
+    }
+    let kept = json!({ "metadata": { "finalizers": finalizers } });
+    stage.hub.merge(&work, kept).await?;
+    // The label stays, so it is made again.
+    stage.hub.delete(&addon).await?;
+    let told = |it: &Value| {
+        it["metadata"]["uid"] != uid && has_condition(it, "Available", "False", "AgentNotDeployed")
+    };
+    let waits = stage
+        .hub
+        .until(&addon, "tells what it waits for", wait::BOUND * 2, told)
+        .await?;
+    let said = condition(&waits, "Available").map(|it| it["message"].to_string());
+    ensure!(
+        said.as_ref()
+            .is_some_and(|said| said.contains("is being deleted since")),
+        "{said:?}"
+    );
+    ensure!(
+        condition(&waits, "ManifestApplied").is_none(),
+        "nothing was applied for this one: {}",
+        waits["status"]
+    );
+    ensure!(
+        !has_condition(&waits, "Progressing", "False", "Completed"),
+        "{}",
+        waits["status"]
+    );
+    let none = json!({ "metadata": { "finalizers": null } });
+    let gone = stage.hub.read(&work).await?["metadata"]["finalizers"].clone();
+    ensure!(
+        gone == json!(["example.com/kept"]),
+        "the work agent has done its part: {gone}"
+    );
+    stage.hub.merge(&work, none).await?;
+    enrol::until_available(&stage.hub, "spoke1").await.map(drop)
+}
+
+/// A `ClusterManagementAddOn` that is deleted takes the add-on along; made anew, it is on all labelled clusters again.
+pub(crate) async fn a_definition_made_anew_brings_the_clusters_back(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let (definition, addon) = (At::addon_definition(), At::addon("spoke1"));
+    let before = stage.hub.read(&definition).await?;
+    let uid = stage.hub.read(&addon).await?["metadata"]["uid"].clone();
+    stage.hub.delete(&definition).await?;
+    let other = |it: &Value| it["metadata"]["uid"] != uid;
+    stage
+        .hub
+        .until(&addon, "goes along", wait::BOUND, other)
+        .await?;
+    let labels = &before["metadata"]["labels"];
+    let annotations = &before["metadata"]["annotations"];
+    let metadata = json!({ "labels": labels, "annotations": annotations });
+    let anew = json!({ "metadata": metadata, "spec": before["spec"] });
+    stage.hub.apply(&definition, anew).await?;
+    stage.hub.until_there(&addon, wait::BOUND).await?;
+    enrol::until_available(&stage.hub, "spoke1").await.map(drop)
+}
+
+/// The agent moves where the configuration of its cluster says, with its certificate, and back; nothing stays behind.
+pub(crate) async fn an_agent_moves_into_another_namespace_and_back(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let elsewhere = "argocd-agent-elsewhere";
+    let moves = [
+        (enrol::AGENT_NAMESPACE, elsewhere),
+        (elsewhere, enrol::AGENT_NAMESPACE),
+    ];
+    for (from, to) in moves {
+        if to == elsewhere {
+            let spec = json!({ "agentInstallNamespace": to });
+            enrol::with_configuration(&stage.hub, "spoke1", spec).await?;
+        } else {
+            enrol::without_variables(&stage.hub, "spoke1").await?;
+        }
+        let said = |it: &Value| it["status"]["namespace"] == to;
+        stage
+            .hub
+            .until(&At::addon("spoke1"), "names it", wait::BOUND, said)
+            .await?;
+        for at in [agent_in(from), At::secret(from, enrol::CERTIFICATE)] {
+            stage.spoke(1).until_gone(&at, wait::BOUND).await?;
+        }
+        let runs = |it: &Value| it["status"]["readyReplicas"] == 1;
+        stage
+            .spoke(1)
+            .until(&agent_in(to), "runs there", wait::BOUND, runs)
+            .await?;
+        enrol::until_available(&stage.hub, "spoke1").await?;
+    }
+    Ok(())
+}
+
+/// A cluster that is not accepted any more is told to be so and keeps its add-on; accepted again, it goes on with that.
+pub(crate) async fn a_cluster_that_is_accepted_again_goes_on(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let (cluster, addon) = (At::cluster("spoke1"), At::addon("spoke1"));
+    let uid = stage.hub.read(&addon).await?["metadata"]["uid"].clone();
+    let accept = |yes: bool| json!({ "spec": { "hubAcceptsClient": yes } });
+    stage.hub.merge(&cluster, accept(false)).await?;
+    let told = |it: &Value| has_condition(it, "Degraded", "True", "ClusterNotAccepted");
+    stage
+        .hub
+        .until(&addon, "tells why", wait::BOUND, told)
+        .await?;
+    stage.hub.read(&enrol::cluster_secret("spoke1")).await?;
+    stage.hub.merge(&cluster, accept(true)).await?;
+    let well = |it: &Value| !has_condition(it, "Degraded", "True", "");
+    stage
+        .hub
+        .until(&addon, "is well again", wait::BOUND, well)
+        .await?;
+    let after = enrol::until_available(&stage.hub, "spoke1").await?;
+    ensure!(after["metadata"]["uid"] == uid, "it is the same add-on");
+    Ok(())
+}
+
+/// A label that is put on and taken away quickly ends as it was put last.
+pub(crate) async fn a_label_that_flickers_ends_as_it_was_put_last(stage: &Stage) -> Result<()> {
+    stage.not_enrolled(2).await?;
+    let cluster = At::cluster("spoke2");
+    for _ in 0..6 {
+        for mode in [json!("managed"), Value::Null] {
+            let labels = json!({ "metadata": { "labels": { (enrol::MODE): mode } } });
+            stage.hub.merge(&cluster, labels).await?;
+        }
+    }
+    enrol::by_label(&stage.hub, "spoke2").await?;
+    enrol::until_available(&stage.hub, "spoke2").await?;
+    stage.not_enrolled(2).await
+}
+
+/// Where somebody has switched on that the hub asks who may send works without an executor, our manager may, and may not
+/// have them carried out as anybody else.
+pub(crate) async fn our_works_pass_where_their_executor_is_asked_for(stage: &Stage) -> Result<()> {
+    let reviews = ("SubjectAccessReview", "subjectaccessreviews");
+    let at = At::of("authorization.k8s.io/v1", reviews, None, "");
+    let user = format!(
+        "system:serviceaccount:{}:{}",
+        product::NAMESPACE,
+        product::MANAGER
+    );
+    for (executor, may) in [
+        ("system:serviceaccount::klusterlet-work-sa", true),
+        ("system:serviceaccount:default:admin", false),
+    ] {
+        let review: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "metadata": {},
+            "spec": {
+                "user": user,
+                "resourceAttributes": {
+                    "group": "work.open-cluster-management.io",
+                    "resource": "manifestworks",
+                    "verb": "execute-as",
+                    "namespace": "spoke1",
+                    "name": executor,
+                },
+            },
+        }))?;
+        let api = stage.hub.api(&at);
+        let answer = api.create(&PostParams::default(), &review).await?;
+        let said = &answer.data["status"];
+        ensure!(said["allowed"] == may, "{executor}: {said}");
+    }
+    Ok(())
+}
