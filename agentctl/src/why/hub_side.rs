@@ -70,7 +70,8 @@ fn routing(judged: &Judged<'_>) -> Hop {
             let what = format!("is not delivered: {conflict}");
             let at = app.deletion_timestamp().and_then(|at| at.parse().ok());
             let next = if app.is_deleting() {
-                "wait for the hub program, which takes the finalizers of Argo CD off; what runs on a cluster stays. If                  it waits longer, see whose its other finalizers are, and that the hub program runs"
+                "wait for the hub program, which takes the finalizers of Argo CD off; what runs on a cluster stays. If it waits \
+                 longer, see whose its other finalizers are, and that the hub program runs"
             } else {
                 "put spec.destination right, or move the Application; a copy from before is left alone meanwhile"
             };

@@ -98,6 +98,7 @@ fn a_deletion_that_no_cluster_carries_out_says_who_ends_it() {
     assert_eq!(troubles(&why), [("routing", State::Bad)]);
     let next = why.next.unwrap();
     assert!(next.contains("wait for the hub program"), "{next}");
+    assert!(!next.contains("  "), "{next}");
 }
 
 #[test]
