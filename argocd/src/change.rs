@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::request::Object;
+use crate::request::{Object, Query};
 
 /// How an object is patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,18 +103,20 @@ fn merge(body: &[u8], uid: &str) -> Result<Vec<u8>, Bad> {
 }
 
 /// The options of a deletion, for the object with this UID.
-pub fn deletion(body: &[u8], uid: &str) -> Result<Vec<u8>, Bad> {
+///
+/// They may be parameters as well, which an API server does not look at where there is a body. Since there always is one from
+/// here on, what the body does not say is taken from them: else what is asked for as a dry run would delete.
+pub fn deletion(body: &[u8], query: &Query, uid: &str) -> Result<Vec<u8>, Bad> {
     const KNOWN: [&str; 4] = [
         "propagationPolicy",
         "gracePeriodSeconds",
         "orphanDependents",
         "dryRun",
     ];
-    let given = if body.is_empty() {
-        Map::new()
-    } else {
-        fields(read(body)?)?
-    };
+    let mut given = parameters(query)?;
+    if !body.is_empty() {
+        given.extend(fields(read(body)?)?);
+    }
     let mut options = Map::new();
     options.insert("kind".to_owned(), json!("DeleteOptions"));
     options.insert("apiVersion".to_owned(), json!("v1"));
@@ -140,6 +142,24 @@ pub fn deletion(body: &[u8], uid: &str) -> Result<Vec<u8>, Bad> {
     }
     options.insert("preconditions".to_owned(), preconditions);
     Ok(Value::Object(options).to_string().into_bytes())
+}
+
+/// The options among the parameters, as they are written in a body.
+fn parameters(query: &Query) -> Result<Map<String, Value>, Bad> {
+    let mut options = Map::new();
+    for (name, value) in query.pairs() {
+        let value = match name {
+            "dryRun" => json!([value]),
+            "gracePeriodSeconds" => {
+                let seconds = value.parse::<i64>();
+                json!(seconds.map_err(|_no_number| Bad::Body("gracePeriodSeconds is no number"))?)
+            }
+            "propagationPolicy" => json!(value),
+            _ => continue,
+        };
+        options.insert(name.to_owned(), value);
+    }
+    Ok(options)
 }
 
 /// What is to be made, where the path says.
@@ -258,7 +278,8 @@ mod tests {
 
     #[test]
     fn a_deletion_is_of_the_object_that_was_judged() {
-        let options = json_of(&deletion(b"", "u1").unwrap());
+        let none = Query::default();
+        let options = json_of(&deletion(b"", &none, "u1").unwrap());
         assert_eq!(options["preconditions"], json!({ "uid": "u1" }));
         let asked = json!({
             "kind": "DeleteOptions",
@@ -267,7 +288,7 @@ mod tests {
             "gracePeriodSeconds": 0,
             "preconditions": { "resourceVersion": "5" },
         });
-        let options = json_of(&deletion(asked.to_string().as_bytes(), "u1").unwrap());
+        let options = json_of(&deletion(asked.to_string().as_bytes(), &none, "u1").unwrap());
         assert_eq!(options["propagationPolicy"], "Foreground");
         assert_eq!(options["gracePeriodSeconds"], 0);
         assert_eq!(
@@ -280,8 +301,29 @@ mod tests {
             "[]",
             "k8s\u{0}",
         ] {
-            assert!(deletion(bad.as_bytes(), "u1").is_err(), "{bad}");
+            assert!(deletion(bad.as_bytes(), &none, "u1").is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_deletion_that_is_asked_for_with_parameters_is_the_one_that_was_asked_for() {
+        let target = "/apis/apps/v1/namespaces/a/deployments/x?timeout=5s&dryRun=All&gracePeriodSeconds=0&propagationPolicy=Orphan";
+        let query = Request::parse("DELETE", target).unwrap().query;
+        let wanted = json!({
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "dryRun": ["All"],
+            "gracePeriodSeconds": 0,
+            "propagationPolicy": "Orphan",
+            "preconditions": { "uid": "u1" },
+        });
+        assert_eq!(json_of(&deletion(b"", &query, "u1").unwrap()), wanted);
+        let said = deletion(br#"{"propagationPolicy":"Foreground"}"#, &query, "u1");
+        let said = json_of(&said.unwrap());
+        assert_eq!(said["propagationPolicy"], "Foreground");
+        assert_eq!(said["dryRun"], wanted["dryRun"]);
+        let soon = Query::from_iter([("gracePeriodSeconds".to_owned(), "soon".to_owned())]);
+        assert!(deletion(b"", &soon, "u1").is_err());
     }
 
     #[test]

@@ -151,6 +151,21 @@ async fn what_an_application_has_is_changed_and_only_the_object_that_was_judged(
 }
 
 #[tokio::test]
+async fn a_deletion_that_is_asked_for_as_a_dry_run_is_one() {
+    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let target = format!("{POD}?dryRun=All&propagationPolicy=Orphan");
+    let (code, _) = send(&mut lane, "DELETE", &target, "", &Value::Null).await;
+    assert_eq!(code, 200);
+    let changes = changes(&window);
+    let [(_, options)] = changes.as_slice() else {
+        panic!("{changes:?}");
+    };
+    // An API server looks at no parameters where there is a body.
+    assert_eq!(options["dryRun"], json!(["All"]));
+    assert_eq!(options["propagationPolicy"], "Orphan");
+}
+
+#[tokio::test]
 async fn what_belongs_to_no_application_is_not_touched() {
     let (window, mut lane) = shop(UiAccess::Operate).await;
     let patch = json!({ "spec": {} });

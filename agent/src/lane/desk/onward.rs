@@ -81,7 +81,7 @@ impl Desk {
         }
         if asked.verb == Verb::Delete {
             let judged = self.judged(object).await?;
-            let options = change::deletion(body, Meta::of(&judged).uid())?;
+            let options = change::deletion(body, &asked.query, Meta::of(&judged).uid())?;
             return Ok((options, JSON));
         }
         let kind = parts.headers.get(CONTENT_TYPE);
