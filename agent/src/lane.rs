@@ -8,7 +8,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryFutureExt as _};
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _, TryFutureExt as _, stream};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -49,6 +50,8 @@ const STREAM_WINDOW: u32 = 256 << 10;
 const LANE_WINDOW: u32 = 4 << 20;
 /// What an answer that the hub does not read makes us hold.
 const UNSENT: usize = 64 << 10;
+/// There are no pings before the hub has said its first words: one that has not by then is gone, or hangs behind a proxy.
+const HANDSHAKE: Duration = Duration::from_secs(15);
 /// A hub that is asked this often and then silent for as long is gone.
 const PING: Duration = Duration::from_secs(10);
 /// Pauses between attempts, and when they are forgotten.
@@ -177,8 +180,22 @@ impl Lane {
             .map_ok(tonic::Response::into_inner)
             .try_flatten_stream()
             .map(|chunk| chunk.map(|it| it.data).map_err(io::Error::other));
-        Ok(Tunnel::new(incoming, send))
+        Ok(Tunnel::new(begins_soon(incoming), send))
     }
+}
+
+/// The same chunks, or an error where the first one does not come in time.
+fn begins_soon<S>(chunks: S) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static
+where
+    S: Stream<Item = io::Result<Bytes>> + Send + 'static,
+{
+    let begun = async move {
+        let mut chunks = Box::pin(chunks);
+        let first = tokio::time::timeout(HANDSHAKE, chunks.next()).await;
+        let first = first.unwrap_or_else(|late| Some(Err(late.into())));
+        stream::iter(first).chain(chunks)
+    };
+    stream::once(begun).flatten()
 }
 
 /// Who answers what comes on a lane, and counts it.
@@ -232,5 +249,39 @@ fn class(status: StatusCode) -> &'static str {
         3 => "3xx",
         4 => "4xx",
         _ => "5xx",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hub_that_takes_a_lane_and_says_nothing_on_it_is_left() {
+        let begun = Instant::now();
+        let answerer = || async { Ok::<_, Infallible>(Response::new(String::new())) };
+        let (send, _taken) = tunnel::chunks();
+        let tunnel = Tunnel::new(begins_soon(stream::pending()), send);
+        let broken = http2::Builder::new(hyper_util::rt::TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PING)
+            .serve_connection(TokioIo::new(tunnel), service_fn(|_| answerer()));
+        let broken = tokio::time::timeout(HANDSHAKE * 100, broken).await;
+        assert!(broken.unwrap().is_err());
+        assert_eq!(begun.elapsed(), HANDSHAKE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hub_that_has_begun_may_pause() {
+        let (says, said) = tokio::sync::mpsc::channel(1);
+        let mut heard = Box::pin(begins_soon(ReceiverStream::new(said)));
+        says.send(Ok(Bytes::from_static(b"first"))).await.unwrap();
+        assert_eq!(heard.next().await.unwrap().unwrap(), "first");
+        tokio::time::sleep(HANDSHAKE * 2).await;
+        says.send(Ok(Bytes::from_static(b"second"))).await.unwrap();
+        drop(says);
+        assert_eq!(heard.next().await.unwrap().unwrap(), "second");
+        assert!(heard.next().await.is_none());
     }
 }
