@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use argocd::Meta;
+use argocd::{Meta, keys};
 use protocol::payload::{Ranges, SyncedResourceList};
 use protocol::{Event, Kind, Mode, ObjectKey, Verdict};
 use runtime::error::Chain;
@@ -265,7 +265,13 @@ impl Replica {
                         desired: &desired,
                         same_name,
                     };
-                    let plan = plan::state(incoming, live, written.as_ref(), self.policy);
+                    let mut plan = plan::state(incoming, live, written.as_ref(), self.policy);
+                    if !reader.welcome.capabilities.is_ours() {
+                        let taken = self.store.taken(key, Meta::of(body).uid());
+                        let before = taken.iter().find(|(it, _)| *it == keys::LAST_COMMAND);
+                        let before = before.map(|(_, record)| record.as_str());
+                        plan = plan.map(|it| plan::along(it, &event.event_id, body, live, before));
+                    }
                     let wanted = Wanted {
                         desired,
                         digest: message::digest(key.kind, body),

@@ -7,7 +7,8 @@
 //!   into [`LAST_COMMAND`](crate::keys::LAST_COMMAND) in the same patch that sets `.operation`, under the
 //!   resourceVersion it has seen. A repeat finds it there.
 //! * **Terminate**: the `startedAt` of the operation that is to end. It is a name already, on both sides.
-//! * **Refresh**: an id that the principal puts beside the refresh annotation on the wire.
+//! * **Refresh**: an id that the principal puts beside the refresh annotation on the wire. A hydration that is asked
+//!   for goes with it.
 //!
 //! The hub's `.operation` stays until the spoke has taken the command and ended it. A status from before
 //! that ([`Operation::Hold`]) neither clears it nor brings back an older `operationState`.
@@ -72,6 +73,36 @@ pub fn take(live: &Value, event_id: &str, operation: &Value) -> Take {
     }
 }
 
+/// The patch for an operation that a Go principal says with the state of its object, which is how it says one that it has
+/// found there; none if it was taken, or may have been.
+pub fn take_along(live: &Value, event_id: &str, hub: &Value) -> Option<Patch> {
+    let operation = Application::of(hub).operation()?;
+    if was_taken(hub, live, operation, Known::default()) {
+        return None;
+    }
+    match take(live, event_id, operation) {
+        Take::Set(patch) => Some(patch),
+        Take::AlreadyTaken | Take::Busy => None,
+    }
+}
+
+/// An object that is made with such an operation, unless a copy before it took that: `before` is what it had in
+/// [`LAST_COMMAND`](crate::keys::LAST_COMMAND).
+pub fn made_with(mut object: Value, event_id: &str, hub: &Value, before: Option<&str>) -> Value {
+    let operation = Application::of(hub).operation();
+    let is_taken = |operation| {
+        before.is_some_and(|record| record.ends_with(&format!(" {}", digest::short(operation))))
+    };
+    if let Some(operation) = operation.filter(|operation| !is_taken(operation)) {
+        let made = json!({
+            "metadata": { "annotations": { keys::LAST_COMMAND: record(event_id, operation) } },
+            "operation": operation,
+        });
+        merge(&mut object, &made);
+    }
+    object
+}
+
 /// The patch that terminates the running operation, if it is the one that `incoming` means.
 ///
 /// None: it has ended, it is terminating already, or another one runs by now; all of that is done.
@@ -90,23 +121,41 @@ pub fn take_termination(live: &Value, incoming: &Value) -> Option<Patch> {
     Some(patch.under(Meta::of(live).resource_version()))
 }
 
-/// The patch that asks the spoke's Argo CD for the refresh that `incoming` asks for; none if that was done before.
+/// The patch that asks the spoke's Argo CD for the refresh that `incoming` asks for, and for the hydration; none if that
+/// was done before.
 pub fn take_refresh(live: &Value, incoming: &Value) -> Option<Patch> {
     let meta = Meta::of(incoming);
-    let kind = match meta.annotation(keys::REFRESH)? {
+    let kind = |asked: &str| match asked {
         "hard" => "hard",
         _ => "normal",
     };
+    let asked = requests(incoming);
+    if asked.is_empty() {
+        return None;
+    }
     let id = match meta.annotation(keys::REFRESH_ID) {
         Some(id) => id.to_owned(),
-        // a Go principal: every version of its object that asks counts as one request
+        // a Go principal never takes the one for a hydration away: alone it is from before
+        None if meta.annotation(keys::REFRESH).is_none() => return None,
+        // and every version of its object that asks counts as one request
         None => refresh_id(incoming),
     };
     (Meta::of(live).annotation(keys::LAST_REFRESH) != Some(id.as_str())).then(|| {
-        Patch::Merge(json!({
-            "metadata": { "annotations": { keys::REFRESH: kind, keys::LAST_REFRESH: id } },
-        }))
+        let mut annotations = json!({ keys::LAST_REFRESH: id });
+        for (key, value) in asked {
+            merge(&mut annotations, &json!({ key: kind(value) }));
+        }
+        Patch::Merge(json!({ "metadata": { "annotations": annotations } }))
     })
+}
+
+/// The annotations by which an object asks for something once.
+fn requests(object: &Value) -> Vec<(&'static str, &str)> {
+    let meta = Meta::of(object);
+    let asked = keys::REQUESTS.into_iter();
+    asked
+        .filter_map(|key| Some((key, meta.annotation(key)?)))
+        .collect()
 }
 
 /// The identity of a refresh that this version of the hub's object introduced.
@@ -129,9 +178,9 @@ pub fn with_refresh_id(mut wire: Value, id: &str) -> Value {
     wire
 }
 
-/// Whether the hub's object asks for a refresh.
+/// Whether the hub's object asks for a refresh, or for a hydration.
 pub fn wants_refresh(hub: &Value) -> bool {
-    Meta::of(hub).annotation(keys::REFRESH).is_some()
+    !requests(hub).is_empty()
 }
 
 /// What the hub's change from `old` to `new` asks for.
@@ -141,7 +190,7 @@ pub struct Introduced {
     pub operation: bool,
     /// The phase of the running operation became `Terminating`.
     pub termination: bool,
-    /// The refresh annotation is new: [`refresh_id`] of `new` names it.
+    /// The annotation for a refresh or a hydration is new: [`refresh_id`] of `new` names it.
     pub refresh: bool,
 }
 
@@ -163,8 +212,10 @@ pub fn introduced(old: &Value, new: &Value) -> Introduced {
         termination: phase(after) == "Terminating"
             && phase(before) != "Terminating"
             && before.operation_state().is_some(),
-        refresh: after.annotation(keys::REFRESH).is_some()
-            && before.annotation(keys::REFRESH) != after.annotation(keys::REFRESH),
+        refresh: {
+            let asked = requests(old);
+            requests(new).iter().any(|request| !asked.contains(request))
+        },
     }
 }
 
@@ -377,13 +428,14 @@ fn refresh_is_due(on_hub: Application<'_>, on_spoke: Application<'_>, known: Kno
 }
 
 fn refresh_done(on_hub: Application<'_>, on_spoke: Application<'_>, known: Known<'_>) -> bool {
-    if on_hub.annotation(keys::REFRESH).is_none() || on_spoke.annotation(keys::REFRESH).is_some() {
+    if !wants_refresh(on_hub.value()) || on_spoke.annotation(keys::REFRESH).is_some() {
         return false;
     }
     if known.names_commands {
         known.refresh.is_some() && on_spoke.annotation(keys::LAST_REFRESH) == known.refresh
     } else {
-        true
+        // What is taken away from the hub's goes from a Go agent's copy too, done or not.
+        on_spoke.annotation(keys::HYDRATE).is_none()
     }
 }
 

@@ -95,6 +95,7 @@ pub fn is_volatile(annotation: &str) -> bool {
     [
         keys::LAST_APPLIED,
         keys::REFRESH,
+        keys::HYDRATE,
         keys::REFRESH_ID,
         keys::CONTENT_ID,
         keys::SHARED_ENTRIES,

@@ -19,6 +19,10 @@ pub const ADOPTION_POLICY: &str = "argocd.argoproj.io/adoption-policy";
 pub const LAST_UPDATED: &str = "argocd-agent.argoproj.io/last-updated";
 /// Annotation: `normal` or `hard`; Argo CD takes it away when it has refreshed.
 pub const REFRESH: &str = "argocd.argoproj.io/refresh";
+/// Annotation: `normal`; Argo CD takes it away when it hydrates. Whoever asks for that asks for a refresh with it.
+pub const HYDRATE: &str = "argocd.argoproj.io/hydrate";
+/// What people and webhooks ask for once.
+pub const REQUESTS: [&str; 2] = [REFRESH, HYDRATE];
 /// Annotation of the notifications controller: what it has already sent.
 pub const NOTIFIED: &str = "notified.notifications.argoproj.io";
 /// Annotation of kubectl.

@@ -208,7 +208,7 @@ pub fn recreated(written: &Value) -> Value {
         .pointer_mut("/metadata/annotations")
         .and_then(Value::as_object_mut)
     {
-        annotations.remove(keys::REFRESH);
+        annotations.retain(|key, _| !keys::REQUESTS.contains(&key.as_str()));
     }
     object
 }
@@ -283,9 +283,9 @@ fn owned(object: &Value, live: &Value, refresh_done: bool) -> Value {
         texts.into_iter().map(entry).collect()
     };
     let mut annotations = texts(meta.annotations());
-    for key in [keys::NOTIFIED, keys::REFRESH] {
+    for key in [keys::NOTIFIED, keys::REFRESH, keys::HYDRATE] {
         annotations.remove(key);
-        let stays = key != keys::REFRESH || !refresh_done;
+        let stays = key == keys::NOTIFIED || !refresh_done;
         if let Some(value) = live_meta.annotation(key).filter(|_| stays) {
             annotations.insert(key.to_owned(), value.into());
         }

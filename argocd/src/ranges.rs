@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::command::wants_refresh;
 use crate::digest::canonical;
 use crate::keys;
 use crate::object::{Application, Meta};
@@ -107,7 +106,7 @@ pub fn shown(application: &Value) -> String {
         "status": status,
         "operation": app.operation(),
         // Who asks waits until this is gone.
-        "refresh": wants_refresh(application),
+        "refresh": app.annotation(keys::REFRESH).is_some(),
     }))
 }
 

@@ -38,6 +38,7 @@ fn annotations() -> impl Strategy<Value = Map<String, Value>> {
         "b",
         "notes.example.com/x",
         keys::REFRESH,
+        keys::HYDRATE,
         keys::SOURCE_UID,
         keys::PRINCIPAL_UID,
         keys::NAMESPACE_REMAPPED,

@@ -121,7 +121,10 @@ impl Writer {
     /// With what a copy before it took once.
     fn with_records(&self, key: &ObjectKey, mut object: Value) -> Value {
         let source_uid = Meta::of(&object).source_uid().unwrap_or_default();
-        for (record, value) in self.store.taken(key, source_uid) {
+        let taken = self.store.taken(key, source_uid).into_iter();
+        let has_newer = |record| Meta::of(&object).annotation(record).is_some();
+        let taken: Vec<_> = taken.filter(|(record, _)| !has_newer(record)).collect();
+        for (record, value) in taken {
             let annotations = json!({ record: value });
             let metadata = json!({ "metadata": { "annotations": annotations } });
             argocd::patch::merge(&mut object, &metadata);

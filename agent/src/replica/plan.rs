@@ -18,7 +18,7 @@ mod relation;
 #[cfg(test)]
 mod tests;
 
-pub(super) use asked::{sync, terminate};
+pub(super) use asked::{along, sync, terminate};
 use relation::{Relation, adoption, has_stamp, is_meant, mismatch, relation};
 
 /// What the hub said about an object, made ready for the spoke.

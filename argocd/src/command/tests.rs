@@ -174,6 +174,79 @@ fn a_refresh_is_done_once_for_each_time_it_is_asked_for() {
 }
 
 #[test]
+fn an_operation_that_comes_with_a_state_is_taken_unless_it_may_have_been_before() {
+    let operation = json!({ "sync": { "revision": "abc" } });
+    let hub = app(Some(operation.clone()), None);
+    let live = app(None, None);
+    let taken = take_along(&live, "app_u_9", &hub)
+        .unwrap()
+        .applied_to(&live);
+    assert_eq!(taken["operation"], operation);
+    assert_eq!(take_along(&taken, "app_u_10", &hub), None);
+    // it has ended, and the hub does not know yet
+    let mut ended = taken;
+    ended.as_object_mut().unwrap().remove("operation");
+    assert_eq!(take_along(&ended, "app_u_11", &hub), None);
+
+    let made = made_with(json!({ "metadata": {} }), "app_u_9", &hub, None);
+    assert_eq!(made["operation"], operation);
+    assert_eq!(take_along(&made, "app_u_10", &hub), None);
+    let before = Meta::of(&made).annotation(keys::LAST_COMMAND);
+    let again = made_with(json!({ "metadata": {} }), "app_u_10", &hub, before);
+    assert_eq!(
+        again,
+        json!({ "metadata": {} }),
+        "a copy before it took that"
+    );
+}
+
+#[test]
+fn a_hydration_goes_with_its_refresh() {
+    let mut hub = app(None, None);
+    hub["metadata"]["annotations"] = json!({ keys::REFRESH: "normal", keys::HYDRATE: "normal" });
+    let live = json!({ "metadata": {} });
+    let asked = take_refresh(&live, &hub).unwrap().applied_to(&live);
+    let annotation = |object: &Value, key| Meta::of(object).annotation(key).map(str::to_owned);
+    assert_eq!(
+        keys::REQUESTS.map(|key| annotation(&asked, key)),
+        [Some("normal".to_owned()), Some("normal".to_owned())]
+    );
+    // Argo CD has done the one and not yet the other
+    let mut done = asked;
+    let annotations = done["metadata"]["annotations"].as_object_mut().unwrap();
+    annotations.remove(keys::REFRESH);
+    assert_eq!(take_refresh(&done, &hub), None);
+    let id = refresh_id(&hub);
+    let known = |names_commands| Known {
+        refresh: Some(&id),
+        names_commands,
+        ..OURS
+    };
+    let judgement = judge(&hub, &done, known(true));
+    assert!(judgement.refresh_done);
+    // a Go agent would take it away from its copy too, as soon as it is gone from the hub's
+    assert!(!judge(&hub, &done, known(false)).refresh_done);
+    let patch = status_patch_for_hub(&hub, &done, &judgement).unwrap();
+    let shown = patch.applied_to(&hub);
+    assert_eq!(
+        keys::REQUESTS.map(|key| annotation(&shown, key)),
+        [None, None]
+    );
+    // one that is left alone is nothing new
+    hub["metadata"]["annotations"] = json!({ keys::HYDRATE: "normal" });
+    assert_eq!(
+        take_refresh(&live, &hub),
+        None,
+        "a Go principal leaves it for ever"
+    );
+    assert!(take_refresh(&live, &with_refresh_id(hub.clone(), "u_11")).is_some());
+    assert!(introduced(&app(None, None), &hub).refresh);
+    let mut before = hub.clone();
+    before["metadata"]["annotations"][keys::REFRESH] = "normal".into();
+    assert!(!introduced(&before, &hub).refresh);
+}
+
+#[test]
 fn a_status_from_before_the_command_holds_it() {
     let hub = app(Some(sync("2")), None);
     let report = app(None, Some(state("Succeeded", &sync("1"), "t1")));

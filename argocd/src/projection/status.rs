@@ -16,17 +16,18 @@ pub(super) fn patch(hub: &Value, report: &Value, judgement: &Judgement) -> Optio
         Operation::Hold => Application::of(hub).operation().cloned(),
         Operation::Follow(operation) => operation.clone(),
     };
-    let refresh = if judgement.refresh_done {
-        None
-    } else {
-        Meta::of(hub).annotation(keys::REFRESH)
-    };
+    let asked = requests(hub);
     let from = part(
         Application::of(hub).status().cloned(),
         Application::of(hub).operation().cloned(),
-        Meta::of(hub).annotation(keys::REFRESH),
+        &asked,
     );
-    let to = part(shown(hub, report, judgement), operation, refresh);
+    let left = if judgement.refresh_done {
+        Map::new()
+    } else {
+        asked
+    };
+    let to = part(shown(hub, report, judgement), operation, &left);
     patch::between(&from, &to)
 }
 
@@ -60,11 +61,19 @@ pub(super) fn condition_patch(
     ))
 }
 
-fn part(status: Option<Value>, operation: Option<Value>, refresh: Option<&str>) -> Value {
-    let mut annotations = Map::new();
-    if let Some(refresh) = refresh {
-        annotations.insert(keys::REFRESH.to_owned(), refresh.into());
-    }
+/// What is asked for on the hub, until it is done.
+fn requests(hub: &Value) -> Map<String, Value> {
+    let asked = keys::REQUESTS.into_iter();
+    asked
+        .filter_map(|key| Some((key.to_owned(), Meta::of(hub).annotation(key)?.into())))
+        .collect()
+}
+
+fn part(
+    status: Option<Value>,
+    operation: Option<Value>,
+    annotations: &Map<String, Value>,
+) -> Value {
     // there on both sides, so that the patch goes into it and never replaces it
     let mut part = json!({ "metadata": { "annotations": annotations } });
     if let Some(fields) = part.as_object_mut() {

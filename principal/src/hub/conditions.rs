@@ -170,7 +170,8 @@ fn plan(
     }
     if refresh_is_in_vain(entry, connected) {
         // Whoever asked waits for the annotation to go.
-        let answer = json!({ "annotations": { keys::REFRESH: null } });
+        let answered = keys::REQUESTS.map(|key| (key.to_owned(), Value::Null));
+        let answer = json!({ "annotations": Map::from_iter(answered) });
         patch.insert("metadata".to_owned(), answer);
     }
     (!patch.is_empty()).then(|| Patch::Merge(patch.into()))

@@ -5,7 +5,7 @@ use argocd::{Application, Meta, keys};
 use serde_json::Value;
 
 use super::relation::adoption;
-use super::{NOT_ADOPTED, No, Plan, one_patch};
+use super::{Memory, NOT_ADOPTED, No, Plan, Step, one_patch};
 use crate::config::{Adoption, Policy};
 
 /// The hub asks for a sync. `event_id` is the identity of the request.
@@ -24,6 +24,40 @@ pub(in crate::replica) fn sync(
         Take::Busy => Err(No::NotYet("another operation runs")),
         Take::Set(patch) => Ok(one_patch(live, patch)),
     }
+}
+
+/// A Go principal says an operation with the state, and not by itself, where it has found the object with it.
+///
+/// `before`: what a copy that somebody deleted here had taken.
+pub(in crate::replica) fn along(
+    mut plan: Plan,
+    event_id: &str,
+    message: &Value,
+    live: Option<&Value>,
+    before: Option<&str>,
+) -> Plan {
+    if plan.memory != Memory::Want || Application::of(message).operation().is_none() {
+        return plan;
+    }
+    let uid = Meta::of(message).uid();
+    match live.map(Meta::of) {
+        None => {
+            for step in &mut plan.steps {
+                if let Step::Create(object) = step {
+                    *object = command::made_with(object.take(), event_id, message, before);
+                }
+            }
+        }
+        Some(live) if live.is_deleting() || live.is_ignored() || live.source_uid() != Some(uid) => {
+        }
+        Some(live) => {
+            let patch = command::take_along(live.value(), event_id, message);
+            let uid = live.uid().to_owned();
+            plan.steps
+                .extend(patch.map(|patch| Step::Patch { uid, patch }));
+        }
+    }
+    plan
 }
 
 /// The hub asks for the end of the running operation.

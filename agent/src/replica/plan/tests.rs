@@ -128,6 +128,39 @@ fn an_unmanaged_application_is_adopted_or_left_alone_as_the_policy_says() {
 }
 
 #[test]
+fn what_a_go_principal_asks_with_a_state_is_done_by_its_replica_alone() {
+    let mut message = hub_app("u1", "main");
+    message["operation"] = json!({ "sync": {} });
+    let planned = |live: Option<&Value>, before| {
+        let (_, plan) = obeyed(live.cloned(), &message);
+        along(plan, "app_u1_5", &message, live, before)
+    };
+    let operation = |plan: &Plan| match &plan.steps[..] {
+        [Step::Create(object)] => object["operation"].clone(),
+        [.., Step::Patch { patch, .. }] => patch.applied_to(&json!({}))["operation"].clone(),
+        _ => Value::Null,
+    };
+    let made = planned(None, None);
+    assert_eq!(operation(&made), json!({ "sync": {} }));
+    let [Step::Create(object)] = &made.steps[..] else {
+        panic!("{made:?}");
+    };
+    let record = Meta::of(object).annotation(keys::LAST_COMMAND);
+    assert_eq!(operation(&planned(None, record)), Value::Null);
+
+    let (replica, _) = obeyed(None, &hub_app("u1", "main"));
+    let mut replica = replica.unwrap();
+    assert_eq!(
+        operation(&planned(Some(&replica), None)),
+        json!({ "sync": {} })
+    );
+    replica["metadata"]["annotations"][keys::SOURCE_UID] = "u0".into();
+    assert_eq!(operation(&planned(Some(&replica), None)), Value::Null);
+    let plan = along(Plan::NOTHING, "app_u1_5", &message, None, None);
+    assert_eq!(plan, Plan::NOTHING);
+}
+
+#[test]
 fn a_deleting_hub_object_takes_its_replica_with_it_and_nothing_else() {
     let (world, _) = obeyed(None, &hub_app("u1", "main"));
     let (after, plan) = obeyed(world.clone(), &deleting(hub_app("u1", "main")));
