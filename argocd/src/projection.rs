@@ -354,6 +354,20 @@ fn to_map<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Map<String
         .collect()
 }
 
+/// What travels, without the finalizers that mean nothing to Argo CD.
+pub fn with_argocd_finalizers(mut wire: Value) -> Value {
+    if let Some(Value::Array(finalizers)) = wire.pointer_mut("/metadata/finalizers") {
+        finalizers.retain(|name| name.as_str().is_some_and(is_argocd_finalizer));
+    }
+    wire
+}
+
+/// Whether the workload of an Application goes with it.
+pub fn cascades(application: &Value) -> bool {
+    let finalizers = Meta::of(application).finalizers();
+    finalizers.into_iter().any(is_resources_finalizer)
+}
+
 fn is_resources_finalizer(name: &str) -> bool {
     name.starts_with(keys::RESOURCES_FINALIZER)
 }

@@ -202,6 +202,7 @@ impl Hub {
         state
             .sessions
             .insert(cluster.to_string(), (id, mailbox.clone()));
+        state.index.ask_anew(cluster.as_str());
         let mut effects = state.index.forgive(cluster.as_str());
         // It says again what it still finds.
         let theirs: Vec<Key> = state

@@ -44,6 +44,11 @@ impl Unconfirmed {
         std::mem::take(&mut self.keys)
     }
 
+    /// Whether it is not known yet what the peer holds of this one.
+    pub fn is_open(&self, key: &ObjectKey) -> bool {
+        self.keys.contains(key)
+    }
+
     /// Whether [`Self::finish`] was called.
     pub const fn is_complete(&self) -> bool {
         self.complete

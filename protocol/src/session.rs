@@ -30,7 +30,8 @@
 //! the stream or the hand.
 //!
 //! What people ask of a Go agent is a control message that is sent once and, unacknowledged, forgotten after the pause
-//! before a resend; the peer's answer is a control message of its own.
+//! before a resend; the peer's answer is a control message of its own. So is the last state of an object that a Go agent
+//! hears before its delete: it removes what it holds as it holds it, with the workload if the copy still says so.
 //!
 //! Writing never waits for the peer to read: while the stream is full the driver stops taking from the
 //! outbox, which goes on coalescing, and keeps reading. So two busy ends cannot block each other.
@@ -139,7 +140,8 @@ impl Session {
     }
 
     /// Says a ready-made event: a delete, which wipes everything else about its object, or a control
-    /// message, which replaces one of the same content that was not sent yet.
+    /// message, which replaces one of the same content that was not sent yet. A state that is said so is the last word
+    /// before a delete that is said right after it: it goes out first, and once.
     pub fn say(&mut self, event: Event) {
         match event.object() {
             Some(key) if !self.peer.knows(key.kind) => {}

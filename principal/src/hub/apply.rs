@@ -132,6 +132,23 @@ impl Hub {
         }
     }
 
+    /// The cluster has nothing of an Application that the hub is deleting, as if it had said that its copy is gone.
+    pub(crate) async fn let_go(&self, from: &Sender, key: &ObjectKey) {
+        let uid = {
+            let state = self.lock();
+            let entry = Key::from_object(key).and_then(|key| state.index.application(&key));
+            entry.map(|entry| entry.uid().to_owned())
+        };
+        let Some(uid) = uid else {
+            return;
+        };
+        tracing::info!(object = %key, "the cluster has nothing of what is being deleted");
+        let gone = self.delete(key, &uid);
+        while let (Verdict::Retry { after }, _) = self.apply_for(from, &gone).await {
+            tokio::time::sleep(after).await;
+        }
+    }
+
     /// The copy is gone. That ends a deletion that the hub has asked for, and nothing else.
     async fn apply_delete(&self, from: &Sender, event: &Event) -> Refusable {
         let copy: Value = match payload::decode("Application", &event.payload) {
@@ -145,13 +162,7 @@ impl Hub {
             // Deleted here already, which is how most deletions end.
             return done();
         };
-        let wanted = {
-            let state = self.lock();
-            state
-                .index
-                .application(&key)
-                .is_some_and(|entry| entry.application().is_deleting())
-        };
+        let wanted = self.lock().index.note_gone_there(&key);
         if !wanted {
             // Somebody took the copy away over there; the hub still wants it.
             self.lock()

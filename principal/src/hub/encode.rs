@@ -16,6 +16,8 @@ use crate::fleet::ClusterName;
 pub(crate) struct Voice<'a> {
     pub(crate) hub: &'a Hub,
     pub(crate) cluster: &'a ClusterName,
+    /// Whether it is a Go agent that hears it.
+    pub(crate) is_go: bool,
     /// Which changes it speaks for.
     pub(crate) traces: &'a Notes<Matter>,
 }
@@ -39,9 +41,12 @@ impl Voice<'_> {
                 if entry.is_mirror_of(self.cluster.as_str()) {
                     // Its state is the cluster's own; what is said is that somebody asks for a refresh.
                     entry.refresh()?;
-                    application(key, &entry, true)
+                    self.application(key, &entry, true)
+                } else if self.is_go && entry.is_gone_there() {
+                    // It would make it anew.
+                    return None;
                 } else {
-                    application(key, &entry, said_before)
+                    self.application(key, &entry, said_before)
                 }
             }
             (Kind::Application, Facet::Command) => command(key, &self.told(key)?)?,
@@ -53,6 +58,15 @@ impl Voice<'_> {
             (_, Facet::Status | Facet::Command) => return None,
         };
         Some(self.hub.signed(event))
+    }
+
+    fn application(&self, key: &ObjectKey, entry: &Entry, said_before: bool) -> Event {
+        let hub: &Arc<Value> = entry.object();
+        let mut wire = wire(hub, self.is_go);
+        if let Some(id) = entry.refresh() {
+            wire = command::with_refresh_id(wire, id);
+        }
+        about(key, state(said_before), hub, &wire)
     }
 
     /// What the cluster may hear of: what is delivered to it, and mirrors of its own.
@@ -82,6 +96,12 @@ impl Hub {
         self.signed(Event::about(key, Verb::Delete, uid, "", body(&stub)))
     }
 
+    /// How an Application was at last. A Go agent removes its copy as it holds it, and the workload with it if the copy
+    /// says so; ours leaves the workload whatever its copy says.
+    pub(crate) fn last_words(&self, key: &ObjectKey, object: &Value) -> Event {
+        self.signed(about(key, Verb::SpecUpdate, object, &wire(object, true)))
+    }
+
     fn signed(&self, event: Event) -> Event {
         match self.principal_uid.get() {
             Some(uid) => event.from_principal(uid),
@@ -90,13 +110,14 @@ impl Hub {
     }
 }
 
-fn application(key: &ObjectKey, entry: &Entry, said_before: bool) -> Event {
-    let hub: &Arc<Value> = entry.object();
-    let mut wire = projection::wire_application(hub);
-    if let Some(id) = entry.refresh() {
-        wire = command::with_refresh_id(wire, id);
+/// A Go agent puts all finalizers on its copy, and nobody there takes those away that are of the hub's own.
+fn wire(hub: &Value, is_go: bool) -> Value {
+    let wire = projection::wire_application(hub);
+    if is_go {
+        projection::with_argocd_finalizers(wire)
+    } else {
+        wire
     }
-    about(key, state(said_before), hub, &wire)
 }
 
 fn command(key: &ObjectKey, entry: &Entry) -> Option<Event> {

@@ -171,6 +171,22 @@ impl Index {
         }
     }
 
+    /// A cluster has nothing of this Application any more; whether that was to be.
+    pub(crate) fn note_gone_there(&mut self, key: &Key) -> bool {
+        let Some(entry) = self.applications.get_mut(key) else {
+            return false;
+        };
+        entry.note_gone_there(true);
+        entry.is_gone_there()
+    }
+
+    /// A cluster comes anew, and may have something again of what was gone there.
+    pub(crate) fn ask_anew(&mut self, cluster: &str) {
+        let all = self.applications.values_mut();
+        let theirs = all.filter(|entry| entry.cluster() == Some(cluster));
+        theirs.for_each(|entry| entry.note_gone_there(false));
+    }
+
     /// Takes in a project as one of our own writes has left it, unless the watch has told of a newer version.
     pub(crate) fn set_written_project(&mut self, object: Value) -> Vec<Effect> {
         let meta = Meta::of(&object);

@@ -132,6 +132,13 @@ impl Hub {
         keys.into_iter().filter_map(expected).collect()
     }
 
+    /// Whether somebody has deleted an Application, which waits for its cluster.
+    pub(crate) fn is_deleting(&self, key: &ObjectKey) -> bool {
+        let state = self.lock();
+        let entry = Key::from_object(key).and_then(|key| state.index.application(&key));
+        entry.is_some_and(|entry| entry.application().is_deleting())
+    }
+
     /// Looks up what a cluster names. Nothing of an object that the cluster may not have is in the answer.
     ///
     /// `agent_namespace` is what the spoke calls its Argo CD namespace.

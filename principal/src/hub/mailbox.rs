@@ -11,6 +11,7 @@ use std::sync::{
 use indexmap::IndexMap;
 use protocol::{ObjectKey, trace::Matter};
 use runtime::trace::Notes;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 /// What has to be said about one object.
@@ -22,6 +23,8 @@ pub(crate) struct Note {
     pub(crate) state: bool,
     /// Something has to be done once.
     pub(crate) command: bool,
+    /// How the object was at last, for a cluster that has to know before it hears that it is gone.
+    pub(crate) last: Option<Arc<Value>>,
 }
 
 /// The notes for one session; clones share them.
@@ -45,7 +48,7 @@ impl Mailbox {
     /// The object changed: a copy that was to go is wanted again.
     pub(crate) fn state(&self, key: ObjectKey) {
         self.note(key, |note| {
-            note.gone = None;
+            (note.gone, note.last) = (None, None);
             note.state = true;
         });
     }
@@ -55,15 +58,20 @@ impl Mailbox {
         self.note(key, |note| note.command = true);
     }
 
-    /// The copy has to go; nothing else is worth saying about it.
+    /// The copy has to go; nothing else is worth saying about it but its [last words](Self::last).
     pub(crate) fn gone(&self, key: ObjectKey, uid: String) {
         self.note(key, |note| {
             *note = Note {
                 gone: Some(uid),
-                state: false,
-                command: false,
+                last: note.last.take(),
+                ..Note::default()
             }
         });
+    }
+
+    /// The copy is about to have to go, and how the object was at last says what becomes of its workload.
+    pub(crate) fn last(&self, key: ObjectKey, object: Arc<Value>) {
+        self.note(key, |note| note.last = Some(object));
     }
 
     /// What the cluster holds has to be compared: something may have to go that nobody saw going.
@@ -135,9 +143,9 @@ mod tests {
         assert_eq!(
             notes[&key("app")],
             Note {
-                gone: None,
                 state: true,
-                command: true
+                command: true,
+                ..Note::default()
             }
         );
         assert!(mailbox.take().is_empty());
@@ -150,16 +158,15 @@ mod tests {
         mailbox.gone(key("app"), "uid".to_owned());
         let gone = Note {
             gone: Some("uid".to_owned()),
-            state: false,
-            command: false,
+            ..Note::default()
         };
         assert_eq!(mailbox.take()[&key("app")], gone);
+        mailbox.last(key("app"), Arc::new(Value::Null));
         mailbox.gone(key("app"), "uid".to_owned());
         mailbox.state(key("app"));
         let back = Note {
-            gone: None,
             state: true,
-            command: false,
+            ..Note::default()
         };
         assert_eq!(mailbox.take()[&key("app")], back);
     }

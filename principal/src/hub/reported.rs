@@ -5,10 +5,11 @@
 //! clusters that have a copy are compared instead, as after a connect, with the brake on mass deletion; and all that a
 //! list lacks is taken in at once, so that no comparison sees a part of it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use argocd::Meta;
-use protocol::ObjectKey;
+use protocol::{Kind, ObjectKey};
+use serde_json::Value;
 
 use super::{
     Hub, State,
@@ -99,6 +100,7 @@ impl Hub {
                 state.mirrors.went(key, uid);
             }
         }
+        let last = last_words(state, &report);
         let mut effects = judge(state, report);
         if is_unseen {
             effects.retain(|effect| match effect {
@@ -108,6 +110,15 @@ impl Hub {
                 }
                 Effect::State { .. } | Effect::Command { .. } | Effect::Conditions(_) => true,
             });
+        }
+        for effect in &effects {
+            if let (Effect::Gone { cluster, key, .. }, Some(last)) = (effect, &last)
+                && key.kind == Kind::Application
+            {
+                state.tell(cluster, |mailbox| {
+                    mailbox.last(key.clone(), Arc::clone(last));
+                });
+            }
         }
         self.post_for(state, effects, cause);
         if let Some(key) = concerned {
@@ -129,6 +140,21 @@ fn about(report: &Report) -> Option<(Watched, Key)> {
         Report::Deleted { kind, key, .. } => Some((*kind, key.clone())),
         Report::Synced(_) | Report::Rewound(_) => None,
     }
+}
+
+/// What clusters have to know before they hear of this deletion.
+fn last_words(state: &State, report: &Report) -> Option<Arc<Value>> {
+    let Report::Deleted {
+        kind: Watched::Application,
+        key,
+        uid,
+        ..
+    } = report
+    else {
+        return None;
+    };
+    let entry = state.index.application(key)?;
+    (entry.uid() == uid).then(|| entry.last_words()).flatten()
 }
 
 fn judge(state: &mut State, report: Report) -> Vec<Effect> {
@@ -160,8 +186,6 @@ fn judge(state: &mut State, report: Report) -> Vec<Effect> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use runtime::clock::Clock;
 
     use super::*;

@@ -109,6 +109,7 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
     let said = Voice {
         hub: &hub,
         cluster: &a,
+        is_go: false,
         traces: &Notes::default(),
     }
     .encode(&key("a"), Facet::State, false)
@@ -121,6 +122,7 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
     let update = Voice {
         hub: &hub,
         cluster: &a,
+        is_go: false,
         traces: &Notes::default(),
     }
     .encode(&key("a"), Facet::State, true)
@@ -129,6 +131,7 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
     let other = Voice {
         hub: &hub,
         cluster: &ab,
+        is_go: false,
         traces: &Notes::default(),
     };
     for facet in [Facet::State, Facet::Status, Facet::Command] {
@@ -158,6 +161,7 @@ fn a_command_is_named_by_the_version_that_introduced_it() {
     let said = Voice {
         hub: &hub,
         cluster: &a,
+        is_go: false,
         traces: &Notes::default(),
     }
     .encode(&key("a"), Facet::Command, true)

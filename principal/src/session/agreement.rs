@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::{Event, Mode, ObjectKey, Session, Verdict, version::Capability};
+use protocol::{Event, Facet, Mode, ObjectKey, Session, Verdict, version::Capability};
 
 use super::{brake::Waiting, claims::Claims, resync::Resync};
 use crate::{
@@ -108,9 +108,25 @@ impl Agreement {
     }
 
     /// The hub has something to say about this object anyway.
-    pub(super) fn forget(&mut self, key: &ObjectKey) {
+    pub(super) fn forget(&mut self, machine: &mut Session, key: &ObjectKey) {
         if let Self::Managed(resync) = self {
-            resync.forget(key);
+            resync.forget(machine, key);
+        }
+    }
+
+    /// Something has to be done once, as soon as the agent has the object.
+    pub(super) fn command(&mut self, machine: &mut Session, key: &ObjectKey) {
+        match self {
+            Self::Managed(resync) => resync.command(machine, key),
+            Self::Autonomous(_) => machine.mark(key, Facet::Command),
+        }
+    }
+
+    /// What the agent has nothing of, while the hub waits for it to go.
+    pub(super) fn take_absent(&mut self) -> Vec<ObjectKey> {
+        match self {
+            Self::Managed(resync) => resync.take_absent(),
+            Self::Autonomous(_) => Vec::new(),
         }
     }
 

@@ -36,6 +36,7 @@ use crate::{
 const PING: &str = "io.argoproj.argocd-agent.event.ping";
 
 type Working = FuturesUnordered<BoxFuture<'static, (WorkId, Verdict, Option<&'static str>)>>;
+type Leaving = FuturesUnordered<BoxFuture<'static, ()>>;
 
 /// One session and everything it needs.
 pub(super) struct Driver {
@@ -52,6 +53,8 @@ pub(super) struct Driver {
     inbound: Streaming<Frame>,
     outbound: mpsc::Sender<Result<Frame, Status>>,
     working: Working,
+    /// What is let go because the agent has nothing of it. Bounded by its Applications.
+    leaving: Leaving,
     started: Instant,
     /// When it ends whatever happens, and why then.
     ends: (Instant, End),
@@ -117,6 +120,7 @@ impl Driver {
             inbound,
             outbound,
             working: FuturesUnordered::new(),
+            leaving: FuturesUnordered::new(),
             started: Instant::now(),
             ends: ends(sessions, papers),
             pulse: Pulse::default(),
@@ -151,12 +155,13 @@ impl Driver {
             seat,
             outbound,
             working,
+            leaving,
             subscription,
             ear,
             ..
         } = self;
         drop(ear);
-        drop(working);
+        drop((working, leaving));
         drop(subscription);
         close(seat, &outbound, over).await;
         reason
@@ -175,6 +180,7 @@ impl Driver {
         // Work first: a resync answers at once, and what it marks has to be written before we wait.
         self.start_work(now);
         self.take_away(now);
+        self.let_go();
         self.leave_unread(now);
         let full = self.write(now);
         self.count(now);
@@ -215,7 +221,10 @@ impl Driver {
         for (key, note) in self.subscription.mailbox.take() {
             // A command alone does not bring the object to an agent that lacks it.
             if note.state || note.gone.is_some() {
-                self.resync.forget(&key);
+                self.resync.forget(&mut self.machine, &key);
+            }
+            if let Some(last) = note.last.filter(|_| self.ear.is_some()) {
+                self.machine.say(self.hub.last_words(&key, &last));
             }
             // What an autonomous cluster owns is not taken away from here.
             if let Some(uid) = note.gone.filter(|_| !self.resync.is_autonomous()) {
@@ -226,7 +235,7 @@ impl Driver {
                 self.machine.mark(key.clone(), Facet::State);
             }
             if note.command {
-                self.machine.mark(key, Facet::Command);
+                self.resync.command(&mut self.machine, &key);
             }
         }
         if self.subscription.mailbox.take_comparison() {
@@ -247,11 +256,21 @@ impl Driver {
         self.seat.report_held(held);
     }
 
+    /// Ends what the hub waits for and the agent has nothing of.
+    fn let_go(&mut self) {
+        for key in self.resync.take_absent() {
+            let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
+            let going = async move { hub.let_go(&from, &key).await };
+            self.leaving.push(going.boxed());
+        }
+    }
+
     /// Writes what the stream takes without waiting; true when it takes no more.
     fn write(&mut self, now: Duration) -> bool {
         let voice = Voice {
             hub: &self.hub,
             cluster: &self.from.cluster,
+            is_go: self.ear.is_some(),
             traces: self.subscription.mailbox.traces(),
         };
         loop {

@@ -4,7 +4,7 @@
 //! everything else is sent. What it should not hold goes then too, all at once or not at all: only if the agent's
 //! inventory is complete, the hub's is, this is not the first session after an enrolment, and it is not too much.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use protocol::{
     Event, Facet, Kind, ObjectKey, Session, Verb, Verdict,
@@ -35,6 +35,12 @@ pub(super) struct Resync {
     /// Until when more is expected of the agent.
     patience: Option<Duration>,
     inventory: Inventory,
+    /// What the hub is deleting and a Go agent has not named yet. It would make what it hears of, and keep it.
+    going: BTreeSet<ObjectKey>,
+    /// Commands on what a Go agent may not have yet: it would refuse them, for good.
+    early: BTreeSet<ObjectKey>,
+    /// What it has nothing of, so that the hub need not wait.
+    absent: Vec<ObjectKey>,
     pub(super) waiting: Waiting,
     rounds: Rounds,
 }
@@ -61,6 +67,9 @@ impl Resync {
             fresh,
             patience: Some(PATIENCE),
             inventory: Inventory::default(),
+            going: BTreeSet::new(),
+            early: BTreeSet::new(),
+            absent: Vec::new(),
             waiting: Waiting::default(),
             rounds,
         }
@@ -106,11 +115,15 @@ impl Resync {
     /// Ends the resync when the peer has had its time.
     pub(super) fn end_when_due(&mut self, session: &mut Session, hub: &Hub, now: Duration) {
         if self.patience.is_some_and(|until| until <= now) {
-            self.send_the_rest(session);
+            self.send_the_rest(session, hub);
             let closes = session.peer().capabilities.has(Capability::DigestResync);
             if self.inventory.is_whole(closes) {
+                self.absent.extend(std::mem::take(&mut self.going));
                 self.condemn(hub, now);
             } else {
+                for key in std::mem::take(&mut self.going) {
+                    session.mark(key, Facet::State);
+                }
                 tracing::debug!("the inventory is not complete; nothing is taken away");
                 self.inventory = Inventory::default();
             }
@@ -120,8 +133,24 @@ impl Resync {
     }
 
     /// The hub has something to say about this object anyway.
-    pub(super) fn forget(&mut self, key: &ObjectKey) {
+    pub(super) fn forget(&mut self, session: &mut Session, key: &ObjectKey) {
         self.unconfirmed.forget(key);
+        self.going.remove(key);
+        self.said_early(session, key);
+    }
+
+    /// Something has to be done once, with what the agent has.
+    pub(super) fn command(&mut self, session: &mut Session, key: &ObjectKey) {
+        if !session.peer().capabilities.is_ours() && self.unconfirmed.is_open(key) {
+            self.early.insert(key.clone());
+        } else {
+            session.mark(key, Facet::Command);
+        }
+    }
+
+    /// What the agent has nothing of, while the hub waits for it to go.
+    pub(super) fn take_absent(&mut self) -> Vec<ObjectKey> {
+        std::mem::take(&mut self.absent)
     }
 
     /// When the last comparison ended.
@@ -173,6 +202,8 @@ impl Resync {
         };
         if let Lookup::Wanted { key, digest } = self.lookup(hub, claim) {
             self.unconfirmed.confirm(&key);
+            self.going.remove(&key);
+            self.said_early(session, &key);
             if claim.digest.as_ref() != Some(&digest) {
                 session.mark(key, Facet::State);
             }
@@ -190,8 +221,9 @@ impl Resync {
         now: Duration,
     ) -> Verdict {
         self.inventory.end(list);
-        self.send_the_rest(session);
+        self.send_the_rest(session, hub);
         if self.inventory.is_complete() {
+            self.absent.extend(std::mem::take(&mut self.going));
             self.patience = None;
             self.condemn(hub, now);
             self.rounds.ended(now);
@@ -202,9 +234,23 @@ impl Resync {
         Verdict::Done
     }
 
-    fn send_the_rest(&mut self, session: &mut Session) {
+    fn send_the_rest(&mut self, session: &mut Session, hub: &Hub) {
+        let is_ours = session.peer().capabilities.is_ours();
         for key in self.unconfirmed.finish() {
-            session.mark(key, Facet::State);
+            if !is_ours && hub.is_deleting(&key) {
+                self.early.remove(&key);
+                self.going.insert(key);
+            } else {
+                self.said_early(session, &key);
+                session.mark(key, Facet::State);
+            }
+        }
+    }
+
+    /// A command that waited for its object goes with the state, or after it.
+    fn said_early(&mut self, session: &mut Session, key: &ObjectKey) {
+        if self.early.remove(key) {
+            session.mark(key, Facet::Command);
         }
     }
 

@@ -9,6 +9,7 @@ mod authority;
 mod doors;
 #[cfg(test)]
 mod go_agents;
+mod go_copies;
 #[cfg(test)]
 mod go_terminals;
 #[cfg(test)]

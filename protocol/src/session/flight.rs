@@ -52,6 +52,13 @@ impl Flight {
         }
     }
 
+    /// Whether it is not sent again: a question of people, or the last word about an object before its delete, which it
+    /// must not follow.
+    pub(super) fn is_said_once(&self) -> bool {
+        let is_last_word = self.matter == Matter::Control && self.event.object().is_some();
+        is_last_word || self.event.is_question()
+    }
+
     /// It is sent once more.
     pub(super) fn again(&mut self, limits: &Limits, now: Duration) {
         self.last_sent = now;

@@ -41,7 +41,7 @@ impl Session {
 
     fn next_resend(&mut self, source: &impl Source, now: Duration) -> Option<Event> {
         let mut flight = self.flights.take_due(&self.outbox, &self.limits, now)?;
-        while flight.event.is_question() {
+        while flight.is_said_once() {
             flight = self.flights.take_due(&self.outbox, &self.limits, now)?;
         }
         self.resent = self.resent.saturating_add(1);

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use argocd::{
     Application, Meta,
     command::{self, Introduced},
-    host_keys,
+    host_keys, projection,
     routing::{Route, SpokeNamespace},
 };
 use protocol::{Kind, ObjectKey};
@@ -148,6 +148,10 @@ pub(crate) struct Entry {
     pub(crate) report: Option<String>,
     /// Who over there keeps changing it, if somebody does.
     pub(crate) contest: Option<String>,
+    /// Its workload was to go with it and is to stay now; a cluster may not have heard of that.
+    spares: bool,
+    /// It is being deleted, and its cluster has nothing of it any more.
+    is_gone_there: bool,
     /// It is of a state from before the hub went back to an earlier one: whatever is reported next counts.
     is_former: bool,
 }
@@ -165,6 +169,8 @@ impl Entry {
             uses: None,
             report: None,
             contest: None,
+            spares: false,
+            is_gone_there: false,
             is_former: false,
         };
         entry.take_in(object);
@@ -221,12 +227,33 @@ impl Entry {
         } else if introduced.refresh {
             self.commands.refresh = Some(command::refresh_id(&object));
         }
+        if projection::cascades(&object) || Meta::of(&object).is_deleting() {
+            self.spares = false;
+        } else if projection::cascades(&self.object) {
+            self.spares = true;
+        }
         self.object = Arc::new(object);
         introduced
     }
 
     pub(crate) const fn object(&self) -> &Arc<Value> {
         &self.object
+    }
+
+    /// Whether it is being deleted and its cluster has said that nothing of it is left.
+    pub(crate) const fn is_gone_there(&self) -> bool {
+        self.is_gone_there
+    }
+
+    /// Its cluster has nothing of it any more, or may have something again.
+    pub(super) fn note_gone_there(&mut self, is_gone: bool) {
+        self.is_gone_there = is_gone && Meta::of(&self.object).is_deleting();
+    }
+
+    /// What a cluster has to know before it is told that the Application is gone, if it takes the workload away with what
+    /// it holds.
+    pub(crate) fn last_words(&self) -> Option<Arc<Value>> {
+        self.spares.then(|| Arc::clone(&self.object))
     }
 
     pub(crate) fn application(&self) -> Application<'_> {

@@ -45,6 +45,7 @@ impl Driver {
             Some((id, verdict, reason)) = self.working.next(), if !self.working.is_empty() => {
                 Next::Worked(id, verdict, reason)
             }
+            Some(()) = self.leaving.next(), if !self.leaving.is_empty() => Next::Look,
             frame = self.inbound.message(), if room => match frame {
                 Ok(Some(frame)) => Next::Frame(frame),
                 Ok(None) => Next::Over(Over::Peer("the agent closed the stream".to_owned())),

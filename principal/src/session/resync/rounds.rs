@@ -151,7 +151,7 @@ impl Resync {
             "compared sums"
         );
         if differing.is_empty() {
-            self.send_the_rest(session);
+            self.send_the_rest(session, hub);
             self.patience = None;
             self.condemn(hub, now);
             self.rounds.ended(now);

@@ -29,6 +29,28 @@ fn one_event_of_an_object_is_in_flight_and_the_next_has_the_newest_body() {
 }
 
 #[test]
+fn the_last_word_about_an_object_goes_before_its_delete_and_once() {
+    let (mut session, store) = (session(Role::Principal), Store::of([app("a"), app("b")]));
+    session.mark(app("a"), Facet::State);
+    session.mark(app("b"), Facet::State);
+    sent(&mut session, &store, at(0));
+    session.say(state("a", "2"));
+    session.say(Event::about(
+        &app("a"),
+        Verb::Delete,
+        "uid",
+        "",
+        Bytes::new(),
+    ));
+    let last = sent(&mut session, &store, at(1));
+    assert_eq!(verbs(&last), [Verb::SpecUpdate, Verb::Delete]);
+    // Said after the delete it would bring the object back.
+    let again = sent(&mut session, &store, at(30));
+    assert_eq!(verbs(&again), [Verb::Create, Verb::Delete]);
+    assert_eq!(again[0].object(), Some(app("b")));
+}
+
+#[test]
 fn state_is_said_before_the_command_and_projects_before_applications() {
     let mut session = session(Role::Principal);
     let store = Store::of([app("a"), project("p")]);
