@@ -6,6 +6,7 @@
 mod alone;
 mod autonomous;
 mod commands;
+mod corners;
 mod deletion;
 pub(crate) mod delivery;
 mod people;
@@ -80,6 +81,13 @@ macro_rules! cases {
             "gpg" Namespace repositories::gpg_keys_follow_and_go,
             "hubdown" Namespace restarts::what_happens_without_a_principal_is_made_up_for,
             "spokedown" Namespace restarts::what_happens_without_an_agent_is_made_up_for,
+            "spare" Namespace corners::a_deletion_without_cascade_spares_the_workload,
+            "hydrate" Namespace corners::a_hydration_is_asked_for_once,
+            "bornsync" Namespace corners::a_sync_that_an_application_is_made_with_runs_once,
+            "anew" Namespace corners::what_is_deleted_or_made_anew_while_nobody_listens_is_so,
+            "large" Namespace corners::a_large_one_with_an_odd_name_arrives_and_comes_back,
+            "held" Namespace corners::what_holds_one_on_the_hub_does_not_hold_the_replica,
+            "default" Namespace corners::a_project_that_both_ends_have_becomes_the_hubs,
             "shown" Autonomous autonomous::what_the_spoke_owns_is_shown_and_follows,
             "mheld" Autonomous autonomous::a_mirror_is_held_against_edits_and_deletion,
             "msync" Autonomous autonomous::a_sync_asked_for_at_a_mirror_runs_once,
@@ -93,9 +101,12 @@ macro_rules! cases {
 }
 
 /// What two Go programs did not do when it was last tried; docs/interop.md has the date.
-const NOT_OF_GO: [&str; 4] = [
+const NOT_OF_GO: [&str; 7] = [
     "::a_sync_runs_once_and_its_result_comes_back",
     "::a_refresh_asked_for_at_a_mirror_is_done",
+    "::a_deletion_without_cascade_spares_the_workload",
+    "::a_hydration_is_asked_for_once",
+    "::what_holds_one_on_the_hub_does_not_hold_the_replica",
     // These two go through sometimes.
     "::a_refresh_is_asked_for_and_done",
     "::a_sync_asked_for_at_a_mirror_runs_once",
@@ -134,6 +145,15 @@ pub(crate) fn chapter() -> Chapter {
         Ours,
         Way::websockets()
     ));
+    // A Go principal says first that there is one, and then that it goes.
+    stories.extend(told! {
+        "our_principal_and_our_agent", Ours, Ours, Way::default();
+        "unheard" Namespace corners::one_that_came_and_went_unheard_never_runs,
+    });
+    stories.extend(told! {
+        "our_principal_and_a_go_agent", Ours, Go, Way::default();
+        "unheard" Namespace corners::one_that_came_and_went_unheard_never_runs,
+    });
     stories.extend(told! {
         "our_principal_and_our_agent_over_websockets", Ours, Ours, Way::websockets();
         "status" Namespace delivery::an_application_arrives_and_its_status_comes_back,
