@@ -10,6 +10,7 @@
 //! | session to stream | [`OUTBOUND`] frames | the driver stops taking from the outbox, which coalesces |
 //! | stream to session | the machine's inbox | the driver stops reading, which slows this peer only |
 //! | session to hub API | `writes_per_session` | work waits in the inbox, newest value per object |
+//! | session to one object there | one write every [`pace::PAUSE`], a few in reserve | the same |
 
 use std::{fmt, sync::Arc};
 
@@ -39,6 +40,7 @@ mod conduct;
 mod driver;
 mod inventory;
 mod over;
+mod pace;
 mod pulse;
 mod resync;
 mod spoke;

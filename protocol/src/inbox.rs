@@ -230,6 +230,18 @@ impl Inbox {
         self.sleeping.first().map(|(when, _)| *when)
     }
 
+    /// Lets whatever sleeps be started now.
+    pub fn rouse(&mut self) {
+        for (_, line) in std::mem::take(&mut self.sleeping) {
+            if let Some(slot) = self.slots.get_mut(&line) {
+                for pending in &mut slot.waiting {
+                    pending.not_before = Duration::ZERO;
+                }
+            }
+            self.queue(&line);
+        }
+    }
+
     fn wake(&mut self, now: Duration) {
         while let Some((when, _)) = self.sleeping.first()
             && *when <= now

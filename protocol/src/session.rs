@@ -259,6 +259,11 @@ impl Session {
         }
     }
 
+    /// Nothing that was put back waits for its time any more.
+    pub fn rouse(&mut self) {
+        self.inbox.rouse();
+    }
+
     /// How long until something becomes due without any input; none if nothing will.
     pub fn next_timeout(&self, now: Duration) -> Option<Duration> {
         let resend = self.flights.next_due(&self.outbox, &self.limits);

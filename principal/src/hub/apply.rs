@@ -82,6 +82,22 @@ impl Hub {
         self.apply_for(from, event).await.0
     }
 
+    /// Whether the hub waits for what a cluster says of an Application next: it has asked for something, or for its end.
+    pub(crate) fn awaits(&self, from: &Sender, event: &Event) -> bool {
+        let key = if from.is_autonomous {
+            let mirror = |it: ObjectKey| self.mirror_key(&from.cluster, it.kind, &it.name);
+            let key = event.object().and_then(mirror);
+            key.as_ref().and_then(Key::from_object)
+        } else {
+            self.theirs_by_name(from, event)
+        };
+        let state = self.lock();
+        let entry = key.and_then(|key| state.index.application(&key));
+        entry.is_some_and(|entry| {
+            entry.has_command() || entry.refresh().is_some() || entry.application().is_deleting()
+        })
+    }
+
     async fn apply_status(&self, from: &Sender, event: &Event) -> Refusable {
         let report: Value = match payload::decode("Application", &event.payload) {
             Ok(report) => report,

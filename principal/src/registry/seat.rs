@@ -34,11 +34,13 @@ pub(crate) struct Seat {
 impl Seat {
     /// Resolves when the hub wants this session to end. Cancel-safe.
     pub(crate) async fn ended(&mut self) -> End {
-        match self.end.wait_for(Option::is_some).await {
-            Ok(end) => (*end).unwrap_or(End::Stopping),
-            // The sender lives in the seat's entry: gone without a word means that another took it.
-            Err(_closed) => End::Superseded,
-        }
+        told(&mut self.end).await
+    }
+
+    /// The same for whoever has the rest of the session in hand meanwhile.
+    pub(crate) fn end(&self) -> impl Future<Output = End> + use<> {
+        let mut end = self.end.clone();
+        async move { told(&mut end).await }
     }
 
     /// A number that no other session of this process has.
@@ -160,6 +162,14 @@ impl Seat {
             report.mode = Some(mode);
             report.certificate = shown;
         });
+    }
+}
+
+async fn told(end: &mut watch::Receiver<Option<End>>) -> End {
+    match end.wait_for(Option::is_some).await {
+        Ok(end) => (*end).unwrap_or(End::Stopping),
+        // The sender lives in the seat's entry: gone without a word means that another took it.
+        Err(_closed) => End::Superseded,
     }
 }
 

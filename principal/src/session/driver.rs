@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::{
-    Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Work, WorkId,
+    Event, Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Work, WorkId,
     session::Limits as MachineLimits,
     version::{Capabilities, Capability},
     wire::eventstreamapi::Event as Frame,
@@ -20,6 +20,7 @@ use super::{
     agreement::Agreement,
     conduct::{Conduct, Offence},
     over::{Over, close},
+    pace::Pace,
     pulse::Pulse,
     spoke,
 };
@@ -55,6 +56,7 @@ pub(super) struct Driver {
     working: Working,
     /// What is let go because the agent has nothing of it. Bounded by its Applications.
     leaving: Leaving,
+    pace: Pace,
     started: Instant,
     /// When it ends whatever happens, and why then.
     ends: (Instant, End),
@@ -121,6 +123,7 @@ impl Driver {
             outbound,
             working: FuturesUnordered::new(),
             leaving: FuturesUnordered::new(),
+            pace: Pace::default(),
             started: Instant::now(),
             ends: ends(sessions, papers),
             pulse: Pulse::default(),
@@ -146,8 +149,10 @@ impl Driver {
                 Err(over) => break over,
             }
         };
-        if matches!(over, Over::Hub(End::Stopping)) {
-            self.finish_work().await;
+        match over {
+            Over::Hub(End::Stopping) => self.finish_work().await,
+            Over::Peer(_) => self.leave_word().await,
+            Over::Hub(_) | Over::Violation(_) | Over::TooLarge => {}
         }
         let reason = over.reason();
         // Work that is under way is dropped before the seat: the next session must not find us writing.
@@ -307,13 +312,21 @@ impl Driver {
                 self.machine.finished(id, verdict, now);
                 continue;
             }
-            let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
-            let work = async move {
-                let (verdict, reason) = hub.apply_for(&from, &event).await;
-                (id, verdict, reason)
-            };
-            self.working.push(work.boxed());
+            if let Some(after) = self.hold(&event, now) {
+                self.machine.finished(id, Verdict::Retry { after }, now);
+                continue;
+            }
+            self.begin(id, event);
         }
+    }
+
+    fn begin(&self, id: WorkId, event: Event) {
+        let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
+        let work = async move {
+            let (verdict, reason) = hub.apply_for(&from, &event).await;
+            (id, verdict, reason)
+        };
+        self.working.push(work.boxed());
     }
 
     fn read(&mut self, frame: Frame) -> Result<(), Over> {
@@ -344,18 +357,18 @@ impl Driver {
 
     /// What was begun is ended, so that the peer need not say it again to the next replica.
     async fn finish_work(&mut self) {
-        self.machine.drain();
+        let bound = self.sessions.limits.drain;
         let drained = async {
+            self.write_held().await;
+            self.machine.drain();
             while let Some((id, verdict, _reason)) = self.working.next().await {
                 self.machine.finished(id, verdict, self.started.elapsed());
             }
         };
-        if tokio::time::timeout(self.sessions.limits.drain, drained)
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(bound, drained).await.is_err() {
             tracing::debug!("some work did not end in time");
         }
+        self.machine.drain();
         self.write(self.started.elapsed());
     }
 }
@@ -372,6 +385,7 @@ fn ends(sessions: &Sessions, papers: &Papers) -> (Instant, End) {
     certificate.filter(|(at, _)| *at < life.0).unwrap_or(life)
 }
 
+mod held;
 mod tell;
 #[cfg(test)]
 mod tests;

@@ -122,19 +122,26 @@ fn saying(statuses: &[&str]) -> Streaming<Frame> {
 }
 
 fn sessions(applications: &[String], limits: Limits) -> Arc<Sessions> {
+    let sessions = sessions_on(Arc::new(Slow), limits);
+    for name in applications {
+        let object = application("a", name, &format!("uid-{name}"), 1);
+        let report = Report::Applied(Watched::Application, object);
+        sessions.hub.report(report);
+    }
+    sessions
+}
+
+/// Sessions with a hub that has a project and a cluster `a`.
+pub(super) fn sessions_on(store: Arc<dyn Store>, limits: Limits) -> Arc<Sessions> {
     let (clock, metrics) = (Clock::system(), Metrics::default());
     let settings = Settings::usual(([127, 0, 0, 1], 0).into());
-    let hub = Hub::new(&settings, Arc::new(Slow), clock.clone(), metrics.clone());
+    let hub = Hub::new(&settings, store, clock.clone(), metrics.clone());
     let enrolled = fleet(&["a"]);
     hub.set_fleet(&enrolled);
     hub.report(Report::Applied(
         Watched::AppProject,
         open_project("default"),
     ));
-    for name in applications {
-        let object = application("a", name, &format!("uid-{name}"), 1);
-        hub.report(Report::Applied(Watched::Application, object));
-    }
     let (registry, _) = Registry::new(clock.clone());
     let gate = Gate {
         identity: Method::ocm(),
@@ -169,7 +176,7 @@ fn sessions(applications: &[String], limits: Limits) -> Arc<Sessions> {
 }
 
 /// The driver of a session of cluster `a`, whose agent says these and nothing else.
-async fn driver(
+pub(super) async fn driver(
     sessions: &Arc<Sessions>,
     statuses: &[&str],
     outbound: mpsc::Sender<Result<Frame, Status>>,

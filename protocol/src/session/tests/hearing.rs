@@ -56,6 +56,23 @@ fn a_retry_comes_back_later_or_gives_way_to_a_newer_value() {
 }
 
 #[test]
+fn what_was_put_back_comes_at_once_when_it_is_roused() {
+    let mut session = session(Role::Agent);
+    for name in ["a", "b"] {
+        take(&mut session, state(name, "1"), at(0));
+        let work = session.next_work(at(0)).unwrap();
+        session.finished(work.id, Verdict::Retry { after: at(10) }, at(0));
+    }
+    take(&mut session, state("b", "2"), at(1));
+    assert_eq!(session.next_work(at(1)).unwrap().event.event_id, "b_uid_2");
+    assert!(session.next_work(at(1)).is_none());
+    session.rouse();
+    assert_eq!(session.next_work(at(1)).unwrap().event.event_id, "a_uid_1");
+    assert!(session.next_work(at(20)).is_none());
+    assert_eq!(session.stats(at(20)).working, 2);
+}
+
+#[test]
 fn a_command_waits_for_the_state_but_not_the_other_way_round() {
     let mut session = session(Role::Agent);
     let command = Event::about(&app("a"), Verb::SetOperation, "uid", "1", Bytes::new());
