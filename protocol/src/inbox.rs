@@ -230,6 +230,18 @@ impl Inbox {
         self.sleeping.first().map(|(when, _)| *when)
     }
 
+    /// How many wait for their time after a retry, or a few more.
+    pub fn asleep(&self) -> usize {
+        self.sleeping.len()
+    }
+
+    /// Whether it would take the place of one that waits for its time after a retry.
+    pub fn replaces_sleeping(&self, event: &Event, now: Duration) -> bool {
+        let replaced = |it: &Pending| it.not_before > now && replaces(event, &it.event);
+        let slot = self.slots.get(&Line::of(event));
+        slot.is_some_and(|slot| slot.waiting.iter().any(replaced))
+    }
+
     /// Lets whatever sleeps be started now.
     pub fn rouse(&mut self) {
         for (_, line) in std::mem::take(&mut self.sleeping) {

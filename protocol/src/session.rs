@@ -186,7 +186,9 @@ impl Session {
         {
             return Err(Violation::TooMuchWork);
         }
-        let receipt = self.is_acknowledged_on_receipt(&event).then(|| event.ack());
+        let receipt = self
+            .is_acknowledged_on_receipt(&event, now)
+            .then(|| event.ack());
         for replaced in self.inbox.insert(event) {
             self.acknowledge(&replaced, None)?;
         }
@@ -202,12 +204,21 @@ impl Session {
     }
 
     /// What the next resync would notice if it were lost, which a delete or a command is not.
-    fn is_acknowledged_on_receipt(&self, event: &Event) -> bool {
+    ///
+    /// Nor, on the hub, what takes the place of one that was put back: many share its API, so a cluster is to say no more
+    /// of this object than is done, and hears so by waiting. Not for many objects at a time, since each of them has a part
+    /// of the cluster's window.
+    fn is_acknowledged_on_receipt(&self, event: &Event, now: Duration) -> bool {
         let noticed = matches!(
             event.verb,
             Verb::Create | Verb::SpecUpdate | Verb::StatusUpdate
         );
-        noticed && self.peer.capabilities.has(Capability::AckOnReceipt)
+        let is_waited_for = || {
+            self.role == Role::Principal
+                && self.inbox.asleep() <= self.limits.window / 4
+                && self.inbox.replaces_sleeping(event, now)
+        };
+        noticed && self.peer.capabilities.has(Capability::AckOnReceipt) && !is_waited_for()
     }
 
     /// Whether another frame should be read now. Reading on to twice the limits ends in a [`Violation`].

@@ -72,6 +72,59 @@ fn what_was_put_back_comes_at_once_when_it_is_roused() {
     assert_eq!(session.stats(at(20)).working, 2);
 }
 
+/// Says a status of an object, and has it put back for ten units of time.
+fn put_back(session: &mut Session, name: &str, version: &str) {
+    take(session, status(name, version), at(0));
+    let work = session.next_work(at(0)).unwrap();
+    session.finished(work.id, Verdict::Retry { after: at(10) }, at(0));
+}
+
+fn speaks_for_our_agent() -> Session {
+    let peer = Peer {
+        mode: Mode::Managed,
+        capabilities: Capabilities::ours(),
+    };
+    Session::new(Role::Principal, peer, Limits::default())
+}
+
+#[test]
+fn what_replaces_one_that_waits_is_acknowledged_when_it_was_done() {
+    let store = Store::default();
+    let mut session = speaks_for_our_agent();
+    put_back(&mut session, "a", "1");
+    assert_eq!(sent(&mut session, &store, at(0)).len(), 1, "on receipt");
+    put_back(&mut session, "a", "2");
+    take(&mut session, status("b", "1"), at(0));
+    let acked = sent(&mut session, &store, at(0));
+    assert_eq!(acked.len(), 1);
+    assert_eq!(acked[0].event_id, "b_uid_1");
+    let other = session.next_work(at(0)).unwrap();
+    session.finished(other.id, Verdict::Done, at(0));
+    let work = session.next_work(at(10)).unwrap();
+    session.finished(work.id, Verdict::Done, at(10));
+    let acked = sent(&mut session, &store, at(10));
+    assert_eq!(acked.len(), 1);
+    assert_eq!(acked[0].event_id, "a_uid_2");
+    take(&mut session, status("a", "3"), at(11));
+    assert_eq!(sent(&mut session, &store, at(11)).len(), 1, "on receipt");
+}
+
+#[test]
+fn of_many_objects_that_wait_most_are_acknowledged_on_receipt_and_leave_the_window_to_others() {
+    let store = Store::default();
+    let window = Limits::default().window;
+    let mut session = speaks_for_our_agent();
+    let names: Vec<String> = (0..window).map(|it| it.to_string()).collect();
+    for version in ["1", "2"] {
+        for name in &names {
+            put_back(&mut session, name, version);
+        }
+    }
+    let acked = sent(&mut session, &store, at(0));
+    let newest = acked.iter().filter(|it| it.event_id.ends_with("_2"));
+    assert!(newest.count() >= window / 2);
+}
+
 #[test]
 fn a_command_waits_for_the_state_but_not_the_other_way_round() {
     let mut session = session(Role::Agent);
