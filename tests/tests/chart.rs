@@ -72,6 +72,26 @@ fn values_that_cannot_be_are_refused_by_name() {
 }
 
 #[test]
+fn an_address_that_nobody_can_dial_is_refused_in_words() {
+    for (address, because) in [
+        ("https://hub.example.org", "has a scheme"),
+        ("hub.example.org/agents", "has a path"),
+        ("hub.example.org 443", "has a blank in it"),
+        ("hub.example.org:port", "is no host and no host:port"),
+    ] {
+        let said = template(&[&format!("principal.address={address}")]);
+        assert!(!said.success, "{address} was taken");
+        for part in [because, "Say host or host:port"] {
+            assert!(said.err.contains(part), "{address}: {}", said.err);
+        }
+    }
+    for address in ["", "hub.example.org", "10.0.0.1:8443", "[2001:db8::1]:443"] {
+        let said = template(&[&format!("principal.address={address}")]);
+        assert!(said.success, "{address}: {}", said.err);
+    }
+}
+
+#[test]
 fn a_placement_is_made_in_the_releases_namespace_only() {
     let said = template(&["placement.enabled=true", "placement.namespace=elsewhere"]);
     assert!(!said.success);
