@@ -17,6 +17,7 @@ pub use live::{SERVER, ServerRight};
 
 use crate::{
     hub::Reading,
+    labels::{self, Wrong},
     output::{Grid, Mood, Place, View, draw, one_line},
     settings::Settings,
 };
@@ -51,6 +52,8 @@ pub struct Facts {
     pub secrets: Result<Vec<Value>, String>,
     /// The clusters with the add-on.
     pub clusters: Vec<String>,
+    /// Labels of clusters that cannot be followed.
+    pub labels: Result<Vec<Wrong>, String>,
     /// The hub program's settings.
     pub settings: Settings,
     /// Its namespace.
@@ -116,6 +119,7 @@ pub fn check(facts: &Facts) -> Findings {
     checks.extend(hub::names(facts));
     checks.extend(spoke::way_from_here(&facts.way));
     checks.extend(spoke::clock_from_here(facts.clock));
+    checks.extend(labels::findings(&facts.labels));
     checks.extend(controllers(Watchers::of(facts)));
     checks.push(argo_cd::parameters(facts));
     checks.extend(live::findings(facts));

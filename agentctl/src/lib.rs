@@ -20,6 +20,7 @@ pub mod check;
 pub mod facts;
 pub mod fleet;
 pub mod hub;
+pub mod labels;
 pub mod names;
 pub mod output;
 pub mod progress;

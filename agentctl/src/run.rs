@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use argocd::keys::{
     CLUSTER_SELECTOR,
-    addon::{ADDON, MANAGER},
+    addon::{ADDON, MANAGER, MODE},
 };
 use jiff::Timestamp;
 use ocm::name::ClusterName;
@@ -26,8 +26,10 @@ use crate::{
     facts::Addon,
     fleet::{self, Servers},
     hub::{
-        ADDONS, APPLICATIONS, By, DEPLOYMENTS, Error as HubError, Hub, PROJECTS, SECRETS, Whose,
+        ADDONS, APPLICATIONS, By, CLUSTERS, DEPLOYMENTS, Error as HubError, Hub, PROJECTS, SECRETS,
+        Whose,
     },
+    labels::Wrong,
     names::Unknown,
     output::{Place, View, render},
     progress::Progress,
@@ -135,6 +137,20 @@ async fn addons(hub: &Hub) -> Result<Vec<Addon>, Error> {
     Ok(addons)
 }
 
+/// The labels that cannot be followed.
+async fn labels(hub: &Hub) -> Result<Vec<Wrong>, HubError> {
+    let by = By {
+        labels: Some(MODE.to_owned()),
+        ..By::default()
+    };
+    let mut labels = Vec::new();
+    hub.each(CLUSTERS, &by, |cluster| {
+        labels.extend(Wrong::read(&cluster));
+    })
+    .await?;
+    Ok(labels)
+}
+
 /// The add-on of one cluster.
 async fn one(hub: &Hub, cluster: &str) -> Result<(ClusterName, Addon), Error> {
     let name = is_name(cluster)?;
@@ -210,10 +226,11 @@ async fn fleet_of(hub: &Hub, global: &Global) -> Result<status::Fleet, Error> {
         }
     })
     .await?;
-    Ok(status::Fleet {
-        silent: settings.silent,
-        ..status::fleet(&addons, tallies)
-    })
+    let mut fleet = status::fleet(&addons, tallies);
+    // `check` says that this right is missing.
+    fleet.mislabelled(&labels(hub).await.unwrap_or_default());
+    fleet.silent = settings.silent;
+    Ok(fleet)
 }
 
 async fn explain(

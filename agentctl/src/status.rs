@@ -19,13 +19,14 @@ pub use tally::{Tally, belongs_to, has_trouble};
 
 use crate::{
     facts::{Addon, CERTIFICATE_ROTATED},
+    labels::{REASON, Wrong},
     output::{Format, Grid, Mood, Place, View, age, draw, left, one_line, paint},
 };
 
 /// The fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Fleet {
-    /// The clusters with the add-on, by name.
+    /// The clusters with the add-on, and those that shall have it by a label that cannot be followed; by name.
     pub clusters: Vec<Cluster>,
     /// Why nobody keeps this up to date, if nobody does.
     pub silent: Option<String>,
@@ -81,14 +82,14 @@ pub enum Connection {
 /// What is wrong, as a condition says it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The condition's type.
+    /// The condition's type, or the label that is wrong.
     pub condition: String,
     /// Its reason.
     pub reason: String,
     /// Its message.
     pub message: String,
-    /// Since when.
-    pub since: Timestamp,
+    /// Since when, where that can be told.
+    pub since: Option<Timestamp>,
 }
 
 /// Conditions of an add-on, the most urgent first, with the status that is bad.
@@ -189,11 +190,54 @@ fn problem(said: &Condition) -> Problem {
         condition: said.type_.clone(),
         reason: said.reason.clone(),
         message: said.message.clone(),
-        since: said.last_transition_time.0,
+        since: Some(said.last_transition_time.0),
     }
 }
 
 impl Fleet {
+    /// Takes in the labels that cannot be followed. A cluster that has the add-on keeps it, and what is worse of it is told.
+    pub fn mislabelled(&mut self, labels: &[Wrong]) {
+        for wrong in labels {
+            let problem = Problem {
+                condition: MODE.to_owned(),
+                reason: REASON.to_owned(),
+                message: format!("{}; {}", wrong.cause(), wrong.next()),
+                since: wrong.since,
+            };
+            let known = self.clusters.iter_mut().find(|it| it.name == wrong.cluster);
+            if let Some(cluster) = known {
+                cluster.degraded = true;
+                cluster.last_error.get_or_insert(problem);
+                continue;
+            }
+            self.clusters.push(Cluster {
+                name: wrong.cluster.clone(),
+                mode: None,
+                version: None,
+                connected: Connected {
+                    state: Connection::NotYet,
+                    since: None,
+                },
+                applications: Tally::default(),
+                certificate_expires: None,
+                last_error: Some(problem),
+                degraded: true,
+            });
+        }
+        self.clusters.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
+    /// What people have to read of labels beside the table, which has no place for the next step.
+    fn labels(&self, colours: bool) -> String {
+        let errors = self.clusters.iter().filter_map(|it| it.last_error.as_ref());
+        let labels = errors.filter(|it| it.condition == MODE);
+        let lines = labels.map(|it| {
+            let line = paint(&one_line(&it.message), Mood::Bad, colours);
+            format!("\n{line}\n")
+        });
+        lines.collect()
+    }
+
     /// Leaves only these clusters; says which of them are not there.
     pub fn keep(&mut self, names: &[String]) -> Vec<String> {
         if names.is_empty() {
@@ -252,7 +296,12 @@ impl View for Fleet {
             (mood, row(cluster, wide, place.now))
         });
         let rows = rows.collect();
-        draw(&Grid { header, rows }, place.colours) + &silent
+        let labels = if wide {
+            String::new()
+        } else {
+            self.labels(place.colours)
+        };
+        draw(&Grid { header, rows }, place.colours) + &labels + &silent
     }
 }
 

@@ -91,7 +91,12 @@ pub const RIGHTS: [Right; 12] = [
     Right::new("patch", "/secrets", Place::Own, "certs rotate --ca").of(CA_SECRET),
     Right::new("get", ADDONS, Place::Everywhere, "agent, certs rotate").of(ADDON),
     Right::new("patch", ADDONS, Place::Everywhere, "agent, certs rotate").of(ADDON),
-    Right::new("list", CLUSTERS, Place::Everywhere, "cluster adopt"),
+    Right::new(
+        "list",
+        CLUSTERS,
+        Place::Everywhere,
+        "status, check, cluster adopt",
+    ),
     Right::new("patch", CLUSTERS, Place::Everywhere, "cluster adopt"),
 ];
 

@@ -50,6 +50,7 @@ fn facts() -> Facts {
         server_rights: vec![(String::new(), Ok(true))],
         secrets: Ok(["berlin", "paris"].map(cluster_secret).to_vec()),
         clusters: ["berlin", "paris"].map(str::to_owned).to_vec(),
+        labels: Ok(Vec::new()),
         settings: Settings {
             routing: RoutingSettings {
                 argocd_namespace: "argocd".to_owned(),
@@ -132,6 +133,11 @@ fn each_cause_is_told_with_its_next_step() {
         .map(|cluster| (cluster.to_owned(), Ok(false)))
         .to_vec();
     facts.secrets = Ok(vec![cluster_secret("berlin")]);
+    facts.labels = Ok(vec![Wrong {
+        cluster: "rome".to_owned(),
+        says: "manged".to_owned(),
+        since: None,
+    }]);
     for (right, answer) in &mut facts.rights {
         *answer = Ok(right.verb != "patch");
     }
@@ -139,7 +145,7 @@ fn each_cause_is_told_with_its_next_step() {
     assert!(findings.has_failed());
     let bad = findings.checks.iter().filter(|it| it.result != Outcome::Ok);
     assert!(
-        bad.clone().count() >= 12 && bad.clone().all(|it| it.next.is_some()),
+        bad.clone().count() >= 13 && bad.clone().all(|it| it.next.is_some()),
         "{findings:#?}"
     );
     insta::assert_snapshot!(render(&findings, place(Format::Table, now())).unwrap());
@@ -272,6 +278,20 @@ fn what_people_cannot_do_in_the_hubs_argo_cd_is_told() {
     none.parameters = Ok(None);
     (none.secrets, none.server_rights) = (Ok(vec![]), vec![]);
     assert_eq!(troubles(&none), [("argo cd", Outcome::Warning)]);
+}
+
+#[test]
+fn a_label_that_cannot_be_followed_fails() {
+    let wrong = Wrong {
+        cluster: "rome".to_owned(),
+        says: "manged".to_owned(),
+        since: None,
+    };
+    let mut mistaken = facts();
+    mistaken.labels = Ok(vec![wrong]);
+    assert_eq!(troubles(&mistaken), [("labels", Outcome::Failed)]);
+    mistaken.labels = Err("you may not".to_owned());
+    assert_eq!(troubles(&mistaken), [("labels", Outcome::Unclear)]);
 }
 
 #[test]

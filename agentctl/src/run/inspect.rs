@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use argocd::keys::addon::{ADDON, MANAGER, PRINCIPAL_SERVICE};
 use serde_json::{Value, json};
 
-use super::{Answer, Error, addons, spoke, told};
+use super::{Answer, Error, addons, labels, spoke, told};
 use crate::{
     args::Global,
     check::{
@@ -65,6 +65,7 @@ pub(super) async fn findings(hub: &Hub, global: &Global, place: Place) -> Findin
         server_rights: server_rights(hub, &argocd, &clusters).await,
         secrets: secrets(hub, &argocd).await,
         clusters,
+        labels: labels(hub).await.map_err(|error| error.to_string()),
         own_namespace: global.own_namespace.clone(),
         manager,
         service,

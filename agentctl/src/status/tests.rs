@@ -155,6 +155,35 @@ fn what_ocm_says_of_an_add_on_that_was_never_heard_is_no_error() {
 }
 
 #[test]
+fn a_cluster_whose_label_cannot_be_followed_has_a_line_with_the_cause_and_the_next_step() {
+    let wrong = |cluster: &str| Wrong {
+        cluster: cluster.to_owned(),
+        says: "manged".to_owned(),
+        since: None,
+    };
+    let mut fleet = fleet(&testing::fleet(), BTreeMap::new());
+    fleet.mislabelled(&["berlin", "paris", "rome"].map(wrong));
+    let reason = |name: &str| {
+        let cluster = fleet.clusters.iter().find(|it| it.name == name).unwrap();
+        assert!(cluster.degraded, "{cluster:?}");
+        cluster.last_error.as_ref().unwrap().reason.as_str()
+    };
+    // Who has the add-on has one line, with what is worse.
+    assert_eq!(fleet.clusters.len(), 6);
+    assert_eq!(
+        ["berlin", "paris", "rome"].map(reason),
+        ["ObjectsRefused", "UnknownMode", "UnknownMode"]
+    );
+    for format in [Format::Table, Format::Wide] {
+        let text = render(&fleet, place(format, now())).unwrap();
+        let told = |part: &str| text.matches(part).count();
+        assert_eq!(told("says \"manged\""), 2, "{text}");
+        assert_eq!(told("kubectl label managedcluster rome"), 1, "{text}");
+    }
+    assert!(fleet.keep(&["rome".to_owned()]).is_empty() && fleet.is_degraded());
+}
+
+#[test]
 fn clusters_that_are_not_there_are_named() {
     let mut fleet = fleet(&testing::fleet(), BTreeMap::new());
     let asked = ["paris", "rome"].map(str::to_owned);

@@ -1,0 +1,127 @@
+//! Labels that shall opt a cluster in and cannot be followed, as the hub program judges them. Pure.
+//!
+//! The hub program tells of them in an Event only, which Kubernetes forgets.
+
+use argocd::keys::addon::MODE;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::check::{Finding, Outcome};
+
+/// How the hub program's Event calls it.
+pub const REASON: &str = "UnknownMode";
+
+/// A `ManagedCluster` whose label names no mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The cluster.
+    pub cluster: String,
+    /// What the label says.
+    pub says: String,
+    /// Since when, where that can be told.
+    pub since: Option<Timestamp>,
+}
+
+impl Wrong {
+    /// Reads a `ManagedCluster`; none if its label can be followed, or if the hub program does not look at it.
+    pub fn read(cluster: &Value) -> Option<Self> {
+        let meta = argocd::Meta::of(cluster);
+        let says = meta.label(MODE)?;
+        let accepted = cluster.pointer("/spec/hubAcceptsClient") == Some(&Value::Bool(true));
+        if matches!(says, "managed" | "autonomous") || !accepted || meta.is_deleting() {
+            return None;
+        }
+        Some(Self {
+            cluster: meta.name().to_owned(),
+            says: says.to_owned(),
+            since: labelled(cluster),
+        })
+    }
+
+    /// What is so.
+    pub fn cause(&self) -> String {
+        let Self { cluster, says, .. } = self;
+        format!(
+            "the label {MODE} of ManagedCluster {cluster} says {says:?}, which is neither managed nor autonomous, and is not \
+             followed"
+        )
+    }
+
+    /// What to do.
+    pub fn next(&self) -> String {
+        format!(
+            "put it right: kubectl label managedcluster {} {MODE}=managed --overwrite",
+            self.cluster
+        )
+    }
+}
+
+/// When somebody last wrote the label.
+fn labelled(cluster: &Value) -> Option<Timestamp> {
+    let writers = cluster.pointer("/metadata/managedFields")?.as_array()?;
+    let label = format!("f:{MODE}");
+    let wrote = writers.iter().filter(|writer| {
+        let labels = writer.pointer("/fieldsV1/f:metadata/f:labels");
+        labels.is_some_and(|labels| labels.get(&label).is_some())
+    });
+    let times = wrote.filter_map(|writer| writer.get("time")?.as_str()?.parse().ok());
+    times.max()
+}
+
+/// What `check` says of them.
+pub fn findings(read: &Result<Vec<Wrong>, String>) -> Vec<Finding> {
+    match read.as_deref() {
+        Err(reason) => vec![Finding::new("labels", Outcome::Unclear, reason)],
+        Ok([]) => {
+            let cause = "every label that opts a cluster in names a mode";
+            vec![Finding::new("labels", Outcome::Ok, cause)]
+        }
+        Ok(wrong) => {
+            let finding =
+                |it: &Wrong| Finding::new("labels", Outcome::Failed, it.cause()).next(it.next());
+            wrong.iter().map(finding).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::at;
+
+    fn cluster(mode: &str, accepted: bool) -> Value {
+        json!({
+            "metadata": {
+                "name": "rome",
+                "labels": {MODE: mode},
+                "managedFields": [
+                    {"manager": "registration", "time": "2026-11-22T11:30:00Z", "fieldsV1": {"f:spec": {}}},
+                    {"manager": "kubectl-label", "time": "2026-11-22T11:00:00Z",
+                     "fieldsV1": {"f:metadata": {"f:labels": {format!("f:{MODE}"): {}}}}},
+                ],
+            },
+            "spec": {"hubAcceptsClient": accepted},
+        })
+    }
+
+    #[test]
+    fn a_label_that_names_no_mode_is_told_with_what_it_says_and_since_when() {
+        for mode in ["managed", "autonomous"] {
+            assert_eq!(Wrong::read(&cluster(mode, true)), None);
+        }
+        // As with the hub program, which has nothing to say of a cluster that nobody has accepted.
+        assert_eq!(Wrong::read(&cluster("manged", false)), None);
+        assert_eq!(Wrong::read(&json!({"metadata": {"name": "rome"}})), None);
+        for mode in ["manged", "Managed", "true", ""] {
+            let wrong = Wrong::read(&cluster(mode, true)).unwrap();
+            assert_eq!(wrong.since, Some(at("2026-11-22T11:00:00Z")));
+            assert!(
+                wrong.cause().contains(&format!("says {mode:?}")),
+                "{wrong:?}"
+            );
+            assert!(wrong.next().contains("managedcluster rome"), "{wrong:?}");
+        }
+    }
+}
