@@ -202,7 +202,7 @@ async fn look(
     args: &StatusArgs,
     place: Place,
 ) -> Result<Answer, Error> {
-    let mut fleet = fleet_of(hub, global).await?;
+    let mut fleet = fleet_of(hub, global, place.now).await?;
     let all: Vec<_> = fleet.clusters.iter().map(|it| it.name.clone()).collect();
     let unknown = fleet.keep(&args.clusters);
     if !unknown.is_empty() {
@@ -214,7 +214,7 @@ async fn look(
 }
 
 /// The whole fleet.
-async fn fleet_of(hub: &Hub, global: &Global) -> Result<status::Fleet, Error> {
+async fn fleet_of(hub: &Hub, global: &Global, now: Timestamp) -> Result<status::Fleet, Error> {
     let (addons, settings) = (addons(hub).await?, told(hub, global).await);
     // Without this right Applications that name a server are counted nowhere; the rest is as good.
     let servers = servers(hub, &settings).await.unwrap_or_default();
@@ -226,7 +226,7 @@ async fn fleet_of(hub: &Hub, global: &Global) -> Result<status::Fleet, Error> {
         }
     })
     .await?;
-    let mut fleet = status::fleet(&addons, tallies);
+    let mut fleet = status::fleet(&addons, tallies, now);
     // `check` says that this right is missing.
     fleet.mislabelled(&labels(hub).await.unwrap_or_default());
     fleet.silent = settings.silent;

@@ -103,10 +103,13 @@ const PROBLEMS: [(&str, &[&str]); 6] = [
 ];
 
 /// The fleet, from what was read. `tallies` are by cluster.
-pub fn fleet(addons: &[Addon], mut tallies: BTreeMap<String, Tally>) -> Fleet {
+pub fn fleet(addons: &[Addon], mut tallies: BTreeMap<String, Tally>, now: Timestamp) -> Fleet {
     let mut clusters: Vec<_> = addons
         .iter()
-        .map(|addon| cluster(addon, tallies.remove(&addon.cluster).unwrap_or_default()))
+        .map(|addon| {
+            let tally = tallies.remove(&addon.cluster).unwrap_or_default();
+            cluster(addon, tally, now)
+        })
         .collect();
     clusters.sort_by(|a, b| a.name.cmp(&b.name));
     Fleet {
@@ -115,7 +118,7 @@ pub fn fleet(addons: &[Addon], mut tallies: BTreeMap<String, Tally>) -> Fleet {
     }
 }
 
-fn cluster(addon: &Addon, applications: Tally) -> Cluster {
+fn cluster(addon: &Addon, applications: Tally, now: Timestamp) -> Cluster {
     let last_error = worst(addon);
     let connected = connected(addon);
     let well = matches!(connected.state, Connection::Yes | Connection::Leaving);
@@ -123,7 +126,7 @@ fn cluster(addon: &Addon, applications: Tally) -> Cluster {
         name: addon.cluster.clone(),
         mode: addon.mode.clone(),
         version: addon.version(),
-        degraded: !well || last_error.is_some() || applications.needs_a_look(),
+        degraded: !well || last_error.is_some() || applications.needs_a_look(now),
         connected,
         applications,
         certificate_expires: addon.certificate_expires(),

@@ -7,7 +7,7 @@ use argocd::{
     keys::HUB_CONDITION_PREFIX,
     routing::{Clusters, RoutingSettings, route},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -15,6 +15,12 @@ use crate::{
     output::age,
     why::{is_confirmed, wanted_since},
 };
+
+/// For so long Argo CD on a cluster may be busy before somebody should look at what it has not compared.
+pub(super) const LAG_LIMIT: SignedDuration = SignedDuration::from_mins(15);
+
+/// States of health that are a person's business.
+pub(super) const SICK: [&str; 2] = ["Degraded", "Missing"];
 
 /// The Applications of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -51,7 +57,7 @@ impl Tally {
             .or_default() += 1;
         let troubled = has_trouble(application);
         self.troubled += u32::from(troubled);
-        if !troubled && !is_confirmed(Application::of(application)) {
+        if !troubled && is_behind(application) {
             self.behind += 1;
             let since = [self.behind_since, wanted_since(application)];
             self.behind_since = since.into_iter().flatten().min();
@@ -85,10 +91,12 @@ impl Tally {
         self.health.get("Healthy").copied().unwrap_or_default()
     }
 
-    /// Whether one of them is broken or not delivered. Being out of sync is not: somebody may want it so.
-    pub fn needs_a_look(&self) -> bool {
-        let bad = ["Degraded", "Missing"];
-        self.troubled > 0 || bad.iter().any(|word| self.health.contains_key(*word))
+    /// Whether one of them is broken or not delivered, or behind for too long. Being out of sync is not: somebody may want
+    /// it so.
+    pub fn needs_a_look(&self, now: Timestamp) -> bool {
+        self.troubled > 0
+            || SICK.iter().any(|word| self.health.contains_key(*word))
+            || self.behind_since.is_some_and(|since| is_late(since, now))
     }
 
     /// All that is not as it should be, in words.
@@ -112,6 +120,16 @@ impl Tally {
             parts.join(", ")
         }
     }
+}
+
+/// Whether the cluster's Argo CD has not compared with it as it is now.
+pub(super) fn is_behind(application: &Value) -> bool {
+    !is_confirmed(Application::of(application))
+}
+
+/// Whether it is behind for longer than it may be.
+pub(super) fn is_late(since: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(since) > LAG_LIMIT
 }
 
 /// Whether a condition of ours says that something is in its way.

@@ -53,15 +53,26 @@ fn applications_are_counted_where_they_go_and_the_hubs_own_nowhere() {
         })
         .collect();
     assert_eq!(counts, [("berlin", 2, 1, 1), ("paris", 3, 2, 0)]);
-    assert!(tallies["berlin"].needs_a_look() && !tallies["paris"].needs_a_look());
+    assert!(tallies["berlin"].needs_a_look(now()));
     // One was changed an hour ago, and the cluster has not looked at it since; what is held back is told otherwise.
     assert_eq!(tallies["paris"].lag(now()), "1 (60m)");
     assert_eq!(tallies["berlin"].lag(now()), "-");
 }
 
 #[test]
+fn a_cluster_that_is_behind_for_more_than_a_quarter_of_an_hour_needs_a_look() {
+    let paris = || tallies().remove("paris").unwrap();
+    assert_eq!(paris().behind_since, Some(testing::at("2026-11-22T11:00:00Z")));
+    for (time, late) in [("2026-11-22T11:15:00Z", false), ("2026-11-22T11:15:01Z", true)] {
+        let tallies = BTreeMap::from([("paris".to_owned(), paris())]);
+        let fleet = fleet(&[well("paris")], tallies, testing::at(time));
+        assert_eq!(fleet.is_degraded(), late, "{time}");
+    }
+}
+
+#[test]
 fn the_fleet_is_a_line_for_each_cluster() {
-    let fleet = fleet(&testing::fleet(), tallies());
+    let fleet = fleet(&testing::fleet(), tallies(), now());
     let table = render(&fleet, place(Format::Table, now())).unwrap();
     insta::assert_snapshot!(table);
     is_documented(&table);
@@ -70,7 +81,7 @@ fn the_fleet_is_a_line_for_each_cluster() {
 
 #[test]
 fn programs_get_the_same_values_with_their_times() {
-    let mut fleet = fleet(&testing::fleet(), tallies());
+    let mut fleet = fleet(&testing::fleet(), tallies(), now());
     assert!(fleet.keep(&["berlin".to_owned()]).is_empty());
     insta::assert_snapshot!(render(&fleet, place(Format::Json, now())).unwrap());
     insta::assert_snapshot!(render(&fleet, place(Format::Yaml, now())).unwrap());
@@ -78,7 +89,7 @@ fn programs_get_the_same_values_with_their_times() {
 
 #[test]
 fn the_most_urgent_condition_is_the_last_error() {
-    let reasons: Vec<_> = fleet(&testing::fleet(), BTreeMap::new())
+    let reasons: Vec<_> = fleet(&testing::fleet(), BTreeMap::new(), now())
         .clusters
         .into_iter()
         .map(|it| {
@@ -151,7 +162,7 @@ fn what_ocm_says_of_an_add_on_that_was_never_heard_is_no_error() {
     );
     assert_eq!(connected(&new).state, Connection::NotYet);
     assert_eq!(worst(&new), None);
-    assert!(fleet(&[new], BTreeMap::new()).is_degraded());
+    assert!(fleet(&[new], BTreeMap::new(), now()).is_degraded());
 }
 
 #[test]
@@ -161,7 +172,7 @@ fn a_cluster_whose_label_cannot_be_followed_has_a_line_with_the_cause_and_the_ne
         says: "manged".to_owned(),
         since: None,
     };
-    let mut fleet = fleet(&testing::fleet(), BTreeMap::new());
+    let mut fleet = fleet(&testing::fleet(), BTreeMap::new(), now());
     fleet.mislabelled(&["berlin", "paris", "rome"].map(wrong));
     let reason = |name: &str| {
         let cluster = fleet.clusters.iter().find(|it| it.name == name).unwrap();
@@ -185,7 +196,7 @@ fn a_cluster_whose_label_cannot_be_followed_has_a_line_with_the_cause_and_the_ne
 
 #[test]
 fn clusters_that_are_not_there_are_named() {
-    let mut fleet = fleet(&testing::fleet(), BTreeMap::new());
+    let mut fleet = fleet(&testing::fleet(), BTreeMap::new(), now());
     let asked = ["paris", "rome"].map(str::to_owned);
     assert_eq!(fleet.keep(&asked), ["rome"]);
     assert_eq!(fleet.clusters.len(), 1);
@@ -194,7 +205,7 @@ fn clusters_that_are_not_there_are_named() {
 
 #[test]
 fn a_hub_program_that_is_silent_is_told_below_what_it_said() {
-    let mut fleet = fleet(&[well("paris")], BTreeMap::new());
+    let mut fleet = fleet(&[well("paris")], BTreeMap::new(), now());
     assert!(!fleet.is_degraded());
     fleet.silent = Some("the hub program does not run".to_owned());
     let text = render(&fleet, place(Format::Table, now())).unwrap();
