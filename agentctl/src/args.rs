@@ -227,6 +227,9 @@ pub enum Agent {
     Restore {
         /// The cluster.
         cluster: String,
+        /// Until when.
+        #[command(flatten)]
+        wait: Wait,
     },
 }
 
@@ -363,6 +366,16 @@ mod tests {
         assert!(parse(&[]) && parse(&["spoke", "--spoke-context", "kind-paris"]));
         assert!(parse(&["spoke", "paris", "--spoke-kubeconfig", "f"]));
         assert!(!parse(&["spoke"]) && !parse(&["spoke", "paris"]) && !parse(&["paris"]));
+    }
+
+    #[test]
+    fn whoever_lets_an_agent_in_again_may_wait_for_it() {
+        let parse = |words: &[&str]| {
+            let words = ["argocd-agentctl", "agent", "restore"].iter().chain(words);
+            Cli::try_parse_from(words).is_ok()
+        };
+        assert!(parse(&["paris"]) && parse(&["paris", "--wait", "--timeout", "90s"]));
+        assert!(!parse(&["--wait"]) && !parse(&["paris", "--timeout", "90s"]));
     }
 
     #[test]

@@ -111,9 +111,8 @@ pub async fn run(
             let (cluster, addon) = one(&hub, &cluster).await?;
             write(&hub, change::revoke(&cluster, &addon, &reason)?).await
         }
-        Command::Agent(Agent::Restore { cluster }) => {
-            let (cluster, addon) = one(&hub, &cluster).await?;
-            write(&hub, change::restore(&cluster, &addon, now)?).await
+        Command::Agent(Agent::Restore { cluster, wait }) => {
+            certificates::restore(&hub, &cluster, wait, now, progress).await
         }
         Command::Completion { .. } | Command::Man { .. } => Ok(Answer::said(String::new())),
     }

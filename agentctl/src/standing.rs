@@ -156,6 +156,33 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_that_was_revoked_is_there_when_it_came_with_another_key() {
+        let mut before = well("paris");
+        before.revoked = Some("stolen".to_owned());
+        // Available is said for a minute of one that was thrown out.
+        assert!(waits(&rekeyed(&before, &well("paris"))).contains("another certificate"));
+        let certificate: Said<'_> = (
+            "ClusterCertificateRotated",
+            "True",
+            "ClientCertificateUpdated",
+            "client certificate rotated starting from 2026-11-22 12:00:00 +0000 UTC to 2026-12-22 12:00:00 +0000 UTC",
+            "2026-11-22T12:00:00Z",
+        );
+        let away: Said<'_> = (
+            "Available",
+            "False",
+            "AgentDisconnected",
+            "last seen at 2026-11-22T11:54:00Z",
+            "2026-11-22T11:55:00Z",
+        );
+        let now = addon("paris", "managed", &[certificate, away]);
+        assert_eq!(
+            waits(&rekeyed(&before, &now)),
+            "it to connect with its new certificate"
+        );
+    }
+
+    #[test]
     fn an_authority_has_taken_over_when_this_request_is_settled() {
         let secret = |annotations: Value, next: bool| {
             let data = if next {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::{Answer, Error, addons, one, wait, write};
 use crate::{
-    args::{Global, RotateArgs, RotateOf},
+    args::{Global, RotateArgs, RotateOf, Wait},
     certs::{self, Certificates, certificates},
     change,
     hub::{Hub, SECRETS},
@@ -32,6 +32,24 @@ pub(super) async fn listed(
         secrets.push((name, secret.map_err(|error| error.to_string())));
     }
     Ok(certificates(&secrets, &addons(hub).await?, now))
+}
+
+/// Lets a revoked agent in again, and waits until it is there where that is wanted.
+pub(super) async fn restore(
+    hub: &Hub,
+    cluster: &str,
+    wait: Wait,
+    now: Timestamp,
+    progress: &Progress,
+) -> Result<Answer, Error> {
+    let (cluster, before) = one(hub, cluster).await?;
+    let answer = write(hub, change::restore(&cluster, &before, now)?).await?;
+    if !wait.wait {
+        return Ok(answer);
+    }
+    // It comes with another key, so with another certificate.
+    let look = async || Ok(rekeyed(&before, &one(hub, cluster.as_str()).await?.1));
+    wait::until(look, wait.timeout, progress).await
 }
 
 /// Asks for another key of one agent or another authority, and waits for it where that is wanted.

@@ -42,7 +42,10 @@ pub(super) async fn gather(
     let offer = hub.get(OFFERS, None, ADDON).await;
     let files = [
         ("about", about),
-        ("status", view(super::fleet_of(hub, global, place.now).await)),
+        (
+            "status",
+            view(super::fleet_of(hub, global, place.now).await),
+        ),
         ("agents", view(addons(hub).await.map(|all| agents(&all)))),
         (
             "certificates",

@@ -62,8 +62,14 @@ fn applications_are_counted_where_they_go_and_the_hubs_own_nowhere() {
 #[test]
 fn a_cluster_that_is_behind_for_more_than_a_quarter_of_an_hour_needs_a_look() {
     let paris = || tallies().remove("paris").unwrap();
-    assert_eq!(paris().behind_since, Some(testing::at("2026-11-22T11:00:00Z")));
-    for (time, late) in [("2026-11-22T11:15:00Z", false), ("2026-11-22T11:15:01Z", true)] {
+    assert_eq!(
+        paris().behind_since,
+        Some(testing::at("2026-11-22T11:00:00Z"))
+    );
+    for (time, late) in [
+        ("2026-11-22T11:15:00Z", false),
+        ("2026-11-22T11:15:01Z", true),
+    ] {
         let tallies = BTreeMap::from([("paris".to_owned(), paris())]);
         let fleet = fleet(&[well("paris")], tallies, testing::at(time));
         assert_eq!(fleet.is_degraded(), late, "{time}");

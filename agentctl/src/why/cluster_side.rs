@@ -163,7 +163,10 @@ fn compared(app: Application<'_>) -> Option<&Value> {
 
 fn has_same_source(app: Application<'_>, compared: &Value) -> bool {
     // What a hydrator has made is compared with, which the spec names otherwise.
-    if app.spec().is_some_and(|spec| spec.get("sourceHydrator").is_some()) {
+    if app
+        .spec()
+        .is_some_and(|spec| spec.get("sourceHydrator").is_some())
+    {
         return true;
     }
     let same = |field: &str| {
