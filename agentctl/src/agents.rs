@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     facts::Addon,
-    output::{Grid, Mood, Place, View, draw, one_line},
+    output::{Grid, Mood, Place, View, draw, name, one_line},
     status::{Connected, Connection, connected, connection, nobody},
 };
 
@@ -73,7 +73,7 @@ impl View for Agents {
                 agent.mode.clone().unwrap_or_else(none),
                 agent.version.clone().unwrap_or_else(none),
                 connection(agent.connected, place.now),
-                agent.key.as_deref().map_or_else(none, one_line),
+                agent.key.as_deref().map_or_else(none, name),
                 let_in,
             ];
             (mood, cells)

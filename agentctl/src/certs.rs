@@ -11,7 +11,7 @@ use x509_parser::pem::parse_x509_pem;
 
 use crate::{
     facts::Addon,
-    output::{Grid, Mood, Place, View, draw, left, one_line},
+    output::{self, Grid, Mood, Place, View, draw, left, one_line},
 };
 
 /// The Secrets with certificates that are the hub's own.
@@ -127,7 +127,7 @@ fn of_agent(addon: &Addon, now: Timestamp) -> Certificate {
         (None, _) if expires.is_none() => {
             "not told by OCM's registration agent on the cluster".to_owned()
         }
-        (None, Some(name)) => format!("in use, key {}", one_line(name)),
+        (None, Some(name)) => format!("in use, key {}", output::name(name)),
         (None, None) => "in use".to_owned(),
     };
     Certificate {

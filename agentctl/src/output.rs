@@ -115,6 +115,12 @@ pub fn one_line(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// A name that somebody gave, in one line; where it is a time, as keys are named by default, without parts of seconds.
+pub fn name(text: &str) -> String {
+    let time = text.parse::<Timestamp>();
+    time.map_or_else(|_other| one_line(text), |time| format!("{time:.0}"))
+}
+
 /// A span of time as kubectl shows ages.
 pub fn span(span: SignedDuration) -> String {
     let seconds = span.as_secs().max(0);
@@ -274,6 +280,17 @@ mod tests {
         }
         assert_eq!(left(now, now), "ended");
         assert_eq!(left("2026-11-30T12:00:00Z".parse().unwrap(), now), "8d");
+    }
+
+    #[test]
+    fn times_that_are_names_are_told_in_whole_seconds() {
+        for (given, shown) in [
+            ("2026-11-19T11:50:00.123456789Z", "2026-11-19T11:50:00Z"),
+            ("2026-11-19T11:50:00Z", "2026-11-19T11:50:00Z"),
+            ("after\nthe theft", "after the theft"),
+        ] {
+            assert_eq!(name(given), shown);
+        }
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub(crate) fn fleet() -> Vec<Addon> {
     let mut lima = addon_object("lima", "managed", &[thrown_out, away]);
     lima["metadata"]["annotations"][REVOKED] = json!("laptop stolen");
     let mut oslo = addon_object("oslo", "autonomous", &[away, CERTIFICATE]);
-    oslo["metadata"]["annotations"][REKEY] = json!("2026-11-19T11:50:00Z");
+    oslo["metadata"]["annotations"][REKEY] = json!("2026-11-19T11:50:00.123456789Z");
     vec![
         well("paris"),
         addon("berlin", "managed", &[CONNECTED, CERTIFICATE, held]),
