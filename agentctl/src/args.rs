@@ -28,6 +28,7 @@ pub struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   argocd-agentctl status -o wide
+  argocd-agentctl status --applications
   argocd-agentctl why shop
   argocd-agentctl check
   argocd-agentctl check spoke paris --spoke-context kind-paris
@@ -135,6 +136,9 @@ pub enum Command {
 pub struct StatusArgs {
     /// Clusters; without any all of them.
     pub clusters: Vec<String>,
+    /// Instead of clusters, list their Applications that need a look, each with the cause.
+    #[arg(long)]
+    pub applications: bool,
     /// End with 1 when one of the clusters, or an Application of them, needs a look.
     #[arg(long)]
     pub exit_code: bool,

@@ -202,18 +202,23 @@ mod tests {
         names
     }
 
-    #[test]
-    fn every_field_that_programs_get_is_on_the_page_and_no_other() {
+    /// Findings as programs get them.
+    fn checks() -> String {
         let finding = Finding {
             check: "x",
             result: Outcome::Ok,
             cause: String::new(),
             next: None,
         };
-        let checks = serde_json::to_string(&Findings {
+        serde_json::to_string(&Findings {
             checks: vec![finding],
         })
-        .unwrap();
+        .unwrap()
+    }
+
+    #[test]
+    fn every_field_that_programs_get_is_on_the_page_and_no_other() {
+        let checks = checks();
         macro_rules! snapshot {
             ($path:literal) => {
                 include_str!($path).splitn(3, "---\n").nth(2).unwrap()
@@ -225,6 +230,12 @@ mod tests {
                 "status",
                 snapshot!(
                     "status/snapshots/agentctl__status__tests__programs_get_the_same_values_with_their_times.snap"
+                ),
+            ),
+            (
+                "status --applications",
+                snapshot!(
+                    "status/troubles/snapshots/agentctl__status__troubles__tests__every_application_that_needs_a_look_has_its_line_with_the_cause-3.snap"
                 ),
             ),
             (

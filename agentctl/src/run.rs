@@ -7,6 +7,7 @@ mod gather;
 mod inspect;
 mod pages;
 mod spoke;
+mod troubles;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -201,6 +202,9 @@ async fn look(
     args: &StatusArgs,
     place: Place,
 ) -> Result<Answer, Error> {
+    if args.applications {
+        return troubles::list(hub, global, args, place).await;
+    }
     let mut fleet = fleet_of(hub, global, place.now).await?;
     let all: Vec<_> = fleet.clusters.iter().map(|it| it.name.clone()).collect();
     let unknown = fleet.keep(&args.clusters);

@@ -1,6 +1,7 @@
 //! `status`: how every cluster is doing, in one line each. Pure.
 
 mod tally;
+mod troubles;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ use ocm::condition::addon::{
 use serde::Serialize;
 
 pub use tally::{Tally, belongs_to, has_trouble};
+pub use troubles::{Trouble, Troubles, trouble};
 
 use crate::{
     facts::{Addon, CERTIFICATE_ROTATED},

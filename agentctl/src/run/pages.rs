@@ -42,6 +42,17 @@ mod tests {
     }
 
     #[test]
+    fn what_status_can_list_is_completed_and_in_its_man_page() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            assert!(completion(shell).contains("applications"), "{shell}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path()).unwrap();
+        let page = std::fs::read_to_string(folder.path().join("argocd-agentctl-status.1")).unwrap();
+        assert!(page.contains("applications"), "{page}");
+    }
+
+    #[test]
     fn every_command_has_a_man_page() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path()).unwrap();

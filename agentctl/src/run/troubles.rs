@@ -1,0 +1,48 @@
+//! `status --applications`: reads the Applications of the fleet, and keeps those that need a look.
+
+use super::{Answer, Error, addons, servers, told};
+use crate::{
+    args::{Global, StatusArgs},
+    fleet,
+    hub::{APPLICATIONS, By, Hub},
+    names::Unknown,
+    output::Place,
+    status::{Troubles, belongs_to, trouble},
+};
+
+/// Of the clusters that are named, or of all; then those that belong to none are told, too.
+pub(super) async fn list(
+    hub: &Hub,
+    global: &Global,
+    args: &StatusArgs,
+    place: Place,
+) -> Result<Answer, Error> {
+    let (addons, settings) = (addons(hub).await?, told(hub, global).await);
+    let is_known = |name: &&String| addons.iter().any(|addon| addon.cluster == **name);
+    let unknown: Vec<_> = args
+        .clusters
+        .iter()
+        .filter(|it| !is_known(it))
+        .cloned()
+        .collect();
+    if !unknown.is_empty() {
+        let known = addons.iter().map(|addon| addon.cluster.as_str());
+        return Err(Error::NoCluster(Unknown::new(unknown, known)));
+    }
+    let servers = servers(hub, &settings).await.unwrap_or_default();
+    let clusters = fleet::clusters(&addons, &servers);
+    let mut found = Vec::new();
+    hub.each(APPLICATIONS, &By::default(), |application| {
+        let cluster = belongs_to(&application, &clusters, &settings.routing);
+        let wanted = args.clusters.is_empty()
+            || cluster
+                .as_ref()
+                .is_some_and(|it| args.clusters.contains(it));
+        if wanted {
+            found.extend(trouble(&application, cluster, place.now));
+        }
+    })
+    .await?;
+    let troubles = Troubles::new(found, settings.silent);
+    Answer::of(&troubles, place, args.exit_code && troubles.is_bad())
+}

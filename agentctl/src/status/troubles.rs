@@ -1,0 +1,203 @@
+//! `status --applications`: every Application that needs a look, with the cause. Pure.
+
+use argocd::{Application, keys::HUB_CONDITION_PREFIX};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::tally::{SICK, is_behind, is_late};
+use crate::{
+    output::{Format, Grid, Mood, Place, View, age, draw, one_line, paint},
+    why::wanted_since,
+};
+
+/// How a change is called with which the cluster's Argo CD has not compared for too long.
+const BEHIND: &str = "Behind";
+
+/// Those that need a look.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Troubles {
+    /// By namespace and name.
+    pub applications: Vec<Trouble>,
+    /// Why nobody keeps this up to date, if nobody does.
+    pub silent: Option<String>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Trouble {
+    /// Its namespace on the hub.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The cluster for which it is counted.
+    pub cluster: Option<String>,
+    /// The type of our condition, its health, or that it is behind.
+    pub reason: String,
+    /// Since when.
+    pub since: Option<Timestamp>,
+    /// What is said of it.
+    pub cause: String,
+    /// Its status of the sync.
+    pub sync: Option<String>,
+    /// Its health.
+    pub health: Option<String>,
+}
+
+/// What is wrong with an Application of this cluster; none if nothing is that `status` tells of.
+pub fn trouble(application: &Value, cluster: Option<String>, now: Timestamp) -> Option<Trouble> {
+    let (reason, since, cause) = of_ours(application)
+        .or_else(|| cluster.as_ref().and_then(|_| sick(application)))
+        .or_else(|| cluster.as_ref().and_then(|_| late(application, now)))?;
+    let app = Application::of(application);
+    let word = |pointer| Some(text(application, pointer)?.to_owned());
+    Some(Trouble {
+        namespace: app.namespace().to_owned(),
+        name: app.name().to_owned(),
+        cluster,
+        reason,
+        since,
+        cause,
+        sync: word("/status/sync/status"),
+        health: word("/status/health/status"),
+    })
+}
+
+type Said = (String, Option<Timestamp>, String);
+
+fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+    let text = value.pointer(pointer)?.as_str()?;
+    (!text.is_empty()).then_some(text)
+}
+
+fn time(value: &Value, pointer: &str) -> Option<Timestamp> {
+    text(value, pointer)?.parse().ok()
+}
+
+fn conditions(application: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let conditions = application.pointer("/status/conditions");
+    let conditions = conditions.and_then(Value::as_array).into_iter().flatten();
+    conditions.map(|it| (text(it, "/type").unwrap_or_default(), it))
+}
+
+fn of_ours(application: &Value) -> Option<Said> {
+    let mut ours =
+        conditions(application).filter(|(kind, _)| kind.starts_with(HUB_CONDITION_PREFIX));
+    let (kind, first) = ours.next()?;
+    let cause = text(first, "/message").unwrap_or_default().to_owned();
+    let cause = ours.fold(cause, |said, (kind, it)| {
+        let message = text(it, "/message").unwrap_or_default();
+        format!("{said}; besides, {kind}: {message}")
+    });
+    Some((kind.to_owned(), time(first, "/lastTransitionTime"), cause))
+}
+
+fn sick(application: &Value) -> Option<Said> {
+    let health = text(application, "/status/health/status").filter(|it| SICK.contains(it))?;
+    let mut said: Vec<_> = text(application, "/status/health/message")
+        .map(str::to_owned)
+        .into_iter()
+        .chain(resource(application, health))
+        .collect();
+    if matches!(
+        text(application, "/status/operationState/phase"),
+        Some("Failed" | "Error")
+    ) {
+        let message = text(application, "/status/operationState/message").unwrap_or_default();
+        said.push(format!("the last sync failed: {message}"));
+    }
+    said.extend(errors(application));
+    if said.is_empty() {
+        said.push("Argo CD on the cluster says no more of it".to_owned());
+    }
+    let since = time(application, "/status/health/lastTransitionTime");
+    Some((health.to_owned(), since, said.join("; ")))
+}
+
+/// The first of its resources that is as it is.
+fn resource(application: &Value, health: &str) -> Option<String> {
+    let resources = application.pointer("/status/resources")?.as_array()?;
+    let is_so = |it: &&Value| text(it, "/health/status") == Some(health);
+    let first = resources.iter().find(is_so)?;
+    let (kind, name) = (text(first, "/kind")?, text(first, "/name")?);
+    let message = text(first, "/health/message").map(|it| format!(": {it}"));
+    Some(format!("{kind} {name}{}", message.unwrap_or_default()))
+}
+
+/// Errors that Argo CD on the cluster tells.
+fn errors(application: &Value) -> Vec<String> {
+    let errors = conditions(application).filter(|(kind, _)| kind.ends_with("Error"));
+    let errors = errors.filter(|(kind, _)| !kind.starts_with(HUB_CONDITION_PREFIX));
+    let said = errors.map(|(kind, it)| {
+        let message = text(it, "/message").unwrap_or_default();
+        format!("{kind}: {message}")
+    });
+    said.collect()
+}
+
+fn late(application: &Value, now: Timestamp) -> Option<Said> {
+    let since = wanted_since(application)?;
+    if !is_behind(application) || !is_late(since, now) {
+        return None;
+    }
+    let mut said =
+        vec!["Argo CD on the cluster has not compared it as it is on the hub".to_owned()];
+    said.extend(errors(application));
+    Some((BEHIND.to_owned(), Some(since), said.join("; ")))
+}
+
+impl Troubles {
+    /// Those, sorted.
+    pub fn new(mut applications: Vec<Trouble>, silent: Option<String>) -> Self {
+        applications.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        Self {
+            applications,
+            silent,
+        }
+    }
+
+    /// Whether somebody has to look.
+    pub const fn is_bad(&self) -> bool {
+        self.silent.is_some() || !self.applications.is_empty()
+    }
+}
+
+impl View for Troubles {
+    fn text(&self, place: Place) -> String {
+        let silent = self.silent.as_deref().map_or_else(String::new, |it| {
+            let line = paint(&one_line(it), Mood::Bad, place.colours);
+            format!("\n{line}\n")
+        });
+        if self.applications.is_empty() {
+            return "no Application needs a look\n".to_owned() + &silent;
+        }
+        let wide = place.format == Format::Wide;
+        let mut header = vec!["APPLICATION", "CLUSTER", "REASON", "AGE"];
+        if wide {
+            header.extend(["SINCE", "SYNC", "HEALTH"]);
+        }
+        header.push("WHAT");
+        let rows = self.applications.iter().map(|it| {
+            let none = || "-".to_owned();
+            let known = |text: &Option<String>| text.clone().unwrap_or_else(none);
+            let mut cells = vec![
+                format!("{}/{}", it.namespace, it.name),
+                known(&it.cluster),
+                it.reason.clone(),
+                it.since.map_or_else(none, |at| age(at, place.now)),
+            ];
+            if wide {
+                let since = it.since.map_or_else(none, |at| format!("{at:.0}"));
+                cells.extend([since, known(&it.sync), known(&it.health)]);
+            }
+            cells.push(it.cause.clone());
+            (Mood::Bad, cells)
+        });
+        let rows = rows.collect();
+        let next = "\nNext: argocd-agentctl why APPLICATION tells the next step of each\n";
+        draw(&Grid { header, rows }, place.colours) + next + &silent
+    }
+}
+
+#[cfg(test)]
+mod tests;
