@@ -33,6 +33,23 @@ pub enum Config {
     Ready(Ready),
 }
 
+impl Config {
+    /// What is said at the start of what Helm runs once, and shows to people; none for what serves, whose settings are told.
+    pub fn errand(&self) -> Option<String> {
+        match self {
+            Self::Manager(_) | Self::Principal(_) => None,
+            Self::Uninstall(uninstall) => Some(format!(
+                "takes the add-on off all clusters, and waits for them for at most {:?}",
+                uninstall.patience
+            )),
+            Self::Ready(ready) => Some(format!(
+                "asks {} whether the hub program is ready, for at most {:?}",
+                ready.address, ready.patience
+            )),
+        }
+    }
+}
+
 /// In common.
 #[derive(Clone, Debug)]
 pub struct Shared {

@@ -63,11 +63,11 @@ fn prepare(parsed: args::Parsed) -> anyhow::Result<Config> {
     } = parsed;
     let config = Config::from_args(cli)?;
     runtime::log::init(config.log())?;
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        ?config,
-        ?without_effect,
-        "starting"
-    );
+    let version = env!("CARGO_PKG_VERSION");
+    if let Some(errand) = config.errand() {
+        tracing::info!(version, "{errand}");
+    } else {
+        tracing::info!(version, ?config, ?without_effect, "starting");
+    }
     Ok(config)
 }

@@ -30,6 +30,25 @@ fn files_take_the_place_of_secrets() {
 }
 
 #[test]
+fn what_helm_runs_once_says_what_it_does_in_a_sentence() {
+    for (line, said) in [
+        (
+            "addon-manager uninstall",
+            Some("takes the add-on off all clusters, and waits for them for at most 240s"),
+        ),
+        (
+            "addon-manager ready --address=hub:8080 --timeout=90s",
+            Some("asks hub:8080 whether the hub program is ready, for at most 90s"),
+        ),
+        ("addon-manager", None),
+        ("addon-manager principal", None),
+    ] {
+        let errand = config(line).unwrap().errand();
+        assert_eq!(errand.as_deref(), said, "{line}");
+    }
+}
+
+#[test]
 fn plaintext_is_for_a_mesh_only() {
     let header = "--auth=header:x-client:^(.+)$";
     for wrong in [
