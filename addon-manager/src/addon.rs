@@ -127,6 +127,12 @@ impl ArgocdAgent {
         });
     }
 
+    /// Where this cluster's agent was told last to dial.
+    fn dialled(&self, cluster: &ClusterName) -> Option<String> {
+        let known = self.parts.addresses.borrow();
+        known.get(cluster.as_str()).map(ToString::to_string)
+    }
+
     fn note_sharing(&self, cluster: &ClusterName, shares: bool) {
         self.parts
             .sharing
@@ -329,6 +335,7 @@ impl sdk::Addon for ArgocdAgent {
         let render_error = input.render_error.map(|error| error.message.as_str());
         let status = target.addon.status.as_ref();
         let namespace = status.map_or("", |status| status.namespace.as_str());
+        let dials = self.dialled(target.name);
         let facts = Facts {
             deployed_at: input.deployed_at(),
             going_since: input.going_since,
@@ -336,6 +343,7 @@ impl sdk::Addon for ArgocdAgent {
             ready: input.deployment_ready(namespace, manifests::DEPLOYMENT),
             session: sessions.get(target.name.as_str()),
             serving_since: Some(self.parts.serving_since),
+            dials: dials.as_deref(),
             render_error,
             live: condition::find(target.addon.conditions(), condition::addon::AVAILABLE),
         };

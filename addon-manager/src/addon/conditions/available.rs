@@ -33,6 +33,8 @@ pub struct Facts<'a> {
     pub session: Option<&'a SessionReport>,
     /// Since when this principal could have been reached.
     pub serving_since: Option<Timestamp>,
+    /// Where the agent is told to dial, if that is known.
+    pub dials: Option<&'a str>,
     /// Why nothing could be rendered.
     pub render_error: Option<&'a str>,
     /// What is said of it now.
@@ -115,7 +117,12 @@ fn known_before(facts: &Facts<'_>, reason: &str) -> Option<String> {
     let said = facts
         .live
         .filter(|_| facts.session.is_none() && absent.contains(&reason))?;
-    (said.status == "False" && said.reason == reason).then(|| said.message.clone())
+    let same = said.status == "False" && said.reason == reason;
+    // Unless it names another address than the agent dials by now.
+    let current = facts.dials.is_none_or(|address| {
+        said.message.contains(&named(address)) || reason == AGENT_UNAVAILABLE
+    });
+    (same && current).then(|| said.message.clone())
 }
 
 fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Said {
@@ -169,15 +176,28 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
         .live
         .is_some_and(|live| tells_of_a_session(&live.reason));
     if seen.is_some() || before {
-        return (AGENT_DISCONNECTED, format!("{past}; {NEXT_STEP}"));
+        return (
+            AGENT_DISCONNECTED,
+            format!("{past}; {}", next_step(facts.dials)),
+        );
     }
-    let message =
-        format!("the agent runs since {deployed_at:.0} at the earliest, and {past}; {NEXT_STEP}");
+    let message = format!(
+        "the agent runs since {deployed_at:.0} at the earliest, and {past}; {}",
+        next_step(facts.dials)
+    );
     (AGENT_NEVER_CONNECTED, message)
 }
 
 /// What to do about an agent that runs and is not here.
-const NEXT_STEP: &str = "look at its log, and whether it reaches the principal's address";
+fn next_step(dials: Option<&str>) -> String {
+    let address = dials.map(named).unwrap_or_default();
+    format!("look at its log, and whether it reaches the principal's address{address}")
+}
+
+/// With what ends it: one address may begin as another does.
+fn named(address: &str) -> String {
+    format!(" ({address})")
+}
 
 fn history(facts: &Facts<'_>, deployed_at: Timestamp) -> String {
     let Facts {

@@ -124,7 +124,11 @@ fn a_gap_under_a_minute_does_not_flip_it() {
     let said = available(&facts, at(160));
     assert_eq!(reason(&said), Some((Status::False, AGENT_DISCONNECTED)));
     let message = said.verdict.unwrap().message;
-    for part in [&at(100).to_string(), "connection reset", NEXT_STEP] {
+    for part in [
+        &at(100).to_string(),
+        "connection reset",
+        next_step(None).as_str(),
+    ] {
         assert!(message.contains(part), "{message}");
     }
 }
@@ -153,7 +157,7 @@ fn a_restart_of_the_principal_is_not_held_against_the_agents() {
         ..facts
     };
     let message = available(&facts, at(1100)).verdict.unwrap().message;
-    for part in ["connection reset", NEXT_STEP] {
+    for part in ["connection reset", next_step(None).as_str()] {
         assert!(message.contains(part), "{message}");
     }
 }
@@ -310,4 +314,32 @@ fn a_restart_says_nothing_new_of_agents_that_are_still_away() {
     };
     let said = available(&restarted, at(1100));
     assert_eq!(reason(&said), Some((Status::False, AGENT_NEVER_CONNECTED)));
+}
+
+#[test]
+fn an_agent_that_does_not_come_is_told_with_the_address_that_it_dials() {
+    let facts = |dials| Facts {
+        dials: Some(dials),
+        ..running()
+    };
+    let said = |facts: &Facts<'_>| available(facts, at(120)).verdict.unwrap().message;
+    let first = said(&facts("old.example.org:443"));
+    assert!(
+        first.ends_with("whether it reaches the principal's address (old.example.org:443)"),
+        "{first}"
+    );
+    // What was said before stands only while it is true.
+    let live = Condition {
+        message: first.clone(),
+        ..live("False", AGENT_NEVER_CONNECTED)
+    };
+    let again = |dials| {
+        said(&Facts {
+            live: Some(&live),
+            deployed_at: Some(at(1)),
+            ..facts(dials)
+        })
+    };
+    assert_eq!(again("old.example.org:443"), first);
+    assert!(again("new.example.org:443").contains("(new.example.org:443)"));
 }
