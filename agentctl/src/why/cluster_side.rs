@@ -9,7 +9,7 @@ use argocd::{
     object::OperationState,
     routing::Route,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Hop, State, time};
 use crate::{
@@ -162,18 +162,30 @@ fn compared(app: Application<'_>) -> Option<&Value> {
 }
 
 fn has_same_source(app: Application<'_>, compared: &Value) -> bool {
-    // What a hydrator has made is compared with, which the spec names otherwise.
-    if app
-        .spec()
-        .is_some_and(|spec| spec.get("sourceHydrator").is_some())
-    {
-        return true;
-    }
-    let same = |field: &str| {
-        let wanted = app.spec().and_then(|spec| spec.get(field));
-        pruned(wanted) == pruned(compared.get(field))
+    let (source, sources) = match app.spec().and_then(|spec| spec.get("sourceHydrator")) {
+        Some(hydrator) => (Some(hydrated(hydrator)), None),
+        None => {
+            let wanted = |field: &str| app.spec().and_then(|spec| spec.get(field)).cloned();
+            (wanted("source"), wanted("sources"))
+        }
     };
-    same("source") && same("sources")
+    let same =
+        |field, wanted: Option<Value>| pruned(wanted.as_ref()) == pruned(compared.get(field));
+    same("source", source) && same("sources", sources)
+}
+
+/// What Argo CD makes of a `sourceHydrator` and compares with (`SourceHydrator.GetSyncSource`).
+fn hydrated(hydrator: &Value) -> Value {
+    let text = |pointer| {
+        let text = hydrator.pointer(pointer).and_then(Value::as_str);
+        text.filter(|it| !it.is_empty())
+    };
+    let repository = text("/syncSource/repoURL").or_else(|| text("/drySource/repoURL"));
+    json!({
+        "repoURL": repository,
+        "path": text("/syncSource/path"),
+        "targetRevision": text("/syncSource/targetBranch"),
+    })
 }
 
 /// Whether Argo CD on the cluster has compared with the very source that the hub has now.

@@ -175,6 +175,27 @@ fn a_change_that_the_cluster_has_not_compared_with_is_not_confirmed() {
 }
 
 #[test]
+fn what_a_hydrator_made_is_what_is_compared_with() {
+    let mut app = application("paris", "shop", &to("in-cluster"));
+    app["spec"].as_object_mut().unwrap().remove("source");
+    app["spec"]["sourceHydrator"] = json!({
+        "drySource": {"repoURL": "https://git.example.com/shop.git", "path": "dry", "targetRevision": "HEAD"},
+        "syncSource": {"path": "app", "targetBranch": "v2"},
+        "hydrateTo": {"targetBranch": "v2-next"},
+    });
+    assert_eq!(troubles(&why(&facts(app.clone()))), []);
+    app["spec"]["sourceHydrator"]["syncSource"]["targetBranch"] = json!("v3");
+    assert_eq!(
+        troubles(&why(&facts(app.clone()))),
+        [("delivery", State::Waiting)]
+    );
+    app["spec"]["sourceHydrator"]["syncSource"] = json!({
+        "repoURL": "https://git.example.com/made.git", "path": "app", "targetBranch": "v2",
+    });
+    assert_eq!(troubles(&why(&facts(app))), [("delivery", State::Waiting)]);
+}
+
+#[test]
 fn a_cluster_that_is_away_is_waited_for() {
     let mut facts = facts(application("paris", "shop", &to("in-cluster")));
     let away = (

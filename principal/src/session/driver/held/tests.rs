@@ -105,7 +105,7 @@ impl Flooded {
 
     /// Whether the hub shows the last that was said, if that was of this Application.
     fn shows(&self, name: &str) -> bool {
-        self.live(name)["status"]["health"]["message"] == self.said.to_string()
+        self.live(name)["status"]["health"]["message"].as_str() == Some(&self.said.to_string())
     }
 }
 
