@@ -162,13 +162,11 @@ fn compared(app: Application<'_>) -> Option<&Value> {
 }
 
 fn has_same_source(app: Application<'_>, compared: &Value) -> bool {
-    let (source, sources) = match app.spec().and_then(|spec| spec.get("sourceHydrator")) {
-        Some(hydrator) => (Some(hydrated(hydrator)), None),
-        None => {
-            let wanted = |field: &str| app.spec().and_then(|spec| spec.get(field)).cloned();
-            (wanted("source"), wanted("sources"))
-        }
-    };
+    let wanted = |field: &str| app.spec().and_then(|spec| spec.get(field)).cloned();
+    let (source, sources) = wanted("sourceHydrator").map_or_else(
+        || (wanted("source"), wanted("sources")),
+        |hydrator| (Some(hydrated(&hydrator)), None),
+    );
     let same =
         |field, wanted: Option<Value>| pruned(wanted.as_ref()) == pruned(compared.get(field));
     same("source", source) && same("sources", sources)
