@@ -20,6 +20,18 @@ fn agent_in(namespace: &str) -> At {
     At::deployment(namespace, "argocd-agent-addon-agent")
 }
 
+/// OCM's agent asks for no more certificates when there are ten requests of an add-on, and a lab has many stories.
+async fn make_room_for_requests(stage: &Stage, cluster: &str) -> Result<()> {
+    let labels = format!(
+        "open-cluster-management.io/addon-name=argocd-agent-addon,open-cluster-management.io/cluster-name={cluster}"
+    );
+    for csr in stage.hub.list(&At::csr(""), &labels).await? {
+        let name = csr["metadata"]["name"].as_str().unwrap_or_default();
+        stage.hub.delete(&At::csr(name)).await?;
+    }
+    Ok(())
+}
+
 /// A work that somebody else made is theirs, also with the label of our add-on: it stays while the add-on comes and goes.
 pub(crate) async fn a_work_of_somebody_else_with_our_label_stays(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
@@ -92,6 +104,7 @@ pub(crate) async fn an_add_on_made_anew_waits_for_works_of_before_and_says_so(
     stage: &Stage,
 ) -> Result<()> {
     stage.enrolled(1).await?;
+    make_room_for_requests(stage, "spoke1").await?;
     let (addon, work) = (At::addon("spoke1"), At::work("spoke1", WORK));
     let uid = stage.hub.read(&addon).await?["metadata"]["uid"].clone();
     let mut finalizers = stage.hub.read(&work).await?["metadata"]["finalizers"].clone();
@@ -138,6 +151,7 @@ pub(crate) async fn an_add_on_made_anew_waits_for_works_of_before_and_says_so(
 /// A `ClusterManagementAddOn` that is deleted takes the add-on along; made anew, it is on all labelled clusters again.
 pub(crate) async fn a_definition_made_anew_brings_the_clusters_back(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
+    make_room_for_requests(stage, "spoke1").await?;
     let (definition, addon) = (At::addon_definition(), At::addon("spoke1"));
     let before = stage.hub.read(&definition).await?;
     let uid = stage.hub.read(&addon).await?["metadata"]["uid"].clone();
@@ -159,6 +173,7 @@ pub(crate) async fn a_definition_made_anew_brings_the_clusters_back(stage: &Stag
 /// The agent moves where the configuration of its cluster says, with its certificate, and back; nothing stays behind.
 pub(crate) async fn an_agent_moves_into_another_namespace_and_back(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
+    make_room_for_requests(stage, "spoke1").await?;
     let elsewhere = "argocd-agent-elsewhere";
     let moves = [
         (enrol::AGENT_NAMESPACE, elsewhere),
@@ -216,6 +231,7 @@ pub(crate) async fn a_cluster_that_is_accepted_again_goes_on(stage: &Stage) -> R
 /// A label that is put on and taken away quickly ends as it was put last.
 pub(crate) async fn a_label_that_flickers_ends_as_it_was_put_last(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
+    make_room_for_requests(stage, "spoke2").await?;
     let cluster = At::cluster("spoke2");
     for _ in 0..6 {
         for mode in [json!("managed"), Value::Null] {
