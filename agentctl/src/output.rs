@@ -108,6 +108,11 @@ pub fn paint(text: &str, mood: Mood, colours: bool) -> String {
     }
 }
 
+/// What people have to read below a table, in a line of its own.
+pub fn warning(text: &str, colours: bool) -> String {
+    format!("\n{}\n", paint(&one_line(text), Mood::Bad, colours))
+}
+
 /// What somebody else wrote, without line breaks and without anything that a terminal would obey.
 pub fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_control());

@@ -118,6 +118,15 @@ mod tests {
     use super::*;
     use crate::testing::{Said, addon, fleet, well};
 
+    /// Another one than that of a cluster that is [`well`].
+    const CERTIFICATE: Said<'_> = (
+        "ClusterCertificateRotated",
+        "True",
+        "ClientCertificateUpdated",
+        "client certificate rotated starting from 2026-11-22 12:00:00 +0000 UTC to 2026-12-22 12:00:00 +0000 UTC",
+        "2026-11-22T12:00:00Z",
+    );
+
     fn waits(standing: &Standing) -> &str {
         match standing {
             Standing::Waits(what) => what,
@@ -129,14 +138,7 @@ mod tests {
     fn an_agent_is_rekeyed_when_it_has_another_certificate_and_is_connected() {
         let before = well("paris");
         assert!(waits(&rekeyed(&before, &well("paris"))).contains("another certificate"));
-        let certificate: Said<'_> = (
-            "ClusterCertificateRotated",
-            "True",
-            "ClientCertificateUpdated",
-            "client certificate rotated starting from 2026-11-22 12:00:00 +0000 UTC to 2026-12-22 12:00:00 +0000 UTC",
-            "2026-11-22T12:00:00Z",
-        );
-        let away = addon("paris", "managed", &[certificate]);
+        let away = addon("paris", "managed", &[CERTIFICATE]);
         assert_eq!(
             waits(&rekeyed(&before, &away)),
             "it to connect with its new certificate"
@@ -148,7 +150,7 @@ mod tests {
             "works",
             "2026-11-22T12:00:00Z",
         );
-        let there = addon("paris", "managed", &[certificate, connected]);
+        let there = addon("paris", "managed", &[CERTIFICATE, connected]);
         assert!(matches!(rekeyed(&before, &there), Standing::Done(_)));
         let mut revoked = there;
         revoked.revoked = Some("stolen".to_owned());
@@ -161,13 +163,6 @@ mod tests {
         before.revoked = Some("stolen".to_owned());
         // Available is said for a minute of one that was thrown out.
         assert!(waits(&rekeyed(&before, &well("paris"))).contains("another certificate"));
-        let certificate: Said<'_> = (
-            "ClusterCertificateRotated",
-            "True",
-            "ClientCertificateUpdated",
-            "client certificate rotated starting from 2026-11-22 12:00:00 +0000 UTC to 2026-12-22 12:00:00 +0000 UTC",
-            "2026-11-22T12:00:00Z",
-        );
         let away: Said<'_> = (
             "Available",
             "False",
@@ -175,7 +170,7 @@ mod tests {
             "last seen at 2026-11-22T11:54:00Z",
             "2026-11-22T11:55:00Z",
         );
-        let now = addon("paris", "managed", &[certificate, away]);
+        let now = addon("paris", "managed", &[CERTIFICATE, away]);
         assert_eq!(
             waits(&rekeyed(&before, &now)),
             "it to connect with its new certificate"

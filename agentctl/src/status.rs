@@ -22,7 +22,7 @@ pub use troubles::{Trouble, Troubles, trouble};
 use crate::{
     facts::{Addon, CERTIFICATE_ROTATED},
     labels::{REASON, Wrong},
-    output::{Format, Grid, Mood, Place, View, age, draw, left, one_line, paint},
+    output::{Format, Grid, Mood, Place, View, age, draw, left, one_line, warning},
 };
 
 /// The fleet.
@@ -236,11 +236,7 @@ impl Fleet {
     fn labels(&self, colours: bool) -> String {
         let errors = self.clusters.iter().filter_map(|it| it.last_error.as_ref());
         let labels = errors.filter(|it| it.condition == MODE);
-        let lines = labels.map(|it| {
-            let line = paint(&one_line(&it.message), Mood::Bad, colours);
-            format!("\n{line}\n")
-        });
-        lines.collect()
+        labels.map(|it| warning(&it.message, colours)).collect()
     }
 
     /// Leaves only these clusters; says which of them are not there.
@@ -269,10 +265,8 @@ pub fn nobody() -> String {
 
 impl View for Fleet {
     fn text(&self, place: Place) -> String {
-        let silent = self.silent.as_deref().map_or_else(String::new, |it| {
-            let line = paint(&one_line(it), Mood::Bad, place.colours);
-            format!("\n{line}\n")
-        });
+        let silent = self.silent.as_deref();
+        let silent = silent.map_or_else(String::new, |it| warning(it, place.colours));
         if self.clusters.is_empty() {
             return nobody() + &silent;
         }

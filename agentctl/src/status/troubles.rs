@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::tally::{SICK, is_behind, is_late};
 use crate::{
-    output::{Format, Grid, Mood, Place, View, age, draw, one_line, paint},
+    output::{Format, Grid, Mood, Place, View, age, draw, warning},
     why::wanted_since,
 };
 
@@ -164,10 +164,8 @@ impl Troubles {
 
 impl View for Troubles {
     fn text(&self, place: Place) -> String {
-        let silent = self.silent.as_deref().map_or_else(String::new, |it| {
-            let line = paint(&one_line(it), Mood::Bad, place.colours);
-            format!("\n{line}\n")
-        });
+        let silent = self.silent.as_deref();
+        let silent = silent.map_or_else(String::new, |it| warning(it, place.colours));
         if self.applications.is_empty() {
             return "no Application needs a look\n".to_owned() + &silent;
         }

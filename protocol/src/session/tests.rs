@@ -81,6 +81,10 @@ fn state(name: &str, version: &str) -> Event {
     Event::about(&app(name), Verb::SpecUpdate, "uid", version, Bytes::new())
 }
 
+fn deletion(name: &str) -> Event {
+    Event::about(&app(name), Verb::Delete, "uid", "", Bytes::new())
+}
+
 fn status(name: &str, version: &str) -> Event {
     Event::about(&app(name), Verb::StatusUpdate, "uid", version, Bytes::new())
 }

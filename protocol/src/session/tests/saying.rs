@@ -35,13 +35,7 @@ fn the_last_word_about_an_object_goes_before_its_delete_and_once() {
     session.mark(app("b"), Facet::State);
     sent(&mut session, &store, at(0));
     session.say(state("a", "2"));
-    session.say(Event::about(
-        &app("a"),
-        Verb::Delete,
-        "uid",
-        "",
-        Bytes::new(),
-    ));
+    session.say(deletion("a"));
     let last = sent(&mut session, &store, at(1));
     assert_eq!(verbs(&last), [Verb::SpecUpdate, Verb::Delete]);
     // Said after the delete it would bring the object back.
@@ -134,13 +128,7 @@ fn a_delete_wipes_all_else_about_its_object_and_waits_for_nothing() {
     let create = sent(&mut session, &store, at(0)).remove(0);
     session.mark(app("a"), Facet::State);
     session.mark(app("a"), Facet::Command);
-    session.say(Event::about(
-        &app("a"),
-        Verb::Delete,
-        "uid",
-        "",
-        Bytes::new(),
-    ));
+    session.say(deletion("a"));
     let delete = sent(&mut session, &store, at(0));
     assert_eq!(verbs(&delete), [Verb::Delete]);
     take(&mut session, create.ack(), at(0));

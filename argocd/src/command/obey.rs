@@ -1,0 +1,152 @@
+//! What an agent does about a command that has arrived.
+
+use serde_json::{Value, json};
+
+use super::{Known, is_same, last_command, record, refresh_id, requests, was_taken};
+use crate::digest;
+use crate::keys;
+use crate::object::{Application, Meta, OperationState};
+use crate::patch::{self, Patch, merge};
+
+/// What to do with a sync command that arrived at the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// Apply this; a conflict means that the cache was stale: look again, then decide again.
+    Set(Patch),
+    /// It was taken before: done.
+    AlreadyTaken,
+    /// Another operation runs: try again when it has ended.
+    Busy,
+}
+
+/// Decides about a sync command. `event_id` is its identity.
+pub fn take(live: &Value, event_id: &str, operation: &Value) -> Take {
+    let app = Application::of(live);
+    if last_command(live).is_some_and(|(id, _)| id == event_id) {
+        return Take::AlreadyTaken;
+    }
+    let from = touched(live);
+    let mut to = from.clone();
+    merge(
+        &mut to,
+        &json!({ "metadata": { "annotations": { keys::LAST_COMMAND: record(event_id, operation) } } }),
+    );
+    match app.operation() {
+        // somebody took it before us, without leaving its name: a Go agent, or a person
+        Some(running) if is_same(running, operation) => {}
+        Some(_) => return Take::Busy,
+        None if app.operation_state().is_some_and(OperationState::is_active) => return Take::Busy,
+        None => {
+            if let Some(fields) = to.as_object_mut() {
+                fields.insert("operation".to_owned(), operation.clone());
+            }
+            // the result of an older operation must not pass for that of this one
+            merge(&mut to, &json!({ "status": { "operationState": null } }));
+        }
+    }
+    match patch::between(&from, &to) {
+        // a stale cache must not do it twice
+        Some(patch) => Take::Set(patch.under(Meta::of(live).resource_version())),
+        None => Take::AlreadyTaken,
+    }
+}
+
+/// The patch for an operation that a Go principal says with the state of its object, which is how it says one that it has
+/// found there; none if it was taken, or may have been.
+pub fn take_along(live: &Value, event_id: &str, hub: &Value) -> Option<Patch> {
+    let operation = Application::of(hub).operation()?;
+    if was_taken(hub, live, operation, Known::default()) {
+        return None;
+    }
+    match take(live, event_id, operation) {
+        Take::Set(patch) => Some(patch),
+        Take::AlreadyTaken | Take::Busy => None,
+    }
+}
+
+/// An object that is made with such an operation, unless a copy before it took that: `before` is what it had in
+/// [`LAST_COMMAND`](crate::keys::LAST_COMMAND).
+pub fn made_with(mut object: Value, event_id: &str, hub: &Value, before: Option<&str>) -> Value {
+    let operation = Application::of(hub).operation();
+    let is_taken = |operation| {
+        before.is_some_and(|record| record.ends_with(&format!(" {}", digest::short(operation))))
+    };
+    if let Some(operation) = operation.filter(|operation| !is_taken(operation)) {
+        let made = json!({
+            "metadata": { "annotations": { keys::LAST_COMMAND: record(event_id, operation) } },
+            "operation": operation,
+        });
+        merge(&mut object, &made);
+    }
+    object
+}
+
+/// The patch that terminates the running operation, if it is the one that `incoming` means.
+///
+/// None: it has ended, it is terminating already, or another one runs by now; all of that is done.
+pub fn take_termination(live: &Value, incoming: &Value) -> Option<Patch> {
+    let running = Application::of(live).operation_state()?;
+    if running.phase() != "Running" {
+        return None;
+    }
+    let meant = Application::of(incoming)
+        .operation_state()
+        .and_then(OperationState::started_at);
+    if meant.is_some() && meant != running.started_at() {
+        return None;
+    }
+    let patch = Patch::Merge(json!({ "status": { "operationState": { "phase": "Terminating" } } }));
+    Some(patch.under(Meta::of(live).resource_version()))
+}
+
+/// The patch that asks the spoke's Argo CD for the refresh that `incoming` asks for, and for the hydration; none if that
+/// was done before.
+pub fn take_refresh(live: &Value, incoming: &Value) -> Option<Patch> {
+    let meta = Meta::of(incoming);
+    let kind = |asked: &str| match asked {
+        "hard" => "hard",
+        _ => "normal",
+    };
+    let asked = requests(incoming);
+    if asked.is_empty() {
+        return None;
+    }
+    let id = match meta.annotation(keys::REFRESH_ID) {
+        Some(id) => id.to_owned(),
+        // a Go principal never takes the one for a hydration away: alone it is from before
+        None if meta.annotation(keys::REFRESH).is_none() => return None,
+        // and every version of its object that asks counts as one request
+        None => refresh_id(incoming),
+    };
+    (Meta::of(live).annotation(keys::LAST_REFRESH) != Some(id.as_str())).then(|| {
+        let mut annotations = json!({ keys::LAST_REFRESH: id });
+        for (key, value) in asked {
+            merge(&mut annotations, &json!({ key: kind(value) }));
+        }
+        Patch::Merge(json!({ "metadata": { "annotations": annotations } }))
+    })
+}
+
+/// The parts of an Application that taking a command touches.
+fn touched(live: &Value) -> Value {
+    let app = Application::of(live);
+    let annotations = app.annotations();
+    let metadata = if annotations.is_empty() {
+        json!({})
+    } else {
+        json!({ "annotations": annotations })
+    };
+    let mut touched = json!({ "metadata": metadata, "status": {} });
+    if let Some(fields) = touched.as_object_mut() {
+        if let Some(operation) = app.operation() {
+            fields.insert("operation".to_owned(), operation.clone());
+        }
+        if let Some(state) = app.operation_state() {
+            fields.insert(
+                "status".to_owned(),
+                json!({ "operationState": state.value() }),
+            );
+        }
+    }
+    touched
+}
