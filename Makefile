@@ -4,9 +4,9 @@
 CARGO ?= cargo
 LAB := target/debug/lab
 
-.PHONY: build tools demo test unit stories soak bench lint fmt dist images sbom
+.PHONY: build tools demo test unit e2e soak bench lint fmt dist images sbom
 
-# Our programs, the lab, and the example add-on that stories run.
+# Our programs, the lab, and the example add-on that the end-to-end tests run.
 build:
 	$(CARGO) build --locked --workspace --bins --examples
 
@@ -26,11 +26,11 @@ test: lint tools
 unit:
 	$(CARGO) test --locked --workspace --lib --bins
 
-# What is told on real control planes. `make stories STORY=name` tells those whose name has that in it.
-# The first line is there for the programs that the stories start.
-stories:
+# End-to-end tests on real control planes. `make e2e TEST=name` runs the tests whose names contain it.
+# The first line builds the programs that the tests start.
+e2e:
 	$(CARGO) build --locked --workspace --bins --examples
-	$(CARGO) test --locked --workspace --test stories -- $(STORY)
+	$(CARGO) test --locked --workspace --test e2e -- $(TEST)
 
 # Many histories that chance makes up (SIM_HISTORIES=10000); `make test` lives a few hundred of them.
 # A failing one is named, and lived again and told with SIM_SEED=number.

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use ocm::name::is_dns_label;
-use principal::identity;
+use principal::admission::identity;
 use runtime::{
     args::{AdminArgs, KubeArgs, LogArgs},
     trace,

@@ -11,7 +11,7 @@ use argocd::cluster_secret::{self, Access, Inputs};
 use futures::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, api::PostParams};
-use principal::{ClusterName, JwtKey, Mode, Registrar, tokens::SignToken};
+use principal::{ClusterName, JwtKey, Mode, Registrar, admission::tokens::SignToken};
 use runtime::{clock::Clock, error::Chain};
 use serde_json::{Value, json};
 use tokio::sync::watch;

@@ -25,7 +25,7 @@ pub enum Error {
     Read(String, #[source] std::io::Error),
     /// The file holds no such key.
     #[error("use the token key {0}")]
-    Use(String, #[source] principal::tokens::InvalidKey),
+    Use(String, #[source] principal::admission::tokens::InvalidKey),
     /// The process stops.
     #[error("stopped while waiting for the token key")]
     Stopped,

@@ -1,4 +1,4 @@
-//! The spoke's manifests hold together. The hub's are a chart, which `tests/tests/chart.rs` renders.
+//! The spoke's manifests hold together. The hub's are a chart, which `tests/rules/chart.rs` renders.
 
 #![expect(
     clippy::unwrap_used,

@@ -16,18 +16,18 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
-use crate::census;
 use crate::config::{self, Config, IdentitySource, RootsSource, Scope, Tls, Ui};
-use crate::lane::{Cache, Desk, Lane};
-use crate::link::{self, Link, LinkState};
+use crate::live::census;
+use crate::live::lane::{Cache, Desk, Lane};
+use crate::live::redis::Redis;
 use crate::metrics::{self, Metrics};
-use crate::redis::Redis;
-use crate::replica::{Replica, Sight};
-use crate::report::Reports;
 use crate::running;
-use crate::spoke::Kubernetes;
 use crate::state::State;
-use crate::store::Store;
+use crate::sync::replica::{Replica, Sight};
+use crate::sync::report::Reports;
+use crate::sync::spoke::Kubernetes;
+use crate::sync::store::Store;
+use crate::transport::link::{self, Link, LinkState};
 
 /// How long parts may take to end; a pod has 30 s.
 const DRAIN: Duration = Duration::from_secs(10);

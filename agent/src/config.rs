@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use argocd::ui_access::{self, UiAccess};
+use live::ui_access::{self, UiAccess};
 use protocol::Mode;
 use runtime::trace;
 

@@ -34,17 +34,10 @@
 
 pub mod app;
 pub mod args;
-pub mod census;
 pub mod config;
-pub mod lane;
-pub mod link;
+pub mod live;
 pub mod metrics;
-pub mod redis;
-pub mod replica;
-pub mod report;
 pub mod running;
-pub mod source;
-pub mod spoke;
 pub mod state;
-pub mod store;
-mod traced;
+pub mod sync;
+pub mod transport;

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::replica::Replica;
+use crate::sync::replica::Replica;
 use definitions::Definitions;
 use health::Patience;
 use programs::Programs;

@@ -8,10 +8,10 @@ use protocol::Mode;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::link::{Link, LinkState};
 use crate::metrics::{ENDS, Metrics};
-use crate::replica::Sight;
-use crate::report::Reports;
+use crate::sync::replica::Sight;
+use crate::sync::report::Reports;
+use crate::transport::link::{Link, LinkState};
 
 /// Where it is looked up.
 #[derive(Debug, Clone)]

@@ -23,37 +23,22 @@
 //! | [`command`] | sync, terminate and refresh, at most once |
 //! | [`digest`] | Go's checksums, and ours |
 //! | [`availability`], [`claim`] | what is said of an agent on the hub, and how much of its own word |
-//! | [`cluster_info`] | what Argo CD's page of clusters shows of one |
 //! | [`cluster_secret`] | the Argo CD cluster Secret of a managed cluster |
 //! | [`ranges`] | what two ends have of the same objects, compared without naming them |
 //! | [`memory`] | what an API server makes of writes, behind the in-memory stores of both ends |
 //! | [`repository`] | repository and repo-creds Secrets: what they are about, whose they are, what of them travels |
 //! | [`host_keys`] | which hosts an Application needs, and which TLS certificates and SSH keys are theirs |
 //! | [`entries`] | `ConfigMap`s that hub and spoke fill together |
-//! | [`request`] | a request for the API of a cluster, taken apart and written anew |
-//! | [`ui_access`] | what people at the hub's Argo CD may see and do on a cluster |
-//! | [`belonging`] | whether an object belongs to an Application |
-//! | [`change`] | the bodies of changes that people make, tied to the object that was judged |
-//! | [`upgrade`] | a request for a stream of bytes both ways, as a terminal is |
-//! | [`channels`] | what is said in a terminal |
-//! | [`cache_key`] | the keys of Argo CD's cache in redis that are about an Application |
-//! | [`events`] | what a cluster noted of an Application, as Events of the hub |
 //! | [`masked`] | objects as they may be printed |
 
 pub mod admission;
 pub mod availability;
-pub mod belonging;
-pub mod cache_key;
-pub mod change;
-pub mod channels;
 pub mod claim;
-pub mod cluster_info;
 pub mod cluster_project;
 pub mod cluster_secret;
 pub mod command;
 pub mod digest;
 pub mod entries;
-pub mod events;
 pub mod glob;
 pub mod host_keys;
 pub mod keys;
@@ -66,10 +51,7 @@ pub mod project;
 pub mod projection;
 pub mod ranges;
 pub mod repository;
-pub mod request;
 pub mod routing;
-pub mod ui_access;
-pub mod upgrade;
 
 #[cfg(test)]
 mod testing;

@@ -7,7 +7,7 @@ use std::{borrow::Borrow, collections::BTreeMap, fmt, sync::Arc};
 
 pub use protocol::object::Mode;
 
-use crate::identity::PeerCertificate;
+use crate::admission::identity::PeerCertificate;
 
 /// The clusters that are enrolled now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -17,44 +17,33 @@
 //! Nothing between the hub and a session is a queue of events: the index says *which* object changed, a session
 //! remembers the object once, and the body is read when it is sent.
 
+pub mod admission;
 pub mod fleet;
-mod gate;
-mod hub;
-pub mod identity;
-mod lane;
-mod listener;
+mod live;
 mod metrics;
-mod questions;
-mod redis_proxy;
-mod registry;
 pub mod report;
-mod resource_proxy;
-pub mod revoked;
-mod service;
-mod session;
 pub mod settings;
 mod start;
 mod state;
+mod sync;
 #[cfg(test)]
 mod testing;
-pub mod tokens;
-mod trust;
-pub mod users;
+mod transport;
 
+pub use admission::gate::Registrar;
+pub use admission::revoked::Revoked;
+pub use admission::tokens::JwtKey;
 pub use fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode};
-pub use gate::Registrar;
-pub use hub::{Key, store};
 pub use metrics::Metrics;
 pub use protocol::payload::{Ailment, ArgoCd, Cause, Runs};
 pub use report::{
     HeldDeletion, Refused, SessionReport, Sessions, ShownCertificate, Stuck, Unmirrored,
 };
-pub use revoked::Revoked;
-pub use service::Services;
 pub use settings::{Limits, MirrorLimits, RedisProxy, Settings};
 pub use start::{
     Feeds, Handle, Inputs, REDIS_KEYS, RedisFeeds, StartError, redis_login, start, start_on,
     start_unbound,
 };
 pub use state::State;
-pub use tokens::JwtKey;
+pub use sync::hub::{Key, store};
+pub use transport::service::Services;

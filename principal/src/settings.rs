@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use protocol::version::Capabilities;
 
-use crate::{identity, questions::STREAMS};
+use crate::{admission::identity, live::questions::STREAMS};
 
 /// How this principal works.
 #[derive(Clone, Debug)]

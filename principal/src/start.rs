@@ -10,27 +10,32 @@ use runtime::{
 use tokio::sync::watch;
 
 use crate::{
-    fleet::Fleet,
-    gate::{Budget, Gate, Nonces, Registrar},
-    hub::{
-        self, Hub,
-        store::{Kubernetes, Store},
+    admission::{
+        gate::{Budget, Gate, Nonces, Registrar},
+        identity::Method,
+        registry::Registry,
+        revoked::{self, Revoked},
+        tokens::JwtKey,
+        trust::Roots,
+        users::{self, Passwords, Users},
     },
-    identity::Method,
-    lane::Lanes,
-    listener::{Listener, Rules},
+    fleet::Fleet,
+    live::{lane::Lanes, questions::Questions},
     metrics::Metrics,
-    questions::Questions,
-    registry::Registry,
     report::Sessions as Reports,
-    revoked::{self, Revoked},
-    service::{self, Services},
-    session::{self, Sessions, Told},
     settings::Settings,
     state::Sources,
-    tokens::JwtKey,
-    trust::Roots,
-    users::{self, Passwords, Users},
+    sync::{
+        hub::{
+            self, Hub,
+            store::{Kubernetes, Store},
+        },
+        session::{self, Sessions, Told},
+    },
+    transport::{
+        listener::{Listener, Rules},
+        service::{self, Services},
+    },
 };
 
 mod follow;

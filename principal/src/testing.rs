@@ -5,9 +5,8 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use crate::{
+    admission::{identity::PeerCertificate, tokens::JwtKey},
     fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode},
-    identity::PeerCertificate,
-    tokens::JwtKey,
 };
 
 mod authority;

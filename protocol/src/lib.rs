@@ -23,7 +23,6 @@
 //! | [`proof`] | what an agent proves where a proxy ends TLS |
 //! | [`websocket`] | the frames of gRPC over `WebSocket`s |
 //! | [`sieve`] | what is left of an answer that is larger than is held |
-//! | [`resp`] | the language of redis, which the proxy on the hub and the agents' end of it speak |
 
 pub mod event;
 pub mod inbox;
@@ -32,7 +31,6 @@ pub mod outbox;
 pub mod payload;
 pub mod proof;
 pub mod refusal;
-pub mod resp;
 pub mod resync;
 pub mod session;
 pub mod sieve;

@@ -181,7 +181,10 @@ mod tests {
         assert!(directives("warning").ends_with(",warn"));
         assert!(directives("fatal,resource-proxy=trace").ends_with(",error"));
         assert!(directives("").starts_with("info,"));
-        assert!(directives("info,agent::link=debug").ends_with("info,agent::link=debug"));
+        assert!(
+            directives("info,agent::transport::link=debug")
+                .ends_with("info,agent::transport::link=debug")
+        );
     }
 
     #[test]
@@ -211,7 +214,7 @@ mod tests {
             assert!(levels.set(nonsense).is_err(), "{nonsense:?}");
         }
         assert_eq!(levels.now(), "debug");
-        levels.set("warning,agent::link=trace").unwrap();
+        levels.set("warning,agent::transport::link=trace").unwrap();
         assert_eq!(highest(), Some(LevelFilter::TRACE));
         levels.reset();
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::spoke;
+use agent::sync::spoke;
 use principal::store::{Memory as Hub, Watched};
 use principal::{Certificates, Enrolment, Fleet, Mode};
 use protocol::version::Capabilities;

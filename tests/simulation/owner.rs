@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::spoke;
+use agent::sync::spoke;
 use argocd::{Meta, mirror};
 use principal::store::{Memory as Hub, Watched};
 use principal::{Enrolment, Fleet};

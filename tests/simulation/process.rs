@@ -4,12 +4,12 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use agent::config::{Adoption, Hub, Method, Mismatch, Policy, Recreated, Scope};
-use agent::link::{Link, LinkState};
 use agent::metrics::Metrics;
-use agent::replica::Replica;
-use agent::report::Reports;
-use agent::spoke;
-use agent::store::Store;
+use agent::sync::replica::Replica;
+use agent::sync::report::Reports;
+use agent::sync::spoke;
+use agent::sync::store::Store;
+use agent::transport::link::{Link, LinkState};
 use jiff::Timestamp;
 use principal::store::Memory;
 use principal::{Feeds, Fleet, Handle, JwtKey, RedisFeeds, Settings, start_unbound};

@@ -3,11 +3,11 @@
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent::spoke::{self, Spoke};
+use agent::sync::spoke::{self, Spoke};
 use argocd::Patch;
-use argocd::events::{self, Observed};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use live::events::{self, Observed};
 use principal::store::{self, Store};
 use protocol::ObjectKey;
 use runtime::error::Blame;

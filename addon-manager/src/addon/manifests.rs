@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use argocd::{keys::addon::AGENT_TRUST as TRUST, ui_access::UiAccess};
+use argocd::keys::addon::AGENT_TRUST as TRUST;
+use live::ui_access::UiAccess;
 use principal::Mode;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use argocd::ui_access::{self, UiAccess};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use live::ui_access::{self, UiAccess};
 use ocm::{api::addon::AddOnDeploymentConfigSpec, name::is_dns_label};
 use principal::Mode;
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use principal::identity::{self, visitor::Visitors};
+use principal::admission::identity::{self, visitor::Visitors};
 
 use super::{Error, RedisMeeting, Shared, Source, given, redis};
 use crate::args::{PrincipalArgs, ResourceProxyArgs};

@@ -3,7 +3,7 @@
 
 use argocd::cluster_secret::Access;
 use jiff::{SignedDuration, Timestamp};
-use principal::identity::visitor::{self, Visitors};
+use principal::admission::identity::visitor::{self, Visitors};
 
 use crate::issuer::{
     Authority, Error,

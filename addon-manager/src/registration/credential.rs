@@ -6,8 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use principal::{
     ClusterName, JwtKey,
-    identity::{PeerCertificate, Thumbprint},
-    tokens::{SignToken, VISIT_LIFE},
+    admission::{
+        identity::{PeerCertificate, Thumbprint},
+        tokens::{SignToken, VISIT_LIFE},
+    },
 };
 
 /// The certificate that Argo CD shows to the resource proxy, with its key. Cannot be printed.

@@ -8,7 +8,7 @@ use protocol::{Kind, ObjectKey};
 use runtime::error::Chain;
 use serde_json::{Value, json};
 
-use crate::spoke::{Error, Kubernetes, Spoke as _};
+use crate::sync::spoke::{Error, Kubernetes, Spoke as _};
 
 /// Makes it where it is missing, as Argo CD's server would. True when it is there.
 pub(super) async fn ensure(client: &Client, namespace: &str) -> bool {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use agent::link::LinkState;
-use argocd::cluster_info::Census;
+use agent::transport::link::LinkState;
 use argocd::{Meta, keys};
+use live::cluster_info::Census;
 use protocol::payload::{self, ArgoCd, SpokeInfo};
 use protocol::{Event, Target, Verb};
 use serde_json::{Value, json};

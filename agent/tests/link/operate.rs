@@ -1,11 +1,11 @@
 //! The lane with the level `operate`: what people at the hub change, and what they may not.
 
-use argocd::ui_access::UiAccess;
 use argocd::{Meta, keys};
 use bytes::Bytes;
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
+use live::ui_access::UiAccess;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt as _;

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use argocd::channels::{Channel, End, PROTOCOLS, Size};
 use argocd::keys;
-use argocd::ui_access::UiAccess;
 use axum::body::Body;
 use axum::extract::{Path, Request as Asked, State};
 use axum::http::StatusCode;
@@ -12,6 +10,8 @@ use axum::response::{IntoResponse as _, Response as Answer};
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
 use hyper_util::rt::TokioIo;
+use live::channels::{Channel, End, PROTOCOLS, Size};
+use live::ui_access::UiAccess;
 use protocol::wire::terminalstreamapi::TerminalStreamData;
 use protocol::wire::terminalstreamapi::terminal_stream_service_server::TerminalStreamService;
 use protocol::{Event, Target, Verb};

@@ -13,10 +13,12 @@ use tokio::sync::watch;
 
 use super::{Feeds, StartError};
 use crate::{
-    redis_proxy::RedisProxy,
-    resource_proxy::{Budgets, ResourceProxy},
-    session::Sessions,
+    live::{
+        redis_proxy::RedisProxy,
+        resource_proxy::{Budgets, ResourceProxy},
+    },
     settings::Settings,
+    sync::session::Sessions,
 };
 
 /// Where Argo CD has the password of its redis.

@@ -1,6 +1,6 @@
 //! Who is not let in, and that nobody else notices.
 
-use principal::{identity::Method, store::Memory};
+use principal::{admission::identity::Method, store::Memory};
 use protocol::{Event, Kind, ObjectKey, Target, Verb, wire::eventstreamapi::Event as Frame};
 use rcgen::{CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, SanType};
 use runtime::credentials::Material;

@@ -1,12 +1,12 @@
 //! People at the hub open terminals in Pods of Go agents: a `WebSocket` on their side, a stream of frames on the agent's.
 
-use argocd::channels::{Channel, End, PROTOCOLS, Size};
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
 use http::{Request, Response, StatusCode};
 use http_body_util::Empty;
 use hyper::{body::Incoming, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
+use live::channels::{Channel, End, PROTOCOLS, Size};
 use protocol::{
     Event, Target, Verb,
     event::Method,

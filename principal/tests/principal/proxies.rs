@@ -1,6 +1,6 @@
 //! Proxies that end TLS, and other ways than a certificate of one's own to say who one is.
 
-use principal::{Revoked, identity::PeerCertificate, store::Memory};
+use principal::{Revoked, admission::identity::PeerCertificate, store::Memory};
 use protocol::{
     proof,
     wire::authapi::{AuthRequest, AuthResponse, Proof},
@@ -205,7 +205,7 @@ async fn a_password_opens_the_door_until_it_is_changed() {
     std::fs::write(file.path(), users("secret")).unwrap();
     let path = file.path().to_owned();
     let world = World::set(Memory::new(), &["a", "b"], |settings| {
-        settings.identity = principal::identity::Method::UserPass(path);
+        settings.identity = principal::admission::identity::Method::UserPass(path);
     })
     .await;
     let nobody = Caller::without_certificate(&world).await;
@@ -254,7 +254,7 @@ async fn a_password_opens_the_door_until_it_is_changed() {
 async fn behind_a_mesh_the_header_of_each_request_tells_who_it_is() {
     let world = World::set(Memory::new(), &["a", "b"], |settings| {
         let flag = "header:x-forwarded-client-cert:URI=spiffe://mesh/ns/([^/]+)/sa/agent$";
-        settings.identity = principal::identity::Method::from_flag(flag).unwrap();
+        settings.identity = principal::admission::identity::Method::from_flag(flag).unwrap();
         settings.plaintext = true;
     })
     .await;

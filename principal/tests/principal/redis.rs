@@ -6,11 +6,11 @@ use std::{io, sync::Arc};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{Response, header::CONTENT_LENGTH};
+use live::resp::{self, Kind, Limits, Value};
 use principal::{
     RedisProxy,
     store::{Memory, Watched},
 };
-use protocol::resp::{self, Kind, Limits, Value};
 use runtime::credentials::{client_config, login::Login};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

@@ -9,7 +9,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, Empty, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use principal::{Revoked, identity::PeerCertificate};
+use principal::{Revoked, admission::identity::PeerCertificate};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     sync::mpsc,

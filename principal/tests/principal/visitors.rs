@@ -8,9 +8,11 @@ use http_body_util::Empty;
 use jiff::Timestamp;
 use principal::{
     ClusterName, Revoked,
-    identity::{PeerCertificate, visitor::Visitors},
+    admission::{
+        identity::{PeerCertificate, visitor::Visitors},
+        tokens::VISIT_LIFE,
+    },
     store::Memory,
-    tokens::VISIT_LIFE,
 };
 
 use crate::{

@@ -13,7 +13,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use principal::{identity::visitor, store::Memory};
+use principal::{admission::identity::visitor, store::Memory};
 use protocol::wire::{
     authapi::AuthRequest,
     lane::{Chunk, lane_client::LaneClient},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::spoke;
+use agent::sync::spoke;
 use protocol::{Mode, ObjectKey, version::Capabilities};
 use rustls_pki_types::CertificateDer;
 use serde_json::Value;

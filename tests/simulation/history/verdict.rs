@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use agent::spoke;
+use agent::sync::spoke;
 use tokio::time::Instant;
 
 use super::{World, fleet};
@@ -149,7 +149,7 @@ impl World {
                 findings.push(format!("{}: {outbox:?} objects in the outbox", site.name));
             }
             let up = site.agent.as_ref().map(|agent| *agent.state.borrow());
-            if up != Some(agent::link::LinkState::Up) {
+            if up != Some(agent::transport::link::LinkState::Up) {
                 findings.push(format!("{}: the link is {up:?}", site.name));
             }
         }

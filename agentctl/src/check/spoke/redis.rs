@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use argocd::ui_access::UiAccess;
 use k8s_openapi::{
     api::networking::v1::{NetworkPolicy, NetworkPolicyPeer},
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use kube::core::{Selector, SelectorExt as _};
+use live::ui_access::UiAccess;
 
 use super::{Facts, Finding, Outcome, Spoke, argo_cd};
 

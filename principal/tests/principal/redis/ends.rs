@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::BytesMut;
-use protocol::resp::{self, Kind, Value};
+use live::resp::{self, Kind, Value};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use argocd::ui_access::UiAccess;
+use live::ui_access::UiAccess;
 use ocm::api::addon::{
     ContainerResourceRequirements, CustomizedVariable, NodePlacement, ProxyConfig,
 };

@@ -146,7 +146,7 @@ fn a_definition_loses_its_descriptions_and_what_is_the_hubs_own() {
 #[test]
 fn the_real_definitions_fit_into_a_work_many_times() {
     for file in ["application-crd.yaml", "appproject-crd.yaml"] {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/crds/argocd/");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/crds/argocd/");
         let text = std::fs::read_to_string(format!("{folder}{file}")).unwrap();
         let crd: Value = serde_saphyr::from_str(&text).unwrap();
         let size = definition(&crd).unwrap().to_string().len();

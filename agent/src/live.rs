@@ -1,0 +1,5 @@
+//! TODO
+
+pub mod census;
+pub mod lane;
+pub mod redis;

@@ -1,0 +1,172 @@
+//! Looks up whether an object belongs to an Application of this cluster (`live::belonging`), step by step.
+
+use std::collections::BTreeMap;
+
+use argocd::{Meta, glob, keys};
+use live::belonging::{Claimed, DEEPEST, Identity, Owner};
+use live::request::{Object, Subject};
+use protocol::Mode;
+use serde_json::Value;
+
+use super::api::{Api, Failed};
+use crate::config::Scope;
+
+/// Argo CD's own settings, and the one in it that says by which label it tracks.
+const SETTINGS: &str = "argocd-cm";
+const LABEL: &str = "application.instanceLabelKey";
+/// Objects that are looked at for one that is asked for.
+const MOST: usize = 32;
+
+/// One search.
+pub(super) struct Search<'a> {
+    api: &'a Api,
+    scope: &'a Scope,
+    label: Option<String>,
+    kinds: BTreeMap<(String, String), Value>,
+    looks: usize,
+}
+
+impl<'a> Search<'a> {
+    pub(super) const fn new(api: &'a Api, scope: &'a Scope) -> Self {
+        Self {
+            api,
+            scope,
+            label: None,
+            kinds: BTreeMap::new(),
+            looks: 0,
+        }
+    }
+
+    /// Whether an Application has this object, or something that owns it.
+    pub(super) async fn belongs(&mut self, object: &Value) -> Result<bool, Failed> {
+        if self.is_listed(object).await? {
+            return Ok(true);
+        }
+        self.has_owner(object).await
+    }
+
+    /// Whether something owns it that an Application has, itself or by another owner.
+    pub(super) async fn has_owner(&mut self, object: &Value) -> Result<bool, Failed> {
+        let mut objects = vec![object.clone()];
+        for _ in 0..DEEPEST {
+            let mut owners = Vec::new();
+            for object in &objects {
+                for owner in Owner::all_of(object) {
+                    let Some(owner) = self.owner(&owner, Meta::of(object).namespace()).await?
+                    else {
+                        continue;
+                    };
+                    if self.is_listed(&owner).await? {
+                        return Ok(true);
+                    }
+                    owners.push(owner);
+                }
+            }
+            if owners.is_empty() {
+                break;
+            }
+            objects = owners;
+        }
+        Ok(false)
+    }
+
+    /// Whether Argo CD says of an Application that it has this.
+    async fn is_listed(&mut self, object: &Value) -> Result<bool, Failed> {
+        let Some(identity) = Identity::of(object) else {
+            return Ok(false);
+        };
+        let label = self.label().await?;
+        for claim in Claimed::by(object, &label) {
+            if let Some(application) = self.application(&claim).await?
+                && identity.is_of(&application)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// An Application that people at the hub see there: one that they made, or any of an autonomous cluster.
+    async fn application(&mut self, claim: &Claimed<'_>) -> Result<Option<Value>, Failed> {
+        let own = self.scope.argocd_namespace.as_str();
+        let namespace = claim.namespace.unwrap_or(own);
+        let further = &self.scope.further_namespaces;
+        let has_them =
+            namespace == own || further.iter().any(|it| glob::matches_entry(it, namespace));
+        if !has_them || !self.may_look() {
+            return Ok(None);
+        }
+        let object = Object {
+            group: "argoproj.io".to_owned(),
+            version: "v1alpha1".to_owned(),
+            resource: "applications".to_owned(),
+            namespace: Some(namespace.to_owned()),
+            name: Some(claim.name.to_owned()),
+            subresource: None,
+        };
+        let found = self.api.object(object).await?;
+        let managed = self.scope.mode == Mode::Managed;
+        Ok(found.filter(|it| !managed || Meta::of(it).source_uid().is_some()))
+    }
+
+    async fn owner(&mut self, owner: &Owner<'_>, namespace: &str) -> Result<Option<Value>, Failed> {
+        if !self.may_look() {
+            return Ok(None);
+        }
+        let key = (owner.group.to_owned(), owner.version.to_owned());
+        if !self.kinds.contains_key(&key) {
+            let (group, version) = key.clone();
+            let kinds = self.api.look(Subject::Kinds { group, version }).await?;
+            self.kinds.insert(key.clone(), kinds.unwrap_or_default());
+        }
+        let kinds = self.kinds.get(&key);
+        let Some((plural, namespaced)) = kinds.and_then(|it| owner.resource_in(it)) else {
+            return Ok(None);
+        };
+        // What is in no namespace is owned by nothing that is in one.
+        if namespaced && namespace.is_empty() {
+            return Ok(None);
+        }
+        let object = Object {
+            group: owner.group.to_owned(),
+            version: owner.version.to_owned(),
+            resource: plural.to_owned(),
+            namespace: namespaced.then(|| namespace.to_owned()),
+            name: Some(owner.name.to_owned()),
+            subresource: None,
+        };
+        let found = match self.api.object(object).await {
+            // What people may not see says nothing for them.
+            Err(Failed::NotShown { .. }) => None,
+            found => found?,
+        };
+        Ok(found.filter(|it| owner.is(it)))
+    }
+
+    /// The label by which Argo CD here tracks, where it does so by a label.
+    async fn label(&mut self) -> Result<String, Failed> {
+        if let Some(label) = &self.label {
+            return Ok(label.clone());
+        }
+        let object = Object {
+            version: "v1".to_owned(),
+            resource: "configmaps".to_owned(),
+            namespace: Some(self.scope.argocd_namespace.clone()),
+            name: Some(SETTINGS.to_owned()),
+            ..Object::default()
+        };
+        let settings = self.api.object(object).await?.unwrap_or_default();
+        let data = settings.get("data");
+        let set = data
+            .and_then(|data| data.get(LABEL))
+            .and_then(Value::as_str);
+        let label = set.filter(|it| !it.is_empty()).unwrap_or(keys::INSTANCE);
+        self.label = Some(label.to_owned());
+        Ok(label.to_owned())
+    }
+
+    const fn may_look(&mut self) -> bool {
+        self.looks = self.looks.saturating_add(1);
+        self.looks <= MOST
+    }
+}

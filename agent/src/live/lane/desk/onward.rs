@@ -1,0 +1,128 @@
+//! A request as it goes on to the API: what it has to be about is looked up first, and its body written anew.
+
+use argocd::Meta;
+use bytes::Bytes;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Request};
+use http_body::Body as HttpBody;
+use http_body_util::{BodyExt as _, Limited};
+use kube::client::Body as KubeBody;
+use live::change::{self, Bad, PatchKind};
+use live::request::{Object, Request as Asked, Verb};
+use live::ui_access::Allowed;
+use serde_json::Value;
+
+use super::api::PATIENCE;
+use super::belongs::Search;
+use super::{Desk, Refused, carry};
+
+/// What goes on to the API with a request that only reads.
+const ASKED: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, IF_NONE_MATCH];
+/// As an API server takes it.
+const LARGEST: usize = 3 << 20;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+impl Desk {
+    /// The request that is sent, if what it is about is what the level allows to have it about.
+    pub(super) async fn onward<B>(
+        &self,
+        parts: &Parts,
+        body: B,
+        asked: &Asked,
+        allowed: Allowed,
+    ) -> Result<Request<KubeBody>, Refused>
+    where
+        B: HttpBody<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let mut onward = Request::builder()
+            .method(parts.method.clone())
+            .uri(asked.target())
+            .body(KubeBody::empty())?;
+        carry(&parts.headers, onward.headers_mut(), &ASKED);
+        let object = match (allowed, asked.object()) {
+            (Allowed::IfItBelongs | Allowed::IfItsOwnerBelongs, Some(object)) => object,
+            (Allowed::AsItIs, _) | (_, None) => return Ok(onward),
+        };
+        if object.is_secret() {
+            // Read before it is shown, and so in the one form that is read here.
+            for name in [ACCEPT_ENCODING, IF_NONE_MATCH] {
+                onward.headers_mut().remove(name);
+            }
+            onward.headers_mut().insert(ACCEPT, JSON);
+        }
+        if asked.verb.only_reads() {
+            self.judged(object).await?;
+            return Ok(onward);
+        }
+        let body = tokio::time::timeout(PATIENCE, Limited::new(body, LARGEST).collect())
+            .await
+            .map_err(|_elapsed| Refused::Body)?
+            .map_err(|_too_long_or_gone| Refused::Body)?
+            .to_bytes();
+        let (body, kind) = self.body(parts, asked, object, &body).await?;
+        *onward.body_mut() = KubeBody::from(body);
+        onward.headers_mut().insert(CONTENT_TYPE, kind);
+        Ok(onward)
+    }
+
+    async fn body(
+        &self,
+        parts: &Parts,
+        asked: &Asked,
+        object: &Object,
+        body: &[u8],
+    ) -> Result<(Vec<u8>, HeaderValue), Refused> {
+        if asked.verb == Verb::Create {
+            let made = change::creation(body, object)?;
+            self.owned(&made, object).await?;
+            return Ok((made.to_string().into_bytes(), JSON));
+        }
+        if asked.verb == Verb::Delete {
+            let judged = self.judged(object).await?;
+            let options = change::deletion(body, &asked.query, Meta::of(&judged).uid())?;
+            return Ok((options, JSON));
+        }
+        let kind = parts.headers.get(CONTENT_TYPE);
+        let kind = PatchKind::of(kind.and_then(|it| it.to_str().ok()).unwrap_or_default())?;
+        let judged = self.judged(object).await?;
+        let is_dry = asked.query.get("dryRun") == Some("All");
+        let patch = kind.tied(body, Meta::of(&judged).uid(), object, is_dry)?;
+        Ok((patch, HeaderValue::from_static(kind.as_str())))
+    }
+
+    /// The object as it is there, if it belongs to an Application.
+    pub(super) async fn judged(&self, object: &Object) -> Result<Value, Refused> {
+        let whole = Object {
+            subresource: None,
+            ..object.clone()
+        };
+        let what = whole.to_string();
+        let Some(found) = self.api.object(whole).await? else {
+            return Err(Refused::NotFound(what));
+        };
+        if Search::new(&self.api, &self.scope).belongs(&found).await? {
+            Ok(found)
+        } else {
+            Err(Refused::Foreign(what))
+        }
+    }
+
+    /// Whether what is made has an owner, in the namespace of the request, that belongs to an Application.
+    async fn owned(&self, made: &Value, object: &Object) -> Result<(), Refused> {
+        let mut placed = made.clone();
+        if let Some(metadata) = placed.get_mut("metadata").and_then(Value::as_object_mut) {
+            let namespace = object.namespace.clone().unwrap_or_default();
+            metadata.insert("namespace".to_owned(), namespace.into());
+        }
+        if Search::new(&self.api, &self.scope)
+            .has_owner(&placed)
+            .await?
+        {
+            Ok(())
+        } else {
+            Err(Bad::Unowned.into())
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! This cluster's redis, in which its Argo CD keeps what it knows of each Application. Read only.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::Stream;
+use futures::stream::try_unfold;
+use live::resp::{self, Event, Kind, Limits, Malformed, Scanner, Step, Value};
+use runtime::credentials::login::Login;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// How long a connection and each answer may take: less than the hub waits for us.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a value may pause on its way.
+const PAUSE: Duration = Duration::from_secs(30);
+/// A redis that is asked this often and then silent for as long is gone.
+const PING: Duration = Duration::from_secs(30);
+const PIECE: usize = 64 << 10;
+/// A value is passed on as it comes, so its size costs us nothing.
+const LIMITS: Limits = Limits {
+    depth: 4,
+    elements: 64,
+    line: 8 << 10,
+    bytes: 1 << 30,
+};
+
+/// Why redis has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("connect to redis at {0}")]
+    Connect(String, #[source] io::Error),
+    #[error("redis refuses us: {0}")]
+    Refused(String),
+    #[error("talk to redis")]
+    Talk(#[from] io::Error),
+    #[error("redis says what is no value")]
+    Malformed(#[from] Malformed),
+    #[error("redis says something else than an answer")]
+    Unexpected,
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::other(error)
+    }
+}
+
+/// Where redis is, and who we are there.
+#[derive(Debug)]
+pub struct Redis {
+    address: String,
+    login: watch::Receiver<Option<Arc<Login>>>,
+}
+
+/// A value that comes.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) length: u64,
+    connection: Connection,
+}
+
+/// Messages on a channel, as they come.
+#[derive(Debug)]
+pub(crate) struct Messages(Connection);
+
+impl Redis {
+    /// The redis at this address (host and port).
+    pub const fn new(address: String, login: watch::Receiver<Option<Arc<Login>>>) -> Self {
+        Self { address, login }
+    }
+
+    /// The value of a key, if it has one.
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<Found>, Error> {
+        let mut connection = self.connect().await?;
+        let command = resp::command(&[b"GET", key.as_bytes()]);
+        let asking = async {
+            connection.io.write_all(&command).await?;
+            connection.length().await
+        };
+        let length = timeout(PATIENCE, asking).await.map_err(late)??;
+        Ok(length.map(|length| Found { length, connection }))
+    }
+
+    /// From now on, the messages on a channel.
+    pub(crate) async fn subscribe(&self, channel: &str) -> Result<Messages, Error> {
+        let mut connection = self.connect().await?;
+        let command = resp::command(&[b"SUBSCRIBE", channel.as_bytes()]);
+        let asking = async {
+            connection.io.write_all(&command).await?;
+            connection.value().await
+        };
+        let answer = timeout(PATIENCE, asking).await.map_err(late)??;
+        refused(&answer)?;
+        if says(&answer, "subscribe") {
+            Ok(Messages(connection))
+        } else {
+            Err(Error::Unexpected)
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, Error> {
+        let cannot = |error| Error::Connect(self.address.clone(), error);
+        let io = timeout(PATIENCE, TcpStream::connect(&self.address))
+            .await
+            .map_err(|late| cannot(late.into()))?
+            .map_err(cannot)?;
+        io.set_nodelay(true).map_err(cannot)?;
+        let mut connection = Connection {
+            io,
+            buffer: BytesMut::new(),
+            scanner: Scanner::new(LIMITS),
+        };
+        let login = self.login.borrow().clone();
+        // One without a password may be meant so; one with it tells.
+        let Some(login) = login else {
+            return Ok(connection);
+        };
+        let password = login.password.as_bytes();
+        let command = match &login.user {
+            None => resp::command(&[b"AUTH", password]),
+            Some(user) => resp::command(&[b"AUTH", user.as_bytes(), password]),
+        };
+        let asking = async {
+            connection.io.write_all(&command).await?;
+            connection.value().await
+        };
+        let answer = timeout(PATIENCE, asking).await.map_err(late)??;
+        match refused(&answer) {
+            Err(Error::Refused(text)) if text.contains("without any password configured") => {}
+            other => other?,
+        }
+        Ok(connection)
+    }
+}
+
+impl Found {
+    /// Its bytes, as they come.
+    pub(crate) fn into_bytes(self) -> impl Stream<Item = io::Result<Bytes>> + Send {
+        try_unfold(self.connection, |mut connection| async move {
+            let piece = timeout(PAUSE, connection.piece()).await.map_err(late)??;
+            Ok(piece.map(|piece| (piece, connection)))
+        })
+    }
+}
+
+impl Messages {
+    /// A byte for each message.
+    pub(crate) fn into_bytes(self) -> impl Stream<Item = io::Result<Bytes>> + Send {
+        try_unfold(self.0, |mut connection| async move {
+            let mut is_asked = false;
+            loop {
+                match timeout(PING, connection.value()).await {
+                    Ok(value) => {
+                        // Redis is there, whatever it says.
+                        is_asked = false;
+                        if says(&value?, "message") {
+                            return Ok(Some((Bytes::from_static(b"\n"), connection)));
+                        }
+                    }
+                    Err(late) if is_asked => return Err(late.into()),
+                    Err(_) => {
+                        is_asked = true;
+                        let ping = resp::command(&[b"PING"]);
+                        connection.io.write_all(&ping).await?;
+                    }
+                }
+            }
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Connection {
+    io: TcpStream,
+    buffer: BytesMut,
+    scanner: Scanner,
+}
+
+impl Connection {
+    /// The beginning of a value; none if there is none.
+    async fn length(&mut self) -> Result<Option<u64>, Error> {
+        loop {
+            let mut rest = self.buffer.as_ref();
+            let before = rest.len();
+            let step = self.scanner.step(&mut rest)?;
+            let used = before.saturating_sub(rest.len());
+            match step {
+                Step::Event(Event::Bytes(Kind::Bulk, length)) => {
+                    drop(self.buffer.split_to(used));
+                    return Ok(length);
+                }
+                Step::Event(Event::Line(Kind::Error)) => {
+                    let text = String::from_utf8_lossy(self.scanner.text());
+                    return Err(Error::Refused(text.into_owned()));
+                }
+                Step::Event(_) | Step::Done => return Err(Error::Unexpected),
+                Step::More => {
+                    drop(self.buffer.split_to(used));
+                    self.fill().await?;
+                }
+            }
+        }
+    }
+
+    /// The next bytes of a value that has begun; none at its end.
+    async fn piece(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            let mut rest = self.buffer.as_ref();
+            let before = rest.len();
+            let step = self.scanner.step(&mut rest)?;
+            let used = before.saturating_sub(rest.len());
+            let (is_data, is_all) = match step {
+                Step::Event(Event::Data(_)) => (true, false),
+                Step::Event(_) => return Err(Error::Unexpected),
+                Step::Done => return Ok(None),
+                Step::More => (false, true),
+            };
+            let bytes = self.buffer.split_to(used);
+            if is_data {
+                return Ok(Some(bytes.freeze()));
+            }
+            if is_all {
+                self.fill().await?;
+            }
+        }
+    }
+
+    /// A small value as a whole. Cancel-safe.
+    async fn value(&mut self) -> Result<Value, Error> {
+        loop {
+            if let Some((value, used)) = resp::decode(&self.buffer, Limits::SMALL)? {
+                drop(self.buffer.split_to(used));
+                return Ok(value);
+            }
+            self.fill().await?;
+        }
+    }
+
+    async fn fill(&mut self) -> io::Result<()> {
+        self.buffer.reserve(PIECE);
+        match self.io.read_buf(&mut self.buffer).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn refused(answer: &Value) -> Result<(), Error> {
+    match answer.as_error() {
+        None => Ok(()),
+        Some(text) => Err(Error::Refused(String::from_utf8_lossy(text).into_owned())),
+    }
+}
+
+fn says(value: &Value, word: &str) -> bool {
+    let first = value.elements().first().and_then(Value::as_bytes);
+    first == Some(word.as_bytes())
+}
+
+fn late(late: tokio::time::error::Elapsed) -> Error {
+    Error::Talk(late.into())
+}

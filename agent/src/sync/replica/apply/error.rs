@@ -1,0 +1,65 @@
+//! Writes that failed, and what that means.
+
+use protocol::ObjectKey;
+use runtime::error::Blame;
+
+use super::WRITE_TIMEOUT;
+use crate::sync::spoke;
+
+/// A write that failed.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::sync::replica) enum Error {
+    #[error("{write} {object}")]
+    Write {
+        write: &'static str,
+        object: ObjectKey,
+        source: spoke::Error,
+    },
+    #[error("{write} {object}: no answer in {WRITE_TIMEOUT:?}")]
+    Timeout {
+        write: &'static str,
+        object: ObjectKey,
+    },
+}
+
+impl Error {
+    /// Whose move it is.
+    pub(in crate::sync::replica) const fn blame(&self) -> Blame {
+        match self.write() {
+            Some(spoke::Error::Failed { blame, .. }) => *blame,
+            Some(spoke::Error::Refused(_)) => Blame::Us,
+            Some(spoke::Error::NoNamespace(_)) => Blame::User,
+            Some(spoke::Error::Stale | spoke::Error::Misfit(_)) | None => Blame::Weather,
+        }
+    }
+
+    /// The API server will never take this value.
+    pub(in crate::sync::replica) const fn is_final(&self) -> bool {
+        matches!(self.write(), Some(spoke::Error::Refused(_)))
+    }
+
+    /// There is no namespace to put it into.
+    pub(in crate::sync::replica) const fn lacks_namespace(&self) -> bool {
+        matches!(self.write(), Some(spoke::Error::NoNamespace(_)))
+    }
+
+    /// The cache was behind; the next look will see more.
+    pub(in crate::sync::replica) const fn is_stale(&self) -> bool {
+        matches!(
+            self.write(),
+            Some(spoke::Error::Stale | spoke::Error::Misfit(_))
+        )
+    }
+
+    /// The API server does not say whether the object is another one or the value bad.
+    pub(in crate::sync::replica) const fn is_unclear(&self) -> bool {
+        matches!(self.write(), Some(spoke::Error::Misfit(_)))
+    }
+
+    const fn write(&self) -> Option<&spoke::Error> {
+        match self {
+            Self::Write { source, .. } => Some(source),
+            Self::Timeout { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Watches the spoke's objects and tells the store, the reports and the drift loop.
+
+use std::sync::Arc;
+
+use argocd::Meta;
+use protocol::payload::ArgoCd;
+use protocol::{Kind, Mode, ObjectKey};
+use runtime::parts::Spawner;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::drift::Drift;
+use super::sight::Sight;
+use super::stuck::Stuck;
+use crate::config::Scope;
+use crate::sync::report::Reports;
+use crate::sync::source;
+use crate::sync::spoke::{Report, Reporter, Spoke, Target};
+use crate::sync::store::{Change, Entry, Store};
+
+/// Whom a change concerns.
+#[derive(Debug, Clone)]
+pub(super) struct Observer {
+    pub(super) store: Arc<Store>,
+    pub(super) reports: Arc<Reports>,
+    pub(super) drift: Arc<Drift>,
+    pub(super) stuck: Arc<Stuck>,
+    /// Who owns what is observed.
+    pub(super) mode: Mode,
+}
+
+/// Starts one watch per kind and namespace.
+pub(super) fn start(
+    spoke: &Arc<dyn Spoke>,
+    scope: &Scope,
+    observer: &Observer,
+    sight: &Arc<watch::Sender<Sight>>,
+    spawner: &Spawner,
+) {
+    for target in targets(scope) {
+        let (kind, token) = (target.kind, spawner.token().clone());
+        let name = format!(
+            "watch {kind}s in {}",
+            target.namespace.as_deref().unwrap_or("all namespaces")
+        );
+        let (observer, sight, watched) = (observer.clone(), Arc::clone(sight), target.clone());
+        let report: Reporter = Arc::new(move |report| match report {
+            Report::Applied(object) => observer.applied(kind, object),
+            Report::Gone { key, uid, is_seen } => observer.gone(&key, &uid, is_seen),
+            Report::Synced => {
+                observer.sees(&sight, &watched, true);
+                observer.listed(&watched);
+            }
+            Report::Rewound => observer.store.outdate(|key| watched.covers(key)),
+            Report::NotServed => observer.sees(&sight, &watched, false),
+        });
+        spawner.spawn(name, spoke.watch(target, report, token));
+    }
+}
+
+/// Only the namespaces that are needed: a pattern needs all, a name needs itself.
+pub(super) fn targets(scope: &Scope) -> Vec<Target> {
+    if scope.mode == Mode::Autonomous {
+        // What the hub shows; the agent has no right to see anything else.
+        let shown = |kind| Target {
+            kind,
+            namespace: Some(scope.argocd_namespace.clone()),
+        };
+        return vec![shown(Kind::AppProject), shown(Kind::Application)];
+    }
+    let is_name = |pattern: &String| {
+        pattern
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    let target = |kind, namespace| Target { kind, namespace };
+    let of_argocd = |kind| target(kind, Some(scope.argocd_namespace.clone()));
+    let mut targets: Vec<Target> = Kind::ALL
+        .into_iter()
+        .filter(|kind| *kind != Kind::Application)
+        .map(of_argocd)
+        .collect();
+    if scope.further_namespaces.iter().all(is_name) {
+        let own = std::iter::once(&scope.argocd_namespace);
+        let names = own.chain(&scope.further_namespaces).cloned();
+        targets.extend(names.map(|name| target(Kind::Application, Some(name))));
+    } else {
+        targets.push(target(Kind::Application, None));
+    }
+    targets
+}
+
+impl Observer {
+    /// All of this target is known: it was listed, or its kind does not exist.
+    fn sees(&self, sight: &watch::Sender<Sight>, target: &Target, is_served: bool) {
+        let before = sight.borrow().argocd();
+        sight.send_if_modified(|sight| sight.saw(target, is_served));
+        let now = sight.borrow().argocd();
+        if before == now {
+            return;
+        }
+        if now == ArgoCd::Missing {
+            tracing::warn!(
+                "this cluster has no Argo CD: its API does not serve Applications and AppProjects; \
+                 going on as soon as it is installed"
+            );
+            return;
+        }
+        tracing::info!("Argo CD is installed");
+        for (key, _) in self
+            .store
+            .all()
+            .into_iter()
+            .filter(|(_, e)| e.wanted.is_some())
+        {
+            self.drift.check(key);
+        }
+    }
+
+    fn listed(&self, target: &Target) {
+        for key in self.store.listed(|key| target.covers(key)) {
+            self.drift.check(key);
+        }
+    }
+
+    fn applied(&self, kind: Kind, object: Value) {
+        let object = Arc::new(object);
+        let meta = Meta::of(&object);
+        let key = ObjectKey::new(kind, meta.namespace(), meta.name());
+        if self.mode == Mode::Autonomous {
+            return self.applied_here(key, object);
+        }
+        let Change::Changed { before } = self.store.seen(key.clone(), Arc::clone(&object)) else {
+            return;
+        };
+        if meta.source_uid().is_some() && is_news(before.as_deref(), &object) {
+            self.reports.status(key.clone());
+        }
+        self.stuck.saw(&self.store, &key, &object);
+        if self.store.get(&key).wanted.is_some() {
+            self.drift.check(key);
+        }
+    }
+
+    /// The same where the spoke owns the object.
+    fn applied_here(&self, key: ObjectKey, object: Arc<Value>) {
+        let object = source::with_memory(object, self.store.live(&key).as_deref());
+        let is_ignored = Meta::of(&object).is_ignored();
+        let Change::Changed { before } = self.store.seen(key.clone(), object) else {
+            return;
+        };
+        if !is_ignored {
+            self.reports.owned(key);
+        } else if let Some(before) = before.filter(|before| !Meta::of(before).is_ignored()) {
+            self.reports.left(&key, &before);
+        }
+    }
+
+    /// `is_seen`: somebody deleted it. Otherwise it is only not there any more, as after a restore from a backup.
+    pub(super) fn gone(&self, key: &ObjectKey, uid: &str, is_seen: bool) {
+        let Some(Entry { live, wanted }) = self.store.gone(key, uid) else {
+            return;
+        };
+        if self.mode == Mode::Autonomous {
+            match live.filter(|live| !Meta::of(live).is_ignored()) {
+                Some(live) if is_seen => self.reports.left(key, &live),
+                Some(live) => self.reports.missing(key, &live),
+                None => {}
+            }
+            return;
+        }
+        let stays_gone = wanted.as_ref().is_none_or(|wanted| wanted.leaving);
+        let source = live.as_deref().and_then(|live| Meta::of(live).source_uid());
+        let wanted_source = wanted
+            .as_ref()
+            .and_then(|w| Meta::of(&w.desired).source_uid());
+        if let Some(source) = source
+            && (stays_gone || wanted_source != Some(source))
+        {
+            self.reports.gone(key, source, live.as_deref());
+        }
+        match wanted {
+            Some(wanted) if wanted.leaving => self.store.forget(key),
+            Some(_) => self.drift.check(key.clone()),
+            // The hub may want it all the same, and then it counts what it took.
+            None => {}
+        }
+    }
+}
+
+/// Whether the hub would see a difference.
+fn is_news(before: Option<&Value>, now: &Value) -> bool {
+    let Some(before) = before else { return true };
+    [
+        "/status",
+        "/operation",
+        "/metadata/annotations",
+        "/metadata/uid",
+        "/metadata/deletionTimestamp",
+    ]
+    .into_iter()
+    .any(|path| before.pointer(path) != now.pointer(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(further: &[&str]) -> Scope {
+        Scope {
+            argocd_namespace: "argocd".to_owned(),
+            further_namespaces: further.iter().map(|name| (*name).to_owned()).collect(),
+            keep_namespaces: false,
+            create_namespaces: false,
+            label_selector: String::new(),
+            mode: Mode::Managed,
+        }
+    }
+
+    /// What an autonomous cluster says when one object was seen to go, and another is only not there any more.
+    #[test]
+    fn that_nobody_saw_an_object_go_is_said_as_an_answer_and_not_as_an_event() {
+        let store = Arc::new(Store::default());
+        let reports = Arc::new(Reports::new(Arc::clone(&store)));
+        let observer = Observer {
+            store: Arc::clone(&store),
+            reports: Arc::clone(&reports),
+            drift: Arc::default(),
+            stuck: Arc::default(),
+            mode: Mode::Autonomous,
+        };
+        let key = |name| ObjectKey::new(Kind::Application, "argocd", name);
+        for name in ["seen", "missing"] {
+            let metadata = serde_json::json!({
+                "namespace": "argocd", "name": name, "uid": name, "resourceVersion": "7",
+            });
+            observer.applied(
+                Kind::Application,
+                serde_json::json!({ "metadata": metadata }),
+            );
+            observer.gone(&key(name), name, name == "seen");
+        }
+        let said = reports.take().events;
+        assert_eq!(said[&key("seen")].event_id, "seen_seen_7_delete");
+        assert_eq!(said[&key("missing")].event_id, "missing_missing_");
+    }
+
+    #[test]
+    fn only_namespaces_that_are_needed_are_watched() {
+        let target = |kind, namespace: Option<&str>| Target {
+            kind,
+            namespace: namespace.map(ToOwned::to_owned),
+        };
+        let applications = |further: &[&str]| -> Vec<Target> {
+            let (applications, others): (Vec<_>, Vec<_>) = targets(&scope(further))
+                .into_iter()
+                .partition(|target| target.kind == Kind::Application);
+            assert!(
+                others
+                    .iter()
+                    .all(|it| it.namespace.as_deref() == Some("argocd"))
+            );
+            applications
+        };
+        let named = |name| target(Kind::Application, Some(name));
+        assert_eq!(
+            applications(&["team-a"]),
+            [named("argocd"), named("team-a")]
+        );
+        assert_eq!(applications(&["team-*"]), [target(Kind::Application, None)]);
+    }
+}

@@ -1,0 +1,99 @@
+//! What the hub asks for once: a sync, or its end.
+
+use argocd::command::{self, Take};
+use argocd::{Application, Meta, keys};
+use serde_json::Value;
+
+use super::relation::adoption;
+use super::{Memory, NOT_ADOPTED, No, Plan, Step, one_patch};
+use crate::config::{Adoption, Policy};
+
+/// The hub asks for a sync. `event_id` is the identity of the request.
+pub(in crate::sync::replica) fn sync(
+    event_id: &str,
+    message: &Value,
+    live: Option<&Value>,
+    policy: Policy,
+) -> Result<Plan, No> {
+    let live = replica_for_command(message, live, policy)?;
+    let operation = Application::of(message)
+        .operation()
+        .ok_or_else(|| No::Refused("the message has no operation".to_owned()))?;
+    match command::take(live, event_id, operation) {
+        Take::AlreadyTaken => Ok(Plan::NOTHING),
+        Take::Busy => Err(No::NotYet("another operation runs")),
+        Take::Set(patch) => Ok(one_patch(live, patch)),
+    }
+}
+
+/// A Go principal says an operation with the state, and not by itself, where it has found the object with it.
+///
+/// `before`: what a copy that somebody deleted here had taken.
+pub(in crate::sync::replica) fn along(
+    mut plan: Plan,
+    event_id: &str,
+    message: &Value,
+    live: Option<&Value>,
+    before: Option<&str>,
+) -> Plan {
+    if plan.memory != Memory::Want || Application::of(message).operation().is_none() {
+        return plan;
+    }
+    let uid = Meta::of(message).uid();
+    match live.map(Meta::of) {
+        None => {
+            for step in &mut plan.steps {
+                if let Step::Create(object) = step {
+                    *object = command::made_with(object.take(), event_id, message, before);
+                }
+            }
+        }
+        Some(live) if live.is_deleting() || live.is_ignored() || live.source_uid() != Some(uid) => {
+        }
+        Some(live) => {
+            let patch = command::take_along(live.value(), event_id, message);
+            let uid = live.uid().to_owned();
+            plan.steps
+                .extend(patch.map(|patch| Step::Patch { uid, patch }));
+        }
+    }
+    plan
+}
+
+/// The hub asks for the end of the running operation.
+pub(in crate::sync::replica) fn terminate(
+    message: &Value,
+    live: Option<&Value>,
+    policy: Policy,
+) -> Result<Plan, No> {
+    let live = replica_for_command(message, live, policy)?;
+    let patch = command::take_termination(live, message);
+    Ok(patch.map_or(Plan::NOTHING, |patch| one_patch(live, patch)))
+}
+
+/// Commands go only to the replica of the object that they are about.
+///
+/// Whatever else has the name now may become it: the state that says so can come after the command.
+fn replica_for_command<'a>(
+    message: &Value,
+    live: Option<&'a Value>,
+    policy: Policy,
+) -> Result<&'a Value, No> {
+    let live = live.ok_or(No::NotYet("the Application is not here yet"))?;
+    let meta = Meta::of(live);
+    if meta.is_ignored() {
+        let label = keys::IGNORE_SYNC;
+        return Err(No::Refused(format!(
+            "the Application here has the label {label}"
+        )));
+    }
+    match meta.source_uid() {
+        Some(uid) if uid == Meta::of(message).uid() => Ok(live),
+        None if adoption(live, policy) == Adoption::Never => {
+            Err(No::Refused(NOT_ADOPTED.to_owned()))
+        }
+        Some(_) | None => Err(No::NotYet(
+            "the Application here is not yet a replica of this one",
+        )),
+    }
+}

@@ -1,0 +1,297 @@
+//! What the spoke owns in autonomous mode, as the hub is told.
+//!
+//! Everything about an object is one state: labels, annotations, spec and status together, as the Go protocol has it.
+//! The principal begins every session by telling what it shows, and here is found what is different.
+
+use std::sync::Arc;
+
+use argocd::{Meta, digest, keys, mirror};
+use bytes::Bytes;
+use protocol::payload::{RequestUpdate, SyncedResource};
+use protocol::{Event, Kind, ObjectKey, Verb};
+use serde_json::{Value, json};
+
+use crate::sync::store::Store;
+
+/// Kinds that are shown on the hub.
+const SHOWN: [Kind; 2] = [Kind::AppProject, Kind::Application];
+
+/// What to say about an object that the hub shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing: it is shown as it is.
+    Right(ObjectKey),
+    /// How it is.
+    State(ObjectKey),
+    /// That it is not there.
+    Gone(Event),
+    /// Nothing, since nothing is known of it.
+    Unknown,
+}
+
+/// The whole state of an object, for `ours` or for a Go principal.
+pub fn state(key: &ObjectKey, live: &Value, ours: bool, said_before: bool) -> Option<Event> {
+    let meta = Meta::of(live);
+    if meta.is_ignored() || !SHOWN.contains(&key.kind) {
+        return None;
+    }
+    // A Go principal creates a project only where there is none, but an update makes what is missing.
+    let verb = if said_before || (key.kind == Kind::AppProject && !ours) {
+        Verb::SpecUpdate
+    } else {
+        Verb::Create
+    };
+    let wire = mirror::wire(live, key.kind.as_str(), ours);
+    // Plain JSON in memory: this cannot fail, and if it did the resync would repair it.
+    let body = serde_json::to_vec(&wire).ok()?;
+    let (uid, version) = (meta.uid(), meta.resource_version());
+    Some(Event::about(key, verb, uid, version, Bytes::from(body)))
+}
+
+/// Says that an object went. The version makes it an event, as opposed to an answer.
+pub fn left(key: &ObjectKey, last: &Value) -> Event {
+    let version = Meta::of(last).resource_version();
+    let version = if version.is_empty() { "0" } else { version };
+    gone(key, Meta::of(last).uid(), version)
+}
+
+/// Says that an object is not there, which nobody saw happen: as if the hub had asked for it, so that it counts together
+/// with all others of which that is said.
+pub fn missing(key: &ObjectKey, last: &Value) -> Event {
+    gone(key, Meta::of(last).uid(), "")
+}
+
+fn gone(key: &ObjectKey, uid: &str, version: &str) -> Event {
+    let stub = json!({
+        "apiVersion": keys::API_VERSION,
+        "kind": key.kind.as_str(),
+        "metadata": { "name": key.name, "namespace": key.namespace, "uid": uid },
+        "spec": {},
+    });
+    Event::about(
+        key,
+        Verb::Delete,
+        uid,
+        version,
+        Bytes::from(stub.to_string()),
+    )
+}
+
+/// Compares what the hub shows with what is here.
+///
+/// `cluster`: what the principal calls us; it calls projects by that and their name.
+pub fn answer(
+    store: &Store,
+    namespace: &str,
+    cluster: Option<&str>,
+    claim: &RequestUpdate,
+    ours: bool,
+) -> Answer {
+    let Ok(kind) = claim.kind.parse::<Kind>() else {
+        return Answer::Unknown;
+    };
+    if !SHOWN.contains(&kind) {
+        return Answer::Unknown;
+    }
+    let name = match cluster {
+        Some(cluster) if kind == Kind::AppProject => {
+            mirror::source_name(cluster, &claim.name).unwrap_or(&claim.name)
+        }
+        Some(_) | None => &claim.name,
+    };
+    let key = ObjectKey::new(kind, namespace, name);
+    let live = store.live(&key).filter(|live| !Meta::of(live).is_ignored());
+    match live {
+        Some(live) if is_shown_right(&live, claim, ours) => Answer::Right(key),
+        Some(_) => Answer::State(key),
+        None if claim.uid.is_empty() => Answer::Unknown,
+        None => Answer::Gone(gone(&key, &claim.uid, "")),
+    }
+}
+
+fn is_shown_right(live: &Value, claim: &RequestUpdate, ours: bool) -> bool {
+    let meta = Meta::of(live);
+    if meta.uid() != claim.uid {
+        return false;
+    }
+    if ours {
+        let kind = claim.kind.as_str();
+        let digest = mirror::wire_digest(&mirror::wire(live, kind, ours));
+        return claim.digest.as_deref() == Some(digest.as_str());
+    }
+    claim.checksum == digest::spec_checksum(live)
+}
+
+/// Everything here that is shown on the hub.
+pub fn owned(store: &Store) -> Vec<(ObjectKey, Arc<Value>)> {
+    store
+        .all()
+        .into_iter()
+        .filter_map(|(key, entry)| Some((key, entry.live?)))
+        .filter(|(key, live)| SHOWN.contains(&key.kind) && !Meta::of(live).is_ignored())
+        .collect()
+}
+
+/// The list of them, as a Go principal asks for it, unless it is what the principal knows.
+pub fn list(store: &Store, checksum: Option<&[u8]>) -> Vec<SyncedResource> {
+    let owned = owned(store);
+    let lines = owned
+        .iter()
+        .map(|(key, live)| (key.kind.as_str(), key.name.as_str(), Meta::of(live).uid()));
+    if digest::list_checksum(lines).as_deref() == checksum {
+        return Vec::new();
+    }
+    owned
+        .into_iter()
+        .map(|(key, live)| SyncedResource {
+            uid: Meta::of(&live).uid().to_owned(),
+            kind: key.kind.to_string(),
+            name: key.name,
+            namespace: key.namespace,
+        })
+        .collect()
+}
+
+/// The object with the record of the commands that it took, if somebody has wiped that.
+///
+/// An `ApplicationSet` here takes away every annotation that it did not set itself, and a command must not be taken
+/// twice for that.
+pub fn with_memory(object: Arc<Value>, before: Option<&Value>) -> Arc<Value> {
+    let Some(before) = before.filter(|it| Meta::of(it).uid() == Meta::of(&object).uid()) else {
+        return object;
+    };
+    let wiped = [keys::LAST_COMMAND, keys::LAST_REFRESH]
+        .into_iter()
+        .filter(|key| Meta::of(&object).annotation(key).is_none())
+        .filter_map(|key| Some((key, Meta::of(before).annotation(key)?)));
+    let wiped: serde_json::Map<String, Value> = wiped
+        .map(|(key, value)| (key.to_owned(), value.into()))
+        .collect();
+    if wiped.is_empty() {
+        return object;
+    }
+    let mut remembering = Value::clone(&object);
+    argocd::patch::merge(
+        &mut remembering,
+        &json!({ "metadata": { "annotations": wiped } }),
+    );
+    Arc::new(remembering)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn app(name: &str, label: Option<&str>) -> Arc<Value> {
+        let labels = label.map(|label| json!({ label: "true" }));
+        Arc::new(json!({
+            "metadata": {
+                "name": name, "namespace": "argocd", "uid": format!("u-{name}"), "resourceVersion": "7",
+                "labels": labels,
+            },
+            "spec": { "project": "default" },
+            "status": { "sync": { "status": "Synced" } },
+        }))
+    }
+
+    fn key(kind: Kind, name: &str) -> ObjectKey {
+        ObjectKey::new(kind, "argocd", name)
+    }
+
+    fn store() -> Store {
+        let store = Store::default();
+        store.seen(key(Kind::Application, "a"), app("a", None));
+        store.seen(key(Kind::AppProject, "c-b"), app("c-b", None));
+        store.seen(
+            key(Kind::Application, "ignored"),
+            app("ignored", Some(keys::IGNORE_SYNC)),
+        );
+        store
+    }
+
+    fn claim(kind: Kind, name: &str, uid: &str) -> RequestUpdate {
+        RequestUpdate {
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            kind: kind.to_string(),
+            ..RequestUpdate::default()
+        }
+    }
+
+    #[test]
+    fn what_the_hub_shows_right_is_not_said_again() {
+        let store = store();
+        let mut shown = claim(Kind::Application, "a", "u-a");
+        let answered = |claim: &RequestUpdate| answer(&store, "argocd", Some("c"), claim, true);
+        assert_eq!(answered(&shown), Answer::State(key(Kind::Application, "a")));
+        let wire = mirror::wire(&app("a", None), "Application", true);
+        shown.digest = Some(mirror::wire_digest(&wire));
+        assert_eq!(answered(&shown), Answer::Right(key(Kind::Application, "a")));
+        shown.uid = "u-before".to_owned();
+        assert_eq!(answered(&shown), Answer::State(key(Kind::Application, "a")));
+    }
+
+    #[test]
+    fn a_project_is_found_by_its_name_here_even_if_that_begins_like_the_cluster() {
+        let store = store();
+        let claim = claim(Kind::AppProject, "c-c-b", "u-c-b");
+        assert_eq!(
+            answer(&store, "argocd", Some("c"), &claim, true),
+            Answer::State(key(Kind::AppProject, "c-b"))
+        );
+    }
+
+    #[test]
+    fn what_is_not_here_is_answered_as_an_answer_and_what_went_as_an_event() {
+        let store = store();
+        for name in ["nowhere", "ignored"] {
+            let claim = claim(Kind::Application, name, "u");
+            let Answer::Gone(event) = answer(&store, "argocd", Some("c"), &claim, true) else {
+                panic!("{name} is not shown");
+            };
+            assert!(event.event_id.ends_with('_'), "{}", event.event_id);
+        }
+        let event = left(&key(Kind::Application, "a"), &app("a", None));
+        assert!(event.event_id.ends_with("_7_delete"));
+        let asked = claim(Kind::Repository, "a", "u");
+        assert_eq!(
+            answer(&store, "argocd", None, &asked, true),
+            Answer::Unknown
+        );
+    }
+
+    #[test]
+    fn a_go_principal_is_told_of_projects_by_updates() {
+        let project = key(Kind::AppProject, "c-b");
+        let verb = |ours| state(&project, &app("c-b", None), ours, false).map(|it| it.verb);
+        assert_eq!(
+            (verb(true), verb(false)),
+            (Some(Verb::Create), Some(Verb::SpecUpdate))
+        );
+        let hidden = app("ignored", Some(keys::IGNORE_SYNC));
+        assert!(state(&key(Kind::Application, "ignored"), &hidden, true, false).is_none());
+    }
+
+    #[test]
+    fn a_list_that_the_principal_knows_is_not_said() {
+        let store = store();
+        let lines = [("Application", "a", "u-a"), ("AppProject", "c-b", "u-c-b")];
+        let known = digest::list_checksum(lines);
+        assert!(list(&store, known.as_deref()).is_empty());
+        assert_eq!(list(&store, None).len(), 2);
+    }
+
+    #[test]
+    fn a_command_that_was_taken_is_remembered_when_its_record_is_wiped() {
+        let mut took = Value::clone(&app("a", None));
+        took["metadata"]["annotations"] = json!({ keys::LAST_COMMAND: "id x", "other": "gone" });
+        let seen = with_memory(app("a", None), Some(&took));
+        let annotations = Meta::of(&seen).annotations();
+        assert_eq!(annotations, [(keys::LAST_COMMAND, "id x")].into());
+        let another = with_memory(app("b", None), Some(&took));
+        assert!(
+            Meta::of(&another).annotations().is_empty(),
+            "another object"
+        );
+    }
+}

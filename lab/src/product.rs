@@ -1,0 +1,160 @@
+//! Our own programs on the hub: installed from the chart in `manifests/hub` with Helm, exactly as a user would.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use lab_kubelet::{Image, Images};
+use tokio::process::Command;
+
+use crate::{
+    call::{Said, call},
+    helm::{self, Helm},
+    steps::{At, Objects, workload},
+    wait,
+};
+
+/// Where the product's own objects are on the hub.
+pub const NAMESPACE: &str = "argocd-agent-addon";
+/// The name of its Helm release.
+pub const RELEASE: &str = "argocd-agent-addon";
+/// Its Deployment.
+pub const MANAGER: &str = "argocd-agent-addon-manager";
+/// The Service that agents dial.
+pub const SERVICE: &str = "argocd-agent-principal";
+
+/// The tag of the product's images, where nobody says another one.
+pub const TAG: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+/// The variable that names the folder of the release before.
+pub const PREVIOUS: &str = "PREVIOUS_DIR";
+/// The tag of its images here.
+pub const PREVIOUS_TAG: &str = "previous";
+
+/// Whose images [`MIRROR`] has.
+pub const MIRRORED: &str = "quay.io/open-cluster-management";
+/// A registry of one's own.
+pub const MIRROR: &str = "registry.example.com/mirror";
+
+/// The agent in it.
+pub fn mirrored_agent() -> String {
+    format!("{MIRROR}/argocd-addon-agent:{TAG}")
+}
+
+/// How clusters opt in, which is a value of the chart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptIn {
+    /// By the label and `clusteradm addon enable`.
+    Manual,
+    /// By the chart's Placement.
+    Placements,
+}
+
+/// Tells the kubelets which programs the product's images stand for, and the one of the stories' workload.
+pub fn provide_images(images: &Images) -> Result<()> {
+    let programs = programs()?;
+    let image = |registry: &str, name: &str, folder: &Path, tag: &str| {
+        let program = if name == "agent" {
+            name
+        } else {
+            "addon-manager"
+        };
+        let path = format!("/usr/local/bin/{program}");
+        let image = Image::of_program(path, folder.join(program)).user(65532);
+        images.insert(format!("{registry}/argocd-addon-{name}:{tag}"), image);
+    };
+    image(MIRRORED, "manager", &programs, TAG);
+    image(MIRRORED, "agent", &programs, TAG);
+    image(MIRROR, "agent", &programs, TAG);
+    if let Some(previous) = std::env::var_os(PREVIOUS) {
+        image(MIRRORED, "manager", previous.as_ref(), PREVIOUS_TAG);
+        image(MIRRORED, "agent", previous.as_ref(), PREVIOUS_TAG);
+    }
+    let mut greeter = Image::default().user(65534);
+    greeter.entrypoint = ["/bin/sleep", "infinity"].map(str::to_owned).into();
+    images.insert(workload::IMAGE, greeter);
+    Ok(())
+}
+
+/// The folder that `cargo build` put our programs in: `LAB_BIN_DIR`, or the one this program is from.
+pub fn programs() -> Result<PathBuf> {
+    if let Some(folder) = std::env::var_os("LAB_BIN_DIR") {
+        return Ok(folder.into());
+    }
+    let this = std::env::current_exe().context("find this program")?;
+    this.ancestors()
+        .skip(1)
+        .take(2)
+        .find(|folder| {
+            ["addon-manager", "agent"]
+                .iter()
+                .all(|name| folder.join(name).is_file())
+        })
+        .map(Path::to_owned)
+        .with_context(|| {
+            format!(
+                "no addon-manager and agent beside {}: run `make build`",
+                this.display()
+            )
+        })
+}
+
+/// How long a command of `argocd-agentctl` may take.
+const COMMAND: Duration = Duration::from_mins(1);
+
+/// Calls `argocd-agentctl` with a kubeconfig, as people do, and returns what it said.
+pub async fn agentctl(kubeconfig: &Path, arguments: &[&str]) -> Result<Said> {
+    agentctl_within(COMMAND, kubeconfig, arguments).await
+}
+
+/// The same for a command that waits.
+pub async fn agentctl_within(
+    within: Duration,
+    kubeconfig: &Path,
+    arguments: &[&str],
+) -> Result<Said> {
+    let mut command = Command::new(programs()?.join("argocd-agentctl"));
+    command
+        .args(arguments)
+        .env_clear()
+        .env("KUBECONFIG", kubeconfig);
+    call(command, within).await
+}
+
+/// Installs the chart, or changes what is installed, so that clusters opt in this way.
+pub async fn install(helm: &Helm, opt_in: OptIn) -> Result<()> {
+    let placements = match opt_in {
+        OptIn::Manual => "placement.enabled=false",
+        OptIn::Placements => "placement.enabled=true",
+    };
+    upgrade(helm, &["--set", placements]).await.map(drop)
+}
+
+/// `helm upgrade --install` of the chart as it is in the source tree, with these arguments besides.
+pub async fn upgrade(helm: &Helm, arguments: &[&str]) -> Result<String> {
+    let chart = helm::chart();
+    let chart = helm::text(&chart)?;
+    let mut all = vec!["upgrade", "--install", RELEASE, chart];
+    all.extend(["--namespace", NAMESPACE, "--create-namespace"]);
+    all.extend(arguments);
+    helm.run(&all).await.context("install the product")
+}
+
+/// All objects of the chart with its default values, hooks included.
+pub async fn rendered(helm: &Helm) -> Result<String> {
+    let chart = helm::chart();
+    let arguments = ["template", RELEASE, helm::text(&chart)?];
+    let namespace = ["--namespace", NAMESPACE];
+    let rendered = helm.run(&[&arguments[..], &namespace].concat()).await?;
+    Ok(rendered)
+}
+
+/// Waits until the manager serves.
+pub async fn until_ready(hub: &Objects) -> Result<()> {
+    let ready = |manager: &serde_json::Value| manager["status"]["availableReplicas"] == 1;
+    let at = At::deployment(NAMESPACE, MANAGER);
+    hub.until(&at, "is available", wait::BOUND, ready)
+        .await
+        .map(drop)
+}

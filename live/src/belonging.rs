@@ -1,0 +1,282 @@
+//! Whether an object of a cluster belongs to an Application: what people at the hub may change is what they deployed.
+//!
+//! An object names its Application in an annotation or a label, but anybody who may write the object may write these.
+//! So they are only where to look: what counts is what Argo CD on the cluster says in the status of that Application.
+//! What is not there may be owned by something that is, as a Pod is by a `ReplicaSet` of a Deployment.
+//!
+//! Pure: the objects are looked up by the caller, one step after the other.
+
+use serde_json::Value;
+
+use argocd::object::Meta;
+use argocd::{Application, keys};
+
+/// How many owners are followed one after the other. Workloads of operators of operators have four.
+pub const DEEPEST: usize = 6;
+/// How many owners of one object are looked at.
+const OWNERS: usize = 8;
+
+/// Which object, as Argo CD's status names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity<'a> {
+    /// The API group; empty for the core.
+    pub group: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+    /// The namespace; empty where there is none.
+    pub namespace: &'a str,
+    /// The name.
+    pub name: &'a str,
+}
+
+/// Where an object says that its Application is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed<'a> {
+    /// The namespace; none for the one of Argo CD.
+    pub namespace: Option<&'a str>,
+    /// The name.
+    pub name: &'a str,
+}
+
+/// What owns an object, in its own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner<'a> {
+    /// The API group; empty for the core.
+    pub group: &'a str,
+    /// The version.
+    pub version: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+    /// The name.
+    pub name: &'a str,
+    /// The UID: something else with this name owns nothing.
+    pub uid: &'a str,
+}
+
+impl<'a> Identity<'a> {
+    /// Of an object as the API server showed it; none for what is no single object.
+    pub fn of(object: &'a Value) -> Option<Self> {
+        let (group, _) = split_version(object.get("apiVersion")?.as_str()?);
+        let meta = Meta::of(object);
+        let found = Self {
+            group,
+            kind: object.get("kind")?.as_str()?,
+            namespace: meta.namespace(),
+            name: meta.name(),
+        };
+        (!found.name.is_empty() && !found.kind.is_empty()).then_some(found)
+    }
+
+    /// Whether Argo CD says that this Application has it.
+    pub fn is_of(&self, application: &Value) -> bool {
+        let status = Application::of(application).status();
+        let resources = status.and_then(|it| it.get("resources"));
+        let mut resources = resources.and_then(Value::as_array).into_iter().flatten();
+        resources.any(|resource| {
+            let text = |field| resource.get(field).and_then(Value::as_str).unwrap_or("");
+            text("group") == self.group
+                && text("kind") == self.kind
+                && text("namespace") == self.namespace
+                && text("name") == self.name
+        })
+    }
+}
+
+impl<'a> Claimed<'a> {
+    /// What an object says of itself: in Argo CD's annotation, or in the label by which Argo CD there tracks.
+    pub fn by(object: &'a Value, label: &str) -> Vec<Self> {
+        let meta = Meta::of(object);
+        let tracked = meta
+            .annotation(keys::TRACKING_ID)
+            .and_then(|id| id.split_once(':'))
+            .map(|(application, _)| application);
+        let mut claims = Vec::new();
+        for name in [tracked, meta.label(label)].into_iter().flatten() {
+            // Neither names of namespaces nor those of Applications have an underscore.
+            let claim = match name.split_once('_') {
+                Some((namespace, name)) => Self {
+                    namespace: Some(namespace),
+                    name,
+                },
+                None => Self {
+                    namespace: None,
+                    name,
+                },
+            };
+            if is_name(claim.name)
+                && claim.namespace.is_none_or(is_name)
+                && !claims.contains(&claim)
+            {
+                claims.push(claim);
+            }
+        }
+        claims
+    }
+}
+
+impl<'a> Owner<'a> {
+    /// Those of an object.
+    pub fn all_of(object: &'a Value) -> Vec<Self> {
+        let owners = object.pointer("/metadata/ownerReferences");
+        let owners = owners.and_then(Value::as_array).into_iter().flatten();
+        owners.filter_map(Self::read).take(OWNERS).collect()
+    }
+
+    fn read(owner: &'a Value) -> Option<Self> {
+        let text = |field| owner.get(field).and_then(Value::as_str);
+        let (group, version) = split_version(text("apiVersion")?);
+        let found = Self {
+            group,
+            version,
+            kind: text("kind")?,
+            name: text("name")?,
+            uid: text("uid")?,
+        };
+        (!found.uid.is_empty()).then_some(found)
+    }
+
+    /// Whether this is the object that is meant.
+    pub fn is(&self, object: &Value) -> bool {
+        Meta::of(object).uid() == self.uid
+    }
+
+    /// The plural of its kind and whether it is in namespaces, from the list of kinds of its group and version.
+    pub fn resource_in(&self, kinds: &'a Value) -> Option<(&'a str, bool)> {
+        let resources = kinds.get("resources").and_then(Value::as_array)?;
+        resources.iter().find_map(|resource| {
+            let plural = resource.get("name")?.as_str()?;
+            let kind = resource.get("kind")?.as_str()?;
+            let namespaced = resource.get("namespaced")?.as_bool()?;
+            // `deployments/scale` and the like have kinds, too.
+            (kind == self.kind && !plural.contains('/')).then_some((plural, namespaced))
+        })
+    }
+}
+
+/// Group and version, of `apps/v1` or `v1`.
+fn split_version(text: &str) -> (&str, &str) {
+    text.split_once('/').unwrap_or(("", text))
+}
+
+fn is_name(text: &str) -> bool {
+    let inner = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.')
+    };
+    (1..=253).contains(&text.len()) && text.bytes().all(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn deployment() -> Value {
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {
+                "name": "front",
+                "namespace": "shop",
+                "uid": "u1",
+                "labels": { "app.kubernetes.io/instance": "other" },
+                "annotations": { keys::TRACKING_ID: "spoke1_web:apps/Deployment:shop/front" },
+            },
+        })
+    }
+
+    fn application(resource: &Value) -> Value {
+        json!({ "metadata": { "name": "web" }, "status": { "resources": [
+            { "version": "v1", "kind": "Service", "namespace": "shop", "name": "front" },
+            resource,
+        ] } })
+    }
+
+    #[test]
+    fn an_application_has_what_its_status_lists_to_the_letter() {
+        let object = deployment();
+        let identity = Identity::of(&object).unwrap();
+        let listed = json!({ "group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "front" });
+        assert!(identity.is_of(&application(&listed)));
+        for (field, other) in [
+            ("group", "extensions"),
+            ("kind", "StatefulSet"),
+            ("namespace", "shop2"),
+            ("name", "fron"),
+        ] {
+            let mut other_one = listed.clone();
+            other_one[field] = json!(other);
+            assert!(!identity.is_of(&application(&other_one)), "{field}");
+        }
+        for application in [
+            json!({}),
+            json!({ "status": { "resources": "all" } }),
+            json!([]),
+        ] {
+            assert!(!identity.is_of(&application));
+        }
+        let role =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } });
+        let listed = json!({ "kind": "Namespace", "name": "shop" });
+        assert!(Identity::of(&role).unwrap().is_of(&application(&listed)));
+    }
+
+    #[test]
+    fn a_list_is_no_object() {
+        for other in [
+            json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [] }),
+            json!({ "kind": "Pod", "metadata": { "name": "a" } }),
+            json!(null),
+        ] {
+            assert_eq!(Identity::of(&other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_object_says_where_its_application_is_and_nothing_else_is_believed() {
+        let object = deployment();
+        let claims = Claimed::by(&object, keys::INSTANCE);
+        let told: Vec<_> = claims.iter().map(|it| (it.namespace, it.name)).collect();
+        assert_eq!(told, [(Some("spoke1"), "web"), (None, "other")]);
+        for bad in [
+            "",
+            "a/b:x",
+            "../x:y",
+            "a b:c",
+            "x,metadata.name!=y:z",
+            "_:x",
+            "_a:x",
+            "a_:x",
+            "A:b",
+        ] {
+            let object = json!({ "metadata": { "annotations": { keys::TRACKING_ID: bad } } });
+            assert_eq!(Claimed::by(&object, keys::INSTANCE), [], "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_owner_is_the_very_object_and_not_one_of_its_name() {
+        let owner =
+            json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "front", "uid": "u1" });
+        let child = json!({ "metadata": { "ownerReferences": [owner, { "kind": "Half" }, 7] } });
+        let owners = Owner::all_of(&child);
+        let [owner] = owners.as_slice() else {
+            panic!("{owners:?}");
+        };
+        assert!(owner.is(&deployment()));
+        let mut newer = deployment();
+        newer["metadata"]["uid"] = json!("u2");
+        assert!(!owner.is(&newer) && !owner.is(&json!({})));
+        let kinds = json!({ "resources": [
+            { "name": "deployments/scale", "kind": "Deployment", "namespaced": true },
+            { "name": "deployments", "kind": "Deployment", "namespaced": true },
+        ] });
+        assert_eq!(owner.resource_in(&kinds), Some(("deployments", true)));
+        assert_eq!(owner.resource_in(&json!({})), None);
+        let crowd: Vec<_> = (0..100)
+            .map(|uid| json!({ "apiVersion": "v1", "kind": "Pod", "name": "a", "uid": uid.to_string() }))
+            .collect();
+        let crowded = json!({ "metadata": { "ownerReferences": crowd } });
+        assert_eq!(Owner::all_of(&crowded).len(), OWNERS);
+    }
+}

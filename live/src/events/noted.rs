@@ -1,0 +1,221 @@
+//! The answer of a cluster, and as much of it as may be told on.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, SeqAccess, Visitor},
+};
+
+use argocd::claim;
+
+/// Events of one Application that a cluster is asked for, and that are read.
+pub(super) const MOST: usize = 500;
+/// As the API has it for Events.
+const LONGEST_MESSAGE: usize = 1024;
+const LONGEST_WORD: usize = 128;
+
+/// What a cluster answers: a list of Events, of which nothing is believed yet.
+#[derive(Debug, Default, Deserialize)]
+pub struct Noted {
+    #[serde(default)]
+    items: Items,
+}
+
+/// What a cluster answers is no list of Events.
+#[derive(Debug, thiserror::Error)]
+#[error("read a list of Events")]
+pub struct Unreadable(#[source] serde_json::Error);
+
+/// Not more of them than were asked for, however little each of them takes on the wire.
+#[derive(Debug, Default)]
+struct Items(Vec<Claim>);
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Claim {
+    metadata: About,
+    involved_object: About,
+    #[serde(rename = "type")]
+    severity: Option<String>,
+    reason: Option<String>,
+    message: Option<String>,
+    action: Option<String>,
+    source: Source,
+    reporting_component: Option<String>,
+    count: Option<i64>,
+    first_timestamp: Option<String>,
+    last_timestamp: Option<String>,
+    event_time: Option<String>,
+    series: Option<Series>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct About {
+    kind: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+    uid: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Source {
+    component: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Series {
+    count: Option<i64>,
+    last_observed_time: Option<String>,
+}
+
+/// One Event, in what may be told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sighting {
+    /// The UID of the Event there.
+    pub(super) id: String,
+    /// The UID of what it is about there.
+    pub(super) of: String,
+    pub(super) severity: Severity,
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) action: Option<String>,
+    pub(super) component: String,
+    pub(super) count: i32,
+    /// In seconds.
+    pub(super) first: i64,
+    pub(super) last: i64,
+}
+
+/// The types that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Severity {
+    Normal,
+    Warning,
+}
+
+impl Severity {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+impl Noted {
+    /// Reads an answer. More Events than were asked for are none at all.
+    pub fn read(answer: &[u8]) -> Result<Self, Unreadable> {
+        serde_json::from_slice(answer).map_err(Unreadable)
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.items.0.is_empty()
+    }
+
+    /// Those that are about this Application there, and whose every field can be told.
+    pub(super) fn sightings(self, namespace: &str, name: &str) -> Vec<Sighting> {
+        let is_about = |claim: &Claim| {
+            let about = &claim.involved_object;
+            about.kind.as_deref() == Some("Application")
+                && about.namespace.as_deref() == Some(namespace)
+                && about.name.as_deref() == Some(name)
+        };
+        let about = self.items.0.into_iter().filter(is_about);
+        about.filter_map(Claim::sighting).collect()
+    }
+}
+
+impl Claim {
+    fn sighting(self) -> Option<Sighting> {
+        let series = self.series.unwrap_or_default();
+        let first = self.first_timestamp.as_deref().and_then(second);
+        let begun = self.event_time.as_deref().and_then(second);
+        let last = self.last_timestamp.as_deref().and_then(second);
+        let last = last
+            .or_else(|| series.last_observed_time.as_deref().and_then(second))
+            .or(begun)
+            .or(first)?;
+        let component = self.source.component.filter(|it| !it.is_empty());
+        let component = component.or(self.reporting_component).unwrap_or_default();
+        let count = self.count.or(series.count).unwrap_or(1).max(1);
+        Some(Sighting {
+            id: word(self.metadata.uid)?,
+            of: word(self.involved_object.uid)?,
+            severity: match self.severity?.as_str() {
+                "Normal" => Severity::Normal,
+                "Warning" => Severity::Warning,
+                _ => return None,
+            },
+            reason: word(self.reason)?,
+            message: message(&self.message.unwrap_or_default()),
+            action: word(self.action),
+            component: word(Some(component)).unwrap_or_default(),
+            count: i32::try_from(count).unwrap_or(i32::MAX),
+            first: first.or(begun).map_or(last, |first| first.min(last)),
+            last,
+        })
+    }
+}
+
+/// One word of the kind that programs choose, or none.
+fn word(text: Option<String>) -> Option<String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    text.filter(|it| (1..=LONGEST_WORD).contains(&it.len()) && it.chars().all(fits))
+}
+
+/// The API counts bytes.
+fn message(text: &str) -> String {
+    let mut told = claim::words(text, LONGEST_MESSAGE);
+    while told.len() > LONGEST_MESSAGE {
+        told.pop();
+    }
+    told
+}
+
+fn second(text: &str) -> Option<i64> {
+    text.parse().ok().map(Timestamp::as_second)
+}
+
+/// A time as the API writes it.
+pub(super) fn seconds(at: i64) -> String {
+    Timestamp::from_second(at).unwrap_or_default().to_string()
+}
+
+impl<'de> Deserialize<'de> for Items {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        input.deserialize_any(Few)
+    }
+}
+
+struct Few;
+
+impl<'de> Visitor<'de> for Few {
+    type Value = Items;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {MOST} Events")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Items, E> {
+        Ok(Items::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut events: A) -> Result<Items, A::Error> {
+        let mut items = Vec::new();
+        while let Some(event) = events.next_element()? {
+            if items.len() >= MOST {
+                return Err(de::Error::custom(
+                    "there are more Events than were asked for",
+                ));
+            }
+            items.push(event);
+        }
+        Ok(Items(items))
+    }
+}

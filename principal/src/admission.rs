@@ -1,0 +1,9 @@
+//! TODO
+
+pub(crate) mod gate;
+pub mod identity;
+pub(crate) mod registry;
+pub mod revoked;
+pub mod tokens;
+pub(crate) mod trust;
+pub mod users;

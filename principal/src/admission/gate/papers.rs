@@ -1,0 +1,172 @@
+//! What somebody shows for who they are, by the one configured method.
+//!
+//! Tokens are bound to it, and a session lasts no longer than it: whoever ends sessions looks at the papers of each.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    admission::{
+        identity::{PeerCertificate, Thumbprint},
+        revoked::Revoked,
+        trust::Trust,
+        users::Users,
+    },
+    fleet::ClusterName,
+};
+
+/// What a session stands on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Papers {
+    /// What tokens are bound to.
+    pub(crate) binding: Thumbprint,
+    /// The agent's own certificate, where that is what it showed.
+    pub(crate) certificate: Option<Arc<PeerCertificate>>,
+    /// The certificate of the connection, where it is not the agent's own.
+    pub(crate) connection: Option<Arc<PeerCertificate>>,
+    /// The cluster, where a password stands for it.
+    pub(crate) user: Option<ClusterName>,
+}
+
+impl Papers {
+    /// A certificate that TLS has verified on the agent's own connection.
+    pub(crate) fn of_certificate(certificate: &Arc<PeerCertificate>) -> Self {
+        Self {
+            binding: certificate.thumbprint(),
+            certificate: Some(Arc::clone(certificate)),
+            connection: None,
+            user: None,
+        }
+    }
+
+    /// A certificate that was proved inside a connection of a proxy.
+    pub(crate) fn of_proof(
+        certificate: &Arc<PeerCertificate>,
+        proxy: &Arc<PeerCertificate>,
+    ) -> Self {
+        Self {
+            // Apart from the same certificate on a connection of its own: a token of one is no good on the other.
+            binding: digest(&[b"proof", certificate.thumbprint().as_bytes()]),
+            certificate: Some(Arc::clone(certificate)),
+            connection: Some(Arc::clone(proxy)),
+            user: None,
+        }
+    }
+
+    /// A password, on a connection that may have a certificate of its own.
+    ///
+    /// None while nobody of that name has one.
+    pub(crate) fn of_user(
+        user: &ClusterName,
+        users: &Users,
+        connection: Option<&Arc<PeerCertificate>>,
+    ) -> Option<Self> {
+        let hash = users.hash(user)?;
+        let thumbprint = connection.map(|certificate| certificate.thumbprint());
+        let certificate = thumbprint.map_or([0; 32], |thumbprint| *thumbprint.as_bytes());
+        Some(Self {
+            binding: digest(&[
+                b"user",
+                user.as_str().as_bytes(),
+                hash.as_bytes(),
+                &certificate,
+            ]),
+            certificate: None,
+            connection: connection.map(Arc::clone),
+            user: Some(user.clone()),
+        })
+    }
+
+    /// A header that a mesh has set.
+    pub(crate) fn of_header(cluster: &ClusterName) -> Self {
+        Self {
+            binding: digest(&[b"header", cluster.as_str().as_bytes()]),
+            certificate: None,
+            connection: None,
+            user: None,
+        }
+    }
+
+    fn certificates(&self) -> impl Iterator<Item = &PeerCertificate> {
+        let all = [&self.certificate, &self.connection];
+        all.into_iter().filter_map(Option::as_deref)
+    }
+
+    /// When the first of the certificates ends.
+    pub(crate) fn not_after(&self) -> Option<Timestamp> {
+        self.certificates().map(PeerCertificate::not_after).min()
+    }
+
+    /// Whether a CA that is trusted now vouches for every certificate.
+    pub(crate) fn are_trusted(&self, trust: &Trust, now: Timestamp) -> bool {
+        self.certificates()
+            .all(|certificate| trust.vouches_for(certificate, now))
+    }
+
+    /// Whether any of it is on the list.
+    pub(crate) fn are_revoked(&self, list: &Revoked) -> bool {
+        self.certificates()
+            .any(|certificate| list.has_certificate(certificate))
+    }
+
+    /// Whether the password is still the one that was shown.
+    pub(crate) fn are_current(&self, users: &Users) -> bool {
+        self.user.as_ref().is_none_or(|user| {
+            let now = Self::of_user(user, users, self.connection.as_ref());
+            now.is_some_and(|now| now.binding == self.binding)
+        })
+    }
+}
+
+fn digest(parts: &[&[u8]]) -> Thumbprint {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hasher.update(part);
+    }
+    Thumbprint::from_digest(hasher.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Authority, name};
+
+    fn users(text: &str) -> Users {
+        Users::read(text)
+    }
+
+    const HASH: &str = "$2a$04$abcdefghijklmnopqrstuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuu";
+
+    #[test]
+    fn each_way_to_show_who_one_is_binds_tokens_apart() {
+        let authority = Authority::new();
+        let agent = Arc::new(authority.agent("a").peer_certificate());
+        let proxy = Arc::new(authority.client("proxy").peer_certificate());
+        let (a, all) = (name("a"), users(&format!("a:{HASH}")));
+        let papers = [
+            Papers::of_certificate(&agent),
+            Papers::of_proof(&agent, &proxy),
+            Papers::of_user(&a, &all, None).unwrap(),
+            Papers::of_user(&a, &all, Some(&agent)).unwrap(),
+            Papers::of_header(&a),
+        ];
+        for (at, one) in papers.iter().enumerate() {
+            for other in papers.iter().skip(at + 1) {
+                assert_ne!(one.binding, other.binding);
+            }
+        }
+    }
+
+    #[test]
+    fn a_changed_password_is_not_the_one_that_was_shown() {
+        let a = name("a");
+        let shown = Papers::of_user(&a, &users(&format!("a:{HASH}")), None).unwrap();
+        assert!(shown.are_current(&users(&format!("b:{HASH}\na:{HASH}"))));
+        let other = HASH.replace("abc", "abd");
+        assert!(!shown.are_current(&users(&format!("a:{other}"))));
+        assert!(!shown.are_current(&users("")));
+    }
+}

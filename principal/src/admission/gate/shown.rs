@@ -1,0 +1,161 @@
+//! Who somebody is, by the one configured method: at the first door with everything it shows, at the others with what
+//! each request carries besides its token.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError},
+};
+
+use protocol::{proof::Refused, refusal::Refusal, wire::authapi::Proof};
+
+use super::{Gate, Papers, proof};
+use crate::{
+    admission::identity::{Method, PeerCertificate},
+    fleet::ClusterName,
+    transport::listener::Peer,
+};
+
+/// What an authentication says of itself.
+pub(super) struct Claims<'a> {
+    /// User and password.
+    pub(super) credentials: HashMap<String, String>,
+    pub(super) proof: Option<Proof>,
+    pub(super) principal_uid: &'a str,
+}
+
+impl Gate {
+    /// Who this is, and what it showed for that.
+    pub(super) async fn shown(
+        &self,
+        peer: &Peer,
+        claims: Claims<'_>,
+    ) -> Result<(ClusterName, Papers), Refusal> {
+        let Claims {
+            credentials,
+            proof,
+            principal_uid,
+        } = claims;
+        match &self.identity {
+            Method::UserPass(_) => self.by_password(peer, &credentials).await,
+            Method::Header { .. } => self.by_header(peer),
+            Method::Ocm { .. } | Method::Cn | Method::Subject(_) | Method::Uri(_) => {
+                self.by_certificate(peer, proof.as_ref(), principal_uid)
+            }
+        }
+    }
+
+    /// The certificate of the connection, if it is a proxy's.
+    pub(super) fn proxy<'a>(&self, peer: &'a Peer) -> Option<&'a Arc<PeerCertificate>> {
+        let certificate = peer.certificate.as_ref()?;
+        (self.identity.word() == "mtls" && certificate.is_one_of(&self.proxies))
+            .then_some(certificate)
+    }
+
+    fn by_certificate(
+        &self,
+        peer: &Peer,
+        proof: Option<&Proof>,
+        principal_uid: &str,
+    ) -> Result<(ClusterName, Papers), Refusal> {
+        let certificate = peer
+            .certificate
+            .as_ref()
+            .ok_or(Refusal::AuthenticationFailed)?;
+        let refused = |why: Refused| {
+            tracing::info!(address = %peer.address, reason = %why, "an in-session proof was refused");
+            Refusal::Proof(why)
+        };
+        match (self.proxy(peer), proof) {
+            (None, None) => Ok((
+                self.identify(peer, certificate)?,
+                Papers::of_certificate(certificate),
+            )),
+            (None, Some(_)) => Err(refused(Refused::NotAProxy)),
+            (Some(_), None) => Err(refused(Refused::Missing)),
+            (Some(proxy), Some(proof)) => {
+                let material = Arc::clone(&self.material.borrow());
+                let judge = proof::Judge {
+                    nonces: &self.nonces,
+                    material: &material,
+                    principal_uid,
+                    now: self.clock.now(),
+                };
+                let proved = judge.judge(proof, proxy).map_err(refused)?;
+                let cluster = self.identify(peer, &proved)?;
+                let papers = Papers::of_proof(&proved, proxy);
+                if self.fleet.borrow().clusters.contains_key(cluster.as_str()) {
+                    let mut known = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
+                    known.insert(cluster.clone(), proved);
+                }
+                Ok((cluster, papers))
+            }
+        }
+    }
+
+    async fn by_password(
+        &self,
+        peer: &Peer,
+        credentials: &HashMap<String, String>,
+    ) -> Result<(ClusterName, Papers), Refusal> {
+        let passwords = self.passwords.as_ref().ok_or(Refusal::Internal)?;
+        let (user, password) = credentials
+            .get("clientid")
+            .zip(credentials.get("clientsecret"))
+            .ok_or(Refusal::AuthenticationFailed)?;
+        let checked = passwords.check(peer.address.ip(), user, password).await;
+        let cluster = checked.inspect_err(|refusal| {
+            tracing::info!(address = %peer.address, %refusal, "a password was refused");
+        })?;
+        let papers = Papers::of_user(&cluster, &passwords.users(), peer.certificate.as_ref());
+        Ok((cluster, papers.ok_or(Refusal::AuthenticationFailed)?))
+    }
+
+    fn by_header(&self, peer: &Peer) -> Result<(ClusterName, Papers), Refusal> {
+        let value = peer
+            .header
+            .as_deref()
+            .ok_or(Refusal::AuthenticationFailed)?;
+        let cluster = self.identity.cluster_in(value).map_err(|why| {
+            tracing::info!(address = %peer.address, reason = %why, "a header was refused");
+            Refusal::AuthenticationFailed
+        })?;
+        let papers = Papers::of_header(&cluster);
+        Ok((cluster, papers))
+    }
+
+    /// What a request shows of itself for this cluster: the token is looked at after that.
+    pub(super) fn presented(&self, peer: &Peer, cluster: &ClusterName) -> Option<Papers> {
+        let is_same = |found: &ClusterName| found == cluster;
+        match &self.identity {
+            Method::UserPass(_) => {
+                let users = self.passwords.as_ref()?.users();
+                Papers::of_user(cluster, &users, peer.certificate.as_ref())
+            }
+            Method::Header { .. } => {
+                let found = self.by_header(peer).ok()?;
+                Some(found)
+                    .filter(|(found, _)| is_same(found))
+                    .map(|(_, papers)| papers)
+            }
+            Method::Ocm { .. } | Method::Cn | Method::Subject(_) | Method::Uri(_) => {
+                if let Some(proxy) = self.proxy(peer) {
+                    let known = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
+                    return known
+                        .get(cluster)
+                        .map(|proved| Papers::of_proof(proved, proxy));
+                }
+                // The same certificate may have meant another cluster under another method.
+                let certificate = peer.certificate.as_ref()?;
+                let found = self.identify(peer, certificate).ok()?;
+                is_same(&found).then(|| Papers::of_certificate(certificate))
+            }
+        }
+    }
+
+    fn identify(&self, peer: &Peer, certificate: &PeerCertificate) -> Result<ClusterName, Refusal> {
+        self.identity.cluster_of(certificate.leaf()).map_err(|why| {
+            tracing::info!(address = %peer.address, reason = %why, "a certificate was refused");
+            Refusal::AuthenticationFailed
+        })
+    }
+}

@@ -1,0 +1,35 @@
+//! The third door: streams, opened with a token.
+
+use std::sync::Arc;
+
+use protocol::refusal::Refusal;
+
+use super::{Admitted, Gate};
+use crate::{
+    admission::tokens::{Purpose, Verified},
+    transport::listener::Peer,
+};
+
+impl Gate {
+    /// Whether a stream with this token may be opened.
+    pub(crate) fn admit(&self, peer: &Peer, token: &str) -> Result<Admitted, Refusal> {
+        let admitted = self.recognize(peer, token)?;
+        if !self.budget.spend(&admitted.holder.cluster) {
+            return Err(Refusal::TooMany);
+        }
+        Ok(admitted)
+    }
+
+    /// The same for what people have asked for: it comes in numbers of theirs, and costs little if it was not.
+    pub(crate) fn recognize(&self, peer: &Peer, token: &str) -> Result<Admitted, Refusal> {
+        self.serving()?;
+        let (Verified { holder, expires: _ }, papers) =
+            self.verify(peer, token, Purpose::Access)?;
+        let enrolment = self.enrolled(&holder.cluster, holder.mode, &papers)?;
+        Ok(Admitted {
+            holder,
+            enrolment,
+            papers: Arc::new(papers),
+        })
+    }
+}

@@ -1,0 +1,313 @@
+//! Tokens: who authenticated, in which mode, and with which certificate.
+//!
+//! The form is upstream's (RS512, its issuer and audiences, the subject as JSON text). Ours carry one claim more:
+//! the SHA-256 of the certificate they were issued on (RFC 8705), or of what was shown instead of one, without which they
+//! are worth nothing; so do those for the resource proxy (`visit`). Nothing is remembered here about tokens; the time is a parameter.
+
+use std::{fmt, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use jsonwebtoken::{
+    Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode, jwk::Jwk,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    admission::identity::Thumbprint,
+    fleet::{ClusterName, Mode},
+};
+
+mod visit;
+
+pub use visit::{VISIT_LIFE, Visit};
+
+const ISSUER: &str = "argocd-agent-server";
+const ALGORITHM: Algorithm = Algorithm::RS512;
+
+/// How long an access token is good: upstream's value, and agents refresh before it ends.
+pub const ACCESS_LIFE: Duration = Duration::from_mins(5);
+/// How long a refresh token is good: upstream's value.
+pub const REFRESH_LIFE: Duration = Duration::from_hours(24);
+/// A refresh token with less than this left is replaced when it is used: upstream's value.
+pub const REFRESH_RENEWAL: Duration = Duration::from_mins(10);
+
+/// What a token is for; one kind is never accepted in place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Opens streams.
+    Access,
+    /// Is exchanged for an access token.
+    Refresh,
+}
+
+impl Purpose {
+    const fn audience(self) -> &'static str {
+        match self {
+            Self::Access => "argocd-agent-server-access",
+            Self::Refresh => "argocd-agent-server-refresh",
+        }
+    }
+
+    const fn life(self) -> Duration {
+        match self {
+            Self::Access => ACCESS_LIFE,
+            Self::Refresh => REFRESH_LIFE,
+        }
+    }
+}
+
+/// Signs tokens, and says which signatures are accepted. Cannot be printed.
+#[derive(Clone)]
+pub struct JwtKey {
+    signing: EncodingKey,
+    accepted: Vec<DecodingKey>,
+}
+
+/// A key that cannot sign tokens.
+#[derive(Debug, thiserror::Error)]
+#[error("read the token signing key: not an RSA key in PEM")]
+pub struct InvalidKey(#[source] Box<jsonwebtoken::errors::Error>);
+
+impl JwtKey {
+    /// Takes an RSA private key in PEM (PKCS#8, as upstream's `jwt.key`).
+    pub fn from_pem(pem: &[u8]) -> Result<Self, InvalidKey> {
+        let invalid = |e| InvalidKey(Box::new(e));
+        let signing = EncodingKey::from_rsa_pem(pem).map_err(invalid)?;
+        let public = Jwk::from_encoding_key(&signing, ALGORITHM).map_err(invalid)?;
+        let accepted = vec![DecodingKey::from_jwk(&public).map_err(invalid)?];
+        Ok(Self { signing, accepted })
+    }
+
+    /// Accepts signatures of `older` too, so that a new key does not void every token at once.
+    #[must_use]
+    pub fn accepting(mut self, older: &Self) -> Self {
+        self.accepted.extend(older.accepted.iter().cloned());
+        self
+    }
+}
+
+impl fmt::Debug for JwtKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JwtKey")
+            .field("accepted", &self.accepted.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a valid token says. Whether that cluster may come in now is asked of the fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Who authenticated.
+    pub cluster: ClusterName,
+    /// In which mode.
+    pub mode: Mode,
+    /// What the agent said about itself then.
+    pub announced: Announced,
+}
+
+/// What an agent said about itself when it authenticated: claims, checked for their form only.
+///
+/// They ride in the token, so that any replica can serve its stream without having met it before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announced {
+    /// Its version.
+    pub version: String,
+    /// The Argo CD namespace on the spoke.
+    pub namespace: String,
+    /// What it can do beyond the Go protocol, as far as we know the words.
+    pub capabilities: Vec<String>,
+}
+
+/// A token that was verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// Whose it is.
+    pub holder: Holder,
+    /// When it ends.
+    pub expires: Timestamp,
+}
+
+/// Why a token is worth nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Worthless {
+    /// Form, signature, issuer or audience.
+    #[error("the token is not one of ours")]
+    NotOurs(#[source] Box<jsonwebtoken::errors::Error>),
+    /// Its time is over or has not come.
+    #[error("the token is not valid at this time")]
+    Time,
+    /// It was issued on another certificate.
+    #[error("the token belongs to another certificate")]
+    OtherCertificate,
+    /// Its subject does not name a cluster and a mode.
+    #[error("the token's subject cannot be read")]
+    Subject,
+}
+
+/// A token could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("sign a token")]
+pub struct SignToken(#[source] Box<jsonwebtoken::errors::Error>);
+
+/// What every token of ours says.
+#[derive(Serialize, Deserialize)]
+struct Claims {
+    iss: String,
+    sub: String,
+    aud: Vec<String>,
+    exp: i64,
+    nbf: i64,
+    iat: i64,
+    jti: String,
+    cnf: Confirmation,
+    /// In those of agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agent: Option<Announced>,
+}
+
+impl Claims {
+    fn new(
+        subject: String,
+        audience: &str,
+        life: Duration,
+        bound_to: Thumbprint,
+        now: Timestamp,
+    ) -> Self {
+        let issued = now.as_second();
+        let life = i64::try_from(life.as_secs()).unwrap_or(i64::MAX);
+        Self {
+            iss: ISSUER.to_owned(),
+            sub: subject,
+            aud: vec![audience.to_owned()],
+            exp: issued.saturating_add(life),
+            nbf: issued,
+            iat: issued,
+            jti: uuid::Uuid::new_v4().to_string(),
+            cnf: Confirmation {
+                certificate: confirmation(bound_to),
+            },
+            agent: None,
+        }
+    }
+
+    /// When it ends, if its time has come and is not over.
+    fn expires(&self, now: Timestamp) -> Result<Timestamp, Worthless> {
+        if now.as_second() < self.nbf || now.as_second() >= self.exp {
+            return Err(Worthless::Time);
+        }
+        Timestamp::from_second(self.exp).map_err(|_range| Worthless::Time)
+    }
+
+    fn is_bound_to(&self, thumbprint: Thumbprint) -> bool {
+        self.cnf.certificate == confirmation(thumbprint)
+    }
+}
+
+/// RFC 8705: which certificate confirms the token.
+#[derive(Serialize, Deserialize)]
+struct Confirmation {
+    #[serde(rename = "x5t#S256")]
+    certificate: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Subject {
+    #[serde(rename = "clientID")]
+    client_id: String,
+    mode: String,
+}
+
+impl JwtKey {
+    /// Makes a token that is good with this certificate only.
+    pub fn issue(
+        &self,
+        purpose: Purpose,
+        holder: &Holder,
+        bound_to: Thumbprint,
+        now: Timestamp,
+    ) -> Result<String, SignToken> {
+        let Holder {
+            cluster,
+            mode,
+            announced,
+        } = holder;
+        let subject = Subject {
+            client_id: cluster.to_string(),
+            mode: mode.as_str().to_owned(),
+        };
+        let subject = serde_json::to_string(&subject).map_err(|e| SignToken(Box::new(e.into())))?;
+        let (audience, life) = (purpose.audience(), purpose.life());
+        self.sign(&Claims {
+            agent: Some(announced.clone()),
+            ..Claims::new(subject, audience, life, bound_to, now)
+        })
+    }
+
+    fn sign(&self, claims: &Claims) -> Result<String, SignToken> {
+        encode(&Header::new(ALGORITHM), claims, &self.signing).map_err(|e| SignToken(Box::new(e)))
+    }
+
+    /// Reads a token that came over a connection with this certificate.
+    pub fn verify(
+        &self,
+        token: &str,
+        purpose: Purpose,
+        presented_with: Thumbprint,
+        now: Timestamp,
+    ) -> Result<Verified, Worthless> {
+        self.verify_bound(token, purpose, now, |_| Some(presented_with))
+    }
+
+    /// Reads a token; `bound_to` says what a token of this cluster has to be bound to, none: nothing will do.
+    pub fn verify_bound(
+        &self,
+        token: &str,
+        purpose: Purpose,
+        now: Timestamp,
+        bound_to: impl FnOnce(&ClusterName) -> Option<Thumbprint>,
+    ) -> Result<Verified, Worthless> {
+        let claims = self.claims(token, purpose.audience())?;
+        let expires = claims.expires(now)?;
+        let subject: Subject =
+            serde_json::from_str(&claims.sub).map_err(|_form| Worthless::Subject)?;
+        let cluster = ClusterName::try_from(subject.client_id.as_str());
+        let cluster = cluster.map_err(|_invalid| Worthless::Subject)?;
+        if !bound_to(&cluster).is_some_and(|it| claims.is_bound_to(it)) {
+            return Err(Worthless::OtherCertificate);
+        }
+        let mode = subject.mode.parse();
+        let holder = Holder {
+            cluster,
+            announced: claims.agent.ok_or(Worthless::Subject)?,
+            mode: mode.map_err(|_unknown| Worthless::Subject)?,
+        };
+        Ok(Verified { holder, expires })
+    }
+
+    /// What a token says that we signed for this audience. Its time is not looked at.
+    fn claims(&self, token: &str, audience: &str) -> Result<Claims, Worthless> {
+        // The algorithm is ours, never the token's. Times are checked by us, against the time we are given.
+        let mut rules = Validation::new(ALGORITHM);
+        rules.set_issuer(&[ISSUER]);
+        rules.set_audience(&[audience]);
+        rules.set_required_spec_claims(&["exp", "nbf", "iss", "aud", "sub"]);
+        rules.validate_exp = false;
+        rules.validate_nbf = false;
+        let mut last = jsonwebtoken::errors::ErrorKind::InvalidSignature.into();
+        for key in &self.accepted {
+            match decode::<Claims>(token, key, &rules) {
+                Ok(data) => return Ok(data.claims),
+                Err(e) => last = e,
+            }
+        }
+        Err(Worthless::NotOurs(Box::new(last)))
+    }
+}
+
+fn confirmation(thumbprint: Thumbprint) -> String {
+    URL_SAFE_NO_PAD.encode(thumbprint.as_bytes())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,359 @@
+//! What is asked of a Go agent and how its answers are found, without one.
+
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use live::{cache_key::CacheKey, request::Request as Asked};
+use protocol::{Event, Target, Verb, event::Method, payload};
+use runtime::parts::Parts;
+use serde_json::{Value, json};
+use tokio::time::advance;
+
+use super::{
+    redis::{Keys, asked},
+    resource::{Way, answered, way},
+    *,
+};
+
+mod bounds;
+mod log;
+mod subscriptions;
+mod terminal;
+
+const PATIENCE: Duration = Duration::from_millis(2500);
+
+fn cluster() -> ClusterName {
+    ClusterName::try_from("a").unwrap()
+}
+
+fn open(questions: &Questions, cluster: &ClusterName) -> Ear {
+    let spawner = Parts::new(CancellationToken::new()).spawner();
+    questions.open(cluster, Mode::Managed, &spawner)
+}
+
+fn request(target: &str) -> Request<Body> {
+    let nothing = Full::default().map_err(|never| match never {});
+    let mut request = Request::new(UnsyncBoxBody::new(nothing));
+    *request.uri_mut() = target.parse().unwrap();
+    request
+}
+
+fn parse(method: &str, target: &str) -> Asked {
+    Asked::parse(method, target).unwrap()
+}
+
+fn json_of(event: &Event) -> Value {
+    serde_json::from_slice(&event.payload).unwrap()
+}
+
+async fn text(response: Response<Body>) -> String {
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+/// What an agent says to a question of redis.
+fn redis_says(question: &Event, body: &Value) -> Event {
+    let asked = json_of(question);
+    let body =
+        json!({ "uuid": asked["uuid"], "connectionUuid": asked["connectionUuid"], "body": body });
+    Event {
+        event_id: question.event_id.clone(),
+        ..Event::control(Target::Redis, Verb::RedisResponse, body.to_string().into())
+    }
+}
+
+fn resource_says(question: &Event, status: u16, text: &str) -> Event {
+    Event::resource_response(&payload::ResourceResponse {
+        uuid: question.event_id.clone(),
+        status,
+        resource: text.to_owned(),
+    })
+}
+
+#[test]
+fn a_request_of_the_api_is_a_question_in_the_words_of_go() {
+    let pod = "/api/v1/namespaces/shop/pods/x";
+    let Way::Ask(Method::Get, asked) = way(&parse("GET", pod), None, b"") else {
+        panic!("a Pod is asked for");
+    };
+    let asked = (
+        asked.version.as_str(),
+        asked.resource.as_str(),
+        asked.namespace.as_str(),
+        asked.name.as_str(),
+    );
+    assert_eq!(asked, ("v1", "pods", "shop", "x"));
+    let deployment = "/apis/apps/v1/namespaces/shop/deployments/front";
+    for (kind, is_carried) in [
+        (None, true),
+        (Some("application/merge-patch+json; charset=utf-8"), true),
+        (Some("application/strategic-merge-patch+json"), false),
+        (Some("application/apply-patch+yaml"), false),
+    ] {
+        let patched = way(&parse("PATCH", deployment), kind, b"{}");
+        assert_eq!(
+            matches!(patched, Way::Ask(Method::Patch, _)),
+            is_carried,
+            "{kind:?}"
+        );
+    }
+    let Way::Ask(Method::Delete, asked) = way(&parse("DELETE", deployment), None, b"") else {
+        panic!("a deletion is asked for");
+    };
+    assert_eq!(
+        asked.body.as_deref(),
+        Some(&b"{}"[..]),
+        "it reads options whatever there is"
+    );
+}
+
+#[test]
+fn what_go_has_other_words_for_or_none_is_no_question_about_objects() {
+    let pod = "/api/v1/namespaces/shop/pods/x";
+    let Way::Log(log) = way(
+        &parse(
+            "GET",
+            &format!("{pod}/log?container=c&follow=true&tailLines=3"),
+        ),
+        None,
+        b"",
+    ) else {
+        panic!("a log is asked for");
+    };
+    assert_eq!(
+        (log.follow, log.tail_lines, log.timestamps),
+        (true, Some(3), false)
+    );
+    for (method, target) in [
+        ("PUT", pod),
+        ("GET", "/api/v1/pods?watch=true"),
+        ("DELETE", "/api/v1/namespaces/shop/pods"),
+        // What it would make or open without a look at what it is for.
+        (
+            "POST",
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        ),
+        ("POST", "/api/v1/namespaces/shop/pods/x/exec?command=sh"),
+        ("GET", "/api/v1/namespaces/shop/pods/x/exec?command=sh"),
+        ("GET", "/api/v1/nodes/x/proxy"),
+        ("GET", "/api/v1/secrets"),
+    ] {
+        let refused = way(&parse(method, target), None, b"");
+        assert!(
+            matches!(refused, Way::Not(StatusCode::FORBIDDEN, ..)),
+            "{method}"
+        );
+    }
+    assert!(matches!(
+        way(&parse("GET", "/version"), None, b""),
+        Way::Known(_)
+    ));
+    assert!(matches!(
+        way(&parse("GET", "/openapi/v3"), None, b""),
+        Way::Not(..)
+    ));
+}
+
+#[tokio::test]
+async fn what_an_agent_answers_is_what_the_api_would_have_said() {
+    let of = |status, resource: &str| payload::ResourceResponse {
+        uuid: "u".to_owned(),
+        status,
+        resource: resource.to_owned(),
+    };
+    let pod = parse("GET", "/api/v1/namespaces/shop/pods/x");
+    let found = answered(&pod, of(200, r#"{"kind":"Pod"}"#));
+    assert_eq!(
+        (found.status(), text(found).await.as_str()),
+        (StatusCode::OK, r#"{"kind":"Pod"}"#)
+    );
+    let missing = answered(&pod, of(404, ""));
+    assert_eq!(missing.status(), StatusCode::NOT_FOUND);
+    assert!(text(missing).await.contains(r#""reason":"NotFound""#));
+    for odd in [0, 101, 302, 999] {
+        assert_eq!(
+            answered(&pod, of(odd, "")).status(),
+            StatusCode::BAD_GATEWAY,
+            "{odd}"
+        );
+    }
+    let secret = parse("GET", "/api/v1/namespaces/shop/secrets/x");
+    let shown = answered(&secret, of(200, r#"{"kind":"Secret","data":{"k":"dg=="}}"#));
+    let shown = text(shown).await;
+    assert!(shown.contains("++++") && !shown.contains("dg=="), "{shown}");
+    let odd = answered(&secret, of(200, r#"{"kind":"List","items":[]}"#));
+    assert_eq!(odd.status(), StatusCode::BAD_GATEWAY);
+    let groups = parse("GET", "/apis");
+    let listed = answered(
+        &groups,
+        of(200, r#"{"groups":[{"name":""},{"name":"apps"}]}"#),
+    );
+    assert_eq!(text(listed).await, r#"{"groups":[{"name":"apps"}]}"#);
+}
+
+#[tokio::test]
+async fn only_the_agent_that_was_asked_is_heard_and_an_end_is_told_at_once() {
+    let questions = Questions::default();
+    let mut ear = open(&questions, &cluster());
+    let other = open(&questions, &ClusterName::try_from("b").unwrap());
+    let line = questions.line(&cluster()).unwrap();
+    let asking = line.ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE);
+    let answering = async {
+        let question = ear.next().await.unwrap();
+        assert_eq!(
+            (question.target, question.verb),
+            (Target::Resource, Verb::Http(Method::Get))
+        );
+        assert_eq!(json_of(&question)["uuid"], question.event_id);
+        assert!(other.hears(&resource_says(&question, 200, "forged")));
+        assert!(ear.hears(&resource_says(&question, 200, "theirs")));
+        assert!(ear.hears(&resource_says(&question, 200, "again")));
+        assert!(!ear.hears(&Event::ping()));
+    };
+    let (answer, ()) = tokio::join!(asking, answering);
+    assert_eq!(text(answer.unwrap()).await, "theirs");
+
+    let asking = line.ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE);
+    let ending = async { drop((ear.next().await, ear)) };
+    let (answer, ()) = tokio::join!(asking, ending);
+    assert!(matches!(answer, Err(NotAnswered::Ended)), "{answer:?}");
+    let late = line
+        .ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE)
+        .await;
+    assert!(matches!(late, Err(NotAnswered::Ended)), "{late:?}");
+    assert!(questions.line(&cluster()).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_answer_costs_no_more_than_the_patience_and_the_bound() {
+    let questions = Questions::default();
+    let mut ear = open(&questions, &cluster());
+    let line = questions.line(&cluster()).unwrap();
+    let asking = (0..=MOST).map(|_| line.ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE));
+    let all = futures::future::join_all(asking).await;
+    let busy = all.iter().filter(|it| matches!(it, Err(NotAnswered::Busy)));
+    assert_eq!(busy.count(), 1);
+    let late = all
+        .iter()
+        .filter(|it| matches!(it, Err(NotAnswered::Late(_))));
+    assert_eq!(late.count(), MOST);
+    assert!(
+        line.lock().as_ref().unwrap().answers.is_empty(),
+        "nothing is left of them"
+    );
+    assert!(
+        ear.next().now_or_never().is_none(),
+        "and nothing is said of them"
+    );
+}
+
+#[test]
+fn keys_are_as_each_kind_of_agent_wants_them() {
+    let key = |text: &str| CacheKey::parse(text.as_bytes()).unwrap();
+    let own = key("app|resources-tree|guestbook|1.8.3.gz");
+    let prefixed = asked(&cluster(), &own, Keys::Prefixed);
+    assert_eq!(
+        prefixed.as_deref(),
+        Some("app|resources-tree|a_guestbook|1.8.3.gz")
+    );
+    assert_eq!(
+        asked(&cluster(), &own, Keys::AsTheyAre),
+        Some(own.to_string())
+    );
+    let elsewhere = key("app|resources-tree|team_guestbook|1.8.3.gz");
+    assert_eq!(
+        asked(&cluster(), &elsewhere, Keys::Prefixed),
+        Some(elsewhere.to_string())
+    );
+    let shard = key("app|resources-tree|guestbook|2|1.8.3.gz");
+    assert_eq!(asked(&cluster(), &shard, Keys::Prefixed), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_an_agent_wants_its_keys_is_learned_once() {
+    const TREE: &str = "/argocd/cache/resources-tree/-/guestbook/0/1.8.3.gz";
+    let miss = json!({ "get": { "bytes": null, "cacheHit": false, "error": "" } });
+    let hit = json!({ "get": { "bytes": "dHJlZQ==", "cacheHit": true, "error": "" } });
+    for is_mapped_by_namespace in [true, false] {
+        let questions = Questions::default();
+        let mut ear = open(&questions, &cluster());
+        let line = questions.line(&cluster()).unwrap();
+        let agent = async {
+            let mut keys = vec![];
+            while let Some(question) = ear.next().await {
+                let key = json_of(&question)["body"]["get"]["key"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned();
+                let is_bare = !key.contains('_');
+                keys.push(is_bare);
+                if is_bare && is_mapped_by_namespace {
+                    continue;
+                }
+                let found = is_bare && keys.len() > 2;
+                ear.hears(&redis_says(&question, if found { &hit } else { &miss }));
+                if keys.len() >= 3 {
+                    break;
+                }
+            }
+            keys
+        };
+        let asking = async {
+            let first = line.ask(request(TREE), PATIENCE).await.unwrap();
+            (
+                first.status(),
+                line.ask(request(TREE), PATIENCE).await.unwrap(),
+            )
+        };
+        let ((first, second), keys) = tokio::join!(asking, agent);
+        assert_eq!(first, StatusCode::NOT_FOUND);
+        if is_mapped_by_namespace {
+            assert_eq!(keys, [false, true, false]);
+            assert_eq!(second.status(), StatusCode::NOT_FOUND);
+        } else {
+            assert_eq!(keys, [false, true, true]);
+            assert_eq!(text(second).await, "tree");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_tells_of_messages_and_ends_when_nobody_answers_its_pings() {
+    let questions = Questions::default();
+    let mut ear = open(&questions, &cluster());
+    let line = questions.line(&cluster()).unwrap();
+    let target = "/argocd/cache/managed-resources/team/guestbook/0/1.8.3?watch=true";
+    let subscribing = async {
+        let question = ear.next().await.unwrap();
+        let channel = json_of(&question)["body"]["subscribe"]["channel"].clone();
+        assert_eq!(channel, "app|managed-resources|team_guestbook|1.8.3");
+        let done = json!({ "subscribeResponse": { "error": "" } });
+        ear.hears(&redis_says(&question, &done));
+        question
+    };
+    let (answer, question) = tokio::join!(line.ask(request(target), PATIENCE), subscribing);
+    let mut body = answer.unwrap().into_body();
+    ear.hears(&redis_says(
+        &question,
+        &json!({ "pushFromSubscribe": { "channelName": "c" } }),
+    ));
+    assert!(body.frame().await.unwrap().is_ok());
+    let ponging = async {
+        let ping = ear.next().await.unwrap();
+        assert_eq!(json_of(&ping)["body"], json!({ "ping": {} }));
+        assert_eq!(
+            json_of(&ping)["connectionUuid"],
+            json_of(&question)["connectionUuid"]
+        );
+        ear.hears(&redis_says(&ping, &json!({ "pong": {} })));
+        // The next one is not answered.
+        ear.next().await.unwrap();
+        advance(Duration::from_secs(31)).await;
+    };
+    let (end, ()) = tokio::join!(body.frame(), ponging);
+    assert!(end.unwrap().is_err());
+    drop(body);
+    assert!(line.lock().as_ref().unwrap().pushes.is_empty());
+}

@@ -1,0 +1,123 @@
+//! Which terminals are asked for, and what is said in them.
+
+use http::{HeaderMap, HeaderValue};
+use live::channels::{Channel, End, PROTOCOLS, Size};
+use protocol::wire::terminalstreamapi::TerminalStreamData;
+
+use super::{super::terminal::*, *};
+
+const EXEC: &str =
+    "/api/v1/namespaces/shop/pods/x/exec?command=sh&command=-c&container=c&tty=true&stdin=true";
+
+fn headers(upgrade: &'static str, protocols: &'static str) -> HeaderMap {
+    let pairs = [
+        ("x-stream-upgrade", upgrade),
+        ("sec-websocket-protocol", protocols),
+        ("sec-websocket-key", "x"),
+    ];
+    let pairs = pairs.map(|(name, value)| {
+        let value = HeaderValue::from_static(value);
+        (name.parse::<http::HeaderName>().unwrap(), value)
+    });
+    HeaderMap::from_iter(pairs)
+}
+
+fn planned(mode: Mode, method: &str, target: &str, headers: &HeaderMap) -> Result<Plan, Refused> {
+    plan(mode, &parse(method, target), headers)
+}
+
+#[test]
+fn a_terminal_is_asked_for_as_it_was_and_in_mode_managed_only() {
+    let [better, other] = PROTOCOLS;
+    let socket = headers("websocket", "v5.channel.k8s.io, v4.channel.k8s.io");
+    let Plan {
+        request, protocol, ..
+    } = planned(Mode::Managed, "GET", EXEC, &socket).unwrap();
+    assert_eq!(protocol, better);
+    assert_eq!(request.command, ["sh", "-c"]);
+    let named = [request.namespace, request.pod_name, request.container_name];
+    assert_eq!(named, ["shop", "x", "c"]);
+    assert_eq!(
+        (request.tty, request.stdin, request.stderr),
+        (true, true, false)
+    );
+    let older = headers("websocket", "v4.channel.k8s.io");
+    let older = planned(Mode::Managed, "GET", EXEC, &older).unwrap();
+    assert_eq!(older.protocol, other);
+
+    let autonomous = planned(Mode::Autonomous, "GET", EXEC, &socket);
+    assert_eq!(autonomous.unwrap_err(), Refused::Mode);
+    for unfit in [
+        headers("SPDY/3.1", "v4.channel.k8s.io"),
+        headers("websocket", "v4.base64.channel.k8s.io"),
+        HeaderMap::new(),
+    ] {
+        let refused = planned(Mode::Managed, "GET", EXEC, &unfit).unwrap_err();
+        assert_eq!(refused, Refused::Protocol, "{unfit:?}");
+    }
+    let refused = planned(
+        Mode::Managed,
+        "DELETE",
+        "/api/v1/namespaces/shop/pods/x/exec",
+        &socket,
+    );
+    assert!(matches!(refused, Err(Refused::Forbidden(_))), "{refused:?}");
+}
+
+#[test]
+fn what_is_typed_is_cut_into_what_a_go_agent_reads_at_once() {
+    let typed = vec![b'x'; 100_000];
+    let message = Bytes::from(Channel::Keys.says(&typed));
+    let said = frames(&message, "u");
+    assert!(
+        said.iter()
+            .all(|it| it.data.len() <= 16 << 10 && it.request_uuid == "u")
+    );
+    let whole: Vec<u8> = said.iter().flat_map(|it| it.data.to_vec()).collect();
+    assert_eq!(whole, typed);
+    let resized = Size {
+        width: 3,
+        height: 2,
+    };
+    let resized = Bytes::from(Channel::Size.says(&resized.written()));
+    let [resized] = frames(&resized, "u").try_into().unwrap();
+    assert_eq!((resized.resize, resized.cols, resized.rows), (true, 3, 2));
+    let [closed] = frames(&Bytes::from_static(&[255, 0]), "u")
+        .try_into()
+        .unwrap();
+    assert!(closed.eof);
+    for nothing in [&b""[..], b"\0", b"\x01forged", b"\x04garbage", b"\x09"] {
+        assert_eq!(frames(&Bytes::from_static(nothing), "u"), [], "{nothing:?}");
+    }
+}
+
+#[test]
+fn what_a_go_agent_says_is_shown_with_its_end() {
+    let said = |data: &'static [u8], stream: &str| TerminalStreamData {
+        data: Bytes::from_static(data),
+        stream_type: stream.to_owned(),
+        ..TerminalStreamData::default()
+    };
+    assert_eq!(
+        shown(&said(b"x", "stdout")),
+        Shown::Message(b"\x01x".to_vec())
+    );
+    assert_eq!(
+        shown(&said(b"x", "stderr")),
+        Shown::Message(b"\x02x".to_vec())
+    );
+    assert_eq!(shown(&said(b"", "")), Shown::Nothing, "the handshake");
+    let eof = TerminalStreamData {
+        eof: true,
+        ..said(b"", "")
+    };
+    assert_eq!(shown(&eof), Shown::End(End::Done));
+    let error = TerminalStreamData {
+        error: "no such shell".to_owned(),
+        ..said(b"", "")
+    };
+    assert_eq!(
+        shown(&error),
+        Shown::End(End::Failed("no such shell".to_owned()))
+    );
+}

@@ -1,0 +1,195 @@
+//! The redis proxy: what Argo CD on the hub takes for its redis.
+//!
+//! Argo CD's application controller keeps in redis what it knows of each Application, and argocd-server reads it there.
+//! For an Application that runs on a cluster the controller is over there, and so is its redis. So argocd-server is led
+//! here instead: what is about such an Application is asked of the cluster's agent, everything else of the hub's redis.
+//!
+//! ```text
+//!   argocd-server ─► accept ─► TLS? ─► client: who? which command? whose key?
+//!                                        │ the hub's                  │ a cluster's
+//!                                        ▼                            ▼
+//!                                     upstream ─► redis     remote, follow ─► lane ─► agent ─► its redis
+//! ```
+//!
+//! Who asks for a tree looks at an Application. Then what its cluster has noted of it is brought to the hub (`looks`).
+//!
+//! Values are passed on as they come, whatever their size; a client that does not read is let go.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use runtime::{
+    credentials::{ClientAuth, ClientTls, ServerTls, login::Login},
+    error::Chain,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    time::timeout,
+};
+
+use crate::{
+    fleet::ClusterName,
+    settings,
+    start::RedisFeeds,
+    sync::session::Sessions,
+    transport::listener::{accept, handshake, slots::Slots},
+};
+
+mod client;
+mod command;
+mod follow;
+mod looks;
+mod memory;
+mod page;
+mod reader;
+mod remote;
+mod upstream;
+mod value;
+mod writer;
+
+use looks::Looks;
+use memory::Memory;
+
+/// A client that says nothing at the beginning is let go.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Larger values are not remembered.
+const LARGEST_REMEMBERED: usize = 1 << 20;
+
+/// What may be asked at the same time. Whoever asks for more is told to come again.
+#[derive(Clone, Debug)]
+struct Budgets {
+    /// Open connections.
+    connections: usize,
+    /// Of these, those that have not shown the password yet: the rest stays for others.
+    strangers: usize,
+    /// Values of all clusters, and of one.
+    gets: usize,
+    gets_of_cluster: usize,
+    /// Subscriptions to all clusters, and to one.
+    follows: usize,
+    follows_of_cluster: usize,
+    /// How long an agent may take to begin an answer.
+    patience: Duration,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            strangers: 128,
+            gets: 256,
+            gets_of_cluster: 64,
+            follows: 512,
+            follows_of_cluster: 64,
+            // Less than Argo CD's client waits for redis.
+            patience: Duration::from_millis(2500),
+        }
+    }
+}
+
+/// The proxy on its port.
+#[derive(Debug)]
+pub(crate) struct RedisProxy {
+    tcp: TcpListener,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    sessions: Arc<Sessions>,
+    settings: settings::RedisProxy,
+    tls: Option<ServerTls>,
+    login: watch::Receiver<Option<Arc<Login>>>,
+    /// TLS with the hub's redis, if it is spoken there.
+    server_tls: Option<ClientTls>,
+    budgets: Budgets,
+    connections: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+    gets: Arc<Semaphore>,
+    gets_of_cluster: Slots<ClusterName>,
+    follows: Arc<Semaphore>,
+    follows_of_cluster: Slots<ClusterName>,
+    memory: Memory,
+    looks: Looks,
+}
+
+impl RedisProxy {
+    /// Takes the port. Nothing is accepted before [`Self::run`].
+    pub(crate) async fn bind(
+        settings: settings::RedisProxy,
+        feeds: RedisFeeds,
+        sessions: Arc<Sessions>,
+    ) -> io::Result<Self> {
+        let tcp = TcpListener::bind(settings.listen).await?;
+        let RedisFeeds {
+            login,
+            serving,
+            server,
+        } = feeds;
+        let spawner = &sessions.spawner;
+        let tls = settings
+            .tls
+            .then(|| ServerTls::follow(serving, ClientAuth::None, spawner));
+        let server_tls = server.map(|material| ClientTls::follow(material, spawner));
+        let budgets = Budgets::default();
+        let shared = Shared {
+            sessions,
+            tls,
+            login,
+            server_tls,
+            connections: Arc::new(Semaphore::new(budgets.connections)),
+            strangers: Arc::new(Semaphore::new(budgets.strangers)),
+            gets: Arc::new(Semaphore::new(budgets.gets)),
+            gets_of_cluster: Slots::new(budgets.gets_of_cluster),
+            follows: Arc::new(Semaphore::new(budgets.follows)),
+            follows_of_cluster: Slots::new(budgets.follows_of_cluster),
+            memory: Memory::new(LARGEST_REMEMBERED, settings.remembered),
+            looks: Looks::default(),
+            settings,
+            budgets,
+        };
+        Ok(Self {
+            tcp,
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Accepts until the program stops.
+    pub(crate) async fn run(self) {
+        let Self { tcp, shared } = self;
+        let aside = shared.sessions.spawner.aside();
+        let serve = |socket, address| serve(Arc::clone(&shared), socket, address);
+        accept::serve(&tcp, &aside, "redis client", serve).await;
+    }
+}
+
+async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
+    let metrics = shared.sessions.metrics.clone();
+    let connection = Arc::clone(&shared.connections).try_acquire_owned();
+    let stranger = Arc::clone(&shared.strangers).try_acquire_owned();
+    let (Ok(_connection), Ok(stranger)) = (connection, stranger) else {
+        return metrics.redis_request("too_many_connections");
+    };
+    let shaking = async {
+        // Without it a small answer may wait for the peer's delayed acknowledgement.
+        socket.set_nodelay(true).map_err(|_gone| "closed")?;
+        handshake::shake(shared.tls.as_ref(), socket).await
+    };
+    let shaken = timeout(HANDSHAKE, shaking).await;
+    let stream = match shaken.unwrap_or(Err("timeout")) {
+        Ok((stream, _no_certificate)) => stream,
+        Err(outcome) => {
+            tracing::debug!(%address, outcome, "handshake with a client of redis failed");
+            return metrics.redis_request(outcome);
+        }
+    };
+    let _open = metrics.redis_connection();
+    if let Err(error) = Box::pin(client::serve(shared, stream, stranger)).await {
+        tracing::debug!(%address, error = %Chain(&error), "a client of redis is let go");
+    }
+}

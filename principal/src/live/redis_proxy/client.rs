@@ -1,0 +1,367 @@
+//! One client: reads its commands one after the other, and answers each before the next.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
+    sync::Arc,
+    time::Duration,
+};
+
+use live::cache_key::{CacheKey, Item};
+use live::resp::Value;
+use runtime::{credentials::login::Login, error::Chain};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf},
+    sync::{OwnedSemaphorePermit, mpsc},
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    Shared,
+    command::{self, Command, Version},
+    follow::{Channel, Follow},
+    looks, page,
+    reader::{Reader, Said, Unreadable},
+    remote::Remote,
+    upstream::{self, NotRelayed, Upstream},
+    value::{self, NotCarried},
+    writer::Writer,
+};
+use crate::sync::hub::Whose;
+
+mod channels;
+mod login;
+
+/// Who has not said by then who it is, is let go.
+const LOGIN: Duration = Duration::from_secs(10);
+/// So is who says nothing for longer than clients keep a connection that they do not use.
+const IDLE: Duration = Duration::from_hours(1);
+/// And who pauses for so long in the middle of a command.
+const PAUSE: Duration = Duration::from_secs(30);
+
+const NO_AUTH: &str = "NOAUTH Authentication required.";
+const ONLY_LISTENS: &str =
+    "ERR only SUBSCRIBE, UNSUBSCRIBE, PING and QUIT are allowed in this context";
+const OF_A_CLUSTER: &str = "NOPERM this Application is a cluster's, and so is what is known of it";
+const NOT_REACHED: &str = "ERR the hub's redis does not answer";
+/// Begins as redis says that the same may be tried again, which clients do.
+pub(super) const BUSY: &str = "TRYAGAIN too many requests at the same time";
+
+/// Why a connection ends before its client wants it to.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ended {
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error("write to the client")]
+    Write(#[from] io::Error),
+    #[error("the client says nothing")]
+    Silent,
+    #[error("the client does not know the password")]
+    WrongPassword,
+    #[error("a command is too long")]
+    TooLong,
+    #[error(transparent)]
+    Upstream(#[from] upstream::Error),
+    #[error("a value of a cluster broke off")]
+    Broken,
+}
+
+impl From<NotCarried> for Ended {
+    fn from(why: NotCarried) -> Self {
+        match why {
+            NotCarried::Broken => Self::Broken,
+            NotCarried::Client(why) => Self::Write(why),
+        }
+    }
+}
+
+impl From<NotRelayed> for Ended {
+    fn from(why: NotRelayed) -> Self {
+        match why {
+            NotRelayed::Upstream(why) => Self::Upstream(why),
+            NotRelayed::Client(why) => Self::Write(why),
+        }
+    }
+}
+
+/// What happens next.
+enum Next {
+    Said(Option<Said>),
+    Changed(Option<Channel>),
+    Spoke(Result<(), upstream::Error>),
+    Late,
+    Stop,
+}
+
+/// Whether to go on.
+#[derive(Debug, PartialEq, Eq)]
+enum Goes {
+    On,
+    Away,
+}
+
+/// A connection.
+struct Client<S: AsyncWrite> {
+    shared: Arc<Shared>,
+    writer: Writer<WriteHalf<S>>,
+    upstream: Option<Upstream>,
+    /// The login it has shown.
+    login: Option<Arc<Login>>,
+    /// Its place among those who have not.
+    stranger: Option<OwnedSemaphorePermit>,
+    wrong_passwords: u32,
+    /// Its subscriptions: those that clusters tell, and those that the hub's redis does.
+    follows: BTreeMap<Channel, Follow>,
+    local: BTreeSet<Channel>,
+    tell: mpsc::Sender<Channel>,
+}
+
+/// Serves one client until it goes or has to.
+pub(super) async fn serve<S>(
+    shared: Arc<Shared>,
+    stream: S,
+    stranger: OwnedSemaphorePermit,
+) -> Result<(), Ended>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let stop = shared.sessions.spawner.token().clone();
+    let (read, write) = tokio::io::split(stream);
+    let (tell, mut changes) = mpsc::channel(16);
+    let mut reader = Reader::new(read);
+    let mut client = Client {
+        shared,
+        writer: Writer::new(write),
+        upstream: None,
+        login: None,
+        stranger: Some(stranger),
+        wrong_passwords: 0,
+        follows: BTreeMap::new(),
+        local: BTreeSet::new(),
+        tell,
+    };
+    let mut deadline = Instant::now() + LOGIN;
+    loop {
+        // Each can be dropped and asked again.
+        let next = tokio::select! {
+            biased;
+            () = stop.cancelled() => Next::Stop,
+            said = reader.command() => Next::Said(client.readable(said).await?),
+            channel = changes.recv() => Next::Changed(channel),
+            spoke = speaks(client.upstream.as_mut()) => Next::Spoke(spoke),
+            () = sleep_until(deadline) => Next::Late,
+        };
+        match next {
+            Next::Stop | Next::Said(None) | Next::Changed(None) => return Ok(()),
+            Next::Late => return Err(Ended::Silent),
+            Next::Said(Some(said)) => {
+                let goes = client.answer(&said, &mut reader).await?;
+                client.writer.flush().await?;
+                if goes == Goes::Away {
+                    return Ok(());
+                }
+                if client.login.is_some() {
+                    deadline = Instant::now() + IDLE;
+                }
+            }
+            Next::Changed(Some(channel)) => client.changed(channel).await?,
+            Next::Spoke(spoke) => {
+                spoke?;
+                if let Some(upstream) = &mut client.upstream {
+                    upstream.relay(&mut client.writer).await?;
+                    client.writer.flush().await?;
+                }
+            }
+        }
+    }
+}
+
+impl<S: AsyncWrite> fmt::Debug for Client<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+async fn speaks(upstream: Option<&mut Upstream>) -> Result<(), upstream::Error> {
+    match upstream {
+        Some(upstream) => upstream.speaks().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    /// Tells the client why it cannot be understood.
+    async fn readable(
+        &mut self,
+        said: Result<Option<Said>, Unreadable>,
+    ) -> Result<Option<Said>, Ended> {
+        if let Err(why @ (Unreadable::Malformed(_) | Unreadable::NoCommand)) = &said {
+            self.writer.error(&format!("ERR {why}")).await?;
+            self.writer.flush().await?;
+        }
+        Ok(said?)
+    }
+
+    async fn answer(
+        &mut self,
+        said: &Said,
+        reader: &mut Reader<ReadHalf<S>>,
+    ) -> Result<Goes, Ended> {
+        let read = command::read(&said.words);
+        let refused = match &read {
+            Ok(command) => self.refused(command).map(ToOwned::to_owned),
+            // Whoever is not known yet is told nothing of what there is.
+            Err(_) if self.login.is_none() => Some(NO_AUTH.to_owned()),
+            Err(why) => Some(why.to_string()),
+        };
+        if let Some(refused) = &refused {
+            self.writer.error(refused).await?;
+        }
+        match read {
+            Ok(command) if refused.is_none() => self.carry_out(command, said, reader).await,
+            // What is left of it would be taken for the next one.
+            _ if !said.is_whole => Err(Ended::TooLong),
+            _ => Ok(Goes::On),
+        }
+    }
+
+    /// Why a command is not carried out, if it is not.
+    fn refused(&self, command: &Command<'_>) -> Option<&'static str> {
+        let is_for_strangers = matches!(
+            command,
+            Command::Hello(..) | Command::Auth(_) | Command::Quit
+        );
+        let is_for_listeners = matches!(
+            command,
+            Command::Subscribe(_) | Command::Unsubscribe(_) | Command::Ping(_) | Command::Quit
+        );
+        if self.login.is_none() && !is_for_strangers {
+            Some(NO_AUTH)
+        } else if self.writer.version == Version::Two && self.listens() && !is_for_listeners {
+            // Answers could not be told from messages.
+            Some(ONLY_LISTENS)
+        } else {
+            match command {
+                Command::Set(key) => {
+                    let whose = self.whose(key).map(|(_, whose)| whose);
+                    matches!(whose, Some(Whose::Cluster(_))).then_some(OF_A_CLUSTER)
+                }
+                Command::Hello(..)
+                | Command::Auth(_)
+                | Command::Ping(_)
+                | Command::Introduction
+                | Command::Quit
+                | Command::Get(_)
+                | Command::Subscribe(_)
+                | Command::Unsubscribe(_)
+                | Command::Other => None,
+            }
+        }
+    }
+
+    async fn carry_out(
+        &mut self,
+        command: Command<'_>,
+        said: &Said,
+        reader: &mut Reader<ReadHalf<S>>,
+    ) -> Result<Goes, Ended> {
+        let can_be_long = matches!(command, Command::Set(_) | Command::Other);
+        if !said.is_whole && !can_be_long {
+            return Err(Ended::TooLong);
+        }
+        match command {
+            Command::Hello(version, claim) => self.hello(version, claim).await?,
+            Command::Auth(claim) => {
+                if self.admit(claim).await? {
+                    self.writer.value(&Value::ok()).await?;
+                }
+            }
+            Command::Ping(text) => self.ping(text).await?,
+            Command::Introduction => self.writer.value(&Value::ok()).await?,
+            Command::Quit => {
+                self.writer.value(&Value::ok()).await?;
+                return Ok(Goes::Away);
+            }
+            Command::Get(key) => match self.whose(key) {
+                Some((_, Whose::Nobody)) => self.writer.null().await?,
+                Some((key, Whose::Cluster(there))) => {
+                    if key.item == Item::ResourcesTree {
+                        looks::look(&self.shared, &there);
+                    }
+                    let remote = Remote::new(there, &key);
+                    value::carry(&self.shared, &remote, &mut self.writer).await?;
+                }
+                Some((_, Whose::Hub)) => self.forward(said, reader).await?,
+                None => match page::value(&self.shared, key) {
+                    Some(value) => {
+                        self.shared.sessions.metrics.redis_request("page");
+                        self.writer.value(&Value::bytes(value)).await?;
+                    }
+                    None => self.forward(said, reader).await?,
+                },
+            },
+            Command::Set(_) | Command::Other => self.forward(said, reader).await?,
+            Command::Subscribe(channels) => self.subscribe(&channels).await?,
+            Command::Unsubscribe(channels) => self.unsubscribe(&channels).await?,
+        }
+        Ok(Goes::On)
+    }
+
+    /// Whose Application a key is about, if it is about one.
+    fn whose(&self, key: &[u8]) -> Option<(CacheKey, Whose)> {
+        let key = CacheKey::parse(key)?;
+        let hub = &self.shared.sessions.hub;
+        let whose = hub.whose(key.namespace.as_deref(), &key.name);
+        Some((key, whose))
+    }
+
+    /// Has the hub's redis answer a command.
+    async fn forward(
+        &mut self,
+        said: &Said,
+        reader: &mut Reader<ReadHalf<S>>,
+    ) -> Result<(), Ended> {
+        let shared = Arc::clone(&self.shared);
+        shared.sessions.metrics.redis_request("local");
+        if let Err(why) = self.reach_upstream().await {
+            shared.sessions.metrics.redis_request("local_failed");
+            tracing::warn!(error = %Chain(&why), "the hub's redis does not answer");
+            return if said.is_whole {
+                Ok(self.writer.error(NOT_REACHED).await?)
+            } else {
+                Err(why.into())
+            };
+        }
+        let Some(upstream) = &mut self.upstream else {
+            return Ok(self.writer.error(NOT_REACHED).await?);
+        };
+        upstream.write(&said.raw).await?;
+        let mut is_whole = said.is_whole;
+        while !is_whole {
+            let mut piece = vec![];
+            let reading = timeout(PAUSE, reader.more(&mut piece));
+            is_whole = reading.await.map_err(|_late| Ended::Silent)??;
+            upstream.write(&piece).await?;
+        }
+        Ok(upstream.answer(&mut self.writer).await?)
+    }
+
+    /// Connects to the hub's redis when it is needed.
+    async fn reach_upstream(&mut self) -> Result<(), upstream::Error> {
+        if self.upstream.is_none() {
+            let login = self.login.as_ref().ok_or(upstream::Error::Stranger)?;
+            let upstream = Upstream::connect(&self.shared, login, self.writer.version);
+            self.upstream = Some(upstream.await?);
+        }
+        Ok(())
+    }
+
+    /// Says something to the hub's redis whose answer comes as it comes.
+    async fn tell_upstream(&mut self, command: &[u8]) -> Result<(), upstream::Error> {
+        self.reach_upstream().await?;
+        match &mut self.upstream {
+            Some(upstream) => upstream.write(command).await,
+            None => Err(upstream::Error::Stranger),
+        }
+    }
+}

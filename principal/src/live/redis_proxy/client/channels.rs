@@ -1,0 +1,113 @@
+//! What a client subscribes to: channels of the hub's redis, and of clusters.
+
+use live::resp::{self, Kind, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{
+    super::{
+        command::Version,
+        follow::{Channel, Follow},
+        remote::Remote,
+    },
+    BUSY, Client, Ended,
+};
+use crate::sync::hub::Whose;
+
+/// Channels of one client.
+const MOST: usize = 64;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    /// Whether it has any subscriptions.
+    pub(super) fn listens(&self) -> bool {
+        self.subscriptions() > 0
+    }
+
+    fn subscriptions(&self) -> usize {
+        self.follows.len().saturating_add(self.local.len())
+    }
+
+    pub(super) async fn subscribe(&mut self, channels: &[&[u8]]) -> Result<(), Ended> {
+        for channel in channels {
+            if self.subscriptions() >= MOST {
+                self.writer.error("ERR too many channels").await?;
+                continue;
+            }
+            let Some((key, Whose::Cluster(there))) = self.whose(channel) else {
+                let command = resp::command(&[b"SUBSCRIBE", channel]);
+                // It confirms for itself.
+                self.tell_upstream(&command).await?;
+                self.local.insert(channel.to_vec());
+                continue;
+            };
+            let remote = Remote::new(there, &key);
+            let tell = self.tell.clone();
+            match Follow::start(&self.shared, remote, channel.to_vec(), tell) {
+                None => self.writer.error(BUSY).await?,
+                Some(follow) => {
+                    self.follows.insert(channel.to_vec(), follow);
+                    self.confirm("subscribe", Some(channel)).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn unsubscribe(&mut self, channels: &[&[u8]]) -> Result<(), Ended> {
+        let all: Vec<Channel> = if channels.is_empty() {
+            let all = self.follows.keys().chain(&self.local);
+            all.cloned().collect()
+        } else {
+            channels.iter().map(|channel| channel.to_vec()).collect()
+        };
+        if all.is_empty() {
+            self.confirm("unsubscribe", None).await?;
+        }
+        for channel in all {
+            if self.local.remove(&channel) {
+                let command = resp::command(&[b"UNSUBSCRIBE", &channel]);
+                self.tell_upstream(&command).await?;
+            } else {
+                self.follows.remove(&channel);
+                self.confirm("unsubscribe", Some(&channel)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells of a change.
+    pub(super) async fn changed(&mut self, channel: Channel) -> Result<(), Ended> {
+        if self.follows.contains_key(&channel) {
+            // Argo CD says nothing but that something has changed.
+            let message = ["message".into(), channel, vec![]].map(Value::bytes);
+            self.writer.push(message.into()).await?;
+            self.writer.flush().await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn ping(&mut self, text: Option<&[u8]>) -> Result<(), Ended> {
+        let value = match (text, self.writer.version) {
+            (text, Version::Two) if self.listens() => {
+                let pong = [&b"pong"[..], text.unwrap_or_default()].map(Value::bytes);
+                Value::Group(Kind::Array, pong.into())
+            }
+            (Some(text), _) => Value::bytes(text),
+            (None, _) => Value::simple("PONG"),
+        };
+        Ok(self.writer.value(&value).await?)
+    }
+
+    async fn confirm(&mut self, what: &str, channel: Option<&[u8]>) -> Result<(), Ended> {
+        let count = i64::try_from(self.subscriptions()).unwrap_or(i64::MAX);
+        let nothing = match self.writer.version {
+            Version::Two => Value::Nothing(Kind::Bulk),
+            Version::Three => Value::Line(Kind::Null, vec![]),
+        };
+        let elements = vec![
+            Value::bytes(what),
+            channel.map_or(nothing, Value::bytes),
+            Value::integer(count),
+        ];
+        Ok(self.writer.push(elements).await?)
+    }
+}

@@ -1,0 +1,125 @@
+//! Subscriptions to what a cluster tells: an answer that goes on for each, opened again whenever it breaks.
+
+use std::{sync::Arc, time::Duration};
+
+use http::StatusCode;
+use http_body_util::BodyExt as _;
+use runtime::{backoff::Backoff, error::Chain};
+use tokio::{
+    sync::{OwnedSemaphorePermit, mpsc},
+    time::{Instant, sleep},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use uuid::Uuid;
+
+use super::{
+    Shared,
+    remote::{self, Remote},
+};
+use crate::{fleet::ClusterName, transport::listener::slots::Slot};
+
+/// Pauses between attempts, and when they are forgotten.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+const HEALTHY: Duration = Duration::from_mins(1);
+
+/// A channel of redis.
+pub(super) type Channel = Vec<u8>;
+
+/// A subscription; dropped, it ends.
+#[derive(Debug)]
+pub(super) struct Follow {
+    _end: DropGuard,
+    _one: OwnedSemaphorePermit,
+    _of_cluster: Slot<ClusterName>,
+}
+
+impl Follow {
+    /// Tells of the channel whenever its cluster does, and when its cluster is back: much may have happened
+    /// meanwhile. None: there are too many already.
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        remote: Remote,
+        channel: Channel,
+        tell: mpsc::Sender<Channel>,
+    ) -> Option<Self> {
+        let one = Arc::clone(&shared.follows).try_acquire_owned().ok()?;
+        let of_cluster = shared.follows_of_cluster.take(remote.cluster.clone())?;
+        let end = shared.sessions.spawner.token().child_token();
+        let following = follow(Arc::clone(shared), remote, channel, tell, end.clone());
+        shared
+            .sessions
+            .spawner
+            .aside()
+            .spawn_short("follow", following);
+        Some(Self {
+            _end: end.drop_guard(),
+            _one: one,
+            _of_cluster: of_cluster,
+        })
+    }
+}
+
+async fn follow(
+    shared: Arc<Shared>,
+    remote: Remote,
+    channel: Channel,
+    tell: mpsc::Sender<Channel>,
+    end: CancellationToken,
+) {
+    let telling = async {
+        let mut backoff = Backoff::new(PAUSES.0, PAUSES.1, HEALTHY);
+        let mut is_first = true;
+        loop {
+            if once(&shared, &remote, &channel, &tell, &mut backoff, is_first).await
+                == Ended::Unheard
+            {
+                return;
+            }
+            is_first = false;
+            sleep(backoff.failed(Instant::now())).await;
+        }
+    };
+    end.run_until_cancelled(telling).await;
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    /// The agent is away, or the stream broke.
+    Broken,
+    /// Nobody listens any more.
+    Unheard,
+}
+
+async fn once(
+    shared: &Shared,
+    remote: &Remote,
+    channel: &Channel,
+    tell: &mpsc::Sender<Channel>,
+    backoff: &mut Backoff,
+    is_first: bool,
+) -> Ended {
+    let id = Uuid::new_v4().to_string();
+    let response = match remote::ask(shared, remote, true, &id).await {
+        Ok(response) if response.status() == StatusCode::OK => response,
+        Ok(response) => {
+            tracing::debug!(status = %response.status(), "a subscription is refused");
+            return Ended::Broken;
+        }
+        Err(error) => {
+            tracing::debug!(error = %Chain(&error), "cannot subscribe");
+            return Ended::Broken;
+        }
+    };
+    backoff.succeeded(Instant::now());
+    if !is_first && tell.send(channel.clone()).await.is_err() {
+        return Ended::Unheard;
+    }
+    let mut body = response.into_body();
+    while let Some(Ok(frame)) = body.frame().await {
+        let is_news = frame.data_ref().is_some_and(|data| !data.is_empty());
+        if is_news && tell.send(channel.clone()).await.is_err() {
+            return Ended::Unheard;
+        }
+    }
+    Ended::Broken
+}

@@ -1,0 +1,259 @@
+//! Values that a cluster has: asked of its agent, and passed on as they come.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderName, Request, Response, StatusCode, Uri, header::CONTENT_LENGTH};
+use http_body_util::{BodyExt as _, Empty, combinators::UnsyncBoxBody};
+use live::cache_key::CacheKey;
+use runtime::error::Chain;
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use uuid::Uuid;
+
+use super::Shared;
+use crate::{
+    fleet::ClusterName,
+    live::lane::{Body, NotAnswered},
+    metrics::Metrics,
+    sync::hub::There,
+    transport::listener::slots::Slot,
+};
+
+/// Ties the lines of both ends together.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The target of lines about requests, by which they are found and kept apart.
+const AUDIT: &str = "audit";
+
+/// A key, where its value is.
+#[derive(Clone, Debug)]
+pub(super) struct Remote {
+    pub(super) cluster: ClusterName,
+    /// Of the Application on the hub: another one of the same name has another tree.
+    pub(super) uid: String,
+    /// As the cluster calls it.
+    pub(super) key: CacheKey,
+}
+
+impl Remote {
+    /// A key of the hub's, of an Application that is there.
+    pub(super) fn new(there: There, key: &CacheKey) -> Self {
+        let There {
+            cluster,
+            namespace,
+            name,
+            uid,
+            namespace_here: _,
+            source_uid: _,
+        } = there;
+        Self {
+            cluster,
+            uid,
+            key: key.of(namespace, name),
+        }
+    }
+
+    /// By what its value is remembered.
+    fn remembered_as(&self) -> String {
+        format!("{}/{}/{}", self.cluster, self.uid, self.key)
+    }
+}
+
+/// What came of asking for a value.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// It begins to come.
+    Value(Box<Value>),
+    /// It is the last one that is known.
+    Known(Bytes),
+    /// There is none.
+    Nothing,
+    /// It is larger than is carried.
+    TooLarge,
+    /// Too much is asked for at the same time.
+    Busy,
+}
+
+/// A value that comes.
+#[derive(Debug)]
+pub(super) struct Value {
+    pub(super) length: u64,
+    pub(super) body: Body,
+    pub(super) line: Line,
+    remembered_as: String,
+    _held: Held,
+}
+
+impl Value {
+    /// All of it has come; here it is, if it was small enough to keep.
+    pub(super) fn came(self, shared: &Shared, value: Option<Bytes>) {
+        match value {
+            Some(value) => shared.memory.remember(self.remembered_as, value),
+            // What was there before is out of date.
+            None => shared.memory.forget(&self.remembered_as),
+        }
+    }
+}
+
+/// What a request holds until its answer is read to the end or dropped.
+#[derive(Debug)]
+struct Held {
+    _one: OwnedSemaphorePermit,
+    _of_cluster: Slot<ClusterName>,
+}
+
+/// Asks for a value. Never fails: a cluster that is away has none, but for what is remembered.
+pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
+    let mut line = Line::new(shared.sessions.metrics.clone(), remote);
+    let one = Arc::clone(&shared.gets).try_acquire_owned();
+    let of_cluster = shared.gets_of_cluster.take(remote.cluster.clone());
+    let (Ok(one), Some(of_cluster)) = (one, of_cluster) else {
+        line.outcome = "too_many_requests";
+        return Answer::Busy;
+    };
+    let held = Held {
+        _one: one,
+        _of_cluster: of_cluster,
+    };
+    let remembered_as = remote.remembered_as();
+    let response = match ask(shared, remote, false, &line.id).await {
+        Ok(response) => response,
+        Err(NotAnswered::TooLarge) => {
+            line.outcome = "too_large";
+            return Answer::TooLarge;
+        }
+        Err(why @ NotAnswered::Busy) => {
+            line.outcome = word(&why);
+            return Answer::Busy;
+        }
+        Err(why) => {
+            line.why = Chain(&why).to_string();
+            return last_known(shared, &remembered_as, line, word(&why));
+        }
+    };
+    match (response.status(), length(&response)) {
+        (StatusCode::OK, Some(length)) if length > shared.settings.largest_value => {
+            line.outcome = "too_large";
+            Answer::TooLarge
+        }
+        (StatusCode::OK, Some(length)) => {
+            line.outcome = "answered";
+            Answer::Value(Box::new(Value {
+                length,
+                body: response.into_body(),
+                line,
+                remembered_as,
+                _held: held,
+            }))
+        }
+        (StatusCode::NOT_FOUND | StatusCode::FORBIDDEN, _) => {
+            shared.memory.forget(&remembered_as);
+            let is_forbidden = response.status() == StatusCode::FORBIDDEN;
+            line.outcome = if is_forbidden { "forbidden" } else { "missing" };
+            Answer::Nothing
+        }
+        (status, _) => {
+            line.why = status.to_string();
+            last_known(shared, &remembered_as, line, "failed")
+        }
+    }
+}
+
+fn last_known(shared: &Shared, key: &str, mut line: Line, word: &'static str) -> Answer {
+    let known = shared.memory.recall(key);
+    line.outcome = if known.is_some() { "remembered" } else { word };
+    let Some((value, at)) = known else {
+        return Answer::Nothing;
+    };
+    line.why = format!("{}; last known {:?} ago", line.why, at.elapsed());
+    line.carried(value.len());
+    Answer::Known(value)
+}
+
+/// Asks the agent for a value, or to be told when it changes.
+pub(super) async fn ask(
+    shared: &Shared,
+    remote: &Remote,
+    watch: bool,
+    id: &str,
+) -> Result<Response<Body>, NotAnswered> {
+    let nothing = Empty::new().map_err(|never| match never {});
+    let mut request: Request<Body> = Request::new(UnsyncBoxBody::new(nothing));
+    // Every part of a target was checked, so that it can always be written.
+    let uri = Uri::builder()
+        .scheme("http")
+        .authority("spoke")
+        .path_and_query(remote.key.target(watch));
+    *request.uri_mut() = uri.build().unwrap_or_default();
+    if let Ok(id) = id.parse() {
+        request.headers_mut().insert(REQUEST_ID, id);
+    }
+    let (sessions, patience) = (&shared.sessions, shared.budgets.patience);
+    sessions.ask(&remote.cluster, request, patience).await
+}
+
+fn length(response: &Response<Body>) -> Option<u64> {
+    let length = response.headers().get(CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
+}
+
+const fn word(why: &NotAnswered) -> &'static str {
+    match why {
+        NotAnswered::NotConnected => "not_connected",
+        NotAnswered::Late(_) => "late",
+        NotAnswered::Lost(_) | NotAnswered::Ended => "lost",
+        NotAnswered::Busy => "too_many_requests",
+        NotAnswered::TooLarge => "too_large",
+        NotAnswered::Unreadable(_) | NotAnswered::Besides => "failed",
+    }
+}
+
+/// What is known of one request; written when it is over.
+#[derive(Debug)]
+pub(super) struct Line {
+    metrics: Metrics,
+    pub(super) id: String,
+    cluster: ClusterName,
+    object: String,
+    begun: Instant,
+    pub(super) outcome: &'static str,
+    why: String,
+    bytes: u64,
+}
+
+impl Line {
+    fn new(metrics: Metrics, remote: &Remote) -> Self {
+        Self {
+            metrics,
+            id: Uuid::new_v4().to_string(),
+            cluster: remote.cluster.clone(),
+            object: remote.key.to_string(),
+            begun: Instant::now(),
+            outcome: "abandoned",
+            why: String::new(),
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn carried(&mut self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.metrics.redis_request(self.outcome);
+        tracing::info!(
+            target: AUDIT,
+            request = %self.id,
+            cluster = %self.cluster,
+            verb = "get",
+            object = %self.object,
+            outcome = self.outcome,
+            why = self.why,
+            bytes = self.bytes,
+            took = ?self.begun.elapsed(),
+            "redis request"
+        );
+    }
+}

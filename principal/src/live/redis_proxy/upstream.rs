@@ -1,0 +1,207 @@
+//! The hub's own redis: one connection for each client that uses it.
+
+use std::{fmt, io, sync::Arc, time::Duration};
+
+use bytes::BytesMut;
+use live::resp::{self, Event, Kind, Limits, Malformed, Scanner, Step, Value};
+use runtime::credentials::{ClientTls, login::Login};
+use rustls_pki_types::ServerName;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+
+use super::{Shared, command::Version, writer::Writer};
+
+/// How long a connection may take, and how long an answer may pause.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PIECE: usize = 16 << 10;
+/// What redis says is passed on as it comes, so its size costs us nothing.
+const LIMITS: Limits = Limits {
+    depth: 16,
+    elements: 1 << 24,
+    line: 64 << 10,
+    bytes: 1 << 30,
+};
+
+/// Why the hub's redis is of no use.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("connect to the hub's redis at {0}")]
+    Connect(String, #[source] io::Error),
+    #[error("the hub's redis refuses us: {0}")]
+    Refused(String),
+    #[error("talk to the hub's redis")]
+    Talk(#[from] io::Error),
+    #[error("the hub's redis says what is no value")]
+    Malformed(#[from] Malformed),
+    #[error("the hub's redis hung up")]
+    Gone,
+    #[error("the client has not said who it is")]
+    Stranger,
+}
+
+/// Why an answer did not get to the client.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotRelayed {
+    #[error(transparent)]
+    Upstream(#[from] Error),
+    #[error("write to the client")]
+    Client(#[source] io::Error),
+}
+
+/// What bytes are said on: TCP, or TLS over it.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug> Stream for S {}
+
+/// A connection to the hub's redis.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    io: Box<dyn Stream>,
+    buffer: BytesMut,
+    scanner: Scanner,
+}
+
+impl Upstream {
+    pub(super) async fn connect(
+        shared: &Shared,
+        login: &Login,
+        version: Version,
+    ) -> Result<Self, Error> {
+        let (address, tls) = (&shared.settings.server, shared.server_tls.as_ref());
+        let cannot = |error| Error::Connect(address.clone(), error);
+        let io = timeout(PATIENCE, reach(address, tls))
+            .await
+            .map_err(|late| cannot(late.into()))?
+            .map_err(cannot)?;
+        let mut upstream = Self {
+            io,
+            buffer: BytesMut::new(),
+            scanner: Scanner::new(LIMITS),
+        };
+        let password = login.password.as_bytes();
+        let auth = match &login.user {
+            None => resp::command(&[b"AUTH", password]),
+            Some(user) => resp::command(&[b"AUTH", user.as_bytes(), password]),
+        };
+        upstream.write(&auth).await?;
+        let answer = upstream.small().await?;
+        if let Some(text) = answer.as_error() {
+            let text = String::from_utf8_lossy(text).into_owned();
+            // One without a password takes every client; ours have shown theirs to us.
+            if !text.contains("without any password configured") {
+                return Err(Error::Refused(text));
+            }
+        }
+        if version == Version::Three {
+            upstream.write(&resp::command(&[b"HELLO", b"3"])).await?;
+            if let Some(text) = upstream.small().await?.as_error() {
+                return Err(Error::Refused(String::from_utf8_lossy(text).into_owned()));
+            }
+        }
+        Ok(upstream)
+    }
+
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let writing = async {
+            self.io.write_all(bytes).await?;
+            // TLS may still hold some of it.
+            self.io.flush().await
+        };
+        let written = timeout(PATIENCE, writing).await;
+        Ok(written.map_err(io::Error::from)??)
+    }
+
+    /// Waits until it says something. Cancel-safe.
+    pub(super) async fn speaks(&mut self) -> Result<(), Error> {
+        if self.buffer.is_empty() {
+            self.fill().await?;
+        }
+        Ok(())
+    }
+
+    /// Passes on all that comes up to the answer to a command, and the answer.
+    pub(super) async fn answer<W: AsyncWrite + Unpin>(
+        &mut self,
+        into: &mut Writer<W>,
+    ) -> Result<(), NotRelayed> {
+        while self.relay(into).await? == Some(Kind::Push) {}
+        Ok(())
+    }
+
+    /// Passes on one value as it comes, and says what it was if that is a group.
+    pub(super) async fn relay<W: AsyncWrite + Unpin>(
+        &mut self,
+        into: &mut Writer<W>,
+    ) -> Result<Option<Kind>, NotRelayed> {
+        let (mut group, mut is_first) = (None, true);
+        loop {
+            let mut rest = self.buffer.as_ref();
+            let before = rest.len();
+            let step = self.scanner.step(&mut rest).map_err(Error::from)?;
+            let used = before.saturating_sub(rest.len());
+            if let (true, Step::Event(event)) = (is_first, step) {
+                is_first = false;
+                group = match event {
+                    Event::Group(kind, _) => Some(kind),
+                    Event::Line(_) | Event::Bytes(..) | Event::Data(_) => None,
+                };
+            }
+            let (is_done, is_all) = (step == Step::Done, step == Step::More);
+            let used = self.buffer.split_to(used);
+            into.bytes(&used).await.map_err(NotRelayed::Client)?;
+            if is_done {
+                return Ok(group);
+            }
+            if is_all {
+                let filled = timeout(PATIENCE, self.fill()).await;
+                filled.map_err(|late| Error::Talk(late.into()))??;
+            }
+        }
+    }
+
+    /// An answer that is for us.
+    async fn small(&mut self) -> Result<Value, Error> {
+        loop {
+            if let Some((value, used)) = resp::decode(&self.buffer, Limits::SMALL)? {
+                drop(self.buffer.split_to(used));
+                return Ok(value);
+            }
+            let filled = timeout(PATIENCE, self.fill()).await;
+            filled.map_err(io::Error::from)??;
+        }
+    }
+
+    async fn fill(&mut self) -> Result<(), Error> {
+        self.buffer.reserve(PIECE);
+        match self.io.read_buf(&mut self.buffer).await? {
+            0 => Err(Error::Gone),
+            _ => Ok(()),
+        }
+    }
+}
+
+async fn reach(address: &str, tls: Option<&ClientTls>) -> io::Result<Box<dyn Stream>> {
+    let tcp = TcpStream::connect(address).await?;
+    tcp.set_nodelay(true)?;
+    let Some(tls) = tls else {
+        return Ok(Box::new(tcp));
+    };
+    let config = tls.current();
+    let config =
+        config.ok_or_else(|| io::Error::other("the CA of the hub's redis is not known"))?;
+    let mut config = Arc::unwrap_or_clone(config);
+    // That of HTTP/2, which redis does not speak.
+    config.alpn_protocols.clear();
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .to_owned();
+    let name = ServerName::try_from(host).map_err(io::Error::other)?;
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, tcp);
+    Ok(Box::new(stream.await?))
+}

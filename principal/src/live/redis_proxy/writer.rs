@@ -1,0 +1,86 @@
+//! What a client is told.
+
+use std::{io, time::Duration};
+
+use live::resp::{Kind, Value};
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt as _, BufWriter},
+    time::timeout,
+};
+
+use super::command::Version;
+
+/// A client that takes nothing for so long is let go.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Writes to a client, and lets go of one that does not read.
+#[derive(Debug)]
+pub(super) struct Writer<W: AsyncWrite> {
+    io: BufWriter<W>,
+    pub(super) version: Version,
+}
+
+impl<W: AsyncWrite + Unpin> Writer<W> {
+    pub(super) fn new(io: W) -> Self {
+        Self {
+            io: BufWriter::new(io),
+            version: Version::default(),
+        }
+    }
+
+    /// Some bytes, which may stay here until [`Self::flush`].
+    pub(super) async fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        timeout(PATIENCE, self.io.write_all(bytes)).await?
+    }
+
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        timeout(PATIENCE, self.io.flush()).await?
+    }
+
+    pub(super) async fn value(&mut self, value: &Value) -> io::Result<()> {
+        self.bytes(&value.to_bytes()).await
+    }
+
+    pub(super) async fn error(&mut self, text: &str) -> io::Result<()> {
+        self.value(&Value::error(text)).await
+    }
+
+    /// A key that has no value, which is no error.
+    pub(super) async fn null(&mut self) -> io::Result<()> {
+        self.value(&match self.version {
+            Version::Two => Value::Nothing(Kind::Bulk),
+            Version::Three => Value::Line(Kind::Null, vec![]),
+        })
+        .await
+    }
+
+    /// Something nobody asked for now.
+    pub(super) async fn push(&mut self, elements: Vec<Value>) -> io::Result<()> {
+        let kind = match self.version {
+            Version::Two => Kind::Array,
+            Version::Three => Kind::Push,
+        };
+        self.value(&Value::Group(kind, elements)).await
+    }
+
+    /// Who we are, as redis says it.
+    pub(super) async fn hello(&mut self) -> io::Result<()> {
+        let (kind, number) = match self.version {
+            Version::Two => (Kind::Array, 2),
+            Version::Three => (Kind::Map, 3),
+        };
+        let facts = [
+            ("server", Value::bytes("redis")),
+            // Of the language, and older than what clients ask for beyond it.
+            ("version", Value::bytes("7.0.0")),
+            ("proto", Value::integer(number)),
+            ("id", Value::integer(1)),
+            ("mode", Value::bytes("standalone")),
+            ("role", Value::bytes("master")),
+            ("modules", Value::Group(Kind::Array, vec![])),
+        ];
+        let facts = facts.into_iter();
+        let facts = facts.flat_map(|(name, fact)| [Value::bytes(name), fact]);
+        self.value(&Value::Group(kind, facts.collect())).await
+    }
+}

@@ -1,0 +1,277 @@
+//! The resource proxy: what Argo CD on the hub takes for the API servers of the clusters.
+//!
+//! A cluster Secret has a certificate that opens one cluster, or a token that does (`caller`). Each request is read (`live::request`), written anew and
+//! asked of that cluster's agent on its lane; the agent decides whether its cluster allows it.
+//!
+//! ```text
+//!   Argo CD ─► accept ─► TLS: which cluster ─► answer: read ─► budgets ─► lane ─► agent
+//!                                                        one audit line ◄─ body ◄─┘
+//! ```
+
+use std::{convert::Infallible, error::Error, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use jiff::Timestamp;
+use runtime::{
+    credentials::{ClientAuth, Material, ServerTls},
+    error::Chain,
+    tunnel::Tasks,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    time::{sleep, timeout},
+};
+
+use crate::{
+    admission::{
+        identity::{PeerCertificate, Thumbprint, visitor::Visitors},
+        trust::{Roots, Trust},
+    },
+    fleet::ClusterName,
+    sync::session::Sessions,
+    transport::listener::{accept, handshake, slots::Slots},
+};
+
+mod answer;
+mod audit;
+mod caller;
+mod terminal;
+
+use caller::Caller;
+
+/// A client that says nothing at the beginning is let go.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// A client that is asked this often and then silent for as long is gone.
+const PING: Duration = Duration::from_secs(15);
+/// What a client that does not read makes us hold.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+const HEADERS: usize = 32 << 10;
+const HEADER_LINES: usize = 64;
+
+/// What people may ask at the same time. Whoever asks for more is told to come again.
+#[derive(Clone, Debug)]
+pub(crate) struct Budgets {
+    /// Open connections.
+    pub(crate) connections: usize,
+    /// Open connections of one credential.
+    pub(crate) connections_per_credential: usize,
+    /// Requests of all clusters.
+    pub(crate) requests: usize,
+    /// Requests of one cluster.
+    pub(crate) per_cluster: usize,
+    /// Of these, requests that last, such as logs that are followed: the rest stays for others.
+    pub(crate) lasting_per_cluster: usize,
+    /// Of these, terminals.
+    pub(crate) terminals_per_cluster: usize,
+    /// How long a terminal may last.
+    pub(crate) terminal_life: Duration,
+    /// How long an agent may take to begin an answer.
+    pub(crate) patience: Duration,
+}
+
+impl Budgets {
+    /// What there is where clusters are opened like this.
+    pub(crate) fn of(visitors: Visitors) -> Self {
+        const CONNECTIONS: usize = 1024;
+        Self {
+            connections: CONNECTIONS,
+            connections_per_credential: match visitors {
+                Visitors::Named => 256,
+                // One certificate may be that of all clusters.
+                Visitors::Upstream => CONNECTIONS,
+            },
+            requests: 512,
+            per_cluster: 128,
+            lasting_per_cluster: 64,
+            terminals_per_cluster: 16,
+            terminal_life: Duration::from_hours(4),
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The proxy on its port.
+#[derive(Debug)]
+pub(crate) struct ResourceProxy {
+    tcp: TcpListener,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    sessions: Arc<Sessions>,
+    visitors: Visitors,
+    tls: ServerTls,
+    material: watch::Receiver<Arc<Material>>,
+    budgets: Budgets,
+    connections: Arc<Semaphore>,
+    by_credential: Slots<Thumbprint>,
+    requests: Arc<Semaphore>,
+    by_cluster: Slots<ClusterName>,
+    lasting: Slots<ClusterName>,
+    terminals: Slots<ClusterName>,
+}
+
+/// Who came, and for which cluster.
+#[derive(Clone, Debug)]
+struct Visitor {
+    cluster: ClusterName,
+    certificate: Arc<PeerCertificate>,
+    /// When what opens it ends: the certificate, or a token before it.
+    ends: Timestamp,
+}
+
+impl ResourceProxy {
+    /// Takes the port. Nothing is accepted before [`Self::run`].
+    pub(crate) async fn bind(
+        address: SocketAddr,
+        material: watch::Receiver<Arc<Material>>,
+        visitors: Visitors,
+        sessions: Arc<Sessions>,
+        budgets: Budgets,
+    ) -> io::Result<Self> {
+        let tcp = TcpListener::bind(address).await?;
+        let tls = ServerTls::follow(material.clone(), ClientAuth::Required, &sessions.spawner);
+        let shared = Shared {
+            sessions,
+            visitors,
+            tls,
+            material,
+            connections: Arc::new(Semaphore::new(budgets.connections)),
+            by_credential: Slots::new(budgets.connections_per_credential),
+            requests: Arc::new(Semaphore::new(budgets.requests)),
+            by_cluster: Slots::new(budgets.per_cluster),
+            lasting: Slots::new(budgets.lasting_per_cluster),
+            terminals: Slots::new(budgets.terminals_per_cluster),
+            budgets,
+        };
+        Ok(Self {
+            tcp,
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Accepts until the program stops.
+    pub(crate) async fn run(self) {
+        let Self { tcp, shared } = self;
+        let aside = shared.sessions.spawner.aside();
+        let serve = |socket, address| serve(Arc::clone(&shared), socket, address);
+        accept::serve(&tcp, &aside, "visit", serve).await;
+    }
+}
+
+async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
+    let metrics = &shared.sessions.metrics;
+    let Ok(_slot) = Arc::clone(&shared.connections).try_acquire_owned() else {
+        return metrics.resource_request("too_many_connections");
+    };
+    let (stream, certificate) = match shake(&shared, socket).await {
+        Ok(shaken) => shaken,
+        Err(outcome) => {
+            tracing::debug!(%address, outcome, "handshake with a visitor failed");
+            return metrics.resource_request(outcome);
+        }
+    };
+    let Some(_of_credential) = shared.by_credential.take(certificate.thumbprint()) else {
+        return metrics.resource_request("too_many_connections");
+    };
+    let caller = Caller::new(certificate, shared.visitors);
+    if let Err(error) = drive(&shared, stream, &caller).await {
+        tracing::debug!(%address, error = %Chain(&*error), "visit failed");
+    }
+}
+
+async fn shake(
+    shared: &Shared,
+    socket: TcpStream,
+) -> Result<(handshake::Stream, PeerCertificate), &'static str> {
+    // Without it a small answer may wait for the peer's delayed acknowledgement.
+    socket.set_nodelay(true).map_err(|_gone| "closed")?;
+    let (stream, certificate) = timeout(HANDSHAKE, handshake::shake(Some(&shared.tls), socket))
+        .await
+        .map_err(|_elapsed| "timeout")??;
+    Ok((stream, certificate.ok_or("no_certificate")?))
+}
+
+/// Serves a connection until it ends, its certificate is not trusted any more, or the program stops.
+async fn drive(
+    shared: &Arc<Shared>,
+    stream: handshake::Stream,
+    caller: &Caller,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let (answering, calling) = (Arc::clone(shared), caller.clone());
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let (shared, caller) = (Arc::clone(&answering), calling.clone());
+        async move { Ok::<_, Infallible>(answer::answer(shared, caller, request).await) }
+    });
+    let stop = shared.sessions.spawner.token().clone();
+    let mut builder = auto::Builder::new(Tasks::new(shared.sessions.spawner.aside()));
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // Without a bound a client could say one byte of its headers each minute.
+        .header_read_timeout(HANDSHAKE)
+        .max_headers(HEADER_LINES)
+        .max_buf_size(HEADERS);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(u32::try_from(shared.budgets.per_cluster).unwrap_or(u32::MAX))
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(u32::try_from(HEADERS).unwrap_or(u32::MAX))
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PING);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        biased;
+        ended = connection.as_mut() => return ended,
+        () = untrusted(shared, caller.certificate()) => return Ok(()),
+        () = stop.cancelled() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    timeout(shared.sessions.limits.drain, connection)
+        .await
+        .unwrap_or(Ok(()))
+}
+
+/// Resolves when whoever came would not be let in any more: the certificate is revoked or not trusted, or the time of what
+/// opened the cluster is over. Cancel-safe.
+async fn distrust(shared: &Shared, visitor: &Visitor) {
+    let left = visitor.ends.duration_since(shared.sessions.clock.now());
+    let mut revoked = shared.sessions.gate.revoked.clone();
+    let is_revoked = revoked.wait_for(|list| {
+        let list = list.as_ref();
+        list.is_some_and(|list| list.has_certificate(&visitor.certificate))
+    });
+    tokio::select! {
+        Ok(_list) = is_revoked => {}
+        () = sleep(Duration::try_from(left).unwrap_or_default()) => {}
+        () = untrusted(shared, &visitor.certificate) => {}
+    }
+}
+
+/// Resolves when no CA vouches for the certificate any more. Cancel-safe.
+async fn untrusted(shared: &Shared, certificate: &PeerCertificate) {
+    let mut roots = Roots::new(shared.material.clone());
+    // What was trusted between the handshake and now.
+    let mut trust = Trust::new(&Arc::clone(&shared.material.borrow()));
+    while trust.vouches_for(certificate, shared.sessions.clock.now()) {
+        match roots.changed().await {
+            Some(newer) => trust = newer,
+            None => return std::future::pending().await,
+        }
+    }
+}

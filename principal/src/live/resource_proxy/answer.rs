@@ -1,0 +1,318 @@
+//! One request: who may ask, what is asked, and the answer of the agent as it comes.
+
+use std::{error::Error, sync::Arc};
+
+use bytes::Bytes;
+use futures::stream;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri,
+    header::{
+        ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
+        ETAG, IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER, VARY, WARNING,
+    },
+};
+use http_body_util::{BodyExt as _, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+use live::{
+    request::{self, Request as Asked},
+    upgrade,
+};
+use runtime::error::Chain;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{
+    Shared, Visitor,
+    audit::Line,
+    caller::{Caller, Stranger},
+    distrust,
+    terminal::Ends,
+};
+use crate::{fleet::ClusterName, live::lane::NotAnswered, transport::listener::slots::Slot};
+
+/// The body of an answer.
+pub(super) type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
+
+/// Ties the lines of both ends together.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// What goes on to the cluster, and what comes back.
+const ASKED: [HeaderName; 4] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH];
+const ANSWERED: [HeaderName; 10] = [
+    CACHE_CONTROL,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_TYPE,
+    ETAG,
+    LAST_MODIFIED,
+    RETRY_AFTER,
+    VARY,
+    WARNING,
+    AUDIT_ID,
+];
+/// As an API server takes it.
+const LARGEST: usize = 3 << 20;
+
+/// Why we answer ourselves.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error(transparent)]
+    Stranger(#[from] Stranger),
+    #[error("this certificate is not trusted any more")]
+    Distrusted,
+    #[error("the cluster {0} is not enrolled now")]
+    NotEnrolled(ClusterName),
+    #[error("this replica does not serve; try again")]
+    Standby,
+    #[error("the header {0} is not carried to a cluster")]
+    Impersonation(HeaderName),
+    #[error(transparent)]
+    Unreadable(#[from] request::Unreadable),
+    #[error(transparent)]
+    Terminal(#[from] upgrade::Unfit),
+    #[error("too many requests {of} at the same time; try again")]
+    TooMany { of: &'static str },
+    #[error(transparent)]
+    NotAnswered(#[from] NotAnswered),
+    #[error("the request cannot be written")]
+    Unwritable(#[from] http::Error),
+}
+
+impl Refused {
+    /// The status, its reason as Kubernetes calls it, and a word for the metrics.
+    const fn as_status(&self) -> (StatusCode, &'static str, &'static str) {
+        match self {
+            Self::Stranger(_) | Self::Distrusted | Self::NotEnrolled(_) => {
+                (StatusCode::UNAUTHORIZED, "Unauthorized", "unauthorized")
+            }
+            Self::Standby => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ServiceUnavailable",
+                "standby",
+            ),
+            Self::Impersonation(_)
+            | Self::Unreadable(_)
+            | Self::Terminal(upgrade::Unfit::Protocol(_)) => {
+                (StatusCode::FORBIDDEN, "Forbidden", "forbidden")
+            }
+            Self::Terminal(upgrade::Unfit::NoUpgrade) => {
+                (StatusCode::BAD_REQUEST, "BadRequest", "forbidden")
+            }
+            Self::TooMany { .. } | Self::NotAnswered(NotAnswered::Busy) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                "too_many_requests",
+            ),
+            Self::NotAnswered(NotAnswered::NotConnected) => {
+                (StatusCode::BAD_GATEWAY, "", "not_connected")
+            }
+            Self::NotAnswered(NotAnswered::Late(_)) => {
+                (StatusCode::GATEWAY_TIMEOUT, "Timeout", "late")
+            }
+            Self::NotAnswered(
+                NotAnswered::Lost(_)
+                | NotAnswered::Ended
+                | NotAnswered::TooLarge
+                | NotAnswered::Unreadable(_)
+                | NotAnswered::Besides,
+            ) => (StatusCode::BAD_GATEWAY, "", "lost"),
+            Self::Unwritable(_) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "InternalError",
+                "internal",
+            ),
+        }
+    }
+}
+
+/// What a request holds until its answer is read to the end or dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    _one: OwnedSemaphorePermit,
+    _of_cluster: Slot<ClusterName>,
+    lasting: Option<Slot<ClusterName>>,
+    _terminal: Option<Slot<ClusterName>>,
+}
+
+/// What the agent said, what is held for it, and the ends of a terminal if one was asked for.
+type Answered = (Response<Body>, Held, Option<Ends>);
+
+/// Answers one request of whoever came.
+pub(super) async fn answer(
+    shared: Arc<Shared>,
+    caller: Caller,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let whoever = caller.visitor(&shared, request.headers());
+    let visitor = whoever.as_ref().ok().cloned();
+    let cluster = visitor.as_ref().map(|it| it.cluster.clone());
+    let mut line = Line::new(shared.sessions.metrics.clone(), cluster, &request);
+    match ask(&shared, whoever, request, &mut line).await {
+        Ok((answered, held, Some(ends))) if answered.headers().contains_key(upgrade::HEADER) => {
+            ends.begin(&shared, visitor, answered, (line, held))
+        }
+        Ok((answered, held, _)) => {
+            line.answered(answered.status());
+            let (parts, body) = answered.into_parts();
+            let body = match visitor {
+                Some(visitor) if held.lasting.is_some() => trusted(body, shared, visitor),
+                Some(_) | None => body,
+            };
+            let mut response = Response::new(counted(body, line, held));
+            *response.status_mut() = parts.status;
+            carry(&parts.headers, response.headers_mut(), &ANSWERED);
+            response
+        }
+        Err(refused) => {
+            let (code, reason, word) = refused.as_status();
+            let told = Chain(&refused).to_string();
+            line.refused(code, word, &told);
+            refusal(code, reason, &told)
+        }
+    }
+}
+
+async fn ask(
+    shared: &Shared,
+    visitor: Result<Visitor, Stranger>,
+    mut request: Request<Incoming>,
+    line: &mut Line,
+) -> Result<Answered, Refused> {
+    let visitor = visitor?;
+    may_come_in(shared, &visitor)?;
+    if let Some(name) = request
+        .headers()
+        .keys()
+        .find(|it| request::is_impersonation(it.as_str()))
+    {
+        return Err(Refused::Impersonation(name.clone()));
+    }
+    let target = request.uri().path_and_query().map_or("", |it| it.as_str());
+    let asked = Asked::parse(request.method().as_str(), target)?;
+    line.asks(&asked);
+    let held = hold(shared, &visitor.cluster, &asked)?;
+    let uri = Uri::builder()
+        .scheme("http")
+        .authority("spoke")
+        .path_and_query(asked.target())
+        .build()?;
+    let opened = asked
+        .is_exec()
+        .then(|| Ends::of(&mut request))
+        .transpose()?;
+    let (parts, body) = request.into_parts();
+    let (ends, body) = match opened {
+        Some((ends, said)) => (Some(ends), said),
+        None => (None, UnsyncBoxBody::new(Limited::new(body, LARGEST))),
+    };
+    let mut onward = Request::new(body);
+    *onward.method_mut() = parts.method;
+    *onward.uri_mut() = uri;
+    carry(&parts.headers, onward.headers_mut(), &ASKED);
+    if let Ok(id) = HeaderValue::from_str(line.id()) {
+        onward.headers_mut().insert(REQUEST_ID, id);
+    }
+    if let Some(ends) = &ends {
+        ends.ask(&parts.headers, onward.headers_mut());
+    }
+    let (sessions, patience) = (&shared.sessions, shared.budgets.patience);
+    let answered = sessions.ask(&visitor.cluster, onward, patience).await?;
+    Ok((answered, held, ends))
+}
+
+/// Asked at each request, since connections last.
+fn may_come_in(shared: &Shared, visitor: &Visitor) -> Result<(), Refused> {
+    let (gate, certificate) = (&shared.sessions.gate, &visitor.certificate);
+    if !*gate.active.borrow() {
+        return Err(Refused::Standby);
+    }
+    let revoked = gate.revoked.borrow();
+    let list = revoked.as_ref().ok_or(Refused::Standby)?;
+    let is_over = certificate.not_after() <= shared.sessions.clock.now();
+    if is_over || list.has_certificate(certificate) {
+        return Err(Refused::Distrusted);
+    }
+    let fleet = gate.fleet.borrow();
+    if fleet.clusters.contains_key(visitor.cluster.as_str()) {
+        Ok(())
+    } else {
+        Err(Refused::NotEnrolled(visitor.cluster.clone()))
+    }
+}
+
+fn hold(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Held, Refused> {
+    let too_many = |of| Refused::TooMany { of };
+    let lasting = if asked.is_lasting() {
+        let slot = shared.lasting.take(cluster.clone());
+        Some(slot.ok_or_else(|| too_many("of this cluster that last"))?)
+    } else {
+        None
+    };
+    let terminal = if asked.is_exec() {
+        let slot = shared.terminals.take(cluster.clone());
+        Some(slot.ok_or_else(|| too_many("of this cluster that are terminals"))?)
+    } else {
+        None
+    };
+    let of_cluster = shared.by_cluster.take(cluster.clone());
+    Ok(Held {
+        _of_cluster: of_cluster.ok_or_else(|| too_many("of this cluster"))?,
+        lasting,
+        _terminal: terminal,
+        _one: Arc::clone(&shared.requests)
+            .try_acquire_owned()
+            .map_err(|_none_left| too_many("of all clusters"))?,
+    })
+}
+
+pub(super) fn carry(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
+    for name in names {
+        for value in from.get_all(name) {
+            to.append(name.clone(), value.clone());
+        }
+    }
+}
+
+/// The body as it comes; its line is written when it has been read to the end or dropped.
+fn counted(body: Body, mut line: Line, held: Held) -> Body {
+    let body = body.map_frame(move |frame| {
+        let _held_with_the_body = &held;
+        line.carried(frame.data_ref().map_or(0, Bytes::len));
+        frame
+    });
+    UnsyncBoxBody::new(body)
+}
+
+/// What opened the cluster may end while an answer lasts, or be taken back: then that ends as well.
+fn trusted(body: Body, shared: Arc<Shared>, visitor: Visitor) -> Body {
+    let end = async move { distrust(&shared, &visitor).await };
+    let frames = stream::unfold(Some((body, Box::pin(end))), |rest| async move {
+        let (mut body, mut end) = rest?;
+        tokio::select! {
+            biased;
+            () = &mut end => Some((Err("what opened the cluster has ended".into()), None)),
+            frame = body.frame() => Some((frame?, Some((body, end)))),
+        }
+    });
+    UnsyncBoxBody::new(StreamBody::new(frames))
+}
+
+/// A `Status`, but for what a cluster that is away is told with: of that Go's client shows people the message only
+/// when it is plain text.
+fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
+    let (kind, text) = if code == StatusCode::BAD_GATEWAY {
+        ("text/plain; charset=utf-8", message.to_owned())
+    } else {
+        let status = request::status(code.as_u16(), reason, message);
+        ("application/json", status.to_string())
+    };
+    let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
+    let mut response = Response::new(UnsyncBoxBody::new(body));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if code == StatusCode::TOO_MANY_REQUESTS {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}

@@ -1,0 +1,105 @@
+//! One line for each request of people: who asked what of which cluster, and what came of it.
+
+use http::{Request, StatusCode};
+use live::request::Request as Asked;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::{fleet::ClusterName, metrics::Metrics};
+
+/// The target of these lines, by which they are found and kept apart.
+const TARGET: &str = "audit";
+
+/// What is known of one request; written when it is over.
+#[derive(Debug)]
+pub(super) struct Line {
+    metrics: Metrics,
+    id: String,
+    cluster: Option<ClusterName>,
+    verb: &'static str,
+    /// What was asked for; of what cannot be read nothing but the method is told.
+    subject: String,
+    begun: Instant,
+    code: u16,
+    why: Option<String>,
+    bytes: u64,
+}
+
+impl Line {
+    pub(super) fn new<B>(
+        metrics: Metrics,
+        cluster: Option<ClusterName>,
+        request: &Request<B>,
+    ) -> Self {
+        Self {
+            metrics,
+            id: Uuid::new_v4().to_string(),
+            cluster,
+            verb: "unreadable",
+            subject: request.method().as_str().chars().take(16).collect(),
+            begun: Instant::now(),
+            code: 0,
+            why: None,
+            bytes: 0,
+        }
+    }
+
+    /// The number of the request, which the agent writes too.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(super) fn asks(&mut self, asked: &Asked) {
+        self.verb = asked.verb.as_str();
+        self.subject = asked.subject.to_string();
+    }
+
+    pub(super) fn answered(&mut self, code: StatusCode) {
+        self.code = code.as_u16();
+        self.metrics.resource_request("answered");
+    }
+
+    pub(super) fn refused(&mut self, code: StatusCode, word: &'static str, why: &str) {
+        self.code = code.as_u16();
+        self.why = Some(why.to_owned());
+        self.metrics.resource_request(word);
+    }
+
+    pub(super) fn carried(&mut self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.code == 0 {
+            self.metrics.resource_request("abandoned");
+        }
+        let Self {
+            metrics: _,
+            id,
+            cluster,
+            verb,
+            subject,
+            begun,
+            code,
+            why,
+            bytes,
+        } = self;
+        let cluster = cluster.as_ref().map_or("", ClusterName::as_str);
+        let why = why.as_deref().unwrap_or_default();
+        tracing::info!(
+            target: TARGET,
+            request = %id,
+            cluster,
+            verb,
+            object = %subject,
+            code,
+            why,
+            bytes,
+            took = ?begun.elapsed(),
+            "resource request"
+        );
+    }
+}

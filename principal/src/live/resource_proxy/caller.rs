@@ -1,0 +1,108 @@
+//! Who is at the other end of a connection, and which cluster a request of theirs may see: by the certificate of the
+//! connection, or by the token in the request where such tokens are taken.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, header::AUTHORIZATION};
+use runtime::error::Chain;
+
+use super::{Shared, Visitor};
+use crate::{
+    admission::{
+        identity::{PeerCertificate, visitor::Visitors},
+        tokens::Worthless,
+    },
+    fleet::ClusterName,
+};
+
+/// RFC 6750, section 2.1; the scheme in any case (RFC 9110, section 11.1).
+const SCHEME: &str = "bearer ";
+
+/// Somebody with a certificate that TLS has verified.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    certificate: Arc<PeerCertificate>,
+    /// What the certificate opens by itself.
+    opens: Option<ClusterName>,
+}
+
+/// Why a request may see no cluster.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Stranger {
+    #[error("this certificate opens no cluster")]
+    Certificate,
+    #[error("the bearer token opens no cluster")]
+    Token(#[from] Worthless),
+}
+
+impl Caller {
+    pub(super) fn new(certificate: PeerCertificate, visitors: Visitors) -> Self {
+        let opens = visitors.cluster_of(certificate.leaf());
+        if let Err(why) = &opens {
+            let error = Chain(why);
+            tracing::debug!(%error, "a certificate opens no cluster by itself");
+        }
+        Self {
+            certificate: Arc::new(certificate),
+            opens: opens.ok(),
+        }
+    }
+
+    pub(super) fn certificate(&self) -> &PeerCertificate {
+        &self.certificate
+    }
+
+    /// As whom a request with these headers comes. A token that is worth nothing is not made up for by the certificate.
+    pub(super) fn visitor(
+        &self,
+        shared: &Shared,
+        headers: &HeaderMap,
+    ) -> Result<Visitor, Stranger> {
+        let token = match shared.visitors {
+            Visitors::Named => None,
+            Visitors::Upstream => bearer(headers),
+        };
+        let certificate_ends = self.certificate.not_after();
+        let (cluster, ends) = if let Some(token) = token {
+            let key = Arc::clone(&shared.sessions.gate.jwt_key.borrow());
+            let (thumbprint, now) = (self.certificate.thumbprint(), shared.sessions.clock.now());
+            let visit = key.verify_visit(token, thumbprint, now)?;
+            (visit.cluster, visit.expires.min(certificate_ends))
+        } else {
+            let opens = self.opens.clone().ok_or(Stranger::Certificate)?;
+            (opens, certificate_ends)
+        };
+        Ok(Visitor {
+            cluster,
+            certificate: Arc::clone(&self.certificate),
+            ends,
+        })
+    }
+}
+
+/// The token in the headers of a request, if there is one.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_at_checked(SCHEME.len())?;
+    scheme.eq_ignore_ascii_case(SCHEME).then_some(token.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_stands_behind_its_scheme() {
+        let token = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, http::HeaderValue::from_static(value));
+            bearer(&headers).map(str::to_owned)
+        };
+        assert_eq!(token("Bearer abc").as_deref(), Some("abc"));
+        assert_eq!(token("bearer  abc ").as_deref(), Some("abc"));
+        for other in ["", "Bearer", "Basic abc", "BearerTo ken", "abc"] {
+            assert_eq!(token(other), None, "{other:?}");
+        }
+        assert_eq!(bearer(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! A terminal: the connection of whoever came becomes a stream of bytes both ways, joined with one on the lane.
+
+use std::{io, sync::Arc};
+
+use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
+    header::{CONNECTION, UPGRADE},
+};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Empty, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper_util::rt::TokioIo;
+use live::upgrade::{self, Unfit, Upgrade};
+use runtime::{
+    error::Chain,
+    tunnel::{self, Tunnel},
+};
+use tokio::{sync::mpsc, time::sleep};
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::{
+    Shared, Visitor,
+    answer::{Body, Held, carry},
+    audit::Line,
+    distrust,
+};
+use crate::live::lane;
+
+/// What is needed to begin one once the agent has opened it.
+pub(super) struct Ends {
+    upgrade: Upgrade,
+    client: OnUpgrade,
+    send: mpsc::Sender<Bytes>,
+}
+
+impl Ends {
+    /// From a request that asks for one, and what is said on it as the body of the request on the lane.
+    pub(super) fn of(request: &mut Request<Incoming>) -> Result<(Self, lane::Body), Unfit> {
+        let headers = request.headers();
+        let wanted = headers.get(UPGRADE).and_then(|it| it.to_str().ok());
+        let upgrade = Upgrade::asked(wanted, |name| {
+            let lines = headers.get_all(name).iter();
+            lines.map(|it| it.to_str().unwrap_or("?")).collect()
+        })?;
+        let (send, said) = tunnel::chunks();
+        let said = ReceiverStream::new(said).map(|chunk| Ok(Frame::data(chunk)));
+        let ends = Self {
+            upgrade,
+            client: hyper::upgrade::on(request),
+            send,
+        };
+        Ok((ends, UnsyncBoxBody::new(StreamBody::new(said))))
+    }
+
+    /// What the agent is told of how its client would speak.
+    pub(super) fn ask(&self, from: &HeaderMap, to: &mut HeaderMap) {
+        to.insert(
+            upgrade::HEADER,
+            HeaderValue::from_static(self.upgrade.as_str()),
+        );
+        carry(from, to, &upgrade::ASKED.map(HeaderName::from_static));
+    }
+
+    /// Joins both, until either is gone or it has lasted too long.
+    pub(super) fn begin(
+        self,
+        shared: &Arc<Shared>,
+        visitor: Option<Visitor>,
+        answered: Response<Body>,
+        (mut line, held): (Line, Held),
+    ) -> Response<Body> {
+        let (parts, body) = answered.into_parts();
+        line.answered(StatusCode::SWITCHING_PROTOCOLS);
+        let Self {
+            upgrade,
+            client,
+            send,
+        } = self;
+        let body = body.into_data_stream().map_err(io::Error::other);
+        // The line is written when the stream is dropped: so it tells how long it lasted.
+        let body = body.inspect_ok(move |chunk| line.carried(chunk.len()));
+        let agent = Tunnel::new(body, send);
+        let sharing = Arc::clone(shared);
+        let carried = async move {
+            let _held_as_long = held;
+            let client = match client.await {
+                Ok(client) => TokioIo::new(client),
+                Err(error) => {
+                    return tracing::debug!(error = %Chain(&error), "a terminal did not begin");
+                }
+            };
+            let stop = sharing.sessions.spawner.token().clone();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = distrusted(&sharing, visitor.as_ref()) => {}
+                () = sleep(sharing.budgets.terminal_life) => {}
+                () = tunnel::join(client, agent) => {}
+            }
+        };
+        shared
+            .sessions
+            .spawner
+            .aside()
+            .spawn_short("terminal", carried);
+        let nothing = Empty::new().map_err(|never| match never {});
+        let mut response = Response::new(UnsyncBoxBody::new(nothing));
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static(upgrade.as_str()));
+        let names = upgrade::ANSWERED.map(HeaderName::from_static);
+        carry(&parts.headers, headers, &names);
+        response
+    }
+}
+
+async fn distrusted(shared: &Shared, visitor: Option<&Visitor>) {
+    if let Some(visitor) = visitor {
+        distrust(shared, visitor).await;
+    }
+}

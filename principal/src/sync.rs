@@ -1,0 +1,4 @@
+//! TODO
+
+pub(crate) mod hub;
+pub(crate) mod session;

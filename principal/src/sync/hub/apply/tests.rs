@@ -1,0 +1,345 @@
+use std::{sync::Arc, time::Duration};
+
+use super::*;
+use crate::{
+    metrics::Metrics,
+    settings::Settings,
+    sync::hub::{
+        Subscription,
+        store::{Memory, Report, Watched},
+    },
+    testing::{application, fleet, name, open_project, with},
+};
+use argocd::keys;
+use futures::FutureExt as _;
+use protocol::{ObjectKey, payload::ErrorReport};
+use runtime::clock::Clock;
+use serde_json::json;
+
+struct Setup {
+    memory: Memory,
+    hub: Arc<Hub>,
+    ear: Subscription,
+}
+
+/// A hub in memory, as it was read once; its changes are not watched.
+fn setup(app: &Value) -> Setup {
+    let memory = Memory::new();
+    memory.put(Watched::Application, app.clone());
+    let settings = Settings::usual(([127, 0, 0, 1], 0).into());
+    let store = Arc::new(memory.clone());
+    let hub = Arc::new(Hub::new(
+        &settings,
+        store,
+        Clock::system(),
+        Metrics::default(),
+    ));
+    hub.set_fleet(&fleet(&["a", "ab"]));
+    hub.report(Report::Applied(
+        Watched::AppProject,
+        open_project("default"),
+    ));
+    let known = memory.application("a", "app").unwrap();
+    hub.report(Report::Applied(Watched::Application, known));
+    let ear = hub.subscribe(&name("a"));
+    Setup { memory, hub, ear }
+}
+
+fn sender(cluster: &str) -> Sender {
+    Sender {
+        cluster: name(cluster),
+        names_commands: true,
+        is_autonomous: false,
+    }
+}
+
+fn event(verb: Verb, change: Value) -> Event {
+    let copy = with(
+        json!({ "metadata": {
+            "namespace": "argocd", "name": "app", "uid": "local",
+            "annotations": { keys::SOURCE_UID: "1" },
+        } }),
+        change,
+    );
+    let key = ObjectKey::new(Kind::Application, "argocd", "app");
+    Event::about(
+        &key,
+        verb,
+        "local",
+        "1",
+        serde_json::to_vec(&copy).unwrap().into(),
+    )
+}
+
+fn healthy() -> Event {
+    event(
+        Verb::StatusUpdate,
+        json!({ "status": { "health": { "status": "Healthy" } } }),
+    )
+}
+
+fn hub_key() -> ObjectKey {
+    ObjectKey::new(Kind::Application, "a", "app")
+}
+
+#[tokio::test]
+async fn a_write_that_somebody_overtook_is_made_again_on_what_they_left() {
+    let setup = setup(&application("a", "app", "1", 1));
+    let edited = with(
+        setup.memory.application("a", "app").unwrap(),
+        json!({ "spec": { "source": { "path": "edited" } } }),
+    );
+    setup.memory.put(Watched::Application, edited);
+    let theirs = setup.memory.application("a", "app").unwrap();
+    let (from, event) = (sender("a"), healthy());
+    let watching = async {
+        setup
+            .hub
+            .report(Report::Applied(Watched::Application, theirs))
+    };
+    let (verdict, _) = futures::join!(setup.hub.apply(&from, &event), watching);
+    assert_eq!(verdict, Verdict::Done);
+    let now = setup.memory.application("a", "app").unwrap();
+    assert_eq!(now["spec"]["source"]["path"], "edited");
+    assert_eq!(now["status"]["health"]["status"], "Healthy");
+    let notes = setup.ear.mailbox.take();
+    assert!(
+        notes[&hub_key()].state,
+        "the edit is said without waiting for the watch"
+    );
+}
+
+/// A report of which only operations can make the hub's status: a merge patch cannot say null.
+fn with_a_null() -> Event {
+    let mut event = event(Verb::StatusUpdate, json!({}));
+    let mut copy: Value = serde_json::from_slice(&event.payload).unwrap();
+    copy["status"] = json!({ "future": { "unset": null } });
+    event.payload = serde_json::to_vec(&copy).unwrap().into();
+    event
+}
+
+#[tokio::test]
+async fn operations_that_do_not_fit_what_somebody_left_are_made_again() {
+    let old = json!({ "status": { "old": "x" } });
+    let setup = setup(&with(application("a", "app", "1", 1), old));
+    let edited = with(
+        setup.memory.application("a", "app").unwrap(),
+        json!({ "status": { "old": null } }),
+    );
+    setup.memory.put(Watched::Application, edited);
+    let theirs = setup.memory.application("a", "app").unwrap();
+    let (from, event) = (sender("a"), with_a_null());
+    let watching = async {
+        setup
+            .hub
+            .report(Report::Applied(Watched::Application, theirs))
+    };
+    let (verdict, _) = futures::join!(setup.hub.apply(&from, &event), watching);
+    assert_eq!(verdict, Verdict::Done);
+    let now = setup.memory.application("a", "app").unwrap();
+    assert_eq!(now["status"], json!({ "future": { "unset": null } }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn operations_that_will_never_fit_are_refused() {
+    let old = json!({ "status": { "old": "x" } });
+    let setup = setup(&with(application("a", "app", "1", 1), old));
+    let edited = with(
+        setup.memory.application("a", "app").unwrap(),
+        json!({ "status": { "old": null } }),
+    );
+    setup.memory.put(Watched::Application, edited);
+    let verdict = setup.hub.apply(&sender("a"), &with_a_null()).await;
+    assert!(matches!(verdict, Verdict::Refused(_)));
+}
+
+#[tokio::test]
+async fn a_refresh_that_a_report_does_not_know_is_said_again() {
+    let asked = json!({ "metadata": { "annotations": { keys::REFRESH: "hard" } } });
+    let setup = setup(&with(application("a", "app", "1", 1), asked));
+    setup.ear.mailbox.take();
+    assert_eq!(
+        setup.hub.apply(&sender("a"), &healthy()).await,
+        Verdict::Done
+    );
+    assert!(setup.ear.mailbox.take()[&hub_key()].state);
+    let again = setup.hub.subscribe(&name("a"));
+    assert!(
+        again.mailbox.take()[&hub_key()].state,
+        "a new session is told too"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_overtaken_while_the_watch_is_down_is_tried_again_later() {
+    let setup = setup(&application("a", "app", "1", 1));
+    setup.memory.put(
+        Watched::Application,
+        setup.memory.application("a", "app").unwrap(),
+    );
+    let verdict = setup.hub.apply(&sender("a"), &healthy()).await;
+    assert_eq!(
+        verdict,
+        Verdict::Retry {
+            after: Duration::from_secs(2)
+        }
+    );
+    assert_eq!(setup.memory.writes(), 0);
+}
+
+#[tokio::test]
+async fn during_an_outage_it_is_tried_again_later() {
+    let setup = setup(&application("a", "app", "1", 1));
+    setup.memory.set_outage(true);
+    let verdict = setup.hub.apply(&sender("a"), &healthy()).await;
+    assert_eq!(
+        verdict,
+        Verdict::Retry {
+            after: Duration::from_secs(2)
+        }
+    );
+}
+
+#[tokio::test]
+async fn what_is_gone_takes_no_status_and_that_is_fine() {
+    let setup = setup(&application("a", "app", "1", 1));
+    setup.memory.delete(Watched::Application, "a", "app");
+    assert_eq!(
+        setup.hub.apply(&sender("a"), &healthy()).await,
+        Verdict::Done
+    );
+    assert_eq!(setup.memory.writes(), 0);
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
+    let setup = setup(&application("a", "app", "1", 1));
+    let (from, status) = (sender("a"), healthy());
+    let mut applying = std::pin::pin!(setup.hub.apply(&from, &status));
+    while setup.memory.writes() == 0 {
+        assert!(applying.as_mut().now_or_never().is_none(), "not answered");
+    }
+    setup.memory.delete(Watched::Application, "a", "app");
+    let key = Key::from_object(&hub_key()).unwrap();
+    setup.hub.report(Report::Deleted {
+        kind: Watched::Application,
+        key: key.clone(),
+        uid: "1".to_owned(),
+        is_seen: true,
+    });
+    assert_eq!(applying.await, Verdict::Done);
+    assert!(setup.hub.lock().index.application(&key).is_none());
+    let note = setup.ear.mailbox.take()[&hub_key()].clone();
+    assert_eq!((note.gone.as_deref(), note.state), (Some("1"), false));
+}
+
+#[tokio::test]
+async fn only_the_cluster_that_it_goes_to_may_speak_of_it() {
+    let deleting = json!({ "metadata": {
+        "finalizers": [keys::RESOURCES_FINALIZER],
+        "deletionTimestamp": "2026-01-02T00:00:00Z",
+    } });
+    let setup = setup(&with(application("a", "app", "1", 1), deleting));
+    let other = sender("ab");
+    let report = ErrorReport {
+        resource_name: "app".to_owned(),
+        resource_namespace: "a".to_owned(),
+        message: "forged".to_owned(),
+        contest: None,
+    };
+    assert!(matches!(
+        setup.hub.apply(&other, &healthy()).await,
+        Verdict::Refused(_)
+    ));
+    let error = Event::error(Kind::Application, &report);
+    assert!(matches!(
+        setup.hub.apply(&other, &error).await,
+        Verdict::Refused(_)
+    ));
+    setup
+        .hub
+        .apply(&other, &event(Verb::Delete, json!({})))
+        .await;
+    setup.hub.refused_by(&other.cluster, &hub_key(), "forged");
+    assert_eq!(setup.memory.writes(), 0);
+    let entry = setup.hub.lock().index.by_uid("1").unwrap().1.clone();
+    assert_eq!(entry.report, None);
+}
+
+#[tokio::test]
+async fn a_copy_without_our_stamp_is_known_by_its_name() {
+    let deleting = json!({ "metadata": {
+        "finalizers": [keys::RESOURCES_FINALIZER],
+        "deletionTimestamp": "2026-01-02T00:00:00Z",
+    } });
+    let setup = setup(&with(application("a", "app", "1", 1), deleting));
+    let unstamped = event(Verb::Delete, json!({ "metadata": { "annotations": null } }));
+    assert_eq!(
+        setup.hub.apply(&sender("a"), &unstamped).await,
+        Verdict::Done
+    );
+    assert_eq!(setup.memory.application("a", "app"), None);
+}
+
+#[tokio::test]
+async fn a_copy_that_went_by_itself_is_asked_for_again() {
+    let setup = setup(&application("a", "app", "1", 1));
+    let verdict = setup
+        .hub
+        .apply(&sender("a"), &event(Verb::Delete, json!({})))
+        .await;
+    assert!(matches!(verdict, Verdict::Refused(_)));
+    assert!(setup.ear.mailbox.take()[&hub_key()].state);
+    assert_eq!(setup.memory.writes(), 0);
+}
+
+#[tokio::test]
+async fn a_report_that_is_too_long_is_cut_and_goes_with_the_next_status() {
+    let setup = setup(&application("a", "app", "1", 1));
+    let report = ErrorReport {
+        resource_name: "app".to_owned(),
+        resource_namespace: "argocd".to_owned(),
+        message: "x".repeat(1 << 20),
+        contest: None,
+    };
+    let error = Event::error(Kind::Application, &report);
+    assert_eq!(setup.hub.apply(&sender("a"), &error).await, Verdict::Done);
+    let told = || setup.hub.lock().index.by_uid("1").unwrap().1.report.clone();
+    assert!(told().is_some_and(|report| report.len() < 2 * LONGEST_REPORT));
+    setup.hub.apply(&sender("a"), &healthy()).await;
+    assert_eq!(told(), None);
+}
+
+#[tokio::test]
+async fn a_contest_stays_until_it_is_over_or_another_session_begins() {
+    let setup = setup(&application("a", "app", "1", 1));
+    let say = async |contest| {
+        let report = ErrorReport {
+            resource_name: "app".to_owned(),
+            resource_namespace: "argocd".to_owned(),
+            message: "last by field manager \"helm\"".to_owned(),
+            contest: Some(contest),
+        };
+        let error = Event::error(Kind::Application, &report);
+        assert_eq!(setup.hub.apply(&sender("a"), &error).await, Verdict::Done);
+    };
+    let told = || {
+        setup
+            .hub
+            .lock()
+            .index
+            .by_uid("1")
+            .unwrap()
+            .1
+            .contest
+            .clone()
+    };
+    say(Contest::On).await;
+    setup.hub.apply(&sender("a"), &healthy()).await;
+    assert!(told().is_some_and(|told| told.contains("helm")));
+    say(Contest::Over).await;
+    assert_eq!(told(), None);
+    say(Contest::On).await;
+    let _next = setup.hub.subscribe(&name("a"));
+    assert_eq!(told(), None, "it says again what it still finds");
+}

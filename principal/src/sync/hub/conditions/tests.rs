@@ -1,0 +1,332 @@
+use super::*;
+use crate::{
+    fleet::Mode,
+    metrics::Metrics,
+    settings::Settings,
+    sync::hub::store::{Memory, Watched},
+    testing::{application, enrolment, fleet, open_project, with},
+};
+use runtime::clock::Clock;
+
+struct Setup {
+    memory: Memory,
+    hub: Arc<Hub>,
+    clock: Clock,
+    token: CancellationToken,
+    _active: watch::Sender<bool>,
+    keeping: tokio::task::JoinHandle<()>,
+}
+
+/// A hub in memory that is followed, with its conditions kept.
+fn setup(objects: Vec<Value>) -> Setup {
+    let memory = Memory::new();
+    memory.put(Watched::AppProject, open_project("default"));
+    for object in objects {
+        memory.put(Watched::Application, object);
+    }
+    let clock = Clock::standing_at("2026-01-01T12:00:00Z".parse().unwrap());
+    let settings = Settings::usual(([127, 0, 0, 1], 0).into());
+    let store = Arc::new(memory.clone());
+    let hub = Arc::new(Hub::new(
+        &settings,
+        store,
+        clock.clone(),
+        Metrics::default(),
+    ));
+    hub.set_fleet(&fleet(&["a"]));
+    let token = CancellationToken::new();
+    let (active, active_now) = watch::channel(true);
+    let (ready, ready_now) = watch::channel(false);
+    let reporter = {
+        let hub = Arc::clone(&hub);
+        Arc::new(move |report| {
+            ready.send_replace(hub.report(report));
+        })
+    };
+    let watching = hub.store().watch(reporter, token.clone());
+    let keeping = keep(Arc::clone(&hub), active_now, ready_now, token.clone());
+    let both = async move {
+        futures::join!(watching, keeping);
+    };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test holds the handle and waits for its end"
+    )]
+    let keeping = tokio::spawn(both);
+    Setup {
+        memory,
+        hub,
+        clock,
+        token,
+        _active: active,
+        keeping,
+    }
+}
+
+fn conditions(memory: &Memory, namespace: &str, name: &str) -> Vec<(String, String)> {
+    let application = memory.application(namespace, name).unwrap_or_default();
+    let list = application
+        .pointer("/status/conditions")
+        .and_then(Value::as_array);
+    list.into_iter()
+        .flatten()
+        .map(|c| {
+            (
+                c["type"].as_str().unwrap().to_owned(),
+                c["message"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect()
+}
+
+fn kinds(memory: &Memory, namespace: &str, name: &str) -> Vec<String> {
+    conditions(memory, namespace, name)
+        .into_iter()
+        .map(|(kind, _)| kind)
+        .collect()
+}
+
+impl Setup {
+    async fn until(&self, what: &str, fits: impl Fn(&Memory) -> bool) {
+        let waiting = self.memory.wait_for(fits);
+        assert!(
+            tokio::time::timeout(Duration::from_mins(1), waiting)
+                .await
+                .is_ok(),
+            "{what}"
+        );
+    }
+
+    async fn stop(self) {
+        self.token.cancel();
+        self.keeping.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_told_and_untold_beside_what_the_spoke_says() {
+    let theirs = json!({ "type": "SyncError", "message": "from the spoke" });
+    let elsewhere = json!({
+        "spec": { "destination": { "name": "b" } },
+        "status": { "conditions": [theirs] },
+    });
+    let app = with(application("a", "app", "1", 1), elsewhere);
+    let setup = setup(vec![app.clone()]);
+    setup
+        .until("told", |memory| {
+            kinds(memory, "a", "app") == ["SyncError", keys::CONDITION_CONFLICT]
+        })
+        .await;
+    let told = setup.memory.application("a", "app").unwrap();
+    assert_eq!(
+        told["status"]["conditions"][1]["lastTransitionTime"],
+        "2026-01-01T12:00:00Z"
+    );
+    let mended = with(told, json!({ "spec": { "destination": { "name": "a" } } }));
+    setup.memory.put(Watched::Application, mended);
+    setup
+        .until("untold", |memory| {
+            kinds(memory, "a", "app") == ["SyncError"]
+        })
+        .await;
+    setup.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_to_tell_is_no_write_and_the_same_again_is_none_either() {
+    let elsewhere = json!({ "spec": { "destination": { "name": "b" } } });
+    let bad = with(application("a", "bad", "2", 1), elsewhere);
+    let setup = setup(vec![application("a", "good", "1", 1), bad]);
+    setup
+        .until("told", |memory| {
+            kinds(memory, "a", "bad") == [keys::CONDITION_CONFLICT]
+        })
+        .await;
+    setup.clock.set("2026-01-01T13:00:00Z".parse().unwrap());
+    let touched = with(
+        setup.memory.application("a", "bad").unwrap(),
+        json!({ "metadata": { "labels": { "touched": "yes" } } }),
+    );
+    setup.memory.put(Watched::Application, touched);
+    // Another one after it, which shows that the first was looked at.
+    let third = with(
+        application("a", "third", "3", 1),
+        json!({ "spec": { "project": "none" } }),
+    );
+    setup.memory.put(Watched::Application, third);
+    setup
+        .until("told", |memory| {
+            kinds(memory, "a", "third") == [keys::CONDITION_NOT_ADMITTED]
+        })
+        .await;
+    assert_eq!(setup.memory.writes(), 2);
+    setup.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_waits_for_a_cluster_says_so_until_it_is_there() {
+    let deleting = json!({ "metadata": {
+        "finalizers": [keys::RESOURCES_FINALIZER],
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+    } });
+    let setup = setup(vec![with(application("a", "app", "1", 1), deleting)]);
+    setup
+        .until("told", |memory| kinds(memory, "a", "app") == [DISCONNECTED])
+        .await;
+    let there = setup.hub.subscribe(&crate::testing::name("a"));
+    setup
+        .until("untold", |memory| kinds(memory, "a", "app").is_empty())
+        .await;
+    drop(there);
+    setup
+        .until("told again", |memory| {
+            kinds(memory, "a", "app") == [DISCONNECTED]
+        })
+        .await;
+    setup.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_no_cluster_can_end_is_ended_here() {
+    let deleting = json!({
+        "metadata": {
+            "finalizers": [keys::RESOURCES_FINALIZER],
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": { "destination": { "name": "b" } },
+    });
+    let setup = setup(vec![with(application("a", "app", "1", 1), deleting)]);
+    setup
+        .until("gone", |memory| memory.application("a", "app").is_none())
+        .await;
+    setup.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_of_what_an_autonomous_cluster_would_own_is_ended_here_and_the_hubs_own_is_left()
+{
+    let deleting = |name: &str, destination: Value| {
+        let change = json!({
+            "metadata": {
+                "finalizers": [keys::RESOURCES_FINALIZER],
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": { "destination": destination },
+        });
+        with(application("argocd", name, name, 1), change)
+    };
+    let apart = json!({ "name": "a", "server": "https://elsewhere" });
+    let setup = setup(vec![
+        deleting("apart", apart),
+        deleting("local", json!({ "name": "in-cluster" })),
+    ]);
+    let mut fleet = fleet(&["a"]);
+    let own = enrolment(Mode::Autonomous);
+    fleet.clusters.insert("own".to_owned(), own);
+    setup.hub.set_fleet(&fleet);
+    let owned = deleting("owned", json!({ "name": "own" }));
+    setup.memory.put(Watched::Application, owned);
+    setup
+        .until("gone and told", |memory| {
+            memory.application("argocd", "owned").is_none()
+                && kinds(memory, "argocd", "apart") == [keys::CONDITION_CONFLICT]
+        })
+        .await;
+    assert!(setup.memory.application("argocd", "local").is_some());
+    setup.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_the_hub_delays_conditions_and_loses_none() {
+    let elsewhere = json!({ "spec": { "destination": { "name": "b" } } });
+    let setup = setup(vec![]);
+    setup.memory.set_outage(true);
+    setup.memory.put(
+        Watched::Application,
+        with(application("a", "app", "1", 1), elsewhere),
+    );
+    tokio::task::yield_now().await;
+    setup.memory.set_outage(false);
+    setup
+        .until("told", |memory| {
+            kinds(memory, "a", "app") == [keys::CONDITION_CONFLICT]
+        })
+        .await;
+    setup.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_conditions_cannot_be_written_holds_up_no_other() {
+    let elsewhere = json!({ "spec": { "destination": { "name": "b" } } });
+    let setup = setup(vec![with(
+        application("a", "bad", "1", 1),
+        elsewhere.clone(),
+    )]);
+    setup.memory.fail_patches_of("bad");
+    // By now its pauses are long.
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    for name in ["one", "two", "three"] {
+        let begun = Instant::now();
+        let app = with(application("a", name, name, 1), elsewhere.clone());
+        setup.memory.put(Watched::Application, app);
+        setup
+            .until("told", |memory| {
+                kinds(memory, "a", name) == [keys::CONDITION_CONFLICT]
+            })
+            .await;
+        assert!(begun.elapsed() < Duration::from_secs(1), "{name}");
+    }
+    setup.stop().await;
+}
+
+fn asks_for_refresh(memory: &Memory) -> bool {
+    let application = memory.application("a", "app").unwrap_or_default();
+    wants_refresh(&application)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_that_no_cluster_will_do_is_answered_at_once() {
+    let asked = json!({ "metadata": { "annotations": { keys::REFRESH: "normal" } } });
+    let setup = setup(vec![with(application("a", "app", "1", 1), asked.clone())]);
+    setup
+        .until("answered", |memory| {
+            !asks_for_refresh(memory) && kinds(memory, "a", "app") == [DISCONNECTED]
+        })
+        .await;
+    assert_eq!(setup.memory.writes(), 1);
+    let there = setup.hub.subscribe(&crate::testing::name("a"));
+    setup
+        .until("untold", |memory| kinds(memory, "a", "app").is_empty())
+        .await;
+    let again = with(setup.memory.application("a", "app").unwrap(), asked.clone());
+    setup.memory.put(Watched::Application, again);
+    // Another one after it, which shows that the first was looked at.
+    let held = json!({ "spec": { "project": "none" } });
+    let held = with(with(application("a", "held", "2", 1), held), asked);
+    setup.memory.put(Watched::Application, held);
+    setup
+        .until("told", |memory| {
+            kinds(memory, "a", "held") == [keys::CONDITION_NOT_ADMITTED]
+        })
+        .await;
+    let held = setup.memory.application("a", "held").unwrap();
+    assert!(
+        !wants_refresh(&held),
+        "nobody will refresh what is not delivered"
+    );
+    assert!(
+        asks_for_refresh(&setup.memory),
+        "the cluster is there to do it"
+    );
+    drop(there);
+    // An agent that restarts is back by then, and does it.
+    tokio::time::sleep(GRACE / 2).await;
+    assert!(
+        asks_for_refresh(&setup.memory),
+        "the session ended a moment ago"
+    );
+    setup
+        .until("answered again", |memory| !asks_for_refresh(memory))
+        .await;
+    setup.stop().await;
+}

@@ -1,0 +1,303 @@
+use argocd::{keys, routing::RoutingSettings};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use super::*;
+use crate::{
+    sync::hub::index::{Index, Key, Provided},
+    testing::{application, fleet, open_project, with},
+};
+
+const PASSWORD: &str = "correct-horse-battery-staple";
+
+/// A Secret for a repository, or for all that begin so.
+fn secret(kind: &str, name: &str, url: &str, project: &str, version: u64) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "namespace": "argocd", "name": name, "uid": format!("secret-{name}"),
+            "resourceVersion": version.to_string(), "labels": { keys::SECRET_TYPE: kind },
+        },
+        "data": {
+            "url": STANDARD.encode(url), "project": STANDARD.encode(project),
+            "password": STANDARD.encode(PASSWORD),
+        },
+    })
+}
+
+fn repository(project: &str, version: u64) -> Value {
+    secret(
+        keys::REPOSITORY,
+        "repo",
+        "https://example.com/repo.git",
+        project,
+        version,
+    )
+}
+
+/// A project for one cluster.
+fn project_of(name: &str, cluster: &str) -> Value {
+    let change = json!({ "spec": { "destinations": [{ "name": cluster, "namespace": "*" }] } });
+    with(open_project(name), change)
+}
+
+fn index(clusters: &[&str]) -> Index {
+    let settings = RoutingSettings {
+        argocd_namespace: "argocd".to_owned(),
+        allowed_namespaces: vec![],
+    };
+    let mut index = Index::new(settings).salted("salt".to_owned());
+    index.set_fleet(&fleet(clusters));
+    index
+}
+
+fn set(index: &mut Index, kind: Kind, object: Value) -> Vec<Effect> {
+    let name = Meta::of(&object).name().to_owned();
+    index.set_provision(kind, &name, Some(object))
+}
+
+/// Which clusters hear what of Secrets and keys: `+` to have, `-` to have no more.
+fn heard(effects: &[Effect]) -> Vec<String> {
+    let words = effects.iter().filter_map(|effect| {
+        let (sign, cluster, key) = match effect {
+            Effect::State { cluster, key } => ('+', cluster, key),
+            Effect::Gone { cluster, key, .. } => ('-', cluster, key),
+            Effect::Command { .. } | Effect::Conditions(_) => return None,
+        };
+        let is_other = !matches!(key.kind, Kind::AppProject | Kind::Application);
+        is_other.then(|| format!("{sign}{cluster} {}", key.name))
+    });
+    words.collect()
+}
+
+fn sharing(clusters: &[&str], shares: bool) -> Fleet {
+    let mut fleet = fleet(clusters);
+    for enrolment in fleet.clusters.values_mut() {
+        enrolment.shares_unscoped = Some(shares);
+    }
+    fleet
+}
+
+#[test]
+fn a_repository_goes_where_its_project_goes_and_no_further() {
+    let mut index = index(&["a", "ab"]);
+    assert!(heard(&set(&mut index, Kind::Repository, repository("team", 1))).is_empty());
+    let effects = set(&mut index, Kind::AppProject, project_of("team", "a"));
+    assert_eq!(heard(&effects), ["+a repo"]);
+    let effects = set(&mut index, Kind::AppProject, project_of("team", "ab"));
+    assert_eq!(heard(&effects), ["-a repo", "+ab repo"]);
+    assert_eq!(
+        heard(&index.set_provision(Kind::AppProject, "team", None)),
+        ["-ab repo"]
+    );
+}
+
+#[test]
+fn a_secret_that_loses_its_project_or_its_label_is_taken_back() {
+    for change in [
+        json!({ "data": { "project": null } }),
+        json!({ "data": { "project": STANDARD.encode("other") } }),
+        json!({ "metadata": { "labels": { keys::SECRET_TYPE: "cluster" } } }),
+        json!({ "metadata": { "labels": { keys::IGNORE_SYNC: "true" } } }),
+    ] {
+        let mut index = index(&["a"]);
+        set(&mut index, Kind::AppProject, project_of("team", "a"));
+        assert_eq!(
+            heard(&set(&mut index, Kind::Repository, repository("team", 1))),
+            ["+a repo"]
+        );
+        let changed = with(repository("team", 2), change.clone());
+        assert_eq!(
+            heard(&set(&mut index, Kind::Repository, changed)),
+            ["-a repo"],
+            "{change}"
+        );
+    }
+}
+
+#[test]
+fn a_new_password_is_told_and_the_same_again_is_not() {
+    let mut index = index(&["a"]);
+    set(&mut index, Kind::AppProject, project_of("team", "a"));
+    set(&mut index, Kind::Repository, repository("team", 1));
+    assert!(heard(&set(&mut index, Kind::Repository, repository("team", 1))).is_empty());
+    assert_eq!(
+        heard(&set(&mut index, Kind::Repository, repository("team", 2))),
+        ["+a repo"]
+    );
+}
+
+#[test]
+fn without_a_project_it_is_for_clusters_that_are_set_so() {
+    let mut index = index(&["a", "ab"]);
+    assert!(heard(&set(&mut index, Kind::Repository, repository("", 1))).is_empty());
+    assert_eq!(heard(&index.set_fleet(&sharing(&["a"], true))), ["+a repo"]);
+    assert_eq!(
+        heard(&index.set_fleet(&sharing(&["a"], false))),
+        ["-a repo"]
+    );
+}
+
+#[test]
+fn who_leaves_or_changes_its_address_loses_nothing() {
+    let mut index = index(&["a"]);
+    index.set_fleet(&sharing(&["a"], true));
+    set(&mut index, Kind::Repository, repository("", 1));
+    assert!(heard(&index.set_fleet(&fleet(&[]))).is_empty());
+}
+
+#[test]
+fn a_cluster_that_owns_its_specs_is_provided_with_nothing() {
+    let mut index = index(&[]);
+    let mut own = sharing(&["a"], true);
+    for enrolment in own.clusters.values_mut() {
+        enrolment.mode = Mode::Autonomous;
+    }
+    index.set_fleet(&own);
+    assert!(heard(&set(&mut index, Kind::Repository, repository("", 1))).is_empty());
+    assert!(index.delivered_to("a").is_empty());
+    assert_eq!(
+        index.provided("a", Kind::Repository, "repo"),
+        Provided::Unclear
+    );
+}
+
+#[test]
+fn certificates_follow_the_hosts_that_are_used() {
+    let mut index = index(&["a", "ab"]);
+    set(&mut index, Kind::AppProject, open_project("default"));
+    let certificates = json!({
+        "metadata": { "namespace": "argocd", "name": "argocd-tls-certs-cm", "uid": "tls" },
+        "data": { "example.com": "PEM", "other.example": "PEM" },
+    });
+    assert!(heard(&set(&mut index, Kind::TlsCerts, certificates)).is_empty());
+    let effects = index.set_application(application("a", "app", "1", 1), true);
+    assert!(heard(&effects).contains(&"+a argocd-tls-certs-cm".to_owned()));
+    let key = ObjectKey::new(Kind::TlsCerts, "argocd", "argocd-tls-certs-cm");
+    let wire = index.provision("a", &key).unwrap();
+    assert_eq!(wire["data"], json!({ "example.com": "PEM" }));
+    assert_eq!(index.provision("ab", &key), None);
+    // A repository whose URL is elsewhere, such as a chart that another one needs.
+    let chart = secret(
+        keys::REPOSITORY,
+        "chart",
+        "https://other.example/charts",
+        "default",
+        1,
+    );
+    let effects = set(&mut index, Kind::Repository, chart);
+    assert!(heard(&effects).contains(&"+ab argocd-tls-certs-cm".to_owned()));
+    assert_eq!(
+        index.provision("ab", &key).unwrap()["data"],
+        json!({ "other.example": "PEM" })
+    );
+    let app = Key {
+        namespace: "a".to_owned(),
+        name: "app".to_owned(),
+    };
+    index.remove_application(&app, "1");
+    assert_eq!(
+        index.provision("a", &key).unwrap()["data"],
+        json!({ "other.example": "PEM" })
+    );
+    let effects = index.set_provision(Kind::Repository, "chart", None);
+    assert!(heard(&effects).contains(&"-a argocd-tls-certs-cm".to_owned()));
+}
+
+#[test]
+fn an_application_whose_secret_is_kept_back_is_told_which() {
+    let mut index = index(&["a"]);
+    set(&mut index, Kind::AppProject, open_project("default"));
+    index.set_application(application("a", "app", "1", 1), true);
+    let app = Key {
+        namespace: "a".to_owned(),
+        name: "app".to_owned(),
+    };
+    let trouble = |index: &Index| index.repository_trouble(index.application(&app).unwrap());
+    assert_eq!(trouble(&index), None);
+    let effects = set(&mut index, Kind::Repository, repository("", 1));
+    assert_eq!(effects, [Effect::Conditions(app.clone())]);
+    let told = trouble(&index).unwrap();
+    assert!(
+        told.contains("argocd/repo") && told.contains("\"default\""),
+        "{told}"
+    );
+
+    // A template of the project gives access, too.
+    let template = secret(
+        keys::REPO_CREDS,
+        "all",
+        "https://example.com/",
+        "default",
+        1,
+    );
+    set(&mut index, Kind::Repository, template);
+    assert_eq!(trouble(&index), None);
+    let key = ObjectKey::new(Kind::Repository, "argocd", "all");
+    assert_eq!(
+        index.refuse("a", &key, "taken"),
+        [Effect::Conditions(app.clone())]
+    );
+    assert!(index.refuse("a", &key, "taken").is_empty(), "once");
+    let told = trouble(&index).unwrap();
+    assert!(
+        told.contains("argocd/all") && told.contains("taken"),
+        "{told}"
+    );
+    assert_eq!(index.forgive("a"), [Effect::Conditions(app.clone())]);
+    assert_eq!(trouble(&index), None);
+    index.set_provision(Kind::Repository, "all", None);
+    index.set_fleet(&sharing(&["a"], true));
+    assert_eq!(trouble(&index), None);
+    index.set_fleet(&sharing(&["a"], false));
+    let public = with(repository("", 2), json!({ "data": { "password": null } }));
+    set(&mut index, Kind::Repository, public);
+    assert_eq!(trouble(&index), None, "it gives no access");
+}
+
+#[test]
+fn no_digest_tells_what_a_secret_holds() {
+    let said = |salt: &str, password: &str, version: u64| {
+        let mut index = index(&["a"]).salted(salt.to_owned());
+        set(&mut index, Kind::AppProject, project_of("team", "a"));
+        let password = json!({ "data": { "password": password } });
+        set(
+            &mut index,
+            Kind::Repository,
+            with(repository("team", version), password),
+        );
+        let said = index.provided("a", Kind::Repository, "repo");
+        let Provided::This(_, digest) = said else {
+            panic!("{said:?}")
+        };
+        digest
+    };
+    assert_eq!(
+        said("salt", "one", 1),
+        said("salt", "two", 1),
+        "the content is not in it"
+    );
+    assert_ne!(
+        said("salt", "one", 1),
+        said("salt", "one", 2),
+        "its version is"
+    );
+    assert_ne!(
+        said("salt", "one", 1),
+        said("other", "one", 1),
+        "nobody can compute it"
+    );
+}
+
+#[test]
+fn nothing_that_is_printed_shows_what_a_secret_holds() {
+    let mut index = index(&["a"]);
+    set(&mut index, Kind::AppProject, project_of("team", "a"));
+    let effects = set(&mut index, Kind::Repository, repository("team", 1));
+    let report = crate::store::Report::Applied(Kind::Repository, repository("team", 1));
+    let printed = format!("{index:?} {effects:?} {report:?}");
+    for shown in [PASSWORD.to_owned(), STANDARD.encode(PASSWORD)] {
+        assert!(!printed.contains(&shown));
+    }
+    assert!(printed.contains("repo"));
+}

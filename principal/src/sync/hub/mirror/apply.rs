@@ -1,0 +1,248 @@
+//! What an autonomous cluster says about what it owns, shown on the hub.
+
+use std::sync::Arc;
+
+use argocd::{
+    Meta,
+    command::{Judgement, Known, judge},
+    mirror,
+    projection::release_patch_for_hub,
+};
+use protocol::{Event, Kind, ObjectKey, Verb, payload};
+use runtime::error::Chain;
+use serde_json::Value;
+
+use super::super::{
+    Hub, Key,
+    apply::{Refusable, Sender, again, done, refused},
+    encode::operation_id,
+    store::WriteError,
+};
+use super::write::{Live, Step, Written};
+
+/// How often a deletion may meet something that has to go first.
+const STEPS: usize = 4;
+
+/// An object of a cluster, checked.
+struct Said {
+    /// What the hub calls it.
+    key: ObjectKey,
+    /// As the cluster says.
+    source: Value,
+    /// The mirror that it shall be.
+    desired: Value,
+}
+
+impl Hub {
+    /// Applies one event of a cluster that owns its objects. Whatever it holds is a claim.
+    pub(in crate::sync::hub) async fn apply_of_owner(
+        &self,
+        from: &Sender,
+        kind: Kind,
+        verb: Verb,
+        event: &Event,
+    ) -> Refusable {
+        let source: Value = match payload::decode("object", &event.payload) {
+            Ok(source) => source,
+            Err(error) => return refused("malformed", Chain(&error).to_string()),
+        };
+        let name = event.object().map(|object| object.name);
+        if name.as_deref() != Some(Meta::of(&source).name()) {
+            return refused(
+                "malformed",
+                "the message is about another object than it says",
+            );
+        }
+        if matches!(verb, Verb::Create | Verb::SpecUpdate) {
+            self.show(from, kind, source, event).await
+        } else if verb == Verb::Delete {
+            self.end(from, kind, &source).await
+        } else {
+            refused("not_allowed", "an autonomous cluster may not say this")
+        }
+    }
+
+    async fn show(&self, from: &Sender, kind: Kind, source: Value, event: &Event) -> Refusable {
+        let cluster = from.cluster.as_str();
+        let desired = match kind {
+            Kind::Application => mirror::application(&source, cluster),
+            Kind::AppProject => mirror::project(&source, cluster, &self.argocd_namespace),
+            Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => {
+                return refused("not_allowed", "this is not mirrored");
+            }
+        };
+        let desired = match desired {
+            Ok(desired) => desired,
+            Err(error) => {
+                return self.not_shown(from, kind, &source, "malformed", error.to_string());
+            }
+        };
+        let meta = Meta::of(&desired);
+        let key = ObjectKey::new(kind, meta.namespace(), meta.name());
+        let begun = self.lock().mirrors.begin(
+            &key,
+            cluster,
+            Meta::of(&source).uid(),
+            event.payload.len().max(1),
+            self.mirror_limits,
+        );
+        if let Err(why) = begun {
+            return self.not_shown(from, kind, &source, "budget", why);
+        }
+        let said = Said {
+            key,
+            source,
+            desired,
+        };
+        let written = self
+            .write_mirror(&said.key, |live| step(from, &said, live))
+            .await;
+        match written {
+            Ok(Written {
+                object: Some(live), ..
+            }) => {
+                self.write_ended(from, &said.key);
+                self.shown(from, &said, live)
+            }
+            Err(WriteError::Refused(reason)) => {
+                self.write_ended(from, &said.key);
+                tracing::warn!(object = %said.key, reason, "the hub refuses a mirror");
+                self.lock().mirrors.forget(&said.key);
+                self.not_shown(from, kind, &said.source, "hub", reason)
+            }
+            Err(error) => self.write_failed(from, &said.key, &error),
+            Ok(Written { object: None, .. }) => again(),
+        }
+    }
+
+    /// The hub has it; `live` is what it has.
+    fn shown(&self, from: &Sender, said: &Said, live: Arc<Value>) -> Refusable {
+        let Said { key, source, .. } = said;
+        let cluster = from.cluster.as_str();
+        if !mirror::is_of(&live, cluster) {
+            let why = format!(
+                "the hub has a {} {}/{} that is not its mirror; rename or delete one of them",
+                key.kind, key.namespace, key.name
+            );
+            self.lock().mirrors.forget(key);
+            return self.not_shown(from, key.kind, source, "not_theirs", why);
+        }
+        if Meta::of(&live).is_deleting() {
+            // It has to be gone first.
+            return again();
+        }
+        let there = ObjectKey::new(key.kind, cluster, Meta::of(source).name());
+        {
+            let mut state = self.lock();
+            state.mirrors.note(cluster, &there, None);
+            let digest = mirror::wire_digest(source);
+            state.mirrors.wrote(key, digest, live);
+            // Somebody may have been quicker than our note.
+            if state.mirrors.is_crooked(key, state.index.object(key)) {
+                self.crooked.mark(key.clone());
+            }
+        }
+        if let Some(application) = Key::from_object(key) {
+            self.follow_up(from, &application, source);
+        }
+        done()
+    }
+
+    fn not_shown(
+        &self,
+        from: &Sender,
+        kind: Kind,
+        source: &Value,
+        reason: &'static str,
+        why: String,
+    ) -> Refusable {
+        let name: String = Meta::of(source).name().chars().take(253).collect();
+        let cluster = from.cluster.as_str();
+        let key = ObjectKey::new(kind, cluster, name);
+        tracing::info!(%cluster, object = %key, reason, why, "not mirrored");
+        self.lock().mirrors.note(cluster, &key, Some(why.clone()));
+        refused(reason, why)
+    }
+
+    /// The cluster's object is gone, and the mirror that was made of it goes.
+    async fn end(&self, from: &Sender, kind: Kind, source: &Value) -> Refusable {
+        let meta = Meta::of(source);
+        let Some(key) = self.mirror_key(&from.cluster, kind, meta.name()) else {
+            return refused("malformed", "nothing has this name");
+        };
+        let cluster = from.cluster.as_str();
+        let there = ObjectKey::new(kind, cluster, meta.name());
+        {
+            let mut state = self.lock();
+            state.mirrors.note(cluster, &there, None);
+            let live = state.index.object(&key);
+            let is_meant = match live {
+                Some(live) => mirror::is_of(live, cluster) && super::is_made_of(live, meta.uid()),
+                // Somebody deleted it here, and it is being made again.
+                None => state.mirrors.is_coming(&key, cluster, meta.uid()),
+            };
+            if !is_meant {
+                // Gone already, made of another object by now, or never a mirror.
+                return done();
+            }
+            state.mirrors.leave(&key, cluster, meta.uid());
+        }
+        for _ in 0..STEPS {
+            match self.settle_mirror(&key).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => return self.write_failed(from, &key, &error),
+            }
+        }
+        self.write_ended(from, &key);
+        done()
+    }
+}
+
+/// What brings the mirror about.
+fn step(from: &Sender, said: &Said, live: Option<&Live>) -> Step {
+    let cluster = from.cluster.as_str();
+    let Said {
+        key,
+        source,
+        desired,
+    } = said;
+    let Some(live) = live else {
+        return Step::Create(match key.kind {
+            Kind::Application => mirror::created(desired, source, cluster),
+            Kind::AppProject
+            | Kind::Repository
+            | Kind::GpgKey
+            | Kind::TlsCerts
+            | Kind::SshKnownHosts => desired.clone(),
+        });
+    };
+    let object = &live.object;
+    if !mirror::is_of(object, cluster) {
+        return Step::Nothing;
+    }
+    let patch = if Meta::of(object).is_deleting() {
+        release_patch_for_hub(object)
+    } else {
+        match (&live.entry, Key::from_object(key)) {
+            (Some(entry), Some(place)) => {
+                let operation = operation_id(&place, entry);
+                let known = Known {
+                    operation: operation.as_deref(),
+                    refresh: entry.refresh(),
+                    names_commands: from.names_commands,
+                    taken: entry.is_taken(),
+                };
+                let judgement = match Meta::of(object).source_uid() {
+                    Some(shown) if shown != Meta::of(source).uid() => {
+                        Judgement::of_successor(source)
+                    }
+                    Some(_) | None => judge(object, source, known),
+                };
+                mirror::application_patch(object, desired, source, &judgement, cluster)
+            }
+            _ => mirror::healing_patch(object, desired),
+        }
+    };
+    patch.map_or(Step::Nothing, Step::Patch)
+}

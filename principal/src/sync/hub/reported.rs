@@ -1,0 +1,292 @@
+//! What the watches report, taken in.
+//!
+//! That somebody deleted an object is carried out on the clusters as soon as it is seen. That an object is not there any
+//! more when a watch lists anew proves no such thing: a hub that was put back to a former state looks the same. So the
+//! clusters that have a copy are compared instead, as after a connect, with the brake on mass deletion; and all that a
+//! list lacks is taken in at once, so that no comparison sees a part of it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use argocd::Meta;
+use protocol::{Kind, ObjectKey};
+use serde_json::Value;
+
+use super::{
+    Hub, State,
+    index::{Effect, Key},
+    mailbox::Mailbox,
+    mirror,
+    store::{Report, Watched},
+    traced::Cause,
+};
+
+/// What is not there any more, until it is known what else is not: UIDs.
+#[derive(Debug, Default)]
+pub(super) struct Missing(BTreeMap<Watched, BTreeMap<Key, String>>);
+
+impl Missing {
+    fn note(&mut self, kind: Watched, key: Key, uid: String) {
+        self.0.entry(kind).or_default().insert(key, uid);
+    }
+
+    /// It was found, or seen to go.
+    fn forget(&mut self, kind: Watched, key: &Key) {
+        if let Some(missing) = self.0.get_mut(&kind) {
+            missing.remove(key);
+        }
+    }
+
+    fn take(&mut self, kind: Watched) -> BTreeMap<Key, String> {
+        self.0.remove(&kind).unwrap_or_default()
+    }
+}
+
+impl Hub {
+    /// Takes in what a watch reports; true once everything that there is has been reported.
+    pub(crate) fn report(&self, report: Report) -> bool {
+        let mut state = self.lock();
+        match report {
+            Report::Deleted {
+                kind,
+                key,
+                uid,
+                is_seen: false,
+            } => state.missing.note(kind, key, uid),
+            Report::Synced(kind) => {
+                let untold = state.mirrors.take_untold(kind).into_iter();
+                let untold = untold.map(
+                    |(
+                        ObjectKey {
+                            namespace, name, ..
+                        },
+                        uid,
+                    )| {
+                        let key = Key { namespace, name };
+                        (key, uid)
+                    },
+                );
+                let missing: BTreeMap<_, _> = untold.chain(state.missing.take(kind)).collect();
+                for (key, uid) in missing {
+                    let missing = Report::Deleted {
+                        kind,
+                        key,
+                        uid,
+                        is_seen: false,
+                    };
+                    self.take_in(&mut state, missing);
+                }
+                state.synced.insert(kind);
+                state.rewound.remove(&kind);
+            }
+            Report::Rewound(kind) => state.go_back(kind),
+            report @ (Report::Applied(..) | Report::Deleted { .. }) => {
+                if let Some((kind, key)) = about(&report) {
+                    state.missing.forget(kind, &key);
+                }
+                self.take_in(&mut state, report);
+            }
+        }
+        self.news.tell();
+        state.is_synced()
+    }
+
+    fn take_in(&self, state: &mut State, report: Report) {
+        let concerned = mirror::concerned(&report, &self.argocd_namespace);
+        let cause = Cause::of(&report, &state.index);
+        let is_unseen = matches!(report, Report::Deleted { is_seen: false, .. });
+        if let Some(key) = &concerned {
+            state.mirrors.told(key);
+            if let Report::Deleted { uid, .. } = &report {
+                state.mirrors.went(key, uid);
+            }
+        }
+        let last = last_words(state, &report);
+        let mut effects = judge(state, report);
+        if is_unseen {
+            effects.retain(|effect| match effect {
+                Effect::Gone { cluster, .. } => {
+                    state.tell(cluster, Mailbox::compare);
+                    false
+                }
+                Effect::State { .. } | Effect::Command { .. } | Effect::Conditions(_) => true,
+            });
+        }
+        for effect in &effects {
+            if let (Effect::Gone { cluster, key, .. }, Some(last)) = (effect, &last)
+                && key.kind == Kind::Application
+            {
+                state.tell(cluster, |mailbox| {
+                    mailbox.last(key.clone(), Arc::clone(last));
+                });
+            }
+        }
+        self.post_for(state, effects, cause);
+        if let Some(key) = concerned {
+            let State { index, mirrors, .. } = state;
+            let live = index.object(&key);
+            if live.is_some() {
+                mirrors.note_coming(&key, false);
+            }
+            if mirrors.is_crooked(&key, live) {
+                self.crooked.mark(key);
+            }
+        }
+    }
+}
+
+fn about(report: &Report) -> Option<(Watched, Key)> {
+    match report {
+        Report::Applied(kind, object) => Some((*kind, Key::of(Meta::of(object)))),
+        Report::Deleted { kind, key, .. } => Some((*kind, key.clone())),
+        Report::Synced(_) | Report::Rewound(_) => None,
+    }
+}
+
+/// What clusters have to know before they hear of this deletion.
+fn last_words(state: &State, report: &Report) -> Option<Arc<Value>> {
+    let Report::Deleted {
+        kind: Watched::Application,
+        key,
+        uid,
+        ..
+    } = report
+    else {
+        return None;
+    };
+    let entry = state.index.application(key)?;
+    (entry.uid() == uid).then(|| entry.last_words()).flatten()
+}
+
+fn judge(state: &mut State, report: Report) -> Vec<Effect> {
+    match report {
+        Report::Applied(Watched::Application, object) => {
+            let new = state.synced.contains(&Watched::Application);
+            state.index.set_application(object, new)
+        }
+        Report::Applied(kind, object) => {
+            let name = Meta::of(&object).name().to_owned();
+            state.index.set_provision(kind, &name, Some(object))
+        }
+        Report::Deleted {
+            kind: Watched::Application,
+            key,
+            uid,
+            ..
+        } => state.index.remove_application(&key, &uid),
+        Report::Deleted {
+            kind: Watched::AppProject,
+            key,
+            uid,
+            ..
+        } => state.index.remove_project(&key.name, &uid),
+        Report::Deleted { kind, key, .. } => state.index.set_provision(kind, &key.name, None),
+        Report::Synced(_) | Report::Rewound(_) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use runtime::clock::Clock;
+
+    use super::*;
+    use crate::{
+        metrics::Metrics,
+        settings::Settings,
+        sync::hub::store::Memory,
+        testing::{application, fleet, name, open_project},
+    };
+
+    /// A hub with Applications `one` and `two` of cluster `a`, all of it reported.
+    fn hub() -> Arc<Hub> {
+        let settings = Settings::usual(([127, 0, 0, 1], 0).into());
+        let store = Arc::new(Memory::new());
+        let (clock, metrics) = (Clock::system(), Metrics::default());
+        let hub = Arc::new(Hub::new(&settings, store, clock, metrics));
+        hub.set_fleet(&fleet(&["a", "ab"]));
+        let project = open_project("default");
+        hub.report(Report::Applied(Watched::AppProject, project));
+        for name in ["one", "two"] {
+            applied(&hub, name, name);
+        }
+        for kind in Watched::ALL {
+            hub.report(Report::Synced(kind));
+        }
+        hub
+    }
+
+    fn applied(hub: &Hub, name: &str, uid: &str) {
+        let object = application("a", name, uid, 1);
+        hub.report(Report::Applied(Watched::Application, object));
+    }
+
+    fn key(name: &str) -> Key {
+        Key {
+            namespace: "a".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn went(hub: &Hub, name: &str, is_seen: bool) {
+        hub.report(Report::Deleted {
+            kind: Watched::Application,
+            key: key(name),
+            uid: name.to_owned(),
+            is_seen,
+        });
+    }
+
+    fn knows(hub: &Hub, name: &str) -> bool {
+        hub.lock().index.application(&key(name)).is_some()
+    }
+
+    #[test]
+    fn what_was_seen_to_go_goes_and_what_is_only_missing_is_compared() {
+        let hub = hub();
+        let (ear, other) = (hub.subscribe(&name("a")), hub.subscribe(&name("ab")));
+        went(&hub, "one", false);
+        went(&hub, "two", true);
+        let notes = ear.mailbox.take();
+        let gone = |name: &str| {
+            let object: ObjectKey = key(name).object();
+            notes.get(&object).and_then(|note| note.gone.clone())
+        };
+        assert_eq!((gone("one"), gone("two")), (None, Some("two".to_owned())));
+        assert!(knows(&hub, "one"), "until the list is complete");
+        assert!(!ear.mailbox.take_comparison());
+        hub.report(Report::Synced(Watched::Application));
+        assert!(!knows(&hub, "one"));
+        assert!(ear.mailbox.take().is_empty());
+        assert!(ear.mailbox.take_comparison() && !ear.mailbox.take_comparison());
+        assert!(!other.mailbox.take_comparison(), "it has no copy");
+    }
+
+    #[test]
+    fn what_a_list_has_under_another_uid_or_again_is_not_missing() {
+        let hub = hub();
+        let ear = hub.subscribe(&name("a"));
+        for name in ["one", "two"] {
+            went(&hub, name, false);
+        }
+        applied(&hub, "one", "another");
+        applied(&hub, "two", "two");
+        hub.report(Report::Synced(Watched::Application));
+        assert!(knows(&hub, "one") && knows(&hub, "two"));
+        assert!(ear.mailbox.take().values().all(|note| note.gone.is_none()));
+        assert!(!ear.mailbox.take_comparison());
+    }
+
+    #[test]
+    fn a_project_that_is_only_missing_takes_nothing_along_either() {
+        let hub = hub();
+        let ear = hub.subscribe(&name("a"));
+        hub.report(Report::Deleted {
+            kind: Watched::AppProject,
+            key: Key::of(Meta::of(&open_project("default"))),
+            uid: Meta::of(&open_project("default")).uid().to_owned(),
+            is_seen: false,
+        });
+        hub.report(Report::Synced(Watched::AppProject));
+        assert!(ear.mailbox.take().values().all(|note| note.gone.is_none()));
+        assert!(ear.mailbox.take_comparison());
+    }
+}

@@ -1,0 +1,350 @@
+//! The hub's API is a Kubernetes API.
+
+use argocd::{Meta, Patch as Change, entries::Shared, keys::REPOSITORY_SELECTOR};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, join_all},
+};
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Event as Noted, Secret},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Api, Client,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+        Preconditions,
+    },
+};
+use live::events::{self, Observed};
+use runtime::kube::{Event, Watch, watch_trimmed};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Report, Reporter, Store, Watched, WriteError};
+use crate::sync::hub::index::Key;
+
+/// Holds this principal's identity; upstream's name.
+const IDENTITY: &str = "argocd-agent-principal-identity";
+const IDENTITY_KEY: &str = "principal-uid";
+/// Who wrote what, in the managed fields.
+const FIELD_MANAGER: &str = "argocd-agent-principal";
+
+/// The hub's Kubernetes API.
+#[derive(Clone)]
+pub struct Kubernetes {
+    client: Client,
+    argocd_namespace: String,
+}
+
+impl std::fmt::Debug for Kubernetes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kubernetes")
+            .field("argocd_namespace", &self.argocd_namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Kubernetes {
+    /// The API behind `client`; projects and our identity are in Argo CD's namespace.
+    pub const fn new(client: Client, argocd_namespace: String) -> Self {
+        Self {
+            client,
+            argocd_namespace,
+        }
+    }
+
+    /// Only what is needed: of Secrets those of repositories, of `ConfigMap`s those of keys.
+    fn watch_of(&self, kind: Watched) -> Watch<DynamicObject> {
+        let (client, resource) = (self.client.clone(), resource_of(kind));
+        let watch = Watch::new(if kind == Watched::Application {
+            Api::all_with(client, &resource)
+        } else {
+            Api::namespaced_with(client, &self.argocd_namespace, &resource)
+        });
+        let named = |shared: Shared| format!("metadata.name={}", shared.name());
+        match kind {
+            Watched::Application | Watched::AppProject => watch,
+            Watched::Repository => watch.labels(REPOSITORY_SELECTOR),
+            Watched::GpgKey => watch.fields(&named(Shared::GpgKeys)),
+            Watched::TlsCerts => watch.fields(&named(Shared::TlsCerts)),
+            Watched::SshKnownHosts => watch.fields(&named(Shared::SshKnownHosts)),
+        }
+    }
+
+    fn objects(&self, kind: Watched, namespace: &str) -> Api<DynamicObject> {
+        let resource = resource_of(kind);
+        Api::namespaced_with(self.client.clone(), namespace, &resource)
+    }
+
+    fn noted(&self, of: &Observed) -> Api<DynamicObject> {
+        let resource = ApiResource::erase::<Noted>(&());
+        Api::namespaced_with(self.client.clone(), &of.namespace, &resource)
+    }
+}
+
+fn resource_of(kind: Watched) -> ApiResource {
+    match kind {
+        Watched::Application => resource("Application", "applications"),
+        Watched::AppProject => resource("AppProject", "appprojects"),
+        Watched::Repository => ApiResource::erase::<Secret>(&()),
+        Watched::GpgKey | Watched::TlsCerts | Watched::SshKnownHosts => {
+            ApiResource::erase::<ConfigMap>(&())
+        }
+    }
+}
+
+fn resource(kind: &str, plural: &str) -> ApiResource {
+    ApiResource {
+        group: "argoproj.io".to_owned(),
+        version: "v1alpha1".to_owned(),
+        api_version: argocd::keys::API_VERSION.to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+impl Store for Kubernetes {
+    fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()> {
+        let watches = Watched::ALL.map(|kind| {
+            let report = Reporter::clone(&report);
+            watch_trimmed(self.watch_of(kind), token.clone(), move |event| {
+                if let Some(told) = told(kind, event) {
+                    report(told);
+                }
+            })
+        });
+        join_all(watches).map(drop).boxed()
+    }
+
+    fn patch<'a>(
+        &'a self,
+        kind: Watched,
+        key: &'a Key,
+        version: &'a str,
+        patch: Change,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        async move {
+            let api = self.objects(kind, &key.namespace);
+            let params = PatchParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            let name = &key.name;
+            let written = match guarded(patch, version) {
+                Change::Merge(body) => {
+                    let written = api.patch(name, &params, &Patch::Merge(body)).await;
+                    written.map_err(sorted)
+                }
+                Change::Json(body) => {
+                    let operations = serde_json::from_value(body).map_err(ours)?;
+                    let patch = Patch::<Value>::Json(operations);
+                    let written = api.patch(name, &params, &patch).await;
+                    written.map_err(sorted_operations)
+                }
+            };
+            value(written?)
+        }
+        .boxed()
+    }
+
+    fn create<'a>(
+        &'a self,
+        kind: Watched,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        async move {
+            let api = self.objects(kind, Meta::of(object).namespace());
+            let params = PostParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PostParams::default()
+            };
+            let object: DynamicObject = serde_json::from_value(object.clone()).map_err(ours)?;
+            value(api.create(&params, &object).await.map_err(sorted)?)
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        kind: Watched,
+        key: &'a Key,
+        uid: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        async move {
+            let api = self.objects(kind, &key.namespace);
+            let params = DeleteParams::background().preconditions(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: Some(version.to_owned()),
+            });
+            let deleted = api.delete(&key.name, &params).await;
+            deleted.map(drop).map_err(sorted)
+        }
+        .boxed()
+    }
+
+    fn events<'a>(&'a self, of: &'a Observed) -> BoxFuture<'a, Result<Vec<Value>, WriteError>> {
+        async move {
+            let selected = ListParams::default()
+                .labels(&of.labels())
+                .fields(&of.fields());
+            let listed = self.noted(of).list(&selected).await.map_err(sorted)?;
+            listed.items.into_iter().map(value).collect()
+        }
+        .boxed()
+    }
+
+    fn note<'a>(
+        &'a self,
+        of: &'a Observed,
+        write: &'a events::Write,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        async move {
+            let api = self.noted(of);
+            let written = match write {
+                events::Write::Create(event) => {
+                    let params = PostParams {
+                        field_manager: Some(FIELD_MANAGER.to_owned()),
+                        ..PostParams::default()
+                    };
+                    let event = serde_json::from_value(event.clone()).map_err(ours)?;
+                    api.create(&params, &event).await
+                }
+                events::Write::Patch { name, body } => {
+                    let params = PatchParams {
+                        field_manager: Some(FIELD_MANAGER.to_owned()),
+                        ..PatchParams::default()
+                    };
+                    api.patch(name, &params, &Patch::Merge(body)).await
+                }
+            };
+            written.map(drop).map_err(sorted)
+        }
+        .boxed()
+    }
+
+    fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>> {
+        async move {
+            let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.argocd_namespace);
+            if let Some(known) = api.get_opt(IDENTITY).await.map_err(sorted)? {
+                return identity(&known);
+            }
+            let uid = uuid::Uuid::new_v4().to_string();
+            let fresh = ConfigMap {
+                metadata: ObjectMeta {
+                    name: Some(IDENTITY.to_owned()),
+                    ..ObjectMeta::default()
+                },
+                data: Some([(IDENTITY_KEY.to_owned(), uid)].into()),
+                ..ConfigMap::default()
+            };
+            match api.create(&PostParams::default(), &fresh).await {
+                Ok(made) => identity(&made),
+                // Another replica was quicker; its word counts.
+                Err(error) if is_status(&error, 409) => {
+                    identity(&api.get(IDENTITY).await.map_err(sorted)?)
+                }
+                Err(error) => Err(sorted(error)),
+            }
+        }
+        .boxed()
+    }
+}
+
+fn identity(config: &ConfigMap) -> Result<String, WriteError> {
+    let uid = config.data.as_ref().and_then(|data| data.get(IDENTITY_KEY));
+    uid.filter(|uid| !uid.is_empty()).cloned().ok_or_else(|| {
+        WriteError::Refused(format!(
+            "ConfigMap {IDENTITY} has no {IDENTITY_KEY}; delete it to get a new one"
+        ))
+    })
+}
+
+fn told(kind: Watched, event: Event<DynamicObject>) -> Option<Report> {
+    match event {
+        Event::Applied { object, listed: _ } => match serde_json::to_value(*object) {
+            Ok(object) => Some(Report::Applied(kind, object)),
+            Err(error) => {
+                tracing::warn!(?kind, %error, "skipped an object that cannot be read");
+                None
+            }
+        },
+        Event::Deleted(gone) => {
+            let key = Key {
+                namespace: gone.namespace.unwrap_or_default(),
+                name: gone.name,
+            };
+            Some(Report::Deleted {
+                kind,
+                key,
+                uid: gone.uid,
+                is_seen: gone.is_seen,
+            })
+        }
+        Event::Synced => Some(Report::Synced(kind)),
+        Event::Rewound => Some(Report::Rewound(kind)),
+    }
+}
+
+/// The patch as one that fails with a conflict unless the object still has this version.
+fn guarded(patch: Change, version: &str) -> Change {
+    match patch {
+        Change::Merge(mut body) => {
+            argocd::patch::merge(
+                &mut body,
+                &json!({ "metadata": { "resourceVersion": version } }),
+            );
+            Change::Merge(body)
+        }
+        Change::Json(mut operations) => {
+            // A `test` would be answered with Invalid, which cannot be told from a bad patch.
+            let guard =
+                json!({ "op": "replace", "path": "/metadata/resourceVersion", "value": version });
+            if let Some(list) = operations.as_array_mut() {
+                list.insert(0, guard);
+            }
+            Change::Json(operations)
+        }
+    }
+}
+
+fn value(object: DynamicObject) -> Result<Value, WriteError> {
+    let mut object = object;
+    object.metadata.managed_fields = None;
+    serde_json::to_value(object).map_err(ours)
+}
+
+fn ours(error: serde_json::Error) -> WriteError {
+    WriteError::Unavailable(Box::new(error))
+}
+
+fn is_status(error: &kube::Error, code: u16) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == code)
+}
+
+/// Operations are carried out before the guard is looked at: on another version they may not fit.
+fn sorted_operations(error: kube::Error) -> WriteError {
+    if is_status(&error, 422) {
+        return WriteError::Unfit(error.to_string());
+    }
+    sorted(error)
+}
+
+fn sorted(error: kube::Error) -> WriteError {
+    if is_status(&error, 409) {
+        return WriteError::Conflict;
+    }
+    if is_status(&error, 404) {
+        return WriteError::NotFound;
+    }
+    // Only what is wrong with the value itself stays wrong. A right that is missing is not: an API server that has just
+    // started refuses everything until it has read its roles, and a role can be put right.
+    if [400, 413, 422].iter().any(|code| is_status(&error, *code)) {
+        return WriteError::Refused(error.to_string());
+    }
+    WriteError::Unavailable(Box::new(error))
+}
+
+#[cfg(test)]
+mod tests;

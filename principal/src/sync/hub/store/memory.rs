@@ -1,0 +1,396 @@
+//! A hub in memory, for tests, simulations and benchmarks: what Kubernetes makes of writes, and watches.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use argocd::{
+    Meta, Patch,
+    memory::{Denied, News, Objects, Seen},
+};
+use futures::{FutureExt as _, future::BoxFuture};
+use live::events::{self, Observed};
+use runtime::news::News as Changes;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{Report, Reporter, Store, Watched, WriteError};
+use crate::sync::hub::index::Key;
+
+/// A hub in memory; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    // Held for one read or write, never over an await.
+    state: Mutex<State>,
+    changed: Changes,
+}
+
+#[derive(Debug)]
+struct State {
+    objects: Objects<(Watched, Key)>,
+    writes: Writes,
+    /// Events, by namespace and name.
+    events: BTreeMap<Key, Value>,
+    /// How often one was to be written.
+    noted: usize,
+    /// Those with this reason are refused.
+    refused: Option<String>,
+    outage: bool,
+    /// Writes to objects of this name fail.
+    failing: Option<String>,
+    broken: bool,
+    /// How often watches broke.
+    breaks: u64,
+}
+
+/// What our side has written, and not the users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// How often something changed by it.
+    pub changes: usize,
+    /// How often nothing did: writes that nobody needed.
+    pub idle: usize,
+    /// How often a write was not taken.
+    pub denied: usize,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            objects: Objects::new("uid"),
+            writes: Writes::default(),
+            events: BTreeMap::new(),
+            noted: 0,
+            refused: None,
+            outage: false,
+            failing: None,
+            broken: false,
+            breaks: 0,
+        }
+    }
+}
+
+impl State {
+    fn note(&mut self, of: &Observed, write: &events::Write) -> Result<(), WriteError> {
+        self.noted += 1;
+        match write {
+            _ if self.outage => Err(WriteError::Unavailable("outage".into())),
+            events::Write::Create(event) => {
+                let key = Key::of(Meta::of(event));
+                let reason = event.get("reason").and_then(Value::as_str);
+                if self.refused.is_some() && reason == self.refused.as_deref() {
+                    return Err(WriteError::Refused("a reason".to_owned()));
+                }
+                if self.events.contains_key(&key) {
+                    return Err(WriteError::Conflict);
+                }
+                self.events.insert(key, event.clone());
+                Ok(())
+            }
+            events::Write::Patch { name, body } => {
+                let event = self.events.get_mut(&key(&of.namespace, name));
+                argocd::patch::merge(event.ok_or(WriteError::NotFound)?, body);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Memory {
+    /// An empty hub.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What a user does: creates an object, or replaces all of it. UID and creation time are kept or made.
+    pub fn put(&self, kind: Watched, object: Value) {
+        let key = Key::of(Meta::of(&object));
+        self.change(|state| state.objects.put((kind, key), object));
+    }
+
+    /// What a user does: changes an object, if it is there.
+    pub fn edit(&self, kind: Watched, namespace: &str, name: &str, patch: Value) {
+        let key = (kind, key(namespace, name));
+        // Without it, there is nothing to edit; a merge patch always fits.
+        self.change(|state| drop(state.objects.patch(&key, &Patch::Merge(patch))));
+    }
+
+    /// What a user does: deletes an object. With finalizers it stays until they are gone.
+    pub fn delete(&self, kind: Watched, namespace: &str, name: &str) {
+        let key = (kind, key(namespace, name));
+        self.change(|state| state.objects.delete(&key, None).ok());
+    }
+
+    /// What the hub has now.
+    pub fn application(&self, namespace: &str, name: &str) -> Option<Value> {
+        let key = (Watched::Application, key(namespace, name));
+        self.lock().objects.get(&key).cloned()
+    }
+
+    /// What the hub has now.
+    pub fn project(&self, namespace: &str, name: &str) -> Option<Value> {
+        let key = (Watched::AppProject, key(namespace, name));
+        self.lock().objects.get(&key).cloned()
+    }
+
+    /// Everything of a kind that the hub has now.
+    pub fn all(&self, kind: Watched) -> BTreeMap<Key, Value> {
+        let state = self.lock();
+        let all = state.objects.iter().filter(|((is, _), _)| *is == kind);
+        all.map(|((_, key), object)| (key.clone(), object.clone()))
+            .collect()
+    }
+
+    /// The Events that the hub has now.
+    pub fn all_events(&self) -> BTreeMap<Key, Value> {
+        self.lock().events.clone()
+    }
+
+    /// How often our side has written an Event, or tried to.
+    pub fn event_writes(&self) -> usize {
+        self.lock().noted
+    }
+
+    /// Events with this reason are refused from now on.
+    pub fn refuse_events(&self, reason: &str) {
+        self.lock().refused = Some(reason.to_owned());
+    }
+
+    /// Grows with every change, whoever made it.
+    pub fn version(&self) -> u64 {
+        self.lock().objects.version()
+    }
+
+    /// How often our side has changed something.
+    pub fn writes(&self) -> usize {
+        self.lock().writes.changes
+    }
+
+    /// What became of the writes of our side.
+    pub fn all_writes(&self) -> Writes {
+        self.lock().writes.clone()
+    }
+
+    /// While there is an outage, nothing can be read or written.
+    pub fn set_outage(&self, outage: bool) {
+        self.lock().outage = outage;
+    }
+
+    /// Patches of objects of this name fail from now on.
+    pub fn fail_patches_of(&self, name: &str) {
+        self.lock().failing = Some(name.to_owned());
+    }
+
+    /// While watches are broken they tell nothing; then they list anew, and so find out what is gone.
+    pub fn break_watches(&self, broken: bool) {
+        self.change(|state| {
+            state.breaks += u64::from(broken && !state.broken);
+            state.broken = broken;
+        });
+    }
+
+    /// Resolves when the hub is as `fits` wants it. For tests, which bound the wait.
+    pub async fn wait_for(&self, fits: impl Fn(&Self) -> bool) {
+        loop {
+            let seen = self.shared.changed.count();
+            if fits(self) {
+                return;
+            }
+            self.shared.changed.since(seen).await;
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let result = change(&mut state);
+        drop(state);
+        self.shared.changed.tell();
+        result
+    }
+
+    /// One write of our side, by what it comes to: what there is afterwards, and whether that is new.
+    async fn write(
+        &self,
+        write: impl FnOnce(&mut Objects<(Watched, Key)>) -> Result<(Value, bool), Denied>,
+    ) -> Result<Value, WriteError> {
+        // As over a network: others get their turn before it is carried out, and again before the answer.
+        tokio::task::yield_now().await;
+        let answer = self.change(|state| {
+            if state.outage {
+                return Err(WriteError::Unavailable("outage".into()));
+            }
+            let State {
+                objects, writes, ..
+            } = state;
+            match write(objects) {
+                Ok((object, true)) => {
+                    writes.changes += 1;
+                    Ok(object)
+                }
+                Ok((object, false)) => {
+                    writes.idle += 1;
+                    Ok(object)
+                }
+                Err(denied) => {
+                    writes.denied += 1;
+                    Err(sorted(denied))
+                }
+            }
+        });
+        tokio::task::yield_now().await;
+        answer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `lists`: it lists, so it does not see anything go.
+    fn tell(&self, kind: Watched, seen: &mut Seen<(Watched, Key)>, lists: bool, report: &Reporter) {
+        let news = self.lock().objects.news(seen, |(is, _)| *is == kind);
+        for news in news {
+            report(match news {
+                News::Applied(_, object) => Report::Applied(kind, object),
+                News::Gone((_, key), uid) => Report::Deleted {
+                    kind,
+                    key,
+                    uid,
+                    is_seen: !lists,
+                },
+            });
+        }
+        if lists {
+            report(Report::Synced(kind));
+        }
+    }
+}
+
+fn key(namespace: &str, name: &str) -> Key {
+    Key {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+impl Store for Memory {
+    fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()> {
+        let memory = self.clone();
+        async move {
+            let mut seen = Watched::ALL.map(|kind| (kind, Seen::new()));
+            // How often watches had broken when it listed last.
+            let mut listed = None;
+            loop {
+                let count = memory.shared.changed.count();
+                let (broken, breaks) = {
+                    let state = memory.lock();
+                    (state.broken, state.breaks)
+                };
+                for (kind, seen) in seen.iter_mut().filter(|_| !broken) {
+                    memory.tell(*kind, seen, listed != Some(breaks), &report);
+                }
+                if !broken {
+                    listed = Some(breaks);
+                }
+                let next = memory.shared.changed.since(count);
+                if token.run_until_cancelled(next).await.is_none() {
+                    return;
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn patch<'a>(
+        &'a self,
+        kind: Watched,
+        key: &'a Key,
+        version: &'a str,
+        patch: Patch,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        let key = (kind, key.clone());
+        async move {
+            if self.lock().failing.as_ref() == Some(&key.1.name) {
+                return Err(WriteError::Unavailable("failing".into()));
+            }
+            self.write(move |objects| objects.patch(&key, &patch.under(version)))
+                .await
+        }
+        .boxed()
+    }
+
+    fn create<'a>(
+        &'a self,
+        kind: Watched,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        let key = (kind, Key::of(Meta::of(object)));
+        self.write(move |objects| Ok((objects.create(key, object.clone())?, true)))
+            .boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        kind: Watched,
+        key: &'a Key,
+        uid: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        let key = (kind, key.clone());
+        self.write(move |objects| {
+            let known = objects.get(&key).ok_or(Denied::NotFound)?;
+            if Meta::of(known).resource_version() != version {
+                return Err(Denied::Conflict);
+            }
+            objects.delete(&key, Some(uid))?;
+            Ok((Value::Null, true))
+        })
+        .map(|written| written.map(drop))
+        .boxed()
+    }
+
+    fn events<'a>(&'a self, of: &'a Observed) -> BoxFuture<'a, Result<Vec<Value>, WriteError>> {
+        async move {
+            tokio::task::yield_now().await;
+            let state = self.lock();
+            if state.outage {
+                return Err(WriteError::Unavailable("outage".into()));
+            }
+            let events = state.events.values().filter(|event| of.is_of(event));
+            Ok(events.cloned().collect())
+        }
+        .boxed()
+    }
+
+    fn note<'a>(
+        &'a self,
+        of: &'a Observed,
+        write: &'a events::Write,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        async move {
+            tokio::task::yield_now().await;
+            self.change(|state| state.note(of, write))
+        }
+        .boxed()
+    }
+
+    fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>> {
+        async { Ok("principal-uid".to_owned()) }.boxed()
+    }
+}
+
+fn sorted(denied: Denied) -> WriteError {
+    match denied {
+        Denied::NotFound => WriteError::NotFound,
+        Denied::Misfit => WriteError::Unfit(denied.to_string()),
+        Denied::Conflict | Denied::Exists => WriteError::Conflict,
+    }
+}

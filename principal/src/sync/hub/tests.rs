@@ -1,0 +1,351 @@
+use runtime::trace::Notes;
+
+use super::*;
+use crate::{
+    sync::hub::store::{Memory, Report},
+    testing::{application, fleet, name, open_project, with},
+};
+use argocd::keys;
+use protocol::{Facet, Source as _, Verb};
+use serde_json::json;
+
+fn hub() -> Arc<Hub> {
+    let settings = Settings::usual(([127, 0, 0, 1], 0).into());
+    let store = Arc::new(Memory::new());
+    let hub = Arc::new(Hub::new(
+        &settings,
+        store,
+        Clock::system(),
+        Metrics::default(),
+    ));
+    hub.set_fleet(&fleet(&["a", "ab"]));
+    hub.report(Report::Applied(
+        Watched::AppProject,
+        open_project("default"),
+    ));
+    assert!(hub.set_principal_uid(&"us".into()));
+    hub
+}
+
+fn key(namespace: &str) -> ObjectKey {
+    Key {
+        namespace: namespace.to_owned(),
+        name: "app".to_owned(),
+    }
+    .object()
+}
+
+#[test]
+fn a_session_is_told_what_there_is_and_hears_of_what_changes() {
+    let hub = hub();
+    hub.report(Report::Applied(
+        Watched::Application,
+        application("a", "app", "1", 1),
+    ));
+    let ear = hub.subscribe(&name("a"));
+    assert!(ear.delivered.contains(&key("a")));
+    assert!(ear.mailbox.take().is_empty());
+    let edited = with(
+        application("a", "app", "1", 2),
+        json!({ "spec": { "project": "other" } }),
+    );
+    hub.report(Report::Applied(Watched::AppProject, open_project("other")));
+    hub.report(Report::Applied(Watched::Application, edited));
+    hub.report(Report::Applied(
+        Watched::Application,
+        application("ab", "app", "2", 3),
+    ));
+    let heard = ear.mailbox.take();
+    assert!(heard[&key("a")].state);
+    assert!(
+        !heard.contains_key(&key("ab")),
+        "nothing of another cluster"
+    );
+}
+
+#[test]
+fn an_older_ear_that_is_dropped_does_not_take_the_newer_along() {
+    let hub = hub();
+    let older = hub.subscribe(&name("a"));
+    let newer = hub.subscribe(&name("a"));
+    drop(older);
+    hub.report(Report::Applied(
+        Watched::Application,
+        application("a", "app", "1", 1),
+    ));
+    assert!(newer.mailbox.take()[&key("a")].state);
+}
+
+#[test]
+fn without_a_collector_a_change_is_told_without_a_context_and_nothing_is_kept_for_it() {
+    let hub = hub();
+    let ear = hub.subscribe(&name("a"));
+    hub.report(Report::Applied(
+        Watched::Application,
+        application("a", "app", "1", 1),
+    ));
+    assert!(ear.mailbox.take()[&key("a")].state);
+    assert!(ear.mailbox.traces().is_empty());
+    assert_eq!(ear.delete(&key("a"), "1").trace(), None);
+}
+
+#[test]
+fn ready_is_only_who_has_read_every_kind() {
+    let hub = hub();
+    let told: Vec<bool> = Watched::ALL
+        .map(|kind| hub.report(Report::Synced(kind)))
+        .to_vec();
+    assert_eq!(told, [false, false, false, false, false, true]);
+}
+
+#[test]
+fn a_cluster_gets_the_body_of_its_own_objects_only() {
+    let hub = hub();
+    hub.report(Report::Applied(
+        Watched::Application,
+        application("a", "app", "1", 7),
+    ));
+    let (a, ab) = (name("a"), name("ab"));
+    let said = Voice {
+        hub: &hub,
+        cluster: &a,
+        is_go: false,
+        traces: &Notes::default(),
+    }
+    .encode(&key("a"), Facet::State, false)
+    .unwrap();
+    assert_eq!(
+        (said.verb, said.event_id.as_str()),
+        (Verb::Create, "app_1_7")
+    );
+    assert_eq!(said.principal_uid.as_deref(), Some("us"));
+    let update = Voice {
+        hub: &hub,
+        cluster: &a,
+        is_go: false,
+        traces: &Notes::default(),
+    }
+    .encode(&key("a"), Facet::State, true)
+    .unwrap();
+    assert_eq!(update.verb, Verb::SpecUpdate);
+    let other = Voice {
+        hub: &hub,
+        cluster: &ab,
+        is_go: false,
+        traces: &Notes::default(),
+    };
+    for facet in [Facet::State, Facet::Status, Facet::Command] {
+        assert_eq!(other.encode(&key("a"), facet, false), None);
+    }
+}
+
+#[test]
+fn a_command_is_named_by_the_version_that_introduced_it() {
+    let hub = hub();
+    hub.report(Report::Synced(Watched::Application));
+    let app = application("a", "app", "1", 1);
+    hub.report(Report::Applied(Watched::Application, app.clone()));
+    let ear = hub.subscribe(&name("a"));
+    let asked = json!({ "metadata": { "resourceVersion": "2" }, "operation": { "sync": {} } });
+    hub.report(Report::Applied(
+        Watched::Application,
+        with(app.clone(), asked.clone()),
+    ));
+    assert!(ear.mailbox.take()[&key("a")].command);
+    let touched = json!({ "metadata": { "resourceVersion": "3", "labels": { "x": "y" } } });
+    hub.report(Report::Applied(
+        Watched::Application,
+        with(with(app, asked), touched),
+    ));
+    let a = name("a");
+    let said = Voice {
+        hub: &hub,
+        cluster: &a,
+        is_go: false,
+        traces: &Notes::default(),
+    }
+    .encode(&key("a"), Facet::Command, true)
+    .unwrap();
+    assert_eq!(
+        (said.verb, said.event_id.as_str()),
+        (Verb::SetOperation, "app_1_2_operation")
+    );
+    drop(ear);
+    let again = hub.subscribe(&name("a"));
+    assert!(
+        again.mailbox.take()[&key("a")].command,
+        "it is said in the next session too"
+    );
+}
+
+#[test]
+fn of_a_cluster_that_is_not_enrolled_nothing_is_unknown() {
+    let hub = hub();
+    let claim = protocol::payload::RequestUpdate {
+        kind: "Application".to_owned(),
+        name: "app".to_owned(),
+        uid: "uid-of-nobody".to_owned(),
+        ..Default::default()
+    };
+    let look = |cluster: &str| hub.lookup(&name(cluster), "argocd", &claim);
+    assert_eq!(look("a"), Lookup::Unknown);
+    assert_eq!(look("c"), Lookup::LeaveAlone);
+    let synced = || hub.is_authority_for(&name("a"));
+    assert!(!synced());
+    for kind in Watched::ALL {
+        assert!(!synced(), "the {kind}s are not read");
+        hub.report(Report::Synced(kind));
+    }
+    assert!(synced() && !hub.is_authority_for(&name("c")));
+}
+
+#[test]
+fn the_state_of_an_application_is_known_where_it_runs_under_its_name_there() {
+    let hub = hub();
+    let mut both = fleet(&["a", "ab"]);
+    both.clusters.insert(
+        "own".to_owned(),
+        crate::testing::enrolment(crate::fleet::Mode::Autonomous),
+    );
+    hub.set_fleet(&both);
+    let named = |name: &str| json!({ "spec": { "destination": { "name": name } } });
+    let mirrored = json!({ "metadata": { "annotations": {
+        keys::MIRRORED_FROM: "own", keys::SOURCE_UID: "theirs",
+    } } });
+    for object in [
+        application("a", "app", "1", 1),
+        with(application("argocd", "moved", "2", 1), named("ab")),
+        // Younger than the one of its name in the cluster's namespace.
+        with(
+            application("argocd", "app", "3", 1),
+            json!({
+                "metadata": { "creationTimestamp": "2026-02-01T00:00:00Z" },
+                "spec": { "destination": { "name": "a" } },
+            }),
+        ),
+        application("argocd", "local", "4", 1),
+        with(application("own", "app", "5", 1), mirrored),
+    ] {
+        hub.report(Report::Applied(Watched::Application, object));
+    }
+    let there = |cluster: &str, app: &str, uid: &str| {
+        Whose::Cluster(There {
+            cluster: name(cluster),
+            namespace: None,
+            name: app.to_owned(),
+            uid: uid.to_owned(),
+            namespace_here: if app == "moved" { "argocd" } else { cluster }.to_owned(),
+            source_uid: (cluster == "own").then(|| "theirs".to_owned()),
+        })
+    };
+    assert_eq!(hub.whose(Some("a"), "app"), there("a", "app", "1"));
+    assert_eq!(hub.whose(None, "moved"), there("ab", "moved", "2"));
+    assert_eq!(hub.whose(Some("argocd"), "moved"), hub.whose(None, "moved"));
+    assert_eq!(
+        hub.whose(None, "app"),
+        Whose::Nobody,
+        "another has its name"
+    );
+    assert_eq!(hub.whose(None, "local"), Whose::Hub);
+    assert_eq!(hub.whose(Some("a"), "unknown"), Whose::Hub);
+    assert_eq!(hub.whose(Some("own"), "app"), there("own", "app", "5"));
+    // Who leaves the fleet is asked nothing more.
+    hub.set_fleet(&fleet(&["ab"]));
+    assert_eq!(hub.whose(Some("a"), "app"), Whose::Hub);
+}
+
+/// Everything that there is, and that this is all.
+fn report_all(hub: &Hub, applications: Vec<serde_json::Value>) {
+    for application in applications {
+        hub.report(Report::Applied(Watched::Application, application));
+    }
+    for kind in Watched::ALL {
+        hub.report(Report::Synced(kind));
+    }
+}
+
+#[test]
+fn when_the_hub_is_back_at_an_earlier_state_all_sessions_end_and_older_versions_count() {
+    let hub = hub();
+    let wanting = |path: &str, version| {
+        let spec = json!({ "spec": { "source": { "path": path } } });
+        with(application("a", "app", "1", version), spec)
+    };
+    report_all(
+        &hub,
+        vec![wanting("new", 20), application("a", "later", "2", 19)],
+    );
+    let (ear, other) = (hub.subscribe(&name("a")), hub.subscribe(&name("ab")));
+    ear.mailbox.take();
+
+    assert!(!hub.report(Report::Rewound(Watched::Application)));
+    assert!(ear.mailbox.is_over() && other.mailbox.is_over());
+    assert!(
+        !hub.is_authority_for(&name("a")),
+        "half a list decides nothing"
+    );
+    assert!(
+        hub.subscribe(&name("a")).mailbox.is_over(),
+        "whoever was let in before it was known"
+    );
+    hub.report(Report::Applied(Watched::Application, wanting("old", 10)));
+    hub.report(Report::Deleted {
+        kind: Watched::Application,
+        key: Key {
+            namespace: "a".to_owned(),
+            name: "later".to_owned(),
+        },
+        uid: "2".to_owned(),
+        is_seen: false,
+    });
+    assert!(hub.report(Report::Synced(Watched::Application)));
+    assert!(ear.mailbox.take().is_empty(), "nobody saw it being deleted");
+
+    let ear = hub.subscribe(&name("a"));
+    assert!(!ear.mailbox.is_over());
+    assert!(ear.delivered.contains(&key("a")));
+    let state = hub.lock();
+    let entry = state
+        .index
+        .application(&Key::from_object(&key("a")).unwrap());
+    let path = |entry: &index::Entry| entry.object()["spec"]["source"]["path"].clone();
+    assert_eq!(entry.map(path), Some(json!("old")));
+    assert_eq!(state.index.routed_to("a").count(), 1);
+}
+
+#[test]
+fn a_sync_that_the_hub_has_forgotten_is_not_asked_for_a_second_time() {
+    let hub = hub();
+    let asking = |version| {
+        let operation = json!({ "operation": { "sync": { "revision": "v1" } } });
+        with(application("a", "app", "1", version), operation)
+    };
+    report_all(&hub, vec![application("a", "app", "1", 9)]);
+    hub.report(Report::Applied(Watched::Application, asking(10)));
+    let ear = hub.subscribe(&name("a"));
+    assert!(ear.mailbox.take()[&key("a")].command);
+    // It was taken, ran, and is over; then the hub goes back to where it was asked for, by a later version.
+    hub.report(Report::Applied(
+        Watched::Application,
+        application("a", "app", "1", 20),
+    ));
+
+    hub.report(Report::Rewound(Watched::Application));
+    hub.report(Report::Applied(Watched::Application, asking(12)));
+    hub.report(Report::Synced(Watched::Application));
+    let ear = hub.subscribe(&name("a"));
+    assert!(
+        ear.mailbox
+            .take()
+            .get(&key("a"))
+            .is_none_or(|note| !note.command),
+        "the cluster's next report decides"
+    );
+}
+
+#[test]
+fn a_hub_that_knows_this_principal_under_another_identity_is_noticed() {
+    let hub = hub();
+    assert!(hub.set_principal_uid(&"us".into()));
+    assert!(!hub.set_principal_uid(&"others".into()));
+}

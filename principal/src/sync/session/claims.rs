@@ -1,0 +1,207 @@
+//! The resync with an autonomous cluster: it is told what the hub shows of it, and says what is different.
+//!
+//! It answers with newer states, and with deletes of what it does not have. Such a delete is the answer to a question,
+//! and not something that somebody did: should an agent look at the wrong place or see nothing yet, most mirrors would
+//! go. So these deletes are collected until there are no more, and then go together or, if they are too many, wait for
+//! a person's word. They are known by an event id without a version, with a Go agent as with ours.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use argocd::{Meta, digest, mirror};
+use protocol::{
+    Event, Kind, ObjectKey, Session, Verb, Verdict,
+    payload::{self, RequestUpdate, SyncedResource, SyncedResourceList},
+};
+use runtime::error::Chain;
+use serde_json::Value;
+
+use super::{
+    brake::{Decision, Doomed, Waiting},
+    inventory::{Inventory, Named},
+};
+use crate::{
+    fleet::{ClusterName, Enrolment},
+    report::HeldDeletion,
+    sync::hub::Hub,
+};
+
+/// After the last such delete it is decided about all.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// The resync of one session with an autonomous cluster.
+#[derive(Debug)]
+pub(super) struct Claims {
+    cluster: ClusterName,
+    /// Nothing goes for being unknown there.
+    fresh: bool,
+    /// What the cluster says it does not have: the UID of what it had.
+    missing: BTreeMap<ObjectKey, String>,
+    pub(super) waiting: Waiting,
+}
+
+impl Claims {
+    /// Tells the agent what the hub shows.
+    pub(super) fn begin(
+        machine: &mut Session,
+        hub: &Hub,
+        cluster: &ClusterName,
+        fresh: bool,
+    ) -> Self {
+        hub.forget_unmirrored(cluster);
+        tell(machine, hub, cluster);
+        Self {
+            cluster: cluster.clone(),
+            fresh,
+            missing: BTreeMap::new(),
+            waiting: Waiting::default(),
+        }
+    }
+
+    /// One message of the agent for the resync. Only a Go agent has any: ours says the objects themselves.
+    pub(super) fn take(&mut self, machine: &mut Session, hub: &Hub, event: &Event) -> Verdict {
+        if event.verb == Verb::RequestResourceResync {
+            tell(machine, hub, &self.cluster);
+            return Verdict::Done;
+        }
+        match payload::decode::<SyncedResource>("synced resource", &event.payload) {
+            Err(error) => Verdict::Refused(Chain(&error).to_string()),
+            Ok(there) => self.ask_for(machine, hub, &there),
+        }
+    }
+
+    /// It has this one: it shall say how it is, unless it was told already how the hub shows it.
+    fn ask_for(&self, machine: &mut Session, hub: &Hub, there: &SyncedResource) -> Verdict {
+        let key = there
+            .kind
+            .parse()
+            .ok()
+            .and_then(|kind| hub.mirror_key(&self.cluster, kind, &there.name));
+        let Some(key) = key else {
+            return Verdict::Refused("nothing that is mirrored has this name".to_owned());
+        };
+        if !hub.shows(&self.cluster, &key, &there.uid) {
+            machine.say(Event::request_update(&RequestUpdate {
+                name: key.name,
+                namespace: key.namespace,
+                kind: there.kind.clone(),
+                ..RequestUpdate::default()
+            }));
+        }
+        Verdict::Done
+    }
+
+    /// What the agent says of an object; a verdict if it is the answer that there is none.
+    pub(super) fn hear(&mut self, hub: &Hub, event: &Event, now: Duration) -> Option<Verdict> {
+        let object = event.object()?;
+        let key = hub.mirror_key(&self.cluster, object.kind, &object.name)?;
+        if event.verb != Verb::Delete || !event.event_id.ends_with('_') {
+            self.missing.remove(&key);
+            return None;
+        }
+        let stub: Value = match payload::decode("delete", &event.payload) {
+            Ok(stub) => stub,
+            Err(error) => return Some(Verdict::Refused(Chain(&error).to_string())),
+        };
+        let uid = Meta::of(&stub).uid();
+        if hub.shows(&self.cluster, &key, uid) {
+            self.missing.insert(key, uid.to_owned());
+            self.waiting.doomed = None;
+            self.waiting.decision = Some(now.saturating_add(SETTLED));
+        }
+        Some(Verdict::Done)
+    }
+
+    pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
+        self.waiting.decision.map(|until| until.saturating_sub(now))
+    }
+
+    /// Lets go what the cluster does not have; says what is held instead.
+    pub(super) fn decide(
+        &mut self,
+        hub: &Hub,
+        enrolment: Option<Enrolment>,
+        now: Duration,
+    ) -> Option<HeldDeletion> {
+        self.waiting.decision = None;
+        let enrolment = enrolment?;
+        if self.fresh || enrolment.fresh {
+            tracing::info!("what the cluster does not have stays in this session");
+            self.missing.clear();
+            return None;
+        }
+        let mut doomed = match self.waiting.doomed.take() {
+            Some(doomed) => doomed,
+            None => Doomed::of(self.inventory(hub), |named| self.is_missing(hub, named)),
+        };
+        let confirmed = enrolment.confirm_delete.as_deref();
+        match doomed.decide(confirmed, |named| self.is_missing(hub, named)) {
+            Decision::Go(list) => {
+                for named in &list {
+                    if let Some(key) = key(named) {
+                        tracing::info!(object = %key, "the cluster does not have this any more");
+                        hub.end_mirror(&self.cluster, &key, &named.uid);
+                    }
+                }
+                self.missing.clear();
+                None
+            }
+            Decision::Hold(held) => {
+                self.waiting.hold(doomed, now);
+                Some(HeldDeletion {
+                    mirrors: true,
+                    ..held
+                })
+            }
+        }
+    }
+
+    /// All mirrors, of which some are missing there.
+    fn inventory(&self, hub: &Hub) -> Inventory {
+        let mut inventory = Inventory::default();
+        let claims = hub.claims(&self.cluster);
+        for named in claims.iter().filter_map(Named::read) {
+            inventory.add(named);
+        }
+        inventory
+    }
+
+    fn is_missing(&self, hub: &Hub, named: &Named) -> bool {
+        key(named).is_some_and(|key| {
+            self.missing.get(&key) == Some(&named.uid) && hub.shows(&self.cluster, &key, &named.uid)
+        })
+    }
+}
+
+fn key(named: &Named) -> Option<ObjectKey> {
+    let kind: Kind = named.kind.parse().ok()?;
+    Some(ObjectKey::new(kind, &named.namespace, &named.name))
+}
+
+/// Says everything that the hub shows, and that this was all.
+fn tell(machine: &mut Session, hub: &Hub, cluster: &ClusterName) {
+    let claims = hub.claims(cluster);
+    for claim in &claims {
+        machine.say(Event::request_update(claim));
+    }
+    // By the names there, so that a Go agent can compare; two lines of one text are two.
+    let lines: BTreeSet<_> = claims
+        .iter()
+        .map(|claim| {
+            let name = if claim.kind == Kind::AppProject.as_str() {
+                mirror::source_name(cluster.as_str(), &claim.name).unwrap_or(&claim.name)
+            } else {
+                &claim.name
+            };
+            (claim.kind.as_str(), name, claim.uid.as_str())
+        })
+        .collect();
+    let end = SyncedResourceList {
+        checksum: digest::list_checksum(lines),
+        ..SyncedResourceList::default()
+    };
+    machine.say(Event::request_synced_resource_list(&end));
+    tracing::debug!(objects = claims.len(), "told the agent what the hub shows");
+}

@@ -1,0 +1,214 @@
+use argocd::keys;
+use protocol::{Kind, ObjectKey};
+use serde_json::{Value, json};
+use tokio::{sync::mpsc, time::timeout};
+use tonic::Status;
+
+use super::{super::tests, *};
+use crate::{
+    admission::registry::End,
+    settings::Limits,
+    sync::{
+        hub::store::{Memory, Report, Watched},
+        session::{Sessions, pace::PAUSE},
+    },
+    testing::application,
+};
+
+/// Long enough for a write in memory.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// A session of cluster `a` with Applications `busy` and `other` on a hub in memory.
+struct Flooded {
+    memory: Memory,
+    sessions: std::sync::Arc<Sessions>,
+    driver: Driver,
+    reads: mpsc::Receiver<Result<protocol::wire::eventstreamapi::Event, Status>>,
+    said: u32,
+}
+
+impl Flooded {
+    async fn begin() -> Self {
+        let memory = Memory::new();
+        let store = std::sync::Arc::new(memory.clone());
+        let sessions = tests::sessions_on(store, Limits::default());
+        let (outbound, reads) = mpsc::channel(10_000);
+        for name in ["busy", "other"] {
+            memory.put(
+                Watched::Application,
+                application("a", name, &format!("uid-{name}"), 1),
+            );
+        }
+        let driver = tests::driver(&sessions, &[], outbound).await;
+        let flooded = Self {
+            memory,
+            sessions,
+            driver,
+            reads,
+            said: 0,
+        };
+        flooded.watch("busy");
+        flooded.watch("other");
+        flooded
+    }
+
+    fn live(&self, name: &str) -> Value {
+        self.memory.application("a", name).unwrap()
+    }
+
+    /// The watch tells how it is now.
+    fn watch(&self, name: &str) {
+        let told = Report::Applied(Watched::Application, self.live(name));
+        self.sessions.hub.report(told);
+    }
+
+    /// The agent says something of its copy.
+    fn tell(&mut self, verb: Verb, name: &str) {
+        self.said += 1;
+        let key = ObjectKey::new(Kind::Application, "argocd", name);
+        let copy = json!({
+            "metadata": {
+                "namespace": "argocd", "name": name, "uid": "local",
+                "annotations": { keys::SOURCE_UID: self.live(name)["metadata"]["uid"] },
+            },
+            "status": { "health": { "message": self.said.to_string() } },
+        });
+        let body = serde_json::to_vec(&copy).unwrap().into();
+        let event = Event::about(&key, verb, "local", &self.said.to_string(), body);
+        let now = self.driver.started.elapsed();
+        let frame = event.into_cloud_event("agent://agent-managed");
+        self.driver.machine.receive(frame, now).unwrap();
+    }
+
+    async fn turn_for(&mut self, time: Duration) {
+        let turning = async {
+            loop {
+                self.driver.turn().await.unwrap();
+            }
+        };
+        drop(timeout(time, turning).await);
+    }
+
+    /// It says `times` statuses of `busy`, one each 10 ms.
+    async fn flood(&mut self, times: u32) {
+        for _ in 0..times {
+            self.tell(Verb::StatusUpdate, "busy");
+            self.turn_for(10 * MOMENT).await;
+        }
+    }
+
+    /// Says a last status of `busy` that has to wait.
+    async fn say_last(&mut self) {
+        self.flood(30).await;
+        self.tell(Verb::StatusUpdate, "busy");
+        self.turn_for(MOMENT).await;
+        assert!(!self.shows("busy"), "it was written at once");
+    }
+
+    /// Whether the hub shows the last that was said, if that was of this Application.
+    fn shows(&self, name: &str) -> bool {
+        self.live(name)["status"]["health"]["message"].as_str() == Some(&self.said.to_string())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_one_object_is_written_a_few_times_a_second_and_its_last_value_soon_after() {
+    let mut flooded = Flooded::begin().await;
+    flooded.flood(1).await;
+    assert!(flooded.shows("busy"), "the first change waits");
+    let idle = flooded.memory.all_writes().idle;
+    flooded.flood(999).await;
+    flooded.turn_for(PAUSE).await;
+    assert!(flooded.shows("busy"));
+    assert!((20..=32).contains(&flooded.memory.writes()));
+    assert_eq!(flooded.memory.all_writes().idle, idle);
+    let stats = flooded
+        .driver
+        .machine
+        .stats(flooded.driver.started.elapsed());
+    assert_eq!((stats.inbox_objects, stats.working), (0, 0));
+    assert!(!flooded.driver.pace.is_holding());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_beside_a_flood_is_written_at_once() {
+    let mut flooded = Flooded::begin().await;
+    for _ in 0..20 {
+        flooded.say_last().await;
+        flooded.turn_for(PAUSE).await;
+        flooded.flood(20).await;
+        flooded.tell(Verb::StatusUpdate, "other");
+        flooded.turn_for(MOMENT).await;
+        assert!(flooded.shows("other"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_hub_waits_for_is_not_held_up() {
+    let mut flooded = Flooded::begin().await;
+    flooded.say_last().await;
+    let refresh = json!({"metadata": {"annotations": { keys::REFRESH: "normal" }}});
+    flooded
+        .memory
+        .edit(Watched::Application, "a", "busy", refresh);
+    flooded.watch("busy");
+    flooded.tell(Verb::StatusUpdate, "busy");
+    flooded.turn_for(MOMENT).await;
+    assert!(flooded.shows("busy"));
+    assert!(!flooded.driver.pace.is_holding());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_does_not_wait_for_a_status_that_does() {
+    let mut flooded = Flooded::begin().await;
+    let finalizer = json!({"metadata": {"finalizers": [keys::RESOURCES_FINALIZER]}});
+    flooded
+        .memory
+        .edit(Watched::Application, "a", "busy", finalizer);
+    flooded.watch("busy");
+    flooded.say_last().await;
+    flooded.memory.delete(Watched::Application, "a", "busy");
+    flooded.watch("busy");
+    flooded.tell(Verb::Delete, "busy");
+    flooded.turn_for(MOMENT).await;
+    assert_eq!(flooded.memory.application("a", "busy"), None);
+    assert!(!flooded.driver.pace.is_holding());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_value_is_written_also_when_the_agent_goes_or_the_hub_stops() {
+    for stops in [false, true] {
+        let mut flooded = Flooded::begin().await;
+        flooded.say_last().await;
+        let begun = tokio::time::Instant::now();
+        let registry = flooded.sessions.gate.registry.clone();
+        let message = flooded.said.to_string();
+        let memory = flooded.memory.clone();
+        let Flooded { driver, reads, .. } = flooded;
+        if stops {
+            registry.end_where(|_, _, _| Some(End::Stopping));
+        } else {
+            drop(reads);
+        }
+        driver.run().await;
+        let live = memory.application("a", "busy").unwrap();
+        assert_eq!(live["status"]["health"]["message"], message);
+        assert!(begun.elapsed() < PAUSE / 2, "it waited for its time");
+    }
+}
+
+/// Who takes the seat compares everything, and must not find the one before writing.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_lost_its_seat_writes_nothing_more() {
+    let mut flooded = Flooded::begin().await;
+    flooded.say_last().await;
+    let memory = flooded.memory.clone();
+    let writes = memory.writes();
+    flooded
+        .sessions
+        .gate
+        .registry
+        .end_where(|_, _, _| Some(End::Superseded));
+    flooded.driver.run().await;
+    assert_eq!(memory.writes(), writes);
+}

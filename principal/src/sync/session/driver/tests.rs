@@ -1,0 +1,302 @@
+use std::convert::Infallible;
+
+use argocd::keys;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use futures::{future, stream};
+use http_body_util::StreamBody;
+use hyper::body::Frame as Chunk;
+use live::events::{self, Observed};
+use prost::Message as _;
+use protocol::{Event, Kind, ObjectKey, Verb};
+use runtime::{clock::Clock, parts::Parts};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::codec::Codec as _;
+
+use super::*;
+use crate::{
+    admission::{
+        gate::{Budget, Gate},
+        identity::Method,
+        registry::Registry,
+        tokens::{Announced, Holder},
+    },
+    metrics::Metrics,
+    settings::{Limits, Settings},
+    sync::hub::{
+        Key,
+        store::{Report, Reporter, Store, Watched, WriteError},
+    },
+    testing::{Authority, SIGNING_KEY, application, enrolment, fleet, name, open_project},
+};
+
+/// More turns than any state needs in a minute without news.
+const TOO_MANY: usize = 1000;
+
+/// A hub that never ends a write to `stuck`, and is too busy for every other.
+#[derive(Debug)]
+struct Slow;
+
+impl Store for Slow {
+    fn watch(&self, _: Reporter, _: CancellationToken) -> BoxFuture<'static, ()> {
+        future::pending().boxed()
+    }
+
+    fn create<'a>(&'a self, _: Watched, _: &'a Value) -> BoxFuture<'a, Result<Value, WriteError>> {
+        future::pending().boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        _: Watched,
+        _: &'a Key,
+        _: &'a str,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        future::pending().boxed()
+    }
+
+    fn patch<'a>(
+        &'a self,
+        _: Watched,
+        application: &'a Key,
+        _: &'a str,
+        _: argocd::Patch,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        if application.name == "stuck" {
+            future::pending().boxed()
+        } else {
+            future::ready(Err(WriteError::Unavailable("busy".into()))).boxed()
+        }
+    }
+
+    fn events<'a>(&'a self, _: &'a Observed) -> BoxFuture<'a, Result<Vec<Value>, WriteError>> {
+        future::pending().boxed()
+    }
+
+    fn note<'a>(
+        &'a self,
+        _: &'a Observed,
+        _: &'a events::Write,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        future::pending().boxed()
+    }
+
+    fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>> {
+        future::ready(Ok("us".to_owned())).boxed()
+    }
+}
+
+/// A status of the copy of this Application, as it comes on the wire.
+fn status(application: &str) -> Bytes {
+    let key = ObjectKey::new(Kind::Application, "argocd", application);
+    let copy = json!({
+        "metadata": {
+            "namespace": "argocd", "name": application, "uid": "local",
+            "annotations": { keys::SOURCE_UID: format!("uid-{application}") },
+        },
+        "status": { "health": { "status": "Healthy" } },
+    });
+    let body = serde_json::to_vec(&copy).unwrap().into();
+    let event = Event::about(&key, Verb::StatusUpdate, "local", "1", body);
+    let frame = Frame {
+        event: Some(event.into_cloud_event("agent://agent-managed")),
+    };
+    let mut bytes = BytesMut::new();
+    bytes.put_u8(0);
+    bytes.put_u32(u32::try_from(frame.encoded_len()).unwrap());
+    frame.encode(&mut bytes).unwrap();
+    bytes.freeze()
+}
+
+/// A stream that says this and then neither ends nor says more.
+fn saying(statuses: &[&str]) -> Streaming<Frame> {
+    let chunks: Vec<_> = statuses
+        .iter()
+        .map(|name| Ok::<_, Infallible>(Chunk::data(status(name))))
+        .collect();
+    let body = StreamBody::new(stream::iter(chunks).chain(stream::pending()));
+    let decoder = tonic_prost::ProstCodec::<Frame, Frame>::default().decoder();
+    Streaming::new_request(decoder, body, None, None)
+}
+
+fn sessions(applications: &[String], limits: Limits) -> Arc<Sessions> {
+    let sessions = sessions_on(Arc::new(Slow), limits);
+    for name in applications {
+        let object = application("a", name, &format!("uid-{name}"), 1);
+        let report = Report::Applied(Watched::Application, object);
+        sessions.hub.report(report);
+    }
+    sessions
+}
+
+/// Sessions with a hub that has a project and a cluster `a`.
+pub(super) fn sessions_on(store: Arc<dyn Store>, limits: Limits) -> Arc<Sessions> {
+    let (clock, metrics) = (Clock::system(), Metrics::default());
+    let settings = Settings::usual(([127, 0, 0, 1], 0).into());
+    let hub = Hub::new(&settings, store, clock.clone(), metrics.clone());
+    let enrolled = fleet(&["a"]);
+    hub.set_fleet(&enrolled);
+    hub.report(Report::Applied(
+        Watched::AppProject,
+        open_project("default"),
+    ));
+    let (registry, _) = Registry::new(clock.clone());
+    let gate = Gate {
+        identity: Method::ocm(),
+        capabilities: Capabilities::ours(),
+        argocd_namespace: settings.argocd_namespace,
+        fleet: watch::channel(Arc::new(enrolled)).1,
+        jwt_key: watch::channel(Arc::new(SIGNING_KEY.clone())).1,
+        active: watch::channel(true).1,
+        principal_uid: watch::channel(Some(Arc::from("us"))).1,
+        registry,
+        metrics: metrics.clone(),
+        clock: clock.clone(),
+        budget: Budget::default(),
+        proxies: [].into(),
+        nonces: crate::admission::gate::Nonces::new(),
+        material: watch::channel(Arc::default()).1,
+        revoked: watch::channel(Some(Arc::default())).1,
+        passwords: None,
+        registrar: None,
+        proved: std::sync::Mutex::default(),
+    };
+    Arc::new(Sessions {
+        gate: Arc::new(gate),
+        hub: Arc::new(hub),
+        lanes: crate::live::lane::Lanes::default(),
+        questions: crate::live::questions::Questions::default(),
+        limits,
+        metrics,
+        clock,
+        spawner: Parts::new(CancellationToken::new()).spawner(),
+    })
+}
+
+/// The driver of a session of cluster `a`, whose agent says these and nothing else.
+pub(super) async fn driver(
+    sessions: &Arc<Sessions>,
+    statuses: &[&str],
+    outbound: mpsc::Sender<Result<Frame, Status>>,
+) -> Driver {
+    let certificate = Arc::new(Authority::new().agent("a").peer_certificate());
+    let admitted = Admitted {
+        holder: Holder {
+            cluster: name("a"),
+            mode: Mode::Managed,
+            announced: Announced {
+                version: "1".to_owned(),
+                namespace: "argocd".to_owned(),
+                capabilities: Capabilities::ours().to_words(),
+            },
+        },
+        enrolment: enrolment(Mode::Managed),
+        papers: Arc::new(Papers::of_certificate(&certificate)),
+    };
+    let registry = &sessions.gate.registry;
+    let mode = admitted.holder.mode;
+    let seat = registry.take_seat(&name("a"), mode, &admitted.papers).await;
+    let seat = seat.unwrap();
+    Driver::new(sessions, seat, &admitted, saying(statuses), outbound)
+}
+
+/// How many turns a session takes in a minute in which the peer says no more than `statuses` and reads nothing.
+async fn turns_in_a_minute(applications: &[String], statuses: &[&str], hands: usize) -> usize {
+    let limits = Limits {
+        writes_per_session: hands,
+        ..Limits::default()
+    };
+    let sessions = sessions(applications, limits);
+    let (outbound, _unread) = mpsc::channel(4);
+    let mut driver = driver(&sessions, statuses, outbound).await;
+    let mut turns = 0;
+    let turning = async {
+        while turns < TOO_MANY {
+            driver.turn().await.unwrap();
+            turns += 1;
+        }
+    };
+    drop(tokio::time::timeout(Duration::from_mins(1), turning).await);
+    turns
+}
+
+/// Ten minutes with an agent that reads everything and never says a word.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_never_acknowledges_is_told_of_and_makes_nothing_grow() {
+    let many: Vec<String> = (0..2000).map(|number| format!("app-{number}")).collect();
+    let sessions = sessions(&many, Limits::default());
+    let (outbound, mut reads) = mpsc::channel(64);
+    let mut driver = driver(&sessions, &[], outbound).await;
+    let mut frames = 0_usize;
+    let turning = async {
+        loop {
+            driver.turn().await.unwrap();
+            while reads.try_recv().is_ok() {
+                frames += 1;
+            }
+        }
+    };
+    drop(tokio::time::timeout(Duration::from_mins(10), turning).await);
+    let stats = driver.machine.stats(driver.started.elapsed());
+    let window = MachineLimits::default().window;
+    assert!(stats.in_flight <= window, "{stats:?}");
+    assert!(stats.outbox_objects <= many.len() + 1, "{stats:?}");
+    assert!(frames < 12 * window, "{frames} frames are a storm");
+    let report = sessions.gate.registry.reports()["a"].clone();
+    assert!(
+        report
+            .misconduct
+            .is_some_and(|it| it.contains("acknowledged")),
+        "nobody was told"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_peer_does_not_read_waits_for_room() {
+    let many: Vec<String> = (0..20).map(|number| format!("app-{number}")).collect();
+    let turns = turns_in_a_minute(&many, &[], 8).await;
+    assert!((2..200).contains(&turns), "{turns} turns");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_hands_are_busy_waits_for_one_of_them() {
+    let both = ["busy".to_owned(), "stuck".to_owned()];
+    let turns = turns_in_a_minute(&both, &["busy", "stuck"], 1).await;
+    assert!((2..200).contains(&turns), "{turns} turns");
+}
+
+/// The hub takes nothing for ten minutes, and the agent has said more than there is room for.
+#[tokio::test(start_paused = true)]
+async fn while_there_is_no_room_for_more_the_agent_is_not_taken_for_silent_and_hears_of_us() {
+    let limits = Limits {
+        inbox_bytes: 1,
+        ..Limits::default()
+    };
+    let sessions = sessions(&["busy".to_owned()], limits);
+    let (outbound, mut reads) = mpsc::channel(64);
+    let mut driver = driver(&sessions, &["busy"], outbound).await;
+    // As if it had beaten before.
+    let (second, beat) = (Duration::from_secs(1), Event::ping());
+    for _ in 0..2 {
+        tokio::time::advance(10 * second).await;
+        let now = driver.started.elapsed();
+        driver.pulse.beat(now);
+        let ping = beat.clone().into_cloud_event("agent://agent-managed");
+        driver.machine.receive(ping, now).unwrap();
+    }
+    let mut acks = 0_usize;
+    let turning = async {
+        loop {
+            driver.turn().await.unwrap();
+            while let Ok(Ok(frame)) = reads.try_recv() {
+                let id = frame.event.and_then(|event| Event::try_from(event).ok());
+                acks += usize::from(id.is_some_and(|it| it.target == Target::Ack));
+            }
+        }
+    };
+    drop(tokio::time::timeout(600 * second, turning).await);
+    assert!(!driver.machine.has_room());
+    assert!((55..70).contains(&acks), "{acks} answers in ten minutes");
+}

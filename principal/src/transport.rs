@@ -1,0 +1,4 @@
+//! TODO
+
+pub(crate) mod listener;
+pub(crate) mod service;

@@ -1,0 +1,241 @@
+//! From the port to requests: TCP, TLS, HTTP/2 or a WebSocket over HTTP/1.1, each with its bounds.
+//!
+//! Nothing that a stranger does here ends anything but its own connection: an accept that fails is waited out,
+//! handshakes run beside each other, bounded in number and time, and whoever comes in is known by the certificate
+//! that TLS has verified. The TLS configuration is looked up at each handshake, so that it can rotate.
+//!
+//! ```text
+//!   accept ─► handshake ─► connection ─► HTTP/2: every request ──────────────────────┐
+//!                                   └──► HTTP/1.1: upgrade ─► websocket: one request ┴─► routes
+//! ```
+
+use std::{
+    convert::Infallible,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use http::{HeaderName, Request, Response};
+use runtime::{credentials::ServerTls, error::Chain, parts::Spawner};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Notify, Semaphore},
+    time::timeout,
+};
+use tonic::{body::Body, service::Routes};
+use tower::ServiceExt as _;
+
+use crate::{
+    admission::identity::{PeerCertificate, Thumbprint},
+    metrics::Metrics,
+    settings::Limits,
+};
+
+pub(crate) mod accept;
+mod connection;
+pub(crate) mod handshake;
+pub(crate) mod slots;
+mod websocket;
+
+use slots::{Slots, Turns};
+
+/// Who is at the other end of a connection; every request carries it.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// Where it comes from; with a load balancer in between, the balancer.
+    pub(crate) address: SocketAddr,
+    /// The certificate that it presented and TLS has verified; none where none is asked for.
+    pub(crate) certificate: Option<Arc<PeerCertificate>>,
+    /// What this request has in the header that tells who it is, where one is configured.
+    pub(crate) header: Option<Arc<str>>,
+    /// The connection.
+    pub(crate) connection: Connection,
+}
+
+/// The connection that a request came on, as far as the request has a say in it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Connection(Arc<Notify>);
+
+impl Connection {
+    /// From now on the connection is served where work gives way: what it carries may be large, and others are urgent.
+    pub(crate) fn give_way(&self) {
+        self.0.notify_one();
+    }
+
+    async fn gives_way(&self) {
+        self.0.notified().await;
+    }
+}
+
+/// How the listener treats whoever comes.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    /// TLS, and with it certificates; none where a mesh has done both.
+    pub(crate) tls: Option<ServerTls>,
+    /// Whether HTTP/1.1 with `WebSocket`s is spoken besides HTTP/2.
+    pub(crate) websockets: bool,
+    /// The header that tells who sends a request.
+    pub(crate) header: Option<HeaderName>,
+    /// Common names of proxies, which hold connections for many agents.
+    pub(crate) proxies: Arc<[String]>,
+    /// The bounds.
+    pub(crate) limits: Limits,
+}
+
+/// Accepts connections and serves requests on them.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    tcp: TcpListener,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    rules: Rules,
+    routes: Routes,
+    metrics: Metrics,
+    spawner: Spawner,
+    connections: Arc<Semaphore>,
+    handshakes: Semaphore,
+    /// Connections of an address that wait for their handshake or are in it.
+    waiting: Slots<IpAddr>,
+    by_address: Turns<IpAddr>,
+    by_certificate: Slots<Thumbprint>,
+}
+
+impl Listener {
+    /// Takes the port. Nothing is accepted before [`Self::run`].
+    pub(crate) async fn bind(
+        address: SocketAddr,
+        rules: Rules,
+        routes: Routes,
+        metrics: Metrics,
+        spawner: &Spawner,
+    ) -> io::Result<Self> {
+        let tcp = TcpListener::bind(address).await?;
+        let limits = &rules.limits;
+        let shared = Shared {
+            routes: routes.prepare(),
+            metrics,
+            spawner: spawner.clone(),
+            connections: Arc::new(Semaphore::new(limits.connections)),
+            handshakes: Semaphore::new(limits.handshakes),
+            waiting: Slots::new(limits.waiting_per_address),
+            by_address: Turns::new(limits.handshakes_per_address),
+            by_certificate: Slots::new(limits.connections_per_certificate),
+            rules,
+        };
+        Ok(Self {
+            tcp,
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Accepts until the program stops.
+    pub(crate) async fn run(self) {
+        let Self { tcp, shared } = self;
+        let serve = |socket, address| serve(Arc::clone(&shared), socket, address);
+        accept::serve(&tcp, &shared.spawner, "connection", serve).await;
+    }
+}
+
+async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
+    let Ok(place) = Arc::clone(&shared.connections).try_acquire_owned() else {
+        return shared.metrics.handshake("too_many_connections");
+    };
+    let (stream, certificate) = match let_in(&shared, socket, address.ip()).await {
+        Ok(shaken) => shaken,
+        Err(outcome) => {
+            tracing::debug!(%address, outcome, "handshake failed");
+            return shared.metrics.handshake(outcome);
+        }
+    };
+    // A proxy that ends TLS holds the connections of many agents.
+    let own = certificate
+        .as_ref()
+        .filter(|certificate| !certificate.is_one_of(&shared.rules.proxies));
+    let is_shared = own.is_none();
+    let slot = own.map(|certificate| shared.by_certificate.take(certificate.thumbprint()));
+    if matches!(slot, Some(None)) {
+        return shared.metrics.handshake("too_many_of_certificate");
+    }
+    shared.metrics.handshake("ok");
+    let open = shared.metrics.connection();
+    let itself = Connection::default();
+    let peer = Peer {
+        address,
+        certificate: certificate.map(Arc::new),
+        header: None,
+        connection: itself.clone(),
+    };
+    let aside = shared.spawner.aside();
+    let mut driving = Box::pin(async move {
+        let _held = (place, slot, open);
+        if let Err(error) = connection::drive(&shared, stream, peer).await {
+            tracing::debug!(%address, error = %Chain(&*error), "connection failed");
+        }
+    });
+    tokio::select! {
+        biased;
+        () = &mut driving => {}
+        // Nobody can tell before the first request what a connection is for. One that others share stays where it is.
+        () = itself.gives_way(), if !is_shared => aside.spawn_short("connection", driving),
+    }
+}
+
+/// Waits for the turn of this address and for its own, then shakes hands.
+///
+/// Behind a load balancer all agents are one address: a storm of them waits here, with a bound, instead of being sent
+/// away to come again. The rest of all handshakes stays free for other addresses.
+async fn let_in(
+    shared: &Shared,
+    socket: TcpStream,
+    address: IpAddr,
+) -> Result<(handshake::Stream, Option<PeerCertificate>), &'static str> {
+    let _waiting = shared
+        .waiting
+        .take(address)
+        .ok_or("too_many_from_address")?;
+    let turn = async {
+        let of_address = shared.by_address.wait(address).await;
+        (of_address, shared.handshakes.acquire().await)
+    };
+    let limits = &shared.rules.limits;
+    let _turn = timeout(limits.handshake_time, turn)
+        .await
+        .map_err(|_elapsed| "waited_too_long")?;
+    // Without it a small answer may wait for the peer's delayed acknowledgement.
+    socket.set_nodelay(true).map_err(|_gone| "closed")?;
+    timeout(
+        limits.handshake_time,
+        handshake::shake(shared.rules.tls.as_ref(), socket),
+    )
+    .await
+    .map_err(|_elapsed| "timeout")?
+}
+
+impl Shared {
+    /// Answers one request of `peer`.
+    async fn answer<B>(
+        &self,
+        mut peer: Peer,
+        mut request: Request<B>,
+    ) -> Result<Response<Body>, Infallible>
+    where
+        B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        peer.header = self.rules.header.as_ref().and_then(|name| {
+            let value = request.headers().get(name)?.to_str().ok()?;
+            Some(value.into())
+        });
+        request.extensions_mut().insert(peer);
+        self.routes.clone().oneshot(request).await
+    }
+}

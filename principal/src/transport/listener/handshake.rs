@@ -1,0 +1,175 @@
+//! The beginning of a connection: TLS, and why it failed as a word for the metrics.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use runtime::credentials::ServerTls;
+use rustls::{CertificateError, Error as Tls};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use crate::admission::identity::PeerCertificate;
+
+/// What whoever speaks HTTP without TLS is told.
+const SPEAK_TLS: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\
+    Content-Length: 54\r\n\r\nThis port speaks TLS; an agent must not use plaintext\n";
+
+/// A connection behind its handshake.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    /// Over TLS.
+    Tls(Box<TlsStream<TcpStream>>),
+    /// As it came: a mesh has seen to the rest.
+    Plain(TcpStream),
+}
+
+/// Shakes hands, if there is TLS here.
+pub(crate) async fn shake(
+    tls: Option<&ServerTls>,
+    mut socket: TcpStream,
+) -> Result<(Stream, Option<PeerCertificate>), &'static str> {
+    let Some(tls) = tls else {
+        return Ok((Stream::Plain(socket), None));
+    };
+    let config = tls.current().ok_or("no_certificate_of_ours")?;
+    let mut first = [0];
+    let peeked = socket.peek(&mut first).await.map_err(|_gone| "closed")?;
+    // A record of TLS begins with 22; a request of HTTP with a capital letter.
+    if peeked == 1 && first.iter().all(u8::is_ascii_uppercase) {
+        drop(socket.write_all(SPEAK_TLS).await);
+        drop(socket.shutdown().await);
+        return Err("plain_http");
+    }
+    let stream = TlsAcceptor::from(config)
+        .accept(socket)
+        .await
+        .map_err(|error| outcome(&error))?;
+    let (_, state) = stream.get_ref();
+    let certificate = match state.peer_certificates() {
+        None => None,
+        Some(chain) => Some(PeerCertificate::from_chain(chain).ok_or("no_certificate")?),
+    };
+    Ok((Stream::Tls(Box::new(stream)), certificate))
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+/// Sorts the error of a failed handshake. Bytes that are no TLS at all are `garbage`.
+pub(super) fn outcome(error: &io::Error) -> &'static str {
+    let Some(tls) = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Tls>())
+    else {
+        return "closed";
+    };
+    if matches!(tls, Tls::NoCertificatesPresented) {
+        return "no_certificate";
+    }
+    if let Tls::InvalidCertificate(reason) = tls {
+        return certificate(reason);
+    }
+    if matches!(tls, Tls::AlertReceived(_)) {
+        return "refused_by_peer";
+    }
+    if matches!(tls, Tls::PeerIncompatible(_) | Tls::NoApplicationProtocol) {
+        return "incompatible";
+    }
+    if matches!(
+        tls,
+        Tls::InvalidMessage(_)
+            | Tls::InappropriateMessage { .. }
+            | Tls::InappropriateHandshakeMessage { .. }
+            | Tls::PeerMisbehaved(_)
+            | Tls::DecryptError
+            | Tls::PeerSentOversizedRecord
+    ) {
+        return "garbage";
+    }
+    "other"
+}
+
+fn certificate(reason: &CertificateError) -> &'static str {
+    if matches!(
+        reason,
+        CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. }
+    ) {
+        return "expired";
+    }
+    if matches!(reason, CertificateError::BadEncoding) {
+        return "garbage";
+    }
+    "untrusted"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_has_its_word() {
+        let word = |tls: Tls| outcome(&io::Error::new(io::ErrorKind::InvalidData, tls));
+        assert_eq!(word(Tls::NoCertificatesPresented), "no_certificate");
+        assert_eq!(
+            word(Tls::InvalidCertificate(CertificateError::Expired)),
+            "expired"
+        );
+        assert_eq!(
+            word(Tls::InvalidCertificate(CertificateError::UnknownIssuer)),
+            "untrusted"
+        );
+        assert_eq!(word(Tls::PeerSentOversizedRecord), "garbage");
+        assert_eq!(word(Tls::DecryptError), "garbage");
+        assert_eq!(
+            outcome(&io::Error::from(io::ErrorKind::UnexpectedEof)),
+            "closed"
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! The gRPC services: ten lines per method, every decision is made elsewhere.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use protocol::{
+    refusal::Refusal,
+    wire::{
+        authapi::authentication_server::AuthenticationServer,
+        eventstreamapi::event_stream_server::EventStreamServer, lane::lane_server::LaneServer,
+        logstreamapi::log_stream_service_server::LogStreamServiceServer,
+        terminalstreamapi::terminal_stream_service_server::TerminalStreamServiceServer,
+        versionapi::version_server::VersionServer,
+    },
+};
+use rustls_pki_types::CertificateDer;
+use tonic::{Request, Status, body::Body, codec::CompressionEncoding, service::Routes};
+use tower::ServiceExt as _;
+
+use crate::{
+    admission::{
+        gate::{Admitted, Gate},
+        identity::PeerCertificate,
+    },
+    settings::Settings,
+    sync::session::Sessions,
+    transport::listener::{Connection, Peer},
+};
+
+mod auth;
+mod events;
+mod lane;
+mod logs;
+mod sieve;
+mod terminals;
+mod version;
+
+use sieve::Sieved;
+
+/// Agents send chunks of 64 KiB at most, ours on its lane and Go's of logs and terminals.
+const LARGEST_CHUNK: usize = 128 << 10;
+
+/// All services of the main port.
+pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
+    let gate = &sessions.gate;
+    let largest = settings.limits.message_bytes;
+    let auth = auth::Service {
+        gate: Arc::clone(gate),
+    };
+    let version = version::Service {
+        version: settings.version.clone(),
+        gate: Arc::clone(gate),
+    };
+    let events = events::Service {
+        sessions: Arc::clone(sessions),
+    };
+    let lane = lane::Service {
+        sessions: Arc::clone(sessions),
+    };
+    let logs = logs::Service {
+        sessions: Arc::clone(sessions),
+    };
+    let terminals = terminals::Service {
+        sessions: Arc::clone(sessions),
+    };
+    // A Go agent that compresses does so in every call.
+    Routes::default()
+        // Credentials and versions are small: nobody needs more before being known.
+        .add_service(
+            AuthenticationServer::new(auth)
+                .accept_compressed(CompressionEncoding::Gzip)
+                .max_decoding_message_size(64 << 10),
+        )
+        .add_service(
+            VersionServer::new(version)
+                .accept_compressed(CompressionEncoding::Gzip)
+                .max_decoding_message_size(1 << 10),
+        )
+        .add_service(Sieved {
+            inner: EventStreamServer::new(events)
+                .accept_compressed(CompressionEncoding::Gzip)
+                // To whoever asks for it.
+                .send_compressed(CompressionEncoding::Gzip)
+                .max_decoding_message_size(largest)
+                .max_encoding_message_size(largest),
+            largest,
+            metrics: gate.metrics.clone(),
+        })
+        .add_service(LaneServer::new(lane).max_decoding_message_size(LARGEST_CHUNK))
+        .add_service(
+            LogStreamServiceServer::new(logs)
+                .accept_compressed(CompressionEncoding::Gzip)
+                .max_decoding_message_size(LARGEST_CHUNK),
+        )
+        .add_service(
+            TerminalStreamServiceServer::new(terminals)
+                .accept_compressed(CompressionEncoding::Gzip)
+                .max_decoding_message_size(LARGEST_CHUNK),
+        )
+}
+
+/// The services without a port; clones answer for the same principal.
+#[derive(Clone, Debug)]
+pub struct Services(Routes);
+
+impl Services {
+    pub(crate) fn new(routes: Routes) -> Self {
+        Self(routes.prepare())
+    }
+
+    /// Answers a request of whoever has presented this chain of certificates; none if that is not one.
+    pub async fn answer(
+        &self,
+        chain: &[CertificateDer<'_>],
+        address: SocketAddr,
+        mut request: http::Request<Body>,
+    ) -> Option<http::Response<Body>> {
+        let certificate = Arc::new(PeerCertificate::from_chain(chain)?);
+        request.extensions_mut().insert(Peer {
+            address,
+            certificate: Some(certificate),
+            header: None,
+            connection: Connection::default(),
+        });
+        self.0.clone().oneshot(request).await.ok()
+    }
+}
+
+/// Who sends this request. The listener puts it there; without it nobody comes in.
+fn peer<T>(request: &Request<T>) -> Result<Peer, Refusal> {
+    request
+        .extensions()
+        .get::<Peer>()
+        .cloned()
+        .ok_or(Refusal::AuthenticationFailed)
+}
+
+/// Whether whoever sends this request may open a stream.
+fn admit<T>(gate: &Gate, request: &Request<T>) -> Result<Admitted, Status> {
+    judge(gate, request, Gate::admit)
+}
+
+/// The same of a stream that people have asked for.
+fn recognize<T>(gate: &Gate, request: &Request<T>) -> Result<Admitted, Status> {
+    judge(gate, request, Gate::recognize)
+}
+
+/// The metadata `authorization` holds the bare token, without a scheme; of several the first counts.
+fn judge<T>(
+    gate: &Gate,
+    request: &Request<T>,
+    door: impl FnOnce(&Gate, &Peer, &str) -> Result<Admitted, Refusal>,
+) -> Result<Admitted, Status> {
+    let token = request
+        .metadata()
+        .get("authorization")
+        .and_then(|raw| raw.to_str().ok());
+    let admitted =
+        peer(request).and_then(|peer| door(gate, &peer, token.ok_or(Refusal::InvalidToken)?));
+    admitted.map_err(|refusal| {
+        gate.metrics.refused(refusal.reason());
+        refusal.to_stream_status()
+    })
+}
+
+/// Counts a refusal and says it to the peer.
+fn refuse(gate: &Gate, refusal: &Refusal) -> Status {
+    gate.metrics.refused(refusal.reason());
+    refusal.to_status()
+}

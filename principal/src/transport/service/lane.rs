@@ -1,0 +1,34 @@
+//! `argocdagent.lane.Lane`: ours, not upstream's.
+
+use std::sync::Arc;
+
+use futures::{StreamExt as _, stream::BoxStream};
+use protocol::wire::lane::{Chunk, lane_server::Lane};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{admit, peer};
+use crate::sync::session::Sessions;
+
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) sessions: Arc<Sessions>,
+}
+
+#[tonic::async_trait]
+impl Lane for Service {
+    type OpenStream = BoxStream<'static, Result<Chunk, Status>>;
+
+    async fn open(
+        &self,
+        request: Request<Streaming<Chunk>>,
+    ) -> Result<Response<Self::OpenStream>, Status> {
+        let admitted = admit(&self.sessions.gate, &request)?;
+        if let Ok(peer) = peer(&request) {
+            peer.connection.give_way();
+        }
+        let outgoing = self.sessions.open_lane(admitted, request.into_inner());
+        let chunks = ReceiverStream::new(outgoing).map(|data| Ok(Chunk { data }));
+        Ok(Response::new(chunks.boxed()))
+    }
+}

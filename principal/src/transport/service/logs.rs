@@ -1,0 +1,44 @@
+//! `principal.apis.logstreamapi.LogStreamService`: logs that Go agents were asked for.
+
+use std::{sync::Arc, time::Duration};
+
+use protocol::wire::logstreamapi::{
+    LogStreamData, LogStreamResponse, log_stream_service_server::LogStreamService,
+};
+use tokio::time::timeout;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::recognize;
+use crate::sync::session::Sessions;
+
+/// Whoever opens a stream says at once which log it is.
+const FIRST: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) sessions: Arc<Sessions>,
+}
+
+#[tonic::async_trait]
+impl LogStreamService for Service {
+    async fn stream_logs(
+        &self,
+        request: Request<Streaming<LogStreamData>>,
+    ) -> Result<Response<LogStreamResponse>, Status> {
+        let admitted = recognize(&self.sessions.gate, &request)?;
+        let mut said = request.into_inner();
+        let first = timeout(FIRST, said.message())
+            .await
+            .map_err(|_elapsed| Status::deadline_exceeded("nothing was said"))??
+            .ok_or_else(|| Status::invalid_argument("invalid log message"))?;
+        let cluster = &admitted.holder.cluster;
+        let log = self.sessions.questions.claim(cluster, &first.request_uuid);
+        let log = log.ok_or_else(|| Status::not_found("unknown request id"))?;
+        log.carry(said).await?;
+        Ok(Response::new(LogStreamResponse {
+            request_uuid: first.request_uuid,
+            status: 200,
+            ..LogStreamResponse::default()
+        }))
+    }
+}

@@ -1,0 +1,50 @@
+//! `terminalstreamapi.TerminalStreamService`: terminals that Go agents were asked for.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use protocol::wire::terminalstreamapi::{
+    TerminalStreamData, terminal_stream_service_server::TerminalStreamService,
+};
+use tokio::{sync::mpsc, time::timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::recognize;
+use crate::{live::questions::Terminal, sync::session::Sessions};
+
+/// Whoever opens a stream says at once which terminal it is.
+const FIRST: Duration = Duration::from_secs(10);
+/// What is typed and the agent has not taken.
+const UNSENT: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) sessions: Arc<Sessions>,
+}
+
+#[tonic::async_trait]
+impl TerminalStreamService for Service {
+    type StreamTerminalStream = ReceiverStream<Result<TerminalStreamData, Status>>;
+
+    async fn stream_terminal(
+        &self,
+        request: Request<Streaming<TerminalStreamData>>,
+    ) -> Result<Response<Self::StreamTerminalStream>, Status> {
+        let admitted = recognize(&self.sessions.gate, &request)?;
+        let mut hears = request.into_inner();
+        let first = timeout(FIRST, hears.message())
+            .await
+            .map_err(|_elapsed| Status::deadline_exceeded("nothing was said"))??
+            .ok_or_else(|| Status::invalid_argument("invalid terminal message"))?;
+        let (says, said) = mpsc::channel(UNSENT);
+        let hears = hears.boxed();
+        let cluster = &admitted.holder.cluster;
+        let terminal = Terminal { hears, says };
+        self.sessions
+            .questions
+            .begin(cluster, &first.request_uuid, terminal)
+            .ok_or_else(|| Status::not_found("unknown request id"))?;
+        Ok(Response::new(ReceiverStream::new(said)))
+    }
+}

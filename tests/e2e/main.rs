@@ -1,0 +1,372 @@
+//! The stories: what the product promises, told on real control planes.
+//!
+//! `cargo test -p tests --test e2e -- --list` lists them, `... -- FILTER` tells some. See docs/testing.md.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "of JSON, which answers null for what is not there; a story may panic"
+)]
+
+/// A story of the product: told on a [`stage::Stage`] made of the lab.
+macro_rules! staged {
+    ($($path:ident)::+) => {
+        staged!($($path)::+, None)
+    };
+    ($($path:ident)::+, $needs:expr) => {
+        Story {
+            name: stringify!($($path)::+),
+            needs: $needs,
+            tell: |lab| Box::pin(async move { $($path)::+(&stage::Stage::of(lab)).await }),
+        }
+    };
+}
+
+mod agentctl;
+mod argocd;
+mod autonomous;
+mod base;
+mod certificates;
+mod chart;
+mod command;
+mod conformance;
+mod console;
+mod delivery;
+mod enrolment;
+mod faults;
+mod hubside;
+mod interop;
+mod intruders;
+mod kills;
+mod kubectl;
+mod live;
+mod lost;
+mod migration;
+mod monitored;
+mod past;
+mod places;
+mod pods;
+mod product;
+mod programs;
+mod quickstart;
+mod reader;
+mod removal;
+mod repositories;
+mod restore;
+mod rights;
+mod rules;
+mod runbooks;
+mod sets;
+mod size;
+mod skew;
+mod stage;
+mod terminal;
+mod traces;
+mod transport;
+mod trees;
+mod users;
+mod watching;
+mod zerotouch;
+
+use std::process::ExitCode;
+
+use lab::{
+    Options, story,
+    story::{Chapter, Story, main as tell},
+};
+
+fn main() -> ExitCode {
+    // Two parts that take about as long.
+    tell(vec![
+        vec![
+            control_planes(),
+            hub_side(),
+            pods(),
+            product::chapter(),
+            restarts(),
+            certificates(),
+        ],
+        vec![
+            crowd(),
+            interop::chapter(),
+            interop::people(),
+            transport::chapter(),
+            users(),
+            rules(),
+            life_of_the_chart(),
+            second_day(),
+            other_hubs(),
+            lost_hubs(),
+            guest(),
+            conformance(),
+        ],
+    ])
+}
+
+fn control_planes() -> Chapter {
+    Chapter::shared(
+        Options::control_planes(1),
+        vec![
+            story!(base::control_planes_serve_and_controllers_work),
+            story!(base::an_api_restart_keeps_what_was_stored),
+            story!(base::the_audit_log_says_who_wrote_what),
+            story!(base::a_user_has_only_the_rights_it_was_given),
+            story!(base::a_commit_can_be_fetched_from_the_git_server),
+            story!(command::a_lab_is_reached_from_outside_and_goes_when_told),
+            story!(command::a_killed_lab_leaves_nothing),
+            story!(command::an_interrupted_start_leaves_nothing),
+        ],
+    )
+}
+
+fn pods() -> Chapter {
+    Chapter::shared(
+        Options {
+            pods: true,
+            ..Options::control_planes(1)
+        },
+        vec![
+            story!(pods::a_service_is_reached_under_every_name),
+            story!(pods::a_load_balancer_leads_to_pods),
+            story!(pods::a_service_of_another_cluster_is_out_of_reach),
+            story!(pods::a_container_has_what_its_pod_says),
+            story!(pods::a_volume_follows_its_secret),
+            story!(pods::a_crashed_container_is_begun_again_and_the_crash_is_told),
+            story!(pods::a_container_that_fails_its_liveness_probe_is_replaced),
+            story!(pods::a_pod_of_an_unknown_image_says_so_and_starts_when_it_comes),
+            story!(pods::a_pod_lives_on_while_the_api_is_away),
+            story!(pods::a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing),
+            story!(pods::asked::a_log_is_shown_as_it_was_asked_for),
+            story!(pods::asked::a_log_is_followed_until_its_container_ends),
+            story!(pods::asked::the_log_before_a_crash_is_shown),
+            story!(pods::asked::a_command_has_its_streams_and_its_exit_code),
+            story!(pods::asked::a_terminal_has_a_size_and_ends_with_its_viewer),
+            story!(argocd::an_application_from_git_is_synced_and_removal_leaves_nothing),
+        ],
+    )
+}
+
+/// While the product is taken away its Pods end under rights that are going, so these are not where every refusal counts. They
+/// ask for many certificates, of which a lab has [ten an hour](second_day), so nobody has asked before.
+fn life_of_the_chart() -> Chapter {
+    Chapter::alone(
+        Options::everything(2),
+        vec![
+            staged!(chart::an_upgrade_keeps_the_ca_and_the_agents),
+            staged!(chart::an_uninstallation_takes_the_add_on_off_and_an_installation_adopts),
+            staged!(chart::an_uninstallation_waits_for_a_lost_spoke_with_a_bound),
+            staged!(chart::an_installation_refuses_an_add_on_of_templates),
+            staged!(quickstart::the_quickstart_is_followed_word_by_word),
+            staged!(
+                skew::hub_and_agents_are_upgraded_and_go_back_one_by_one,
+                Some(lab::product::PREVIOUS)
+            ),
+        ],
+    )
+}
+
+/// The hub is put back to an earlier state. It is not the same hub afterwards, so this has a lab of its own.
+fn other_hubs() -> Chapter {
+    Chapter::alone(
+        Options::everything(2),
+        vec![staged!(
+            past::everybody_follows_a_hub_whose_etcd_was_put_back
+        )],
+    )
+}
+
+/// The hub is lost, and another control plane takes its place.
+fn lost_hubs() -> Chapter {
+    let options = Options {
+        spare: true,
+        ..Options::everything(1)
+    };
+    Chapter::alone(
+        options,
+        vec![
+            staged!(lost::a_lost_hub_is_made_anew_and_replaces_no_workload),
+            staged!(lost::a_hub_whose_ca_is_lost_is_made_anew_and_replaces_no_workload),
+        ],
+    )
+}
+
+/// OCM's agent asks for ten certificates of an add-on in an hour and then for no more. These stories ask for so many that
+/// nobody may have asked before.
+fn second_day() -> Chapter {
+    Chapter::alone(
+        Options::everything(2),
+        vec![
+            staged!(runbooks::the_runbooks_are_followed_word_by_word),
+            staged!(agentctl::adopt::a_cluster_in_push_mode_is_adopted),
+        ],
+    )
+}
+
+/// What users of Argo CD do. The lab is that of the chapter before, if that was told.
+fn users() -> Chapter {
+    Chapter::shared(
+        Options::everything(2),
+        vec![
+            staged!(users::an_application_of_applications_brings_up_its_children),
+            staged!(users::a_sync_window_of_the_hub_holds_on_the_spoke),
+            staged!(users::hooks_and_waves_run_in_their_order),
+            staged!(users::helm_kustomize_and_several_sources_are_rendered),
+            staged!(users::annotations_of_other_controllers_survive),
+            staged!(size::a_status_as_large_as_there_can_be_arrives),
+            staged!(size::a_thousand_applications_of_one_cluster_come_and_go),
+            staged!(places::argo_cd_has_another_namespace_on_a_spoke),
+            staged!(zerotouch::an_argo_cd_of_ones_own_is_left_alone),
+            staged!(zerotouch::an_empty_cluster_gets_its_argo_cd_with_the_label),
+            staged!(zerotouch::further::an_empty_cluster_that_shall_stay_so_says_what_to_do),
+            staged!(zerotouch::further::an_empty_autonomous_cluster_follows_the_hubs_argo_cd),
+            staged!(restore::a_hub_restored_from_a_backup_replaces_no_workload),
+            staged!(restore::an_application_set_made_again_replaces_no_workload),
+            staged!(sets::a_list_of_clusters_gets_its_applications),
+            staged!(sets::clusters_with_a_label_get_their_application),
+            staged!(sets::folders_of_a_repository_are_applications),
+            staged!(sets::a_change_rolls_from_cluster_to_cluster),
+            staged!(console::an_application_on_a_cluster_is_worked_with_as_if_it_were_here),
+            staged!(console::the_page_of_clusters_tells_the_truth),
+            staged!(console::what_is_known_of_a_cluster_that_is_away_is_shown),
+            staged!(console::what_a_cluster_runs_by_itself_is_worked_with_too),
+            staged!(console::a_shell_and_a_log_of_a_cluster_are_opened_in_argo_cd),
+        ],
+    )
+}
+
+/// What Applications meet on their way. The lab is that of the chapter before, if that was told.
+fn rules() -> Chapter {
+    Chapter::shared(
+        Options::everything(2),
+        vec![
+            staged!(rules::an_application_of_the_hubs_own_stays_there),
+            staged!(rules::the_older_of_two_of_one_name_keeps_it),
+            staged!(rules::a_contradiction_is_told_until_it_is_put_right),
+            staged!(rules::a_running_sync_is_ended_from_the_hub),
+            staged!(rules::what_shall_be_left_alone_is),
+            staged!(rules::an_application_that_was_there_first_is_adopted),
+            staged!(rules::a_dispute_about_a_spec_is_told_until_it_is_over),
+            staged!(rules::a_mass_delete_waits_for_a_person),
+            staged!(migration::what_argocd_agent_left_is_taken_over_in_place),
+        ],
+    )
+}
+
+/// Many clusters, simulated: on a hub without anything else.
+fn crowd() -> Chapter {
+    Chapter::alone(
+        Options::control_planes(0),
+        vec![story!(
+            conformance::crowd::simulated_clusters_take_at_most_four_writes_each
+        )],
+    )
+}
+
+/// Points that our own add-on does not touch, told with the SDK's example.
+fn guest() -> Chapter {
+    Chapter::shared(
+        Options {
+            argocd: false,
+            product: false,
+            ..Options::everything(2)
+        },
+        vec![
+            staged!(conformance::registration::an_agent_has_rights_in_its_own_namespace_only),
+            staged!(conformance::registration::the_lease_decides_whether_an_agent_is_available),
+            staged!(conformance::registration::an_agent_with_a_token_has_the_same_rights),
+            staged!(conformance::configuration::an_absent_configuration_is_told_and_waited_for),
+            staged!(conformance::works::much_is_shared_out_and_stays_where_it_is),
+            staged!(conformance::works::an_object_that_fits_into_no_work_is_named),
+            staged!(conformance::works::what_is_not_rendered_any_more_goes),
+            staged!(conformance::farewell::a_hook_runs_before_an_add_on_goes),
+            staged!(conformance::farewell::a_hook_that_fails_is_given_up_at_its_deadline),
+            staged!(conformance::farewell::an_add_on_of_a_dead_cluster_goes_without_its_hook),
+            staged!(conformance::intake::an_add_on_without_its_definition_gets_nothing_and_is_told),
+            staged!(conformance::intake::a_namespace_of_the_longest_name_is_served),
+            staged!(conformance::hosted::an_agent_is_hosted_on_another_cluster),
+        ],
+    )
+}
+
+/// What OCM and its users expect of any add-on, told with ours.
+fn conformance() -> Chapter {
+    Chapter::shared(
+        Options::everything(3),
+        vec![
+            staged!(conformance::writes::an_install_takes_at_most_four_writes),
+            staged!(conformance::writes::a_restarted_manager_writes_nothing),
+            staged!(conformance::readers::tables_and_trees_show_that_all_is_well),
+            staged!(conformance::readers::both_versions_of_the_api_tell_the_same),
+            staged!(conformance::certificates::a_certificate_says_what_was_registered_and_no_more),
+            staged!(conformance::certificates::a_request_that_is_not_exactly_ours_stays_pending),
+            staged!(conformance::certificates::a_cluster_of_the_longest_name_is_enrolled),
+            staged!(conformance::configuration::an_unknown_kind_of_configuration_is_told),
+            staged!(conformance::configuration::the_most_particular_configuration_counts),
+            staged!(conformance::configuration::an_edited_configuration_is_rolled_out_one_cluster_at_a_time),
+            staged!(conformance::configuration::an_edited_configuration_is_rolled_out_group_by_group),
+            staged!(conformance::clusters::what_a_spoke_writes_into_its_own_status_grants_nothing),
+            staged!(conformance::clusters::what_a_spoke_writes_on_its_managed_cluster_grants_nothing),
+            staged!(conformance::clusters::a_lost_cluster_is_available_again_as_soon_as_it_is_back),
+            staged!(conformance::clusters::drift_on_a_spoke_is_repaired_and_others_fields_stay),
+            staged!(conformance::hands::our_works_pass_where_their_executor_is_asked_for),
+            staged!(conformance::hands::a_work_of_somebody_else_with_our_label_stays),
+            staged!(conformance::hands::a_work_deleted_by_hand_is_made_again),
+            staged!(conformance::hands::an_add_on_made_anew_waits_for_works_of_before_and_says_so),
+            staged!(conformance::hands::a_definition_made_anew_brings_the_clusters_back),
+            staged!(conformance::hands::an_agent_moves_into_another_namespace_and_back),
+            staged!(conformance::hands::a_cluster_that_is_accepted_again_goes_on),
+            staged!(conformance::hands::a_label_that_flickers_ends_as_it_was_put_last),
+            staged!(conformance::clusters::a_deleted_cluster_leaves_nothing_behind),
+            staged!(conformance::writes::the_work_agents_were_refused_nothing),
+        ],
+    )
+}
+
+/// What the hub program makes on the hub, and who leads. Certificates are asked for here and in [`certificates`], so the two
+/// do not share a lab.
+fn hub_side() -> Chapter {
+    Chapter::shared(
+        Options::everything(2),
+        vec![
+            staged!(hubside::the_cluster_secret_follows_its_cluster_and_keeps_what_users_write),
+            staged!(hubside::a_cluster_secret_of_argocd_agentctl_is_taken_over),
+            staged!(hubside::the_principal_is_found_behind_a_node_port_and_a_load_balancer),
+            staged!(hubside::each_cluster_has_a_project_where_it_is_wanted),
+            staged!(monitored::a_prometheus_that_follows_the_page_sees_everything),
+            staged!(hubside::another_replica_leads_soon_after_the_leader_is_gone),
+        ],
+    )
+}
+
+/// Certificates change under these stories, so they have a lab of their own.
+fn certificates() -> Chapter {
+    Chapter::shared(
+        Options::everything(2),
+        vec![
+            staged!(certificates::a_certificate_that_changes_all_the_time_loses_nothing),
+            staged!(certificates::a_certificate_is_renewed_through_ocm),
+            staged!(certificates::the_authority_is_changed_twice_and_nobody_notices),
+            staged!(certificates::a_revoked_agent_is_out_and_others_go_on),
+            staged!(certificates::an_expired_serving_certificate_is_replaced),
+            staged!(agentctl::the_fleet_is_looked_at_with_the_roles_of_the_page),
+            staged!(agentctl::the_way_of_an_application_is_explained),
+            staged!(agentctl::what_a_cluster_refuses_is_explained),
+            staged!(agentctl::the_hub_is_checked_for_whoever_asks),
+            staged!(agentctl::spoke::a_cluster_is_checked_with_the_roles_of_the_page),
+            staged!(agentctl::certificates::certificates_are_changed_on_the_command_line),
+            staged!(agentctl::certificates::an_agent_is_revoked_and_restored_on_the_command_line),
+        ],
+    )
+}
+
+/// An API server that has just started refuses what its caches do not know yet. So these stories have a lab of their
+/// own: in the others, every refusal counts.
+fn restarts() -> Chapter {
+    Chapter::shared(
+        Options::everything(1),
+        vec![
+            staged!(faults::a_restarted_hub_api_loses_nothing),
+            staged!(kills::a_cluster_comes_and_goes_while_its_api_restarts),
+            staged!(kills::an_application_lives_and_ends_while_the_spokes_api_restarts),
+        ],
+    )
+}

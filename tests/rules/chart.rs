@@ -1,0 +1,352 @@
+//! The chart in `manifests/hub`, rendered by the real Helm: what comes out, and what is refused.
+//!
+//! The golden files in `tests/rules/chart` are compared as values, without the rules of roles, which the stories
+//! `rights::*` hold against what is used. `BLESS=1 cargo test -p tests --test chart` writes them anew; read the difference.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test file: every helper is a test's; JSON answers null for what is not there"
+)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+};
+
+use lab::helm;
+use serde_json::{Value, json};
+
+mod alerts;
+mod rendered;
+mod rights;
+
+use rendered::{GOLDEN, NAMESPACE, RELEASE, everything, objects, one, parsed, pods, run, template};
+
+#[test]
+fn the_chart_passes_helms_lint() {
+    let chart = helm::chart();
+    let chart = helm::text(&chart).expect("a path");
+    for (name, sets) in GOLDEN {
+        let said = run(&["lint", "--strict", chart], sets);
+        assert!(said.success, "{name}: {}{}", said.out, said.err);
+    }
+}
+
+#[test]
+fn values_that_cannot_be_are_refused_by_name() {
+    for (set, named) in [
+        ("replica=2", "replica"),
+        ("replicas=many", "replicas"),
+        (
+            "principal.address=https://hub.example.org",
+            "principal.address",
+        ),
+        ("principal.service.type=External", "principal.service.type"),
+        ("principal.service.port=70000", "principal.service.port"),
+        ("argocd.namespace=Argo_CD", "argocd.namespace"),
+        ("agent.variables.LOGLEVEL=debug", "LOGLEVEL"),
+        ("agent.variables.MODE=manged", "agent.variables.MODE"),
+        ("agent.registries[0].source=quay.io", "mirror"),
+        ("certificateLife=30", "certificateLife"),
+        ("log.format=xml", "log.format"),
+        ("tracing.address=http://otel:4317", "tracing.address"),
+        ("tracing.sampleRatio=2", "tracing.sampleRatio"),
+        ("redisProxy.networkPolicy=on", "redisProxy.networkPolicy"),
+        ("tracing.address=otel:4317", "tracing.caConfigMap"),
+        ("uninstall.timeout=forever", "uninstall.timeout"),
+        ("placement.enabled=maybe", "placement.enabled"),
+        ("images.agent.digest=sha256:1", "images.agent.digest"),
+        ("extraArgs={-n x}", "extraArgs"),
+    ] {
+        let said = template(&[set]);
+        assert!(!said.success, "{set} was taken");
+        // Helm writes paths with dots or with slashes, as its version likes it.
+        let err = said.err.replace('/', ".");
+        assert!(err.contains(named), "{set}: {}", said.err);
+    }
+}
+
+#[test]
+fn an_address_that_nobody_can_dial_is_refused_in_words() {
+    for (address, because) in [
+        ("https://hub.example.org", "has a scheme"),
+        ("hub.example.org/agents", "has a path"),
+        ("hub.example.org 443", "has a blank in it"),
+        ("hub.example.org:port", "is no host and no host:port"),
+    ] {
+        let said = template(&[&format!("principal.address={address}")]);
+        assert!(!said.success, "{address} was taken");
+        for part in [because, "Say host or host:port"] {
+            assert!(said.err.contains(part), "{address}: {}", said.err);
+        }
+    }
+    for address in ["", "hub.example.org", "10.0.0.1:8443", "[2001:db8::1]:443"] {
+        let said = template(&[&format!("principal.address={address}")]);
+        assert!(said.success, "{address}: {}", said.err);
+    }
+}
+
+#[test]
+fn a_placement_is_made_in_the_releases_namespace_only() {
+    let said = template(&["placement.enabled=true", "placement.namespace=elsewhere"]);
+    assert!(!said.success);
+    assert!(said.err.contains("placement.create"), "{}", said.err);
+}
+
+#[test]
+fn what_is_rendered_is_what_the_golden_files_have() {
+    let mut differ = Vec::new();
+    for (name, sets) in GOLDEN {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("rules/chart")
+            .join(format!("{name}.yaml"));
+        let rendered = golden(objects(sets));
+        if std::env::var_os("BLESS").is_some() {
+            let text = rendered.values().map(serde_saphyr::to_string);
+            let text: Vec<_> = text.map(|it| it.expect("YAML")).collect();
+            fs::write(&path, text.join("---\n")).expect("a golden file");
+        }
+        let kept = fs::read_to_string(&path).unwrap_or_default();
+        let kept = kept.split("---\n").filter(|it| !it.trim().is_empty());
+        let kept = golden(kept.map(parsed).collect());
+        let names: BTreeSet<_> = rendered.keys().chain(kept.keys()).collect();
+        for key in names {
+            if rendered.get(key) != kept.get(key) {
+                let (is, was) = (rendered.get(key), kept.get(key));
+                differ.push(format!("{name}: {key}\n  is  {is:?}\n  was {was:?}"));
+            }
+        }
+    }
+    assert!(
+        differ.is_empty(),
+        "if this is meant, BLESS=1 writes the files anew:\n{}",
+        differ.join("\n")
+    );
+}
+
+/// By kind and name, without what is tested elsewhere.
+fn golden(objects: Vec<Value>) -> BTreeMap<String, Value> {
+    let named = objects.into_iter().map(|mut object| {
+        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+        let key = format!(
+            "{} {}",
+            kind.as_str().unwrap_or("?"),
+            name.as_str().unwrap_or("?")
+        );
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("rules");
+        }
+        // These are files as they are.
+        match key.as_str() {
+            "PrometheusRule argocd-agent-addon-manager" => object["spec"].take(),
+            "ConfigMap argocd-agent-addon-dashboards" => object["data"].take(),
+            _ => Value::Null,
+        };
+        (key, object)
+    });
+    named.collect()
+}
+
+#[test]
+fn every_pod_is_confined() {
+    let pods = pods();
+    assert!(pods.len() >= 3 * GOLDEN.len(), "only {}", pods.len());
+    for (name, pod) in pods {
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{name}");
+        let container = &pod["containers"][0];
+        let security = &container["securityContext"];
+        assert_eq!(security["readOnlyRootFilesystem"], true, "{name}");
+        assert_eq!(security["allowPrivilegeEscalation"], false, "{name}");
+        assert_eq!(
+            security["capabilities"],
+            json!({ "drop": ["ALL"] }),
+            "{name}"
+        );
+        assert!(!container["resources"].is_null(), "{name}");
+    }
+}
+
+#[test]
+fn the_pod_is_selected_by_its_services_and_by_nothing_of_the_hooks() {
+    let manager = "argocd-agent-addon-manager";
+    let deployment = one(&[], "Deployment", manager);
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    assert!(selects(
+        &deployment["spec"]["selector"]["matchLabels"],
+        labels
+    ));
+    let mut principal = one(&[], "Service", "argocd-agent-principal")["spec"]["selector"].clone();
+    let active = "argocd-agent.open-cluster-management.io/active";
+    assert_eq!(principal[active], "true");
+    if let Some(selector) = principal.as_object_mut() {
+        selector.remove(active);
+    }
+    let health = one(&[], "Service", manager)["spec"]["selector"].clone();
+    let job = one(&[], "Job", "argocd-agent-addon-uninstall");
+    let hook = &job["spec"]["template"]["metadata"]["labels"];
+    for selector in [&principal, &health] {
+        assert!(
+            selects(selector, labels),
+            "{selector} does not select {labels}"
+        );
+        assert!(!selects(selector, hook), "{selector} selects {hook}");
+    }
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert!(!container["readinessProbe"].is_null() && !container["livenessProbe"].is_null());
+}
+
+/// What is in double braces in alerts and dashboards is not Helm's, and has to come out as it went in.
+#[test]
+fn alerts_and_dashboards_are_the_files() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../manifests/hub/monitoring");
+    let read = |name: &str| fs::read_to_string(folder.join(name)).expect(name);
+    let groups = |name: &str| parsed(&read(name))["groups"].clone();
+    let rule = |sets: &[&str]| one(sets, "PrometheusRule", "argocd-agent-addon-manager");
+    let alone = rule(&["monitoring.rules.enabled=true"]);
+    assert_eq!(alone["spec"]["groups"], groups("hub.yaml"));
+    let both = rule(&[
+        "monitoring.rules.enabled=true",
+        "monitoring.rules.agents=true",
+        "monitoring.rules.labels.release=prometheus",
+    ]);
+    let all = [groups("hub.yaml"), groups("agent.yaml")];
+    let all: Vec<Value> = all
+        .iter()
+        .filter_map(Value::as_array)
+        .flatten()
+        .cloned()
+        .collect();
+    assert_eq!(both["spec"]["groups"], Value::from(all));
+    assert_eq!(both["metadata"]["labels"]["release"], "prometheus");
+
+    let sets = ["monitoring.dashboards.enabled=true"];
+    let map = one(&sets, "ConfigMap", "argocd-agent-addon-dashboards");
+    assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
+    let data = map["data"].as_object().expect("dashboards");
+    assert_eq!(data.len(), 3);
+    for (name, board) in data {
+        let file = name.strip_prefix("argocd-agent-").expect("whose it is");
+        let board = board.as_str().expect("a text");
+        assert_eq!(
+            board.trim(),
+            read(&format!("dashboards/{file}")).trim(),
+            "{name}"
+        );
+    }
+    let kinds = objects(&[]).into_iter().map(|it| it["kind"].clone());
+    let unasked = kinds.filter(|it| it == "PrometheusRule" || it == "ConfigMap");
+    assert_eq!(unasked.count(), 0);
+}
+
+fn selects(selector: &Value, labels: &Value) -> bool {
+    let selector = selector.as_object().expect("a selector");
+    !selector.is_empty() && selector.iter().all(|(key, value)| labels[key] == *value)
+}
+
+#[test]
+fn every_object_says_to_what_it_belongs_and_where_it_is() {
+    for object in everything() {
+        let (kind, metadata) = (
+            object["kind"].as_str().unwrap_or_default(),
+            &object["metadata"],
+        );
+        let labels = &metadata["labels"];
+        assert_eq!(labels["app.kubernetes.io/instance"], RELEASE, "{metadata}");
+        assert_eq!(
+            labels["app.kubernetes.io/part-of"], "argocd-agent",
+            "{metadata}"
+        );
+        assert_eq!(labels["app.kubernetes.io/managed-by"], "Helm", "{metadata}");
+        let everywhere = [
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "ClusterManagementAddOn",
+        ];
+        let namespace = metadata["namespace"].as_str();
+        match namespace {
+            None => assert!(everywhere.contains(&kind), "{kind} {metadata}"),
+            Some(NAMESPACE) => assert!(!everywhere.contains(&kind), "{metadata}"),
+            // Rights there, and a way to the redis that is there.
+            Some("argocd" | "gitops") => assert!(
+                kind.starts_with("Role") || kind == "NetworkPolicy",
+                "{metadata}"
+            ),
+            Some(other) => panic!("{kind} in {other}"),
+        }
+    }
+}
+
+#[test]
+fn all_of_it_can_be_in_the_namespace_of_argo_cd() {
+    let said = objects(&[&format!("argocd.namespace={NAMESPACE}")]);
+    let names = said
+        .iter()
+        .map(|it| format!("{} {}", it["kind"], it["metadata"]["name"]));
+    let mut seen = BTreeSet::new();
+    let twice: Vec<_> = names.filter(|it| !seen.insert(it.clone())).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+}
+
+#[test]
+fn the_images_follow_registry_tag_and_digest() {
+    let images = |sets: &[&str]| {
+        let deployment = one(sets, "Deployment", "argocd-agent-addon-manager");
+        let container = deployment["spec"]["template"]["spec"]["containers"][0].clone();
+        let env = container["env"].as_array().cloned().unwrap_or_default();
+        let agent = env.into_iter().find(|it| it["name"] == "AGENT_IMAGE");
+        (
+            container["image"].clone(),
+            agent.unwrap_or_default()["value"].clone(),
+        )
+    };
+    let (manager, agent) = images(&[]);
+    assert_eq!(
+        manager,
+        "quay.io/open-cluster-management/argocd-addon-manager:v0.1.0"
+    );
+    assert_eq!(
+        agent,
+        "quay.io/open-cluster-management/argocd-addon-agent:v0.1.0"
+    );
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let set = format!("images.agent.digest={digest}");
+    let (manager, agent) = images(&[
+        "images.registry=r.example.org/m",
+        "images.manager.tag=v2",
+        &set,
+    ]);
+    assert_eq!(manager, "r.example.org/m/argocd-addon-manager:v2");
+    assert_eq!(
+        agent,
+        format!("r.example.org/m/argocd-addon-agent@{digest}")
+    );
+}
+
+#[test]
+fn the_placement_tolerates_lost_clusters_and_sees_all() {
+    let sets = &["placement.enabled=true"];
+    let placement = one(sets, "Placement", "argocd-agent-addon");
+    let tolerations = placement["spec"]["tolerations"].to_string();
+    for taint in ["unreachable", "unavailable"] {
+        assert!(tolerations.contains(&format!("cluster.open-cluster-management.io/{taint}")));
+    }
+    let selector = placement["spec"]["predicates"].to_string();
+    assert!(selector.contains("argocd-agent.open-cluster-management.io/mode"));
+    let binding = one(sets, "ManagedClusterSetBinding", "global");
+    assert_eq!(binding["spec"]["clusterSet"], "global");
+}
+
+#[test]
+fn both_styles_differ_in_who_chooses_the_clusters_only() {
+    let name = "argocd-agent-addon";
+    let styles: [&[&str]; 2] = [&[], &["placement.enabled=true"]];
+    let [mut manual, mut placements] = styles.map(|sets| one(sets, "ClusterManagementAddOn", name));
+    assert_eq!(manual["spec"]["installStrategy"]["type"], "Manual");
+    assert_eq!(placements["spec"]["installStrategy"]["type"], "Placements");
+    for offer in [&mut manual, &mut placements] {
+        offer["spec"]["installStrategy"].take();
+    }
+    assert_eq!(manual, placements);
+}

@@ -1,0 +1,14 @@
+//! Rules that the repository keeps: sources, documentation, chart and releases held against each other.
+//!
+//! `cargo test -p tests --test rules -- NAME` runs those whose path has NAME in it.
+
+mod chart;
+mod configuration;
+mod docs;
+mod layering;
+mod metrics;
+mod monitoring;
+mod reasons;
+mod release;
+mod shared;
+mod site;

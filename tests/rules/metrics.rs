@@ -1,0 +1,180 @@
+//! `docs/metrics.md` has a row for every metric that our programs register, made of what they register.
+//!
+//! `UPDATE_GOLDEN=1 cargo test -p tests --test metrics` writes the tables anew.
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use crate::shared::registered;
+
+use registered::{Metric, Metrics, asked_as};
+
+const PAGE: &str = "docs/metrics.md";
+const BEGIN: &str = "<!-- tables: made by `UPDATE_GOLDEN=1 cargo test -p tests --test metrics` -->";
+const END: &str = "<!-- end of the tables -->";
+
+#[test]
+fn every_metric_has_its_row() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(PAGE);
+    let page = fs::read_to_string(&path).expect(PAGE);
+    let (before, rest) = page.split_once(BEGIN).expect("where the tables begin");
+    let (_, after) = rest.split_once(END).expect("where the tables end");
+    let made = format!("{before}{BEGIN}\n\n{}{END}{after}", tables());
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &made).expect(PAGE);
+    }
+    let is: Vec<&str> = page.lines().collect();
+    let should: Vec<&str> = made.lines().collect();
+    let missing: Vec<_> = should.iter().filter(|line| !is.contains(line)).collect();
+    let extra: Vec<_> = is.iter().filter(|line| !should.contains(line)).collect();
+    let told = "UPDATE_GOLDEN=1 writes the page anew";
+    assert!(
+        page == made || std::env::var_os("UPDATE_GOLDEN").is_some(),
+        "{PAGE}: {told}\nmissing {missing:#?}\nnot registered {extra:#?}"
+    );
+}
+
+/// One table for each set of programs that has the same metrics.
+fn tables() -> String {
+    let (agent, whole, alone) = (
+        registered::agent(),
+        registered::manager(),
+        registered::principal(),
+    );
+    let all: BTreeSet<&String> = agent
+        .keys()
+        .chain(whole.keys())
+        .chain(alone.keys())
+        .collect();
+    let of = |agents, wholes, alones| {
+        let is = |name: &&&String| {
+            let there = |metrics: &Metrics| metrics.contains_key(name.as_str());
+            (there(&agent), there(&whole), there(&alone)) == (agents, wholes, alones)
+        };
+        let names = all.iter().filter(is);
+        let rows = names.map(|name| {
+            let metric = [&whole, &agent].iter().find_map(|it| it.get(name.as_str()));
+            row(name, metric.expect("it is in one of them"))
+        });
+        rows.collect::<Vec<_>>()
+    };
+    let sections = [
+        (
+            "The principal: in the hub program, and alone",
+            of(false, true, true),
+        ),
+        ("The hub program besides", of(false, true, false)),
+        ("The agent", of(true, false, false)),
+        ("Every program", of(true, true, true)),
+    ];
+    let rows: usize = sections.iter().map(|(_, rows)| rows.len()).sum();
+    assert_eq!(rows, all.len(), "each metric is in one table");
+    let table = |(title, rows): (&str, Vec<String>)| {
+        let head = "| metric | type | labels | unit | meaning |\n|---|---|---|---|---|";
+        format!("### {title}\n\n{head}\n{}\n\n", rows.join("\n"))
+    };
+    sections.map(table).concat()
+}
+
+fn row(name: &str, metric: &Metric) -> String {
+    let labels = metric.labels.iter().filter(|(label, _)| *label != "le");
+    // Which build it is has no fixed values.
+    let told = labels.map(|(label, values)| {
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        if metric.kind == "info" {
+            return format!("`{label}`");
+        }
+        format!("`{label}`: {}", values.join(", "))
+    });
+    let labels = told.collect::<Vec<_>>().join("; ");
+    let labels = if labels.is_empty() { "–" } else { &labels };
+    format!(
+        "| `{}` | {} | {labels} | {} | {} |",
+        asked_as(name, metric),
+        metric.kind,
+        unit(name),
+        metric.help
+    )
+}
+
+fn unit(name: &str) -> &'static str {
+    if name.ends_with("_timestamp_seconds") || name == "process_start_time_seconds" {
+        "seconds of Unix time"
+    } else if name.ends_with("_seconds") {
+        "seconds"
+    } else if name.ends_with("_bytes") {
+        "bytes"
+    } else {
+        "–"
+    }
+}
+
+/// What the Go agent calls its own, and what every exporter calls the same, beside ours.
+const PREFIXES: [&str; 5] = [
+    "addon_",
+    "agent_events_",
+    "argocd_agent_",
+    "argocd_principal_",
+    "process_",
+];
+
+/// No base units, or added by the encoding.
+const ENDINGS: [&str; 9] = [
+    "_bucket",
+    "_count",
+    "_kb",
+    "_mb",
+    "_milliseconds",
+    "_minutes",
+    "_ms",
+    "_sum",
+    "_total",
+];
+
+#[test]
+fn every_metric_says_what_it_means_and_is_called_as_prometheus_wants_it() {
+    let programs = [
+        registered::agent(),
+        registered::manager(),
+        registered::principal(),
+    ];
+    let all: Vec<_> = programs.iter().flatten().collect();
+    assert!(all.len() > 90, "only {} were seen", all.len());
+    for (name, metric) in all {
+        let help = &metric.help;
+        assert!(help.len() >= 20, "{name}: {help:?} is no help");
+        assert!(!help.contains('|'), "{name}: it would break the table");
+        let is_shown = !metric.kind.is_empty() && !metric.series.is_empty();
+        assert!(is_shown, "{name} is not shown at the start");
+        let whose = PREFIXES.iter().any(|it| name.starts_with(it));
+        assert!(whose && is_plain(name), "{name}: whose is it?");
+        let ending = ENDINGS.iter().find(|it| name.ends_with(**it));
+        assert_eq!(ending, None, "{name}");
+        for (label, values) in &metric.labels {
+            // Nothing may grow with the fleet: how one cluster stands is at /debug/state.
+            assert!(is_plain(label) && label != "cluster", "{name}: {label}");
+            let count = values.len();
+            assert!(count <= 32, "{name}: {label} has {count} values");
+        }
+    }
+}
+
+fn is_plain(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters.all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_')
+}
+
+#[test]
+fn what_is_registered_is_read() {
+    let text = "# HELP a_b What it is, in detail.\n# TYPE a_b counter\na_b_total{why=\"x\"} 0\na_b_total{why=\"y\"} 2\n# EOF\n";
+    let metrics = registered::read(text);
+    let metric = &metrics["a_b"];
+    assert_eq!(
+        (metric.kind.as_str(), metric.help.as_str()),
+        ("counter", "What it is, in detail")
+    );
+    assert_eq!(metric.labels["why"], ["x", "y"].map(str::to_owned).into());
+    assert_eq!(asked_as("a_b", metric), "a_b_total");
+    assert_eq!(unit("a_timestamp_seconds"), "seconds of Unix time");
+}
