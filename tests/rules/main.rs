@@ -4,6 +4,7 @@
 
 mod chart;
 mod configuration;
+mod contracts;
 mod docs;
 mod layering;
 mod metrics;

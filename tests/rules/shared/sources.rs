@@ -8,10 +8,12 @@ use std::{
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// The crates that our programs are made of.
-const PROGRAMS: [&str; 7] = [
+pub(crate) const PROGRAMS: [&str; 9] = [
     "addon-manager",
     "agent",
+    "agentctl",
     "argocd",
+    "live",
     "ocm",
     "principal",
     "protocol",
@@ -57,15 +59,26 @@ pub(crate) fn tokens(path: &str) -> TokenStream {
 /// The texts in our programs with one of these uses.
 pub(crate) fn texts(uses: &[Use]) -> Vec<Text> {
     let mut texts = Vec::new();
-    for path in PROGRAMS.iter().flat_map(|name| files(name)) {
+    // The command line reports reasons of others and has none of its own.
+    let programs = PROGRAMS.iter().filter(|name| **name != "agentctl");
+    for path in programs.flat_map(|name| files(name)) {
         collect(tokens(&path), false, &path, &mut texts);
     }
     texts.retain(|text| uses.contains(&text.used));
     texts
 }
 
+/// The texts of all programs, the command line included, whatever they are for.
+pub(crate) fn literals() -> Vec<Text> {
+    let mut texts = Vec::new();
+    for path in PROGRAMS.iter().flat_map(|name| files(name)) {
+        collect(tokens(&path), false, &path, &mut texts);
+    }
+    texts
+}
+
 /// Source files of a crate that are part of its program.
-fn files(name: &str) -> Vec<String> {
+pub(crate) fn files(name: &str) -> Vec<String> {
     let (root, mut found) = (root(), Vec::new());
     let mut folders = vec![root.join(name).join("src")];
     while let Some(folder) = folders.pop() {
