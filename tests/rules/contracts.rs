@@ -44,7 +44,7 @@ fn contracts_of_every_kind_are_found() {
     for known in [
         "flag\tagent\t--server-address\t",
         "flag\targocd-agentctl why\t--exit-code\t",
-        "field\tagentNamespace",
+        "field\tuuid",
         "key\targocd.argoproj.io/refresh",
         "metric\tagent\tagent_events_received counter",
         "name\targocd-agent-ca",
