@@ -72,7 +72,7 @@ pub struct Facts {
     pub mode: Mode,
     /// UID of the hub's own namespace `kube-system`, by which the hub program knows the hub among the clusters.
     pub hub_uid: Result<Option<String>, String>,
-    /// Clusters of which somebody says that the Secret of their name is theirs, though it has another API server.
+    /// Clusters whose Secret the caller confirmed with `--same-cluster`, although it has another API server.
     pub same: Vec<String>,
 }
 
@@ -270,7 +270,7 @@ fn row(
     row
 }
 
-/// Whoever names a cluster by its name means the Secret of that name today. So before it is known which cluster that one
+/// A destination by name means the Secret of that name today. So before it is known which cluster that one
 /// is, the cluster of the name is not adopted by another Secret either.
 fn hold_namesakes(rows: &mut [Row]) {
     let in_doubt = rows.iter().filter(|row| row.cluster.is_none());
@@ -283,7 +283,7 @@ fn hold_namesakes(rows: &mut [Row]) {
         if let (Some(secret), State::Ready | State::Blocked) = (secret, row.state) {
             row.state = State::Blocked;
             row.in_the_way.push(format!(
-                "the Secret {secret} has its name, and it is not known which cluster that is"
+                "the Secret {secret} has its name, and its cluster is unknown"
             ));
         }
     }
@@ -344,7 +344,7 @@ impl Plan {
     }
 
     /// Whether something is in the way.
-    pub fn is_held(&self) -> bool {
+    pub fn is_blocked(&self) -> bool {
         let mut rows = self.clusters.iter();
         !self.hub.is_empty() || rows.any(|row| row.state == State::Blocked)
     }

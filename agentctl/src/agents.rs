@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     facts::Addon,
     output::{Grid, Mood, Place, View, draw, name, one_line},
-    status::{Connected, Connection, connected, connection, nobody},
+    status::{Connected, Connection, connected, connection, empty_fleet},
 };
 
 /// All agents.
@@ -55,7 +55,7 @@ pub fn agents(addons: &[Addon]) -> Agents {
 impl View for Agents {
     fn text(&self, place: Place) -> String {
         if self.agents.is_empty() {
-            return nobody();
+            return empty_fleet();
         }
         let rows = self.agents.iter().map(|agent| {
             let none = || "-".to_owned();

@@ -7,8 +7,8 @@ use clap_complete::Shell;
 
 use crate::{adopt::Mode, output::Format, settings::Given};
 
-/// Operates the Argo CD agents of a fleet from its hub: looks, explains, checks, and changes certificates. It talks to
-/// the hub's API with the rights of your kubeconfig; only `check spoke` asks a cluster, too.
+/// Operate the Argo CD agents of a fleet from its hub: status, explanations, checks and certificates. The command
+/// uses the hub's API with the rights of your kubeconfig; only `check spoke` also connects to a cluster.
 #[derive(Debug, Parser)]
 #[command(
     name = "argocd-agentctl",
@@ -40,7 +40,7 @@ const COMMON: &str = "Options of every command";
 /// How to reach the hub, and what it is like.
 #[derive(Clone, Debug, Args)]
 pub struct Global {
-    /// Kubeconfig of the hub; without it KUBECONFIG and ~/.kube/config count, as with kubectl.
+    /// Kubeconfig of the hub [default: KUBECONFIG or ~/.kube/config, as with kubectl].
     #[arg(long, global = true, value_name = "FILE", help_heading = COMMON)]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig.
@@ -55,10 +55,10 @@ pub struct Global {
         default_value = "argocd-agent-addon"
     )]
     pub own_namespace: String,
-    /// Namespace of the hub's Argo CD; without it what the hub program was told.
+    /// Namespace of the hub's Argo CD [default: the hub program's setting].
     #[arg(long, global = true, value_name = "NAMESPACE", help_heading = COMMON)]
     pub argocd_namespace: Option<String>,
-    /// Further namespaces whose Applications are delivered by destination; without it what the hub program was told.
+    /// Further namespaces whose Applications are delivered by destination [default: the hub program's setting].
     #[arg(
         long,
         global = true,
@@ -67,7 +67,7 @@ pub struct Global {
         help_heading = COMMON
     )]
     pub allowed_namespaces: Option<Vec<String>>,
-    /// How to print.
+    /// Output format.
     #[arg(
         long,
         short,
@@ -92,38 +92,37 @@ impl Global {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// One line for each cluster: mode, version, connection, Applications, certificate, last error.
+    /// Show each cluster: mode, version, connection, Applications, certificate, last error.
     Status(StatusArgs),
-    /// Each hop of one Application: where it goes and by which rule, what holds it, what came back, who wrote it, and the
-    /// next step.
+    /// Explain one Application hop by hop: destination and rule, what blocks it, what the cluster reported, who wrote
+    /// it, and the next step.
     Why(WhyArgs),
-    /// Certificates of the hub and of the agents.
+    /// List and rotate certificates of the hub and of the agents.
     #[command(subcommand)]
     Certs(Certs),
-    /// Who may come in.
+    /// List, revoke and restore agents.
     #[command(subcommand)]
     Agent(Agent),
-    /// Clusters that the hub's Argo CD reaches without the add-on.
+    /// Adopt clusters that the hub's Argo CD manages without the add-on.
     #[command(subcommand)]
     Cluster(Cluster),
-    /// Whether this hub has what the add-on needs, and you the rights that these commands need; `check spoke` looks at a
-    /// cluster. Ends with 1 when something does not work.
+    /// Check hub prerequisites and your permissions; `check spoke` checks a cluster. Exits with 1 if a check fails.
     Check {
-        /// What else to look at.
+        /// Check a cluster instead of the hub.
         #[command(subcommand)]
         of: Option<Check>,
     },
-    /// Writes what somebody who helps needs to see into a new folder, as JSON; no Secret and no key is in it.
+    /// Write a support bundle into a new folder, as JSON, without Secrets and keys.
     SupportBundle {
-        /// The folder, which must not be there yet.
+        /// The folder; it must not exist yet.
         folder: PathBuf,
     },
-    /// Prints the completions of a shell.
+    /// Print shell completions.
     Completion {
         /// The shell.
         shell: Shell,
     },
-    /// Writes the man pages into a folder.
+    /// Write the man pages into a folder.
     #[command(hide = true)]
     Man {
         /// The folder.
@@ -134,12 +133,12 @@ pub enum Command {
 /// Arguments of `status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Clusters; without any all of them.
+    /// Clusters [default: all].
     pub clusters: Vec<String>,
-    /// Instead of clusters, list their Applications that need a look, each with the cause.
+    /// List the Applications that need attention, each with the cause, instead of clusters.
     #[arg(long)]
     pub applications: bool,
-    /// End with 1 when one of the clusters, or an Application of them, needs a look.
+    /// Exit with 1 if a cluster or one of its Applications needs attention.
     #[arg(long)]
     pub exit_code: bool,
 }
@@ -147,12 +146,12 @@ pub struct StatusArgs {
 /// Arguments of `why`.
 #[derive(Clone, Debug, Args)]
 pub struct WhyArgs {
-    /// The Application: NAME, or NAMESPACE/NAME as it is printed.
+    /// The Application: NAME, or NAMESPACE/NAME as printed by other commands.
     pub application: String,
-    /// Its namespace on the hub; needed only where several namespaces have one of that name.
+    /// Namespace on the hub; needed only if several namespaces have an Application of that name.
     #[arg(long, short)]
     pub namespace: Option<String>,
-    /// End with 1 unless all is well.
+    /// Exit with 1 if the Application has a problem.
     #[arg(long)]
     pub exit_code: bool,
 }
@@ -175,9 +174,9 @@ impl WhyArgs {
 /// `certs`.
 #[derive(Debug, Subcommand)]
 pub enum Certs {
-    /// Every certificate, and when it ends.
+    /// List every certificate with its expiry.
     List,
-    /// Changes the key and certificate of one agent, or the certificate authority of all.
+    /// Rotate the key and certificate of one agent, or the certificate authority of all agents.
     Rotate(RotateArgs),
 }
 
@@ -196,9 +195,9 @@ pub struct RotateArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct RotateOf {
-    /// The cluster whose agent gets another key.
+    /// The cluster whose agent gets a new key.
     pub cluster: Option<String>,
-    /// Another certificate authority takes over; no agent is cut off.
+    /// Rotate the certificate authority; agents stay connected.
     #[arg(long)]
     pub ca: bool,
 }
@@ -206,10 +205,10 @@ pub struct RotateOf {
 /// Whether a command waits for what it has asked for.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Wait {
-    /// Do not end before it is done; at a terminal the stage is shown meanwhile.
+    /// Wait until it is done; at a terminal, show progress.
     #[arg(long)]
     pub wait: bool,
-    /// How long to wait, such as 90s or 15m; then it is an error, and goes on by itself all the same.
+    /// Time limit of --wait, such as 90s or 15m. The command fails then; the operation continues on the hub.
     #[arg(long, value_name = "DURATION", default_value = "10m", requires = "wait", value_parser = runtime::args::duration)]
     pub timeout: Duration,
 }
@@ -217,17 +216,17 @@ pub struct Wait {
 /// `agent`.
 #[derive(Debug, Subcommand)]
 pub enum Agent {
-    /// Every agent, and whether it is let in.
+    /// List every agent and whether it is admitted.
     List,
-    /// Keeps the agent of a cluster out, at once and with whatever certificate.
+    /// Revoke the agent of a cluster: disconnect it now and reject all of its certificates.
     Revoke {
         /// The cluster.
         cluster: String,
-        /// Why, for whoever looks later.
+        /// Reason, shown in status and conditions.
         #[arg(long, default_value = "revoked with argocd-agentctl")]
         reason: String,
     },
-    /// Lets a revoked agent in again, with another key.
+    /// Restore a revoked agent, with a new key.
     Restore {
         /// The cluster.
         cluster: String,
@@ -240,32 +239,32 @@ pub enum Agent {
 /// `check`.
 #[derive(Debug, Subcommand)]
 pub enum Check {
-    /// Whether a cluster has what the add-on needs there, before it has joined or after, with your rights on it: its API,
-    /// Open Cluster Management, Argo CD, the agent, the way to the principal as seen from this machine, clocks.
+    /// Check the prerequisites on a cluster, before or after it joins, with your rights on it: its API, Open Cluster
+    /// Management, Argo CD, the agent, the connection to the principal from this machine, clocks.
     Spoke(Box<SpokeArgs>),
 }
 
 /// Arguments of `check spoke`.
 #[derive(Debug, Args)]
 pub struct SpokeArgs {
-    /// The cluster's name at the hub; without it what its Klusterlet says.
+    /// Name of the cluster on the hub [default: from its Klusterlet].
     pub cluster: Option<String>,
-    /// Kubeconfig of the cluster; without it that of the hub.
+    /// Kubeconfig of the cluster [default: that of the hub].
     #[arg(long, value_name = "FILE", required_unless_present = "spoke_context")]
     pub spoke_kubeconfig: Option<PathBuf>,
     /// Context of the cluster.
     #[arg(long, value_name = "CONTEXT")]
     pub spoke_context: Option<String>,
-    /// Do not ask the hub.
+    /// Do not read from the hub.
     #[arg(long)]
     pub without_hub: bool,
-    /// Where agents dial; without it what the agent, its configuration or the hub says.
+    /// Address that agents dial [default: from the agent, its configuration or the hub].
     #[arg(long, value_name = "HOST:PORT")]
     pub principal_address: Option<String>,
-    /// Namespace of the agent on the cluster; without it where it is, or what is configured.
+    /// Namespace of the agent on the cluster [default: where it runs, or as configured].
     #[arg(long, value_name = "NAMESPACE")]
     pub agent_namespace: Option<String>,
-    /// Namespace of Argo CD on the cluster; without it what the agent was told, or what is configured.
+    /// Namespace of Argo CD on the cluster [default: the agent's setting, or as configured].
     #[arg(long, value_name = "NAMESPACE")]
     pub spoke_argocd_namespace: Option<String>,
 }
@@ -273,24 +272,25 @@ pub struct SpokeArgs {
 /// `cluster`.
 #[derive(Debug, Subcommand)]
 pub enum Cluster {
-    /// Takes over clusters that the hub's Argo CD reaches directly or with argocd-agent: says which managed
-    /// clusters of Open Cluster Management they are, what becomes of the Applications that name them, and what is in the way. Ends with 1 when something is.
+    /// Adopt clusters that the hub's Argo CD manages directly or with argocd-agent: match them to managed clusters of
+    /// Open Cluster Management, and report the effect on Applications and all obstacles. Exits with 1 if there are
+    /// obstacles.
     Adopt(AdoptArgs),
 }
 
 /// Arguments of `cluster adopt`.
 #[derive(Debug, Args)]
 pub struct AdoptArgs {
-    /// Clusters; without any all of them.
+    /// Clusters [default: all].
     pub clusters: Vec<String>,
-    /// Write nothing.
+    /// Report only; write nothing.
     #[arg(long, conflicts_with = "wait")]
     pub dry_run: bool,
-    /// The cluster Secret with the name of this cluster is the cluster's, although it has another API server than the
-    /// ManagedCluster says. For each such cluster, after you have looked.
+    /// Confirm that the cluster Secret of this name belongs to this cluster although its API server differs from the
+    /// ManagedCluster's. Use it after you have compared both.
     #[arg(long, value_name = "CLUSTER", value_delimiter = ',')]
     pub same_cluster: Vec<String>,
-    /// Who shall own the Applications of these clusters.
+    /// Owner of the Applications: managed (hub) or autonomous (cluster).
     #[arg(long, value_enum, default_value_t)]
     pub mode: Mode,
     /// Until when.
@@ -341,14 +341,14 @@ mod tests {
             let args = args.taken_apart();
             (args.namespace, args.application)
         };
-        let told = |namespace: Option<&str>| (namespace.map(str::to_owned), "shop".to_owned());
-        assert_eq!(parse(&["shop"]), told(None));
-        assert_eq!(parse(&["paris/shop"]), told(Some("paris")));
-        assert_eq!(parse(&["shop", "-n", "paris"]), told(Some("paris")));
+        let expected = |namespace: Option<&str>| (namespace.map(str::to_owned), "shop".to_owned());
+        assert_eq!(parse(&["shop"]), expected(None));
+        assert_eq!(parse(&["paris/shop"]), expected(Some("paris")));
+        assert_eq!(parse(&["shop", "-n", "paris"]), expected(Some("paris")));
     }
 
     #[test]
-    fn what_is_of_one_command_stands_before_what_is_of_all() {
+    fn help_lists_command_options_before_global_options() {
         let mut all = command();
         // Gives each command what all have.
         all.build();
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_lets_an_agent_in_again_may_wait_for_it() {
+    fn agent_restore_accepts_wait_and_timeout() {
         let parse = |words: &[&str]| {
             let words = ["argocd-agentctl", "agent", "restore"].iter().chain(words);
             Cli::try_parse_from(words).is_ok()
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_says_of_what() {
+    fn certs_rotate_needs_exactly_one_target() {
         let parse = |words: &[&str]| {
             let words = ["argocd-agentctl", "certs", "rotate"].iter().chain(words);
             Cli::try_parse_from(words).is_ok()

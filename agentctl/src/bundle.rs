@@ -1,4 +1,4 @@
-//! `support-bundle`: what somebody who helps needs to see, without what they must not. Pure.
+//! `support-bundle`: facts for support, without credentials. Pure.
 //!
 //! Secrets are no part of it at all: of certificates there is the view of `certs list`. What remains is written without
 //! values that look like credentials, wherever they stand.
@@ -6,11 +6,11 @@
 use argocd::{Application, keys};
 use serde_json::{Map, Value, json};
 
-/// What stands for a value that is not told.
+/// Replaces a hidden value.
 const HIDDEN: &str = "***";
 
 /// Parts of names behind which there are credentials.
-const TELLING: [&str; 7] = [
+const CREDENTIAL_NAMES: [&str; 7] = [
     "password",
     "passwd",
     "token",
@@ -37,7 +37,7 @@ pub fn redacted(object: &Value) -> Option<Value> {
     Some(object)
 }
 
-/// What is told of an Application: where it goes and how it is, and nothing of what it deploys.
+/// The part of an Application that the bundle contains: destination and status, nothing of its manifests.
 pub fn brief(application: &Value) -> Value {
     let app = Application::of(application);
     let part = |pointer: &str| application.pointer(pointer).cloned();
@@ -71,13 +71,13 @@ fn hide(value: &mut Value) {
 fn hide_fields(fields: &mut Map<String, Value>) {
     // A variable: its name is in one field and its value in another.
     let named = fields.get("name").and_then(Value::as_str);
-    if named.is_some_and(is_telling)
+    if named.is_some_and(names_a_credential)
         && let Some(value) = fields.get_mut("value")
     {
         *value = HIDDEN.into();
     }
     for (name, value) in fields.iter_mut() {
-        if is_telling(name) {
+        if names_a_credential(name) {
             hide_wholly(value);
         } else {
             hide(value);
@@ -85,12 +85,12 @@ fn hide_fields(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Arguments: what follows a telling flag is its value.
+/// Arguments: the one after a flag that names a credential is its value.
 fn hide_items(items: &mut [Value]) {
     let mut follows = false;
     for item in items {
         let flag = item.as_str().filter(|text| text.starts_with('-'));
-        let is_flag = flag.is_some_and(|flag| !flag.contains('=') && is_telling(flag));
+        let is_flag = flag.is_some_and(|flag| !flag.contains('=') && names_a_credential(flag));
         if follows && flag.is_none() {
             hide_wholly(item);
         } else {
@@ -100,15 +100,16 @@ fn hide_items(items: &mut [Value]) {
     }
 }
 
-/// Behind a telling name every text is hidden but for the names of objects, such as those of Secrets.
+/// Below a name of a credential every text is hidden, except names of objects such as Secrets.
 fn hide_wholly(value: &mut Value) {
     match value {
         Value::String(text) => HIDDEN.clone_into(text),
         Value::Number(_) => *value = HIDDEN.into(),
         Value::Array(items) => items.iter_mut().for_each(hide_wholly),
         Value::Object(fields) => {
-            let told = |name: &str| name.ends_with("ame") || name == "key" || name == "namespace";
-            let hidden = fields.iter_mut().filter(|(name, _)| !told(name));
+            let is_safe =
+                |name: &str| name.ends_with("ame") || name == "key" || name == "namespace";
+            let hidden = fields.iter_mut().filter(|(name, _)| !is_safe(name));
             hidden.for_each(|(_, value)| hide_wholly(value));
         }
         Value::Null | Value::Bool(_) => {}
@@ -116,22 +117,24 @@ fn hide_wholly(value: &mut Value) {
 }
 
 /// Names of Secrets are no secrets.
-fn is_telling(name: &str) -> bool {
+fn names_a_credential(name: &str) -> bool {
     let name: String = name
         .chars()
         .filter(char::is_ascii_alphanumeric)
         .collect::<String>()
         .to_ascii_lowercase();
-    !name.ends_with("name") && TELLING.iter().any(|part| name.contains(part))
+    !name.ends_with("name") && CREDENTIAL_NAMES.iter().any(|part| name.contains(part))
 }
 
-/// A text without a private key, without the value of a telling flag, and without user and password of URLs.
+/// A text without private keys, values of credential flags, and user and password of URLs.
 fn plain(text: &str) -> String {
     if text.contains("PRIVATE KEY-----") {
         return HIDDEN.to_owned();
     }
     let assigned = text.split_once('=').map(|(name, _)| name);
-    if let Some(name) = assigned.filter(|it| !it.contains(char::is_whitespace) && is_telling(it)) {
+    if let Some(name) =
+        assigned.filter(|it| !it.contains(char::is_whitespace) && names_a_credential(it))
+    {
         return format!("{name}={HIDDEN}");
     }
     let words = text.split_inclusive(char::is_whitespace);

@@ -40,7 +40,7 @@ pub struct Certificate {
     pub expires: Option<Timestamp>,
     /// What there is to know of it.
     pub state: String,
-    /// Whether somebody has to look.
+    /// Whether it needs attention.
     pub degraded: bool,
 }
 
@@ -78,13 +78,13 @@ fn of_hub(
     let secret = match secret {
         Ok(Some(secret)) => secret,
         Ok(None) => {
-            let state = format!("Secret {name} is not there; the hub program makes it");
+            let state = format!("Secret {name} is missing; the hub program creates it");
             return certificate(None, state, true);
         }
-        Err(reason) => return certificate(None, format!("not known: {reason}"), false),
+        Err(reason) => return certificate(None, format!("unknown: {reason}"), false),
     };
     let Some(expires) = ends(secret) else {
-        let state = format!("Secret {name} holds no certificate that can be read");
+        let state = format!("Secret {name} has no readable certificate");
         return certificate(None, state, true);
     };
     let state = if name == CA_SECRET {
@@ -105,7 +105,7 @@ pub(crate) fn stage(secret: &Value) -> String {
             format!("introduced since {since}: agents learn to trust the next one")
         }
         (Some(since), None) => {
-            format!("retiring since {since}: agents get certificates of the new one")
+            format!("retiring since {since}: agents get certificates from the new one")
         }
     }
 }
@@ -125,7 +125,7 @@ fn of_agent(addon: &Addon, now: Timestamp) -> Certificate {
     let state = match (&addon.revoked, &addon.rekey) {
         (Some(reason), _) => format!("revoked: {}", one_line(reason)),
         (None, _) if expires.is_none() => {
-            "not told by OCM's registration agent on the cluster".to_owned()
+            "not reported by OCM's registration agent on the cluster".to_owned()
         }
         (None, Some(name)) => format!("in use, key {}", output::name(name)),
         (None, None) => "in use".to_owned(),

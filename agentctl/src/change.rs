@@ -25,8 +25,8 @@ pub struct Change {
     pub name: &'static str,
     /// What is merged into it.
     pub body: Value,
-    /// What to tell whoever asked, and how to see that it is done.
-    pub said: String,
+    /// The answer for the caller, with the command that shows the result.
+    pub confirmation: String,
 }
 
 /// Why nothing is written.
@@ -34,14 +34,14 @@ pub struct Change {
 pub enum Refusal {
     /// Revoked agents stay out, so their key cannot change.
     #[error(
-        "the agent of {cluster} is revoked; `argocd-agentctl agent restore {cluster}` lets it in with another key"
+        "the agent of {cluster} is revoked; restore it with a new key: `argocd-agentctl agent restore {cluster}`"
     )]
     IsRevoked {
         /// The cluster.
         cluster: String,
     },
     /// It is done already.
-    #[error("the agent of {cluster} is revoked already ({reason:?}); nothing was changed")]
+    #[error("the agent of {cluster} is already revoked ({reason:?}); nothing changed")]
     WasRevoked {
         /// The cluster.
         cluster: String,
@@ -49,7 +49,7 @@ pub enum Refusal {
         reason: String,
     },
     /// There is nothing to take back.
-    #[error("the agent of {cluster} is not revoked; nothing was changed")]
+    #[error("the agent of {cluster} is not revoked; nothing changed")]
     NotRevoked {
         /// The cluster.
         cluster: String,
@@ -63,9 +63,8 @@ pub fn rotate_authority(own_namespace: &str, now: Timestamp) -> Change {
         namespace: own_namespace.to_owned(),
         name: CA_SECRET,
         body: annotations(&json!({ ROTATE: now.to_string() })),
-        said: "asked for another certificate authority; agents move over without an interruption. `argocd-agentctl \
-               certs list` shows the stage until it is settled; a cluster that holds it up says so in `argocd-agentctl \
-               status`"
+        confirmation: "requested a new certificate authority; agents move to it without interruption. \
+        `argocd-agentctl certs list` shows the stage; `argocd-agentctl status` names a cluster that delays it"
             .to_owned(),
     }
 }
@@ -82,11 +81,11 @@ pub fn rotate_agent(
         });
     }
     let body = annotations(&json!({ REKEY: now.to_string() }));
-    let said = format!(
-        "asked for another key of the agent of {cluster}; certificates from before do not count any more, and it \
-         connects with a new one within seconds. `argocd-agentctl certs list` shows when that ends"
+    let confirmation = format!(
+        "requested a new key for the agent of {cluster}; its earlier certificates are rejected from now on, and it \
+        reconnects with a new one within seconds. `argocd-agentctl certs list` shows the new expiry"
     );
-    Ok(of_addon(cluster, body, said))
+    Ok(of_addon(cluster, body, confirmation))
 }
 
 /// Keeps an agent out.
@@ -97,14 +96,14 @@ pub fn revoke(cluster: &ClusterName, addon: &Addon, reason: &str) -> Result<Chan
             reason: reason.clone(),
         });
     }
-    let said = format!(
-        "revoked the agent of {cluster}: its session ends at once, and no certificate of this cluster is let in. What \
-         runs there is not touched. `argocd-agentctl agent restore {cluster}` lets it in again"
+    let confirmation = format!(
+        "revoked the agent of {cluster}: its session ends now, and all certificates of this cluster are rejected. \
+        Workloads keep running. To undo: `argocd-agentctl agent restore {cluster}`"
     );
     Ok(of_addon(
         cluster,
         annotations(&json!({ REVOKED: reason })),
-        said,
+        confirmation,
     ))
 }
 
@@ -117,11 +116,11 @@ pub fn restore(cluster: &ClusterName, addon: &Addon, now: Timestamp) -> Result<C
     }
     // In one write: between two, what was stolen would be good again.
     let body = annotations(&json!({ REKEY: now.to_string(), REVOKED: null }));
-    let said = format!(
-        "let the agent of {cluster} in again, with another key; certificates from before stay worthless. \
-         `argocd-agentctl status {cluster}` shows when it is connected"
+    let confirmation = format!(
+        "restored the agent of {cluster} with a new key; its earlier certificates stay rejected. `argocd-agentctl \
+        status {cluster}` shows when it is connected"
     );
-    Ok(of_addon(cluster, body, said))
+    Ok(of_addon(cluster, body, confirmation))
 }
 
 /// Opts a `ManagedCluster` in.
@@ -129,13 +128,13 @@ pub fn opt_in(mode: Mode) -> Value {
     json!({ "metadata": { "labels": { MODE: mode.as_str() } } })
 }
 
-fn of_addon(cluster: &ClusterName, body: Value, said: String) -> Change {
+fn of_addon(cluster: &ClusterName, body: Value, confirmation: String) -> Change {
     Change {
         kind: ADDONS,
         namespace: cluster.to_string(),
         name: ADDON,
         body,
-        said,
+        confirmation,
     }
 }
 
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_already_is_said_and_not_done_again() {
+    fn repeated_request_reports_no_change() {
         let free = Addon::default();
         assert!(matches!(
             revoke(&cluster(), &revoked(), "again"),

@@ -38,7 +38,7 @@ pub struct Facts {
     pub resolved: Vec<(String, Result<(), String>)>,
     /// The way to the principal from here.
     pub way: Way,
-    /// The hub's clock, if it tells.
+    /// The hub's clock, if its API reports it.
     pub clock: Option<Reading>,
     /// What the caller may do, as the hub says; why it did not.
     pub rights: Vec<(&'static Right, Result<bool, String>)>,
@@ -145,11 +145,11 @@ impl View for Findings {
                 Outcome::Warning => ("warning", Mood::Warning),
                 Outcome::Failed => ("failed", Mood::Bad),
             };
-            let what = match &finding.next {
+            let cause = match &finding.next {
                 Some(next) => format!("{}; {next}", finding.cause),
                 None => finding.cause.clone(),
             };
-            let cells = [finding.check.to_owned(), word.to_owned(), one_line(&what)];
+            let cells = [finding.check.to_owned(), word.to_owned(), one_line(&cause)];
             (mood, cells.to_vec())
         });
         let grid = Grid {

@@ -20,11 +20,11 @@ pub struct Addon {
     pub adopted: bool,
     /// Since when it is being deleted.
     pub deleting: Option<Timestamp>,
-    /// Why a person revoked the agent, if somebody did.
+    /// Why a user revoked the agent, if one did.
     pub revoked: Option<String>,
     /// The name of its key, if a person had it changed.
     pub rekey: Option<String>,
-    /// What is said of it.
+    /// Its conditions.
     pub conditions: Vec<Condition>,
 }
 
@@ -55,7 +55,7 @@ impl Addon {
         condition::find(&self.conditions, kind)
     }
 
-    /// Whether its agent may come in, as far as this object tells.
+    /// Whether its agent is admitted, by this object.
     pub fn is_in_force(&self) -> bool {
         self.adopted && self.deleting.is_none() && self.mode.is_some()
     }
@@ -67,17 +67,17 @@ impl Addon {
 
     /// The version that its agent gave when it connected.
     pub fn version(&self) -> Option<String> {
-        let said = self.condition(AVAILABLE)?;
-        availability::version(&said.message).map(str::to_owned)
+        let condition = self.condition(AVAILABLE)?;
+        availability::version(&condition.message).map(str::to_owned)
     }
 
     /// When the agent's certificate ends, as OCM's registration agent says it.
     pub fn certificate_expires(&self) -> Option<Timestamp> {
-        let said = self.condition(CERTIFICATE_ROTATED)?;
-        if said.status != "True" {
+        let condition = self.condition(CERTIFICATE_ROTATED)?;
+        if condition.status != "True" {
             return None;
         }
-        time(said.message.rsplit_once(" to ")?.1)
+        time(condition.message.rsplit_once(" to ")?.1)
     }
 }
 
@@ -97,7 +97,7 @@ fn time(text: &str) -> Option<Timestamp> {
         .ok()
 }
 
-/// What is said of an OCM object.
+/// The conditions of an OCM object.
 pub fn conditions(object: &Value) -> Vec<Condition> {
     let list = object.pointer("/status/conditions");
     let list = list.and_then(Value::as_array).into_iter().flatten();

@@ -3,7 +3,7 @@
 mod clock;
 mod connect;
 mod kind;
-mod whose;
+mod target;
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub use kind::{
     DEPLOYMENTS, FENCES, KLUSTERLETS, Kind, NAMESPACES, OFFERS, OTHERS_ACCESS_REVIEWS, PODS,
     PROJECTS, SECRETS, SERVICES, STATEFUL_SETS,
 };
-pub use whose::Whose;
+pub use target::Target;
 
 /// How many objects come in one answer: a fleet of thousands is neither one answer nor thousands.
 const PAGE: u32 = 500;
@@ -37,16 +37,16 @@ const FIELD_MANAGER: &str = "argocd-agentctl";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kubeconfig cannot be used.
-    #[error("there is no way to {whose}: {cause}; {}", whose.flags())]
+    #[error("cannot connect to {target}: {cause}; {}", target.flags())]
     Kubeconfig {
         /// Whose it is.
-        whose: Whose,
+        target: Target,
         /// Why.
         cause: String,
     },
     /// A right is missing.
     #[error(
-        "you may not {verb} {resource} {place}; have somebody grant that to you (docs/agentctl.md has the roles)"
+        "permission denied: you may not {verb} {resource} {place}; ask an administrator for the role in docs/agentctl.md"
     )]
     Forbidden {
         /// The verb.
@@ -57,10 +57,10 @@ pub enum Error {
         place: String,
     },
     /// The hub does not know the kind.
-    #[error("{}", whose.lacks(resource))]
+    #[error("{}", target.missing_kind(resource))]
     NotServed {
         /// Who was asked.
-        whose: Whose,
+        target: Target,
         /// The resource.
         resource: String,
     },
@@ -77,23 +77,23 @@ pub enum Error {
         next: &'static str,
     },
     /// There was no answer, or none that can be read.
-    #[error("{whose} could not be asked: {cause}{}", connect::by_way_of(proxy.as_deref()))]
+    #[error("{target} did not answer: {cause}{}", connect::by_way_of(proxy.as_deref()))]
     NotReached {
         /// Who was asked.
-        whose: Whose,
+        target: Target,
         /// Why.
         cause: String,
         /// The proxy on the way, if there is one.
         proxy: Option<String>,
     },
-    /// Anything else that the API said.
+    /// Any other error of the API.
     #[error("{verb} {resource}: {message}")]
     Api {
         /// The verb.
         verb: &'static str,
         /// The resource.
         resource: String,
-        /// What the API said.
+        /// The API's message.
         message: String,
     },
 }
@@ -146,10 +146,10 @@ struct Page {
 #[derive(Clone)]
 pub struct Hub {
     client: Client,
-    whose: Whose,
+    target: Target,
     /// The proxy on the way.
     proxy: Option<String>,
-    /// Who is told how much was read.
+    /// Shows how much was read.
     progress: Progress,
 }
 
@@ -164,13 +164,13 @@ impl Hub {
     pub fn new(client: Client) -> Self {
         Self {
             client,
-            whose: Whose::Hub,
+            target: Target::Hub,
             proxy: None,
             progress: Progress::new(false),
         }
     }
 
-    /// The same, and tells how much it has read where that takes several answers.
+    /// Like `list`, and shows progress if it takes several pages.
     #[must_use]
     pub fn watched_by(self, progress: &Progress) -> Self {
         let progress = progress.clone();
@@ -179,18 +179,18 @@ impl Hub {
 
     /// The one of a kubeconfig, as kubectl finds it.
     pub async fn connect(
-        whose: Whose,
+        target: Target,
         kubeconfig: Option<&Path>,
         context: Option<&str>,
     ) -> Result<Self, Error> {
-        let unusable = |cause| Error::Kubeconfig { whose, cause };
+        let unusable = |cause| Error::Kubeconfig { target, cause };
         let config = connect::config(kubeconfig, context).await;
         let config = config.map_err(unusable)?;
         let except = connect::exceptions();
         let (client, proxy) = connect::client(config, &except).map_err(unusable)?;
         Ok(Self {
             client,
-            whose,
+            target,
             proxy,
             progress: Progress::new(false),
         })
@@ -221,7 +221,7 @@ impl Hub {
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => {
                     self.progress
-                        .says(format!("reading {}: {read}", kind.plural));
+                        .show(format!("reading {}: {read}", kind.plural));
                     params.continue_token = Some(token);
                 }
                 None => return Ok(()),
@@ -298,7 +298,7 @@ impl Hub {
         let request = request.map_err(|error| Error::Api {
             verb,
             resource: resource.clone(),
-            message: said(error),
+            message: chain(error),
         })?;
         let answer = self.client.request(request).await;
         answer.map_err(|error| self.failed(verb, resource, namespace, error))
@@ -317,8 +317,8 @@ impl Hub {
         );
         let kube::Error::Api(status) = error else {
             return Error::NotReached {
-                whose: self.whose,
-                cause: said(error),
+                target: self.target,
+                cause: chain(error),
                 proxy: self.proxy.clone(),
             };
         };
@@ -329,15 +329,15 @@ impl Hub {
                 place,
             },
             404 => Error::NotServed {
-                whose: self.whose,
+                target: self.target,
                 resource,
             },
             401 => Error::Api {
                 verb,
                 resource,
                 message: format!(
-                    "{} does not know you; log in again, or choose another context",
-                    self.whose
+                    "{} rejected your credentials (unauthorized); log in again, or choose another context",
+                    self.target
                 ),
             },
             _ => Error::Api {
@@ -349,7 +349,7 @@ impl Hub {
     }
 }
 
-fn said(error: impl std::error::Error + 'static) -> String {
+fn chain(error: impl std::error::Error + 'static) -> String {
     Chain(&error).to_string()
 }
 

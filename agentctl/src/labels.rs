@@ -1,6 +1,6 @@
 //! Labels that shall opt a cluster in and cannot be followed, as the hub program judges them. Pure.
 //!
-//! The hub program tells of them in an Event only, which Kubernetes forgets.
+//! The hub program reports them only in an Event, which Kubernetes deletes after an hour.
 
 use argocd::keys::addon::MODE;
 use jiff::Timestamp;
@@ -17,8 +17,8 @@ pub struct Wrong {
     /// The cluster.
     pub cluster: String,
     /// What the label says.
-    pub says: String,
-    /// Since when, where that can be told.
+    pub value: String,
+    /// Since when, if known.
     pub since: Option<Timestamp>,
 }
 
@@ -26,37 +26,37 @@ impl Wrong {
     /// Reads a `ManagedCluster`; none if its label can be followed, or if the hub program does not look at it.
     pub fn read(cluster: &Value) -> Option<Self> {
         let meta = argocd::Meta::of(cluster);
-        let says = meta.label(MODE)?;
+        let value = meta.label(MODE)?;
         let accepted = cluster.pointer("/spec/hubAcceptsClient") == Some(&Value::Bool(true));
-        if matches!(says, "managed" | "autonomous") || !accepted || meta.is_deleting() {
+        if matches!(value, "managed" | "autonomous") || !accepted || meta.is_deleting() {
             return None;
         }
         Some(Self {
             cluster: meta.name().to_owned(),
-            says: says.to_owned(),
+            value: value.to_owned(),
             since: labelled(cluster),
         })
     }
 
     /// What is so.
     pub fn cause(&self) -> String {
-        let Self { cluster, says, .. } = self;
+        let Self { cluster, value, .. } = self;
         format!(
-            "the label {MODE} of ManagedCluster {cluster} says {says:?}, which is neither managed nor autonomous, and is not \
-             followed"
+            "the label {MODE} of ManagedCluster {cluster} is {value:?}; only managed and autonomous are valid, so \
+            it has no effect"
         )
     }
 
     /// What to do.
     pub fn next(&self) -> String {
         format!(
-            "put it right: kubectl label managedcluster {} {MODE}=managed --overwrite",
+            "correct it: kubectl label managedcluster {} {MODE}=managed --overwrite",
             self.cluster
         )
     }
 }
 
-/// When somebody last wrote the label.
+/// Time of the last write of the label.
 fn labelled(cluster: &Value) -> Option<Timestamp> {
     let writers = cluster.pointer("/metadata/managedFields")?.as_array()?;
     let label = format!("f:{MODE}");
@@ -73,7 +73,7 @@ pub fn findings(read: &Result<Vec<Wrong>, String>) -> Vec<Finding> {
     match read.as_deref() {
         Err(reason) => vec![Finding::new("labels", Outcome::Unclear, reason)],
         Ok([]) => {
-            let cause = "every label that opts a cluster in names a mode";
+            let cause = "all opt-in labels are valid";
             vec![Finding::new("labels", Outcome::Ok, cause)]
         }
         Ok(wrong) => {
@@ -107,18 +107,18 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_names_no_mode_is_told_with_what_it_says_and_since_when() {
+    fn invalid_mode_label_is_reported_with_value_and_time() {
         for mode in ["managed", "autonomous"] {
             assert_eq!(Wrong::read(&cluster(mode, true)), None);
         }
-        // As with the hub program, which has nothing to say of a cluster that nobody has accepted.
+        // Like the hub program, which ignores clusters that are not accepted.
         assert_eq!(Wrong::read(&cluster("manged", false)), None);
         assert_eq!(Wrong::read(&json!({"metadata": {"name": "rome"}})), None);
         for mode in ["manged", "Managed", "true", ""] {
             let wrong = Wrong::read(&cluster(mode, true)).unwrap();
             assert_eq!(wrong.since, Some(at("2026-11-22T11:00:00Z")));
             assert!(
-                wrong.cause().contains(&format!("says {mode:?}")),
+                wrong.cause().contains(&format!(" is {mode:?};")),
                 "{wrong:?}"
             );
             assert!(wrong.next().contains("managedcluster rome"), "{wrong:?}");

@@ -27,8 +27,8 @@ pub mod progress;
 pub mod reach;
 pub mod run;
 pub mod settings;
-pub mod standing;
 pub mod status;
+pub mod wait_state;
 pub mod why;
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ async fn main() -> ExitCode {
     progress.ends();
     match answer {
         Ok(answer) => {
-            // Whoever reads us may have read enough (`| head`).
+            // The reader may have closed the pipe (`| head`).
             let written = std::io::stdout().write_all(answer.text.as_bytes());
             ExitCode::from(u8::from(answer.bad || written.is_err()))
         }

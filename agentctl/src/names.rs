@@ -1,4 +1,4 @@
-//! Names that somebody typed and that do not exist, with the one that may have been meant. Pure.
+//! Suggestions for names that do not exist. Pure.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_have_been_meant_is_said() {
+    fn similar_name_is_suggested() {
         let known = ["paris", "berlin", "oslo-prod", "oslo-test"];
         for (typed, expected) in [
             ("pariss", "pariss (did you mean paris?)"),

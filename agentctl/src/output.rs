@@ -5,7 +5,7 @@ use comfy_table::{Table, presets::NOTHING};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-/// How to print.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Columns for people.
@@ -22,7 +22,7 @@ pub enum Format {
 /// What the reader's place is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// How to print.
+    /// Output format.
     pub format: Format,
     /// Whether colours are seen: at a terminal only.
     pub colours: bool,
@@ -38,7 +38,7 @@ pub enum Mood {
     Calm,
     /// Worth a look.
     Warning,
-    /// Somebody has to do something.
+    /// A user has to act.
     Bad,
 }
 
@@ -85,7 +85,7 @@ pub fn draw(grid: &Grid, colours: bool) -> String {
     table.load_style(NOTHING);
     table.set_header(grid.header.clone());
     for (_, row) in &grid.rows {
-        // A line is a line: what somebody else wrote must not break the table.
+        // A line is a line: text from other writers must not break the table.
         let row = row.iter().map(|cell| one_line(cell));
         table.add_row(row.collect::<Vec<_>>());
     }
@@ -113,14 +113,14 @@ pub fn warning(text: &str, colours: bool) -> String {
     format!("\n{}\n", paint(&one_line(text), Mood::Bad, colours))
 }
 
-/// What somebody else wrote, without line breaks and without anything that a terminal would obey.
+/// Text from other writers, without line breaks and terminal control sequences.
 pub fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_control());
     let words = words.map(str::trim).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A name that somebody gave, in one line; where it is a time, as keys are named by default, without parts of seconds.
+/// A name given by a user, in one line; if it is a time, as default names of keys are, rounded to seconds.
 pub fn name(text: &str) -> String {
     let time = text.parse::<Timestamp>();
     time.map_or_else(|_other| one_line(text), |time| format!("{time:.0}"))
@@ -234,37 +234,37 @@ mod tests {
             (
                 "status",
                 snapshot!(
-                    "status/snapshots/agentctl__status__tests__programs_get_the_same_values_with_their_times.snap"
+                    "status/snapshots/agentctl__status__tests__status_json_and_yaml_have_the_same_values.snap"
                 ),
             ),
             (
                 "status --applications",
                 snapshot!(
-                    "status/troubles/snapshots/agentctl__status__troubles__tests__every_application_that_needs_a_look_has_its_line_with_the_cause-3.snap"
+                    "status/troubles/snapshots/agentctl__status__troubles__tests__status_lists_applications_that_need_attention-3.snap"
                 ),
             ),
             (
                 "why",
                 snapshot!(
-                    "why/snapshots/agentctl__why__tests__the_way_of_a_delivered_application_is_told_hop_by_hop-2.snap"
+                    "why/snapshots/agentctl__why__tests__why_lists_the_hops_of_a_delivered_application-2.snap"
                 ),
             ),
             (
                 "certs list",
                 snapshot!(
-                    "certs/snapshots/agentctl__certs__tests__every_certificate_has_its_line_and_no_key_is_shown-2.snap"
+                    "certs/snapshots/agentctl__certs__tests__certs_list_shows_every_certificate_without_keys-2.snap"
                 ),
             ),
             (
                 "agent list",
                 snapshot!(
-                    "agents/snapshots/agentctl__agents__tests__every_agent_has_its_line_and_who_is_out_says_why-2.snap"
+                    "agents/snapshots/agentctl__agents__tests__agent_list_shows_revoked_agents_with_reason-2.snap"
                 ),
             ),
             (
                 "cluster adopt",
                 snapshot!(
-                    "adopt/snapshots/agentctl__adopt__tests__a_fleet_is_told_with_what_to_do-2.snap"
+                    "adopt/snapshots/agentctl__adopt__tests__adoption_plan_lists_each_cluster_with_the_next_step-2.snap"
                 ),
             ),
         ] {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_short_and_what_is_over_is_said() {
+    fn ages_are_short_and_expired_is_marked() {
         let now: Timestamp = "2026-11-22T12:00:00Z".parse().unwrap();
         for (time, expected) in [
             ("2026-11-22T11:59:30Z", "30s"),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_are_names_are_told_in_whole_seconds() {
+    fn time_names_are_rounded_to_seconds() {
         for (given, shown) in [
             ("2026-11-19T11:50:00.123456789Z", "2026-11-19T11:50:00Z"),
             ("2026-11-19T11:50:00Z", "2026-11-19T11:50:00Z"),
@@ -310,12 +310,12 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_neither_breaks_lines_nor_commands_the_terminal() {
+    fn foreign_text_cannot_break_lines_or_control_the_terminal() {
         assert_eq!(one_line("a\nb\r\n\u{1b}[31mc"), "a b [31mc");
     }
 
     #[test]
-    fn colours_are_for_terminals_and_for_what_is_not_well() {
+    fn colours_mark_problems_on_terminals_only() {
         let grid = Grid {
             header: vec!["A", "B"],
             rows: vec![

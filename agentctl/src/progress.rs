@@ -1,4 +1,4 @@
-//! Tells people at a terminal, on standard error, how far work is that takes long. Nobody else gets any of it.
+//! Progress of long operations, on standard error and at terminals only.
 
 use std::borrow::Cow;
 
@@ -33,14 +33,14 @@ impl Progress {
     }
 
     /// Says what is done now.
-    pub fn says(&self, text: impl Into<Cow<'static, str>>) {
+    pub fn show(&self, text: impl Into<Cow<'static, str>>) {
         self.0.set_message(text);
         self.0.tick();
     }
 
     /// The same, of several.
     pub fn step(&self, number: usize, of: usize, text: &str) {
-        self.says(format!("{number} of {of}: {text}"));
+        self.show(format!("{number} of {of}: {text}"));
     }
 
     /// Takes the line away.
@@ -104,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn people_at_a_terminal_are_told_and_programs_are_not() {
+    fn progress_is_shown_on_terminals_only() {
         assert!(is_watched(true, Format::Table) && is_watched(true, Format::Wide));
         assert!(!is_watched(true, Format::Json) && !is_watched(true, Format::Yaml));
         assert!(!is_watched(false, Format::Table));
     }
 
     #[test]
-    fn what_is_done_is_shown_and_the_line_is_gone_in_the_end() {
+    fn progress_line_is_removed_at_the_end() {
         let screen = Screen::default();
         let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
         let progress = Progress::on(target);

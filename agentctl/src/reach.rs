@@ -1,5 +1,5 @@
-//! Goes to the principal as an agent does, as far as TLS, without a certificate of its own, and tells what it saw. Nothing is
-//! sent over the connection, so whatever is shown may be looked at, trusted or not. No decisions.
+//! Dials the principal as an agent does, up to the TLS handshake, without a client certificate, and returns the
+//! result. It sends nothing over the connection, so it may inspect an untrusted certificate. No decisions.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -27,7 +27,7 @@ use x509_parser::{extensions::GeneralName, prelude::parse_x509_certificate};
 use crate::check::spoke::{Handshake, Verdict};
 
 /// Each of both steps may take that long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What was met.
 #[derive(Debug)]
@@ -40,13 +40,13 @@ pub struct Met {
 
 /// Dials, and shakes hands; `roots` are those that an agent trusts, as PEM, or why they are not known.
 pub async fn reach(host: &str, port: u16, roots: &Result<String, String>, now: Timestamp) -> Met {
-    let tcp = match timeout(PATIENCE, TcpStream::connect((host, port))).await {
+    let tcp = match timeout(TIMEOUT, TcpStream::connect((host, port))).await {
         Ok(Ok(tcp)) => tcp,
         Ok(Err(error)) => return missed(error.to_string()),
-        Err(_elapsed) => return missed(format!("no answer within {PATIENCE:?}")),
+        Err(_elapsed) => return missed(format!("connection timed out after {TIMEOUT:?}")),
     };
-    let shaken = timeout(PATIENCE, shake(host, tcp, roots, now)).await;
-    let late = |_elapsed| Err(format!("no end of the handshake within {PATIENCE:?}"));
+    let shaken = timeout(TIMEOUT, shake(host, tcp, roots, now)).await;
+    let late = |_elapsed| Err(format!("handshake timed out after {TIMEOUT:?}"));
     Met {
         dialled: Ok(()),
         handshake: Some(shaken.unwrap_or_else(late)),
@@ -66,7 +66,7 @@ async fn shake(
     roots: &Result<String, String>,
     now: Timestamp,
 ) -> Result<Handshake, String> {
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| said(&error))?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| chain(&error))?;
     let inner = match roots {
         Ok(pem) => trusting(pem, now),
         Err(reason) => Err(reason.clone()),
@@ -78,7 +78,7 @@ async fn shake(
     });
     let builder = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(|error| said(&error))?;
+        .map_err(|error| chain(&error))?;
     let verifier: Arc<dyn ServerCertVerifier> = Arc::<Witness>::clone(&witness);
     let mut config = builder
         .dangerous()
@@ -89,14 +89,14 @@ async fn shake(
     let tls = connector
         .connect(name, tcp)
         .await
-        .map_err(|error| said(&error))?;
+        .map_err(|error| chain(&error))?;
     let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
     let seen = witness
         .seen
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    let (leaf, verdict) = seen.ok_or_else(|| "no certificate was shown".to_owned())?;
+    let (leaf, verdict) = seen.ok_or_else(|| "the server presented no certificate".to_owned())?;
     let (names, expires) = names_and_end(&leaf);
     Ok(Handshake {
         verdict,
@@ -106,7 +106,7 @@ async fn shake(
     })
 }
 
-fn said(error: &(dyn std::error::Error + 'static)) -> String {
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     Chain(error).to_string()
 }
 
@@ -115,10 +115,10 @@ fn trusting(pem: &str, now: Timestamp) -> Result<Arc<WebPkiServerVerifier>, Stri
         roots: Some(pem.as_bytes().to_vec()),
         ..Pem::default()
     };
-    let material = Material::parse(&pem, now).map_err(|error| said(&error))?;
-    let roots = material.roots.ok_or("there is no trusted certificate")?;
+    let material = Material::parse(&pem, now).map_err(|error| chain(&error))?;
+    let roots = material.roots.ok_or("no trusted certificate found")?;
     let verifier = WebPkiServerVerifier::builder_with_provider(roots.store(), provider());
-    verifier.build().map_err(|error| said(&error))
+    verifier.build().map_err(|error| chain(&error))
 }
 
 /// Has the certificate judged as an agent would, and lets the handshake go on to see the rest.

@@ -28,7 +28,7 @@ use crate::{
     fleet::{self, Servers},
     hub::{
         ADDONS, APPLICATIONS, By, CLUSTERS, DEPLOYMENTS, Error as HubError, Hub, PROJECTS, SECRETS,
-        Whose,
+        Target,
     },
     labels::Wrong,
     names::Unknown,
@@ -46,7 +46,7 @@ pub use error::Error;
 pub struct Answer {
     /// For standard output.
     pub text: String,
-    /// Whether the caller asked to be told by the exit code, and there is something to tell.
+    /// Whether the caller asked for an exit code, and there is a problem.
     pub bad: bool,
 }
 
@@ -56,7 +56,7 @@ impl Answer {
         Ok(Self { text, bad })
     }
 
-    fn said(text: String) -> Self {
+    fn text(text: String) -> Self {
         Self { text, bad: false }
     }
 }
@@ -75,8 +75,8 @@ pub async fn run(
         now,
     };
     match &command {
-        Command::Completion { shell } => return Ok(Answer::said(pages::completion(*shell))),
-        Command::Man { folder } => return pages::write(folder).map(Answer::said),
+        Command::Completion { shell } => return Ok(Answer::text(pages::completion(*shell))),
+        Command::Man { folder } => return pages::write(folder).map(Answer::text),
         Command::Status(_)
         | Command::Why(_)
         | Command::Certs(_)
@@ -94,7 +94,7 @@ pub async fn run(
         return spoke::inspect(&global, args, place, progress).await;
     }
     let hub = hub_of(&global).await?.watched_by(progress);
-    progress.says("asking the hub");
+    progress.show("reading from the hub");
     match command {
         Command::Status(args) => look(&hub, &global, &args, place).await,
         Command::Why(args) => explain(&hub, &global, &args, place).await,
@@ -115,13 +115,13 @@ pub async fn run(
         Command::Agent(Agent::Restore { cluster, wait }) => {
             certificates::restore(&hub, &cluster, wait, now, progress).await
         }
-        Command::Completion { .. } | Command::Man { .. } => Ok(Answer::said(String::new())),
+        Command::Completion { .. } | Command::Man { .. } => Ok(Answer::text(String::new())),
     }
 }
 
 async fn hub_of(global: &Global) -> Result<Hub, HubError> {
     let (kubeconfig, context) = (global.kubeconfig.as_deref(), global.context.as_deref());
-    Hub::connect(Whose::Hub, kubeconfig, context).await
+    Hub::connect(Target::Hub, kubeconfig, context).await
 }
 
 fn is_name(text: &str) -> Result<ClusterName, Error> {
@@ -164,15 +164,15 @@ async fn one(hub: &Hub, cluster: &str) -> Result<(ClusterName, Addon), Error> {
     Ok((name, Addon::read(&object)))
 }
 
-/// What the hub program was told.
-async fn told(hub: &Hub, global: &Global) -> Settings {
+/// The hub program's settings.
+async fn hub_settings(hub: &Hub, global: &Global) -> Settings {
     let namespace = &global.own_namespace;
     let place = format!("{namespace}/{MANAGER}");
     let read = hub.get(DEPLOYMENTS, Some(namespace), MANAGER).await;
     let silent = silent(&read, &place);
     let manager = match read {
         Ok(Some(manager)) => Ok(manager),
-        Ok(None) => Err(format!("there is no Deployment {place}")),
+        Ok(None) => Err(format!("Deployment {place} not found")),
         Err(error) => Err(error.to_string()),
     };
     Settings {
@@ -190,9 +190,8 @@ async fn servers(hub: &Hub, settings: &Settings) -> Result<Servers, String> {
     let read = hub.each(SECRETS, &by, |secret| {
         fleet::take_server(&mut servers, &secret);
     });
-    read.await.map_err(|error| {
-        format!("which clusters are meant by the server of a destination: {error}")
-    })?;
+    read.await
+        .map_err(|error| format!("cannot resolve destinations by server: {error}"))?;
     Ok(servers)
 }
 
@@ -218,7 +217,7 @@ async fn look(
 
 /// The whole fleet.
 async fn fleet_of(hub: &Hub, global: &Global, now: Timestamp) -> Result<status::Fleet, Error> {
-    let (addons, settings) = (addons(hub).await?, told(hub, global).await);
+    let (addons, settings) = (addons(hub).await?, hub_settings(hub, global).await);
     // Without this right Applications that name a server are counted nowhere; the rest is as good.
     let servers = servers(hub, &settings).await.unwrap_or_default();
     let clusters = fleet::clusters(&addons, &servers);
@@ -243,7 +242,7 @@ async fn explain(
     place: Place,
 ) -> Result<Answer, Error> {
     let args = &args.taken_apart();
-    let settings = told(hub, global).await;
+    let settings = hub_settings(hub, global).await;
     let namesakes = namesakes(hub, args).await?;
     if namesakes.is_empty() {
         return Err(no_application(hub, args).await);
@@ -328,10 +327,10 @@ async fn write(hub: &Hub, change: Change) -> Result<Answer, Error> {
         namespace,
         name,
         body,
-        said,
+        confirmation,
     } = change;
     if hub.merge(kind, Some(&namespace), name, &body).await? {
-        return Ok(Answer::said(said + "\n"));
+        return Ok(Answer::text(confirmation + "\n"));
     }
     Err(HubError::NotFound {
         resource: kind.full(),

@@ -1,4 +1,4 @@
-//! What the hub program was told about namespaces: read from its Deployment, unless the caller says otherwise. Pure.
+//! The hub program's settings of namespaces: from its Deployment, unless flags override them. Pure.
 
 use argocd::routing::RoutingSettings;
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub const ALLOWED_NAMESPACES: (&str, &str) = (
 /// The flag of the hub program for the port of the redis proxy; it has no variable.
 pub const REDIS_PROXY_PORT: &str = "--redis-proxy-port";
 
-/// What the caller said.
+/// Values from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     /// Namespace of the hub's Argo CD.
@@ -28,9 +28,9 @@ pub struct Given {
 pub struct Settings {
     /// What routing needs.
     pub routing: RoutingSettings,
-    /// What somebody should know about where they come from.
+    /// A note for the user about their source.
     pub doubt: Option<String>,
-    /// Why nobody keeps up to date what is said of clusters and Applications, if nobody does.
+    /// Why conditions of clusters and Applications may be stale, if the hub program does not run.
     pub silent: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct Settings {
 pub fn silent<E>(manager: &Result<Option<Value>, E>, place: &str) -> Option<String> {
     let why = match manager {
         Err(_unread) => return None,
-        Ok(None) => format!("there is no Deployment {place}; see --own-namespace"),
+        Ok(None) => format!("Deployment {place} not found; see --own-namespace"),
         Ok(Some(manager)) => {
             let available = manager.pointer("/status/availableReplicas");
             if available.and_then(Value::as_u64).is_some_and(|it| it > 0) {
@@ -48,7 +48,7 @@ pub fn silent<E>(manager: &Result<Option<Value>, E>, place: &str) -> Option<Stri
         }
     };
     Some(format!(
-        "the hub program does not run ({why}), so this is what it said last; argocd-agentctl check looks at it"
+        "the hub program does not run ({why}), so this state is old; run argocd-agentctl check"
     ))
 }
 
@@ -69,8 +69,8 @@ pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
     let known = given.argocd_namespace.is_some() && given.allowed_namespaces.is_some();
     let doubt = manager.as_ref().err().filter(|_| !known).map(|reason| {
         format!(
-            "the hub program's settings are not known ({reason}), so its defaults are assumed; see --own-namespace, \
-             --argocd-namespace and --allowed-namespaces"
+            "cannot read the hub program's settings ({reason}); assuming defaults. See --own-namespace, \
+            --argocd-namespace and --allowed-namespaces"
         )
     });
     Settings {
@@ -107,13 +107,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hub_program_that_does_not_run_is_told_and_one_that_cannot_be_read_is_not() {
+    fn stopped_hub_program_is_reported_but_unreadable_is_not() {
         let of = |read: Result<Option<Value>, ()>| silent(&read, "ns/manager");
         let runs = json!({"status": {"availableReplicas": 1}});
         assert_eq!(of(Ok(Some(runs))), None);
         assert_eq!(of(Err(())), None);
         let gone = of(Ok(None)).unwrap();
-        assert!(gone.contains("there is no Deployment ns/manager"), "{gone}");
+        assert!(gone.contains("Deployment ns/manager not found"), "{gone}");
         let down = of(Ok(Some(json!({"status": {}})))).unwrap();
         assert!(down.contains("has no available Pod"), "{down}");
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_assumed_is_said() {
+    fn assumed_defaults_are_reported() {
         let found = settings(&Err("you may not".to_owned()), &Given::default());
         assert_eq!(found.routing.argocd_namespace, "argocd");
         assert!(found.doubt.unwrap().contains("you may not"));

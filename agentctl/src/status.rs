@@ -30,7 +30,7 @@ use crate::{
 pub struct Fleet {
     /// The clusters with the add-on, and those that shall have it by a label that cannot be followed; by name.
     pub clusters: Vec<Cluster>,
-    /// Why nobody keeps this up to date, if nobody does.
+    /// Why this may be stale, if the hub program does not run.
     pub silent: Option<String>,
 }
 
@@ -50,7 +50,7 @@ pub struct Cluster {
     pub applications: Tally,
     /// When its agent's certificate ends.
     pub certificate_expires: Option<Timestamp>,
-    /// The worst that is said of it.
+    /// Its most urgent problem.
     pub last_error: Option<Problem>,
     /// Whether the cluster or an Application of it needs a look.
     pub degraded: bool,
@@ -90,7 +90,7 @@ pub struct Problem {
     pub reason: String,
     /// Its message.
     pub message: String,
-    /// Since when, where that can be told.
+    /// Since when, if known.
     pub since: Option<Timestamp>,
 }
 
@@ -144,21 +144,21 @@ pub fn connected(addon: &Addon) -> Connected {
             since: Some(at),
         };
     }
-    let Some(said) = said_of(addon, AVAILABLE) else {
+    let Some(condition) = condition_of(addon, AVAILABLE) else {
         return Connected {
             state: Connection::NotYet,
             since: None,
         };
     };
-    // It is out at once; that it is away is told only a minute later.
-    if addon.revoked.is_some() && said.status == "True" {
-        let told = addon.condition(DEGRADED).filter(|it| it.status == "True");
+    // Revocation disconnects it at once; `Available` follows a minute later.
+    if addon.revoked.is_some() && condition.status == "True" {
+        let degraded = addon.condition(DEGRADED).filter(|it| it.status == "True");
         return Connected {
             state: Connection::No,
-            since: told.map(|it| it.last_transition_time.0),
+            since: degraded.map(|it| it.last_transition_time.0),
         };
     }
-    let state = match (said.status.as_str(), said.reason.as_str()) {
+    let state = match (condition.status.as_str(), condition.reason.as_str()) {
         ("True", _) => Connection::Yes,
         ("False", AGENT_NEVER_CONNECTED | AGENT_NOT_DEPLOYED) => Connection::NotYet,
         ("False", _) => Connection::No,
@@ -166,41 +166,44 @@ pub fn connected(addon: &Addon) -> Connected {
     };
     Connected {
         state,
-        since: Some(said.last_transition_time.0),
+        since: Some(condition.last_transition_time.0),
     }
 }
 
 /// What OCM's registration agent says of an add-on that has never been heard, before we say anything.
-const NEVER_HEARD: &str = "ManagedClusterAddOnLeaseNotFound";
+const LEASE_NOT_FOUND: &str = "ManagedClusterAddOnLeaseNotFound";
 
 /// A condition, if it says something.
-fn said_of<'a>(addon: &'a Addon, kind: &str) -> Option<&'a Condition> {
-    addon.condition(kind).filter(|it| it.reason != NEVER_HEARD)
+fn condition_of<'a>(addon: &'a Addon, kind: &str) -> Option<&'a Condition> {
+    addon
+        .condition(kind)
+        .filter(|it| it.reason != LEASE_NOT_FOUND)
 }
 
-/// The worst that is said of an add-on.
+/// The most urgent problem of an add-on.
 pub fn worst(addon: &Addon) -> Option<Problem> {
     if addon.deleting.is_some() {
         return None;
     }
     let bad = |(kind, bad): &(&str, &[&str])| {
-        let said = said_of(addon, kind)?;
-        bad.contains(&said.status.as_str()).then(|| problem(said))
+        let condition = condition_of(addon, kind)?;
+        bad.contains(&condition.status.as_str())
+            .then(|| problem(condition))
     };
     PROBLEMS.iter().find_map(bad)
 }
 
-fn problem(said: &Condition) -> Problem {
+fn problem(condition: &Condition) -> Problem {
     Problem {
-        condition: said.type_.clone(),
-        reason: said.reason.clone(),
-        message: said.message.clone(),
-        since: Some(said.last_transition_time.0),
+        condition: condition.type_.clone(),
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+        since: Some(condition.last_transition_time.0),
     }
 }
 
 impl Fleet {
-    /// Takes in the labels that cannot be followed. A cluster that has the add-on keeps it, and what is worse of it is told.
+    /// Adds the labels that have no effect. A cluster that has the add-on keeps it and shows its most urgent problem.
     pub fn mislabelled(&mut self, labels: &[Wrong]) {
         for wrong in labels {
             let problem = Problem {
@@ -257,9 +260,9 @@ impl Fleet {
 }
 
 /// What an empty fleet says.
-pub fn nobody() -> String {
+pub fn empty_fleet() -> String {
     format!(
-        "no cluster has the add-on yet; opt one in: kubectl label managedcluster CLUSTER {MODE}=managed\n"
+        "no cluster has the add-on yet. To opt in: kubectl label managedcluster CLUSTER {MODE}=managed\n"
     )
 }
 
@@ -268,7 +271,7 @@ impl View for Fleet {
         let silent = self.silent.as_deref();
         let silent = silent.map_or_else(String::new, |it| warning(it, place.colours));
         if self.clusters.is_empty() {
-            return nobody() + &silent;
+            return empty_fleet() + &silent;
         }
         let wide = place.format == Format::Wide;
         let mut header = vec![

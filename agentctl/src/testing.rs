@@ -36,10 +36,10 @@ pub(crate) fn is_documented(text: &str) {
 }
 
 /// A condition: type, status, reason, message, since.
-pub(crate) type Said<'a> = (&'a str, &'a str, &'a str, &'a str, &'a str);
+pub(crate) type ConditionFields<'a> = (&'a str, &'a str, &'a str, &'a str, &'a str);
 
-pub(crate) fn addon_object(cluster: &str, mode: &str, said: &[Said<'_>]) -> Value {
-    let condition = |(kind, status, reason, message, since): &Said<'_>| {
+pub(crate) fn addon_object(cluster: &str, mode: &str, conditions: &[ConditionFields<'_>]) -> Value {
+    let condition = |(kind, status, reason, message, since): &ConditionFields<'_>| {
         json!({"type": kind, "status": status, "reason": reason, "message": message,
                "lastTransitionTime": since})
     };
@@ -50,15 +50,15 @@ pub(crate) fn addon_object(cluster: &str, mode: &str, said: &[Said<'_>]) -> Valu
             "annotations": {MODE: mode},
             "ownerReferences": [{"kind": "ClusterManagementAddOn", "name": ADDON}],
         },
-        "status": {"conditions": said.iter().map(condition).collect::<Vec<_>>()},
+        "status": {"conditions": conditions.iter().map(condition).collect::<Vec<_>>()},
     })
 }
 
-pub(crate) fn addon(cluster: &str, mode: &str, said: &[Said<'_>]) -> Addon {
-    Addon::read(&addon_object(cluster, mode, said))
+pub(crate) fn addon(cluster: &str, mode: &str, conditions: &[ConditionFields<'_>]) -> Addon {
+    Addon::read(&addon_object(cluster, mode, conditions))
 }
 
-const CONNECTED: Said<'static> = (
+const CONNECTED: ConditionFields<'static> = (
     "Available",
     "True",
     "AgentConnected",
@@ -66,7 +66,7 @@ const CONNECTED: Said<'static> = (
     "2026-11-19T12:00:00Z",
 );
 
-const CERTIFICATE: Said<'static> = (
+const CERTIFICATE: ConditionFields<'static> = (
     "ClusterCertificateRotated",
     "True",
     "ClientCertificateUpdated",
@@ -81,21 +81,21 @@ pub(crate) fn well(cluster: &str) -> Addon {
 
 /// One cluster of each kind: well, held, away, new, revoked.
 pub(crate) fn fleet() -> Vec<Addon> {
-    let held: Said<'_> = (
+    let blocked: ConditionFields<'_> = (
         "Degraded",
         "True",
         "ObjectsRefused",
         "the cluster refuses 1 objects of this hub",
         "2026-11-22T10:00:00Z",
     );
-    let away: Said<'_> = (
+    let away: ConditionFields<'_> = (
         "Available",
         "False",
         "AgentDisconnected",
         "last seen at 2026-11-22T11:54:00Z; look at its log, and whether it reaches the principal's address",
         "2026-11-22T11:55:00Z",
     );
-    let thrown_out: Said<'_> = (
+    let thrown_out: ConditionFields<'_> = (
         "Degraded",
         "True",
         "Revoked",
@@ -108,7 +108,7 @@ pub(crate) fn fleet() -> Vec<Addon> {
     oslo["metadata"]["annotations"][REKEY] = json!("2026-11-19T11:50:00.123456789Z");
     vec![
         well("paris"),
-        addon("berlin", "managed", &[CONNECTED, CERTIFICATE, held]),
+        addon("berlin", "managed", &[CONNECTED, CERTIFICATE, blocked]),
         Addon::read(&oslo),
         addon("quito", "managed", &[]),
         Addon::read(&lima),

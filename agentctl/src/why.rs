@@ -72,7 +72,8 @@ pub struct Hop {
     /// Since when, or when it was last so.
     pub at: Option<Timestamp>,
     /// What there is to know.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub text: String,
     /// What to do about it.
     pub next: Option<String>,
 }
@@ -83,7 +84,7 @@ pub struct Hop {
 pub enum State {
     /// As it should be.
     Good,
-    /// It cannot be told.
+    /// Unknown.
     Unclear,
     /// It takes its time.
     Waiting,
@@ -111,12 +112,12 @@ impl State {
 }
 
 impl Hop {
-    fn new(hop: &'static str, state: State, what: impl Into<String>) -> Self {
+    fn new(hop: &'static str, state: State, text: impl Into<String>) -> Self {
         Self {
             hop,
             state,
             at: None,
-            what: what.into(),
+            text: text.into(),
             next: None,
         }
     }
@@ -154,13 +155,13 @@ pub fn why(facts: &Facts) -> Why {
         addons,
     };
     let mut hops = hub_side::hops(&judged, namesakes, project);
-    let is_held = hops.iter().any(|hop| hop.state == State::Bad);
+    let is_blocked = hops.iter().any(|hop| hop.state == State::Bad);
     let cluster = route.cluster().filter(|_| !app.is_ignored());
     if let Some(cluster) = cluster {
         let addon = addons.iter().find(|addon| addon.cluster == cluster);
         let silent = settings.silent.as_deref();
         hops.push(cluster_side::connection(cluster, addon, silent));
-        hops.extend(cluster_side::hops(app, &route, is_held));
+        hops.extend(cluster_side::hops(app, &route, is_blocked));
     }
     let verdict = hops.iter().map(|hop| hop.state).max();
     let verdict = verdict.unwrap_or(State::Unclear);
@@ -184,7 +185,7 @@ fn time(text: Option<&Value>) -> Option<Timestamp> {
     text?.as_str()?.parse().ok()
 }
 
-/// The places of Applications, for somebody who has to choose.
+/// The namespaces of Applications, for a user to choose from.
 pub fn places(applications: &[Value]) -> String {
     let places = applications.iter().map(|application| {
         let meta = Meta::of(application);
@@ -215,7 +216,7 @@ impl View for Why {
                 hop.hop.to_owned(),
                 hop.state.word().to_owned(),
                 at(hop.at),
-                one_line(&hop.what),
+                one_line(&hop.text),
             ];
             (hop.state.mood(), cells.to_vec())
         });

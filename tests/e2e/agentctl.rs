@@ -150,7 +150,7 @@ pub(crate) async fn the_way_of_an_application_is_explained(stage: &Stage) -> Res
     ensure!(next.contains("AppProject argocd/somebody-elses"), "{why:#}");
 
     let error = fails(team, &["why", "nothing-of-that-name"]).await?;
-    ensure!(error.contains("there is no Application"), "{error}");
+    ensure!(error.contains("not found on the hub"), "{error}");
     "explained".clone_into(&mut app.project);
     app.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
@@ -323,7 +323,7 @@ pub(crate) async fn what_a_cluster_refuses_is_explained(stage: &Stage) -> Result
         );
     }
     let again = fails(team, &bundle).await?;
-    ensure!(again.contains("is there already"), "{again}");
+    ensure!(again.contains("exists; name a new folder"), "{again}");
 
     cluster.delete(POLICY).await?;
     stage.clear(&app).await

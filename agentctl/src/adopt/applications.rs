@@ -55,7 +55,8 @@ pub enum Fate {
     /// It goes there when its destination is changed.
     Change,
     /// It would not go there, or from where it is now.
-    Held,
+    #[serde(rename = "held")]
+    Blocked,
 }
 
 /// The clusters as Applications name them before, and as routing sees them after.
@@ -143,7 +144,7 @@ impl<'a> Names<'a> {
             Route::ToCluster { cluster: to, .. } | Route::Mirror(to) if to == cluster => Ok(()),
             Route::Conflict(message) => Err(message),
             Route::ToCluster { .. } | Route::Mirror(_) | Route::Local => Err(format!(
-                "it would not go to {cluster}: name {:?} and server {:?} of its destination are another cluster",
+                "it would not be delivered to {cluster}: name {:?} and server {:?} of its destination are another cluster",
                 app.destination().name,
                 app.destination().server,
             )),
@@ -152,7 +153,7 @@ impl<'a> Names<'a> {
         let changed = with_name(application, cluster);
         let (fate, why) = match (goes(app), only_there) {
             (Ok(()), true) if self.pushed.contains(cluster) => (
-                Fate::Held,
+                Fate::Blocked,
                 Some(format!(
                     "it deploys to the hub itself and would go to {cluster}, whose namespace it is in; move it to \
                      namespace {}",
@@ -161,10 +162,10 @@ impl<'a> Names<'a> {
             ),
             (Ok(()), _) => (Fate::Reached, None),
             // What it means is another cluster.
-            (Err(why), true) => (Fate::Held, Some(why)),
+            (Err(why), true) => (Fate::Blocked, Some(why)),
             (Err(_), false) => match goes(Application::of(&changed)) {
                 Ok(()) => (Fate::Change, None),
-                Err(why) => (Fate::Held, Some(why)),
+                Err(why) => (Fate::Blocked, Some(why)),
             },
         };
         let set = (fate == Fate::Change).then(|| name_only(cluster));

@@ -112,7 +112,7 @@ impl ClusterSecret {
 pub struct ManagedCluster {
     /// Its name.
     pub name: String,
-    /// Its API servers, as the hub was told.
+    /// Its API servers, as its ManagedCluster declares them.
     pub declared: Vec<String>,
     /// Those of them that are URLs.
     pub servers: Vec<Address>,

@@ -50,7 +50,7 @@ pub(super) struct Doubt(pub(super) String);
 pub(super) struct Known<'a> {
     by_name: BTreeMap<&'a str, &'a ManagedCluster>,
     by_server: BTreeMap<&'a Address, Vec<&'a ManagedCluster>>,
-    /// Those that somebody has said to be the Secret's of their name.
+    /// Those that the caller confirmed with `--same-cluster`.
     same: &'a [String],
 }
 
@@ -91,7 +91,7 @@ impl<'a> Known<'a> {
         })
     }
 
-    /// Whether its name is enough: the hub was not told where its API server is, or somebody knows better.
+    /// Whether its name is enough: its ManagedCluster declares no API server, or the caller confirmed the Secret.
     fn is_by_name(&self, cluster: &ManagedCluster) -> bool {
         cluster.declared.is_empty() || self.same.contains(&cluster.name)
     }
@@ -112,18 +112,18 @@ impl<'a> Known<'a> {
                 Ok((named, By::Name))
             }
             (Some(named), _) => Err(Doubt(format!(
-                "it has the name of ManagedCluster {}, and the API server of {}; put its name or its server right",
+                "it has the name of ManagedCluster {}, and the API server of {}; correct its name or its server",
                 named.name,
                 listed()
             ))),
             (None, [one]) => Ok((one, By::Server)),
             (None, []) => Err(Doubt(
                 "no ManagedCluster has its name or its API server; have the cluster join Open Cluster Management \
-                 (clusteradm join), or say its API server in managedClusterClientConfigs of its ManagedCluster"
+                 (clusteradm join), or set its API server in managedClusterClientConfigs of its ManagedCluster"
                     .to_owned(),
             )),
             (None, _) => Err(Doubt(format!(
-                "several ManagedClusters have its API server: {}; name it like the one that it is",
+                "several ManagedClusters have its API server: {}; rename the Secret after the right one",
                 listed()
             ))),
         }
@@ -135,7 +135,7 @@ fn another_server(secret: &ClusterSecret, named: &ManagedCluster) -> Doubt {
     let (name, declared) = (&named.name, named.declared.join(", "));
     Doubt(format!(
         "it has the name of ManagedCluster {name}, whose API server is {declared} (managedClusterClientConfigs) and not \
-         {}; if they are one cluster all the same, say --same-cluster {name}, else put its name right",
+         {}; if they are the same cluster, add --same-cluster {name}; otherwise correct its name",
         secret.server
     ))
 }
@@ -146,7 +146,7 @@ fn agent_of(secret: &ClusterSecret) -> Result<Option<String>, Doubt> {
     let in_server = address.as_ref().and_then(Address::agent);
     match (secret.agent.as_deref(), in_server) {
         (Some(label), Some(server)) if label != server => Err(Doubt(format!(
-            "its label names agent {label}, its server agent {server}; put one of them right"
+            "its label names agent {label}, its server agent {server}; correct one of them"
         ))),
         (label, server) => Ok(label.or(server).map(str::to_owned)),
     }

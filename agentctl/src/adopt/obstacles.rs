@@ -35,8 +35,8 @@ pub(super) fn of(facts: &Facts, cluster: &ManagedCluster) -> Vec<String> {
     if let Some(taken) = taken.filter(|it| !it.becomes_ours(name)) {
         let secret = &taken.name;
         all.push(format!(
-            "the Secret {argocd}/{secret} was not made by argocd-agent, so the add-on leaves it alone and has no place for \
-             its own; save it, make it anew under another name, and delete it"
+            "the Secret {argocd}/{secret} was not created by argocd-agent, so the add-on does not touch it and \
+            cannot create its own; save it, recreate it under another name, and delete it"
         ));
     }
     all
@@ -53,7 +53,7 @@ fn itself(facts: &Facts, cluster: &ManagedCluster) -> Option<String> {
         // One that does not say which it is, is served.
         Err(why) => claimed.map(|_| {
             format!(
-                "whether it is the hub itself is not known, since the hub's namespace kube-system cannot be read: {why}"
+                "cannot decide whether it is the hub itself, because the hub's namespace kube-system cannot be read: {why}"
             )
         }),
     }
@@ -64,34 +64,34 @@ fn label(facts: &Facts, cluster: &ManagedCluster) -> Option<String> {
     if let Some(addon) = facts.addons.iter().find(|it| it.cluster == *name) {
         let leaving = addon.deleting.is_some();
         return leaving.then(|| {
-            "the add-on is being taken off the cluster; wait until that is done".to_owned()
+            "the add-on is being removed from the cluster; wait until that is done".to_owned()
         });
     }
-    let (said, asked) = (cluster.mode.as_deref()?, facts.mode.as_str());
-    (said != asked).then(|| {
+    let (current, asked) = (cluster.mode.as_deref()?, facts.mode.as_str());
+    (current != asked).then(|| {
         format!(
-            "its label {MODE} says {said:?} already; ask for that with --mode, or take it away: kubectl label \
-             managedcluster {name} {MODE}-"
+            "its label {MODE} is already {current:?}; pass that with --mode, or remove it: kubectl label \
+            managedcluster {name} {MODE}-"
         )
     })
 }
 
 /// Applications that have to be changed first.
 pub(super) fn applications<'a>(all: impl Iterator<Item = &'a Named>) -> Option<String> {
-    let (mut change, mut held) = (0_usize, 0_usize);
+    let (mut change, mut blocked) = (0_usize, 0_usize);
     for it in all {
         match it.fate {
             Fate::Reached => {}
             Fate::Change => change += 1,
-            Fate::Held => held += 1,
+            Fate::Blocked => blocked += 1,
         }
     }
     let mut parts = Vec::new();
     if change > 0 {
         parts.push(format!("{change} need another destination"));
     }
-    if held > 0 {
-        parts.push(format!("{held} would not go where they should"));
+    if blocked > 0 {
+        parts.push(format!("{blocked} would go to the wrong place"));
     }
     (!parts.is_empty()).then(|| format!("of its Applications {}", parts.join(", ")))
 }
@@ -105,7 +105,7 @@ pub(super) fn afterwards(facts: &Facts, secret: &ClusterSecret, cluster: &str) -
     let why = if secret.shown == cluster {
         "Argo CD's UI and CLI refuse a name that two cluster Secrets have"
     } else {
-        "no Application goes by it then"
+        "Applications cannot use it then"
     };
     Some(format!("delete the Secret {argocd}/{name}: {why}"))
 }
@@ -115,8 +115,8 @@ pub(super) fn placements(offer: &Result<Option<Value>, String>) -> Option<Findin
     let offer = offer.as_ref().ok()?.as_ref()?;
     let kind = offer.pointer("/spec/installStrategy/type");
     (kind.and_then(Value::as_str) == Some("Placements")).then(|| {
-        let cause = "Placements choose the clusters with the add-on, so that a label does not";
+        let cause = "Placements choose the clusters with the add-on, so a label has no effect";
         Finding::new("add-on", Outcome::Failed, cause)
-            .next("see that the Placement of the ClusterManagementAddOn selects the clusters, and use --dry-run here")
+            .next("let the Placement of the ClusterManagementAddOn select the clusters, and use --dry-run here")
     })
 }

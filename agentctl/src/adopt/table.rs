@@ -9,8 +9,7 @@ impl View for Plan {
     fn text(&self, place: Place) -> String {
         let wide = place.format == Format::Wide;
         if self.clusters.is_empty() {
-            return "no cluster Secret is in the namespace of Argo CD; there is nothing to adopt\n"
-                .to_owned();
+            return "no cluster Secret in the namespace of Argo CD; nothing to adopt\n".to_owned();
         }
         let mut text = clusters(&self.clusters, wide, place.colours);
         let shown = |it: &&Named| wide || it.fate != Fate::Reached;
@@ -22,7 +21,7 @@ impl View for Plan {
         for finding in &self.hub {
             let next = finding.next.as_deref().unwrap_or(NOTHING);
             let line = format!(
-                "In the way of all: {}: {}; {next}",
+                "Obstacle for all clusters: {}: {}; {next}",
                 finding.check, finding.cause
             );
             text.push('\n');
@@ -54,7 +53,7 @@ fn clusters(rows: &[Row], wide: bool, colours: bool) -> String {
         let cluster = row.cluster.clone().unwrap_or_else(|| NOTHING.to_owned());
         let count = row.applications.to_string();
         let mut cells = vec![row.secret.clone(), kind.to_owned(), cluster, count];
-        cells.extend([state.to_owned(), one_line(&what(row))]);
+        cells.extend([state.to_owned(), one_line(&remark(row))]);
         if wide {
             cells.extend([row.name.clone(), row.server.clone()]);
         }
@@ -64,7 +63,7 @@ fn clusters(rows: &[Row], wide: bool, colours: bool) -> String {
     draw(&Grid { header, rows }, colours)
 }
 
-fn what(row: &Row) -> String {
+fn remark(row: &Row) -> String {
     match (row.in_the_way.is_empty(), &row.afterwards, row.state) {
         (false, ..) => row.in_the_way.join("; "),
         (true, Some(left), State::Adopted) => left.clone(),
@@ -79,24 +78,24 @@ fn applications(all: &[&Named], colours: bool) -> String {
         let (fate, mood) = match it.fate {
             Fate::Reached => ("reached", Mood::Calm),
             Fate::Change => ("change", Mood::Warning),
-            Fate::Held => ("held", Mood::Bad),
+            Fate::Blocked => ("held", Mood::Bad),
         };
         let place = it.made_by.as_ref().map_or_else(String::new, |set| {
             format!(" in the template of ApplicationSet {set}")
         });
-        let what = match (&it.why, it.fate) {
+        let remark = match (&it.why, it.fate) {
             (Some(why), _) => one_line(why),
             (None, Fate::Change) => format!(
-                "set spec.destination.name to {}, and take spec.destination.server away{place}",
+                "set spec.destination.name to {}, and remove spec.destination.server{place}",
                 it.cluster
             ),
-            (None, Fate::Reached | Fate::Held) => NOTHING.to_owned(),
+            (None, Fate::Reached | Fate::Blocked) => NOTHING.to_owned(),
         };
         let cells = vec![
             it.application.clone(),
             it.cluster.clone(),
             fate.to_owned(),
-            what,
+            remark,
         ];
         (mood, cells)
     });

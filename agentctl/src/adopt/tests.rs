@@ -109,7 +109,7 @@ fn when_all_is_adopted_nothing_is_left_to_do() {
     facts.clusters = vec![ManagedCluster::read(&labelled)];
     let found = plan(&facts);
     assert_eq!(found.clusters[0].state, State::OptedIn);
-    assert!(found.ready().is_empty() && !found.is_held());
+    assert!(found.ready().is_empty() && !found.is_blocked());
 
     // The add-on and its Secret are there, and the old Secret still.
     facts.addons = vec![well("paris")];
@@ -123,7 +123,7 @@ fn when_all_is_adopted_nothing_is_left_to_do() {
     let found = plan(&facts);
     let states: Vec<_> = found.clusters.iter().map(|row| row.state).collect();
     assert_eq!(states, [State::Adopted, State::Adopted]);
-    assert!(found.ready().is_empty() && !found.is_held());
+    assert!(found.ready().is_empty() && !found.is_blocked());
     assert!(found.applications.iter().all(|it| it.fate == Fate::Reached));
     let left = found.clusters[1].afterwards.as_deref().unwrap();
     assert!(
@@ -135,11 +135,11 @@ fn when_all_is_adopted_nothing_is_left_to_do() {
     facts.secrets.remove(0);
     let found = plan(&facts);
     assert!(found.clusters.iter().all(|row| row.afterwards.is_none()));
-    assert!(!found.is_held());
+    assert!(!found.is_blocked());
 }
 
 #[test]
-fn whatever_is_in_the_way_keeps_a_cluster_and_no_other() {
+fn an_obstacle_blocks_only_its_own_cluster() {
     type Change = fn(&mut Facts);
     let cases: [(&str, Change); 9] = [
         ("another use", |it| it.own_namespace = "paris".to_owned()),
@@ -162,7 +162,7 @@ fn whatever_is_in_the_way_keeps_a_cluster_and_no_other() {
             let object = json!({"metadata": {"name": "cluster-paris"}});
             it.secrets.extend(ClusterSecret::read(&object));
         }),
-        ("being taken off", |it| {
+        ("being removed", |it| {
             let mut leaving = well("paris");
             leaving.deleting = Some(now());
             it.addons.push(leaving);
@@ -189,7 +189,7 @@ fn whatever_is_in_the_way_keeps_a_cluster_and_no_other() {
             (State::Blocked, State::Ready)
         );
         assert_eq!(found.ready(), ["berlin".to_owned()].into(), "{words}");
-        assert!(found.is_held());
+        assert!(found.is_blocked());
     }
     let kube = facts(
         vec![secret("s", "kube-a", "https://a")],
@@ -202,9 +202,9 @@ fn whatever_is_in_the_way_keeps_a_cluster_and_no_other() {
     assert_eq!(row.state, State::Blocked);
 }
 
-/// By its claim, as the hub program does, and by no label: whoever may label a ManagedCluster calls any of them local.
+/// By its claim, as the hub program does, and not by a label: a user who may label a cluster can call any of them local.
 #[test]
-fn the_hub_is_known_by_what_it_claims_to_be() {
+fn hub_cluster_is_recognized_by_its_claim() {
     let known = |uid: &str, labels: Value| {
         ManagedCluster::read(&json!({
             "metadata": {"name": "paris", "labels": labels},
@@ -237,7 +237,7 @@ fn controller(image: &str) -> Value {
 }
 
 #[test]
-fn what_of_the_hub_is_in_the_way_is_in_the_way_of_all() {
+fn hub_obstacle_blocks_all_clusters() {
     type Change = fn(&mut Facts);
     let cases: [(&str, Change); 6] = [
         ("controllers", |it| {
@@ -263,7 +263,7 @@ fn what_of_the_hub_is_in_the_way_is_in_the_way_of_all() {
         let found = plan(&facts);
         assert_eq!(found.hub.len(), 1, "{found:#?}");
         assert_eq!(found.hub[0].check, check);
-        assert!(found.ready().is_empty() && found.is_held());
+        assert!(found.ready().is_empty() && found.is_blocked());
         assert_eq!(found.clusters[0].state, State::Blocked);
         // Where nothing is to be adopted, it is the hub's own business.
         facts.secrets.clear();
@@ -275,7 +275,7 @@ fn what_of_the_hub_is_in_the_way_is_in_the_way_of_all() {
 }
 
 #[test]
-fn two_secrets_of_one_cluster_are_one_write_and_a_failed_one_is_told() {
+fn duplicate_secrets_need_one_write_and_a_failure_is_reported() {
     let mut facts = paris();
     facts
         .secrets
@@ -284,7 +284,7 @@ fn two_secrets_of_one_cluster_are_one_write_and_a_failed_one_is_told() {
     let mut found = plan(&facts);
     assert_eq!(found.ready().len(), 1);
     found.record("paris", &Err("you may not patch".to_owned()));
-    assert!(found.is_held() && found.ready().is_empty());
+    assert!(found.is_blocked() && found.ready().is_empty());
     assert!(
         found
             .clusters
@@ -299,7 +299,7 @@ fn two_secrets_of_one_cluster_are_one_write_and_a_failed_one_is_told() {
 }
 
 #[test]
-fn a_fleet_is_told_with_what_to_do() {
+fn adoption_plan_lists_each_cluster_with_the_next_step() {
     let mut facts = paris();
     facts.secrets.extend([
         secret("push-oslo", "oslo", "https://oslo.example.com"),

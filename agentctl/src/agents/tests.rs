@@ -5,13 +5,13 @@ use crate::{
 };
 
 #[test]
-fn nobody_says_how_to_begin() {
+fn empty_agent_list_explains_how_to_opt_in() {
     let text = render(&Agents::default(), place(Format::Table, now())).unwrap();
     assert!(text.contains("kubectl label managedcluster"), "{text}");
 }
 
 #[test]
-fn every_agent_has_its_line_and_who_is_out_says_why() {
+fn agent_list_shows_revoked_agents_with_reason() {
     let agents = agents(&testing::fleet());
     let text = render(&agents, place(Format::Table, now())).unwrap();
     insta::assert_snapshot!(text);

@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::application;
 
 #[test]
-fn what_looks_like_a_credential_is_not_told_wherever_it_stands() {
+fn credentials_are_hidden_in_every_field() {
     let object = json!({
         "metadata": {
             "name": "x",
@@ -24,23 +24,26 @@ fn what_looks_like_a_credential_is_not_told_wherever_it_stands() {
             "pem": "-----BEGIN EC PRIVATE KEY-----\nhunter2\n-----END EC PRIVATE KEY-----",
         },
     });
-    let told = redacted(&object).unwrap();
-    let text = told.to_string();
+    let redacted = redacted(&object).unwrap();
+    let text = redacted.to_string();
     assert!(
         !text.contains("hunter2") && !text.contains("managedFields"),
         "{text}"
     );
-    let proxy = &told["spec"]["proxyConfig"]["httpsProxy"];
+    let proxy = &redacted["spec"]["proxyConfig"]["httpsProxy"];
     assert_eq!(proxy, "https://***@proxy:3128/x?a=b");
-    assert_eq!(told["spec"]["note"], "see http://***@b and https://***@d");
-    assert_eq!(told["spec"]["secretName"], "kept-name");
-    assert_eq!(told["spec"]["env"][1]["value"], "info");
-    assert_eq!(told["metadata"]["annotations"], json!({"kept": "yes"}));
+    assert_eq!(
+        redacted["spec"]["note"],
+        "see http://***@b and https://***@d"
+    );
+    assert_eq!(redacted["spec"]["secretName"], "kept-name");
+    assert_eq!(redacted["spec"]["env"][1]["value"], "info");
+    assert_eq!(redacted["metadata"]["annotations"], json!({"kept": "yes"}));
 }
 
 /// The forms in which one comes along, each with a place for it.
 #[test]
-fn a_password_is_hidden_in_whatever_form_it_comes_along() {
+fn password_is_hidden_in_every_form() {
     for form in [
         "user:{}@proxy:3128",
         "http://user:{}@proxy",
@@ -52,11 +55,11 @@ fn a_password_is_hidden_in_whatever_form_it_comes_along() {
         "--redis-password={} and more",
         "PGPASSWORD={}",
     ] {
-        let said = form.replace("{}", "hunter2");
-        let object = json!({"args": [said, "--log-level=info"], "spec": {"httpsProxy": said}});
-        let told = redacted(&object).unwrap().to_string();
-        assert!(!told.contains("hunter2"), "{form}: {told}");
-        assert!(told.contains("--log-level=info"), "{told}");
+        let input = form.replace("{}", "hunter2");
+        let object = json!({"args": [input, "--log-level=info"], "spec": {"httpsProxy": input}});
+        let redacted = redacted(&object).unwrap().to_string();
+        assert!(!redacted.contains("hunter2"), "{form}: {redacted}");
+        assert!(redacted.contains("--log-level=info"), "{redacted}");
     }
     let object = json!({
         "tokens": ["hunter2"],
@@ -65,18 +68,18 @@ fn a_password_is_hidden_in_whatever_form_it_comes_along() {
         "args": ["--token", "hunter2", "--file", "seen"],
         "tokenFrom": {"name": "kept-name", "key": "kept-key"},
     });
-    let told = redacted(&object).unwrap().to_string();
+    let redacted = redacted(&object).unwrap().to_string();
     assert!(
-        !told.contains("hunter2") && !told.contains("4711"),
-        "{told}"
+        !redacted.contains("hunter2") && !redacted.contains("4711"),
+        "{redacted}"
     );
     for kept in ["kept-name", "kept-key", "seen"] {
-        assert!(told.contains(kept), "{kept}: {told}");
+        assert!(redacted.contains(kept), "{kept}: {redacted}");
     }
 }
 
 #[test]
-fn what_only_looks_alike_stays() {
+fn values_that_only_resemble_credentials_stay() {
     for kept in [
         "registry.example.com/argocd-agent@sha256:0123",
         "https://agents.example.com:443/path",
@@ -87,7 +90,7 @@ fn what_only_looks_alike_stays() {
 }
 
 #[test]
-fn a_secret_is_no_part_of_it_whatever_it_holds() {
+fn bundle_contains_no_secret() {
     assert_eq!(redacted(&json!({"kind": "Secret", "data": {}})), None);
 }
 

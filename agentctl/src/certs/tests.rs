@@ -42,7 +42,7 @@ fn of_hub() -> Vec<(&'static str, Result<Option<Value>, String>)> {
 }
 
 #[test]
-fn every_certificate_has_its_line_and_no_key_is_shown() {
+fn certs_list_shows_every_certificate_without_keys() {
     let all = certificates(&of_hub(), &testing::fleet(), now());
     let text = render(&all, place(Format::Table, now())).unwrap();
     insta::assert_snapshot!(text);
@@ -53,7 +53,7 @@ fn every_certificate_has_its_line_and_no_key_is_shown() {
 }
 
 #[test]
-fn the_stage_of_a_rotation_is_told() {
+fn certs_list_shows_the_rotation_stage() {
     let since = json!({ROTATING_SINCE: "2026-11-22T11:59:00Z"});
     for (annotations, next, expected) in [
         (&json!({}), false, "settled"),
@@ -66,7 +66,7 @@ fn the_stage_of_a_rotation_is_told() {
 }
 
 #[test]
-fn what_is_missing_over_or_not_readable_is_told_apart() {
+fn certs_list_distinguishes_missing_expired_and_unreadable() {
     let expired = secret("2026-11-20T12:00:00Z", &json!({}), false);
     let secrets = [
         (CA_SECRET, Err("you may not".to_owned())),

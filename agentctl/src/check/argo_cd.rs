@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Facts, Finding, Outcome};
 
-/// What tells which namespaces Argo CD's controllers look at.
+/// The settings that decide which namespaces Argo CD's controllers watch.
 #[derive(Clone, Copy, Debug)]
 pub struct Watchers<'a> {
     /// The workloads that may be Argo CD application controllers.
@@ -54,41 +54,40 @@ pub fn controllers(facts: Watchers<'_>) -> Vec<Finding> {
 
 fn controller(workload: &Value, facts: Watchers<'_>) -> Finding {
     let meta = argocd::Meta::of(workload);
-    let who = format!("{}/{}", meta.namespace(), meta.name());
+    let name = format!("{}/{}", meta.namespace(), meta.name());
     let image = image(workload);
     let finding = |outcome, cause| Finding::new("controllers", outcome, cause);
     let version = version(image);
     if version.is_some_and(|version| version >= CONSIDERATE) {
-        let cause = format!("{who} ({image}) leaves the clusters of the add-on alone");
+        let cause = format!("{name} ({image}) ignores the clusters of the add-on");
         return finding(Outcome::Ok, cause);
     }
     let ours = watched_of_ours(workload, meta.namespace(), facts);
     if ours.is_empty() {
-        let cause = format!("{who} ({image}) looks at no namespace of the add-on");
+        let cause = format!("{name} ({image}) watches no namespace of the add-on");
         return finding(Outcome::Ok, cause);
     }
     let names = ours.join(", ");
-    let next = "upgrade it to Argo CD 3.4 or newer, which leaves them alone, or scale it to 0 if the hub has no \
-                Applications of its own";
+    let next = "upgrade it to Argo CD 3.4 or newer, which ignores them, or scale it to 0 if the hub has no \
+    Applications of its own";
     if version.is_none() {
-        let cause = format!(
-            "the version of {who} cannot be told from its image {image}; it looks at {names}"
-        );
+        let cause =
+            format!("cannot read the version of {name} from its image {image}; it watches {names}");
         return finding(Outcome::Unclear, cause).next(next);
     }
     let cause = format!(
-        "{who} ({image}) would reconcile Applications that the add-on delivers: it looks at {names}"
+        "{name} ({image}) would reconcile Applications that the add-on delivers: it watches {names}"
     );
     finding(Outcome::Failed, cause).next(next)
 }
 
-fn is_running(workload: &Value) -> bool {
-    let wanted = workload.pointer("/spec/replicas").and_then(Value::as_i64);
+fn is_running(name: &Value) -> bool {
+    let wanted = name.pointer("/spec/replicas").and_then(Value::as_i64);
     wanted.unwrap_or(1) > 0
 }
 
-fn image(workload: &Value) -> &str {
-    let image = workload.pointer("/spec/template/spec/containers/0/image");
+fn image(name: &Value) -> &str {
+    let image = name.pointer("/spec/template/spec/containers/0/image");
     image.and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -101,7 +100,7 @@ pub(super) fn version(image: &str) -> Option<(u64, u64)> {
 }
 
 /// The namespaces of ours that it looks at: its own, and those that Argo CD's parameters name.
-fn watched_of_ours(workload: &Value, own: &str, facts: Watchers<'_>) -> Vec<String> {
+fn watched_of_ours(name: &Value, own: &str, facts: Watchers<'_>) -> Vec<String> {
     let further = further(facts.parameters);
     let argocd = facts.argocd_namespace;
     let clusters = facts.clusters.iter().map(String::as_str);
@@ -109,7 +108,7 @@ fn watched_of_ours(workload: &Value, own: &str, facts: Watchers<'_>) -> Vec<Stri
     let watched = ours.filter(|namespace| {
         *namespace == own
             || (own == argocd && further.iter().any(|it| glob::matches_entry(it, namespace)))
-            || environment(workload)
+            || environment(name)
                 .iter()
                 .any(|it| glob::matches_entry(it, namespace))
     });
@@ -130,8 +129,8 @@ fn further(parameters: &Result<Option<Value>, String>) -> Vec<String> {
     entries(value.and_then(Value::as_str).unwrap_or_default())
 }
 
-fn environment(workload: &Value) -> Vec<String> {
-    let env = workload.pointer("/spec/template/spec/containers/0/env");
+fn environment(name: &Value) -> Vec<String> {
+    let env = name.pointer("/spec/template/spec/containers/0/env");
     let mut env = env.and_then(Value::as_array).into_iter().flatten();
     let entry = env
         .find(|it| it.get("name").and_then(Value::as_str) == Some("ARGOCD_APPLICATION_NAMESPACES"));
@@ -153,11 +152,10 @@ pub(super) fn parameters(facts: &Facts) -> Finding {
         Err(reason) => return finding(Outcome::Unclear, reason.clone()),
         Ok(None) => {
             let cause = format!(
-                "there is no ConfigMap {argocd}/argocd-cmd-params-cm; no Argo CD shows the fleet"
+                "ConfigMap {argocd}/argocd-cmd-params-cm not found; no Argo CD shows the fleet"
             );
-            return finding(Outcome::Warning, cause).next(
-                "install argocd-server on the hub if people shall have its UI and CLI there",
-            );
+            return finding(Outcome::Warning, cause)
+                .next("install argocd-server on the hub to use its UI and CLI");
         }
         Ok(Some(_)) => {}
     }
@@ -175,7 +173,7 @@ pub(super) fn parameters(facts: &Facts) -> Finding {
         Some(cluster) => {
             let cause = format!("its UI and CLI do not show Applications in namespace {cluster}");
             finding(Outcome::Warning, cause).next(format!(
-                "name it in application.namespaces of the ConfigMap {argocd}/argocd-cmd-params-cm and restart \
+                "add it to application.namespaces of the ConfigMap {argocd}/argocd-cmd-params-cm and restart \
                  argocd-server, or keep its Applications in namespace {argocd}"
             ))
         }

@@ -157,22 +157,22 @@ pub fn offer(read: &Result<Option<Value>, String>) -> Finding {
     let failed = |cause: String| Finding::new("add-on", Outcome::Failed, cause);
     match read {
         Err(reason) => Finding::new("add-on", Outcome::Unclear, reason),
-        Ok(None) => failed(format!("there is no ClusterManagementAddOn {ADDON}"))
+        Ok(None) => failed(format!("ClusterManagementAddOn {ADDON} not found"))
             .next("install the chart (manifests/hub)"),
         Ok(Some(offer)) => {
             let kinds = offer.pointer("/spec/supportedConfigs");
             let mut kinds = kinds.and_then(Value::as_array).into_iter().flatten();
             if kinds.any(|kind| text(kind, "/resource") == "addontemplates") {
                 return failed(format!(
-                    "the ClusterManagementAddOn {ADDON} is that of another add-on, which is made of AddOnTemplates"
+                    "the ClusterManagementAddOn {ADDON} belongs to another add-on, which uses AddOnTemplates"
                 ))
-                .next("remove the other one first; `helm upgrade --install` of the chart says how");
+                .next("remove the other one first; `helm upgrade --install` of the chart prints the steps");
             }
             let kind = text(offer, "/spec/installStrategy/type");
             Finding::new(
                 "add-on",
                 Outcome::Ok,
-                format!("it is offered, install strategy {kind}"),
+                format!("available, install strategy {kind}"),
             )
         }
     }
@@ -186,9 +186,9 @@ pub(super) fn program(facts: &Facts) -> Finding {
         Ok(None) => Finding::new(
             "hub program",
             Outcome::Failed,
-            format!("there is no Deployment {namespace}/{MANAGER}"),
+            format!("Deployment {namespace}/{MANAGER} not found"),
         )
-        .next("install the chart, or say where it is with --own-namespace"),
+        .next("install the chart, or set its namespace with --own-namespace"),
         Ok(Some(manager)) => {
             let ready = manager.pointer("/status/availableReplicas");
             let ready = ready.and_then(Value::as_i64).unwrap_or_default();
@@ -205,7 +205,7 @@ pub(super) fn program(facts: &Facts) -> Finding {
     }
 }
 
-/// The hosts that agents dial, as far as the hub program's arguments and the Service tell.
+/// The hosts that agents dial, from the hub program's arguments and the Service.
 pub fn hosts(manager: Option<&Value>, service: Option<&Value>) -> Vec<String> {
     let all = addresses(manager, service).into_iter();
     all.map(|(host, _)| host).collect()
@@ -215,9 +215,9 @@ pub fn hosts(manager: Option<&Value>, service: Option<&Value>) -> Vec<String> {
 pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(String, u16)> {
     let args = manager.and_then(|it| it.pointer("/spec/template/spec/containers/0/args"));
     let mut args = args.and_then(Value::as_array).into_iter().flatten();
-    let told = args.find_map(|arg| arg.as_str()?.strip_prefix("--principal-address="));
-    if let Some(told) = told.filter(|told| !told.is_empty()) {
-        return vec![address_of(told)];
+    let configured = args.find_map(|arg| arg.as_str()?.strip_prefix("--principal-address="));
+    if let Some(configured) = configured.filter(|configured| !configured.is_empty()) {
+        return vec![address_of(configured)];
     }
     let Some(service) = service else {
         return Vec::new();
@@ -238,7 +238,7 @@ pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(Strin
     ways.map(|host| (host.to_owned(), port)).collect()
 }
 
-/// The port that agents dial, where none is said.
+/// The default port that agents dial.
 const AGENTS_PORT: u16 = 443;
 
 /// Host and port. A bare IPv6 address has no port.
@@ -268,11 +268,11 @@ pub(super) fn address(facts: &Facts) -> Finding {
         return Finding::new("address", Outcome::Ok, cause);
     }
     let Some(service) = service else {
-        let cause = format!("there is no Service {PRINCIPAL_SERVICE}");
+        let cause = format!("Service {PRINCIPAL_SERVICE} not found");
         return Finding::new("address", Outcome::Failed, cause).next("install the chart");
     };
-    let next = "set the chart's value principal.address, or see that the Service gets a load balancer; without \
-                either agents are told a Route, TLSRoute, Ingress or node port, if principal.findAddress is on";
+    let next = "set the chart's value principal.address, or give the Service a load balancer; without either, \
+    agents dial a Route, TLSRoute, Ingress or node port if principal.findAddress is on";
     let (outcome, cause) = match text(service, "/spec/type") {
         "LoadBalancer" => (
             Outcome::Warning,
@@ -291,11 +291,11 @@ pub(super) fn address(facts: &Facts) -> Finding {
 /// Whether the hosts' names lead somewhere.
 pub(super) fn names(facts: &Facts) -> Vec<Finding> {
     let finding = |(host, resolved): &(String, Result<(), String>)| match resolved {
-        Ok(()) => Finding::new("name", Outcome::Ok, format!("{host} leads to an address")),
+        Ok(()) => Finding::new("name", Outcome::Ok, format!("{host} resolves")),
         Err(reason) => {
-            let cause = format!("{host} leads nowhere from here: {reason}");
+            let cause = format!("{host} does not resolve from this machine: {reason}");
             Finding::new("name", Outcome::Warning, cause)
-                .next("see that the clusters can resolve it; from there it may be otherwise")
+                .next("check that the clusters can resolve it; their DNS may differ")
         }
     };
     facts.resolved.iter().map(finding).collect()
@@ -320,12 +320,12 @@ pub(super) fn rights(facts: &Facts) -> Finding {
         return Finding::new(
             "your rights",
             Outcome::Ok,
-            "you may do what every command needs",
+            "you have the rights that all commands need",
         );
     }
-    let cause = format!("you may not: {}", missing.join("; "));
+    let cause = format!("permission denied: {}", missing.join("; "));
     Finding::new("your rights", Outcome::Warning, cause)
-        .next("docs/agentctl.md has the roles; without a right only its commands do not work")
+        .next("docs/agentctl.md has the roles; only the commands that need a missing right fail")
 }
 
 pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {

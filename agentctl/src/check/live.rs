@@ -1,7 +1,7 @@
 //! What the hub's Argo CD needs so that people see with it what is on the clusters. Pure.
 //!
 //! Nothing of this keeps Applications from being delivered, so none of it is a failure, but for an argocd-server that was
-//! led to where nobody listens.
+//! directed to a port without a listener.
 
 use argocd::keys::{AGENT_NAME, SKIP_RECONCILE, addon::REDIS_PROXY_SERVICE};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::settings::{REDIS_PROXY_PORT, option};
 
 /// Selects Argo CD's servers, by the label that manifests and charts put on them.
 pub const SERVER: &str = "app.kubernetes.io/component=server,app.kubernetes.io/part-of=argocd";
-/// The port of redis, where none is said.
+/// The default port of redis.
 const PORT: &str = "6379";
 
 /// Whether argocd-server may do this with Applications in a namespace; everywhere, if that has no name.
@@ -55,24 +55,24 @@ fn redis(facts: &Facts, parameters: &Value) -> Finding {
     match (is_on, leads_to_us(server, argocd, &facts.own_namespace)) {
         (true, true) => finding(
             Outcome::Ok,
-            "argocd-server reads trees, differences and states of clusters at the redis proxy"
+            "argocd-server reads trees, differences and states of clusters from the redis proxy"
                 .to_owned(),
         ),
         (false, true) => {
-            let cause = format!("argocd-server is led to the redis proxy ({server}), which is off");
-            finding(Outcome::Failed, cause)
-                .next(format!("{turn_on}, or take redis.server away again"))
+            let cause =
+                format!("argocd-server is configured for the redis proxy ({server}), which is off");
+            finding(Outcome::Failed, cause).next(format!("{turn_on}, or remove redis.server"))
         }
         (true, false) => {
             let cause = format!(
-                "argocd-server reads a redis ({shown}) that does not know the trees and states of clusters"
+                "argocd-server reads a redis ({shown}) without the trees and states of clusters"
             );
             finding(Outcome::Warning, cause).next(lead)
         }
         (false, false) => {
             let cause = "the redis proxy is off: argocd-server shows no trees, differences and states of clusters";
             finding(Outcome::Warning, cause.to_owned())
-                .next(format!("if people shall see them, {turn_on}, and {lead}"))
+                .next(format!("to show them, {turn_on}, and {lead}"))
         }
     }
 }
@@ -86,17 +86,17 @@ fn leads_to_us(server: &str, argocd: &str, own: &str) -> bool {
     name == Some(REDIS_PROXY_SERVICE) && namespace == own && is_service && port == PORT
 }
 
-/// Whether it reads the names that Argo CD on clusters gives to values unless it is told otherwise.
+/// Whether it reads the names that Argo CD on clusters gives to values by default.
 fn compression(parameters: &Value) -> Option<Finding> {
-    let said = parameter(parameters, "redis.compression");
-    if matches!(said, "" | "gzip") {
+    let compression = parameter(parameters, "redis.compression");
+    if matches!(compression, "" | "gzip") {
         return None;
     }
     let cause = format!(
-        "redis.compression is {said} here; an Argo CD on a cluster that says nothing of it compresses with gzip, and its \
-         trees are not found"
+        "redis.compression is {compression} here; an Argo CD on a cluster without this setting compresses with \
+        gzip, so its trees are not found"
     );
-    let next = "say gzip here, or the same in argocd-cmd-params-cm of every cluster";
+    let next = "set gzip here, or the same value in argocd-cmd-params-cm of every cluster";
     Some(Finding::new("compression", Outcome::Warning, cause).next(next))
 }
 
@@ -116,7 +116,7 @@ fn server(facts: &Facts) -> Finding {
         return finding(Outcome::Ok, cause.to_owned());
     };
     let cause = match lacking.len().saturating_sub(1) {
-        // Nobody is opted in, so nobody's namespace could be asked about.
+        // No cluster is opted in, so there is no namespace to check.
         0 if first.is_empty() => {
             "argocd-server may not change Applications outside of its own namespace".to_owned()
         }
@@ -126,7 +126,7 @@ fn server(facts: &Facts) -> Finding {
         ),
     };
     finding(Outcome::Warning, cause)
-        .next("give it the role of docs/live.md, or people can look at them there, not sync or refresh them")
+        .next("grant it the role in docs/live.md; without it, users can view but not sync or refresh them there")
 }
 
 /// Whether an application controller on the hub would leave the clusters alone.
@@ -150,9 +150,9 @@ fn secrets(facts: &Facts) -> Finding {
             .any(|secret| of(secret).as_ref() == Some(*cluster))
     });
     if let Some(cluster) = missing {
-        let cause = format!("there is no cluster Secret of {cluster}, so Argo CD does not know it");
+        let cause = format!("no cluster Secret of {cluster} exists, so Argo CD does not know it");
         return finding(Outcome::Warning, cause)
-            .next("the hub program makes it once the add-on is there; its log says why not");
+            .next("the hub program creates it once the add-on is enabled; its log has the cause");
     }
     let bare = secrets.iter().find(|secret| {
         of(secret).is_some_and(|name| facts.clusters.contains(&name)) && !skips(secret)
@@ -160,13 +160,12 @@ fn secrets(facts: &Facts) -> Finding {
     if let Some(secret) = bare {
         let name = argocd::Meta::of(secret).name();
         let cause = format!(
-            "the cluster Secret {name} lacks the annotation {SKIP_RECONCILE}: an application controller on the hub would \
-             take its cluster for one of its own"
+            "the cluster Secret {name} has no annotation {SKIP_RECONCILE}: an application controller on the hub \
+            would manage its cluster"
         );
         return finding(Outcome::Warning, cause)
-            .next("the hub program writes it again; see who takes it away, in managedFields");
+            .next("the hub program restores it; managedFields names the writer that removes it");
     }
-    let cause =
-        "every cluster has its Secret, and application controllers on the hub leave it alone";
+    let cause = "every cluster has its Secret, and application controllers on the hub ignore it";
     finding(Outcome::Ok, cause.to_owned())
 }

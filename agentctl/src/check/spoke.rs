@@ -29,7 +29,7 @@ pub type Many = Result<Vec<Value>, String>;
 /// What was read.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// The cluster's name at the hub, if anybody told it.
+    /// The cluster's name at the hub, if known.
     pub cluster: Option<String>,
     /// Namespaces there.
     pub places: Places,
@@ -39,7 +39,7 @@ pub struct Facts {
     pub api: Result<About, String>,
     /// What is on it; none if its API did not answer.
     pub spoke: Option<Spoke>,
-    /// What the hub says; none if nobody asked it.
+    /// Facts from the hub; none if it was not read.
     pub hub: Option<Hub>,
     /// The way to the principal, as far as it was gone from here.
     pub way: Way,
@@ -48,7 +48,7 @@ pub struct Facts {
 /// What is on the cluster.
 #[derive(Clone, Debug)]
 pub struct Spoke {
-    /// Its namespace `kube-system`, whose UID tells clusters apart.
+    /// Its namespace `kube-system`, whose UID identifies a cluster.
     pub system: One,
     /// The Deployments and `StatefulSets` that [`matters`] picks, of all namespaces.
     pub programs: Many,
@@ -116,7 +116,7 @@ fn api(facts: &Facts) -> Finding {
             Finding::new("api", Outcome::Ok, cause)
         }
         Err(reason) => Finding::new("api", Outcome::Failed, reason)
-            .next("nothing else on the cluster could be looked at"),
+            .next("no other check of the cluster was possible"),
     }
 }
 
@@ -132,7 +132,7 @@ fn label<'a>(object: &'a Value, key: &str) -> &'a str {
 }
 
 /// `namespace/name`.
-fn who(object: &Value) -> String {
+fn full_name(object: &Value) -> String {
     let meta = argocd::Meta::of(object);
     format!("{}/{}", meta.namespace(), meta.name())
 }

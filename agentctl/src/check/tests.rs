@@ -93,7 +93,7 @@ fn controller(image: &str, namespace: &str, replicas: u32) -> Value {
 }
 
 #[test]
-fn a_hub_on_which_all_is_well_has_nothing_to_do() {
+fn healthy_hub_passes_all_checks() {
     let findings = check(&facts());
     assert!(!findings.has_failed());
     assert!(
@@ -108,7 +108,7 @@ fn a_hub_on_which_all_is_well_has_nothing_to_do() {
 }
 
 #[test]
-fn each_cause_is_told_with_its_next_step() {
+fn each_failed_check_names_cause_and_next_step() {
     let mut facts = facts();
     facts.served.insert(
         "argoproj.io/v1alpha1",
@@ -135,7 +135,7 @@ fn each_cause_is_told_with_its_next_step() {
     facts.secrets = Ok(vec![cluster_secret("berlin")]);
     facts.labels = Ok(vec![Wrong {
         cluster: "rome".to_owned(),
-        says: "manged".to_owned(),
+        value: "manged".to_owned(),
         since: None,
     }]);
     for (right, answer) in &mut facts.rights {
@@ -241,14 +241,17 @@ fn argocd_server_is_led_to_the_redis_proxy_and_the_proxy_is_on() {
         facts.parameters = Ok(Some(json!({ "data": data })));
         let expected: Vec<_> = expected.map(|it| ("redis", it)).into_iter().collect();
         assert_eq!(troubles(&facts), expected, "{port} {server}");
-        let told = check(&facts).checks.into_iter();
-        let told = told.filter(|it| it.result != Outcome::Ok);
-        assert!(told.clone().all(|it| it.next.is_some()), "{port} {server}");
+        let deployment = check(&facts).checks.into_iter();
+        let deployment = deployment.filter(|it| it.result != Outcome::Ok);
+        assert!(
+            deployment.clone().all(|it| it.next.is_some()),
+            "{port} {server}"
+        );
     }
 }
 
 #[test]
-fn what_people_cannot_do_in_the_hubs_argo_cd_is_told() {
+fn missing_rights_in_hub_argo_cd_are_reported() {
     let mut without = facts();
     without.server_rights = vec![
         ("berlin".to_owned(), Ok(true)),
@@ -270,7 +273,7 @@ fn what_people_cannot_do_in_the_hubs_argo_cd_is_told() {
     secret["metadata"]["annotations"] = json!({});
     bare.secrets = Ok(vec![cluster_secret("berlin"), secret]);
     assert_eq!(troubles(&bare), [("secrets", Outcome::Warning)]);
-    // A Secret of somebody who has left is nobody's business here.
+    // The Secret of a cluster that left the fleet is ignored.
     bare.clusters = vec!["berlin".to_owned()];
     assert_eq!(troubles(&bare), []);
 
@@ -284,7 +287,7 @@ fn what_people_cannot_do_in_the_hubs_argo_cd_is_told() {
 fn a_label_that_cannot_be_followed_fails() {
     let wrong = Wrong {
         cluster: "rome".to_owned(),
-        says: "manged".to_owned(),
+        value: "manged".to_owned(),
         since: None,
     };
     let mut mistaken = facts();
@@ -295,7 +298,7 @@ fn a_label_that_cannot_be_followed_fails() {
 }
 
 #[test]
-fn what_may_not_be_read_is_unclear_and_fails_nothing() {
+fn unreadable_facts_are_unclear_and_fail_no_check() {
     let no = || Err("you may not".to_owned());
     let mut facts = facts();
     (facts.offer, facts.manager, facts.service) = (no(), no(), no());
@@ -306,8 +309,8 @@ fn what_may_not_be_read_is_unclear_and_fails_nothing() {
 }
 
 #[test]
-fn the_address_is_what_the_hub_program_was_told_else_what_the_service_has() {
-    let told = |address: &str| {
+fn principal_address_prefers_the_setting_over_the_service() {
+    let deployment = |address: &str| {
         let arg = format!("--principal-address={address}");
         json!({"spec": {"template": {"spec": {"containers": [{"args": [arg]}]}}}})
     };
@@ -317,7 +320,7 @@ fn the_address_is_what_the_hub_program_was_told_else_what_the_service_has() {
         ("[2001:db8::1]:443", "2001:db8::1"),
         ("2001:db8::1", "2001:db8::1"),
     ] {
-        assert_eq!(hosts(Some(&told(address)), None), [host]);
+        assert_eq!(hosts(Some(&deployment(address)), None), [host]);
     }
     let service = json!({"spec": {"type": "ExternalName", "externalName": "b.example.com"}});
     assert_eq!(hosts(None, Some(&service)), ["b.example.com"]);

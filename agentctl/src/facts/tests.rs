@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::{addon_object, at, fleet, well};
 
 #[test]
-fn what_the_conditions_say_is_read() {
+fn facts_are_read_from_conditions() {
     let addon = well("paris");
     assert!(addon.is_in_force() && !addon.is_autonomous());
     assert_eq!(addon.version().as_deref(), Some("0.1.0"));
@@ -26,7 +26,7 @@ fn times_are_read_as_kubernetes_and_as_go_write_them() {
 }
 
 #[test]
-fn an_add_on_that_nobody_took_in_or_that_is_leaving_is_not_in_force() {
+fn unmanaged_or_deleting_add_on_is_not_in_force() {
     let mut object = addon_object("c", "managed", &[]);
     assert!(Addon::read(&object).is_in_force());
     object["metadata"]["deletionTimestamp"] = json!("2026-11-22T11:00:00Z");
@@ -37,7 +37,7 @@ fn an_add_on_that_nobody_took_in_or_that_is_leaving_is_not_in_force() {
 }
 
 #[test]
-fn what_has_another_form_is_absent() {
+fn malformed_values_are_read_as_absent() {
     for object in [
         json!(null),
         json!({"metadata": 1, "status": []}),

@@ -5,7 +5,7 @@ use kube::client::Body;
 use runtime::clock::Clock;
 use serde_json::Value;
 
-use super::{Error, Hub, said};
+use super::{Error, Hub, chain};
 
 /// The clock of an API server beside that of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +21,13 @@ pub struct Reading {
 pub struct About {
     /// Its version.
     pub version: Option<String>,
-    /// Its clock, if it tells.
+    /// Its clock, if it reports one.
     pub clock: Option<Reading>,
 }
 
 impl Reading {
     /// From what was answered, and when the question went and the answer came by this machine's clock. Whole seconds are
-    /// all that an answer tells, and some moment between is when it was written.
+    /// the precision of the header, and the API wrote it between request and answer.
     pub(super) fn of(date: &str, asked: Timestamp, answered: Timestamp) -> Option<Self> {
         let date = jiff::fmt::rfc2822::parse(date).ok()?.timestamp();
         let took = answered.duration_since(asked);
@@ -49,7 +49,7 @@ impl Hub {
         let request = request.map_err(|error| Error::Api {
             verb: "get",
             resource: "/version".to_owned(),
-            message: said(error),
+            message: chain(error),
         })?;
         // Logs in and opens a connection, where that takes time; what is timed is the second question.
         self.client.apiserver_version().await.map_err(failed)?;
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_is_read_with_what_the_way_and_whole_seconds_leave_open() {
+    fn clock_reading_includes_latency_and_rounding() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let date = "Sun, 22 Nov 2026 12:00:10 GMT";
         let (asked, answered) = (at("2026-11-22T12:00:00Z"), at("2026-11-22T12:00:01Z"));

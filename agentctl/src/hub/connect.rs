@@ -24,9 +24,9 @@ use kube::{
 };
 use tower::{BoxError, Service, ServiceBuilder};
 
-use super::said;
+use super::chain;
 
-/// An API server that takes longer than this to be connected with will not answer, and somebody waits.
+/// Connection timeout: a user waits, and an API server that takes longer will not answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The kubeconfig, as kubectl finds it.
@@ -40,42 +40,43 @@ pub(super) async fn config(
     };
     match (kubeconfig, context) {
         (Some(path), _) => {
-            let file = Kubeconfig::read_from(path).map_err(said)?;
+            let file = Kubeconfig::read_from(path).map_err(chain)?;
             let config = Config::from_custom_kubeconfig(file, &options).await;
-            config.map_err(said)
+            config.map_err(chain)
         }
-        (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(said),
-        (None, None) => Config::infer().await.map_err(said),
+        (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(chain),
+        (None, None) => Config::infer().await.map_err(chain),
     }
 }
 
 /// What is reached without a proxy, as `NO_PROXY` has it.
 pub(super) fn exceptions() -> String {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let said = variable("NO_PROXY").or_else(|| variable("no_proxy"));
-    said.unwrap_or_default()
+    let chain = variable("NO_PROXY").or_else(|| variable("no_proxy"));
+    chain.unwrap_or_default()
 }
 
-/// What to look at, for whoever does not get there.
+/// The next step after a failed connection.
 pub(super) fn by_way_of(proxy: Option<&str>) -> String {
     match proxy {
         Some(proxy) => {
             format!(
-                "; the way leads through the proxy {proxy} (proxy-url of the kubeconfig, or HTTPS_PROXY)"
+                "; the connection uses the proxy {proxy} (proxy-url of the kubeconfig, or HTTPS_PROXY)"
             )
         }
-        None => "; see that its API is reachable from here, or choose another context".to_owned(),
+        None => "; check that its API is reachable from this machine, or choose another context"
+            .to_owned(),
     }
 }
 
-/// The client, and the proxy that it goes through, without what that is told of its user. The proxy is that of the
+/// The client, and its proxy without credentials. The proxy is that of the
 /// kubeconfig, else that of the environment.
 pub(super) fn client(mut config: Config, except: &str) -> Result<(Client, Option<String>), String> {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     let proxy = config.proxy_url.take().map(|proxy| proxy.to_string());
     let matcher = proxy.map(|proxy| Matcher::builder().all(proxy).no(except).build());
     let Some(route) = matcher.and_then(|it| it.intercept(&config.cluster_url)) else {
-        let client = Client::try_from(config).map_err(said)?;
+        let client = Client::try_from(config).map_err(chain)?;
         return Ok((client, None));
     };
     let mut tcp = HttpConnector::new();
@@ -99,7 +100,7 @@ pub(super) fn client(mut config: Config, except: &str) -> Result<(Client, Option
         }
         Some(_) | None => {
             return Err(format!(
-                "the proxy {} is neither http:// nor socks5://",
+                "unsupported proxy {}: use http:// or socks5://",
                 shown(&uri)
             ));
         }
@@ -122,11 +123,11 @@ where
     C::Error: Into<BoxError> + Send + Sync + std::error::Error + 'static,
 {
     let tls = config.rustls_https_connector_with_connector(connector);
-    let http = Http::builder(TokioExecutor::new()).build::<_, Body>(tls.map_err(said)?);
+    let http = Http::builder(TokioExecutor::new()).build::<_, Body>(tls.map_err(chain)?);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer().map_err(said)?)
-        .layer(config.extra_headers_layer().map_err(said)?)
+        .option_layer(config.auth_layer().map_err(chain)?)
+        .layer(config.extra_headers_layer().map_err(chain)?)
         .map_err(BoxError::from)
         .service(http);
     Ok(Client::new(service, config.default_namespace.clone()))

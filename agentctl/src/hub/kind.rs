@@ -62,7 +62,7 @@ pub const STATEFUL_SETS: Kind = Kind::new("apps", "v1", "statefulsets");
 /// Questions what the caller may do.
 pub const ACCESS_REVIEWS: Kind =
     Kind::new("authorization.k8s.io", "v1", "selfsubjectaccessreviews");
-/// Questions what somebody else may do.
+/// Access reviews for other users.
 pub const OTHERS_ACCESS_REVIEWS: Kind =
     Kind::new("authorization.k8s.io", "v1", "subjectaccessreviews");
 

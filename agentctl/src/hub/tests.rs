@@ -62,12 +62,12 @@ async fn a_missing_right_is_named_with_the_next_step() {
     assert!(error.is_forbidden());
     assert_eq!(
         error.to_string(),
-        "you may not list secrets in namespace argocd; have somebody grant that to you (docs/agentctl.md has the roles)"
+        "permission denied: you may not list secrets in namespace argocd; ask an administrator for the role in docs/agentctl.md"
     );
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_none_and_a_cluster_without_the_kind_is_no_hub() {
+async fn missing_object_is_none_and_missing_kind_is_an_error() {
     let (hub, _) = hub(|_| status(404, "NotFound"));
     assert_eq!(hub.get(SECRETS, Some("a"), "b").await.unwrap(), None);
     assert!(
@@ -77,20 +77,20 @@ async fn what_is_not_there_is_none_and_a_cluster_without_the_kind_is_no_hub() {
     );
     let error = hub.list(ADDONS, &By::default()).await.unwrap_err();
     assert!(
-        error.to_string().contains("is it the hub (--context)"),
+        error.to_string().contains("check that it is the hub (--context)"),
         "{error}"
     );
 }
 
 #[tokio::test]
-async fn other_refusals_are_told_in_the_words_of_the_api() {
+async fn other_api_errors_keep_the_api_message() {
     let (hub, _) = hub(|_| status(409, "Conflict"));
     let error = hub.get(SECRETS, Some("a"), "b").await.unwrap_err();
     assert_eq!(error.to_string(), "get secrets: words of the API");
 }
 
 #[tokio::test]
-async fn a_hub_that_does_not_answer_is_told_with_the_cause() {
+async fn unreachable_hub_error_names_the_cause() {
     let service = service_fn(|_: Request<Body>| async {
         Err::<Response<Body>, _>(std::io::Error::other("connection refused"))
     });
@@ -98,7 +98,7 @@ async fn a_hub_that_does_not_answer_is_told_with_the_cause() {
     let error = hub.list(ADDONS, &By::default()).await.unwrap_err();
     let text = error.to_string();
     assert!(
-        text.contains("the hub could not be asked") && text.contains("connection refused"),
+        text.contains("the hub did not answer") && text.contains("connection refused"),
         "{text}"
     );
     assert!(!text.contains("proxy"), "{text}");

@@ -56,7 +56,7 @@ fn verdict_of(met: Met) -> Verdict {
 }
 
 #[tokio::test]
-async fn what_a_door_shows_is_judged_as_an_agent_would_and_told_apart() {
+async fn endpoint_certificate_is_verified_as_agents_do() {
     let (ca, other) = (authority(), authority());
     let roots = Ok(ca.pem());
     let both = ["h2", "http/1.1"];
@@ -89,7 +89,7 @@ async fn what_a_door_shows_is_judged_as_an_agent_would_and_told_apart() {
 }
 
 #[tokio::test]
-async fn a_door_that_is_shut_and_one_that_speaks_something_else_are_told_apart() {
+async fn closed_port_and_foreign_protocol_are_distinguished() {
     let now = runtime::clock::Clock::system().now();
     let roots = Ok(authority().pem());
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_door_that_is_shut_and_one_that_speaks_something_else_are_told_apart()
     let (met, ()) = tokio::join!(reach("127.0.0.1", port, &roots, now), serve);
     assert_eq!(met.dialled, Ok(()));
     assert!(met.handshake.unwrap().is_err());
-    // Nobody listens there any more.
+    // The listener is gone.
     let met = reach("127.0.0.1", port, &roots, now).await;
     assert!(met.dialled.is_err() && met.handshake.is_none());
 }

@@ -3,7 +3,7 @@
 use argocd::keys::addon::ADDON;
 use serde_json::Value;
 
-use super::{Answer, Error, addons, inspect, told, wait};
+use super::{Answer, Error, addons, hub_settings, inspect, wait};
 use crate::{
     adopt::{
         Facts,
@@ -16,7 +16,7 @@ use crate::{
     names::Unknown,
     output::Place,
     progress::Progress,
-    standing::enrolled,
+    wait_state::enrolled,
 };
 
 /// Makes the plan, and carries it out unless that is not wanted.
@@ -33,8 +33,8 @@ pub(super) async fn adopt(
     let all = rows.map(|row| row.cluster.as_ref().unwrap_or(&row.name).clone());
     let all: Vec<_> = all.collect();
     let mut unknown = plan.keep(&args.clusters);
-    let told = args.same_cluster.iter();
-    unknown.extend(told.filter(|name| !all.contains(*name)).cloned());
+    let hub_settings = args.same_cluster.iter();
+    unknown.extend(hub_settings.filter(|name| !all.contains(*name)).cloned());
     if !unknown.is_empty() {
         let known = all.iter().map(String::as_str);
         return Err(Error::NoSecret(Unknown::new(unknown, known)));
@@ -51,7 +51,7 @@ pub(super) async fn adopt(
             let written = hub.merge(CLUSTERS, None, cluster, &opt_in(args.mode)).await;
             let done = match written {
                 Ok(true) => Ok(()),
-                Ok(false) => Err(format!("there is no ManagedCluster {cluster} any more")),
+                Ok(false) => Err(format!("ManagedCluster {cluster} no longer exists")),
                 Err(error) => Err(error.to_string()),
             };
             plan.record(cluster, &done);
@@ -65,14 +65,14 @@ pub(super) async fn adopt(
         wait::until(look, args.wait.timeout, progress).await?;
         plan.connected(&adopted);
     }
-    Answer::of(&plan, place, plan.is_held())
+    Answer::of(&plan, place, plan.is_blocked())
 }
 
 async fn facts(hub: &Hub, global: &Global, args: &AdoptArgs) -> Result<Facts, Error> {
-    let settings = told(hub, global).await;
+    let settings = hub_settings(hub, global).await;
     let argocd = settings.routing.argocd_namespace.clone();
     let (mut secrets, mut clusters, mut applications) = (Vec::new(), Vec::new(), Vec::new());
-    // Not by label: what has the name of a Secret of ours is in the way whatever it is.
+    // Not by label: any Secret with the name of ours is an obstacle.
     hub.each(SECRETS, &By::namespace(&argocd), |secret| {
         secrets.extend(ClusterSecret::read(&secret));
     })

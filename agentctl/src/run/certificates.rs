@@ -11,7 +11,7 @@ use crate::{
     hub::{Hub, SECRETS},
     output::Place,
     progress::Progress,
-    standing::{rekeyed, replaced},
+    wait_state::{rekeyed, replaced},
 };
 
 /// Every certificate.

@@ -17,24 +17,26 @@ pub enum Error {
     #[error(transparent)]
     Refused(#[from] change::Refusal),
     /// No such clusters.
-    #[error("no cluster with the add-on is named {0}; `argocd-agentctl status` lists them")]
+    #[error("no cluster with the add-on is named {0}; list them with `argocd-agentctl status`")]
     NoCluster(Unknown),
     /// No such cluster Secrets.
-    #[error("no cluster Secret is of {0}; `argocd-agentctl cluster adopt --dry-run` lists them")]
+    #[error(
+        "no cluster Secret belongs to {0}; list them with `argocd-agentctl cluster adopt --dry-run`"
+    )]
     NoSecret(Unknown),
     /// No such Application.
-    #[error("there is no Application {0} on the hub; look with kubectl get applications -A")]
+    #[error("Application {0} not found on the hub; list them with kubectl get applications -A")]
     NoApplication(Unknown),
     /// Several Applications.
-    #[error("there are several: {0}; name the namespace with -n")]
+    #[error("several Applications match: {0}; choose one with -n NAMESPACE")]
     Several(String),
     /// It will not be done any more.
-    #[error("it was asked for, and will not be done: {0}")]
-    Never(String),
+    #[error("the request was written, but cannot succeed: {0}")]
+    Impossible(String),
     /// It was not done in time.
     #[error(
-        "it was asked for, and is not done after {within:?}: waiting for {waits_for}. It goes on by itself; `argocd-agentctl \
-         status` and `argocd-agentctl certs list` show how far it is"
+        "timed out after {within:?}, waiting for {waits_for}. The operation continues on the hub; follow it with \
+        `argocd-agentctl status` and `argocd-agentctl certs list`"
     )]
     NotInTime {
         /// How long was waited.
@@ -43,10 +45,10 @@ pub enum Error {
         waits_for: String,
     },
     /// What cannot be a name.
-    #[error("{0:?} cannot be a name on a cluster")]
+    #[error("{0:?} is not a valid name of a cluster object")]
     NoName(String),
     /// A folder that is to be new may have files of another hub.
-    #[error("{0} is there already: name a folder that is not")]
+    #[error("{0} exists; name a new folder")]
     FolderIsThere(String),
     /// Pages could not be written.
     #[error("write {path}")]

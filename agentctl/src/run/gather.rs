@@ -5,7 +5,7 @@ use std::path::Path;
 use argocd::keys::addon::{ADDON, MANAGER};
 use serde_json::{Value, json};
 
-use super::{Answer, Error, addons, certificates, inspect, told};
+use super::{Answer, Error, addons, certificates, hub_settings, inspect};
 use crate::{
     agents::agents,
     args::Global,
@@ -15,8 +15,8 @@ use crate::{
     status::has_trouble,
 };
 
-/// How many Applications with a condition of ours are told of.
-const TOLD: usize = 200;
+/// How many Applications with a condition of ours the bundle lists.
+const LISTED_APPLICATIONS: usize = 200;
 
 /// Gathers everything and writes it into a new folder.
 pub(super) async fn gather(
@@ -25,12 +25,12 @@ pub(super) async fn gather(
     folder: &Path,
     place: Place,
 ) -> Result<Answer, Error> {
-    // Before the hub is asked for all of it. Whoever makes it meanwhile is told below.
+    // Before reading from the hub. If another process creates it meanwhile, the write below fails.
     if folder.exists() {
         return Err(Error::FolderIsThere(folder.display().to_string()));
     }
     let own = Some(global.own_namespace.as_str());
-    let settings = told(hub, global).await;
+    let settings = hub_settings(hub, global).await;
     let about = json!({
         "program": env!("CARGO_PKG_VERSION"),
         "time": place.now,
@@ -75,12 +75,12 @@ pub(super) async fn gather(
         std::fs::write(folder.join(format!("{name}.json")), text + "\n").map_err(failed)?;
     }
     let text = format!(
-        "wrote {} files into {}; there are no Secrets and no keys in them, but names of clusters, hosts and \
-         Applications: look before you pass them on\n",
+        "wrote {} files into {}. They contain no Secrets and keys, but names of clusters, hosts and Applications: \
+        review them before you share them\n",
         files.len(),
         folder.display()
     );
-    Ok(Answer::said(text))
+    Ok(Answer::text(text))
 }
 
 fn unread(error: &impl ToString) -> Value {
@@ -101,15 +101,15 @@ fn objects(read: Result<Vec<Value>, HubError>) -> Value {
 
 /// The Applications with a condition of ours.
 async fn troubled(hub: &Hub) -> Value {
-    let mut told = Vec::new();
+    let mut hub_settings = Vec::new();
     let everywhere = By::default();
     let read = hub.each(APPLICATIONS, &everywhere, |application| {
-        if told.len() < TOLD && has_trouble(&application) {
-            told.push(brief(&application));
+        if hub_settings.len() < LISTED_APPLICATIONS && has_trouble(&application) {
+            hub_settings.push(brief(&application));
         }
     });
     match read.await {
-        Ok(()) => Value::Array(told),
+        Ok(()) => Value::Array(hub_settings),
         Err(error) => unread(&error),
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use argocd::keys::addon::{ADDON, MANAGER, PRINCIPAL_SERVICE};
 use serde_json::{Value, json};
 
-use super::{Answer, Error, addons, labels, spoke, told};
+use super::{Answer, Error, addons, hub_settings, labels, spoke};
 use crate::{
     args::Global,
     check::{
@@ -36,7 +36,7 @@ pub(super) async fn inspect(hub: &Hub, global: &Global, place: Place) -> Result<
 /// What is found.
 pub(super) async fn findings(hub: &Hub, global: &Global, place: Place) -> Findings {
     let own = Some(global.own_namespace.as_str());
-    let settings = told(hub, global).await;
+    let settings = hub_settings(hub, global).await;
     let argocd = settings.routing.argocd_namespace.clone();
     let manager = text(hub.get(DEPLOYMENTS, own, MANAGER).await);
     let service = text(hub.get(SERVICES, own, PRINCIPAL_SERVICE).await);
@@ -48,7 +48,7 @@ pub(super) async fn findings(hub: &Hub, global: &Global, place: Place) -> Findin
     let address = address.map(|(host, port)| (host, port, Source::Hub));
     let roots = spoke::roots(None, Some(hub), global).await;
     let about = hub.about().await;
-    // Without them there is nobody whose namespaces could be looked at.
+    // Without them there are no namespaces to check.
     let clusters: Vec<_> = addons(hub).await.map_or_else(
         |_unread| Vec::new(),
         |all| all.into_iter().map(|it| it.cluster).collect(),
@@ -104,7 +104,7 @@ async fn resolved(hosts: Vec<String>) -> Vec<(String, Result<(), String>)> {
                 .map(drop)
                 .ok_or_else(|| "no address".to_owned()),
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_elapsed) => Err(format!("no answer within {RESOLVING:?}")),
+            Err(_elapsed) => Err(format!("DNS lookup timed out after {RESOLVING:?}")),
         };
         resolved.push((host, found));
     }

@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_status_can_list_is_completed_and_in_its_man_page() {
+    fn status_columns_are_in_completion_and_man_page() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             assert!(completion(shell).contains("applications"), "{shell}");
         }

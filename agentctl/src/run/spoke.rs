@@ -18,7 +18,7 @@ use crate::{
     hub::{
         About, By, CONFIG_MAPS, DEFINITIONS as KIND_DEFINITIONS, DEPLOYMENTS, Error as HubError,
         FENCES, Hub, KLUSTERLETS, NAMESPACES, OTHERS_ACCESS_REVIEWS, PODS, SECRETS, SERVICES,
-        STATEFUL_SETS, Whose,
+        STATEFUL_SETS, Target,
     },
     output::Place,
     progress::Progress,
@@ -40,7 +40,7 @@ pub(super) async fn inspect(
         .as_ref()
         .or(global.kubeconfig.as_ref());
     let spoke = Hub::connect(
-        Whose::Cluster,
+        Target::Cluster,
         kubeconfig.map(std::path::PathBuf::as_path),
         args.spoke_context.as_deref(),
     );
@@ -50,7 +50,7 @@ pub(super) async fn inspect(
     } else {
         Some(super::hub_of(global).await?.watched_by(progress))
     };
-    progress.says("asking the cluster, the hub and the principal's door");
+    progress.show("reading from the cluster, the hub and the principal's endpoint");
     let facts = facts(&spoke, hub.as_ref(), global, args, place).await?;
     let findings = check(&facts);
     Answer::of(&findings, place, findings.has_failed())
@@ -273,7 +273,7 @@ pub(super) async fn roots(
         }
     }
     if reasons.is_empty() {
-        reasons.push("no authority was found".to_owned());
+        reasons.push("no certificate authority found".to_owned());
     }
     Err(reasons.join("; "))
 }

@@ -1,6 +1,6 @@
 //! `status --applications`: reads the Applications of the fleet, and keeps those that need a look.
 
-use super::{Answer, Error, addons, servers, told};
+use super::{Answer, Error, addons, hub_settings, servers};
 use crate::{
     args::{Global, StatusArgs},
     fleet,
@@ -10,14 +10,14 @@ use crate::{
     status::{Troubles, belongs_to, trouble},
 };
 
-/// Of the clusters that are named, or of all; then those that belong to none are told, too.
+/// Of the named clusters, or of all; then including those that belong to no cluster.
 pub(super) async fn list(
     hub: &Hub,
     global: &Global,
     args: &StatusArgs,
     place: Place,
 ) -> Result<Answer, Error> {
-    let (addons, settings) = (addons(hub).await?, told(hub, global).await);
+    let (addons, settings) = (addons(hub).await?, hub_settings(hub, global).await);
     let is_known = |name: &&String| addons.iter().any(|addon| addon.cluster == **name);
     let unknown: Vec<_> = args
         .clusters

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{Answer, Error};
-use crate::{hub::Error as HubError, progress::Progress, standing::Standing};
+use crate::{hub::Error as HubError, progress::Progress, wait_state::WaitState};
 
 /// Between two looks. What is waited for takes seconds at best.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -13,16 +13,16 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Looks again and again until it is done. A hub that does not answer for a while, as while its API restarts, is looked at
 /// again, too.
 pub(super) async fn until(
-    look: impl AsyncFn() -> Result<Standing, Error>,
+    look: impl AsyncFn() -> Result<WaitState, Error>,
     within: Duration,
     progress: &Progress,
 ) -> Result<Answer, Error> {
     let end = Instant::now() + within;
     loop {
         let waits_for = match look().await {
-            Ok(Standing::Done(what)) => return Ok(Answer::said(what + "\n")),
-            Ok(Standing::Never(why)) => return Err(Error::Never(why)),
-            Ok(Standing::Waits(what)) => what,
+            Ok(WaitState::Done(text)) => return Ok(Answer::text(text + "\n")),
+            Ok(WaitState::Impossible(why)) => return Err(Error::Impossible(why)),
+            Ok(WaitState::Pending(text)) => text,
             Err(Error::Hub(error @ HubError::NotReached { .. })) => error.to_string(),
             Err(error) => return Err(error),
         };
@@ -30,7 +30,7 @@ pub(super) async fn until(
         if left.is_zero() {
             return Err(Error::NotInTime { within, waits_for });
         }
-        progress.says(format!("waiting for {waits_for}"));
+        progress.show(format!("waiting for {waits_for}"));
         sleep(PAUSE.min(left)).await;
     }
 }
@@ -43,31 +43,31 @@ mod tests {
     };
 
     use super::*;
-    use crate::hub::Whose;
+    use crate::hub::Target;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_asked_for_is_waited_for_and_a_hub_that_is_away_meanwhile_is_no_end() {
+    async fn wait_survives_an_unavailable_hub() {
         let away = HubError::NotReached {
-            whose: Whose::Hub,
+            target: Target::Hub,
             cause: "connection refused".to_owned(),
             proxy: None,
         };
-        let waits = Ok(Standing::Waits("it".to_owned()));
-        let done = Ok(Standing::Done("done".to_owned()));
+        let waits = Ok(WaitState::Pending("it".to_owned()));
+        let done = Ok(WaitState::Done("done".to_owned()));
         let answers = Mutex::new(vec![done, Err(Error::Hub(away)), waits]);
         let look = async || answers.lock().unwrap().pop().unwrap();
         let began = Instant::now();
-        let said = until(look, Duration::from_mins(1), &Progress::new(false)).await;
-        assert_eq!(said.unwrap().text, "done\n");
+        let text = until(look, Duration::from_mins(1), &Progress::new(false)).await;
+        assert_eq!(text.unwrap().text, "done\n");
         assert_eq!(began.elapsed(), PAUSE * 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_done_in_time_is_told_with_what_it_waits_for() {
+    async fn wait_timeout_names_the_pending_step() {
         let looks = AtomicUsize::new(0);
         let look = async || {
             looks.fetch_add(1, Ordering::Relaxed);
-            Ok(Standing::Waits("oslo".to_owned()))
+            Ok(WaitState::Pending("oslo".to_owned()))
         };
         let within = Duration::from_secs(5);
         let error = until(look, within, &Progress::new(false))
@@ -75,15 +75,15 @@ mod tests {
             .unwrap_err();
         let text = error.to_string();
         assert!(
-            text.contains("not done after 5s: waiting for oslo."),
+            text.contains("timed out after 5s, waiting for oslo."),
             "{text}"
         );
         // At once, after 2 s, 4 s and the last second.
         assert_eq!(looks.load(Ordering::Relaxed), 4);
-        let never = async || Ok(Standing::Never("somebody else".to_owned()));
+        let never = async || Ok(WaitState::Impossible("another user".to_owned()));
         let error = until(never, within, &Progress::new(false))
             .await
             .unwrap_err();
-        assert!(matches!(error, Error::Never(_)), "{error}");
+        assert!(matches!(error, Error::Impossible(_)), "{error}");
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     why::{is_confirmed, wanted_since},
 };
 
-/// For so long Argo CD on a cluster may be busy before somebody should look at what it has not compared.
+/// How long Argo CD on a cluster may take for a comparison before the Application needs attention.
 pub(super) const LAG_LIMIT: SignedDuration = SignedDuration::from_mins(15);
 
 /// States of health that are a person's business.
@@ -28,7 +28,7 @@ pub(super) const SICK: [&str; 2] = ["Degraded", "Missing"];
 pub struct Tally {
     /// How many there are.
     pub total: u32,
-    /// By status of the sync, as Argo CD calls it; `Unknown` if nothing is said.
+    /// By sync status, as Argo CD names it; `Unknown` if there is none.
     pub sync: BTreeMap<String, u32>,
     /// By health.
     pub health: BTreeMap<String, u32>,
@@ -91,7 +91,7 @@ impl Tally {
         self.health.get("Healthy").copied().unwrap_or_default()
     }
 
-    /// Whether one of them is broken or not delivered, or behind for too long. Being out of sync is not: somebody may want
+    /// Whether one of them is broken or not delivered, or behind for too long. Being out of sync is not: a user may want
     /// it so.
     pub fn needs_a_look(&self, now: Timestamp) -> bool {
         self.troubled > 0
@@ -101,13 +101,13 @@ impl Tally {
 
     /// All that is not as it should be, in words.
     pub fn detail(&self) -> String {
-        let others = |map: &BTreeMap<String, u32>, good: &str, what: &str| {
+        let others = |map: &BTreeMap<String, u32>, good: &str, kind: &str| {
             let others = map.iter().filter(|(word, _)| *word != good);
-            let said = others.map(|(word, count)| match word.as_str() {
-                "Unknown" => format!("{count} of unknown {what}"),
+            let parts = others.map(|(word, count)| match word.as_str() {
+                "Unknown" => format!("{count} of unknown {kind}"),
                 word => format!("{count} {word}"),
             });
-            said.collect::<Vec<_>>()
+            parts.collect::<Vec<_>>()
         };
         let mut parts = others(&self.sync, "Synced", "sync");
         parts.extend(others(&self.health, "Healthy", "health"));

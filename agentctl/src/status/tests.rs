@@ -54,13 +54,13 @@ fn applications_are_counted_where_they_go_and_the_hubs_own_nowhere() {
         .collect();
     assert_eq!(counts, [("berlin", 2, 1, 1), ("paris", 3, 2, 0)]);
     assert!(tallies["berlin"].needs_a_look(now()));
-    // One was changed an hour ago, and the cluster has not looked at it since; what is held back is told otherwise.
+    // One was changed an hour ago, and the cluster has not compared it since; blocked ones are reported differently.
     assert_eq!(tallies["paris"].lag(now()), "1 (60m)");
     assert_eq!(tallies["berlin"].lag(now()), "-");
 }
 
 #[test]
-fn a_cluster_that_is_behind_for_more_than_a_quarter_of_an_hour_needs_a_look() {
+fn cluster_lagging_over_15_minutes_needs_attention() {
     let paris = || tallies().remove("paris").unwrap();
     assert_eq!(
         paris().behind_since,
@@ -77,7 +77,7 @@ fn a_cluster_that_is_behind_for_more_than_a_quarter_of_an_hour_needs_a_look() {
 }
 
 #[test]
-fn the_fleet_is_a_line_for_each_cluster() {
+fn status_prints_one_line_per_cluster() {
     let fleet = fleet(&testing::fleet(), tallies(), now());
     let table = render(&fleet, place(Format::Table, now())).unwrap();
     insta::assert_snapshot!(table);
@@ -86,7 +86,7 @@ fn the_fleet_is_a_line_for_each_cluster() {
 }
 
 #[test]
-fn programs_get_the_same_values_with_their_times() {
+fn status_json_and_yaml_have_the_same_values() {
     let mut fleet = fleet(&testing::fleet(), tallies(), now());
     assert!(fleet.keep(&["berlin".to_owned()]).is_empty());
     insta::assert_snapshot!(render(&fleet, place(Format::Json, now())).unwrap());
@@ -119,7 +119,7 @@ fn the_most_urgent_condition_is_the_last_error() {
 }
 
 #[test]
-fn a_cluster_that_is_lost_or_leaving_is_told_apart() {
+fn lost_and_leaving_clusters_are_distinguished() {
     let lost = testing::addon(
         "c",
         "managed",
@@ -141,7 +141,7 @@ fn a_cluster_that_is_lost_or_leaving_is_told_apart() {
 }
 
 #[test]
-fn who_is_revoked_is_not_connected_from_then_on() {
+fn revoked_agent_is_not_connected_since_revocation() {
     let mut out = well("c");
     out.revoked = Some("stolen".to_owned());
     // The add-on still says Available, which takes a minute to turn.
@@ -154,7 +154,7 @@ fn who_is_revoked_is_not_connected_from_then_on() {
 }
 
 #[test]
-fn what_ocm_says_of_an_add_on_that_was_never_heard_is_no_error() {
+fn missing_lease_of_a_new_add_on_is_no_error() {
     let new = testing::addon(
         "c",
         "managed",
@@ -172,10 +172,10 @@ fn what_ocm_says_of_an_add_on_that_was_never_heard_is_no_error() {
 }
 
 #[test]
-fn a_cluster_whose_label_cannot_be_followed_has_a_line_with_the_cause_and_the_next_step() {
+fn invalid_label_has_a_status_line_with_cause_and_next_step() {
     let wrong = |cluster: &str| Wrong {
         cluster: cluster.to_owned(),
-        says: "manged".to_owned(),
+        value: "manged".to_owned(),
         since: None,
     };
     let mut fleet = fleet(&testing::fleet(), BTreeMap::new(), now());
@@ -193,9 +193,9 @@ fn a_cluster_whose_label_cannot_be_followed_has_a_line_with_the_cause_and_the_ne
     );
     for format in [Format::Table, Format::Wide] {
         let text = render(&fleet, place(format, now())).unwrap();
-        let told = |part: &str| text.matches(part).count();
-        assert_eq!(told("says \"manged\""), 2, "{text}");
-        assert_eq!(told("kubectl label managedcluster rome"), 1, "{text}");
+        let found = |part: &str| text.matches(part).count();
+        assert_eq!(found("is \"manged\"; only"), 2, "{text}");
+        assert_eq!(found("kubectl label managedcluster rome"), 1, "{text}");
     }
     assert!(fleet.keep(&["rome".to_owned()]).is_empty() && fleet.is_degraded());
 }
@@ -210,7 +210,7 @@ fn clusters_that_are_not_there_are_named() {
 }
 
 #[test]
-fn a_hub_program_that_is_silent_is_told_below_what_it_said() {
+fn stopped_hub_program_is_reported_below_the_table() {
     let mut fleet = fleet(&[well("paris")], BTreeMap::new(), now());
     assert!(!fleet.is_degraded());
     fleet.silent = Some("the hub program does not run".to_owned());
@@ -223,7 +223,7 @@ fn a_hub_program_that_is_silent_is_told_below_what_it_said() {
 }
 
 #[test]
-fn an_empty_fleet_says_how_to_begin() {
+fn empty_fleet_explains_how_to_opt_in() {
     let text = render(&Fleet::default(), place(Format::Table, now())).unwrap();
     assert!(text.contains("kubectl label managedcluster"), "{text}");
 }

@@ -19,7 +19,7 @@ const BEHIND: &str = "Behind";
 pub struct Troubles {
     /// By namespace and name.
     pub applications: Vec<Trouble>,
-    /// Why nobody keeps this up to date, if nobody does.
+    /// Why this may be stale, if the hub program does not run.
     pub silent: Option<String>,
 }
 
@@ -36,7 +36,7 @@ pub struct Trouble {
     pub reason: String,
     /// Since when.
     pub since: Option<Timestamp>,
-    /// What is said of it.
+    /// Its conditions.
     pub cause: String,
     /// Its status of the sync.
     pub sync: Option<String>,
@@ -44,7 +44,7 @@ pub struct Trouble {
     pub health: Option<String>,
 }
 
-/// What is wrong with an Application of this cluster; none if nothing is that `status` tells of.
+/// The problem of an Application of this cluster, if it has one that `status` reports.
 pub fn trouble(application: &Value, cluster: Option<String>, now: Timestamp) -> Option<Trouble> {
     let (reason, since, cause) = of_ours(application)
         .or_else(|| cluster.as_ref().and_then(|_| sick(application)))
@@ -63,7 +63,7 @@ pub fn trouble(application: &Value, cluster: Option<String>, now: Timestamp) -> 
     })
 }
 
-type Said = (String, Option<Timestamp>, String);
+type Cause = (String, Option<Timestamp>, String);
 
 fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
     let text = value.pointer(pointer)?.as_str()?;
@@ -80,21 +80,21 @@ fn conditions(application: &Value) -> impl Iterator<Item = (&str, &Value)> {
     conditions.map(|it| (text(it, "/type").unwrap_or_default(), it))
 }
 
-fn of_ours(application: &Value) -> Option<Said> {
+fn of_ours(application: &Value) -> Option<Cause> {
     let mut ours =
         conditions(application).filter(|(kind, _)| kind.starts_with(HUB_CONDITION_PREFIX));
     let (kind, first) = ours.next()?;
     let cause = text(first, "/message").unwrap_or_default().to_owned();
-    let cause = ours.fold(cause, |said, (kind, it)| {
+    let cause = ours.fold(cause, |messages, (kind, it)| {
         let message = text(it, "/message").unwrap_or_default();
-        format!("{said}; besides, {kind}: {message}")
+        format!("{messages}; also {kind}: {message}")
     });
     Some((kind.to_owned(), time(first, "/lastTransitionTime"), cause))
 }
 
-fn sick(application: &Value) -> Option<Said> {
+fn sick(application: &Value) -> Option<Cause> {
     let health = text(application, "/status/health/status").filter(|it| SICK.contains(it))?;
-    let mut said: Vec<_> = text(application, "/status/health/message")
+    let mut messages: Vec<_> = text(application, "/status/health/message")
         .map(str::to_owned)
         .into_iter()
         .chain(resource(application, health))
@@ -104,14 +104,14 @@ fn sick(application: &Value) -> Option<Said> {
         Some("Failed" | "Error")
     ) {
         let message = text(application, "/status/operationState/message").unwrap_or_default();
-        said.push(format!("the last sync failed: {message}"));
+        messages.push(format!("the last sync failed: {message}"));
     }
-    said.extend(errors(application));
-    if said.is_empty() {
-        said.push("Argo CD on the cluster says no more of it".to_owned());
+    messages.extend(errors(application));
+    if messages.is_empty() {
+        messages.push("Argo CD on the cluster reports no details".to_owned());
     }
     let since = time(application, "/status/health/lastTransitionTime");
-    Some((health.to_owned(), since, said.join("; ")))
+    Some((health.to_owned(), since, messages.join("; ")))
 }
 
 /// The first of its resources that is as it is.
@@ -124,26 +124,27 @@ fn resource(application: &Value, health: &str) -> Option<String> {
     Some(format!("{kind} {name}{}", message.unwrap_or_default()))
 }
 
-/// Errors that Argo CD on the cluster tells.
+/// Errors that Argo CD on the cluster reported.
 fn errors(application: &Value) -> Vec<String> {
     let errors = conditions(application).filter(|(kind, _)| kind.ends_with("Error"));
     let errors = errors.filter(|(kind, _)| !kind.starts_with(HUB_CONDITION_PREFIX));
-    let said = errors.map(|(kind, it)| {
+    let messages = errors.map(|(kind, it)| {
         let message = text(it, "/message").unwrap_or_default();
         format!("{kind}: {message}")
     });
-    said.collect()
+    messages.collect()
 }
 
-fn late(application: &Value, now: Timestamp) -> Option<Said> {
+fn late(application: &Value, now: Timestamp) -> Option<Cause> {
     let since = wanted_since(application)?;
     if !is_behind(application) || !is_late(since, now) {
         return None;
     }
-    let mut said =
-        vec!["Argo CD on the cluster has not compared it as it is on the hub".to_owned()];
-    said.extend(errors(application));
-    Some((BEHIND.to_owned(), Some(since), said.join("; ")))
+    let mut messages = vec![
+        "Argo CD on the cluster has not yet compared the version that is on the hub".to_owned(),
+    ];
+    messages.extend(errors(application));
+    Some((BEHIND.to_owned(), Some(since), messages.join("; ")))
 }
 
 impl Troubles {
@@ -156,7 +157,7 @@ impl Troubles {
         }
     }
 
-    /// Whether somebody has to look.
+    /// Whether it needs attention.
     pub const fn is_bad(&self) -> bool {
         self.silent.is_some() || !self.applications.is_empty()
     }
@@ -167,7 +168,7 @@ impl View for Troubles {
         let silent = self.silent.as_deref();
         let silent = silent.map_or_else(String::new, |it| warning(it, place.colours));
         if self.applications.is_empty() {
-            return "no Application needs a look\n".to_owned() + &silent;
+            return "no Application needs attention\n".to_owned() + &silent;
         }
         let wide = place.format == Format::Wide;
         let mut header = vec!["APPLICATION", "CLUSTER", "REASON", "AGE"];
@@ -192,7 +193,7 @@ impl View for Troubles {
             (Mood::Bad, cells)
         });
         let rows = rows.collect();
-        let next = "\nNext: argocd-agentctl why APPLICATION tells the next step of each\n";
+        let next = "\nNext: run argocd-agentctl why APPLICATION for the next step of each\n";
         draw(&Grid { header, rows }, place.colours) + next + &silent
     }
 }

@@ -20,8 +20,8 @@ use crate::{
 /// Whether the cluster's agent is there. `silent`: why the hub program does not say.
 pub(super) fn connection(cluster: &str, addon: Option<&Addon>, silent: Option<&str>) -> Hop {
     let Some(addon) = addon else {
-        let what = format!("cluster {cluster} has no add-on");
-        return Hop::new("cluster", State::Unclear, what);
+        let text = format!("cluster {cluster} has no add-on");
+        return Hop::new("cluster", State::Unclear, text);
     };
     let is = connected(addon);
     if let Some(silent) = silent {
@@ -30,34 +30,34 @@ pub(super) fn connection(cluster: &str, addon: Option<&Addon>, silent: Option<&s
             .next("argocd-agentctl check");
     }
     if let (Some(reason), None) = (&addon.revoked, addon.deleting) {
-        let what = format!(
-            "its agent is revoked ({reason}) and kept out; what runs there goes on, and changes do not arrive"
+        let text = format!(
+            "its agent is revoked ({reason}) and rejected; workloads keep running, changes do not arrive"
         );
-        return Hop::new("cluster", State::Bad, what)
+        return Hop::new("cluster", State::Bad, text)
             .at(is.since)
             .next(format!(
-                "argocd-agentctl agent restore {cluster} lets it in again, with another key"
+                "restore it with a new key: argocd-agentctl agent restore {cluster}"
             ));
     }
     let look = || format!("look at `argocd-agentctl status {cluster} -o wide`");
-    let (state, what) = match is.state {
+    let (state, text) = match is.state {
         Connection::Yes => (State::Good, "its agent is connected".to_owned()),
         Connection::No | Connection::Unknown | Connection::NotYet => {
             let reason = worst(addon).map_or_else(
-                || "nothing is said of it yet".to_owned(),
+                || "no status reported yet".to_owned(),
                 |it| format!("{}: {}", it.reason, it.message),
             );
-            let what = format!(
-                "its agent is not connected ({reason}); what runs there goes on, and changes arrive when it is back"
+            let text = format!(
+                "its agent is not connected ({reason}); workloads keep running, changes arrive when it reconnects"
             );
-            (State::Waiting, what)
+            (State::Waiting, text)
         }
         Connection::Leaving => (
             State::Waiting,
-            "the add-on is being taken off; nothing is delivered any more".to_owned(),
+            "the add-on is being removed; delivery has stopped".to_owned(),
         ),
     };
-    let hop = Hop::new("cluster", state, what).at(is.since);
+    let hop = Hop::new("cluster", state, text).at(is.since);
     if state == State::Good {
         hop
     } else {
@@ -66,9 +66,9 @@ pub(super) fn connection(cluster: &str, addon: Option<&Addon>, silent: Option<&s
 }
 
 /// The hops on the cluster. `held`: the hub does not deliver it.
-pub(super) fn hops(app: Application<'_>, route: &Route, held: bool) -> Vec<Hop> {
-    let mut hops = said(app);
-    hops.push(delivery(app, route, held, &hops));
+pub(super) fn hops(app: Application<'_>, route: &Route, blocked: bool) -> Vec<Hop> {
+    let mut hops = reported(app);
+    hops.push(delivery(app, route, blocked, &hops));
     if app.status().is_some_and(|it| it.get("sync").is_some()) {
         hops.push(sync(app));
         hops.push(health(app));
@@ -87,18 +87,18 @@ fn conditions(app: Application<'_>) -> impl Iterator<Item = (&str, &str, &Value)
 }
 
 /// What the add-on says of it that is not decided on the hub.
-fn said(app: Application<'_>) -> Vec<Hop> {
+fn reported(app: Application<'_>) -> Vec<Hop> {
     let hop = |(kind, message, condition): (&str, &str, &Value)| {
         let (name, state, next) = match kind {
             CONDITION_ERROR => (
                 "refused",
                 State::Bad,
-                "mend on the cluster what the message names; it is tried again by itself",
+                "fix the cause in the message on the cluster; the agent retries by itself",
             ),
             CONDITION_REPOSITORY => (
                 "repository",
                 State::Bad,
-                "give the Secret that the message names the Application's project, or share unscoped repositories",
+                "set the Application's project on the Secret that the message names, or share unscoped repositories",
             ),
             CONDITION_CONTESTED => (
                 "contested",
@@ -108,7 +108,7 @@ fn said(app: Application<'_>) -> Vec<Hop> {
             CONDITION_DISCONNECTED => (
                 "disconnected",
                 State::Waiting,
-                "have the cluster connected again; if it never will be, opt it out",
+                "reconnect the cluster; if it is gone for good, opt it out",
             ),
             _ => return None,
         };
@@ -119,32 +119,31 @@ fn said(app: Application<'_>) -> Vec<Hop> {
 }
 
 /// Whether Argo CD on the cluster has seen what the hub wants now.
-fn delivery(app: Application<'_>, route: &Route, held: bool, said: &[Hop]) -> Hop {
+fn delivery(app: Application<'_>, route: &Route, blocked: bool, reported: &[Hop]) -> Hop {
     let at = app
         .status()
         .and_then(|status| time(status.get("reconciledAt")));
-    let hop = |state, what: &str| Hop::new("delivery", state, what).at(at);
+    let hop = |state, text: &str| Hop::new("delivery", state, text).at(at);
     if let Route::Mirror(_) = route {
         return hop(State::Good, "its cluster reports it");
     }
-    if held {
-        let what =
-            "is held back on the hub; a copy from before is left alone, and its status may be old";
-        return hop(State::Waiting, what);
+    if blocked {
+        let text = "is blocked on the hub; an existing copy is left unchanged, and its status may be stale";
+        return hop(State::Waiting, text);
     }
     let Some(compared) = compared(app) else {
-        let what = "nothing has come back from the cluster yet";
-        return hop(State::Waiting, what).next(look_there(route));
+        let text = "the cluster has not reported a status yet";
+        return hop(State::Waiting, text).next(look_there(route));
     };
-    if said.iter().any(|it| it.hop == "refused") {
-        return hop(State::Waiting, "the cluster did not take the newest change");
+    if reported.iter().any(|it| it.hop == "refused") {
+        return hop(State::Waiting, "the cluster refused the newest change");
     }
     if has_same_source(app, compared) {
-        let what = "confirmed: Argo CD on the cluster has compared with this very source";
-        hop(State::Good, what)
+        let text = "confirmed: Argo CD on the cluster has compared this source";
+        hop(State::Good, text)
     } else {
-        let what = "sent; Argo CD on the cluster has not compared with this source yet";
-        hop(State::Waiting, what).next(look_there(route))
+        let text = "sent; Argo CD on the cluster has not compared this source yet";
+        hop(State::Waiting, text).next(look_there(route))
     }
 }
 
@@ -152,7 +151,7 @@ fn delivery(app: Application<'_>, route: &Route, held: bool, said: &[Hop]) -> Ho
 fn look_there(route: &Route) -> String {
     let cluster = route.cluster().unwrap_or_default();
     format!(
-        "wait some seconds; if it stays, look at Argo CD's controller on the cluster: argocd-agentctl check spoke \
+        "wait some seconds; if this stays, check Argo CD's controller on the cluster: argocd-agentctl check spoke \
          {cluster} --spoke-kubeconfig FILE"
     )
 }
@@ -216,7 +215,7 @@ fn text<'a>(app: Application<'a>, pointer: &str) -> &'a str {
 fn sync(app: Application<'_>) -> Hop {
     let (status, revision) = (text(app, "/sync/status"), text(app, "/sync/revision"));
     let short: String = revision.chars().take(12).collect();
-    let mut what = if short.is_empty() {
+    let mut summary = if short.is_empty() {
         status.to_owned()
     } else {
         format!("{status} at {short}")
@@ -226,7 +225,7 @@ fn sync(app: Application<'_>) -> Hop {
     let failed = matches!(phase, "Failed" | "Error");
     if !phase.is_empty() {
         let message = text(app, "/operationState/message");
-        what = format!("{what}; the last sync: {phase}, {message}");
+        summary = format!("{summary}; the last sync: {phase}, {message}");
     }
     let at = operation.and_then(|it| it.finished_at().or_else(|| it.started_at()));
     let at = at.and_then(|at| at.parse().ok());
@@ -236,7 +235,7 @@ fn sync(app: Application<'_>) -> Hop {
         "Synced" if !failed => (State::Good, None),
         _ if failed => (
             State::Bad,
-            Some("mend what the message of the sync names, then sync again"),
+            Some("fix the cause in the message, then sync again"),
         ),
         _ if running || asked => (State::Waiting, Some("wait for the sync to end")),
         _ => (
@@ -244,7 +243,7 @@ fn sync(app: Application<'_>) -> Hop {
             Some("sync it (argocd app sync, or the UI), or give it an automated syncPolicy"),
         ),
     };
-    let hop = Hop::new("sync", state, what).at(at);
+    let hop = Hop::new("sync", state, summary).at(at);
     match next {
         Some(next) => hop.next(next),
         None => hop,
@@ -253,15 +252,15 @@ fn sync(app: Application<'_>) -> Hop {
 
 fn health(app: Application<'_>) -> Hop {
     let (status, message) = (text(app, "/health/status"), text(app, "/health/message"));
-    let what = if message.is_empty() {
+    let summary = if message.is_empty() {
         status.to_owned()
     } else {
         format!("{status}: {message}")
     };
     let at = app.status();
     let at = at.and_then(|it| time(it.pointer("/health/lastTransitionTime")));
-    let hop = |state| Hop::new("health", state, what.clone()).at(at);
-    let look = "look at its resources in Argo CD's UI on the hub, or at the cluster itself";
+    let hop = |state| Hop::new("health", state, summary.clone()).at(at);
+    let look = "check its resources in Argo CD's UI on the hub, or on the cluster";
     match status {
         "Healthy" | "Suspended" => hop(State::Good),
         "Degraded" => hop(State::Bad).next(look),
@@ -281,7 +280,7 @@ fn of_argo_cd(app: Application<'_>) -> Vec<Hop> {
         };
         Hop::new("argo-cd", state, format!("{kind}: {message}"))
             .at(time(condition.get("lastTransitionTime")))
-            .next("Argo CD on the cluster says this; put right what it names")
+            .next("Argo CD on the cluster reported this; fix the cause that it names")
     };
     others.map(hop).collect()
 }

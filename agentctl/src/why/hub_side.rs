@@ -41,9 +41,8 @@ pub(super) fn hops(
 fn routing(judged: &Judged<'_>) -> Hop {
     let Judged { app, route, .. } = judged;
     if app.is_ignored() {
-        let what = format!("its label {IGNORE_SYNC} is true, so the add-on leaves it alone");
-        return Hop::new("routing", State::Good, what)
-            .next("take the label away if it should be delivered");
+        let text = format!("its label {IGNORE_SYNC} is true, so the add-on ignores it");
+        return Hop::new("routing", State::Good, text).next("remove the label to deliver it");
     }
     match route {
         Route::ToCluster {
@@ -55,27 +54,26 @@ fn routing(judged: &Judged<'_>) -> Hop {
                 SpokeNamespace::Same(namespace) => format!("namespace {namespace} there"),
             };
             let rule = rule(judged, cluster);
-            let what = format!("goes to cluster {cluster}, into {place}, because {rule}");
-            Hop::new("routing", State::Good, what)
+            let text = format!("goes to cluster {cluster}, into {place}, because {rule}");
+            Hop::new("routing", State::Good, text)
         }
         Route::Mirror(cluster) => {
-            let what = format!(
-                "shows an Application of the autonomous cluster {cluster}, which owns it; only syncs and refreshes \
-                 go there"
+            let text = format!(
+                "mirrors an Application of the autonomous cluster {cluster}, which owns it; only syncs and refreshes go there"
             );
-            Hop::new("routing", State::Good, what)
+            Hop::new("routing", State::Good, text)
         }
         Route::Local => local(judged),
         Route::Conflict(conflict) => {
-            let what = format!("is not delivered: {conflict}");
+            let text = format!("is not delivered: {conflict}");
             let at = app.deletion_timestamp().and_then(|at| at.parse().ok());
             let next = if app.is_deleting() {
-                "wait for the hub program, which takes the finalizers of Argo CD off; what runs on a cluster stays. If it waits \
-                 longer, see whose its other finalizers are, and that the hub program runs"
+                "wait for the hub program, which removes Argo CD's finalizers; workloads on clusters stay. If the \
+                Application stays, check its other finalizers and that the hub program runs"
             } else {
-                "put spec.destination right, or move the Application; a copy from before is left alone meanwhile"
+                "correct spec.destination, or move the Application; an existing copy is left unchanged until then"
             };
-            Hop::new("routing", State::Bad, what).at(at).next(next)
+            Hop::new("routing", State::Bad, text).at(at).next(next)
         }
     }
 }
@@ -110,29 +108,30 @@ fn local(judged: &Judged<'_>) -> Hop {
     };
     if let Some(addon) = addons.iter().find(meant) {
         let cluster = &addon.cluster;
-        let what = format!(
+        let text = format!(
             "is not delivered: cluster {cluster} has the add-on, but not in force{}",
             if addon.deleting.is_some() {
-                ", it is being taken off"
+                ", it is being removed"
             } else {
                 " yet"
             }
         );
-        return Hop::new("routing", State::Waiting, what).next(format!(
+        return Hop::new("routing", State::Waiting, text).next(format!(
             "look at `argocd-agentctl status {cluster} -o wide`"
         ));
     }
-    let what = "stays on the hub: its destination is none of the clusters with the add-on";
+    let text = "stays on the hub: its destination is not a cluster with the add-on";
     let name = destination.name;
     let next = if matches!(name, "" | "in-cluster") {
-        "if a cluster is meant, name it in spec.destination.name as `argocd-agentctl status` lists it".to_owned()
+        "to deliver it, set spec.destination.name to a cluster that `argocd-agentctl status` lists"
+            .to_owned()
     } else {
         format!(
             "if {name} is a managed cluster, opt it in: kubectl label managedcluster {name} {MODE}=managed; if another is \
              meant, name it in spec.destination.name as `argocd-agentctl status` lists it"
         )
     };
-    Hop::new("routing", State::Good, what).next(next)
+    Hop::new("routing", State::Good, text).next(next)
 }
 
 /// Of several that would have one name on the cluster, the older keeps it.
@@ -148,10 +147,10 @@ fn name(judged: &Judged<'_>, cluster: &str, namesakes: &[Value]) -> Hop {
             "nothing older has its name on the cluster",
         );
     };
-    let what = format!(
+    let text = format!(
         "is not delivered: on cluster {cluster} the name is taken by the older Application in namespace {keeper}"
     );
-    Hop::new("name", State::Bad, what).next("rename one of the two")
+    Hop::new("name", State::Bad, text).next("rename one of the two")
 }
 
 fn delivery(app: Application<'_>, judged: &Judged<'_>) -> Option<Delivery> {
@@ -181,14 +180,14 @@ fn admission(judged: &Judged<'_>, cluster: &str, project: &Result<Option<Value>,
     let project = match project {
         Ok(project) => project.as_ref(),
         Err(reason) => {
-            let what = format!("project {name} could not be read: {reason}");
-            return Hop::new("project", State::Unclear, what);
+            let text = format!("project {name} could not be read: {reason}");
+            return Hop::new("project", State::Unclear, text);
         }
     };
     if app.is_deleting() {
-        let what = "is being deleted, which no project holds up";
+        let text = "is being deleted; its project cannot prevent that";
         let at = app.deletion_timestamp().and_then(|at| at.parse().ok());
-        return Hop::new("project", State::Good, what).at(at);
+        return Hop::new("project", State::Good, text).at(at);
     }
     let target = Target {
         argocd_namespace: &judged.settings.argocd_namespace,
@@ -202,16 +201,18 @@ fn admission(judged: &Judged<'_>, cluster: &str, project: &Result<Option<Value>,
             format!("project {name} admits its namespace and its destination"),
         ),
         Err(refused) => {
-            let what = format!("is not delivered: {refused}");
+            let text = format!("is not delivered: {refused}");
             let there = &judged.settings.argocd_namespace;
             let do_it = match project {
                 None => {
-                    format!("make the AppProject {there}/{name}, or name another in spec.project")
+                    format!(
+                        "create the AppProject {there}/{name}, or choose another in spec.project"
+                    )
                 }
                 Some(_) => format!("change {} of the AppProject {there}/{name}", refused.field),
             };
-            let next = format!("{do_it}; the Application is then delivered by itself");
-            Hop::new("project", State::Bad, what).next(next)
+            let next = format!("{do_it}; delivery then continues by itself");
+            Hop::new("project", State::Bad, text).next(next)
         }
     }
 }

@@ -43,7 +43,7 @@ fn hop<'a>(why: &'a Why, name: &str) -> &'a Hop {
 }
 
 #[test]
-fn the_way_of_a_delivered_application_is_told_hop_by_hop() {
+fn why_lists_the_hops_of_a_delivered_application() {
     let why = why(&facts(application("paris", "shop", &to("in-cluster"))));
     assert_eq!((why.verdict, &why.next), (State::Good, &None));
     let text = render(&why, place(Format::Table, now())).unwrap();
@@ -74,13 +74,13 @@ fn the_rule_that_leads_to_a_cluster_is_named() {
     ] {
         let why = why(&facts(application(namespace, "shop", &destination)));
         let routing = hop(&why, "routing");
-        assert!(routing.what.contains(rule), "{}", routing.what);
+        assert!(routing.text.contains(rule), "{}", routing.text);
         assert_eq!(why.verdict, State::Good);
     }
 }
 
 #[test]
-fn a_contradiction_is_told_with_the_next_step_and_nothing_else_is_asked() {
+fn contradicting_destination_stops_why_with_the_next_step() {
     let mut app = application("paris", "shop", &to("berlin"));
     app["status"] = json!({});
     let why = why(&facts(app));
@@ -91,7 +91,7 @@ fn a_contradiction_is_told_with_the_next_step_and_nothing_else_is_asked() {
 }
 
 #[test]
-fn a_deletion_that_no_cluster_carries_out_says_who_ends_it() {
+fn why_explains_a_deletion_without_a_cluster() {
     let mut app = application("argocd", "shop", &to("oslo"));
     app["metadata"]["deletionTimestamp"] = json!("2026-11-22T11:59:00Z");
     let why = why(&facts(app));
@@ -102,7 +102,7 @@ fn a_deletion_that_no_cluster_carries_out_says_who_ends_it() {
 }
 
 #[test]
-fn what_the_project_does_not_admit_is_named_with_the_field() {
+fn why_names_the_project_field_that_denies() {
     let mut app = application("paris", "shop", &to("in-cluster"));
     app["spec"]["destination"]["namespace"] = json!("kube-system");
     let why = why(&facts(app));
@@ -123,27 +123,27 @@ fn a_project_that_is_not_there_is_to_be_made_not_changed() {
     facts.project = Ok(None);
     let next = why(&facts).next.unwrap();
     assert!(
-        next.starts_with("make the AppProject argocd/shop, or name another"),
+        next.starts_with("create the AppProject argocd/shop, or choose another"),
         "{next}"
     );
 }
 
 #[test]
-fn of_two_of_one_name_the_younger_is_told_who_has_it() {
+fn why_names_the_application_that_holds_the_name() {
     let older = application("paris", "shop", &to("in-cluster"));
     let mut younger = application("argocd", "shop", &to("paris"));
     younger["metadata"]["creationTimestamp"] = json!("2026-11-21T08:00:00Z");
     let mut facts = facts(younger.clone());
     facts.namesakes = vec![younger, older.clone()];
-    let told = why(&facts);
-    assert_eq!(hop(&told, "name").state, State::Bad);
-    assert!(hop(&told, "name").what.contains("namespace paris"));
+    let found = why(&facts);
+    assert_eq!(hop(&found, "name").state, State::Bad);
+    assert!(hop(&found, "name").text.contains("namespace paris"));
     facts.application = older;
     assert_eq!(hop(&why(&facts), "name").state, State::Good);
 }
 
 #[test]
-fn what_the_cluster_refuses_is_told_before_all_that_is_old() {
+fn why_shows_refusals_before_stale_status() {
     let mut app = application("paris", "shop", &to("in-cluster"));
     app["status"]["conditions"] = json!([{"type": "ArgoCDAgentError",
         "message": "the namespace shop is terminating", "lastTransitionTime": "2026-11-22T11:59:00Z"}]);
@@ -152,7 +152,7 @@ fn what_the_cluster_refuses_is_told_before_all_that_is_old() {
         troubles(&why),
         [("refused", State::Bad), ("delivery", State::Waiting)]
     );
-    assert!(why.next.as_ref().unwrap().contains("mend on the cluster"));
+    assert!(why.next.as_ref().unwrap().contains("fix the cause in the message on the cluster"));
     let text = render(&why, place(Format::Table, now())).unwrap();
     insta::assert_snapshot!(text);
 }
@@ -175,7 +175,7 @@ fn a_change_that_the_cluster_has_not_compared_with_is_not_confirmed() {
 }
 
 #[test]
-fn what_a_hydrator_made_is_what_is_compared_with() {
+fn why_compares_the_hydrated_source() {
     let mut app = application("paris", "shop", &to("in-cluster"));
     app["spec"].as_object_mut().unwrap().remove("source");
     app["spec"]["sourceHydrator"] = json!({
@@ -209,13 +209,13 @@ fn a_cluster_that_is_away_is_waited_for() {
     let why = why(&facts);
     assert_eq!(troubles(&why), [("cluster", State::Waiting)]);
     assert!(
-        hop(&why, "cluster").what.contains("AgentDisconnected"),
+        hop(&why, "cluster").text.contains("AgentDisconnected"),
         "{why:?}"
     );
 }
 
 #[test]
-fn who_is_revoked_gets_nothing_and_the_way_back_is_told() {
+fn why_explains_a_revoked_agent_and_restore() {
     let mut facts = facts(application("paris", "shop", &to("in-cluster")));
     let mut out = testing::well("paris");
     out.revoked = Some("laptop stolen".to_owned());
@@ -224,21 +224,21 @@ fn who_is_revoked_gets_nothing_and_the_way_back_is_told() {
     assert_eq!(troubles(&why), [("cluster", State::Bad)]);
     assert!(
         hop(&why, "cluster")
-            .what
+            .text
             .contains("is revoked (laptop stolen)")
     );
     assert!(why.next.unwrap().contains("agent restore paris"));
 }
 
 #[test]
-fn without_the_hub_program_nobody_knows_whether_the_agent_is_connected() {
+fn why_marks_connection_unclear_without_the_hub_program() {
     let mut facts = facts(application("paris", "shop", &to("in-cluster")));
     facts.settings.silent = Some("the hub program does not run".to_owned());
     assert_eq!(troubles(&why(&facts)), [("cluster", State::Unclear)]);
 }
 
 #[test]
-fn what_argo_cd_there_does_not_look_at_says_what_does() {
+fn why_explains_a_namespace_that_argo_cd_does_not_watch() {
     let mut app = application("paris", "shop", &to("in-cluster"));
     app["status"] = json!({});
     let next = why(&facts(app)).next.unwrap();
@@ -249,14 +249,14 @@ fn what_argo_cd_there_does_not_look_at_says_what_does() {
 }
 
 #[test]
-fn a_destination_that_may_be_a_cluster_without_the_add_on_says_how_it_gets_one() {
+fn why_explains_how_to_opt_in_the_destination() {
     let why = why(&facts(application("argocd", "shop", &to("nuuk"))));
     let next = why.next.unwrap();
     assert!(next.contains("kubectl label managedcluster nuuk"), "{next}");
 }
 
 #[test]
-fn a_failed_sync_and_argo_cds_own_errors_are_told() {
+fn why_shows_failed_sync_and_argo_cd_errors() {
     let mut app = application("paris", "shop", &to("in-cluster"));
     app["status"]["operationState"]["phase"] = json!("Failed");
     app["status"]["operationState"]["message"] = json!("one or more objects failed to apply");
@@ -266,11 +266,11 @@ fn a_failed_sync_and_argo_cds_own_errors_are_told() {
         troubles(&why),
         [("sync", State::Bad), ("argo-cd", State::Bad)]
     );
-    assert!(hop(&why, "sync").what.contains("failed to apply"));
+    assert!(hop(&why, "sync").text.contains("failed to apply"));
 }
 
 #[test]
-fn what_is_nobodys_business_but_the_hubs_says_how_it_would_be_delivered() {
+fn why_explains_a_hub_local_application() {
     let why_local = why(&facts(application("argocd", "shop", &to("in-cluster"))));
     assert_eq!((why_local.cluster, why_local.verdict), (None, State::Good));
     assert!(why_local.next.unwrap().contains("spec.destination.name"));
@@ -293,7 +293,7 @@ fn an_application_for_a_cluster_that_is_not_there_yet_waits() {
 }
 
 #[test]
-fn what_could_not_be_read_is_said_and_decides_nothing() {
+fn why_reports_unreadable_facts_as_unknown() {
     let mut facts = facts(application("paris", "shop", &to("in-cluster")));
     facts.servers = Err("you may not list secrets".to_owned());
     facts.project = Err("you may not list appprojects".to_owned());

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::time;
 
-/// Somebody who wrote parts of an object.
+/// A field manager that wrote parts of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Writer {
     /// The field manager: a controller's or a tool's name.
@@ -38,7 +38,7 @@ fn writer(entry: &Value) -> Writer {
     }
 }
 
-/// When somebody last wrote what shall be; when it was made, where nobody says so.
+/// Time of the last write of the spec; else the time of creation.
 pub(crate) fn wanted_since(object: &Value) -> Option<Timestamp> {
     let writers = of(object).into_iter();
     let specs = writers.filter(|it| it.wrote.iter().any(|part| part == "spec"));

@@ -14,7 +14,7 @@ const HUB: &str = "https://kubernetes.default.svc";
 const PROXY: &str = "https://proxy:9090?agentName=berlin";
 
 #[test]
-fn each_kind_of_destination_is_told_what_becomes_of_it() {
+fn each_kind_of_destination_is_reported_with_its_fate() {
     let mut facts = paris();
     let slash = format!("{PARIS}/");
     for (namespace, field, value, expected) in [
@@ -25,9 +25,9 @@ fn each_kind_of_destination_is_told_what_becomes_of_it() {
         ("argocd", "server", PARIS, Fate::Change),
         ("argocd", "server", &slash, Fate::Change),
         ("paris", "server", PARIS, Fate::Change),
-        // Nobody allowed its namespace, whatever the destination says.
-        ("elsewhere", "server", PARIS, Fate::Held),
-        ("elsewhere", "name", "paris", Fate::Held),
+        // Its namespace is not allowed, for any destination.
+        ("elsewhere", "server", PARIS, Fate::Blocked),
+        ("elsewhere", "name", "paris", Fate::Blocked),
     ] {
         let found = fates(&mut facts, namespace, field, value);
         let expected = [("paris".to_owned(), expected)];
@@ -39,20 +39,20 @@ fn each_kind_of_destination_is_told_what_becomes_of_it() {
     // A cluster that owns its Applications takes none of the hub's.
     facts.mode = Mode::Autonomous;
     let found = fates(&mut facts, "argocd", "name", "paris");
-    assert_eq!(found, [("paris".to_owned(), Fate::Held)]);
+    assert_eq!(found, [("paris".to_owned(), Fate::Blocked)]);
 }
 
 #[test]
-fn what_is_in_the_namespace_of_a_cluster_does_not_go_there_unasked() {
+fn application_in_cluster_namespace_needs_a_matching_destination() {
     let mut facts = paris();
     let agent = of_agent("cluster-berlin", "berlin", PROXY);
     facts.secrets[0] = secret("push-paris", "paris", PARIS);
     facts.secrets.push(agent);
     for (namespace, field, value, expected) in [
         // From the hub to a cluster.
-        ("paris", "server", HUB, Fate::Held),
-        ("paris", "name", "in-cluster", Fate::Held),
-        ("paris", "server", "https://unknown", Fate::Held),
+        ("paris", "server", HUB, Fate::Blocked),
+        ("paris", "name", "in-cluster", Fate::Blocked),
+        ("paris", "server", "https://unknown", Fate::Blocked),
         // Where there is an agent, that is what it means already.
         ("berlin", "server", HUB, Fate::Reached),
         ("berlin", "name", "in-cluster", Fate::Reached),
@@ -62,10 +62,10 @@ fn what_is_in_the_namespace_of_a_cluster_does_not_go_there_unasked() {
         let expected = [(namespace.to_owned(), expected)];
         assert_eq!(found, expected, "{namespace} {field} {value}");
     }
-    // One that is in the namespace of one cluster and names another is told for both.
+    // An Application in the namespace of one cluster that names another is reported for both.
     let both = fates(&mut facts, "berlin", "name", "paris");
-    let held = |name: &str| (name.to_owned(), Fate::Held);
-    assert_eq!(both, [held("berlin"), held("paris")]);
+    let blocked = |name: &str| (name.to_owned(), Fate::Blocked);
+    assert_eq!(both, [blocked("berlin"), blocked("paris")]);
     let found = fates(&mut facts, "argocd", "server", PROXY);
     assert_eq!(found, [("berlin".to_owned(), Fate::Change)]);
 }
@@ -92,9 +92,9 @@ fn a_change_has_its_field_its_value_and_where_it_is_made() {
         json!({"spec": {"destination": {"name": "paris", "server": null}}})
     );
     assert_eq!(found.clusters[0].state, State::Blocked);
-    assert!(found.ready().is_empty() && found.is_held());
+    assert!(found.ready().is_empty() && found.is_blocked());
 
-    // Done as told, it is reached, and nothing else of it is changed.
+    // After the reported change it is reached, and nothing else of it changes.
     argocd::patch::merge(&mut made, &set);
     assert_eq!(
         made["spec"]["destination"],
@@ -104,5 +104,5 @@ fn a_change_has_its_field_its_value_and_where_it_is_made() {
     let found = plan(&facts);
     assert_eq!(found.applications[0].fate, Fate::Reached);
     assert_eq!(found.ready(), ["paris".to_owned()].into());
-    assert!(!found.is_held());
+    assert!(!found.is_blocked());
 }

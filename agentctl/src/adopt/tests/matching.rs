@@ -72,8 +72,7 @@ fn a_secret_is_a_cluster_by_exact_name_or_exact_server() {
 
 /// It may be known to the hub under another address, and it may be another cluster.
 #[test]
-fn a_secret_with_the_name_of_a_cluster_and_another_server_than_that_says_is_the_clusters_only_if_somebody_says_so()
- {
+fn conflicting_server_requires_explicit_adoption() {
     let other = "https://other.example.com:6443";
     for (server, declared) in [
         (other, PARIS),
@@ -88,7 +87,7 @@ fn a_secret_with_the_name_of_a_cluster_and_another_server_than_that_says_is_the_
         for words in [server, declared, "--same-cluster paris"] {
             assert!(row.in_the_way[0].contains(words), "{:?}", row.in_the_way);
         }
-        assert!(plan(&facts).ready().is_empty() && plan(&facts).is_held());
+        assert!(plan(&facts).ready().is_empty() && plan(&facts).is_blocked());
         facts.same = vec!["lyon".to_owned()];
         assert_eq!(only(&facts).state, State::Blocked, "of another");
         facts.same.push("paris".to_owned());
@@ -104,7 +103,7 @@ fn a_secret_with_the_name_of_a_cluster_and_another_server_than_that_says_is_the_
 
 /// What Applications mean by its name today is the Secret in doubt.
 #[test]
-fn a_cluster_whose_name_another_secret_has_in_doubt_is_not_adopted_by_its_server() {
+fn doubtful_secret_of_same_name_blocks_adoption_by_server() {
     let secrets = vec![
         secret("by-server", "prod-paris", PARIS),
         secret("by-name", "paris", "https://other.example.com"),
@@ -121,7 +120,7 @@ fn a_cluster_whose_name_another_secret_has_in_doubt_is_not_adopted_by_its_server
 }
 
 #[test]
-fn what_may_be_two_clusters_is_none_and_is_said() {
+fn ambiguous_secret_matches_no_cluster_and_is_reported() {
     let two = vec![cluster("paris", &[PARIS]), cluster("lyon", &[PARIS])];
     let row = only(&facts(vec![secret("s", "x", PARIS)], two.clone()));
     assert!(row.in_the_way[0].contains("several"), "{row:#?}");
@@ -134,7 +133,7 @@ fn what_may_be_two_clusters_is_none_and_is_said() {
     let apart = vec![cluster("paris", &[]), cluster("lyon", &[PARIS])];
     let row = only(&facts(vec![secret("s", "paris", PARIS)], apart));
     assert_eq!(row.cluster, None);
-    assert!(row.in_the_way[0].contains("put its name or its server right"));
+    assert!(row.in_the_way[0].contains("correct its name or its server"));
 }
 
 #[test]

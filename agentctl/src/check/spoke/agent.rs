@@ -4,9 +4,9 @@ use argocd::keys::addon::AGENT;
 use serde_json::Value;
 
 use super::{
-    Facts, Finding, Outcome, Spoke, image, is_ready,
+    Facts, Finding, Outcome, Spoke, full_name, image, is_ready,
     places::{self, is_agent},
-    running, wanted, who,
+    running, wanted,
 };
 use crate::{facts::CERTIFICATE_ROTATED, output::one_line};
 
@@ -22,8 +22,8 @@ pub(super) fn others(spoke: &Spoke) -> Finding {
         return finding(Outcome::Ok, "no other agent runs here".to_owned());
     };
     let ours = places::agent(running(spoke)).is_some_and(|it| wanted(it) > 0);
-    let cause = format!("{} ({}) runs here", who(other), image(other));
-    let next = "scale it to 0 before the add-on comes; docs/migration.md has the steps";
+    let cause = format!("{} ({}) runs here", full_name(other), image(other));
+    let next = "scale it to 0 before you enable the add-on; docs/migration.md has the steps";
     if ours {
         let cause = format!("{cause} beside ours: both write the same Applications");
         return finding(Outcome::Failed, cause)
@@ -44,28 +44,28 @@ pub(super) fn agent(facts: &Facts, spoke: &Spoke) -> Finding {
         return match addon {
             Some(Ok(Some(_))) => finding(
                 Outcome::Failed,
-                format!("the add-on is enabled for {cluster}, and its agent is not here"),
+                format!("the add-on is enabled for {cluster}, but its agent is missing"),
             )
             .next(format!(
-                "argocd-agentctl status {cluster} -o wide says why; kubectl -n {cluster} get manifestworks on the hub shows \
-                 what is applied"
+                "run argocd-agentctl status {cluster} -o wide for the cause; kubectl -n {cluster} get \
+                manifestworks on the hub shows the applied works"
             )),
             Some(Ok(None) | Err(_)) | None => finding(
                 Outcome::Ok,
-                "it is not here yet, and comes with the add-on".to_owned(),
+                "not installed yet; the add-on installs it".to_owned(),
             ),
         };
     };
-    let (who, image) = (who(agent), image(agent));
+    let (full_name, image) = (full_name(agent), image(agent));
     if is_ready(agent) {
-        return finding(Outcome::Ok, format!("{who} is ready, image {image}"));
+        return finding(Outcome::Ok, format!("{full_name} is ready, image {image}"));
     }
     if wanted(agent) == 0 {
-        return finding(Outcome::Failed, format!("{who} is scaled to 0"))
-            .next("the work agent scales it up again within minutes; see who scales it down");
+        return finding(Outcome::Failed, format!("{full_name} is scaled to 0"))
+            .next("the work agent scales it up within minutes; find the controller or user that scales it down");
     }
-    let words = words(spoke).unwrap_or_else(|| "none of its Pods says why".to_owned());
-    let cause = format!("{who} ({image}) is not ready: {words}");
+    let words = words(spoke).unwrap_or_else(|| "its Pods report no cause".to_owned());
+    let cause = format!("{full_name} ({image}) is not ready: {words}");
     finding(Outcome::Failed, cause).next(next(facts))
 }
 
@@ -75,9 +75,9 @@ fn next(facts: &Facts) -> String {
         .as_ref()
         .and_then(|hub| hub.addon.as_ref().ok()?.as_ref());
     let certificate = addon.and_then(|(addon, _)| addon.condition(CERTIFICATE_ROTATED));
-    if addon.is_some() && certificate.is_none_or(|said| said.status != "True") {
-        return "it waits for its certificate, which OCM's registration agent brings: look at the log of that on \
-                the cluster, and at the condition RegistrationApplied of the add-on"
+    if addon.is_some() && certificate.is_none_or(|condition| condition.status != "True") {
+        return "it waits for its certificate from OCM's registration agent: check the log of the registration \
+        agent on the cluster, and the condition RegistrationApplied of the add-on"
             .to_owned();
     }
     let namespace = &facts.places.agent;
@@ -100,7 +100,7 @@ fn words(spoke: &Spoke) -> Option<String> {
 
 fn of_pod(pod: &Value) -> Option<String> {
     let container = pod.pointer("/status/containerStatuses/0");
-    let said = |pointer: &str| {
+    let condition = |pointer: &str| {
         let state = container?.pointer(pointer)?;
         let text = |key: &str| state.get(key).and_then(Value::as_str).unwrap_or_default();
         let code = state.get("exitCode").and_then(Value::as_i64);
@@ -111,8 +111,8 @@ fn of_pod(pod: &Value) -> Option<String> {
         let words = words.into_iter().filter(|word| !word.is_empty());
         Some(one_line(&words.collect::<Vec<_>>().join(", ")))
     };
-    let ended = said("/lastState/terminated").or_else(|| said("/state/terminated"));
-    let states = [said("/state/waiting"), ended];
+    let ended = condition("/lastState/terminated").or_else(|| condition("/state/terminated"));
+    let states = [condition("/state/waiting"), ended];
     let states: Vec<_> = states.into_iter().flatten().collect();
     if !states.is_empty() {
         return Some(states.join("; before that: "));

@@ -4,8 +4,8 @@ use argocd::keys::addon::{ARGOCD, BROUGHT};
 use serde_json::Value;
 
 use super::{
-    Facts, Finding, Outcome, Spoke, image, is_ready, label, places::is_argo_cd, running, wanted,
-    who,
+    Facts, Finding, Outcome, Spoke, full_name, image, is_ready, label, places::is_argo_cd, running,
+    wanted,
 };
 use crate::check::argo_cd::version as version_of;
 
@@ -33,13 +33,13 @@ fn decided(facts: &Facts) -> Option<&str> {
 }
 
 /// Whether the add-on brings this cluster its Argo CD, or has brought it.
-pub(super) fn is_brought(facts: &Facts, spoke: &Spoke) -> bool {
+pub(super) fn is_installed_by_add_on(facts: &Facts, spoke: &Spoke) -> bool {
     let mut all = here(facts, spoke).peekable();
     if all.peek().is_some() {
         return all.any(|it| !label(it, BROUGHT).is_empty());
     }
     let always = facts.configured.variable("INSTALL_ARGOCD") == Some("true");
-    facts.configured.brings() && (always || decided(facts) != Some("found"))
+    facts.configured.installs_argo_cd() && (always || decided(facts) != Some("found"))
 }
 
 fn component<'a>(
@@ -64,19 +64,19 @@ pub(super) fn programs(facts: &Facts, spoke: &Spoke) -> Finding {
     let ill = NEEDED
         .iter()
         .filter_map(|needed| match component(here(facts, spoke), *needed) {
-            None => Some(format!("{} is not there", needed.0)),
-            Some(it) if wanted(it) == 0 => Some(format!("{} is scaled to 0", who(it))),
-            Some(it) if !is_ready(it) => Some(format!("{} is not ready", who(it))),
+            None => Some(format!("{} is missing", needed.0)),
+            Some(it) if wanted(it) == 0 => Some(format!("{} is scaled to 0", full_name(it))),
+            Some(it) if !is_ready(it) => Some(format!("{} is not ready", full_name(it))),
             Some(_) => None,
         });
     let ill: Vec<_> = ill.collect();
     if ill.is_empty() {
-        let whose = if is_brought(facts, spoke) {
-            "brought by the add-on"
+        let owner = if is_installed_by_add_on(facts, spoke) {
+            "installed by the add-on"
         } else {
             "the cluster's own"
         };
-        let cause = format!("it runs in namespace {namespace}, {whose}");
+        let cause = format!("it runs in namespace {namespace}, {owner}");
         return finding(Outcome::Ok, cause);
     }
     let cause = format!("in namespace {namespace}: {}", ill.join("; "));
@@ -95,33 +95,33 @@ fn none(facts: &Facts, spoke: &Spoke) -> Finding {
         ("argocd-application-controller", "application-controller"),
     ) {
         let other = argocd::Meta::of(elsewhere).namespace();
-        let cause = format!("none is in namespace {namespace}, but one is in namespace {other}");
+        let cause = format!("none in namespace {namespace}, but one in namespace {other}");
         return finding(Outcome::Warning, cause).next(format!(
-            "if that one shall sync, set the variable ARGOCD_NAMESPACE of the cluster's AddOnDeploymentConfig to {other}"
+            "to use that one, set the variable ARGOCD_NAMESPACE of the cluster's AddOnDeploymentConfig to {other}"
         ));
     }
-    if is_brought(facts, spoke) {
+    if is_installed_by_add_on(facts, spoke) {
         let image = facts.hub.as_ref().map(|hub| hub.argocd_image.as_deref());
         return match image {
             Some(None) => finding(
                 Outcome::Failed,
                 format!(
-                    "none is in namespace {namespace}; the add-on would bring one as the hub's, and the hub has no \
-                     Deployment of argocd-server or argocd-repo-server"
+                    "none in namespace {namespace}; the add-on would install the hub's version, but the hub has no \
+                    Deployment of argocd-server or argocd-repo-server"
                 ),
             )
             .next("install Argo CD on the cluster, and set INSTALL_ARGOCD to false for it, or install it on the hub"),
             Some(Some(image)) => finding(
                 Outcome::Ok,
-                format!("none is in namespace {namespace}; the add-on brings one, {image}"),
+                format!("none in namespace {namespace}; the add-on installs one, {image}"),
             ),
             None => finding(
                 Outcome::Ok,
-                format!("none is in namespace {namespace}; the add-on brings one of the hub's version"),
+                format!("none in namespace {namespace}; the add-on installs the hub's version"),
             ),
         };
     }
-    let why = if facts.configured.brings() {
+    let why = if facts.configured.installs_argo_cd() {
         "it had one of its own, which is gone, so the add-on brings none"
     } else {
         "INSTALL_ARGOCD is false, so the add-on brings none"
@@ -148,7 +148,7 @@ pub(super) fn version(facts: &Facts, spoke: &Spoke) -> Option<Finding> {
     };
     let (Some(cluster), Some(hub)) = (version_of(here), version_of(there)) else {
         let cause =
-            format!("versions cannot be told from the images {here} here and {there} on the hub");
+            format!("cannot read versions from the images {here} here and {there} on the hub");
         return Some(
             finding(Outcome::Unclear, cause)
                 .next("compare them yourself: at most two minor releases apart"),

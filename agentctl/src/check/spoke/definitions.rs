@@ -27,7 +27,7 @@ pub(super) fn finding(facts: &Facts, spoke: &Spoke) -> Finding {
             continue;
         };
         if let Some(there) = of_hub(facts, name) {
-            lacks("", there, here, &mut dropped);
+            differs("", there, here, &mut dropped);
         }
     }
     if !missing.is_empty() {
@@ -68,13 +68,13 @@ fn absent(facts: &Facts, spoke: &Spoke, missing: &[&str]) -> Finding {
         _ => ("are", "them"),
     };
     let cause = format!("{} {are} not there", missing.join(" and "));
-    if !argo_cd::is_brought(facts, spoke) {
+    if !argo_cd::is_installed_by_add_on(facts, spoke) {
         return finding(Outcome::Failed, cause)
             .next("install Argo CD on the cluster, or let the add-on bring it (INSTALL_ARGOCD)");
     }
     let hub = facts.hub.as_ref().map(|hub| &hub.definitions);
-    let lacks = |read: &One| matches!(read, Ok(None));
-    if hub.is_some_and(|all| all.iter().any(|(_, read)| lacks(read))) {
+    let differs = |read: &One| matches!(read, Ok(None));
+    if hub.is_some_and(|all| all.iter().any(|(_, read)| differs(read))) {
         return finding(
             Outcome::Failed,
             format!("{cause}, and the hub has none that the add-on could bring"),
@@ -104,13 +104,13 @@ fn schema(crd: &Value) -> Option<&Value> {
 }
 
 /// Fields of one schema that another lacks, the outermost only.
-fn lacks(path: &str, wanted: &Value, here: &Value, found: &mut Vec<String>) {
+fn differs(path: &str, wanted: &Value, here: &Value, found: &mut Vec<String>) {
     if here.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true)) {
         return;
     }
     for inner in ["items", "additionalProperties"] {
         if let (Some(wanted), Some(here)) = (wanted.get(inner), here.get(inner)) {
-            lacks(path, wanted, here, found);
+            differs(path, wanted, here, found);
         }
     }
     let fields = wanted.get("properties").and_then(Value::as_object);
@@ -121,7 +121,7 @@ fn lacks(path: &str, wanted: &Value, here: &Value, found: &mut Vec<String>) {
             path => format!("{path}.{name}"),
         };
         match known.and_then(|known| known.get(name)) {
-            Some(here) => lacks(&path, wanted, here, found),
+            Some(here) => differs(&path, wanted, here, found),
             None => found.push(path),
         }
     }

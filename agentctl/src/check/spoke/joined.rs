@@ -3,7 +3,9 @@
 use argocd::keys::addon::ADDON;
 use serde_json::Value;
 
-use super::{Facts, Finding, Hub, Outcome, Spoke, image, is_ready, label, places, running, who};
+use super::{
+    Facts, Finding, Hub, Outcome, Spoke, full_name, image, is_ready, label, places, running,
+};
 use crate::facts::conditions;
 
 /// Something that the work agent has to do.
@@ -16,7 +18,7 @@ pub struct Need {
     /// Where.
     pub place: NeedPlace,
     /// Whether only an Argo CD that is brought needs it.
-    pub brought: bool,
+    pub for_installed_argo_cd: bool,
 }
 
 /// Where the work agent does something.
@@ -58,16 +60,16 @@ pub const NEEDS: [Need; 14] = [
         WRITE,
         NeedPlace::Everywhere,
     ),
-    brought("apps/deployments", WRITE, NeedPlace::ArgoCd),
-    brought("apps/statefulsets", WRITE, NeedPlace::ArgoCd),
-    brought("/services", WRITE, NeedPlace::ArgoCd),
-    brought("/secrets", WRITE, NeedPlace::ArgoCd),
-    brought(
+    for_installed_argo_cd("apps/deployments", WRITE, NeedPlace::ArgoCd),
+    for_installed_argo_cd("apps/statefulsets", WRITE, NeedPlace::ArgoCd),
+    for_installed_argo_cd("/services", WRITE, NeedPlace::ArgoCd),
+    for_installed_argo_cd("/secrets", WRITE, NeedPlace::ArgoCd),
+    for_installed_argo_cd(
         "networking.k8s.io/networkpolicies",
         WRITE,
         NeedPlace::ArgoCd,
     ),
-    brought(
+    for_installed_argo_cd(
         "apiextensions.k8s.io/customresourcedefinitions",
         KEEP,
         NeedPlace::Everywhere,
@@ -79,16 +81,20 @@ const fn need(resource: &'static str, verbs: &'static [&'static str], place: Nee
         resource,
         verbs,
         place,
-        brought: false,
+        for_installed_argo_cd: false,
     }
 }
 
-const fn brought(resource: &'static str, verbs: &'static [&'static str], place: NeedPlace) -> Need {
+const fn for_installed_argo_cd(
+    resource: &'static str,
+    verbs: &'static [&'static str],
+    place: NeedPlace,
+) -> Need {
     Need {
         resource,
         verbs,
         place,
-        brought: true,
+        for_installed_argo_cd: true,
     }
 }
 
@@ -122,7 +128,7 @@ pub(super) fn joined(facts: &Facts) -> Finding {
         return finding(Outcome::Unclear, "the hub was not asked".to_owned());
     };
     let Some(name) = &facts.cluster else {
-        let cause = "the cluster's name at the hub is not known: no Klusterlet here tells it";
+        let cause = "the cluster's name at the hub is unknown: no Klusterlet here has it";
         return finding(Outcome::Warning, cause.to_owned()).next(
             "if it has joined, name it: argocd-agentctl check spoke CLUSTER; else have it join: clusteradm join",
         );
@@ -152,13 +158,13 @@ pub(super) fn joined(facts: &Facts) -> Finding {
     let conditions = conditions(cluster);
     let available = ocm::condition::find(&conditions, "ManagedClusterConditionAvailable");
     match available {
-        Some(said) if said.status == "True" => finding(
+        Some(condition) if condition.status == "True" => finding(
             Outcome::Ok,
             format!("the hub has accepted {name} and hears it"),
         ),
-        Some(said) => finding(
+        Some(condition) => finding(
             Outcome::Failed,
-            format!("the hub does not hear {name}: {}", said.message),
+            format!("the hub does not hear {name}: {}", condition.message),
         )
         .next("look at the log of the klusterlet's agents on the cluster, and whether it reaches the hub's API"),
         None => finding(
@@ -169,12 +175,12 @@ pub(super) fn joined(facts: &Facts) -> Finding {
     }
 }
 
-fn is_heard(hub: &Hub) -> bool {
+fn is_reachable(hub: &Hub) -> bool {
     let managed = hub.managed.as_ref().ok().and_then(Option::as_ref);
     managed.is_some_and(|cluster| {
         let conditions = conditions(cluster);
         ocm::condition::find(&conditions, "ManagedClusterConditionAvailable")
-            .is_some_and(|said| said.status == "True")
+            .is_some_and(|condition| condition.status == "True")
     })
 }
 
@@ -205,7 +211,7 @@ pub(super) fn klusterlet(facts: &Facts, spoke: &Spoke) -> Finding {
         return finding(Outcome::Unclear, reason.clone());
     }
     let Some(agent) = work_agent(spoke) else {
-        if facts.hub.as_ref().is_some_and(is_heard) {
+        if facts.hub.as_ref().is_some_and(is_reachable) {
             let cause = "no Deployment of a klusterlet is here, but the hub hears the cluster: its agents run elsewhere";
             return finding(Outcome::Ok, cause.to_owned());
         }
@@ -215,29 +221,32 @@ pub(super) fn klusterlet(facts: &Facts, spoke: &Spoke) -> Finding {
         return finding(Outcome::Warning, cause.to_owned())
             .next("have the cluster join the hub: clusteradm join");
     };
-    let (who, image) = (who(agent), image(agent));
+    let (full_name, image) = (full_name(agent), image(agent));
     if is_ready(agent) {
-        return finding(Outcome::Ok, format!("{who} is ready, image {image}"));
+        return finding(Outcome::Ok, format!("{full_name} is ready, image {image}"));
     }
-    finding(Outcome::Failed, format!("{who} ({image}) is not ready"))
-        .next("kubectl describe its Pods on the cluster, and their log")
+    finding(
+        Outcome::Failed,
+        format!("{full_name} ({image}) is not ready"),
+    )
+    .next("kubectl describe its Pods on the cluster, and their log")
 }
 
 /// Whether the work agent may apply the add-on.
 pub(super) fn rights(facts: &Facts, spoke: &Spoke) -> Finding {
     let finding = |outcome, cause: String| Finding::new("work agent", outcome, cause);
     let programs = spoke.programs.as_deref().unwrap_or_default();
-    let is_brought = super::argo_cd::is_brought(facts, spoke);
-    let (mut lacking, mut of_brought) = (Vec::new(), Vec::new());
+    let is_installed_by_add_on = super::argo_cd::is_installed_by_add_on(facts, spoke);
+    let (mut lacking, mut missing_for_argo_cd) = (Vec::new(), Vec::new());
     for (need, answer) in &spoke.rights {
         match answer {
             Err(reason) => return finding(Outcome::Unclear, reason.clone()),
             Ok(true) => {}
-            Ok(false) if need.brought => of_brought.push(need.kind().1),
+            Ok(false) if need.for_installed_argo_cd => missing_for_argo_cd.push(need.kind().1),
             Ok(false) => lacking.push(need.kind().1),
         }
     }
-    let has_account = work_agent(spoke).is_some() || facts.hub.as_ref().is_some_and(is_heard);
+    let has_account = work_agent(spoke).is_some() || facts.hub.as_ref().is_some_and(is_reachable);
     if spoke.rights.is_empty() || !has_account {
         let cause = "there is no work agent whose rights could be looked at";
         return finding(Outcome::Unclear, cause.to_owned());
@@ -254,10 +263,10 @@ pub(super) fn rights(facts: &Facts, spoke: &Spoke) -> Finding {
         );
         return finding(Outcome::Failed, cause).next(next);
     }
-    if is_brought && !of_brought.is_empty() {
+    if is_installed_by_add_on && !missing_for_argo_cd.is_empty() {
         let cause = format!(
             "{namespace}/{name} may not write what an Argo CD that is brought is made of: {}",
-            of_brought.join(", ")
+            missing_for_argo_cd.join(", ")
         );
         return finding(Outcome::Failed, cause)
             .next(format!("{next}; or install Argo CD yourself"));

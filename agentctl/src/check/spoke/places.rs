@@ -1,4 +1,4 @@
-//! Where things are on a cluster: said, as it runs, as it is configured, else as usual. Pure.
+//! Namespaces and addresses on a cluster: from the caller, running programs, configuration, else defaults. Pure.
 
 use argocd::keys::addon::AGENT;
 use ocm::{api::addon::AddOnDeploymentConfigSpec, keys::DEFAULT_INSTALL_NAMESPACE};
@@ -16,7 +16,7 @@ pub struct Places {
     pub argocd: String,
 }
 
-/// What the caller said.
+/// Values from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     /// The agent's namespace.
@@ -45,7 +45,7 @@ impl Configured {
     }
 
     /// Whether the add-on brings an Argo CD where none runs.
-    pub fn brings(&self) -> bool {
+    pub fn installs_argo_cd(&self) -> bool {
         self.variable("INSTALL_ARGOCD") != Some("false")
     }
 }
@@ -72,9 +72,9 @@ pub(super) fn agent<'a>(mut programs: impl Iterator<Item = &'a Value>) -> Option
     programs.find(|it| argocd::Meta::of(it).name() == AGENT)
 }
 
-fn told(agent: Option<&Value>, variable: &str) -> Option<String> {
+fn variable_of(agent: Option<&Value>, variable: &str) -> Option<String> {
     let container = agent?.pointer("/spec/template/spec/containers/0")?;
-    // It has no flags of ours: all that it is told are variables.
+    // It has no flags of ours: variables carry all of its settings.
     option(container, ("--", variable)).filter(|value| !value.is_empty())
 }
 
@@ -86,7 +86,7 @@ pub fn places(
     configured: &Configured,
 ) -> Places {
     let running = agent(programs.iter());
-    let told_of = |pointer: &str| {
+    let spec_of = |pointer: &str| {
         let namespace = addon?.pointer(pointer)?.as_str()?;
         Some(namespace.to_owned()).filter(|it| !it.is_empty())
     };
@@ -95,13 +95,13 @@ pub fn places(
             .agent
             .clone()
             .or_else(|| Some(argocd::Meta::of(running?).namespace().to_owned()))
-            .or_else(|| told_of("/status/namespace"))
-            .or_else(|| told_of("/spec/installNamespace"))
+            .or_else(|| spec_of("/status/namespace"))
+            .or_else(|| spec_of("/spec/installNamespace"))
             .unwrap_or_else(|| DEFAULT_INSTALL_NAMESPACE.to_owned()),
         argocd: given
             .argocd
             .clone()
-            .or_else(|| told(running, "ARGOCD_AGENT_NAMESPACE"))
+            .or_else(|| variable_of(running, "ARGOCD_AGENT_NAMESPACE"))
             .or_else(|| Some(configured.variable("ARGOCD_NAMESPACE")?.to_owned()))
             .unwrap_or_else(|| "argocd".to_owned()),
     }
@@ -122,8 +122,8 @@ pub fn address(
         return Some(from(given, Source::Given));
     }
     let agent = agent(programs.iter());
-    if let Some(host) = told(agent, "ARGOCD_AGENT_REMOTE_SERVER") {
-        let port = told(agent, "ARGOCD_AGENT_REMOTE_PORT");
+    if let Some(host) = variable_of(agent, "ARGOCD_AGENT_REMOTE_SERVER") {
+        let port = variable_of(agent, "ARGOCD_AGENT_REMOTE_PORT");
         let port = port.and_then(|port| port.parse().ok()).unwrap_or(443);
         return Some((host, port, Source::Agent));
     }
@@ -134,9 +134,9 @@ pub fn address(
     Some((host.clone(), *port, Source::Hub))
 }
 
-/// The proxy that the agent goes through, if it is told of one; without what it says there who it is.
+/// The proxy that the agent uses, if one is configured, without credentials.
 pub fn proxy(programs: &[Value]) -> Option<String> {
-    let proxy = told(agent(programs.iter()), "HTTPS_PROXY")?;
+    let proxy = variable_of(agent(programs.iter()), "HTTPS_PROXY")?;
     let host = proxy.rsplit('@').next()?;
     Some(host.to_owned())
 }

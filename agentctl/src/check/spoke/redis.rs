@@ -21,13 +21,13 @@ const NAMESPACE: &str = "kubernetes.io/metadata.name";
 const NAME: &str = "app.kubernetes.io/name";
 const AGENT: &str = "argocd-agent-agent";
 
-/// Service, password, fences; nothing where nobody at the hub may look, or all of it is still to come.
+/// Service, password, network policies; nothing if `UI_ACCESS` is `none`, or Argo CD is not installed yet.
 pub(super) fn findings(facts: &Facts, spoke: &Spoke) -> Vec<Finding> {
-    let nobody = UiAccess::None.to_string();
-    if facts.configured.variable("UI_ACCESS") == Some(nobody.as_str()) {
+    let none = UiAccess::None.to_string();
+    if facts.configured.variable("UI_ACCESS") == Some(none.as_str()) {
         return Vec::new();
     }
-    if matches!(spoke.redis, Ok(None)) && argo_cd::is_brought(facts, spoke) {
+    if matches!(spoke.redis, Ok(None)) && argo_cd::is_installed_by_add_on(facts, spoke) {
         return Vec::new();
     }
     let fence = fence(facts, spoke);
@@ -144,6 +144,6 @@ fn is_agent(peer: &NetworkPolicyPeer, facts: &Facts) -> bool {
         .pod_selector
         .as_ref()
         .is_none_or(|selector| selects(Some(selector), &agent));
-    // Addresses of Pods are nothing that anybody lists; whoever does may have listed ours.
+    // Policies rarely list addresses of Pods; one that does may list ours.
     peer.ip_block.is_some() || (place && pod)
 }

@@ -172,13 +172,13 @@ fn change(facts: &mut Facts, name: &str, change: impl Fn(&mut Value)) {
 fn troubles(facts: &Facts) -> Vec<(&'static str, Outcome)> {
     let findings = check(facts).checks.into_iter();
     let bad: Vec<_> = findings.filter(|it| it.result != Outcome::Ok).collect();
-    let is_told = |it: &Finding| it.next.is_some() || it.result == Outcome::Unclear;
-    assert!(bad.iter().all(is_told), "{bad:#?}");
+    let is_reported = |it: &Finding| it.next.is_some() || it.result == Outcome::Unclear;
+    assert!(bad.iter().all(is_reported), "{bad:#?}");
     bad.iter().map(|it| (it.check, it.result)).collect()
 }
 
 #[test]
-fn a_cluster_on_which_all_is_well_has_nothing_to_do() {
+fn healthy_cluster_passes_all_checks() {
     let findings = check(&facts());
     assert!(
         findings.checks.iter().all(|it| it.result == Outcome::Ok),
@@ -190,7 +190,7 @@ fn a_cluster_on_which_all_is_well_has_nothing_to_do() {
 }
 
 #[test]
-fn a_cluster_with_nothing_on_it_gets_all_with_the_add_on_once_it_has_joined() {
+fn empty_cluster_passes_because_the_add_on_installs_everything() {
     let mut facts = facts();
     let here = spoke(&mut facts);
     (here.programs, here.redis, here.password) = (Ok(Vec::new()), Ok(None), Ok(None));
@@ -207,18 +207,18 @@ fn a_cluster_with_nothing_on_it_gets_all_with_the_add_on_once_it_has_joined() {
 }
 
 #[test]
-fn a_cluster_that_does_not_answer_is_told_with_what_is_known_without_it() {
+fn unreachable_cluster_reports_hub_side_findings() {
     let mut facts = facts();
     facts.api = Err("connection refused".to_owned());
     facts.spoke = None;
     assert_eq!(troubles(&facts), [("api", Outcome::Failed)]);
     let checks = check(&facts).checks;
-    let told: Vec<_> = checks.iter().map(|it| it.check).collect();
-    assert_eq!(told, ["api", "joined", "address", "port", "tls"]);
+    let variable_of: Vec<_> = checks.iter().map(|it| it.check).collect();
+    assert_eq!(variable_of, ["api", "joined", "address", "port", "tls"]);
 }
 
 #[test]
-fn whether_the_hub_has_the_cluster_is_told_as_far_as_it_went() {
+fn join_progress_of_the_cluster_is_reported() {
     let mut waiting = managed("True");
     waiting["spec"] = json!({});
     let mut new = managed("True");
@@ -235,8 +235,8 @@ fn whether_the_hub_has_the_cluster_is_told_as_far_as_it_went() {
         let mut facts = facts();
         hub(&mut facts).managed = Ok(cluster);
         assert_eq!(troubles(&facts), [("joined", Outcome::Failed)], "{word}");
-        let said = joined::joined(&facts);
-        assert!(said.cause.contains(word), "{said:?}");
+        let condition = joined::joined(&facts);
+        assert!(condition.cause.contains(word), "{condition:?}");
     }
     let mut nameless = facts();
     nameless.cluster = None;
@@ -247,7 +247,7 @@ fn whether_the_hub_has_the_cluster_is_told_as_far_as_it_went() {
 }
 
 #[test]
-fn the_klusterlet_runs_or_the_hub_hears_the_cluster_all_the_same() {
+fn missing_klusterlet_is_accepted_if_the_hub_sees_the_cluster() {
     let mut ill = facts();
     change(&mut ill, "klusterlet-agent", |it| it["status"] = json!({}));
     assert_eq!(troubles(&ill), [("klusterlet", Outcome::Failed)]);
@@ -258,7 +258,7 @@ fn the_klusterlet_runs_or_the_hub_hears_the_cluster_all_the_same() {
 }
 
 #[test]
-fn rights_that_the_work_agent_lacks_are_named_and_those_for_argo_cd_only_where_it_is_brought() {
+fn missing_work_agent_rights_are_listed_per_installed_part() {
     let without = |resource: &str| {
         let mut facts = facts();
         for (need, answer) in &mut spoke(&mut facts).rights {
@@ -268,13 +268,13 @@ fn rights_that_the_work_agent_lacks_are_named_and_those_for_argo_cd_only_where_i
     };
     let roles = without("clusterroles");
     assert_eq!(troubles(&roles), [("work agent", Outcome::Failed)]);
-    let said = joined::rights(&roles, roles.spoke.as_ref().unwrap());
-    assert!(said.cause.contains(
+    let condition = joined::rights(&roles, roles.spoke.as_ref().unwrap());
+    assert!(condition.cause.contains(
         "klusterlet-work-sa may not write what argocd-agent-addon is made of: clusterroles"
     ));
     let mut fences = without("networkpolicies");
     assert_eq!(troubles(&fences), []);
-    let brought = json!({"argocd-agent.open-cluster-management.io/brought": "true"});
+    let for_installed_argo_cd = json!({"argocd-agent.open-cluster-management.io/brought": "true"});
     for name in [
         "argocd-application-controller",
         "argocd-repo-server",
@@ -282,7 +282,7 @@ fn rights_that_the_work_agent_lacks_are_named_and_those_for_argo_cd_only_where_i
     ] {
         change(&mut fences, name, |it| {
             it["metadata"]["labels"]["argocd-agent.open-cluster-management.io/brought"] =
-                brought["argocd-agent.open-cluster-management.io/brought"].clone();
+                for_installed_argo_cd["argocd-agent.open-cluster-management.io/brought"].clone();
         });
     }
     assert_eq!(troubles(&fences), [("work agent", Outcome::Failed)]);
@@ -311,12 +311,12 @@ fn every_kind_of_the_manifests_is_asked_for() {
             plural
         };
         let asked = NEEDS.iter().any(|need| need.kind().1 == plural);
-        assert!(asked, "nobody asks whether {plural} may be written");
+        assert!(asked, "no check covers writes of {plural}");
     }
 }
 
 #[test]
-fn what_may_not_be_read_is_unclear_and_fails_nothing() {
+fn unreadable_facts_are_unclear_and_fail_no_check() {
     let no = || Err("you may not".to_owned());
     let mut facts = facts();
     let here = spoke(&mut facts);

@@ -6,7 +6,7 @@ use super::{Facts, Finding, Outcome};
 use crate::{hub::Reading, output::span};
 
 /// What people should know of.
-const TELL: SignedDuration = SignedDuration::from_secs(5);
+const REPORT_ABOVE: SignedDuration = SignedDuration::from_secs(5);
 /// By so much certificates are dated back. A clock that is further behind takes new ones for not valid yet.
 const TOLERATED: SignedDuration = SignedDuration::from_mins(5);
 
@@ -28,34 +28,34 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
         // What does not answer has no clock either.
         (None, _) if facts.api.is_err() => all.extend(hub.and_then(|hub| here("the hub", hub))),
         (None, Some(_) | None) => {
-            let cause = "the cluster's API does not tell its time";
+            let cause = "the cluster's API does not report its time";
             all.push(Finding::new("clock", Outcome::Unclear, cause));
         }
     }
     all
 }
 
-/// Told only where it is off: it is nobody's fault but the reader's, and ages here are told by it.
-fn here(whose: &str, clock: Reading) -> Option<Finding> {
-    let finding = beside_ours(whose, clock);
+/// Reported only if it is wrong: ages in this output depend on this machine's clock.
+fn here(owner: &str, clock: Reading) -> Option<Finding> {
+    let finding = beside_ours(owner, clock);
     (finding.result != Outcome::Ok).then_some(finding)
 }
 
-/// The hub's clock beside that of this machine, if the hub tells.
+/// The hub's clock beside that of this machine, if the hub reports it.
 pub(in crate::check) fn from_here(hub: Option<Reading>) -> Option<Finding> {
     hub.map(|clock| beside_ours("the hub", clock))
 }
 
-fn beside_ours(whose: &str, clock: Reading) -> Finding {
+fn beside_ours(owner: &str, clock: Reading) -> Finding {
     let ours = Reading {
         ahead: SignedDuration::ZERO,
         give: SignedDuration::ZERO,
     };
-    let mut finding = compare("this machine", ours, whose, clock);
+    let mut finding = compare("this machine", ours, owner, clock);
     if finding.result != Outcome::Ok {
         finding.result = Outcome::Warning;
         finding.next = Some(
-            "see which of both is wrong (NTP); ages that are shown here are off by that".to_owned(),
+            "find out which clock is wrong (NTP); ages shown here are off by that much".to_owned(),
         );
     }
     finding
@@ -72,7 +72,7 @@ fn compare(one: &str, of_one: Reading, other: &str, of_other: Reading) -> Findin
     } else {
         "ahead of"
     };
-    if certain <= TELL {
+    if certain <= REPORT_ABOVE {
         let cause = format!("the clocks of {one} and {other} agree");
         return finding(Outcome::Ok, cause);
     }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Finding, Outcome};
 use crate::output::span;
 
-/// So many names of a certificate are told.
+/// How many names of a certificate a finding lists.
 const NAMED: usize = 3;
 
 /// Whose word it is where agents dial.
@@ -23,12 +23,12 @@ pub enum Source {
 }
 
 impl Source {
-    const fn said(self) -> &'static str {
+    const fn condition(self) -> &'static str {
         match self {
-            Self::Given => "as you say",
-            Self::Agent => "as its agent is told",
-            Self::Configuration => "as its AddOnDeploymentConfig says",
-            Self::Hub => "as the hub tells agents",
+            Self::Given => "from --principal-address",
+            Self::Agent => "from the agent's settings",
+            Self::Configuration => "from its AddOnDeploymentConfig",
+            Self::Hub => "from the hub's settings",
         }
     }
 }
@@ -40,7 +40,7 @@ pub enum Verdict {
     Trusted,
     /// It is for other names.
     WrongName,
-    /// Nobody who is trusted has signed it.
+    /// No trusted authority has signed it.
     UnknownAuthority,
     /// Its time is over, or has not come, by this machine's clock.
     WrongTime,
@@ -66,7 +66,7 @@ pub struct Handshake {
 /// How far it was gone.
 #[derive(Clone, Debug)]
 pub struct Way {
-    /// Where agents dial, if anybody told it.
+    /// Address that agents dial, if known.
     pub address: Option<(String, u16, Source)>,
     /// The proxy that the agent goes through.
     pub proxy: Option<String>,
@@ -84,11 +84,12 @@ const SOON: SignedDuration = SignedDuration::from_hours(24);
 /// Address, port, TLS.
 pub(super) fn findings(way: &Way) -> Vec<Finding> {
     let Some((host, port, source)) = &way.address else {
-        let cause = "nobody says where agents dial";
-        let next = "say it with --principal-address HOST:PORT, or look with argocd-agentctl check at the hub";
+        let cause = "the address that agents dial is unknown";
+        let next =
+            "set it with --principal-address HOST:PORT, or run argocd-agentctl check on the hub";
         return vec![Finding::new("address", Outcome::Unclear, cause).next(next)];
     };
-    let cause = format!("{host}:{port}, {}", source.said());
+    let cause = format!("{host}:{port}, {}", source.condition());
     let mut all = vec![Finding::new("address", Outcome::Ok, cause)];
     all.extend(
         way.dialled
@@ -99,13 +100,14 @@ pub(super) fn findings(way: &Way) -> Vec<Finding> {
     all
 }
 
-/// The same, where nobody asks for a cluster: what is not reached from this machine may be reached from clusters.
+/// Like `dialled`, for the hub alone: clusters may reach an address that this machine does not.
 pub(in crate::check) fn from_here(way: &Way) -> Vec<Finding> {
     let all = findings(way).into_iter().filter(|it| it.check != "address");
     let softer = all.map(|mut it| {
         if it.check == "port" && it.result == Outcome::Failed {
             it.result = Outcome::Warning;
-            it.next = Some("see that clusters reach it; from there it may be otherwise".to_owned());
+            it.next =
+                Some("check that the clusters can reach it; their network may differ".to_owned());
         }
         it
     });
@@ -114,19 +116,19 @@ pub(in crate::check) fn from_here(way: &Way) -> Vec<Finding> {
 
 fn port_of(way: &Way, host: &str, dialled: &Result<(), String>) -> Finding {
     match (dialled, &way.proxy) {
-        (Ok(()), _) => Finding::new("port", Outcome::Ok, "it is open, as seen from this machine"),
+        (Ok(()), _) => Finding::new("port", Outcome::Ok, "reachable from this machine"),
         (Err(reason), Some(proxy)) => {
             let cause = format!(
-                "{host} is not reached from this machine ({reason}); the agent goes through the proxy {proxy}"
+                "{host} is unreachable from this machine ({reason}); the agent uses the proxy {proxy}"
             );
             Finding::new("port", Outcome::Unclear, cause)
-                .next("the agent's log tells whether the proxy leads it there")
+                .next("the agent's log shows whether the proxy connects it")
         }
         (Err(reason), None) => {
-            let cause = format!("{host} is not reached from this machine: {reason}");
+            let cause = format!("{host} is unreachable from this machine: {reason}");
             Finding::new("port", Outcome::Failed, cause).next(
-                "see that the name is resolved and firewalls let the cluster's nodes through; if only this machine may not, \
-                 run this where the cluster is",
+                "check DNS and firewalls between the cluster's nodes and the hub; if only this machine is blocked, \
+                run this inside the cluster's network",
             )
         }
     }
@@ -137,8 +139,8 @@ fn tls(way: &Way, host: &str, handshake: &Result<Handshake, String>) -> Finding 
     let shown = match handshake {
         Ok(shown) => shown,
         Err(reason) => {
-            return finding(Outcome::Failed, format!("no TLS 1.3 with {host}: {reason}")).next(
-                "see that it is the principal that listens there, and that nothing on the way ends TLS (docs/network.md)",
+            return finding(Outcome::Failed, format!("TLS 1.3 handshake with {host} failed: {reason}")).next(
+                "check that the principal listens there and that no proxy ends TLS (docs/network.md)",
             );
         }
     };
@@ -149,28 +151,28 @@ fn tls(way: &Way, host: &str, handshake: &Result<Handshake, String>) -> Finding 
                 Outcome::Failed,
                 format!("the certificate there is for {}, not for {host}", names()),
             )
-            .next("let agents dial one of these names: the principal's certificate covers what the hub program was told");
+            .next("let agents dial one of these names; the principal's certificate covers the configured names");
         }
         Verdict::UnknownAuthority => {
             let cause = format!(
-                "the certificate there ({}) is not of the authority that agents trust",
+                "the certificate there ({}) is not signed by the authority that agents trust",
                 names()
             );
             return finding(Outcome::Failed, cause).next(
-                "something else listens there, or ends TLS on the way: let it pass TLS through (docs/network.md)",
+                "another server listens there, or a proxy ends TLS: let it pass TLS through (docs/network.md)",
             );
         }
         Verdict::WrongTime => {
             return finding(
                 Outcome::Failed,
-                "the certificate there is not valid now, by the clock of this machine".to_owned(),
+                "the certificate there is expired or not yet valid, by the clock of this machine".to_owned(),
             )
             .next("compare clocks; the hub program renews the certificate by itself: argocd-agentctl certs list");
         }
         Verdict::Bad(reason) => {
             return finding(
                 Outcome::Failed,
-                format!("the certificate there is no good: {reason}"),
+                format!("the certificate there is invalid: {reason}"),
             )
             .next("argocd-agentctl certs list shows the hub's own");
         }
@@ -196,14 +198,13 @@ fn sound(way: &Way, host: &str, shown: &Handshake) -> Finding {
         format!(", its certificate ends in {}", span(left))
     });
     if !shown.http2 {
-        let cause = format!("{host} does not choose HTTP/2{ends}");
+        let cause = format!("{host} does not negotiate HTTP/2{ends}");
         return finding(Outcome::Warning, cause).next(
-            "agents fall back to WebSockets, which works and is slower; let HTTP/2 through (docs/network.md)",
+            "agents fall back to WebSockets, which are slower; let HTTP/2 pass (docs/network.md)",
         );
     }
     if let Verdict::NotJudged(reason) = &shown.verdict {
-        let cause =
-            format!("TLS 1.3 and HTTP/2{ends}; whether agents trust it was not judged: {reason}");
+        let cause = format!("TLS 1.3 and HTTP/2{ends}; cannot verify it as agents do: {reason}");
         return finding(Outcome::Unclear, cause)
             .next("the CA is in the Secret argocd-agent-ca on the hub, and beside the agent on the cluster");
     }

@@ -11,7 +11,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 use crate::{
-    hub::{Hub, Whose},
+    hub::{Hub, Target},
     progress::Progress,
 };
 
@@ -44,7 +44,7 @@ async fn api(listener: TcpListener, config: ServerConfig) -> String {
     asked
 }
 
-/// A forward proxy that leads one connection on, and tells what it was asked.
+/// A forward proxy that forwards one connection and returns the request.
 async fn proxy(listener: TcpListener, to: u16) -> String {
     let (mut tcp, _) = listener.accept().await.unwrap();
     let asked = head(&mut tcp).await;
@@ -63,7 +63,7 @@ async fn listen() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// A certificate for a name that nobody can resolve but a proxy, and its PEM.
+/// A certificate for a name that only a proxy can resolve, and its PEM.
 fn certificate() -> (ServerConfig, String) {
     let key = rcgen::KeyPair::generate().unwrap();
     let params = rcgen::CertificateParams::new(vec!["hub.invalid".to_owned()]).unwrap();
@@ -99,7 +99,7 @@ async fn of_kubeconfig(server: &str, pem: &str, proxy: &str) -> Config {
 fn hub_of((client, proxy): (Client, Option<String>)) -> Hub {
     Hub {
         client,
-        whose: Whose::Hub,
+        target: Target::Hub,
         proxy,
         progress: Progress::new(false),
     }
@@ -156,12 +156,12 @@ async fn a_proxy_that_leads_nowhere_is_named_without_its_password() {
     let asked = hub.get(crate::hub::NAMESPACES, None, "argocd");
     let (error, ()) = tokio::join!(asked, refuse);
     let text = error.unwrap_err().to_string();
-    let way = format!("the way leads through the proxy 127.0.0.1:{port} (");
+    let way = format!("the connection uses the proxy 127.0.0.1:{port} (");
     assert!(text.contains(&way) && !text.contains("secret"), "{text}");
 }
 
 #[tokio::test]
-async fn what_is_excepted_is_reached_directly_and_other_proxies_are_refused() {
+async fn no_proxy_hosts_bypass_the_proxy_and_bad_proxies_fail() {
     runtime::install_crypto_provider();
     let (_, pem) = certificate();
     let of = async |proxy: &str, except: &str| {
@@ -182,7 +182,7 @@ async fn what_is_excepted_is_reached_directly_and_other_proxies_are_refused() {
         .await
         .unwrap_err();
     assert!(
-        refused.contains("neither http:// nor socks5://"),
+        refused.contains("use http:// or socks5://"),
         "{refused}"
     );
     assert!(!refused.contains("secret"), "{refused}");

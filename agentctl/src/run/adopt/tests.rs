@@ -63,7 +63,7 @@ fn hub(declared: Value) -> (Hub, Writes) {
         let declared = declared.clone();
         async move {
             let (parts, body) = request.into_parts();
-            let (code, said) = answer(&parts.method, parts.uri.path(), &declared);
+            let (code, chain) = answer(&parts.method, parts.uri.path(), &declared);
             if parts.method != Method::GET {
                 let body = body.collect_bytes().await.unwrap();
                 let body = serde_json::from_slice(&body).unwrap();
@@ -72,7 +72,7 @@ fn hub(declared: Value) -> (Hub, Writes) {
                     .push((parts.uri.path().to_owned(), body));
             }
             let response = Response::builder().status(code);
-            let response = response.body(Body::from(said.to_string().into_bytes()));
+            let response = response.body(Body::from(chain.to_string().into_bytes()));
             Ok::<_, Infallible>(response.unwrap())
         }
     });
@@ -133,7 +133,7 @@ async fn a_cluster_is_adopted_with_the_label_and_one_that_fails_keeps_no_other()
 }
 
 #[tokio::test]
-async fn only_clusters_that_are_named_are_adopted_and_unknown_ones_are_said() {
+async fn adopt_takes_named_clusters_and_reports_unknown_ones() {
     let (answer, writes) = adopted(&["paris"]).await;
     assert!(!answer.unwrap().bad);
     assert_eq!(writes.len(), 1);
@@ -146,7 +146,7 @@ async fn only_clusters_that_are_named_are_adopted_and_unknown_ones_are_said() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_said_to_be_elsewhere_is_adopted_only_if_it_is_named_as_the_same() {
+async fn same_cluster_flag_confirms_a_differing_server() {
     let elsewhere = || json!([{"url": "https://b.example.com"}]);
     let (answer, writes) = adopted_at(elsewhere(), &[]).await;
     let answer = answer.unwrap();

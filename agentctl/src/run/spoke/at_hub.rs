@@ -14,14 +14,14 @@ use crate::{
     hub::{
         ADDONS, By, CLUSTERS, CONFIGURATIONS, DEPLOYMENTS, Error, Hub, NAMESPACES, OFFERS, SERVICES,
     },
-    run::{inspect::text, told},
+    run::{hub_settings, inspect::text},
 };
 
 /// All of it.
 pub(super) struct AtHub {
     pub(super) hub: Known,
     pub(super) configured: Configured,
-    /// Where agents dial, as far as the hub tells.
+    /// Address that agents dial, from the hub.
     pub(super) addresses: Vec<(String, u16)>,
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn read(
 ) -> Result<AtHub, Error> {
     let about = hub.about().await?;
     let own = Some(global.own_namespace.as_str());
-    let settings = told(hub, global).await;
+    let settings = hub_settings(hub, global).await;
     let addon = match cluster {
         Some(cluster) => text(hub.get(ADDONS, Some(cluster), ADDON).await),
         None => Ok(None),

@@ -18,7 +18,7 @@ fn to_paris(name: &str) -> Value {
 fn refused() -> Value {
     let mut app = to_paris("till");
     app["status"]["conditions"] = json!([
-        {"type": "ComparisonError", "message": "not told: ours is the cause"},
+        {"type": "ComparisonError", "message": "not reported: ours is the cause"},
         {"type": "ArgoCDAgentError", "message": "namespaces \"till\" not found",
          "lastTransitionTime": "2026-11-22T10:00:00Z"},
     ]);
@@ -52,7 +52,7 @@ fn troubles(all: &[Value]) -> Troubles {
 }
 
 #[test]
-fn every_application_that_needs_a_look_has_its_line_with_the_cause() {
+fn status_lists_applications_that_need_attention() {
     let troubles = troubles(&[refused(), to_paris("well"), degraded(), behind()]);
     assert!(troubles.is_bad());
     let text = render(&troubles, place(Format::Table, now())).unwrap();
@@ -64,30 +64,30 @@ fn every_application_that_needs_a_look_has_its_line_with_the_cause() {
 }
 
 #[test]
-fn what_is_told_of_one_is_what_its_cluster_is_told_for() {
+fn application_problem_matches_its_cluster_problem() {
     for app in [refused(), to_paris("well"), degraded(), behind()] {
         let mut tally = Tally::default();
         tally.count(&app);
-        let told = trouble(&app, Some("paris".to_owned()), now());
-        assert_eq!(tally.needs_a_look(now()), told.is_some(), "{app:#}");
+        let found = trouble(&app, Some("paris".to_owned()), now());
+        assert_eq!(tally.needs_a_look(now()), found.is_some(), "{app:#}");
     }
 }
 
 #[test]
-fn the_hubs_own_are_told_for_what_the_add_on_says_only() {
+fn hub_local_applications_are_listed_for_add_on_conditions_only() {
     assert_eq!(trouble(&degraded(), None, now()), None);
     assert_eq!(trouble(&behind(), None, now()), None);
     assert!(trouble(&refused(), None, now()).is_some());
 }
 
 #[test]
-fn nothing_to_look_at_is_said() {
+fn empty_problem_list_is_reported() {
     let text = render(&Troubles::default(), place(Format::Table, now())).unwrap();
-    assert_eq!(text, "no Application needs a look\n");
-    let silent = Troubles::new(Vec::new(), Some("nobody runs".to_owned()));
+    assert_eq!(text, "no Application needs attention\n");
+    let silent = Troubles::new(Vec::new(), Some("no Pod runs".to_owned()));
     let text = render(&silent, place(Format::Table, now())).unwrap();
     assert!(
-        text.ends_with("\nnobody runs\n") && silent.is_bad(),
+        text.ends_with("\nno Pod runs\n") && silent.is_bad(),
         "{text}"
     );
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_agent_tells_why_it_does_not_run() {
+fn agent_finding_explains_why_the_pod_does_not_run() {
     let mut facts = facts();
     change(&mut facts, "argocd-agent-addon-agent", |it| {
         it["status"] = json!({});
@@ -17,11 +17,11 @@ fn the_agent_tells_why_it_does_not_run() {
         "status": {"containerStatuses": [container]},
     })]);
     assert_eq!(troubles(&facts), [("agent", Outcome::Failed)]);
-    let said = agent::agent(&facts, facts.spoke.as_ref().unwrap());
+    let finding = agent::agent(&facts, facts.spoke.as_ref().unwrap());
     let words = "CrashLoopBackOff, back-off 40s; before that: Error, exit code 2, no way";
-    assert!(said.cause.ends_with(words), "{said:?}");
+    assert!(finding.cause.ends_with(words), "{finding:?}");
     assert!(
-        said.next.unwrap().contains("certificate"),
+        finding.next.unwrap().contains("certificate"),
         "it has none yet"
     );
 
@@ -29,15 +29,15 @@ fn the_agent_tells_why_it_does_not_run() {
         "metadata": {"labels": {"app.kubernetes.io/name": "argocd-agent-agent"}},
         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no node fits"}]},
     })]);
-    let said = agent::agent(&facts, facts.spoke.as_ref().unwrap());
-    assert!(said.cause.ends_with("no node fits"), "{said:?}");
+    let finding = agent::agent(&facts, facts.spoke.as_ref().unwrap());
+    assert!(finding.cause.ends_with("no node fits"), "{finding:?}");
 
     spoke(&mut facts).programs = Ok(vec![klusterlet()]);
-    let said = agent::agent(&facts, facts.spoke.as_ref().unwrap());
-    assert_eq!(said.result, Outcome::Failed, "the add-on is enabled");
+    let finding = agent::agent(&facts, facts.spoke.as_ref().unwrap());
+    assert_eq!(finding.result, Outcome::Failed, "the add-on is enabled");
     hub(&mut facts).addon = Ok(None);
-    let said = agent::agent(&facts, facts.spoke.as_ref().unwrap());
-    assert_eq!(said.result, Outcome::Ok, "nobody has enabled it");
+    let finding = agent::agent(&facts, facts.spoke.as_ref().unwrap());
+    assert_eq!(finding.result, Outcome::Ok, "it is not enabled");
 }
 
 #[test]

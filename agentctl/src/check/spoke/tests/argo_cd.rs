@@ -29,7 +29,7 @@ fn an_argo_cd_goes_with_the_hubs_within_two_minor_releases() {
 }
 
 #[test]
-fn what_argo_cd_lacks_is_named() {
+fn missing_argo_cd_parts_are_listed() {
     let mut ill = facts();
     change(&mut ill, "argocd-application-controller", |it| {
         it["spec"]["replicas"] = json!(0);
@@ -38,10 +38,10 @@ fn what_argo_cd_lacks_is_named() {
     let programs = spoke(&mut ill).programs.as_mut().unwrap();
     programs.retain(|it| it["metadata"]["name"] != "argocd-repo-server");
     assert_eq!(troubles(&ill), [("argo cd", Outcome::Failed)]);
-    let said = super::super::argo_cd::programs(&ill, ill.spoke.as_ref().unwrap());
+    let finding = super::super::argo_cd::programs(&ill, ill.spoke.as_ref().unwrap());
     assert_eq!(
-        said.cause,
-        "in namespace argocd: argocd/argocd-application-controller is scaled to 0; argocd-repo-server is not there; \
+        finding.cause,
+        "in namespace argocd: argocd/argocd-application-controller is scaled to 0; argocd-repo-server is missing; \
          argocd/argocd-redis is not ready"
     );
 }
@@ -63,7 +63,7 @@ fn installs(value: &str) -> Configured {
 }
 
 #[test]
-fn where_none_runs_one_is_brought_unless_that_was_decided_otherwise() {
+fn missing_argo_cd_is_installed_unless_decided_otherwise() {
     let failed = [
         ("crds", Outcome::Failed),
         ("argo cd", Outcome::Failed),
@@ -71,10 +71,10 @@ fn where_none_runs_one_is_brought_unless_that_was_decided_otherwise() {
     ];
     assert_eq!(troubles(&bare()), []);
     let bare_one = bare();
-    let said = definitions::finding(&bare_one, bare_one.spoke.as_ref().unwrap()).cause;
+    let finding = definitions::finding(&bare_one, bare_one.spoke.as_ref().unwrap()).cause;
     assert!(
-        said.ends_with("are not there; the add-on brings them as the hub has them"),
-        "{said}"
+        finding.ends_with("are not there; the add-on brings them as the hub has them"),
+        "{finding}"
     );
     let mut never = bare();
     never.configured = installs("false");
@@ -95,14 +95,15 @@ fn where_none_runs_one_is_brought_unless_that_was_decided_otherwise() {
 }
 
 #[test]
-fn one_that_is_in_another_namespace_is_told_with_the_variable_to_set() {
+fn argo_cd_in_another_namespace_names_the_variable_to_set() {
     let mut elsewhere = facts();
     elsewhere.places.argocd = "gitops".to_owned();
     let found = troubles(&elsewhere);
     assert!(found.contains(&("argo cd", Outcome::Warning)), "{found:?}");
-    let said = super::super::argo_cd::programs(&elsewhere, elsewhere.spoke.as_ref().unwrap());
+    let finding = super::super::argo_cd::programs(&elsewhere, elsewhere.spoke.as_ref().unwrap());
     assert!(
-        said.next
+        finding
+            .next
             .unwrap()
             .ends_with("AddOnDeploymentConfig to argocd")
     );
@@ -119,9 +120,9 @@ fn fields_that_only_the_hub_knows_are_named() {
     let name = DEFINITIONS[0];
     hub(&mut facts).definitions[0].1 = Ok(Some(definition(name, &newer)));
     assert_eq!(troubles(&facts), [("crds", Outcome::Warning)]);
-    let said = definitions::finding(&facts, facts.spoke.as_ref().unwrap());
+    let finding = definitions::finding(&facts, facts.spoke.as_ref().unwrap());
     let fields = "would drop: spec.free, spec.source.name, spec.sources";
-    assert!(said.cause.ends_with(fields), "{said:?}");
+    assert!(finding.cause.ends_with(fields), "{finding:?}");
 
     let mut free = json!({
         "source": {"x-kubernetes-preserve-unknown-fields": true},
@@ -129,10 +130,10 @@ fn fields_that_only_the_hub_knows_are_named() {
         "free": {},
     });
     spoke(&mut facts).definitions[0].1 = Ok(Some(definition(name, &free)));
-    let said = definitions::finding(&facts, facts.spoke.as_ref().unwrap());
+    let finding = definitions::finding(&facts, facts.spoke.as_ref().unwrap());
     assert!(
-        said.cause.ends_with("would drop: spec.sources.chart"),
-        "{said:?}"
+        finding.cause.ends_with("would drop: spec.sources.chart"),
+        "{finding:?}"
     );
     free["sources"]["items"]["properties"]["chart"] = json!({});
     let mut unserved = definition(name, &free);
@@ -144,7 +145,7 @@ fn fields_that_only_the_hub_knows_are_named() {
 }
 
 #[test]
-fn what_keeps_the_agent_from_redis_is_told() {
+fn redis_obstacles_are_reported() {
     let of = |from: &Value| {
         let mut facts = facts();
         spoke(&mut facts).fences = Ok(vec![fence(from)]);
@@ -173,5 +174,5 @@ fn what_keeps_the_agent_from_redis_is_told() {
     open.configured = Configured::read(
         &json!({"spec": {"customizedVariables": [{"name": "UI_ACCESS", "value": "none"}]}}),
     );
-    assert_eq!(troubles(&open), [], "nobody at the hub may look");
+    assert_eq!(troubles(&open), [], "UI_ACCESS is none");
 }

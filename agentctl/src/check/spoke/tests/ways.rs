@@ -50,19 +50,19 @@ fn each_step_of_the_way_has_its_finding() {
 }
 
 #[test]
-fn of_a_certificate_with_many_names_the_first_are_told() {
+fn certificate_with_many_names_lists_the_first_ones() {
     let mut facts = facts();
     let mut other = shown(Verdict::UnknownAuthority);
     other.names = ["a", "b", "c", "d", "e"].map(str::to_owned).to_vec();
     facts.way.handshake = Some(Ok(other));
-    let told = check(&facts).checks.into_iter();
-    let told = told.filter(|it| it.check == "tls").map(|it| it.cause);
-    let told: Vec<_> = told.collect();
-    assert!(told[0].contains("(a, b, c and 2 more)"), "{told:?}");
+    let found = check(&facts).checks.into_iter();
+    let found = found.filter(|it| it.check == "tls").map(|it| it.cause);
+    let found: Vec<_> = found.collect();
+    assert!(found[0].contains("(a, b, c and 2 more)"), "{found:?}");
 }
 
 #[test]
-fn clocks_that_differ_by_more_than_the_answers_leave_open_are_told() {
+fn clock_skew_beyond_measurement_error_is_reported() {
     for (cluster, hub_is, expected) in [
         (0, 5, vec![]),
         (0, 7, vec![("clock", Outcome::Warning); 2]),
@@ -89,7 +89,7 @@ fn clocks_that_differ_by_more_than_the_answers_leave_open_are_told() {
 }
 
 #[test]
-fn places_are_said_or_seen_or_configured_or_as_usual() {
+fn namespaces_resolve_from_flag_cluster_config_or_default() {
     let none = Configured::default();
     let usual = places(&Given::default(), &[], None, &none);
     assert_eq!(
@@ -115,8 +115,11 @@ fn places_are_said_or_seen_or_configured_or_as_usual() {
         argocd: Some("b".to_owned()),
         address: Some("c.example.com".to_owned()),
     };
-    let said = places(&given, &[agent()], Some(&addon), &configured);
-    assert_eq!((said.agent.as_str(), said.argocd.as_str()), ("a", "b"));
+    let finding = places(&given, &[agent()], Some(&addon), &configured);
+    assert_eq!(
+        (finding.agent.as_str(), finding.argocd.as_str()),
+        ("a", "b")
+    );
 
     let of_hub = [("hub.example.com".to_owned(), 8443)];
     let dialled = |given: &Given, programs: &[Value], configured: &Configured| {
@@ -160,7 +163,7 @@ fn the_configuration_is_that_of_the_add_on_or_the_default_of_all() {
 }
 
 #[test]
-fn what_a_proxy_is_told_of_its_user_is_not_shown() {
+fn proxy_credentials_are_not_shown() {
     let mut agent = agent();
     let env = agent["spec"]["template"]["spec"]["containers"][0]["env"]
         .as_array_mut()

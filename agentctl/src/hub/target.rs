@@ -1,17 +1,17 @@
-//! Whose API is asked, and what to tell people who gave the wrong one. Pure.
+//! The API that a command connects to, and the messages for a wrong one. Pure.
 
 use std::fmt;
 
 /// Whose API it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum Target {
     /// The hub's.
     Hub,
     /// That of a cluster of the fleet.
     Cluster,
 }
 
-impl fmt::Display for Whose {
+impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Hub => "the hub",
@@ -20,7 +20,7 @@ impl fmt::Display for Whose {
     }
 }
 
-impl Whose {
+impl Target {
     /// How to say which one is meant.
     pub(super) const fn flags(self) -> &'static str {
         match self {
@@ -34,11 +34,11 @@ impl Whose {
     }
 
     /// That it does not know a kind.
-    pub(super) fn lacks(self, resource: &str) -> String {
+    pub(super) fn missing_kind(self, resource: &str) -> String {
         match self {
             Self::Hub => format!(
-                "this cluster does not serve {resource}; is it the hub (--context), and are Open Cluster Management and \
-                 Argo CD's CRDs installed there?"
+                "this cluster does not serve {resource}; check that it is the hub (--context) with Open Cluster \
+                Management and Argo CD's CRDs"
             ),
             Self::Cluster => format!("the cluster does not serve {resource}"),
         }

@@ -14,77 +14,81 @@ const NAMED: usize = 3;
 
 /// Where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is done; what to tell.
+pub enum WaitState {
+    /// Done, with the message for the user.
     Done(String),
-    /// It is not; what it waits for.
-    Waits(String),
-    /// It will not be done; why.
-    Never(String),
+    /// Not done, with the pending step.
+    Pending(String),
+    /// It cannot succeed, with the cause.
+    Impossible(String),
 }
 
 /// Of another key and certificate for one agent.
-pub fn rekeyed(before: &Addon, now: &Addon) -> Standing {
+pub fn rekeyed(before: &Addon, now: &Addon) -> WaitState {
     let cluster = &now.cluster;
     if now.revoked.is_some() {
-        return Standing::Never(format!("the agent of {cluster} was revoked meanwhile"));
+        return WaitState::Impossible(format!(
+            "the agent of {cluster} was revoked in the meantime"
+        ));
     }
     let certificate = |addon: &Addon| {
-        let said = addon.condition(CERTIFICATE_ROTATED)?;
-        (said.status == "True").then(|| said.message.clone())
+        let condition = addon.condition(CERTIFICATE_ROTATED)?;
+        (condition.status == "True").then(|| condition.message.clone())
     };
-    let held = certificate(now);
-    if held.is_none() || held == certificate(before) {
-        let what = "OCM's registration agent on the cluster to have another certificate for it";
-        return Standing::Waits(what.to_owned());
+    let issued = certificate(now);
+    if issued.is_none() || issued == certificate(before) {
+        let reason = "OCM's registration agent on the cluster to get its new certificate";
+        return WaitState::Pending(reason.to_owned());
     }
     match connected(now).state {
-        Connection::Yes => Standing::Done(format!(
-            "the agent of {cluster} has another key and certificate, and is connected"
+        Connection::Yes => WaitState::Done(format!(
+            "the agent of {cluster} has a new key and certificate, and is connected"
         )),
         Connection::No | Connection::NotYet | Connection::Unknown | Connection::Leaving => {
-            Standing::Waits("it to connect with its new certificate".to_owned())
+            WaitState::Pending("the agent to connect with its new certificate".to_owned())
         }
     }
 }
 
 /// Of another certificate authority, which was asked for with this value.
-pub fn replaced(asked: &str, secret: &Value, addons: &[Addon]) -> Standing {
+pub fn replaced(asked: &str, secret: &Value, addons: &[Addon]) -> WaitState {
     let meta = argocd::Meta::of(secret);
     if meta.annotation(ROTATE) != Some(asked) {
-        return Standing::Never("somebody else has asked for another one meanwhile".to_owned());
+        return WaitState::Impossible(
+            "another user requested a further rotation in the meantime".to_owned(),
+        );
     }
     let taken = meta.annotation(ROTATE_TAKEN) == Some(asked);
     if taken && meta.annotation(ROTATING_SINCE).is_none() {
-        return Standing::Done(
-            "another certificate authority has taken over, and the old one is not trusted any more"
+        return WaitState::Done(
+            "the new certificate authority is in use, and the old one is no longer trusted"
                 .to_owned(),
         );
     }
     if !taken && meta.annotation(ROTATING_SINCE).is_none() {
-        return Standing::Waits("the hub program to take it up".to_owned());
+        return WaitState::Pending("the hub program to start it".to_owned());
     }
-    let held_up = addons
+    let blocking = addons
         .iter()
         .filter(|addon| addon.is_in_force() && addon.revoked.is_none());
-    let held_up = held_up.filter(|addon| connected(addon).state == Connection::No);
-    let held_up: Vec<_> = held_up.map(|addon| addon.cluster.as_str()).collect();
-    let whom = match held_up.as_slice() {
+    let blocking = blocking.filter(|addon| connected(addon).state == Connection::No);
+    let blocking: Vec<_> = blocking.map(|addon| addon.cluster.as_str()).collect();
+    let names = match blocking.as_slice() {
         [] => String::new(),
         all => format!("; not connected: {}", named(all)),
     };
-    Standing::Waits(format!("{}{whom}", stage(secret)))
+    WaitState::Pending(format!("{}{names}", stage(secret)))
 }
 
 /// Of clusters that were opted in.
-pub fn enrolled(clusters: &[String], addons: &[Addon]) -> Standing {
+pub fn enrolled(clusters: &[String], addons: &[Addon]) -> WaitState {
     let addon = |cluster: &String| addons.iter().find(|addon| addon.cluster == *cluster);
     let is_up = |cluster: &&String| {
         addon(cluster).is_some_and(|addon| connected(addon).state == Connection::Yes)
     };
     let waiting: Vec<_> = clusters.iter().filter(|cluster| !is_up(cluster)).collect();
     if waiting.is_empty() {
-        return Standing::Done(format!("connected: {}", clusters.len()));
+        return WaitState::Done(format!("connected: {}", clusters.len()));
     }
     let why = |cluster: &&String| match addon(cluster) {
         None => format!("{cluster} (no add-on yet)"),
@@ -96,7 +100,7 @@ pub fn enrolled(clusters: &[String], addons: &[Addon]) -> Standing {
     let names: Vec<_> = waiting.iter().map(why).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let done = clusters.len().saturating_sub(waiting.len());
-    Standing::Waits(format!(
+    WaitState::Pending(format!(
         "{done} of {} connected; waiting for {}",
         clusters.len(),
         named(&names)
@@ -116,10 +120,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{Said, addon, fleet, well};
+    use crate::testing::{ConditionFields, addon, fleet, well};
 
     /// Another one than that of a cluster that is [`well`].
-    const CERTIFICATE: Said<'_> = (
+    const CERTIFICATE: ConditionFields<'_> = (
         "ClusterCertificateRotated",
         "True",
         "ClientCertificateUpdated",
@@ -127,23 +131,23 @@ mod tests {
         "2026-11-22T12:00:00Z",
     );
 
-    fn waits(standing: &Standing) -> &str {
-        match standing {
-            Standing::Waits(what) => what,
-            Standing::Done(_) | Standing::Never(_) => panic!("{standing:?}"),
+    fn waits(state: &WaitState) -> &str {
+        match state {
+            WaitState::Pending(reason) => reason,
+            WaitState::Done(_) | WaitState::Impossible(_) => panic!("{state:?}"),
         }
     }
 
     #[test]
     fn an_agent_is_rekeyed_when_it_has_another_certificate_and_is_connected() {
         let before = well("paris");
-        assert!(waits(&rekeyed(&before, &well("paris"))).contains("another certificate"));
+        assert!(waits(&rekeyed(&before, &well("paris"))).contains("its new certificate"));
         let away = addon("paris", "managed", &[CERTIFICATE]);
         assert_eq!(
             waits(&rekeyed(&before, &away)),
-            "it to connect with its new certificate"
+            "the agent to connect with its new certificate"
         );
-        let connected: Said<'_> = (
+        let connected: ConditionFields<'_> = (
             "Available",
             "True",
             "AgentConnected",
@@ -151,19 +155,22 @@ mod tests {
             "2026-11-22T12:00:00Z",
         );
         let there = addon("paris", "managed", &[CERTIFICATE, connected]);
-        assert!(matches!(rekeyed(&before, &there), Standing::Done(_)));
+        assert!(matches!(rekeyed(&before, &there), WaitState::Done(_)));
         let mut revoked = there;
         revoked.revoked = Some("stolen".to_owned());
-        assert!(matches!(rekeyed(&before, &revoked), Standing::Never(_)));
+        assert!(matches!(
+            rekeyed(&before, &revoked),
+            WaitState::Impossible(_)
+        ));
     }
 
     #[test]
     fn an_agent_that_was_revoked_is_there_when_it_came_with_another_key() {
         let mut before = well("paris");
         before.revoked = Some("stolen".to_owned());
-        // Available is said for a minute of one that was thrown out.
-        assert!(waits(&rekeyed(&before, &well("paris"))).contains("another certificate"));
-        let away: Said<'_> = (
+        // `Available` lags a minute behind a disconnect.
+        assert!(waits(&rekeyed(&before, &well("paris"))).contains("its new certificate"));
+        let away: ConditionFields<'_> = (
             "Available",
             "False",
             "AgentDisconnected",
@@ -173,7 +180,7 @@ mod tests {
         let now = addon("paris", "managed", &[CERTIFICATE, away]);
         assert_eq!(
             waits(&rekeyed(&before, &now)),
-            "it to connect with its new certificate"
+            "the agent to connect with its new certificate"
         );
     }
 
@@ -195,29 +202,32 @@ mod tests {
             replaced("now", &secret(annotations, next), &fleet())
         };
         let since = Some("2026-11-22T12:00:00Z");
-        assert!(waits(&of("earlier", None, false)).contains("to take it up"));
+        assert!(waits(&of("earlier", None, false)).contains("to start it"));
         // One that was under way before comes to its end first.
         assert!(waits(&of("earlier", since, false)).starts_with("retiring since"));
         // Revoked ones are not waited for.
         let introduced = of("now", since, true);
         assert!(waits(&introduced).starts_with("introduced since 2026-11-22T12:00:00Z"));
         assert!(waits(&introduced).ends_with("; not connected: oslo"));
-        assert!(matches!(of("now", None, false), Standing::Done(_)));
+        assert!(matches!(of("now", None, false), WaitState::Done(_)));
         let other = secret(json!({ROTATE: "later"}), false);
-        assert!(matches!(replaced("now", &other, &[]), Standing::Never(_)));
+        assert!(matches!(
+            replaced("now", &other, &[]),
+            WaitState::Impossible(_)
+        ));
     }
 
     #[test]
     fn clusters_are_enrolled_when_the_last_is_connected() {
         let clusters = ["berlin", "oslo", "rome", "paris", "lima", "tokyo"].map(str::to_owned);
-        let standing = enrolled(&clusters, &fleet());
+        let state = enrolled(&clusters, &fleet());
         assert_eq!(
-            waits(&standing),
+            waits(&state),
             "2 of 6 connected; waiting for oslo (AgentDisconnected), rome (no add-on yet), lima (Revoked) and 1 more"
         );
         assert_eq!(
             enrolled(&clusters[..1], &fleet()),
-            Standing::Done("connected: 1".to_owned())
+            WaitState::Done("connected: 1".to_owned())
         );
     }
 }
