@@ -46,7 +46,7 @@ pub async fn run(
             Err(error) => {
                 marked = true;
                 if healthy {
-                    tracing::warn!(error = %Chain(&error), "cannot move the label of the active pod");
+                    tracing::warn!(error = %Chain(&error), "cannot move the active label to this pod; retrying");
                 }
                 true
             }
@@ -63,7 +63,7 @@ pub async fn run(
         }
     }
     if marked && let Err(error) = unmark(&pods, &pod).await {
-        tracing::info!(error = %Chain(&error), "could not take the label off before the end");
+        tracing::info!(error = %Chain(&error), "could not remove the active label before shutdown");
     }
     token.cancelled().await;
 }

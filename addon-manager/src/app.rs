@@ -109,7 +109,7 @@ where
     tracing::info!(
         why = ended
             .as_ref()
-            .map_or_else(ToString::to_string, |()| "asked to stop".to_owned()),
+            .map_or_else(ToString::to_string, |()| "stop requested".to_owned()),
         "stopped"
     );
     ended.map_err(Into::into)

@@ -39,11 +39,11 @@ impl Config {
         match self {
             Self::Manager(_) | Self::Principal(_) => None,
             Self::Uninstall(uninstall) => Some(format!(
-                "takes the add-on off all clusters, and waits for them for at most {:?}",
+                "removes the add-on from all clusters; timeout {:?}",
                 uninstall.patience
             )),
             Self::Ready(ready) => Some(format!(
-                "asks {} whether the hub program is ready, for at most {:?}",
+                "waits until the hub program at {} is ready; timeout {:?}",
                 ready.address, ready.patience
             )),
         }
@@ -158,8 +158,7 @@ pub enum Error {
     Auth(#[from] identity::InvalidMethod),
     /// Certificates without TLS, or a header that anybody could set.
     #[error(
-        "--insecure-plaintext goes with --auth=header:… or --auth=userpass:…, and --auth=header:… with \
-         --insecure-plaintext"
+        "--insecure-plaintext needs --auth=header:… or --auth=userpass:…, and --auth=header:… needs --insecure-plaintext"
     )]
     Plaintext,
     /// The traces cannot be.
@@ -172,7 +171,7 @@ pub enum Error {
     #[error("rotate-ca has no settings")]
     NotAProgram,
     /// A certificate without its key, or a key without its certificate.
-    #[error("{0} and {1} belong together")]
+    #[error("{0} and {1} must be set together")]
     HalfPair(&'static str, &'static str),
 }
 

@@ -27,12 +27,12 @@ pub fn next_step(error: &kube::Error) -> Option<&'static str> {
     if status.is_forbidden() {
         // A new program may need a right that an old chart does not give it.
         return Some(
-            "upgrade the Helm release: its chart gives this program the rights that it needs",
+            "upgrade the Helm release: its chart grants this program the rights that it needs",
         );
     }
     // Of an object that is written by its name only the kind or the namespace can be missing.
     let no_kind = status.is_not_found();
-    no_kind.then_some("install Argo CD on the hub, or say in which namespace it is")
+    no_kind.then_some("install Argo CD on the hub, or set its namespace")
 }
 
 /// Reads the window. None until everything has been listed once: before that an absent object means

@@ -65,11 +65,11 @@ pub enum Error {
     },
     /// Something in a Secret that must be there is not what it should be.
     #[error(
-        "Secret {name} is not usable ({reason}); repair it, or delete it to have a new one made"
+        "Secret {name} is not usable ({reason}); repair it, or delete it to let the manager create a new one"
     )]
     Unusable { name: &'static str, reason: String },
     /// Two of us wrote at once; the next round sees what the other made.
-    #[error("Secret {name} was written by somebody else at the same time")]
+    #[error("conflict: another writer changed Secret {name} at the same time")]
     Raced { name: String },
     /// A key or a certificate could not be made.
     #[error("make {what}")]
@@ -142,9 +142,9 @@ impl Issuer {
             };
             if now_trouble != trouble {
                 if let Some(trouble) = &now_trouble {
-                    warn!(error = trouble, "certificates are not in order");
+                    warn!(error = trouble, "certificate problem");
                 } else {
-                    info!("certificates are in order again");
+                    info!("certificate problem solved");
                 }
                 trouble = now_trouble;
             }
@@ -189,7 +189,7 @@ impl Issuer {
         let mut troubles = Vec::new();
         for step in steps {
             if let Step::Complain { secret, reason } = step {
-                troubles.push(format!("Secret {secret} is not ours to renew: {reason}"));
+                troubles.push(format!("Secret {secret} was not created by this add-on, which cannot renew it: {reason}"));
             } else {
                 self.carry_out(&held.ca, step, now).await?;
             }
@@ -202,7 +202,7 @@ impl Issuer {
         if again {
             self.secrets.step(held, decision.step, now).await?;
             let (step, stage) = (decision.step, held.stage().as_str());
-            info!(?step, from = stage, "the certificate authority is changed");
+            info!(?step, from = stage, "rotated the certificate authority");
         }
         Ok(Round { complaints, again })
     }
@@ -253,7 +253,7 @@ impl Issuer {
                 self.secrets
                     .create_token_key(&made.map_err(|_panicked| Error::Panicked)??)
                     .await?;
-                info!(secret = JWT_SECRET, "made the token key");
+                info!(secret = JWT_SECRET, "created the token key");
             }
             Step::Complain { .. } => {}
         }

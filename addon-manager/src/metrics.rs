@@ -85,14 +85,14 @@ impl Metrics {
         } = metrics.clone();
         registry.with(|all| {
             let all = all.sub_registry_with_prefix("argocd_agent_addon_manager");
-            let help = "Whether this replica leads; the sum over all replicas should be one";
+            let help = "1 if this replica is the leader; the sum over all replicas should be one";
             all.register("leader", help, leader);
-            let help = "When a certificate ends, in seconds of Unix time, by the Secret that it is in; 0 while this \
-                        replica does not know it; less than a month ahead means that renewal fails";
+            let help = "Expiry of a certificate in Unix seconds, by Secret; 0 while this replica does not know it; \
+            less than a month ahead means that renewal fails";
             all.register("certificate_expiry_timestamp_seconds", help, expiry);
-            let help = "One for the stage in which the certificate authority is, where this replica leads";
+            let help = "1 for the current stage of the CA rotation, on the leader";
             all.register("ca_rotation_stage", help, rotation);
-            let help = "Agents (and Secrets of the hub) that hold up the next step of a rotation of the CA";
+            let help = "Agents (and Secrets of the hub) that delay the next step of a CA rotation";
             all.register("ca_rotation_waits_for", help, waits_for);
         });
         metrics

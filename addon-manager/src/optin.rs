@@ -131,7 +131,7 @@ impl OptIn {
                         warn!(
                             error,
                             next,
-                            "cannot read which modes clusters had, so no cluster is enrolled by its label and no mode recorded"
+                            "cannot read the recorded modes; enrolment by label waits; retrying"
                         );
                     }
                     told = Some(error);
@@ -147,10 +147,7 @@ impl OptIn {
             Ok(pause) => pause,
             Err(error) => {
                 let error = runtime::error::Chain(&error).to_string();
-                warn!(
-                    error,
-                    "cannot write down which modes clusters have; trying again"
-                );
+                warn!(error, "cannot record modes of clusters; retrying");
                 Some(RETRY)
             }
         }
@@ -264,7 +261,7 @@ fn changes(step: &Step) -> Option<&String> {
 }
 
 fn complain(step: &Step, error: &Error) {
-    warn!(?step, error = %runtime::error::Chain(error), "opting in failed; trying again");
+    warn!(?step, error = %runtime::error::Chain(error), "opt-in failed; retrying");
 }
 
 #[cfg(test)]

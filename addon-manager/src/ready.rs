@@ -18,7 +18,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The time is over.
-    #[error("{address} is not ready after {patience:?}: {last}")]
+    #[error("timed out: {address} is not ready after {patience:?}: {last}")]
     Late {
         /// Who was asked.
         address: String,
@@ -28,7 +28,7 @@ pub enum Error {
         last: String,
     },
     /// The process is to stop.
-    #[error("asked to stop before {address} was ready")]
+    #[error("interrupted before {address} was ready")]
     Stopped {
         /// Who was asked.
         address: String,
@@ -56,7 +56,7 @@ pub async fn run(settings: &Ready, token: CancellationToken) -> Result<(), Error
             }
             Some(Ok(Ok(Some(missing)))) => missing,
             Some(Ok(Err(error))) => Chain(&error).to_string(),
-            Some(Err(_)) => format!("no answer within {ANSWER:?}"),
+            Some(Err(_)) => format!("no answer after {ANSWER:?}"),
         };
         if began.elapsed() >= *patience {
             return Err(Error::Late {

@@ -45,23 +45,23 @@ impl std::fmt::Debug for SelfRegistration {
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("the name {0} has another use")]
+    #[error("the name {0} is reserved")]
     Reserved(ClusterName),
-    #[error("the Secret {0} is there already and lets nobody in, or somebody else")]
+    #[error("the Secret {0} exists already and belongs to another agent or none")]
     Taken(String),
     #[error("read the Secret {name}")]
     Certificate { name: String, source: kube::Error },
-    #[error("the Secret {name} has not a good tls.crt with its tls.key and ca.crt")]
+    #[error("the Secret {name} needs a valid tls.crt with its tls.key and ca.crt")]
     Incomplete { name: String },
     #[error(transparent)]
     Token(#[from] SignToken),
     #[error("list the cluster Secrets")]
     List(#[source] kube::Error),
-    #[error("somebody else has changed the cluster Secret {0}")]
+    #[error("conflict: another writer changed the cluster Secret {0}")]
     Busy(String),
     #[error("write to the cluster Secret {name}")]
     Patch { name: String, source: kube::Error },
-    #[error("make the cluster Secret {name}")]
+    #[error("create the cluster Secret {name}")]
     Create { name: String, source: kube::Error },
     #[error("write the cluster Secret {name}")]
     Write {

@@ -113,7 +113,7 @@ fn follow(
                 sender.send_modify(|known: &mut Option<Known>| renew(known, &pem.0, key));
             }
             Err(error) => {
-                tracing::warn!(error = %Chain(&error), "the token key cannot be used");
+                tracing::warn!(error = %Chain(&error), "the token key is not usable");
             }
         }
     });

@@ -31,15 +31,15 @@ const REPEAT: Duration = Duration::from_secs(30);
 pub enum Error {
     /// The `ClusterManagementAddOn` belongs to somebody else now.
     #[error(
-        "the ClusterManagementAddOn {name} offers AddOnTemplates, so it is not this add-on's any more; nothing was \
-         removed, and `helm uninstall --no-hooks` would delete it"
+        "the ClusterManagementAddOn {name} uses AddOnTemplates, so it no longer belongs to this add-on; nothing \
+        was removed, and `helm uninstall --no-hooks` would delete it"
     )]
     NotOurs {
         /// Its name.
         name: &'static str,
     },
     /// The time is over.
-    #[error("after {patience:?} something of the add-on is left; clusters: {clusters}")]
+    #[error("timed out after {patience:?}: the add-on is not removed from clusters: {clusters}")]
     Late {
         /// How long it could have taken.
         patience: Duration,
@@ -47,7 +47,9 @@ pub enum Error {
         clusters: usize,
     },
     /// The hub did not say what is left.
-    #[error("after {patience:?} it is not known what is left")]
+    #[error(
+        "timed out after {patience:?} without an answer of the API; the state of the removal is unknown"
+    )]
     Unknown {
         /// How long it could have taken.
         patience: Duration,
@@ -55,7 +57,7 @@ pub enum Error {
         source: Box<hub::Error>,
     },
     /// The process is to stop.
-    #[error("asked to stop before the add-on was gone")]
+    #[error("interrupted before the add-on was removed")]
     Stopped,
 }
 
@@ -72,7 +74,7 @@ pub async fn run(
             None => return Err(Error::Stopped),
             Some(Err(hub::Error::NotOurs { name })) => return Err(Error::NotOurs { name }),
             Some(Ok(rest)) if rest.is_empty() => {
-                info!("no cluster has the add-on any more");
+                info!("the add-on is removed from all clusters");
                 return Ok(());
             }
             Some(Ok(rest)) => {
@@ -80,7 +82,7 @@ pub async fn run(
                 Ok(rest)
             }
             Some(Err(error)) => {
-                warn!(error = %Chain(&error), "cannot see what is left; trying again");
+                warn!(error = %Chain(&error), "cannot read the state of the removal; retrying");
                 Err(error)
             }
         };

@@ -46,7 +46,7 @@ pub enum Error {
     #[error("read the settings")]
     Config(#[from] config::Error),
     /// The spoke's API cannot be used.
-    #[error("prepare to use the cluster's API")]
+    #[error("set up the client of the cluster's API")]
     Kube(#[from] runtime::kube::Error),
     /// An address is in use.
     #[error(transparent)]

@@ -116,7 +116,8 @@ pub enum Error {
     NoServer,
     /// The address is not one.
     #[error(
-        "--server-address (ARGOCD_AGENT_REMOTE_SERVER) {0:?} is neither a DNS name nor an IP address; the port has a flag of its own"
+        "--server-address (ARGOCD_AGENT_REMOTE_SERVER) {0:?} is neither a DNS name nor an IP address; set the port \
+        with its own flag"
     )]
     Server(String),
     /// The mode is not one.
@@ -130,11 +131,11 @@ pub enum Error {
     Proxy(&'static str),
     /// Plaintext with certificates, or a header without plaintext.
     #[error(
-        "--insecure-plaintext goes with --creds header: or userpass:<file>, and header: with --insecure-plaintext"
+        "--insecure-plaintext needs --creds header: or userpass:<file>, and header: needs --insecure-plaintext"
     )]
     Plaintext,
     /// A certificate without its key or the other way round.
-    #[error("--tls-client-cert and --tls-client-key go together")]
+    #[error("--tls-client-cert and --tls-client-key must be set together")]
     HalfCertificate,
     /// No name of a user.
     #[error("--ui-user {0:?} is not the name of a user")]
@@ -249,8 +250,7 @@ fn scope_of(args: &ScopeArgs, mode: &str) -> Result<Scope, Error> {
     if mode == Mode::Autonomous && !further.is_empty() {
         // As in Go: all Applications of a spoke have one namespace on the hub, so names of several would clash.
         tracing::warn!(
-            "--allowed-namespaces means nothing in autonomous mode: only the Applications in Argo CD's own namespace \
-             are shown on the hub"
+            "--allowed-namespaces has no effect in autonomous mode: the hub mirrors only Applications in Argo CD's own namespace"
         );
         further.clear();
     }
@@ -319,12 +319,12 @@ fn refuse_what_would_harm(later: &LaterArgs) -> Result<(), Error> {
         (
             later.insecure_tls,
             "--insecure-tls",
-            "give the principal's CA with --root-ca-path",
+            "set the principal's CA with --root-ca-path",
         ),
         (
             !matches!(later.tls_max_version.as_str(), "" | "tls1.3"),
             "--tls-max-version",
-            "the agent talks TLS 1.3 only",
+            "the agent uses TLS 1.3 only",
         ),
     ];
     if let Some((_, flag, why)) = refused.into_iter().find(|(used, ..)| *used) {
@@ -337,7 +337,7 @@ fn refuse_what_would_harm(later: &LaterArgs) -> Result<(), Error> {
         (!later.full_detail.is_empty(), "--full-detail"),
     ];
     for (_, flag) in left_out.into_iter().filter(|(used, _)| *used) {
-        tracing::warn!(flag, "not supported yet; going on without it");
+        tracing::warn!(flag, "ignoring an unsupported setting");
     }
     Ok(())
 }

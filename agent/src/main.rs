@@ -20,7 +20,7 @@ async fn main() -> ExitCode {
     }
     match app::run(args, shutdown::token()).await {
         Ok(()) => {
-            tracing::info!("stopped as asked");
+            tracing::info!("stopped");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -153,22 +153,22 @@ impl Metrics {
 /// How it stands with the connection to the principal.
 fn connection(all: &mut Recorder, metrics: &Metrics) {
     let m = metrics.clone();
-    let status = "1 while connected to the principal; 0 for minutes is a cluster that is not steered any more";
+    let status = "1 while connected to the principal; 0 for minutes means that the hub no longer steers this cluster";
     all.register("argocd_agent_connection_status", status, m.connected);
-    let since = "Since when the agent is connected, in seconds of Unix time; 0 while it is not";
+    let since = "Start of the current connection in Unix seconds; 0 while disconnected";
     let name = "argocd_agent_connection_start_timestamp_seconds";
     all.register(name, since, m.connected_since);
-    let begun = "Sessions begun; a steady rise is a connection that does not last";
+    let begun = "Sessions started; a steady rise means that connections do not last";
     all.register("argocd_agent_connections", begun, m.connections);
-    let over = "Sessions begun, by what they go over; a rise of websocket is a proxy on the way";
+    let over =
+        "Sessions started, by transport; a rise of websocket means that a proxy blocks HTTP/2";
     m.sessions.register(all, "argocd_agent_sessions", over);
-    let failures =
-        "Authentications that the principal refused; a rise is a cluster that is not let in";
+    let failures = "Authentications that the principal rejected; a rise means that this cluster is not admitted";
     all.register("argocd_agent_auth_failures", failures, m.auth_failures);
-    let ends = "Connections that ended or did not begin; a rise says that the link is bad";
+    let ends = "Failed or lost connections; a rise means that the connection is unreliable";
     m.link_ends.register(all, "argocd_agent_link_ends", ends);
-    let expiry = "When the client certificate expires, in seconds of Unix time; 0 while there is none; less than a \
-                  week ahead means that renewal fails";
+    let expiry = "Expiry of the client certificate in Unix seconds; 0 if there is none; less than a week ahead \
+    means that renewal fails";
     let name = "argocd_agent_certificate_expiry_timestamp_seconds";
     all.register(name, expiry, m.certificate_expiry);
 }
@@ -180,32 +180,34 @@ fn work(all: &mut Recorder, metrics: &Metrics) {
     all.register("agent_events_received", received, m.received);
     let sent = "Messages to the principal; a rise is work";
     all.register("agent_events_sent", sent, m.sent);
-    let outbox = "Objects that something still has to be said about; a lasting rise is a hub that does not keep up";
+    let outbox =
+        "Objects queued for the principal; a lasting rise means that the hub does not keep up";
     all.register("argocd_agent_outbox_objects", outbox, m.outbox_objects);
-    let oldest = "Age of the oldest message that the principal did not answer; a steady rise is a hub that hears nothing";
+    let oldest = "Age of the oldest message without an answer of the principal; a steady rise means that the hub is stuck";
     let name = "argocd_agent_outbox_oldest_seconds";
     all.register(name, oldest, m.outbox_oldest);
-    let inbox = "Objects that the hub has told and that are not carried out; a lasting rise is a slow API here";
+    let inbox = "Received objects not yet applied; a lasting rise means that the API of this cluster is slow";
     all.register("argocd_agent_inbox_objects", inbox, m.inbox_objects);
-    let resyncs = "Comparisons with the hub of what both have; they are made on connect and every few minutes";
+    let resyncs = "Resyncs with the hub, on connect and every few minutes";
     all.register("argocd_agent_resyncs", resyncs, m.resyncs);
-    let last = "When the last comparison was, in seconds of Unix time; 0 before the first";
+    let last = "Time of the last resync in Unix seconds; 0 before the first";
     let name = "argocd_agent_last_resync_timestamp_seconds";
     all.register(name, last, m.last_resync);
-    let writes = "Writes to the API of this cluster; a rise while nothing changes on the hub is a fight over objects";
+    let writes = "Writes to the API of this cluster; a rise while nothing changes on the hub means that two \
+    writers fight over an object";
     m.writes.register(all, "argocd_agent_writes", writes);
     let failed =
         "Writes to the API of this cluster that failed; a rise is missing rights or a broken API";
     all.register("argocd_agent_write_failures", failed, m.write_failures);
-    let reverts = "Local edits reverted; a steady rise says that two fight over an object";
+    let reverts = "Reverted local edits; a steady rise means that two writers fight over an object";
     all.register("argocd_agent_reverts", reverts, m.reverts);
 }
 
 /// What people at the hub see of this cluster.
 fn lane(all: &mut Recorder, metrics: &Metrics) {
-    let lanes = "Lanes open now, on which people at the hub see this cluster; 0 while connected means that they do not";
+    let lanes = "Open tunnels for live requests; 0 while connected means that live views of this cluster fail";
     all.register("argocd_agent_lanes", lanes, metrics.lanes.clone());
-    let requests = "Requests of people at the hub, by the class of the answer; a rise of 5xx is an API here that fails";
+    let requests = "Live requests, by class of the answer; a rise of 5xx means that the API of this cluster fails";
     let counted = &metrics.lane_requests;
     counted.register(all, "argocd_agent_lane_requests", requests);
 }

@@ -100,7 +100,7 @@ async fn look(client: &Client, replica: &Replica, mut seen: watch::Receiver<Prog
                     ails,
                 }),
                 Err(error) => {
-                    tracing::debug!(error = %Chain(&error), "the API's description cannot be read");
+                    tracing::debug!(error = %Chain(&error), "cannot read the OpenAPI description of the API");
                     again = true;
                 }
             }
@@ -128,7 +128,7 @@ async fn ailment(client: &Client, namespace: &str, programs: &Programs) -> Optio
         let pods = match pods.list(&theirs.labels(&program.selector)).await {
             Ok(list) => list.items,
             Err(error) => {
-                tracing::debug!(error = %Chain(&error), "the Pods of Argo CD cannot be seen");
+                tracing::debug!(error = %Chain(&error), "cannot list Pods of Argo CD");
                 continue;
             }
         };

@@ -74,7 +74,7 @@ const CERTIFICATE: ConditionFields<'static> = (
     "2026-11-19T12:00:00Z",
 );
 
-/// Connected, and nothing needs a person.
+/// Connected, and no action required.
 pub(crate) fn well(cluster: &str) -> Addon {
     addon(cluster, "managed", &[CONNECTED, CERTIFICATE])
 }

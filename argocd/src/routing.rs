@@ -138,7 +138,7 @@ pub fn route(app: Application<'_>, clusters: &Clusters, settings: &RoutingSettin
     if let Points::Apart = points {
         return if clusters.contains(namespace) || names_a_cluster(destination, clusters) {
             Route::Conflict(format!(
-                "destination name {:?} and server {:?} are not the same cluster; name one of them",
+                "destination name {:?} and server {:?} are not the same cluster; correct one of them",
                 destination.name, destination.server
             ))
         } else {
@@ -183,8 +183,8 @@ fn around_mirrors(app: Application<'_>, cluster: &str, clusters: &Clusters) -> O
         (true, false) => Some(Route::Conflict(owned_there(cluster))),
         // Delivered, it would overwrite the very object that it was made of.
         (false, true) => Some(Route::Conflict(format!(
-            "it mirrors an Application of cluster {cluster:?} from when that was autonomous; delete it, or make it \
-             the hub's own by taking its annotation {:?} away",
+            "it is a mirror from when cluster {cluster:?} was autonomous; delete it, or remove its annotation {:?} \
+            to make it the hub's own",
             crate::keys::MIRRORED_FROM
         ))),
         (false, false) => None,
@@ -193,7 +193,7 @@ fn around_mirrors(app: Application<'_>, cluster: &str, clusters: &Clusters) -> O
 
 fn owned_there(cluster: &str) -> String {
     format!(
-        "cluster {cluster:?} is autonomous and owns its Applications; make this one there, and it is shown here"
+        "cluster {cluster:?} is autonomous and owns its Applications; create this one there, and the hub mirrors it"
     )
 }
 

@@ -30,13 +30,13 @@ pub enum Bad {
     #[error("the body is not one of such a request: {0}")]
     Body(&'static str),
     /// With `copy` a value goes where it is seen, and with `test` it is guessed.
-    #[error("a Secret is not patched with operations that can read it; use a merge patch")]
+    #[error("a JSON patch could read a Secret; use a merge patch")]
     Reads,
     /// Argo CD applies to see what would become of an object.
-    #[error("objects are applied as a dry run only")]
+    #[error("server-side apply is allowed as a dry run only")]
     Applies,
     /// Whatever nobody owns belongs to nobody.
-    #[error("what is made has to have an owner that belongs to an Application")]
+    #[error("a created object needs an owner that belongs to an Application")]
     Unowned,
 }
 

@@ -90,7 +90,7 @@ pub struct Object {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// Not one of those with which objects are read and changed.
-    #[error("the method {0:?} is not carried to a cluster")]
+    #[error("the method {0:?} is not forwarded to clusters")]
     Method(String),
     /// Longer than any that is meant well.
     #[error("the path is longer than {LONGEST} bytes")]
@@ -99,7 +99,7 @@ pub enum Unreadable {
     #[error("the path is not one of the Kubernetes API: {0}")]
     Path(&'static str),
     /// A parameter that nobody here knows.
-    #[error("the parameter {0:?} is not carried to a cluster with this request")]
+    #[error("the parameter {0:?} is not forwarded to clusters with this request")]
     Parameter(String),
     /// A parameter that cannot be read.
     #[error("the parameters cannot be read: {0}")]

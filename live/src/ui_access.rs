@@ -97,7 +97,7 @@ pub enum Forbidden {
         resource: String,
     },
     /// It could show what Secrets hold.
-    #[error("Secrets are not shown with UI_ACCESS {level}")]
+    #[error("UI_ACCESS {level} does not allow access to Secrets")]
     Secrets {
         /// The level.
         level: UiAccess,

@@ -43,10 +43,10 @@ pub enum Upgrade {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// There is nothing to be seen of a terminal without one.
-    #[error("a terminal is opened with an upgrade to a WebSocket or to SPDY/3.1")]
+    #[error("a terminal needs an upgrade to WebSocket or SPDY/3.1")]
     NoUpgrade,
     /// Not one that is spoken with terminals.
-    #[error("the protocol {0:?} is not spoken with terminals")]
+    #[error("the protocol {0:?} is not supported for terminals")]
     Protocol(String),
 }
 

@@ -173,18 +173,17 @@ fn agents(all: &mut Recorder, metrics: &Metrics) {
     metrics.handshakes.register(
         all,
         "handshakes",
-        "TLS handshakes at the agents' port, by how they ended; a rise of anything but ok is somebody who cannot get in",
+        "TLS handshakes at the agents' port, by outcome; a rise of anything but ok means that a client cannot connect",
     );
     all.register(
         "connections",
-        "Open connections of agents; many more than agents means that they connect again and again",
+        "Open connections of agents; many more than agents means that they reconnect repeatedly",
         metrics.connections.clone(),
     );
     metrics.websockets.register(
         all,
         "websockets",
-        "Calls over WebSockets that ended, and requests of HTTP/1.1 that were none, by how; a rise of anything but ok \
-         is a proxy on the way that breaks them",
+        "WebSocket calls and invalid HTTP/1.1 requests, by outcome; a rise of anything but ok means that a proxy breaks them",
     );
     metrics.refusals.register(
         all,
@@ -193,18 +192,18 @@ fn agents(all: &mut Recorder, metrics: &Metrics) {
     );
     all.register(
         "connected_agents",
-        "Sessions open now; fewer than enrolled clusters means that some are away",
+        "Open sessions; fewer than enrolled clusters means that some are disconnected",
         metrics.sessions.clone(),
     );
     metrics.session_ends.register(
         all,
         "session_ends",
-        "Sessions that ended, by why; a steady rise means that agents do not stay connected",
+        "Ended sessions, by reason; a steady rise means that agents do not stay connected",
     );
     metrics.resyncs.register(
         all,
         "resyncs",
-        "Comparisons begun with an agent of what both ends have; a rise of connect is a rise of sessions",
+        "Resyncs started, by trigger; a rise of connect is a rise of sessions",
     );
     metrics.events.register(
         all,
@@ -214,16 +213,16 @@ fn agents(all: &mut Recorder, metrics: &Metrics) {
     metrics.events_refused.register(
         all,
         "events_refused",
-        "Events from agents that cannot be read or are not allowed; a rise is an agent that misbehaves",
+        "Invalid or forbidden events from agents; a rise means that an agent violates the protocol",
     );
     all.register(
         "resends",
-        "Events said again because the agent did not acknowledge them; a rise is a slow or deaf agent",
+        "Events sent again because the agent did not acknowledge them; a rise means that an agent is slow or stuck",
         metrics.resends.clone(),
     );
     all.register(
         "stray_acknowledgements",
-        "Acknowledgements of what was never sent or acknowledged before; a rise is an agent that misbehaves",
+        "Acknowledgements of unknown events; a rise means that an agent violates the protocol",
         metrics.stray_acks.clone(),
     );
 }
@@ -233,21 +232,21 @@ fn hub_writes(all: &mut Recorder, metrics: &Metrics) {
     metrics.hub_writes.register(
         all,
         "hub_writes",
-        "Writes to the hub's API by how they ended; a rise of refused or unavailable is a hub that does not take them",
+        "Writes to the hub's API, by outcome; a rise of refused or unavailable means that the API rejects them",
     );
     all.register(
         "hub_writes_stuck",
-        "Applications whose reports cannot be written to the hub for half a minute and more",
+        "Applications whose reports the hub has rejected for more than 30s",
         metrics.hub_writes_stuck.clone(),
     );
     all.register(
         "hub_write_limit",
-        "Writes to the hub's API that may be under way at once; a fall means that the API has become slow",
+        "Limit of concurrent writes to the hub's API; a fall means that the API is slow",
         metrics.hub_write_limit.clone(),
     );
     all.register(
         "hub_writes_under_way",
-        "Writes to the hub's API that are under way or wait for their turn; a lasting rise is a hub that is too slow",
+        "Writes to the hub's API in progress or queued; a lasting rise means that the API is too slow",
         metrics.hub_writes_now.clone(),
     );
 }
@@ -256,24 +255,24 @@ fn hub_writes(all: &mut Recorder, metrics: &Metrics) {
 fn interactive(all: &mut Recorder, metrics: &Metrics) {
     all.register(
         "lanes",
-        "Lanes for interactive requests open now; far fewer than sessions means that clusters cannot be looked at",
+        "Open tunnels for live requests; far fewer than sessions means that live views of clusters fail",
         metrics.lanes.clone(),
     );
     metrics.resource_requests.register(
         all,
         "resource_requests",
-        "Requests to the resource proxy by how they were answered, and handshakes that failed there; a rise of late or \
-         lost is a cluster that is hard to reach",
+        "Requests to the resource proxy by outcome, and failed handshakes; a rise of late or lost means that a \
+        cluster is hard to reach",
     );
     all.register(
         "redis_connections",
-        "Connections to the redis proxy open now",
+        "Open connections to the redis proxy",
         metrics.redis_connections.clone(),
     );
     metrics.redis_requests.register(
         all,
         "redis_requests",
-        "Commands to the redis proxy by how they were answered, and handshakes that failed there; local: by the hub's \
-         redis, page: with the state of a cluster; a rise of local_failed is a hub's redis that is away",
+        "Commands to the redis proxy by outcome, and failed handshakes; local: answered by the hub's redis, page: \
+        with the state of a cluster; a rise of local_failed means that the hub's redis is unavailable",
     );
 }

@@ -174,7 +174,7 @@ impl Session {
         }
         if !rules::takes(self.role, self.peer.mode, event.target, event.verb) {
             self.refused = self.refused.saturating_add(1);
-            let why = format!("{} of {} is not taken here", event.verb, event.target);
+            let why = format!("{} of {} is not accepted here", event.verb, event.target);
             return self.acknowledge(&event, Some(why));
         }
         if event.target == Target::Heartbeat {

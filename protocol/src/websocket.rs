@@ -39,7 +39,7 @@ pub enum Malformed {
     #[error("a frame of fewer than {HEADER} bytes")]
     Short,
     /// It says another length than it has.
-    #[error("a frame whose length is not the one it says")]
+    #[error("a frame with a wrong length")]
     Length,
     /// A message is longer than allowed.
     #[error("a gRPC message that is too long")]

@@ -64,7 +64,7 @@ pub enum AskError {
         source: hyper_util::client::legacy::Error,
     },
     /// The answer broke off.
-    #[error("read what {address} says")]
+    #[error("read the answer of {address}")]
     Read {
         /// Who was asked.
         address: String,

@@ -37,7 +37,7 @@ pub enum Error {
         source: Box<KubeconfigError>,
     },
     /// No kubeconfig was given and none was found.
-    #[error("find out how to reach the Kubernetes API")]
+    #[error("find the configuration of the Kubernetes API")]
     Infer(#[source] Box<InferConfigError>),
     /// The settings do not make a client.
     #[error("build the Kubernetes client")]
@@ -182,10 +182,7 @@ mod tests {
             never = silent_api(listener) => never,
         };
         let said = crate::error::Chain(&error).to_string();
-        assert!(
-            said.contains("has not answered within 65 seconds"),
-            "{said}"
-        );
+        assert!(said.contains("timed out after 65 seconds"), "{said}");
     }
 
     #[tokio::test(start_paused = true)]

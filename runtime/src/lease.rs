@@ -70,7 +70,7 @@ pub fn campaign(
                 }
                 Err(_elapsed) => {
                     campaign.renewed = None;
-                    tracing::warn!("the API does not answer about the lease");
+                    tracing::warn!("the API timed out for the lease");
                 }
             }
             let holds = campaign.holds(Instant::now());
@@ -221,9 +221,9 @@ impl Campaign {
         match tokio::time::timeout(RETRY, given_back).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::info!(error = %Chain(&error), "could not give back the lease");
+                tracing::info!(error = %Chain(&error), "could not release the lease");
             }
-            Err(_elapsed) => tracing::info!("could not give back the lease in time"),
+            Err(_elapsed) => tracing::info!("could not release the lease in time"),
         }
     }
 }

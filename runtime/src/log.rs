@@ -86,7 +86,7 @@ impl Levels {
         let before = std::mem::replace(&mut *now, level.to_owned());
         drop(now);
         // So that it is seen at most levels: a person has done it.
-        tracing::warn!(before, now = level, "the log level was changed");
+        tracing::warn!(before, now = level, "log level changed");
         Ok(())
     }
 }

@@ -161,16 +161,13 @@ impl Parts {
         token.cancel();
         tracker.close();
         if tokio::time::timeout(drain, tracker.wait()).await.is_err() {
-            tracing::warn!(tasks = tracker.len(), "did not drain in time; aborting");
+            tracing::warn!(tasks = tracker.len(), "drain timed out; aborting");
             kill.cancel();
             if tokio::time::timeout(ABORT_GRACE, tracker.wait())
                 .await
                 .is_err()
             {
-                tracing::warn!(
-                    tasks = tracker.len(),
-                    "tasks do not yield; leaving them behind"
-                );
+                tracing::warn!(tasks = tracker.len(), "tasks do not stop; leaving them");
             }
         }
         stopped.map_or(Ok(()), Err)

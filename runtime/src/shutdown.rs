@@ -24,7 +24,7 @@ pub fn token() -> CancellationToken {
             Ok(mut signals) => {
                 tokio::spawn(async move {
                     if signals.recv().await.is_some() {
-                        tracing::info!(signal = name, "asked to stop");
+                        tracing::info!(signal = name, "stop requested");
                         token.cancel();
                     }
                 });

@@ -137,8 +137,8 @@ pub(crate) async fn an_uninstallation_waits_for_a_lost_spoke_with_a_bound(
     );
     let word = last_word(stage).await?;
     for part in [
-        "spoke2: OCM has lost this cluster",
-        "bring back what OCM has lost (spoke2)",
+        "spoke2: OCM lost contact with this cluster",
+        "reconnect the clusters that OCM lost (spoke2)",
         "helm uninstall --no-hooks",
     ] {
         ensure!(

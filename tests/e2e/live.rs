@@ -75,10 +75,13 @@ pub(crate) async fn what_a_reader_may_not_is_refused_with_a_reason(stage: &Stage
     let audit = stage.lab.spoke(1).audit();
     let mark = audit.mark()?;
     for (arguments, reason) in [
-        (&["get", "secrets", "-A"][..], "Secrets are not shown"),
+        (
+            &["get", "secrets", "-A"][..],
+            "does not allow access to Secrets",
+        ),
         (
             &["get", "--raw", "/api/v1/namespaces/argocd/secrets"],
-            "Secrets are not shown",
+            "does not allow access to Secrets",
         ),
         (
             &["get", "--raw", "/api/v1/watch/namespaces/argocd/secrets"],
@@ -247,7 +250,10 @@ async fn what_it_does_not_have_stays(kubectl: &Kubectl, spoke: &Objects, local: 
             "belongs to no Application",
         ),
         (&["create", "configmap", "new"], "does not allow to create"),
-        (&["get", "secrets", "-A"], "Secrets are not shown"),
+        (
+            &["get", "secrets", "-A"],
+            "does not allow access to Secrets",
+        ),
     ] {
         let told = kubectl.fails(arguments).await?;
         ensure!(told.contains(reason), "kubectl {arguments:?} says: {told}");

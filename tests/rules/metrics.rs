@@ -100,7 +100,7 @@ fn row(name: &str, metric: &Metric) -> String {
 
 fn unit(name: &str) -> &'static str {
     if name.ends_with("_timestamp_seconds") || name == "process_start_time_seconds" {
-        "seconds of Unix time"
+        "Unix seconds"
     } else if name.ends_with("_seconds") {
         "seconds"
     } else if name.ends_with("_bytes") {
@@ -176,5 +176,5 @@ fn what_is_registered_is_read() {
     );
     assert_eq!(metric.labels["why"], ["x", "y"].map(str::to_owned).into());
     assert_eq!(asked_as("a_b", metric), "a_b_total");
-    assert_eq!(unit("a_timestamp_seconds"), "seconds of Unix time");
+    assert_eq!(unit("a_timestamp_seconds"), "Unix seconds");
 }

@@ -241,8 +241,8 @@ pub enum Error {
     Pattern(String),
     /// It is not moved: in another namespace there may be one of somebody else's, and what runs would have to go first.
     #[error(
-        "the add-on has brought Argo CD into the namespace {from} of the cluster, and ARGOCD_NAMESPACE is {to} now: set it \
-         back, or opt the cluster out, which takes that Argo CD away, and in again; nothing changes until then"
+        "the add-on installed Argo CD in namespace {from} of the cluster, but ARGOCD_NAMESPACE is now {to}: set it \
+        back, or opt the cluster out, which removes that Argo CD, and in again; nothing changes until then"
     )]
     Moved {
         /// Where it is.

@@ -85,11 +85,11 @@ pub struct HeldMode {
 pub fn degraded(needs: &Needs<'_>, now: Timestamp) -> Verdict {
     let causes = causes(needs, now);
     let Some((reason, first)) = causes.first() else {
-        return Verdict::new(DEGRADED, false, "AsExpected", "nothing needs a person").calm();
+        return Verdict::new(DEGRADED, false, "AsExpected", "no action required").calm();
     };
     let others = causes.iter().skip(1);
     let message = others.fold(first.clone(), |said, (reason, message)| {
-        format!("{said}; besides, {reason}: {message}")
+        format!("{said}; also {reason}: {message}")
     });
     Verdict::new(DEGRADED, true, *reason, message)
 }
@@ -150,15 +150,14 @@ fn certificates(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)
     let overdue = |it: &&ShownCertificate| is_overdue(it.not_before, it.not_after, now);
     let own = needs.certificate.filter(overdue).map(|ending| {
         format!(
-            "the agent's certificate ends at {:.0} and has not been renewed; look at the condition \
-             ClusterCertificateRotated, at the cluster's certificate requests on the hub, and at its \
-             registration agent",
+            "the agent's certificate expires at {:.0} and was not renewed; check the condition \
+            ClusterCertificateRotated, the cluster's certificate requests on the hub, and its registration agent",
             ending.not_after
         )
     });
     let hub = needs.hub.filter(|hub| !hub.overdue.is_empty()).map(|hub| {
         let overdue = hub.overdue.join(", ");
-        format!("{overdue}; it is renewed only by whoever made it")
+        format!("{overdue}; the add-on did not issue it and cannot renew it: renew it where it was issued")
     });
     let expiring = own
         .into_iter()
@@ -189,15 +188,14 @@ pub fn rotation_recheck(needs: &Needs<'_>, now: Timestamp) -> Option<Duration> {
 fn rotation(needs: &Needs<'_>) -> Option<String> {
     let rotation = needs.hub?.rotation.as_ref()?;
     let lacks = match rotation.stage {
-        Stage::Introduced => "has not said that it trusts the next certificate authority",
+        Stage::Introduced => "has not confirmed that it trusts the next certificate authority",
         Stage::Retiring | Stage::Settled => {
-            "has not come with a certificate of the new certificate authority"
+            "has not connected with a certificate of the new certificate authority"
         }
     };
     Some(format!(
-        "the rotation of the certificate authority waits since {:.0} for this cluster: its agent \
-         {lacks}; see to it that it connects, or revoke it with the annotation {} \
-         on this ManagedClusterAddOn, or disable the add-on",
+        "the rotation of the certificate authority has waited since {:.0} for this cluster: its agent {lacks}; \
+        reconnect the agent, or revoke it with the annotation {} on this ManagedClusterAddOn, or disable the add-on",
         rotation.since,
         crate::keys::REVOKED
     ))
@@ -205,8 +203,8 @@ fn rotation(needs: &Needs<'_>) -> Option<String> {
 
 fn revocation() -> String {
     format!(
-        "a person has revoked the agent's certificates: it is kept out, and its Applications stay as \
-         they are; take the annotation {} away to let it in with a new one",
+        "a user revoked the agent: its certificates are rejected, and its Applications stay as they are; remove \
+        the annotation {} to admit it with a new certificate",
         crate::keys::REVOKED
     )
 }
@@ -214,15 +212,15 @@ fn revocation() -> String {
 fn hub_writes(stuck: &Stuck) -> String {
     let Stuck { count, example } = stuck;
     format!(
-        "what this cluster reports about {count} of its Applications cannot be written to this hub for half a \
-         minute and more, so they show an old status, such as {example}; it is tried on"
+        "the hub has rejected status writes of {count} Applications of this cluster for more than 30s, so their \
+        status is stale, such as {example}; retrying"
     )
 }
 
 fn misbehaves(misconduct: &str) -> String {
     format!(
-        "the agent of this cluster does what no agent should: {misconduct}; its version may be out of range, or \
-         somebody else has its certificate"
+        "the agent of this cluster violates the protocol: {misconduct}; check its version, and that no other \
+        program uses its certificate"
     )
 }
 
@@ -230,8 +228,8 @@ fn objects_refused(refused: &Refused) -> String {
     let Refused { count, names } = refused;
     let names = with_more(names, *count, ", ");
     format!(
-        "the cluster refuses {count} objects of this hub, or could not do what was asked of them: {names}; each \
-         Application says why in its condition ArgoCDAgentError"
+        "the cluster refused {count} objects of this hub, or commands on them: {names}; the condition \
+        ArgoCDAgentError of each Application has the cause"
     )
 }
 
@@ -243,19 +241,18 @@ fn mode_change(held: &HeldMode) -> String {
     } = held;
     let why = applications.map_or_else(
         || {
-            "a person and not the label made this ManagedClusterAddOn, and a cluster can write its \
-             own labels"
+            "a user created this ManagedClusterAddOn, not the label, and a cluster can write its own labels"
                 .to_owned()
         },
         |count| {
             format!(
-                "a change moves the ownership of Applications, of which this cluster has {count}"
+                "a change moves the ownership of the {count} Applications of this cluster"
             )
         },
     );
     format!(
-        "the cluster's label asks for mode {asked}, and {recorded} is in use; {why}, so confirm it \
-         with the annotation {}={asked} on this ManagedClusterAddOn, or set the label back",
+        "the cluster's label requests mode {asked}, but {recorded} is in use; {why}, so confirm it with the \
+        annotation {}={asked} on this ManagedClusterAddOn, or restore the label",
         crate::keys::CONFIRM_MODE
     )
 }
@@ -270,20 +267,18 @@ fn mass_delete(held: &HeldDeletion) -> String {
     let names = with_more(names, *count, ", ");
     let (what, instead) = if *mirrors {
         (
-            format!("this hub shows {count} objects that the cluster does not have any more"),
-            "make them again on the cluster",
+            format!("this hub mirrors {count} objects that no longer exist on the cluster"),
+            "recreate them on the cluster",
         )
     } else {
         (
-            format!(
-                "the cluster holds {count} objects that this hub has delivered and does not know any more"
-            ),
-            "make them again on the hub",
+            format!("the cluster has {count} objects that this hub delivered and no longer knows"),
+            "recreate them on the hub",
         )
     };
     format!(
-        "{what}, too many to delete them unasked: {names}; {instead}, or confirm that they go with \
-         the annotation {}={digest} on this ManagedClusterAddOn",
+        "{what}, too many to delete without confirmation: {names}; {instead}, or confirm the deletion with the \
+        annotation {}={digest} on this ManagedClusterAddOn",
         crate::keys::CONFIRM_DELETE
     )
 }
@@ -291,7 +286,7 @@ fn mass_delete(held: &HeldDeletion) -> String {
 fn not_mirrored(unmirrored: &Unmirrored) -> String {
     let Unmirrored { count, names } = unmirrored;
     let names = with_more(names, *count, "; ");
-    format!("{count} objects of the cluster are not shown on this hub: {names}")
+    format!("{count} objects of the cluster are not mirrored on this hub: {names}")
 }
 
 /// The first names, and how many there are besides.

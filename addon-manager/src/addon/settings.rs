@@ -38,7 +38,7 @@ pub struct Defaults {
 pub enum Error {
     /// Nobody knows where agents shall dial.
     #[error(
-        "the principal's address is not known: set the variable PRINCIPAL_ADDRESS (host or \
+        "the principal's address is unknown: set the variable PRINCIPAL_ADDRESS (host or \
          host:port) in the AddOnDeploymentConfig or --principal-address, or give the Service \
          argocd-agent-principal a load balancer, a node port, or a Route, TLSRoute or Ingress that \
          passes TLS through (with the chart's value principal.findAddress)"
@@ -58,7 +58,7 @@ pub enum Error {
         wanted: &'static str,
     },
     /// The certificates of the proxy are none.
-    #[error("spec.proxyConfig.caBundle of the AddOnDeploymentConfig holds no certificate in PEM")]
+    #[error("spec.proxyConfig.caBundle of the AddOnDeploymentConfig has no PEM certificate")]
     ProxyCa,
 }
 

@@ -162,7 +162,7 @@ async fn objects(client: &Client, namespace: &str, kind: Kind) -> Vec<Value> {
             // Not served in this version.
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(error) => {
-                tracing::warn!(kind = name, error = %Chain(&error), "cannot read what may lead to the principal");
+                tracing::warn!(kind = name, error = %Chain(&error), "cannot read Services and routes of the principal");
                 return Vec::new();
             }
         }

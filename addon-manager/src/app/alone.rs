@@ -256,7 +256,11 @@ async fn follow_fleet(
                         clusters.insert(name, (cluster, enrolment));
                     }
                     Err(reason) => {
-                        tracing::warn!(secret = name, reason, "a cluster Secret lets nobody in");
+                        tracing::warn!(
+                            secret = name,
+                            reason,
+                            "ignoring a cluster Secret that admits no agent"
+                        );
                         clusters.remove(&name);
                     }
                 }
@@ -295,12 +299,12 @@ fn enrolment(secret: &Secret, argocd_namespace: &str) -> Result<(String, Enrolme
         return Err(format!("{agent:?} cannot be the name of a namespace"));
     }
     if agent == argocd_namespace || is_of_kubernetes(agent) {
-        return Err(format!("the namespace {agent} has another use"));
+        return Err(format!("the namespace {agent} is reserved"));
     }
     let text = |key: &str| String::from_utf8(secret.data.as_ref()?.get(key)?.0.clone()).ok();
     let annotation = |key: &str| secret.metadata.annotations.as_ref()?.get(key).cloned();
     let mode = annotation(keys::MODE).map_or(Ok(Mode::Managed), |word| {
-        mode_of(&word).ok_or_else(|| format!("its mode {word:?} is none"))
+        mode_of(&word).ok_or_else(|| format!("its mode {word:?} is invalid"))
     })?;
     // What was there before this process is not a first enrolment, for all that is known.
     let enrolment = Enrolment {
@@ -357,8 +361,8 @@ mod tests {
         for (agent, mode, word) in [
             ("", None, "cannot be the name"),
             ("A.b", None, "cannot be the name"),
-            ("argocd", None, "has another use"),
-            ("kube-system", None, "has another use"),
+            ("argocd", None, "is reserved"),
+            ("kube-system", None, "is reserved"),
             ("a", Some("autonomus"), "\"autonomus\""),
         ] {
             let reason = refused(&secret(agent, mode));

@@ -16,11 +16,9 @@ pub async fn ask(args: RotateArgs) -> anyhow::Result<String> {
     Secrets::new(client, &own_namespace)
         .ask_for_rotation(name.clone())
         .await
-        .context("ask for another CA")?;
+        .context("request a new CA")?;
     Ok(format!(
-        "asked for another certificate authority ({name}); the annotation \
-         argocd-agent.open-cluster-management.io/rotating-since of the Secret {own_namespace}/argocd-agent-ca is \
-         there while agents are waited for, and the metric \
-         argocd_agent_addon_manager_ca_rotation_waits_for says how many"
+        "requested a new certificate authority ({name}). While agents are still moving, the Secret \
+        {own_namespace}/argocd-agent-ca has the annotation argocd-agent.open-cluster-management.io/rotating-since, and the metric argocd_agent_addon_manager_ca_rotation_waits_for counts them"
     ))
 }

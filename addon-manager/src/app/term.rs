@@ -80,7 +80,7 @@ pub(super) async fn run(term: Term, leading: watch::Receiver<bool>, token: Cance
             let leading = async {
                 while !token.is_cancelled() {
                     if let Err(error) = Box::pin(lead(&term, token.child_token())).await {
-                        tracing::warn!(error = %Chain(&*error), "leading failed; trying again");
+                        tracing::warn!(error = %Chain(&*error), "the leader run failed; retrying");
                         token.run_until_cancelled(sleep(RETRY)).await;
                     }
                 }
@@ -188,7 +188,7 @@ async fn known(channels: &Channels, secrets: &ClusterSecrets) {
     };
     if timeout(PATIENCE, both).await.is_err() {
         tracing::warn!(
-            "starting without the CA, the address of the principal or a look at the hub's Argo CD"
+            "starting without the CA, the principal's address or facts about the hub's Argo CD"
         );
     }
     secrets.listed().await;

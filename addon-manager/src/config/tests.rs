@@ -34,11 +34,11 @@ fn what_helm_runs_once_says_what_it_does_in_a_sentence() {
     for (line, said) in [
         (
             "addon-manager uninstall",
-            Some("takes the add-on off all clusters, and waits for them for at most 240s"),
+            Some("removes the add-on from all clusters; timeout 240s"),
         ),
         (
             "addon-manager ready --address=hub:8080 --timeout=90s",
-            Some("asks hub:8080 whether the hub program is ready, for at most 90s"),
+            Some("waits until the hub program at hub:8080 is ready; timeout 90s"),
         ),
         ("addon-manager", None),
         ("addon-manager principal", None),

@@ -50,7 +50,7 @@ async fn release(
         .await
     {
         Ok(_) => {
-            tracing::info!(%object, "released from a cluster that has left");
+            tracing::info!(%object, "released finalizers of a cluster that left");
             Ok(())
         }
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),

@@ -46,12 +46,12 @@ pub enum Error {
         source: Box<kube::Error>,
     },
     /// What is there is not known yet.
-    #[error("the cluster Secrets are not listed yet")]
+    #[error("the cluster Secrets are not read yet")]
     NotListed,
     /// Somebody else's Secret has the name; it is never written nor deleted.
     #[error(
-        "the Secret {namespace}/{name} was not made by this add-on and is left as it is, so Argo CD \
-         does not have the cluster as it should be: delete or rename that Secret"
+        "the Secret {namespace}/{name} was not created by this add-on, which does not change it, so Argo CD cannot \
+        manage the cluster correctly: delete or rename that Secret"
     )]
     Foreign {
         /// Its namespace.
@@ -61,9 +61,8 @@ pub enum Error {
     },
     /// Somebody has changed what we wrote and need.
     #[error(
-        "{fields} of the Secret {namespace}/{name} was changed by {manager} and is left so, but Argo CD \
-         cannot work with it: set the annotation {WRITTEN} of that Secret to an empty value to have it \
-         written again"
+        "{manager} changed {fields} of the Secret {namespace}/{name}; the add-on keeps the change, but Argo CD \
+        cannot use it: set the annotation {WRITTEN} of that Secret to an empty value to restore it"
     )]
     Contested {
         /// Its namespace.
@@ -296,7 +295,7 @@ impl ClusterSecrets {
             Todo::TakeOver { uid } => {
                 params = params.force();
                 demand(&mut desired, uid);
-                tracing::info!(cluster, "taking the cluster Secret over");
+                tracing::info!(cluster, "adopting the cluster Secret");
             }
         }
         let writing = Writing::begin(&self.held, cluster);

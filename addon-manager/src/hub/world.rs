@@ -167,9 +167,7 @@ impl World {
             cluster_uid,
         } = own;
         if cluster == argocd_namespace || cluster == own_namespace || is_of_kubernetes(cluster) {
-            return Some(format!(
-                "the namespace {cluster} on the hub has another use"
-            ));
+            return Some(format!("the namespace {cluster} on the hub is reserved"));
         }
         let claimed = self.clusters.get(cluster)?.claims.get(ID_CLAIM);
         is_itself(claimed.map(String::as_str), cluster_uid.as_deref()).then(|| {

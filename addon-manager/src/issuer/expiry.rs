@@ -42,7 +42,9 @@ pub fn overdue(observed: &Observed, now: Timestamp) -> Vec<String> {
         .into_iter()
         .filter(|(_, from, to)| is_overdue(*from, *to, now));
     overdue
-        .map(|(secret, _, end)| format!("the certificate in the Secret {secret} ends at {end:.0}"))
+        .map(|(secret, _, end)| {
+            format!("the certificate in the Secret {secret} expires at {end:.0}")
+        })
         .collect()
 }
 

@@ -83,8 +83,8 @@ pub struct Decision {
 const LAST_PART: i32 = 5;
 
 /// A rotation that was asked for and cannot be.
-const NOT_OURS: &str = "a rotation is asked for, but this add-on did not make the CA: put yours in \
-                        its place, with both in ca.crt until every agent has a new certificate";
+const NOT_OURS: &str = "a rotation is requested, but this add-on did not create the CA: replace it with your new \
+CA, and keep both in ca.crt until every agent has a new certificate";
 
 /// What to do about the CA. `agents` is none while it is not known who there is; `serving` are the
 /// Secrets of ours with a certificate of another CA.

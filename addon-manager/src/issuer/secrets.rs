@@ -229,7 +229,7 @@ fn holding(secret: &Secret) -> Result<Holding, String> {
         .map(|(certificate, key)| Authority::from_pem(certificate, key, None))
         .transpose()
         .map_err(|reason| {
-            format!("the next CA: {reason}; take next.crt and next.key out to begin anew")
+            format!("the next CA: {reason}; remove next.crt and next.key to restart the rotation")
         })?;
     Ok(Holding {
         ca,

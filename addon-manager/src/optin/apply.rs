@@ -171,7 +171,7 @@ impl Writer {
     }
 
     async fn make(&self, cluster: &str, mode: Mode, again: bool) -> Result<Done, Error> {
-        let failed = failed("make the ManagedClusterAddOn", cluster);
+        let failed = failed("create the ManagedClusterAddOn", cluster);
         let object = json!({
             "apiVersion": self.version.api_version(),
             "kind": "ManagedClusterAddOn",
@@ -208,7 +208,7 @@ impl Writer {
                 ..ObjectReference::default()
             };
             let message = format!(
-                "made again: the cluster still has the label {}; take it away to opt out",
+                "recreated: the cluster still has the label {}; remove the label to opt out",
                 keys::MODE
             );
             self.tell(&about, cluster, EventType::Normal, "MadeAgain", &message)

@@ -152,7 +152,7 @@ fn label_step(
     }
     let Some(mode) = mode_of(label) else {
         let message = format!(
-            "the label {} of this ManagedCluster says {label:?}; it must be managed or autonomous",
+            "the label {} of this ManagedCluster is {label:?}; it must be managed or autonomous",
             keys::MODE
         );
         return refuse("UnknownMode", message);

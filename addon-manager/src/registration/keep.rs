@@ -40,7 +40,7 @@ pub async fn keep(
                 let error = Chain(&error).to_string();
                 tracing::warn!(
                     error,
-                    "cannot renew what is in self-registered cluster Secrets; trying again"
+                    "cannot renew credentials in self-registered cluster Secrets; retrying"
                 );
                 RETRY
             }
@@ -112,7 +112,7 @@ impl SelfRegistration {
             Ok(_) => {
                 tracing::info!(
                     secret = name,
-                    "renewed how Argo CD reaches a self-registered cluster"
+                    "renewed the credentials of a self-registered cluster"
                 );
                 Ok(())
             }

@@ -55,15 +55,15 @@ impl Rest {
         let lost: Vec<&str> = self.named(|left| left.lost);
         if !lost.is_empty() {
             lines.push(format!(
-                "bring back what OCM has lost ({}) and run `helm uninstall` again; or remove those clusters from the hub \
-                 for good with `kubectl delete managedcluster`",
+                "reconnect the clusters that OCM lost ({}) and run `helm uninstall` again; or remove them from the \
+                hub for good with `kubectl delete managedcluster`",
                 lost.join(", ")
             ));
         }
         let slow = self.named(|left| !left.lost && (left.addon || !left.works.is_empty()));
         if !slow.is_empty() {
             lines.push(format!(
-                "look at OCM's work agent on {}, and run `helm uninstall` again; many clusters need more time: raise \
+                "check OCM's work agent on {}, and run `helm uninstall` again; many clusters need more time: raise \
                  uninstall.timeout with `helm upgrade`, and give `helm uninstall` a longer --timeout",
                 slow.join(", ")
             ));
@@ -71,14 +71,14 @@ impl Rest {
         let secrets = self.named(|left| left.secret && !left.addon && left.works.is_empty());
         if !secrets.is_empty() {
             lines.push(format!(
-                "the manager should have removed the cluster Secrets of {}: look at the log of the Deployment \
-                 argocd-agent-addon-manager",
+                "the manager should have removed the cluster Secrets of {}: check the log of the Deployment \
+                argocd-agent-addon-manager",
                 secrets.join(", ")
             ));
         }
         lines.push(format!(
-            "to go on without waiting: `helm uninstall --no-hooks`; what is on the clusters then goes when their work \
-             agents are back, and the cluster Secrets stay until somebody deletes them with \
+            "to uninstall without waiting: `helm uninstall --no-hooks`; work agents then remove the agents when \
+            they reconnect, and the cluster Secrets stay until you delete them with \
              `kubectl -n {argocd_namespace} delete secrets -l argocd-agent.argoproj-labs.io/agent-name`"
         ));
         lines
@@ -102,20 +102,20 @@ impl Left {
         } = self;
         let mut parts = Vec::new();
         if *lost {
-            parts.push("OCM has lost this cluster".to_owned());
+            parts.push("OCM lost contact with this cluster".to_owned());
         }
         if *addon {
-            parts.push("its ManagedClusterAddOn is going".to_owned());
+            parts.push("its ManagedClusterAddOn is being deleted".to_owned());
         }
         if !works.is_empty() {
             let works: Vec<&str> = works.iter().map(String::as_str).collect();
             parts.push(format!(
-                "its work agent has not removed what is in ManifestWork {}",
+                "its work agent has not removed the objects of ManifestWork {}",
                 works.join(", ")
             ));
         }
         if *secret {
-            parts.push("its cluster Secret is still there".to_owned());
+            parts.push("its cluster Secret still exists".to_owned());
         }
         parts.join("; ")
     }
@@ -153,9 +153,9 @@ mod tests {
         assert_eq!(
             rest(&[("a", going), ("b", lost)]).lines(),
             [
-                "a: its ManagedClusterAddOn is going",
-                "b: OCM has lost this cluster; its work agent has not removed what is in ManifestWork \
-                 addon-x-deploy-0; its cluster Secret is still there",
+                "a: its ManagedClusterAddOn is being deleted",
+                "b: OCM lost contact with this cluster; its work agent has not removed the objects of ManifestWork \
+                 addon-x-deploy-0; its cluster Secret still exists",
             ]
         );
     }
@@ -176,8 +176,8 @@ mod tests {
             ..Left::default()
         };
         for (left, words) in [
-            (lost, "bring back what OCM has lost (c)"),
-            (slow, "look at OCM's work agent on c"),
+            (lost, "reconnect the clusters that OCM lost (c)"),
+            (slow, "check OCM's work agent on c"),
             (secret, "removed the cluster Secrets of c"),
         ] {
             let advice = rest(&[("c", left)]).advice("argocd");

@@ -32,7 +32,7 @@ enum Error {
     Redis(#[from] redis::Error),
     #[error("read the value")]
     Broken(#[from] std::io::Error),
-    #[error("the value has {0} bytes, which is too much")]
+    #[error("the value of {0} bytes exceeds the limit")]
     TooLarge(u64),
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
@@ -70,7 +70,7 @@ async fn follow(redis: &Redis, every: Duration, said: &watch::Sender<Option<Cens
             // What was known last stays said: an Argo CD that is being replaced counts again soon.
             Ok(None) => continue,
             Err(error) => {
-                tracing::debug!(error = %Chain(&error), "what Argo CD has counted here cannot be read");
+                tracing::debug!(error = %Chain(&error), "cannot read Argo CD's cluster statistics");
                 continue;
             }
         };

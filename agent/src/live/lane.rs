@@ -128,7 +128,7 @@ impl Lane {
         let tunnel = match self.open(&used).await {
             Ok(tunnel) => tunnel,
             Err(error) => {
-                tracing::warn!(error = %Chain(&error), "cannot open a lane");
+                tracing::warn!(error = %Chain(&error), "cannot open a tunnel; retrying");
                 return false;
             }
         };

@@ -34,13 +34,13 @@ const LIMITS: Limits = Limits {
 pub(crate) enum Error {
     #[error("connect to redis at {0}")]
     Connect(String, #[source] io::Error),
-    #[error("redis refuses us: {0}")]
+    #[error("redis refused the login: {0}")]
     Refused(String),
-    #[error("talk to redis")]
+    #[error("read from or write to redis")]
     Talk(#[from] io::Error),
-    #[error("redis says what is no value")]
+    #[error("redis sent an invalid value")]
     Malformed(#[from] Malformed),
-    #[error("redis says something else than an answer")]
+    #[error("redis sent an unexpected message")]
     Unexpected,
 }
 

@@ -15,7 +15,7 @@ pub(super) async fn ensure(client: &Client, namespace: &str) -> bool {
     match make(client, namespace).await {
         Ok(()) => true,
         Err(error) => {
-            tracing::debug!(error = %Chain(&error), "the project default cannot be made yet");
+            tracing::debug!(error = %Chain(&error), "cannot create the AppProject default; retrying");
             false
         }
     }

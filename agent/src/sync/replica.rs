@@ -217,7 +217,7 @@ impl Replica {
         };
         let verdict = self.obey(reader, event, &message).await;
         if let Verdict::Refused(reason) = &verdict {
-            tracing::warn!(object = %message.key, reason, "refused what the hub asked for");
+            tracing::warn!(object = %message.key, reason, "refused a change of the hub");
             // Ours is told by the acknowledgement, and Go's listens for Applications only.
             if message.key.kind == Kind::Application && !welcome.capabilities.is_ours() {
                 self.reports

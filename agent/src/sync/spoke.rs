@@ -152,10 +152,10 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Gone, changed or there already: whoever asked did not know the newest.
-    #[error("the cached object is not the newest")]
+    #[error("the cached object is stale")]
     Stale,
     /// The operations do not fit; the API does not say whether the object is another one or the value bad.
-    #[error("its operations do not fit what is there")]
+    #[error("the patch does not apply to the current object")]
     Misfit(#[source] Source),
     /// The namespace is not there.
     #[error("its namespace does not exist")]

@@ -214,8 +214,8 @@ impl Link {
             End::Silent => tracing::warn!(reason = end.reason(), "link ended"),
             End::Unknown => tracing::warn!(
                 reason = end.reason(),
-                "the cluster's API does not know this agent any more (401), so it leaves the session to another one; \
-                 was its Pod or its ServiceAccount deleted?"
+                "the cluster's API rejected this agent (401 Unauthorized), so it ends its session; check whether \
+                its Pod or ServiceAccount was deleted"
             ),
         }
     }

@@ -225,7 +225,7 @@ async fn a_terminal_that_is_not_opened_is_told_why_and_ends_at_once() {
             "sh",
             "belongs to no Application",
         ),
-        (UiAccess::Terminal, "nobody", "sh", "is not there"),
+        (UiAccess::Terminal, "nobody", "sh", "not found"),
         (UiAccess::Terminal, "front", "bash", "no such shell"),
     ] {
         let (mut scene, talk) = shop(access).await;

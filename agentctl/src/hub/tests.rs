@@ -77,7 +77,9 @@ async fn missing_object_is_none_and_missing_kind_is_an_error() {
     );
     let error = hub.list(ADDONS, &By::default()).await.unwrap_err();
     assert!(
-        error.to_string().contains("check that it is the hub (--context)"),
+        error
+            .to_string()
+            .contains("check that it is the hub (--context)"),
         "{error}"
     );
 }

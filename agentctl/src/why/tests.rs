@@ -152,7 +152,12 @@ fn why_shows_refusals_before_stale_status() {
         troubles(&why),
         [("refused", State::Bad), ("delivery", State::Waiting)]
     );
-    assert!(why.next.as_ref().unwrap().contains("fix the cause in the message on the cluster"));
+    assert!(
+        why.next
+            .as_ref()
+            .unwrap()
+            .contains("fix the cause in the message on the cluster")
+    );
     let text = render(&why, place(Format::Table, now())).unwrap();
     insta::assert_snapshot!(text);
 }

@@ -32,7 +32,7 @@ pub(super) fn read(path: &str) -> Result<Subject, Unreadable> {
         ["api", version, rest @ ..] => objects(String::new(), version, rest),
         ["apis", group, version, rest @ ..] => objects(name_of_group(group)?, version, rest),
         _ => Err(Unreadable::Path(
-            "it is none of /api, /apis, /version and /openapi",
+            "it is not below /api, /apis, /version or /openapi",
         )),
     }
 }

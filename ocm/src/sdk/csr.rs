@@ -35,7 +35,7 @@ pub enum Refusal {
     #[error("the label open-cluster-management.io/addon-name is not {0}")]
     AddonLabel(AddonName),
     /// The requester is not the registration agent of the cluster in the label.
-    #[error("requested by {requester:?}, who is not the registration agent of cluster {cluster}")]
+    #[error("requested by {requester:?}, which is not the registration agent of cluster {cluster}")]
     Requester {
         /// Who asked.
         requester: String,
@@ -309,7 +309,7 @@ fn check_enrolment(situation: Situation<'_>) -> Result<(), Refusal> {
         // Nothing is done for such an add-on, so nobody was asked to enrol for it.
         return Err(Refusal::NotServed {
             cluster: name(),
-            message: "it is not under its ClusterManagementAddOn".to_owned(),
+            message: "its ClusterManagementAddOn does not own it".to_owned(),
         });
     }
     Ok(())

@@ -46,7 +46,7 @@ pub enum Error {
         source: super::SigningCaError,
     },
     /// A look took too long, and was dropped.
-    #[error("given up after {} minutes", .0.as_secs().div_euclid(60))]
+    #[error("timed out after {} minutes", .0.as_secs().div_euclid(60))]
     Overdue(std::time::Duration),
     /// A watch ended, which it never should.
     #[error("the watch of {0} ended")]

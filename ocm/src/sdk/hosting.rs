@@ -69,10 +69,10 @@ fn judge(hosts: &Hosts, named: &str, host: Option<&ManagedCluster>) -> Result<Cl
         .map_err(|error| format!("the hosting cluster has no valid name: {error}"))?;
     if !hosts.admit(&name) {
         return Err(format!(
-            "cluster {name} is not among those that may host agents of this add-on"
+            "cluster {name} is not allowed to host agents of this add-on"
         ));
     }
-    let host = host.ok_or_else(|| format!("there is no cluster {name} to host the agent"))?;
+    let host = host.ok_or_else(|| format!("hosting cluster {name} not found"))?;
     if host.is_deleting() {
         return Err(format!("the hosting cluster {name} is being deleted"));
     }
@@ -103,10 +103,10 @@ mod tests {
         assert_eq!(judge(&these, "h", Some(&good)), Ok(host()));
         assert_eq!(judge(&Hosts::Any, "h", Some(&good)), Ok(host()));
         let cases = [
-            (&these, "other", Some(&good), "not among those"),
-            (&Hosts::None, "h", Some(&good), "not among those"),
+            (&these, "other", Some(&good), "is not allowed"),
+            (&Hosts::None, "h", Some(&good), "is not allowed"),
             (&these, "H!", Some(&good), "no valid name"),
-            (&these, "h", None, "no cluster h"),
+            (&these, "h", None, "cluster h not found"),
             (&these, "h", Some(&deleting), "being deleted"),
             (&these, "h", Some(&refused), "not accepted"),
         ];

@@ -36,8 +36,7 @@ pub fn registries(config: &Config, target: Target<'_>) -> Result<Vec<ImageMirror
     read.map(|read| read.registries)
         .map_err(|error| RenderError {
             message: format!(
-                "the annotation {} on the ManagedCluster cannot be read: {error}; correct it or take \
-                 it away",
+                "the annotation {} on the ManagedCluster is invalid: {error}; correct or remove it",
                 keys::IMAGE_REGISTRIES
             ),
         })

@@ -119,12 +119,12 @@ impl Metrics {
         } = metrics.clone();
         registry.register(
             "addon_reconciles",
-            "Reconciles by what they are about and how they ended; Failed should not rise",
+            "Reconciles by kind and outcome; Failed should not rise",
             reconciles,
         );
         registry.register(
             "addon_reconcile_seconds",
-            "How long reconciles take; a rise is a hub whose API has become slow",
+            "Duration of reconciles; a rise means that the hub's API is slow",
             seconds,
         );
         registry.register(
@@ -134,18 +134,18 @@ impl Metrics {
         );
         registry.register(
             "addon_requests_refused",
-            "Certificate requests left pending, by reason; a rise means that somebody asks for \
-             what is not theirs, or that a cluster's agent is misconfigured",
+            "Certificate requests left pending, by reason; a rise means that a requester asks for a foreign \
+            identity, or that a cluster's agent is misconfigured",
             refusals,
         );
         registry.register(
             "addon_certificates_issued",
-            "Certificates signed; a rise is clusters that come or renew",
+            "Certificates signed; a rise means that clusters join or renew",
             certificates,
         );
         registry.register(
             "addon_reconciles_waiting",
-            "Keys that are due and not taken up yet; a lasting rise means too little concurrency",
+            "Queued keys that are due; a lasting rise means too little concurrency",
             waiting,
         );
         metrics

@@ -21,7 +21,7 @@ pub(crate) struct Item {
 
 /// An object that fits into no work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{resource} {namespace}/{name} has {size} bytes; one object may have {LIMIT}", resource = id.resource, namespace = id.namespace, name = id.name)]
+#[error("{resource} {namespace}/{name} has {size} bytes; the limit is {LIMIT}", resource = id.resource, namespace = id.namespace, name = id.name)]
 pub(crate) struct TooLarge {
     id: ResourceIdentifier,
     size: usize,

@@ -78,7 +78,7 @@ async fn bring_on<A: Addon>(
         return Ok(Outcome::Settled(None));
     }
     let Some(ca) = hub.addon.signing_ca(&approved.spec.signer_name) else {
-        let note = "approved, but there is no CA to sign with yet";
+        let note = "approved; waiting for a CA to sign with";
         say(hub, &approved, true, "NoSigningCa", note, now).await;
         return Ok(Outcome::Settled(Some(CA_PAUSE)));
     };

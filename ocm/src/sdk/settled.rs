@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Waiting {
     /// OCM has not said yet what the configuration is.
-    #[error("the configuration is not known yet")]
+    #[error("the configuration is not resolved yet")]
     NotConfigured,
     /// A hash is not known yet.
     #[error("the hash of {0} is not known yet")]
@@ -35,15 +35,15 @@ pub(crate) enum Waiting {
     #[error("{0:?} is not the name of a namespace for the agent")]
     NoNamespace(String),
     /// The `ClusterManagementAddOn` is gone or going, and the cluster's add-on goes after it.
-    #[error("the ClusterManagementAddOn is gone, and with it what it offers")]
+    #[error("the ClusterManagementAddOn was deleted, with its configurations")]
     NoOffer,
     /// Another configuration takes the place of this one, and has not been rolled out to this cluster.
     #[error(
-        "{0} is not offered any more, and what takes its place is not rolled out to this cluster yet"
+        "{0} is no longer configured, and its replacement is not rolled out to this cluster yet"
     )]
     Replaced(String),
     /// The status names an object that neither the add-on nor the cluster's add-on offers.
-    #[error("{0} is not among the configurations offered to this cluster")]
+    #[error("{0} is not one of the configurations for this cluster")]
     NotOffered(String),
 }
 

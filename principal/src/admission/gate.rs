@@ -262,7 +262,7 @@ impl Gate {
         if !self.are_revoked(cluster, papers) {
             return Ok(());
         }
-        tracing::info!(%cluster, "what is on the revocation list was refused");
+        tracing::info!(%cluster, "rejected a revoked agent");
         // Whoever is not enrolled must not be able to make us remember it.
         if self.fleet.borrow().clusters.contains_key(cluster.as_str()) {
             return Err(self.told(cluster, Refusal::Revoked));
@@ -307,7 +307,7 @@ impl Gate {
         let known = self.fleet.borrow().clusters.get(cluster.as_str()).cloned();
         let Some(enrolment) = known else {
             // Not in a report: whoever is not enrolled must not be able to make us remember it.
-            tracing::info!(%cluster, "a cluster that is not enrolled was refused");
+            tracing::info!(%cluster, "rejected a cluster that is not enrolled");
             return Err(Refusal::NotEnrolled);
         };
         if !enrolment.certificates.admit(papers.certificate.as_deref()) {
@@ -317,7 +317,7 @@ impl Gate {
         }
         if enrolment.mode != claimed {
             let why = format!(
-                "the agent says mode {claimed}, recorded is {}",
+                "the agent claims mode {claimed}, recorded is {}",
                 enrolment.mode
             );
             self.registry.report_refused(cluster, &why);
@@ -340,7 +340,7 @@ impl Gate {
         };
         let verified = key.verify_bound(token, purpose, self.clock.now(), bound_to);
         let verified = verified.map_err(|why| {
-            tracing::info!(address = %peer.address, error = %Chain(&why), "a token was refused");
+            tracing::info!(address = %peer.address, error = %Chain(&why), "rejected a token");
             Refusal::InvalidToken
         })?;
         let papers = papers.ok_or(Refusal::InvalidToken)?;

@@ -59,7 +59,7 @@ pub enum NotIdentified {
     #[error("the certificate does not have exactly one URI name")]
     Uri,
     /// Its name is of another form.
-    #[error("the certificate's name is not of the expected form")]
+    #[error("the certificate's name has an unexpected form")]
     Form,
     /// What it names cannot be a cluster.
     #[error("the certificate does not name a cluster")]

@@ -191,7 +191,7 @@ impl Registry {
                 .await
                 .is_err()
         {
-            tracing::warn!(%cluster, "the older session does not end; going on without it");
+            tracing::warn!(%cluster, "the older session did not end in time; continuing without it");
         }
         seat.report_connected(mode, papers);
         Ok(seat)

@@ -43,7 +43,7 @@ impl Revoked {
             } else if key.len() == 64 && hex(key) {
                 list.fingerprints.insert(key.to_ascii_lowercase());
             } else {
-                tracing::warn!(key, "an entry of the revocation list revokes nothing");
+                tracing::warn!(key, "ignoring an invalid entry of the revocation list");
             }
         }
         list

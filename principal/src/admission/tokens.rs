@@ -132,10 +132,10 @@ pub struct Verified {
 #[derive(Debug, thiserror::Error)]
 pub enum Worthless {
     /// Form, signature, issuer or audience.
-    #[error("the token is not one of ours")]
+    #[error("the token was not issued by this principal")]
     NotOurs(#[source] Box<jsonwebtoken::errors::Error>),
     /// Its time is over or has not come.
-    #[error("the token is not valid at this time")]
+    #[error("the token is expired or not yet valid")]
     Time,
     /// It was issued on another certificate.
     #[error("the token belongs to another certificate")]

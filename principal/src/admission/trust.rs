@@ -55,7 +55,7 @@ impl Trust {
         match verifier.build() {
             Ok(verifier) => Self(Some(verifier)),
             Err(error) => {
-                tracing::warn!(error = %Chain(&error), "cannot judge open sessions anew");
+                tracing::warn!(error = %Chain(&error), "cannot verify open sessions again");
                 Self(None)
             }
         }

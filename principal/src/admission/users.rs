@@ -56,7 +56,7 @@ impl Users {
                 Ok((user, hash)) => {
                     users.insert(user.to_owned(), Arc::from(hash));
                 }
-                Err(why) => tracing::warn!(line = number, why, "a user cannot be used"),
+                Err(why) => tracing::warn!(line = number, why, "ignoring an invalid user entry"),
             }
         }
         Self(Arc::new(users))
@@ -207,7 +207,7 @@ pub(crate) async fn follow(path: PathBuf, spawner: &Spawner) -> watch::Receiver<
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while token.run_until_cancelled(ticks.tick()).await.is_some() {
             if let Some(users) = read(&path, &mut last).await {
-                tracing::info!(users = users.0.len(), "took over the users");
+                tracing::info!(users = users.0.len(), "reloaded the users");
                 send.send_replace(users);
             }
         }
@@ -231,7 +231,11 @@ async fn read(path: &PathBuf, last: &mut Option<Result<String, String>>) -> Opti
     let users = match &now {
         Ok(text) => Some(Users::read(text)),
         Err(error) => {
-            tracing::warn!(?path, error, "cannot read the users; those of before stay");
+            tracing::warn!(
+                ?path,
+                error,
+                "cannot read the users; keeping the previous ones"
+            );
             None
         }
     };

@@ -91,10 +91,10 @@ impl fmt::Debug for Lane {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotAnswered {
     /// It has no lane to us.
-    #[error("the agent of this cluster is not connected, or is one that cannot show its cluster")]
+    #[error("the agent of this cluster is not connected, or does not support live requests")]
     NotConnected,
     /// It said nothing for too long.
-    #[error("the agent of this cluster did not answer in {0:?}")]
+    #[error("timed out: the agent of this cluster did not answer within {0:?}")]
     Late(Duration),
     /// The lane broke.
     #[error("the connection to the agent of this cluster was lost")]
@@ -103,16 +103,16 @@ pub(crate) enum NotAnswered {
     #[error("the session of this cluster's agent ended before it answered")]
     Ended,
     /// A Go agent has not answered what was asked of it before.
-    #[error("too much is asked of the agent of this cluster at the same time; try again")]
+    #[error("too many concurrent requests to the agent of this cluster; retry")]
     Busy,
     /// A Go agent answers more than we hold.
-    #[error("the answer of this cluster's agent is larger than a message may be")]
+    #[error("the answer of this cluster's agent exceeds the message size limit")]
     TooLarge,
     /// A Go agent answers what nobody can read.
-    #[error("read what the agent of this cluster answers")]
+    #[error("read the answer of this cluster's agent")]
     Unreadable(#[source] Undecodable),
     /// Or something else.
-    #[error("the agent of this cluster answers something else than was asked")]
+    #[error("the agent of this cluster sent an unexpected answer")]
     Besides,
 }
 
@@ -271,7 +271,7 @@ impl Sessions {
             .keep_alive_while_idle(true)
             .handshake(TokioIo::new(tunnel));
         let Ok(Ok((carrier, connection))) = timeout(HANDSHAKE, shaking).await else {
-            return tracing::info!("a lane did not begin");
+            return tracing::info!("a tunnel failed to start");
         };
         let _place = self.lanes.take_over(&admitted, carrier, end.clone());
         let (holder, papers) = (&admitted.holder, &admitted.papers);

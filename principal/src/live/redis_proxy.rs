@@ -190,6 +190,6 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     };
     let _open = metrics.redis_connection();
     if let Err(error) = Box::pin(client::serve(shared, stream, stranger)).await {
-        tracing::debug!(%address, error = %Chain(&error), "a client of redis is let go");
+        tracing::debug!(%address, error = %Chain(&error), "closed a redis client connection");
     }
 }

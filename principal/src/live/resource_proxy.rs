@@ -179,7 +179,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let (stream, certificate) = match shake(&shared, socket).await {
         Ok(shaken) => shaken,
         Err(outcome) => {
-            tracing::debug!(%address, outcome, "handshake with a visitor failed");
+            tracing::debug!(%address, outcome, "TLS handshake with a resource proxy client failed");
             return metrics.resource_request(outcome);
         }
     };

@@ -35,17 +35,17 @@ pub(super) async fn follow(
                 return;
             }
             if !hub.set_principal_uid(&who) {
-                return tracing::error!("the hub knows this principal under another identity now");
+                return tracing::error!("the identity of this principal changed on the hub");
             }
             uid.send_replace(Some(who));
             ready.send_replace(true);
-            tracing::info!("the hub's objects are read; agents are served");
+            tracing::info!("the hub's objects are read; accepting agents");
             if synced.wait_for(|all| !*all).await.is_err() {
                 return;
             }
             uid.send_replace(None);
             ready.send_replace(false);
-            tracing::info!("the hub's objects are read anew; agents wait");
+            tracing::info!("reading the hub's objects again; agents wait");
         }
     };
     tokio::select! {
@@ -63,7 +63,7 @@ async fn identity(hub: &Hub) -> String {
             Ok(uid) => return uid,
             Err(error) => {
                 if !failing {
-                    tracing::warn!(error = %Chain(&error), "cannot learn the principal's identity; trying again");
+                    tracing::warn!(error = %Chain(&error), "cannot read the principal's identity; retrying");
                 }
                 failing = true;
                 tokio::time::sleep(backoff.failed(Instant::now())).await;

@@ -67,24 +67,24 @@ impl Totals {
         self.encode_clusters(gauges)?;
         gauges.one(
             "outbox_objects",
-            "Objects that agents still have to be told about; a lasting rise is agents that do not keep up",
+            "Objects queued for agents; a lasting rise means that agents do not keep up",
             float(self.outbox_objects),
         )?;
         gauges.one(
             "outbox_oldest_seconds",
-            "Age of the oldest change that an agent has not acknowledged, over all sessions and without commands and \
-             deletions, which may take long; a steady rise is an agent that hears nothing",
+            "Age of the oldest change that an agent has not acknowledged, over all sessions and without commands \
+            and deletions, which may take long; a steady rise means that an agent is stuck",
             self.unacknowledged.as_secs_f64(),
         )?;
         gauges.one(
             "inbox_objects",
-            "Objects that agents have told and that are not written to the hub yet; a lasting rise is a slow hub",
+            "Reported objects not yet written to the hub; a lasting rise means that the hub is slow",
             float(self.inbox_objects),
         )?;
         gauges.one(
             "agent_certificate_expiry_timestamp_seconds",
-            "When the first certificate of a connected agent expires, in seconds of Unix time; 0 while there is none; \
-             less than a week ahead means that renewal fails on a cluster",
+            "Earliest expiry of a connected agent's certificate in Unix seconds; 0 if there is none; less than a \
+            week ahead means that renewal fails on a cluster",
             self.first_expiry
                 .map_or(0.0, |at| at.as_duration().as_secs_f64()),
         )
@@ -99,13 +99,13 @@ impl Totals {
         };
         gauges.each(
             "enrolled_clusters",
-            "Clusters that may connect now; none while others are expected means that nobody is let in",
+            "Clusters that may connect; 0 although clusters are enrolled means that all are rejected",
             "mode",
             &modes(self.enrolled),
         )?;
         gauges.each(
             "sessions",
-            "Enrolled clusters with a session, by mode; fewer than enrolled clusters means that some are away",
+            "Enrolled clusters with a session, by mode; fewer than enrolled clusters means that some are disconnected",
             "mode",
             &modes(self.connected),
         )?;
@@ -118,8 +118,8 @@ impl Totals {
         } = self.trouble;
         gauges.each(
             "clusters_in_trouble",
-            "Clusters about which a person has to know something, by what: a mass deletion that is held, an agent that \
-             misbehaves, objects that a cluster refuses, reports that cannot be written, objects that are not shown",
+            "Clusters that need attention, by problem: a blocked mass deletion, an agent that violates the \
+            protocol, refused objects, reports that cannot be written, objects that are not mirrored",
             "trouble",
             &[
                 ("deletion_held", float(deletion_held)),

@@ -266,7 +266,7 @@ impl Hub {
     pub(crate) fn refused_by(&self, cluster: &ClusterName, key: &ObjectKey, reason: &str) {
         let mut state = self.lock();
         let Some(key) = Key::from_object(key) else {
-            tracing::warn!(%cluster, object = %key, reason, "a cluster refuses what it is provided with");
+            tracing::warn!(%cluster, object = %key, reason, "a cluster refuses a provisioned object");
             let effects = state.index.refuse(cluster.as_str(), key, reason);
             return self.post(&state, effects);
         };

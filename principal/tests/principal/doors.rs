@@ -286,7 +286,7 @@ async fn an_oversized_message_ends_its_own_session_only() {
     let told = large.end().await;
     // A Go agent would read any other end again and again.
     assert_eq!(told.code(), Code::Unavailable);
-    assert!(told.message().contains("larger"), "{told:?}");
+    assert!(told.message().contains("above the size limit"), "{told:?}");
     world
         .reported("why", |reports| {
             let why = reports["a"].last_error.as_deref().unwrap_or_default();

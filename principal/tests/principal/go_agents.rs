@@ -164,7 +164,11 @@ async fn an_answer_that_is_too_large_is_acknowledged_and_the_session_goes_on() {
             };
             let (told, ()) = tokio::join!(visitor.told(crate::visits::get(&pod)), answering);
             assert_eq!(told.0, 502);
-            assert!(told.1.contains("larger than"), "{}", told.1);
+            assert!(
+                told.1.contains("exceeds the message size limit"),
+                "{}",
+                told.1
+            );
             count += 1;
             let counted = "argocd_principal_events_refused_total{reason=\"too_large\"}";
             world.counted(&format!("{counted} {count}")).await;

@@ -61,7 +61,7 @@ async fn bodies_that_are_no_json_change_nothing_and_a_person_is_told() {
     world
         .reported("misconduct", |reports| {
             let said = reports["a"].misconduct.as_deref().unwrap_or_default();
-            said.contains("cannot be read") && reports["a"].connected
+            said.contains("invalid messages") && reports["a"].connected
         })
         .await;
     assert_eq!(world.hub.application("a", "app"), Some(hub));
@@ -204,7 +204,7 @@ async fn what_an_agent_may_not_say_is_told_to_a_person() {
     world
         .reported("misconduct", |reports| {
             let said = reports["a"].misconduct.as_deref().unwrap_or_default();
-            said.contains("may not say")
+            said.contains("does not allow")
         })
         .await;
     assert_eq!(world.hub.application("a", "app"), Some(hub));

@@ -119,7 +119,7 @@ async fn two_agents_with_one_identity_settle_on_one_of_them_and_a_person_is_told
     world
         .reported("a second agent", |reports| {
             let said = reports["a"].misconduct.as_deref().unwrap_or_default();
-            said.contains("a second agent") && reports["a"].connected
+            said.contains("two agents with the same identity") && reports["a"].connected
         })
         .await;
     // When whoever sits goes, the next one need not come again.
@@ -148,7 +148,7 @@ async fn an_agent_that_beats_and_then_is_silent_is_left_and_one_that_never_beats
     world
         .reported("why", |reports| {
             let why = reports["a"].last_error.as_deref().unwrap_or_default();
-            !reports["a"].connected && why.contains("nothing was heard")
+            !reports["a"].connected && why.contains("the agent timed out")
         })
         .await;
     // It said nothing for longer than that, and has no heartbeat that could be missed.

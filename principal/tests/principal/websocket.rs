@@ -201,7 +201,11 @@ async fn an_answer_that_is_too_large_for_a_message_fails_and_the_session_goes_on
         };
         let (told, ()) = tokio::join!(visitor.told(visits::get(&pod)), answering);
         assert_eq!(told.0, 502);
-        assert!(told.1.contains("larger than"), "{}", told.1);
+        assert!(
+            told.1.contains("exceeds the message size limit"),
+            "{}",
+            told.1
+        );
         let counted = "argocd_principal_events_refused_total{reason=\"too_large\"}";
         world.counted(&format!("{counted} {}", count + 1)).await;
     }

@@ -83,7 +83,7 @@ impl Session {
                 }
                 Some(event) => {
                     let size = event.payload.len();
-                    let why = format!("its {size} bytes are more than a message may have");
+                    let why = format!("its size of {size} bytes exceeds the message limit");
                     self.note_refusal(key.clone(), facet, why);
                     self.outbox.landed(&key, facet);
                 }

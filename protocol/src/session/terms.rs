@@ -112,10 +112,10 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// It sent more objects or bytes than the inbox holds.
-    #[error("more unfinished work than the session holds")]
+    #[error("too much unfinished work for one session")]
     TooMuchWork,
     /// It keeps sending and never reads its acknowledgements.
-    #[error("acknowledgements are not read")]
+    #[error("the peer does not read acknowledgements")]
     AcksNotRead,
 }
 

@@ -106,7 +106,7 @@ async fn near_only(request: Request, next: Next) -> Response {
     if is_local && near.is_some_and(|ConnectInfo(Near(is_near))| *is_near) {
         next.run(request).await
     } else {
-        let text = "only from inside the Pod: kubectl port-forward, then ask localhost";
+        let text = "available inside the Pod only: use kubectl port-forward and localhost";
         (StatusCode::FORBIDDEN, text).into_response()
     }
 }

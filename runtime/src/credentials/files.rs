@@ -63,7 +63,7 @@ pub async fn watch(
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while token.run_until_cancelled(ticks.tick()).await.is_some() {
             if let Some(material) = reader.read().await {
-                tracing::info!(not_after = ?material.not_after(), "took over new TLS material");
+                tracing::info!(not_after = ?material.not_after(), "reloaded TLS material");
                 send.send_replace(Arc::new(material));
             }
         }
@@ -108,7 +108,7 @@ impl Reader {
             Err(error) => {
                 let complaint = Chain(&error).to_string();
                 if self.complaint.as_ref() != Some(&complaint) {
-                    tracing::warn!(error = %complaint, "cannot take over TLS material");
+                    tracing::warn!(error = %complaint, "cannot reload TLS material");
                     self.complaint = Some(complaint);
                 }
                 None

@@ -95,7 +95,7 @@ pub fn watch(
                     is_new
                 });
                 if is_new {
-                    tracing::info!(%object, "took over a password");
+                    tracing::info!(%object, "reloaded a password");
                 }
             }
             Event::Deleted(_) => {
@@ -130,7 +130,7 @@ pub fn follow_folder(
             let read = read(&folder, keys).await.map_err(|why| why.to_string());
             let found = match read {
                 Ok(Some(login)) => Ok(Arc::new(login)),
-                Ok(None) => Err("there is no password in it".to_owned()),
+                Ok(None) => Err("no password found in it".to_owned()),
                 Err(why) => Err(why),
             };
             match found {

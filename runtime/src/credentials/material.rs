@@ -23,7 +23,7 @@ pub enum Error {
     #[error("read the certificate chain")]
     ReadChain(#[source] pem::Error),
     /// There is a key, but no certificate.
-    #[error("there is no certificate")]
+    #[error("no certificate found")]
     NoCertificate,
     /// The private key is not PEM, or there is none.
     #[error("read the private key")]
@@ -44,16 +44,16 @@ pub enum Error {
     #[error("read the trusted certificates")]
     ReadRoots(#[source] pem::Error),
     /// The trusted roots hold no certificate.
-    #[error("there is no trusted certificate")]
+    #[error("no trusted certificate found")]
     NoRoots,
     /// A trusted root is not a usable certificate.
     #[error("parse a trusted certificate")]
     ParseRoot(#[source] rustls::Error),
     /// A configuration needs a certificate and there is none yet.
-    #[error("no certificate is known yet")]
+    #[error("no certificate loaded yet")]
     IdentityMissing,
     /// A configuration needs trusted roots and there are none yet.
-    #[error("no trusted certificates are known yet")]
+    #[error("no trusted certificates loaded yet")]
     RootsMissing,
     /// The TLS library refuses the material.
     #[error("build the TLS configuration")]

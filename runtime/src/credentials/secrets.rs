@@ -57,12 +57,12 @@ pub fn watch(
                 }
                 match Material::parse(&pem, clock.now()) {
                     Ok(material) => {
-                        tracing::info!(%object, not_after = ?material.not_after(), "took over TLS material");
+                        tracing::info!(%object, not_after = ?material.not_after(), "reloaded TLS material");
                         last = Some(content);
                         send.send_replace(Arc::new(material));
                     }
                     Err(error) => {
-                        tracing::warn!(%object, error = %Chain(&error), "cannot take over TLS material");
+                        tracing::warn!(%object, error = %Chain(&error), "cannot reload TLS material");
                     }
                 }
             }

@@ -75,12 +75,12 @@ fn empty_and_mangled_texts_are_errors_and_name_what_is_wrong() {
         chain: Some(vec![]),
         ..good.clone()
     };
-    assert!(why(&without_chain, now).contains("there is no certificate"));
+    assert!(why(&without_chain, now).contains("no certificate found"));
     let without_roots = Pem {
         roots: Some(vec![]),
         ..good.clone()
     };
-    assert!(why(&without_roots, now).contains("there is no trusted certificate"));
+    assert!(why(&without_roots, now).contains("no trusted certificate found"));
     let mangled = Pem {
         key: Some(b"-----BEGIN PRIVATE KEY-----\nAAAA".to_vec()),
         ..good

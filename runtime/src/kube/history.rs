@@ -22,7 +22,7 @@ use tower::service_fn;
 
 /// What a watch of another history is told; [`watch`](super::watch) knows it by this.
 pub(super) const REWOUND: &str =
-    "the API is back at an earlier state than the one this watch would go on from";
+    "the API was restored to a state before the resource version of this watch";
 
 /// The metadata only: objects may be large.
 const METADATA: HeaderValue = HeaderValue::from_static(

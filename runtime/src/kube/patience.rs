@@ -24,7 +24,7 @@ const PASSED_ON: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
 /// The API server is silent.
 #[derive(Debug, thiserror::Error)]
-#[error("the API server has not answered within {} seconds", .0.as_secs())]
+#[error("the API server timed out after {} seconds", .0.as_secs())]
 struct Silent(Duration);
 
 /// Gives up a request that is not answered in time, and an answer that stops in the middle.

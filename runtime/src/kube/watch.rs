@@ -149,7 +149,7 @@ pub async fn watch_if_served<K>(
         if is_rewound(&error) {
             tracing::warn!(
                 kind = health.kind,
-                "the API is back at an earlier state; everything is read anew"
+                "the API was restored to an earlier state; listing all objects again"
             );
             handle(Sighting::Seen(Event::Rewound));
             continue;
@@ -196,7 +196,7 @@ impl Health {
         }
         self.is_served = true;
         if std::mem::take(&mut self.failing) {
-            tracing::info!(kind = self.kind, "watch works again");
+            tracing::info!(kind = self.kind, "watch recovered");
         }
     }
 
@@ -205,9 +205,9 @@ impl Health {
         let kind = &self.kind;
         self.is_served &= !is_not_served(error);
         if std::mem::replace(&mut self.failing, true) {
-            tracing::debug!(kind, error = %Chain(error), "watch still fails");
+            tracing::debug!(kind, error = %Chain(error), "watch still failing; retrying");
         } else {
-            tracing::warn!(kind, error = %Chain(error), "watch failed; trying again");
+            tracing::warn!(kind, error = %Chain(error), "watch failed; retrying");
         }
         self.backoff.failed(Instant::now())
     }
@@ -303,7 +303,7 @@ impl Seen {
             }
             Err(bad) => {
                 let object = key(&bad.metadata);
-                tracing::warn!(?object, error = %bad.error, "skipped an object that cannot be read");
+                tracing::warn!(?object, error = %bad.error, "skipping an unreadable object");
             }
         }
     }

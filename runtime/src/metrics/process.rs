@@ -32,12 +32,12 @@ impl Collector for Process {
         let mut gauges = Gauges::new(encoder);
         gauges.one(
             "process_start_time_seconds",
-            "When the process began, in seconds of Unix time",
+            "Start time of the process in Unix seconds",
             float(u64::try_from(self.begun).unwrap_or_default()),
         )?;
         gauges.one(
             "process_resident_memory_bytes",
-            "Memory that the process has now; a steady rise is a leak",
+            "Resident memory of the process; a steady rise means a leak",
             resident_kib(&status).map_or(0.0, |kib| float(kib.saturating_mul(1024))),
         )?;
         gauges.one(
@@ -47,7 +47,7 @@ impl Collector for Process {
         )?;
         gauges.counter(
             "process_cpu_seconds",
-            "Time that processors have worked for the process",
+            "Processor time of the process",
             processor(&stat).unwrap_or_default().as_secs_f64(),
         )
     }

@@ -42,8 +42,8 @@ static SPANS: LazyLock<ByWord> = LazyLock::new(|| ByWord::new("outcome", OUTCOME
 
 /// Adds what becomes of spans; all are zero while nobody wants traces.
 pub(crate) fn register(prefix: &str, all: &mut registry::Registry) {
-    let help = "Spans of traces, by what became of them: exported to the collector; failed, as it did not take them; \
-                dropped, as too many waited; a rise of the last two means that traces have gaps";
+    let help = "Spans, by outcome: exported to the collector; failed, because it rejected them; dropped, because \
+    the queue was full; a rise of the last two means that traces have gaps";
     SPANS.register(all, &format!("{prefix}_trace_spans"), help);
 }
 
@@ -175,9 +175,9 @@ impl<E: SpanExporter> SpanExporter for Told<E> {
         let was_away = self.is_away.swap(outcome.is_err(), Ordering::Relaxed);
         match &outcome {
             Err(error) if !was_away => {
-                tracing::warn!(%error, "the trace collector takes no spans; they are dropped until it does");
+                tracing::warn!(%error, "the trace collector rejects spans; dropping them until it accepts");
             }
-            Ok(()) if was_away => tracing::info!("the trace collector takes spans again"),
+            Ok(()) if was_away => tracing::info!("the trace collector accepts spans again"),
             Ok(()) | Err(_) => {}
         }
         outcome

@@ -43,7 +43,7 @@ pub enum Invalid {
     #[error("--otlp-sample-ratio {0} is not between 0 and 1")]
     Ratio(String),
     /// Two settings that cannot both be.
-    #[error("--otlp-ca-path means nothing with --otlp-insecure")]
+    #[error("--otlp-ca-path has no effect with --otlp-insecure")]
     NothingToTrust,
 }
 
@@ -65,7 +65,7 @@ pub enum Error {
     #[error("trust the trace collector; an image without certificates needs --otlp-ca-path")]
     Trust(#[source] tonic::transport::Error),
     /// The exporter.
-    #[error("prepare to export traces")]
+    #[error("set up the export of traces")]
     Exporter(#[from] ExporterBuildError),
 }
 
@@ -156,7 +156,7 @@ fn certificates(path: &Path) -> Result<Certificate, Error> {
     {
         return Ok(Certificate::from_pem(pem));
     }
-    let what = "it holds no certificate in PEM";
+    let what = "it has no PEM certificate";
     Err(wrong(io::Error::new(io::ErrorKind::InvalidData, what)))
 }
 

@@ -125,7 +125,7 @@ pub(crate) async fn an_add_on_made_anew_waits_for_works_of_before_and_says_so(
     let said = condition(&waits, "Available").map(|it| it["message"].to_string());
     ensure!(
         said.as_ref()
-            .is_some_and(|said| said.contains("is being deleted since")),
+            .is_some_and(|said| said.contains("in deletion since")),
         "{said:?}"
     );
     ensure!(

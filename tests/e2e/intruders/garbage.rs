@@ -151,7 +151,7 @@ fn all_garbage() -> Vec<Garbage> {
     let unread = |what, event, reason| refused(what, event, reason, "malformed");
     let nobodys = json!({"metadata": {"name": "x", "namespace": "argocd", "uid": "nobody"}});
     let nobodys = event(APP, STATUS, nobodys.to_string().as_bytes());
-    let larger = "protocol violation: a message that is larger";
+    let larger = "protocol violation: a message above the size limit";
     vec![
         ignored("no event at all", None),
         ignored("an event with nothing in it", Some(CloudEvent::default())),
@@ -176,7 +176,7 @@ fn all_garbage() -> Vec<Garbage> {
         refused(
             "what a hub says",
             event(APP, SPEC, b"{}"),
-            "not taken here",
+            "not accepted here",
             "not_allowed",
         ),
         Garbage {

@@ -99,7 +99,7 @@ async fn followed(client: &Client, log: &str) -> Result<Option<Response<Body>>> 
     ensure!(headers.contains_key("retry-after"), "{answer:?}");
     let told: Value = serde_json::from_str(&beginning(&mut answer).await?)?;
     let why = told["message"].as_str().unwrap_or_default();
-    ensure!(why.contains("at the same time"), "{told}");
+    ensure!(why.contains("too many"), "{told}");
     Ok(None)
 }
 

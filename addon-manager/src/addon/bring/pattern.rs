@@ -37,10 +37,10 @@ impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let missing = self.missing.join(" and ");
         let next = if self.unread {
-            "upgrade the Helm release, whose chart gives this program the right to look"
+            "upgrade the Helm release; its chart grants this program the missing right"
         } else {
-            "install Argo CD there, or tell its namespace (the chart's argocd.namespace), or set INSTALL_ARGOCD to \
-             false and install Argo CD on the cluster yourself"
+            "install Argo CD there, or set its namespace (the chart's argocd.namespace), or set INSTALL_ARGOCD to \
+            false and install Argo CD on the cluster yourself"
         };
         let verb = if self.unread {
             "cannot be read"
@@ -49,7 +49,7 @@ impl fmt::Display for Lack {
         };
         write!(
             f,
-            "the cluster has no Argo CD, and the one to bring is made as this hub's own, of which {missing} {verb}: {next}"
+            "the cluster has no Argo CD; the add-on would install the hub's version, but {missing} {verb}: {next}"
         )
     }
 }

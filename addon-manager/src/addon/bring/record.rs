@@ -58,12 +58,12 @@ async fn follow(client: Client, version: Version, mut records: watch::Receiver<R
             }
             match write(&client, version, cluster, record).await {
                 Ok(()) => {
-                    tracing::info!(%cluster, decision = record.decision.as_str(), "decided about Argo CD on a cluster");
+                    tracing::info!(%cluster, decision = record.decision.as_str(), "recorded the Argo CD decision for a cluster");
                     written.insert(cluster.clone(), record.clone());
                 }
                 Err(error) => {
                     failed = true;
-                    tracing::warn!(%cluster, error = %Chain(&error), "what was decided about Argo CD cannot be written down yet");
+                    tracing::warn!(%cluster, error = %Chain(&error), "cannot record the Argo CD decision yet; retrying");
                 }
             }
         }

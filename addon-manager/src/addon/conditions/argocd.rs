@@ -31,19 +31,19 @@ fn missing(lacks_kinds: bool, withheld: Option<Withheld>) -> String {
     let what = if lacks_kinds {
         "its API does not serve Applications and AppProjects of argoproj.io"
     } else {
-        "no program of one runs in its Argo CD namespace (ARGOCD_NAMESPACE)"
+        "no Argo CD runs in its Argo CD namespace (ARGOCD_NAMESPACE)"
     };
     let why = match withheld {
         None => "",
         Some(Withheld::Unwanted) => {
-            "INSTALL_ARGOCD is false, so none is brought; set it to auto, or "
+            "INSTALL_ARGOCD is false, so the add-on installs none; set it to auto, or "
         }
         Some(Withheld::Gone) => {
-            "the one that it had has gone, and none is brought in its place unless INSTALL_ARGOCD is true; set it so, or "
+            "its own Argo CD was removed, and the add-on installs one only if INSTALL_ARGOCD is true; set it, or "
         }
     };
     format!(
-        "the cluster has no Argo CD: {what}; {why}install Argo CD there, and the agent goes on by itself within seconds"
+        "the cluster has no Argo CD: {what}; {why}install Argo CD there; the agent continues within seconds"
     )
 }
 
@@ -51,9 +51,8 @@ fn not_brought(need: &Need) -> (&'static str, String) {
     match need {
         Need::Pattern(message) => (HUB_ARGOCD_UNREADABLE, message.clone()),
         Need::NotOurs => {
-            let message = "INSTALL_ARGOCD is true, and the cluster has an Argo CD that is not ours in the \
-                           same namespace, which is left alone; set INSTALL_ARGOCD to auto or false to \
-                           have the agent serve it, or remove it to have ours brought";
+            let message = "INSTALL_ARGOCD is true, but another Argo CD runs in the same namespace; the add-on does \
+            not touch it. Set INSTALL_ARGOCD to auto or false to use it, or remove it to let the add-on install its own";
             (ARGOCD_NOT_OURS, message.to_owned())
         }
     }
@@ -73,44 +72,44 @@ fn unhealthy(ailment: &Ailment) -> String {
     };
     let (what, next) = match cause {
         Cause::NotMade => (
-            format!("no Pod of it is made{detail}"),
-            "look at the Events, the quotas and the admission rules of its namespace",
+            format!("its Pods are not created{detail}"),
+            "check Events, quotas and admission rules of its namespace",
         ),
         Cause::Unschedulable => (
-            format!("no node takes its Pod{detail}"),
-            "make room, or say nodePlacement or resourceRequirements in the AddOnDeploymentConfig",
+            format!("its Pod cannot be scheduled{detail}"),
+            "free capacity, or set nodePlacement or resourceRequirements in the AddOnDeploymentConfig",
         ),
         Cause::ImagePull => (
             format!("the image {subject} cannot be pulled{detail}"),
-            "the image is that of the hub's Argo CD; put that right, or say in the AddOnDeploymentConfig's \
-             registries from where the cluster gets it",
+            "the image is that of the hub's Argo CD; correct it there, or map its registry in the \
+            AddOnDeploymentConfig's registries",
         ),
         Cause::Crashes => (
-            format!("its container {subject} ends again and again{detail}"),
-            "look at its log on the cluster",
+            format!("its container {subject} restarts repeatedly{detail}"),
+            "check its log on the cluster",
         ),
         Cause::NotBegun => (
-            format!("its container {subject} cannot be begun{detail}"),
-            "put that right on the cluster",
+            format!("its container {subject} cannot start{detail}"),
+            "correct that on the cluster",
         ),
         Cause::GivenUp => (
-            format!("the cluster has given up its Pod {subject}{detail}"),
-            "make room for it",
+            format!("the cluster evicted or failed its Pod {subject}{detail}"),
+            "free capacity for it",
         ),
         Cause::ScaledDown => (
-            "somebody has scaled it to nothing".to_owned(),
-            "it is scaled up again unless that is done anew; to be without it, set INSTALL_ARGOCD to false",
+            "it is scaled to 0".to_owned(),
+            "the work agent scales it up again; to run without it, set INSTALL_ARGOCD to false",
         ),
         Cause::NotReady => (
-            format!("its container {subject} runs and does not become ready{detail}"),
-            "look at its log on the cluster",
+            format!("its container {subject} runs but is not ready{detail}"),
+            "check its log on the cluster",
         ),
         Cause::Starting | Cause::Other => (
-            format!("it has not come up for minutes{detail}"),
-            "look at its Pods on the cluster",
+            format!("it has been starting for minutes{detail}"),
+            "check its Pods on the cluster",
         ),
     };
-    format!("the Argo CD that the add-on has brought is not well: {workload}: {what}; {next}")
+    format!("the Argo CD that the add-on installed is unhealthy: {workload}: {what}; {next}")
 }
 
 #[cfg(test)]

@@ -101,8 +101,8 @@ fn outgoing(facts: &Facts<'_>, since: Timestamp, now: Timestamp) -> Said {
         return hold(facts, left);
     }
     let message = format!(
-        "a ManifestWork from before is being deleted since {since:.0}, and the cluster has not removed \
-         its objects; a new one is made when it is gone; look at the cluster's work agent"
+        "an earlier ManifestWork has been in deletion since {since:.0} because the cluster has not removed its \
+        objects; the manager creates a new one after that; check the cluster's work agent"
     );
     Said {
         verdict: Some(unavailable(AGENT_NOT_DEPLOYED, &message)),
@@ -150,8 +150,7 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
     match &facts.applied {
         None => {
             let message = format!(
-                "the cluster has not reported on the ManifestWork made at {deployed_at:.0}; look at \
-                 its work agent"
+                "the cluster has not reported on the ManifestWork created at {deployed_at:.0}; check its work agent"
             );
             return (AGENT_NOT_DEPLOYED, message);
         }
@@ -166,8 +165,7 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
     let past = history(facts, deployed_at);
     if facts.ready != Some(true) {
         let message = format!(
-            "the agent's Deployment has no ready pod; look at its events and at the Secret with \
-             its certificate; {past}"
+            "the agent's Deployment has no ready pod; check its Events and the Secret with its certificate; {past}"
         );
         return (AGENT_UNAVAILABLE, message);
     }
@@ -182,7 +180,7 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
         );
     }
     let message = format!(
-        "the agent runs since {deployed_at:.0} at the earliest, and {past}; {}",
+        "the agent was deployed at {deployed_at:.0}, and {past}; {}",
         next_step(facts.dials)
     );
     (AGENT_NEVER_CONNECTED, message)
@@ -191,7 +189,7 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
 /// What to do about an agent that runs and is not here.
 fn next_step(dials: Option<&str>) -> String {
     let address = dials.map(named).unwrap_or_default();
-    format!("look at its log, and whether it reaches the principal's address{address}")
+    format!("check its log, and that it can reach the principal's address{address}")
 }
 
 /// With what ends it: one address may begin as another does.

@@ -9,7 +9,7 @@ fn at(second: i64) -> Timestamp {
 #[test]
 fn a_mode_change_is_held_and_says_why_and_how_to_go_on() {
     for (applications, why) in [
-        (Some(3), "of which this cluster has 3"),
+        (Some(3), "of the 3 Applications of this cluster"),
         (None, "a cluster can write its own labels"),
     ] {
         let held_mode = Some(HeldMode {
@@ -155,8 +155,8 @@ fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
     assert_eq!(verdict.reason, MASS_DELETE_HELD);
     for part in [
         "confirm-delete=1234",
-        "besides, ModeChangeHeld: the cluster's label asks",
-        "besides, ClusterSecretConflict: delete or rename it",
+        "also ModeChangeHeld: the cluster's label requests",
+        "also ClusterSecretConflict: delete or rename it",
     ] {
         assert!(verdict.message.contains(part), "{}", verdict.message);
     }
@@ -167,9 +167,9 @@ fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
     assert!(
         verdict
             .message
-            .starts_with("LOG_LEVEL; besides, ArgoCDMissing:")
+            .starts_with("LOG_LEVEL; also ArgoCDMissing:")
     );
-    assert!(verdict.message.contains("besides, MassDeleteHeld:"));
+    assert!(verdict.message.contains("also MassDeleteHeld:"));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn what_a_cluster_refuses_and_an_agent_that_misbehaves_need_a_person() {
     };
     let needs = Needs {
         refused: Some(&refused),
-        misconduct: Some("it sends what cannot be read"),
+        misconduct: Some("it sends invalid messages"),
         ..Needs::default()
     };
     let verdict = degraded(&needs, at(0));
@@ -203,7 +203,7 @@ fn what_a_cluster_refuses_and_an_agent_that_misbehaves_need_a_person() {
         (Status::True, "AgentMisbehaves")
     );
     for said in [
-        "cannot be read",
+        "invalid messages",
         "ObjectsRefused",
         "Application/c/app, and 4 more",
     ] {
@@ -259,11 +259,11 @@ fn everything_that_is_wrong_with_certificates_is_told() {
     let told = degraded(&needs, at(900));
     assert_eq!(told.reason, CERTIFICATE_EXPIRING);
     for part in [
-        "the agent's certificate ends",
+        "the agent's certificate expires",
         "the Secret y ends at T",
-        "besides, CertificateNotInOrder: Secret x",
-        "besides, CertificateRotationWaits: ",
-        "besides, ClusterProjectMissing: upgrade the chart",
+        "also CertificateNotInOrder: Secret x",
+        "also CertificateRotationWaits: ",
+        "also ClusterProjectMissing: upgrade the chart",
     ] {
         assert!(told.message.contains(part), "{}", told.message);
     }

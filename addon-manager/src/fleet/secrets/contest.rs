@@ -60,8 +60,8 @@ impl Field {
 pub fn contested(fields: &BTreeSet<Field>) -> String {
     let fields: Vec<String> = fields.iter().map(ToString::to_string).collect();
     format!(
-        "the cluster Secret keeps what somebody else has set in {}, which is not what the \
-         ManagedCluster says: take it away there to have it follow the ManagedCluster",
+        "the cluster Secret keeps the values that another writer set in {}, which differ from the ManagedCluster: \
+        remove them from the Secret to follow the ManagedCluster",
         fields.join(", ")
     )
 }

@@ -97,7 +97,12 @@ fn a_ca_of_somebody_else_is_never_replaced() {
     };
     let decision = decide(&held, Some(&Agents::new()), &[], now());
     assert_eq!(decision.step, Move::Stay);
-    assert!(decision.complaint.unwrap().contains("did not make the CA"));
+    assert!(
+        decision
+            .complaint
+            .unwrap()
+            .contains("did not create the CA")
+    );
 }
 
 #[test]

@@ -33,11 +33,11 @@ pub struct Cache {
 /// Why we answer with nothing.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    #[error("the request is not understood")]
+    #[error("invalid request")]
     Unreadable,
     #[error("UI_ACCESS of this cluster is none")]
     Forbidden,
-    #[error("there is no value")]
+    #[error("value not found")]
     Missing,
     #[error(transparent)]
     Redis(#[from] redis::Error),

@@ -78,7 +78,7 @@ impl fmt::Debug for Desk {
 /// Why we answer ourselves.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    #[error("the header {0} is not carried to a cluster")]
+    #[error("the header {0} is not forwarded to clusters")]
     Impersonation(HeaderName),
     #[error(transparent)]
     Unreadable(#[from] request::Unreadable),
@@ -88,11 +88,11 @@ enum Refused {
     Bad(#[from] Bad),
     #[error(transparent)]
     Terminal(#[from] Unfit),
-    #[error("{0} belongs to no Application of this cluster, so it is not touched from the hub")]
+    #[error("{0} belongs to no Application of this cluster; refusing to modify it")]
     Foreign(String),
-    #[error("{0} is not there")]
+    #[error("{0} not found")]
     NotFound(String),
-    #[error("the body of the request did not come, or is too large")]
+    #[error("the body of the request is missing, timed out or too large")]
     Body,
     #[error(transparent)]
     Api(#[from] Failed),

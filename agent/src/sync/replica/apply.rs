@@ -85,9 +85,9 @@ impl Writer {
         let namespace = &key.namespace;
         tracing::info!(
             namespace,
-            "making a namespace for an Application of the hub"
+            "creating a namespace for an Application of the hub"
         );
-        let write = "make the namespace of";
+        let write = "create the namespace of";
         let making = self.spoke.make_namespace(namespace);
         self.bounded(WriteKind::Create, write, key, making).await?;
         self.create(key, object).await

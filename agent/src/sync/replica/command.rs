@@ -20,7 +20,7 @@ impl Replica {
             return refused("an autonomous cluster takes commands on Applications only");
         };
         if !is_name(&object.name) {
-            return refused("that is not a name");
+            return refused("invalid name");
         }
         let body: Value = match serde_json::from_slice(&event.payload) {
             Ok(body) => body,
@@ -34,7 +34,7 @@ impl Replica {
             Err(No::Refused(reason)) => refused(&reason),
             Err(No::Occupied(reason)) => refused(reason),
             Err(No::NotYet(why)) => {
-                tracing::debug!(object = %key, why, "cannot do it yet");
+                tracing::debug!(object = %key, why, "cannot run the command yet; retrying");
                 Verdict::Retry { after: BUSY_PAUSE }
             }
         }
@@ -46,13 +46,13 @@ impl Replica {
 /// Only for the very object that the mirror shows: one of the same name that came later was not meant.
 fn plan(event: &Event, body: &Value, live: Option<&Value>) -> Result<Plan, No> {
     let refused = |why: &str| No::Refused(why.to_owned());
-    let live = live.ok_or_else(|| refused("there is no such Application here"))?;
+    let live = live.ok_or_else(|| refused("the Application does not exist on this cluster"))?;
     if Meta::of(live).is_ignored() {
-        return Err(refused("the Application here is not shown on the hub"));
+        return Err(refused("the hub does not mirror this Application"));
     }
     if Meta::of(body).source_uid() != Some(Meta::of(live).uid()) {
         return Err(refused(
-            "the Application here is another one than the hub shows",
+            "the Application on this cluster differs from the one on the hub",
         ));
     }
     match (event.target, event.verb) {
@@ -66,7 +66,7 @@ fn plan(event: &Event, body: &Value, live: Option<&Value>) -> Result<Plan, No> {
                 .ok_or_else(|| refused("the message has no operation"))?;
             match command::take(live, &event.event_id, operation) {
                 Take::AlreadyTaken => Ok(Plan::NOTHING),
-                Take::Busy => Err(No::NotYet("another operation runs")),
+                Take::Busy => Err(No::NotYet("another operation is in progress")),
                 Take::Set(patch) => Ok(one_patch(live, patch)),
             }
         }

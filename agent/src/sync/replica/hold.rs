@@ -90,11 +90,11 @@ impl Replica {
         match self.writer.finds(key).await {
             Ok(true) => {}
             Ok(false) => {
-                tracing::debug!(object = %key, "went before a watch had told of it");
+                tracing::debug!(object = %key, "deleted before a watch reported it");
                 self.observer().gone(key, uid, false);
             }
             Err(error) => {
-                tracing::debug!(object = %key, error = %Chain(&error), "cannot see whether it is there; looking again");
+                tracing::debug!(object = %key, error = %Chain(&error), "cannot check whether the object exists; retrying");
                 self.store.still_missed(key);
                 contests.wrote(key.clone(), true, Instant::now());
             }
@@ -106,18 +106,18 @@ impl Replica {
         let by = match self.writer.spoke.last_writer(key).await {
             Ok(by) => by,
             Err(error) => {
-                tracing::debug!(object = %key, error = %Chain(&error), "cannot see who changes it");
+                tracing::debug!(object = %key, error = %Chain(&error), "cannot read the field managers");
                 None
             }
         };
         let by = by.map_or_else(
-            || "its managed fields do not say who".to_owned(),
+            || "by an unknown field manager".to_owned(),
             |by| format!("last by field manager {by:?}"),
         );
-        tracing::warn!(object = %key, by, "somebody keeps changing what the hub owns");
+        tracing::warn!(object = %key, by, "another writer keeps changing fields that the hub owns");
         let message = format!(
-            "somebody on the cluster keeps changing what the hub owns of it, {by}; it is put right at growing pauses \
-             until that ends or the change is made on the hub"
+            "a writer on the cluster keeps changing fields that the hub owns, {by}; the agent reverts them with \
+            growing back-off until that ends or the change is made on the hub"
         );
         self.reports.contested(key, message);
     }

@@ -17,18 +17,18 @@ use crate::transport::link::Welcome;
 pub(super) enum Unfit {
     #[error("{0} is not supported yet")]
     Unsupported(Target),
-    #[error("{verb} means nothing for {target}")]
+    #[error("{verb} is not valid for {target}")]
     NoMeaning { target: Target, verb: Verb },
     #[error("the message names no object")]
     NoObject,
     #[error("the message is not an object")]
     NotAnObject(#[source] serde_json::Error),
-    #[error("the message is about another object than it says")]
+    #[error("the message and its body name different objects")]
     OtherObject,
     #[error("{0:?} is not a name")]
     BadName(String),
     #[error(
-        "namespace {0:?} is not admitted on this cluster: name it in the variable ALLOWED_NAMESPACES of the cluster's \
+        "namespace {0:?} is not allowed on this cluster: add it to the variable ALLOWED_NAMESPACES of the cluster's \
          AddOnDeploymentConfig (the agent's --allowed-namespaces)"
     )]
     Namespace(String),

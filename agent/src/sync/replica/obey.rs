@@ -35,7 +35,7 @@ impl Replica {
                 Verdict::Refused(reason.to_owned())
             }
             Err(No::NotYet(why)) => {
-                tracing::debug!(object = %key, why, "cannot do it yet");
+                tracing::debug!(object = %key, why, "cannot run the command yet; retrying");
                 Verdict::Retry { after: BUSY_PAUSE }
             }
             Ok(plan) if !plan.steps.is_empty() && !self.sight.borrow().serves(key.kind) => {
@@ -66,7 +66,7 @@ impl Replica {
         match self.writer.finds(key).await {
             Ok(false) => None,
             Ok(true) => {
-                tracing::debug!(object = %key, "is there, but no watch has told of it yet");
+                tracing::debug!(object = %key, "exists, but the watch has not reported it yet");
                 Some(Verdict::Retry { after: BUSY_PAUSE })
             }
             Err(error) => Some(self.judge(key, &error)),
@@ -171,7 +171,7 @@ impl Replica {
         let patterns = match asked.await {
             Ok(patterns) => patterns.unwrap_or_default(),
             Err(error) => {
-                tracing::debug!(error = %Chain(&error), "cannot read which namespaces Argo CD looks at");
+                tracing::debug!(error = %Chain(&error), "cannot read the namespaces that Argo CD watches");
                 return;
             }
         };
@@ -183,7 +183,7 @@ impl Replica {
                 key,
                 key,
                 format!(
-                    "Argo CD on the cluster does not look at namespace {namespace:?}: add it to application.namespaces \
+                    "Argo CD on the cluster does not watch namespace {namespace:?}: add it to application.namespaces \
                      of its ConfigMap argocd-cmd-params-cm and restart its application controller"
                 ),
             );
@@ -199,7 +199,7 @@ impl Replica {
         if error.is_stale() {
             return self.look_again(key, error);
         }
-        tracing::warn!(object = %key, error = %Chain(error), "cannot write; trying again");
+        tracing::warn!(object = %key, error = %Chain(error), "write failed; retrying");
         if error.lacks_namespace() && key.kind == Kind::Application {
             let namespace = &key.namespace;
             let message = format!(
@@ -231,7 +231,7 @@ impl Replica {
             return Verdict::Refused(plan::TAKEN.to_owned());
         }
         if is_strange {
-            tracing::warn!(object = %key, error = %Chain(error), "not as our watch tells it; looking on");
+            tracing::warn!(object = %key, error = %Chain(error), "cache is stale; retrying");
         } else {
             tracing::debug!(object = %key, error = %Chain(error), "looking again");
         }

@@ -101,8 +101,7 @@ impl Observer {
         }
         if now == ArgoCd::Missing {
             tracing::warn!(
-                "this cluster has no Argo CD: its API does not serve Applications and AppProjects; \
-                 going on as soon as it is installed"
+                "this cluster has no Argo CD: its API does not serve Applications and AppProjects; waiting for the installation"
             );
             return;
         }

@@ -202,8 +202,8 @@ pub(super) fn state(
 const NOT_ADOPTED: &str = "Adoption policy for application is set to never. Either change the policy and recreate the app on the principal or delete the existing app on the agent.";
 
 /// For a Secret.
-pub(super) const TAKEN: &str = "a Secret of this name is on the cluster already and did not come from the hub; it is left alone. \
-                         Rename one of the two, or delete the one on the cluster";
+pub(super) const TAKEN: &str = "a Secret of this name exists on the cluster and did not come from the hub; the \
+agent does not change it. Rename one of the two, or delete the one on the cluster";
 
 /// The hub said what entries there should be beside the spoke's own.
 fn merge(incoming: Incoming<'_>, live: Option<&Value>, written: Option<&Written>) -> Plan {

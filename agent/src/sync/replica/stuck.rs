@@ -163,14 +163,14 @@ impl Replica {
         if !is_there || meta.source_uid().is_none() {
             return false;
         }
-        tracing::info!(object = %key, ?wait, "Argo CD saw it too early; asking it to look again");
+        tracing::info!(object = %key, ?wait, "requesting a refresh: Argo CD compared the Application too early");
         let patch = json!({ "metadata": { "annotations": { keys::REFRESH: "normal" } } });
         let step = Step::Patch {
             uid: meta.uid().to_owned(),
             patch: Patch::Merge(patch),
         };
         if let Err(error) = self.writer.carry_out(key, step, None).await {
-            tracing::debug!(object = %key, error = %Chain(&error), "cannot ask Argo CD to look again");
+            tracing::debug!(object = %key, error = %Chain(&error), "cannot request a refresh of Argo CD; retrying");
         }
         true
     }

@@ -266,7 +266,7 @@ fn told(kind: Kind, sighting: Sighting<DynamicObject>) -> Option<Report> {
         Sighting::Seen(Event::Applied { object, .. }) => match serde_json::to_value(*object) {
             Ok(object) => Report::Applied(object),
             Err(error) => {
-                tracing::warn!(%kind, %error, "skipped an object that cannot be kept");
+                tracing::warn!(%kind, %error, "skipping an object that cannot be cached");
                 return None;
             }
         },

@@ -96,7 +96,7 @@ impl Network {
         self.goes_over(way);
         let (carrier, taken) = self.open_by(way).await?;
         if taken != way {
-            tracing::info!("the other end does not choose HTTP/2; using WebSockets");
+            tracing::info!("the peer does not negotiate HTTP/2; using WebSockets");
             self.goes_over(taken);
         }
         Ok(carrier)

@@ -38,13 +38,13 @@ pub enum Error {
         address: String,
         source: tonic::transport::Error,
     },
-    #[error("connect to the principal at {address}: no answer in {CONNECT_TIMEOUT:?}")]
+    #[error("connect to the principal at {address}: timed out after {CONNECT_TIMEOUT:?}")]
     ConnectTimeout { address: String },
     #[error("connect to the principal")]
     Road(#[from] road::Error),
     #[error("prove the client certificate through a proxy: {what}")]
     Prove { what: &'static str },
-    #[error("ask the principal for its version")]
+    #[error("read the principal's version")]
     Version(#[source] Box<Status>),
     #[error("read user and password from {path:?}")]
     ReadUser { path: PathBuf, source: io::Error },
@@ -202,7 +202,7 @@ async fn principal_version(channel: Carrier) -> Result<VersionResponse, Error> {
         Ok(answer)
     } else {
         Err(Error::BadAnswer {
-            what: "its version is not one",
+            what: "invalid version",
         })
     }
 }
@@ -223,12 +223,12 @@ fn prove(
     }
     let cannot = |what| Error::Prove { what };
     if nonce.len() > proof::LONGEST || principal_uid.len() > proof::LONGEST {
-        return Err(cannot("what is to be signed is too long"));
+        return Err(cannot("the data to sign is too long"));
     }
-    let identity = identity.ok_or_else(|| cannot("there is no certificate"))?;
+    let identity = identity.ok_or_else(|| cannot("no certificate found"))?;
     let signature = identity
         .sign(&proof::signed(host, principal_uid, nonce))
-        .ok_or_else(|| cannot("the key does not sign"))?;
+        .ok_or_else(|| cannot("the key cannot sign"))?;
     let chain = identity.chain().iter();
     Ok(Some(Proof {
         chain: chain
@@ -267,7 +267,7 @@ pub(super) async fn call<T>(
 ) -> Result<T, Status> {
     tokio::time::timeout(CALL_TIMEOUT, call)
         .await
-        .unwrap_or_else(|_elapsed| Err(Status::deadline_exceeded("no answer in time")))
+        .unwrap_or_else(|_elapsed| Err(Status::deadline_exceeded("timed out")))
         .map(tonic::Response::into_inner)
 }
 

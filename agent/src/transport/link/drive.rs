@@ -305,7 +305,7 @@ impl Moving<'_> {
         let late = !drained && since.elapsed() >= DRAIN;
         if late {
             let stats = self.session.stats(self.begun.elapsed());
-            tracing::info!(?stats, "what is under way did not end in time");
+            tracing::info!(?stats, "some work timed out at the end of the session");
         }
         (drained || late)
             .then(|| self.draining.take().map(|(_, end)| end))

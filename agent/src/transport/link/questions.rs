@@ -167,7 +167,7 @@ impl Questions {
     fn log(&self, desk: Option<&Arc<Desk>>, event: &Event) {
         let Some(desk) = desk else { return };
         let Ok(asked) = payload::decode::<LogRequest>("log request", &event.payload) else {
-            return tracing::debug!("a log is asked for in words that nobody understands");
+            return tracing::debug!("invalid log request");
         };
         let place = Arc::clone(&self.logs).try_acquire_owned().ok();
         let (way, shared) = (self.way.clone(), Arc::clone(desk));
@@ -186,7 +186,7 @@ impl Questions {
         let asked = payload::decode::<TerminalRequest>("terminal request", &event.payload);
         // Nobody could be told on a stream that has no name.
         let Some(asked) = asked.ok().filter(|asked| !asked.uuid.is_empty()) else {
-            return tracing::debug!("a terminal is asked for in words that nobody understands");
+            return tracing::debug!("invalid terminal request");
         };
         let placed = match self.terminals.place(&asked.uuid) {
             Place::Free(placed) => Some(placed),

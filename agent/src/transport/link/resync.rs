@@ -257,6 +257,6 @@ fn tell_held(moving: &mut Moving<'_>, held: Held) {
         .say(Event::request_synced_resource_list(&end));
     tracing::debug!(
         objects = held.updates.len(),
-        "told the principal what is here"
+        "sent the inventory to the principal"
     );
 }

@@ -25,15 +25,15 @@ pub enum Error {
     Tcp { to: String, source: io::Error },
     #[error("use the certificates of the proxy {proxy}: {why}")]
     ProxyTrust { proxy: String, why: String },
-    #[error("talk TLS with the proxy {proxy}")]
+    #[error("TLS handshake with the proxy {proxy}")]
     ProxyTls { proxy: String, source: io::Error },
-    #[error("be led to {to} by the proxy {proxy}")]
+    #[error("connect to {to} through the proxy {proxy}")]
     Tunnel {
         to: String,
         proxy: String,
         source: Box<dyn StdError + Send + Sync>,
     },
-    #[error("talk TLS with {to}")]
+    #[error("TLS handshake with {to}")]
     Tls { to: String, source: io::Error },
 }
 
@@ -205,7 +205,7 @@ async fn trusting(route: &Route) -> Result<Arc<ClientConfig>, String> {
     };
     let now = runtime::clock::Clock::system().now();
     let material = Material::parse(&pem, now).map_err(told)?;
-    let roots = material.roots.ok_or("it holds no certificate")?;
+    let roots = material.roots.ok_or("it has no certificate")?;
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
         .map_err(told)?

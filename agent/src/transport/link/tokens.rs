@@ -110,7 +110,7 @@ impl Tokens {
             .renew(channel)
             .await
             .inspect_err(|status| {
-                tracing::warn!(code = ?status.code(), "cannot renew the token of the session");
+                tracing::warn!(code = ?status.code(), "cannot refresh the session token");
             })
             .ok()?;
         let mut held = self.lock();

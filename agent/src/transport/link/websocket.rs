@@ -39,7 +39,7 @@ const USER_AGENT: &str = concat!("argocd-agent/", env!("CARGO_PKG_VERSION"));
 pub(crate) enum Error {
     #[error(transparent)]
     Road(#[from] road::Error),
-    #[error("open a WebSocket to {to}: no answer in {OPEN:?}")]
+    #[error("open a WebSocket to {to}: timed out after {OPEN:?}")]
     Timeout { to: String },
     #[error("open a WebSocket to {to}")]
     Http { to: String, source: hyper::Error },

@@ -181,9 +181,6 @@ async fn no_proxy_hosts_bypass_the_proxy_and_bad_proxies_fail() {
     let refused = of("https://me:secret@proxy.invalid:3128", "")
         .await
         .unwrap_err();
-    assert!(
-        refused.contains("use http:// or socks5://"),
-        "{refused}"
-    );
+    assert!(refused.contains("use http:// or socks5://"), "{refused}");
     assert!(!refused.contains("secret"), "{refused}");
 }

@@ -132,7 +132,7 @@ impl<A: Addon> Crew<A> {
     pub(super) async fn drain(&mut self) {
         let rest = async { while self.tasks.join_next().await.is_some() {} };
         if timeout(DRAIN, rest).await.is_err() {
-            warn!("reconciles cut off at the end");
+            warn!("reconciles aborted at shutdown");
         }
     }
 }
@@ -155,7 +155,7 @@ async fn look_at<A: Addon>(
                 outcome
             }
             Err(error) if error.is_conflict() => {
-                debug!(error = %error.chain(), "somebody else was quicker");
+                debug!(error = %error.chain(), "conflict: another writer was first");
                 Outcome::Soon
             }
             Err(error) => {
@@ -182,17 +182,17 @@ fn tell(error: &Error, news: Option<News>) {
     let (reason, chain) = (error.reason(), error.chain());
     match news {
         Some(News::Hub) => {
-            warn!(reason, error = %chain, "the hub does not answer; reconciles wait for it");
+            warn!(reason, error = %chain, "the hub API does not answer; reconciles wait");
         }
         Some(News::Own) => warn!(reason, error = %chain, "reconcile failed"),
-        None => debug!(reason, error = %chain, "reconcile failed again"),
+        None => debug!(reason, error = %chain, "reconcile still failing; retrying"),
     }
 }
 
 fn tell_end(news: Option<News>) {
     match news {
-        Some(News::Hub) => info!("the hub answers again"),
-        Some(News::Own) => info!("reconcile works again"),
+        Some(News::Hub) => info!("the hub API answers again"),
+        Some(News::Own) => info!("reconcile succeeds again"),
         None => {}
     }
 }
@@ -218,7 +218,7 @@ mod tests {
         let hangs = timeout(DEADLINE * 2, in_time::<Outcome>(std::future::pending())).await;
         let error = hangs.expect("it is given up").unwrap_err();
         assert!(error.is_weather() && !error.is_conflict());
-        assert_eq!(error.to_string(), "given up after 5 minutes");
+        assert_eq!(error.to_string(), "timed out after 5 minutes");
         let settles = in_time(std::future::ready(Ok(Outcome::Settled(None)))).await;
         assert!(matches!(settles, Ok(Outcome::Settled(None))));
     }

@@ -164,7 +164,7 @@ async fn status_part<A: Addon>(
     let object = match result {
         Ok(object) => object,
         Err(kube::Error::Api(status)) if status.is_not_found() => {
-            debug!(%cluster, part, "gone while its status was to be written");
+            debug!(%cluster, part, "deleted before its status was written");
             return Ok(());
         }
         Err(source) => {

@@ -19,8 +19,8 @@ pub(super) async fn give_up<A: Addon>(
     pending: &str,
     now: Timestamp,
 ) {
-    warn!(%cluster, pending, "hooks before deletion given up");
-    let note = format!("the add-on goes without its hooks, whose time is over: {pending}");
+    warn!(%cluster, pending, "pre-delete hooks timed out");
+    let note = format!("pre-delete hooks timed out; the add-on is removed without them: {pending}");
     let said = ("PreDeleteHookGivenUp", note.as_str());
     warn_about(hub, regarding(hub, cluster, Some(addon)), said, now).await;
 }
@@ -54,7 +54,7 @@ pub(super) async fn explain<A: Addon>(
     let Some(reason) = waiting.needs_a_person() else {
         return;
     };
-    let note = format!("the add-on waits: {waiting}");
+    let note = format!("the removal of the add-on waits: {waiting}");
     let about = regarding(hub, target.name, Some(target.addon));
     warn_about(hub, about, (reason, &note), now).await;
 }

@@ -215,7 +215,7 @@ impl Waits {
             self.steps.extend(step);
             let name = &work.report.name;
             self.pending
-                .push(format!("an earlier {name} has to go first"));
+                .push(format!("an earlier {name} must be deleted first"));
             return;
         }
         let spec = json!(render::work_spec(hooks.iter()));

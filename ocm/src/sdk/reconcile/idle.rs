@@ -31,8 +31,8 @@ pub(crate) fn idle(
 ) -> Idle {
     let Some(offer) = offer else {
         let message = format!(
-            "there is no ClusterManagementAddOn {name}, so nothing is done for this cluster; install \
-             the add-on on the hub"
+            "ClusterManagementAddOn {name} not found, so the add-on is not installed on this cluster; install the \
+            add-on on the hub"
         );
         return Idle::Tell("NoClusterManagementAddOn", message);
     };
@@ -40,8 +40,8 @@ pub(crate) fn idle(
     let lifecycle = annotations.and_then(|all| all.get(keys::LIFECYCLE));
     if let Some(other) = lifecycle.filter(|it| !["", "addon-manager"].contains(&it.as_str())) {
         let message = format!(
-            "the annotation {}={other} on the ClusterManagementAddOn {name} keeps OCM away from the \
-             add-on, so nothing is done for this cluster; take the annotation away",
+            "the annotation {}={other} on the ClusterManagementAddOn {name} disables OCM for the add-on, so it is \
+            not installed on this cluster; remove the annotation",
             keys::LIFECYCLE
         );
         return Idle::Tell("NotManagedByOcm", message);
@@ -54,8 +54,8 @@ pub(crate) fn idle(
         Ok(left) if !left.is_zero() => Idle::Wait(left),
         Ok(_) | Err(_) => {
             let message = format!(
-                "OCM has not put this under the ClusterManagementAddOn {name}, so nothing is done for \
-                 this cluster; look whether OCM's add-on manager runs on the hub"
+                "OCM has not set the ClusterManagementAddOn {name} as owner, so the add-on is not installed on \
+                this cluster; check that OCM's add-on manager runs on the hub"
             );
             Idle::Tell("NotTakenIn", message)
         }
@@ -89,7 +89,10 @@ mod tests {
     fn an_add_on_that_nobody_takes_in_is_explained_and_not_too_early() {
         let reason = |idle| match idle {
             Idle::Tell(reason, message) => {
-                assert!(message.contains("nothing is done"), "{message}");
+                assert!(
+                    message.contains("not installed on this cluster"),
+                    "{message}"
+                );
                 reason
             }
             Idle::Wait(left) => panic!("waits {left:?}"),

@@ -118,8 +118,8 @@ pub(crate) fn not_accepted<'a>(
         return None;
     }
     let message = format!(
-        "the hub does not accept cluster {name}, so its agent is kept out and nothing is sent there; \
-         accept it with clusteradm accept --clusters {name}, or disable the add-on"
+        "the hub does not accept cluster {name}, so its agent is rejected and nothing is deployed there; accept it \
+        with clusteradm accept --clusters {name}, or disable the add-on"
     );
     let verdict = Verdict::new(
         condition::addon::DEGRADED,
@@ -136,8 +136,8 @@ pub(crate) fn held(addon: &impl Addon, target: Target<'_>, observed: &Observed) 
         Verdict::new(condition::addon::DEGRADED, true, reason, message)
     };
     if uses_template(observed) {
-        let message = "an AddOnTemplate is configured, so OCM itself deploys this add-on; remove it \
-                       from the configuration to have the manager do it";
+        let message = "an AddOnTemplate is configured, so OCM itself deploys this add-on; remove it from the \
+        configuration to let the manager deploy";
         return Some(degraded("ManagedByTemplate".to_owned(), message.to_owned()));
     }
     match addon.admit(target) {

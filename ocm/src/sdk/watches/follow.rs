@@ -48,13 +48,17 @@ pub(super) async fn follow<K, V>(
                 continue;
             }
             Err(error) => {
-                debug!(watch = what, error = chain(&error), "watch still broken");
+                debug!(
+                    watch = what,
+                    error = chain(&error),
+                    "watch still failing; retrying"
+                );
                 continue;
             }
         };
         // An attempt to list is no success yet.
         if !healthy && !matches!(event, Event::Init) {
-            info!(watch = what, "watch well again");
+            info!(watch = what, "watch recovered");
             healthy = true;
         }
         absorb(word(what, event, &source));
@@ -108,11 +112,7 @@ fn word<K, V>(
         let name = object.metadata.name.clone();
         let entry = (source.key)(&object).zip((source.read)(object));
         if entry.is_none() {
-            warn!(
-                watch = what,
-                object = name,
-                "object skipped: it cannot be read"
-            );
+            warn!(watch = what, object = name, "skipping an unreadable object");
         }
         entry.map_or(Change::Unread, |(key, value)| change(key, value))
     };

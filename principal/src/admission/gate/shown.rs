@@ -62,7 +62,7 @@ impl Gate {
             .as_ref()
             .ok_or(Refusal::AuthenticationFailed)?;
         let refused = |why: Refused| {
-            tracing::info!(address = %peer.address, reason = %why, "an in-session proof was refused");
+            tracing::info!(address = %peer.address, reason = %why, "rejected an in-session proof");
             Refusal::Proof(why)
         };
         match (self.proxy(peer), proof) {
@@ -104,7 +104,7 @@ impl Gate {
             .ok_or(Refusal::AuthenticationFailed)?;
         let checked = passwords.check(peer.address.ip(), user, password).await;
         let cluster = checked.inspect_err(|refusal| {
-            tracing::info!(address = %peer.address, %refusal, "a password was refused");
+            tracing::info!(address = %peer.address, %refusal, "rejected a password");
         })?;
         let papers = Papers::of_user(&cluster, &passwords.users(), peer.certificate.as_ref());
         Ok((cluster, papers.ok_or(Refusal::AuthenticationFailed)?))
@@ -116,7 +116,7 @@ impl Gate {
             .as_deref()
             .ok_or(Refusal::AuthenticationFailed)?;
         let cluster = self.identity.cluster_in(value).map_err(|why| {
-            tracing::info!(address = %peer.address, reason = %why, "a header was refused");
+            tracing::info!(address = %peer.address, reason = %why, "rejected an identity header");
             Refusal::AuthenticationFailed
         })?;
         let papers = Papers::of_header(&cluster);
@@ -154,7 +154,7 @@ impl Gate {
 
     fn identify(&self, peer: &Peer, certificate: &PeerCertificate) -> Result<ClusterName, Refusal> {
         self.identity.cluster_of(certificate.leaf()).map_err(|why| {
-            tracing::info!(address = %peer.address, reason = %why, "a certificate was refused");
+            tracing::info!(address = %peer.address, reason = %why, "rejected a certificate");
             Refusal::AuthenticationFailed
         })
     }

@@ -224,7 +224,7 @@ async fn a_cluster_in_the_wrong_mode_is_told_about_and_a_stranger_is_not_remembe
     let reports = setup.reports.borrow();
     assert_eq!(
         reports["spoke1"].last_error.as_deref(),
-        Some("the agent says mode autonomous, recorded is managed")
+        Some("the agent claims mode autonomous, recorded is managed")
     );
     assert!(!reports.contains_key("spoke2"));
 }

@@ -86,7 +86,7 @@ impl Seat {
                 .filter(|held| report.held.as_ref() != Some(held))
             {
                 let (cluster, count, digest) = (&self.cluster, held.count, &held.digest);
-                tracing::warn!(%cluster, count, digest, "too much would be deleted; held");
+                tracing::warn!(%cluster, count, digest, "mass deletion blocked; confirmation required");
             }
             report.held = held;
         });
@@ -109,7 +109,7 @@ impl Seat {
     /// Records what the agent does that no agent should.
     pub(crate) fn report_misconduct(&self, misconduct: Option<String>) {
         if let Some(misconduct) = &misconduct {
-            tracing::warn!(cluster = %self.cluster, misconduct, "an agent misbehaves");
+            tracing::warn!(cluster = %self.cluster, misconduct, "an agent violates the protocol");
         }
         self.registry.report(&self.cluster, |report, _now| {
             report.misconduct = misconduct;

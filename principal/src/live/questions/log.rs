@@ -120,7 +120,7 @@ impl Log {
             tokio::select! {
                 biased;
                 () = self.over.cancelled() => stopped("the session has ended"),
-                () = pace.over() => stopped("the log lasts too long"),
+                () = pace.over() => stopped("the log stream reached its time limit"),
             }
         };
         tokio::pin!(ended);
@@ -145,7 +145,7 @@ impl Log {
                 sent = self.pieces.send_timeout(piece, pace.piece) => sent,
             };
             sent.map_err(|why| match why {
-                SendTimeoutError::Timeout(_) => stopped("the log is read too slowly"),
+                SendTimeoutError::Timeout(_) => stopped("the viewer reads the log too slowly"),
                 SendTimeoutError::Closed(_) => gone(),
             })?;
             if is_last {

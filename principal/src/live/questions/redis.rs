@@ -218,7 +218,7 @@ pub(super) async fn follow(
     }
     let keys = line.keys.get().unwrap_or(Keys::Prefixed);
     let Some(channel) = asked(&line.cluster, key, keys) else {
-        let why = "this agent knows no such channel";
+        let why = "this agent does not know this channel";
         return Ok(resource::refusal(StatusCode::NOT_FOUND, "NotFound", why));
     };
     let connection = Uuid::new_v4().to_string();

@@ -54,7 +54,7 @@ pub(super) async fn ask(
         return Ok(refusal(
             StatusCode::FORBIDDEN,
             "Forbidden",
-            "the request is not understood",
+            "invalid request",
         ));
     };
     if asked.is_exec() {
@@ -67,7 +67,7 @@ pub(super) async fn ask(
         body.collect().await.map(Collected::to_bytes)
     };
     let Ok(Ok(body)) = timeout(patience, reading).await else {
-        let why = "the body of the request did not come, or is too large";
+        let why = "the body of the request is missing, timed out or too large";
         return Ok(refusal(StatusCode::BAD_REQUEST, "BadRequest", why));
     };
     let kind = parts.headers.get(CONTENT_TYPE);
@@ -105,7 +105,7 @@ pub(super) async fn put(
 /// Which words of Go's a request has.
 pub(super) fn way(asked: &Asked, kind: Option<&str>, body: &[u8]) -> Way {
     if ui_access::judge(asked, UiAccess::Operate).is_err() {
-        let why = "a Go agent has no UI_ACCESS, and is asked for no more than `operate` allows";
+        let why = "a Go agent has no UI_ACCESS; requests are limited to `operate`";
         return Way::Not(StatusCode::FORBIDDEN, "Forbidden", why);
     }
     match &asked.subject {
@@ -114,7 +114,7 @@ pub(super) fn way(asked: &Asked, kind: Option<&str>, body: &[u8]) -> Way {
             Way::Known(json!({ "kind": "APIVersions", "versions": ["v1"] }))
         }
         Subject::Groups { group: Some(_), .. } | Subject::Schema { .. } => {
-            let why = "an agent of argocd-agent does not tell this";
+            let why = "an agent of argocd-agent does not support this request";
             Way::Not(StatusCode::NOT_FOUND, "NotFound", why)
         }
         Subject::Groups { .. } => question(asked, Method::Get, &Object::default(), &[]),
@@ -142,7 +142,7 @@ fn about(asked: &Asked, object: &Object, kind: Option<&str>, body: &[u8]) -> Way
             question(asked, Method::Patch, object, body)
         }
         AskedVerb::Patch => {
-            let why = "an agent of argocd-agent takes every patch for a merge patch, so no other one is carried to it";
+            let why = "an agent of argocd-agent treats every patch as a merge patch, so other patches are refused";
             Way::Not(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "UnsupportedMediaType",
@@ -153,7 +153,7 @@ fn about(asked: &Asked, object: &Object, kind: Option<&str>, body: &[u8]) -> Way
         AskedVerb::Delete if body.is_empty() => question(asked, Method::Delete, object, b"{}"),
         AskedVerb::Delete => question(asked, Method::Delete, object, body),
         AskedVerb::Watch | AskedVerb::Update | AskedVerb::DeleteCollection => {
-            let why = "an agent of argocd-agent cannot do this";
+            let why = "an agent of argocd-agent does not support this";
             Way::Not(StatusCode::FORBIDDEN, "Forbidden", why)
         }
     }
@@ -233,7 +233,7 @@ pub(super) fn answered(asked: &Asked, answer: ResourceResponse) -> Response<Body
         let code = StatusCode::from_u16(status).ok();
         let code = code.filter(|it| it.is_client_error() || it.is_server_error());
         let code = code.unwrap_or(StatusCode::BAD_GATEWAY);
-        let why = format!("the agent of this cluster answers with {status}");
+        let why = format!("the agent of this cluster returned {status}");
         return refusal(code, reason(code), &why);
     }
     if resource.is_empty() {
@@ -250,11 +250,7 @@ pub(super) fn answered(asked: &Asked, answer: ResourceResponse) -> Response<Body
     };
     match shown {
         Some(shown) => json_body(StatusCode::OK, shown),
-        None => refusal(
-            StatusCode::BAD_GATEWAY,
-            "",
-            "the answer is not what was asked for",
-        ),
+        None => refusal(StatusCode::BAD_GATEWAY, "", "unexpected answer"),
     }
 }
 

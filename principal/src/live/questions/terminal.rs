@@ -82,7 +82,7 @@ pub(super) enum Refused {
     Forbidden(#[from] ui_access::Forbidden),
     #[error("an agent of argocd-agent opens terminals in mode managed only")]
     Mode,
-    #[error("a terminal of an agent of argocd-agent is opened with a WebSocket that speaks {} or {}",
+    #[error("a terminal of an agent of argocd-agent needs a WebSocket with the subprotocol {} or {}",
         channels::PROTOCOLS[0], channels::PROTOCOLS[1])]
     Protocol,
 }
@@ -215,7 +215,7 @@ async fn not_shown(
     Ok(Some(match code {
         StatusCode::FORBIDDEN => {
             let why = format!(
-                "the agent of this cluster does not show the Pod {name:?}: it belongs to no Application, so no terminal is opened in it"
+                "the agent of this cluster refuses the Pod {name:?}: it belongs to no Application, so a terminal is not allowed"
             );
             resource::refusal(code, "Forbidden", &why)
         }

@@ -54,15 +54,15 @@ pub(super) enum Ended {
     Unreadable(#[from] Unreadable),
     #[error("write to the client")]
     Write(#[from] io::Error),
-    #[error("the client says nothing")]
+    #[error("the client timed out")]
     Silent,
-    #[error("the client does not know the password")]
+    #[error("wrong password")]
     WrongPassword,
     #[error("a command is too long")]
     TooLong,
     #[error(transparent)]
     Upstream(#[from] upstream::Error),
-    #[error("a value of a cluster broke off")]
+    #[error("a value of a cluster was truncated")]
     Broken,
 }
 

@@ -102,7 +102,7 @@ async fn once(
     let response = match remote::ask(shared, remote, true, &id).await {
         Ok(response) if response.status() == StatusCode::OK => response,
         Ok(response) => {
-            tracing::debug!(status = %response.status(), "a subscription is refused");
+            tracing::debug!(status = %response.status(), "refused a subscription");
             return Ended::Broken;
         }
         Err(error) => {

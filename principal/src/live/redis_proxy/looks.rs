@@ -75,11 +75,11 @@ impl Default for Looks {
 enum NotNoted {
     #[error(transparent)]
     NotAnswered(#[from] NotAnswered),
-    #[error("the cluster answers {0}")]
+    #[error("the cluster returned {0}")]
     Status(StatusCode),
-    #[error("the answer is too long, or broke off")]
+    #[error("the answer is too long or was truncated")]
     Broken,
-    #[error("the answer did not come in {PATIENCE:?}")]
+    #[error("no answer within {PATIENCE:?}")]
     Late,
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
@@ -135,7 +135,7 @@ async fn bring(shared: &Shared, there: &There, observed: &Observed) {
         Ok(noted) if noted.is_empty() => return,
         Ok(noted) => noted,
         Err(why) => {
-            return tracing::debug!(%cluster, namespace, name, error = %Chain(&why), "the Events of an Application are not known");
+            return tracing::debug!(%cluster, namespace, name, error = %Chain(&why), "cannot read Events of an Application");
         }
     };
     // It may have gone since, or elsewhere.
@@ -146,10 +146,11 @@ async fn bring(shared: &Shared, there: &There, observed: &Observed) {
     match write(shared, observed, noted).await {
         Ok(()) => shared.looks.is_failing.store(false, Ordering::Relaxed),
         Err(why) if shared.looks.is_failing.swap(true, Ordering::Relaxed) => {
-            tracing::debug!(%cluster, namespace, name, error = %Chain(&why), "the hub does not take the Events of an Application");
+            tracing::debug!(%cluster, namespace, name, error = %Chain(&why), "the hub refuses Events of an Application");
         }
         Err(why) => {
-            tracing::warn!(%cluster, namespace, name, error = %Chain(&why), "the hub does not take the Events of an Application; told once until it does");
+            tracing::warn!(%cluster, namespace, name, error = %Chain(&why), "the hub refuses Events of \
+            Applications; logging this once until it accepts them");
         }
     }
 }

@@ -34,15 +34,15 @@ fn connection(cluster: &ClusterName, report: Option<&SessionReport>, now: Timest
     let Some(report) = report else {
         return Connection {
             is_up: false,
-            message: format!("the agent of {cluster} is not connected: it has not come yet"),
+            message: format!("the agent of {cluster} has not connected yet"),
             at: seconds(now),
         };
     };
     let since = seconds(report.since);
     let message = match &report.last_error {
         _ if report.connected => format!("the agent of {cluster} is connected since {since}"),
-        None => format!("the agent of {cluster} is not connected since {since}"),
-        Some(why) => format!("the agent of {cluster} is not connected since {since}: {why}"),
+        None => format!("the agent of {cluster} is not connected (since {since})"),
+        Some(why) => format!("the agent of {cluster} is not connected (since {since}): {why}"),
     };
     Connection {
         is_up: report.connected,
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(away["connectionState"]["status"], "Failed");
         assert_eq!(
             away["connectionState"]["message"],
-            "the agent of spoke1 is not connected since 2026-11-22T09:00:00Z: the connection broke"
+            "the agent of spoke1 is not connected (since 2026-11-22T09:00:00Z): the connection broke"
         );
         assert_eq!(away["cacheInfo"], counts);
     }
@@ -121,7 +121,7 @@ mod tests {
             shown["connectionState"],
             json!({
                 "status": "Failed",
-                "message": "the agent of spoke1 is not connected: it has not come yet",
+                "message": "the agent of spoke1 has not connected yet",
                 "attemptedAt": "2026-11-22T10:00:00Z",
             })
         );

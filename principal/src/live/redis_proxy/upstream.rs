@@ -31,15 +31,15 @@ const LIMITS: Limits = Limits {
 pub(super) enum Error {
     #[error("connect to the hub's redis at {0}")]
     Connect(String, #[source] io::Error),
-    #[error("the hub's redis refuses us: {0}")]
+    #[error("the hub's redis refused the login: {0}")]
     Refused(String),
-    #[error("talk to the hub's redis")]
+    #[error("read from or write to the hub's redis")]
     Talk(#[from] io::Error),
-    #[error("the hub's redis says what is no value")]
+    #[error("the hub's redis sent an invalid value")]
     Malformed(#[from] Malformed),
-    #[error("the hub's redis hung up")]
+    #[error("the hub's redis closed the connection")]
     Gone,
-    #[error("the client has not said who it is")]
+    #[error("the client has not authenticated")]
     Stranger,
 }
 
@@ -191,8 +191,7 @@ async fn reach(address: &str, tls: Option<&ClientTls>) -> io::Result<Box<dyn Str
         return Ok(Box::new(tcp));
     };
     let config = tls.current();
-    let config =
-        config.ok_or_else(|| io::Error::other("the CA of the hub's redis is not known"))?;
+    let config = config.ok_or_else(|| io::Error::other("the CA of the hub's redis is unknown"))?;
     let mut config = Arc::unwrap_or_clone(config);
     // That of HTTP/2, which redis does not speak.
     config.alpn_protocols.clear();

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// Why a value did not get to its client. The connection is of no use then: its next bytes would be the value's.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotCarried {
-    #[error("it broke off, or paused for too long")]
+    #[error("it was truncated or timed out")]
     Broken,
     #[error("write to the client")]
     Client(#[from] io::Error),

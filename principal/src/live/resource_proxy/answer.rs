@@ -58,19 +58,19 @@ const LARGEST: usize = 3 << 20;
 enum Refused {
     #[error(transparent)]
     Stranger(#[from] Stranger),
-    #[error("this certificate is not trusted any more")]
+    #[error("this certificate is no longer trusted")]
     Distrusted,
-    #[error("the cluster {0} is not enrolled now")]
+    #[error("the cluster {0} is not enrolled")]
     NotEnrolled(ClusterName),
-    #[error("this replica does not serve; try again")]
+    #[error("this replica is not active; retry")]
     Standby,
-    #[error("the header {0} is not carried to a cluster")]
+    #[error("the header {0} is not forwarded to clusters")]
     Impersonation(HeaderName),
     #[error(transparent)]
     Unreadable(#[from] request::Unreadable),
     #[error(transparent)]
     Terminal(#[from] upgrade::Unfit),
-    #[error("too many requests {of} at the same time; try again")]
+    #[error("too many concurrent requests {of}; retry")]
     TooMany { of: &'static str },
     #[error(transparent)]
     NotAnswered(#[from] NotAnswered),
@@ -290,7 +290,7 @@ fn trusted(body: Body, shared: Arc<Shared>, visitor: Visitor) -> Body {
         let (mut body, mut end) = rest?;
         tokio::select! {
             biased;
-            () = &mut end => Some((Err("what opened the cluster has ended".into()), None)),
+            () = &mut end => Some((Err("the credential for this cluster expired or was revoked".into()), None)),
             frame = body.frame() => Some((frame?, Some((body, end)))),
         }
     });

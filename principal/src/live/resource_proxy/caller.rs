@@ -29,9 +29,9 @@ pub(super) struct Caller {
 /// Why a request may see no cluster.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Stranger {
-    #[error("this certificate opens no cluster")]
+    #[error("permission denied: this certificate grants access to no cluster")]
     Certificate,
-    #[error("the bearer token opens no cluster")]
+    #[error("permission denied: the bearer token grants access to no cluster")]
     Token(#[from] Worthless),
 }
 
@@ -40,7 +40,7 @@ impl Caller {
         let opens = visitors.cluster_of(certificate.leaf());
         if let Err(why) = &opens {
             let error = Chain(why);
-            tracing::debug!(%error, "a certificate opens no cluster by itself");
+            tracing::debug!(%error, "the client certificate has no cluster name");
         }
         Self {
             certificate: Arc::new(certificate),

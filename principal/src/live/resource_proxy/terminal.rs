@@ -88,7 +88,7 @@ impl Ends {
             let client = match client.await {
                 Ok(client) => TokioIo::new(client),
                 Err(error) => {
-                    return tracing::debug!(error = %Chain(&error), "a terminal did not begin");
+                    return tracing::debug!(error = %Chain(&error), "a terminal failed to start");
                 }
             };
             let stop = sharing.sessions.spawner.token().clone();

@@ -71,8 +71,8 @@ impl Hub {
             (Target::Object(_), Verb::Error) => self.apply_error(from, event),
             // Counters go to the hub's redis, which this version does not write.
             (Target::ClusterInfo | Target::Heartbeat, _) => done(),
-            (Target::Object(_), _) => refused("not_allowed", "a managed cluster may not say this"),
-            (_, _) => refused("not_allowed", "nothing here takes this"),
+            (Target::Object(_), _) => refused("not_allowed", "a managed cluster may not send this"),
+            (_, _) => refused("not_allowed", "unsupported message"),
         };
         refusable.counted(&self.metrics)
     }
@@ -158,7 +158,7 @@ impl Hub {
         let Some(uid) = uid else {
             return;
         };
-        tracing::info!(object = %key, "the cluster has nothing of what is being deleted");
+        tracing::info!(object = %key, "releasing the deletion: the cluster does not have the object");
         let gone = self.delete(key, &uid);
         while let (Verdict::Retry { after }, _) = self.apply_for(from, &gone).await {
             tokio::time::sleep(after).await;
@@ -250,16 +250,16 @@ impl Hub {
         error: &WriteError,
     ) -> Refusable {
         if let WriteError::Refused(reason) = error {
-            tracing::warn!(object = %key, reason, "the hub refuses what a cluster reports");
+            tracing::warn!(object = %key, reason, "the hub rejected the report of a cluster");
             self.write_ended(from, key);
             return refused("hub", reason.clone());
         }
         let error = Chain(error).to_string();
         let (after, is_told) = self.troubles.failed(from.cluster.as_str(), key, &error);
         if is_told {
-            tracing::warn!(object = %key, error, "cannot write for some time; trying on");
+            tracing::warn!(object = %key, error, "hub write still failing; retrying");
         } else {
-            tracing::debug!(object = %key, error, "cannot write yet");
+            tracing::debug!(object = %key, error, "hub write failed; retrying");
         }
         self.metrics.hub_writes_stuck(self.troubles.count());
         // A newer value comes sooner.

@@ -72,11 +72,11 @@ pub(crate) async fn keep(
             }
             Err(WriteError::Refused(reason)) => {
                 // The next change of the object is the next attempt.
-                tracing::warn!(object = %key, reason, "the hub refuses conditions");
+                tracing::warn!(object = %key, reason, "the hub rejected conditions");
                 failing.remove(&key);
             }
             Err(error) => {
-                tracing::debug!(object = %key, error = %Chain(&error), "cannot write conditions yet");
+                tracing::debug!(object = %key, error = %Chain(&error), "cannot write conditions; retrying");
                 let now = Instant::now();
                 let backoff = failing
                     .entry(key.clone())

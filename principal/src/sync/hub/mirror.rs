@@ -126,13 +126,13 @@ impl Mirrors {
         };
         if bytes > limits.object_bytes {
             return Err(format!(
-                "its {bytes} bytes are more than the {} that a mirror may have",
+                "its size of {bytes} bytes exceeds the limit of {} for a mirror",
                 limits.object_bytes
             ));
         }
         if after.objects > limits.objects || after.bytes > limits.bytes {
             return Err(format!(
-                "a cluster may have {} objects and {} bytes mirrored, and this one has reached that",
+                "this cluster reached its limit of {} mirrored objects and {} bytes",
                 limits.objects, limits.bytes
             ));
         }

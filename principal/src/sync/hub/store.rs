@@ -126,16 +126,16 @@ impl Debug for Report {
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The object has changed since it was read.
-    #[error("the object has changed")]
+    #[error("conflict: the object changed")]
     Conflict,
     /// There is no such object.
-    #[error("there is no such object")]
+    #[error("object not found")]
     NotFound,
     /// The operations do not fit what the hub has. That may only mean that it has changed since it was read.
     #[error("the patch does not fit: {0}")]
     Unfit(String),
     /// The hub does not take it, now or later.
-    #[error("the hub refuses it: {0}")]
+    #[error("the hub rejected it: {0}")]
     Refused(String),
     /// The hub cannot be reached, or has no time.
     #[error("write to the hub")]

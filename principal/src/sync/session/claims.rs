@@ -128,7 +128,7 @@ impl Claims {
         self.waiting.decision = None;
         let enrolment = enrolment?;
         if self.fresh || enrolment.fresh {
-            tracing::info!("what the cluster does not have stays in this session");
+            tracing::info!("skipping deletions of mirrors in this session");
             self.missing.clear();
             return None;
         }
@@ -141,7 +141,7 @@ impl Claims {
             Decision::Go(list) => {
                 for named in &list {
                     if let Some(key) = key(named) {
-                        tracing::info!(object = %key, "the cluster does not have this any more");
+                        tracing::info!(object = %key, "the cluster no longer has this object");
                         hub.end_mirror(&self.cluster, &key, &named.uid);
                     }
                 }
@@ -203,5 +203,8 @@ fn tell(machine: &mut Session, hub: &Hub, cluster: &ClusterName) {
         ..SyncedResourceList::default()
     };
     machine.say(Event::request_synced_resource_list(&end));
-    tracing::debug!(objects = claims.len(), "told the agent what the hub shows");
+    tracing::debug!(
+        objects = claims.len(),
+        "sent the inventory of mirrors to the agent"
+    );
 }

@@ -37,12 +37,10 @@ impl Offence {
 
     const fn words(self) -> &'static str {
         match self {
-            Self::Malformed => "it sends what cannot be read",
-            Self::NotAllowed => "it says what an agent of its mode may not say",
-            Self::Deaf => "it has not acknowledged what it was sent for two minutes",
-            Self::Contested => {
-                "a second agent with the same identity takes the session from it again and again"
-            }
+            Self::Malformed => "it sends invalid messages",
+            Self::NotAllowed => "it sends messages that its mode does not allow",
+            Self::Deaf => "it has not acknowledged messages for two minutes",
+            Self::Contested => "two agents with the same identity take the session from each other",
         }
     }
 }

@@ -368,7 +368,7 @@ impl Driver {
             }
         };
         if tokio::time::timeout(bound, drained).await.is_err() {
-            tracing::debug!("some work did not end in time");
+            tracing::debug!("some work timed out at the end of the session");
         }
         self.machine.drain();
         self.write(self.started.elapsed());

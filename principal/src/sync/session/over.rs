@@ -12,7 +12,7 @@ use crate::admission::registry::{End, Seat};
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// What is wrong with a message that was not read.
-const TOO_LARGE: &str = "a message that is larger than the principal reads";
+const TOO_LARGE: &str = "a message above the size limit";
 
 /// How a session ended.
 #[derive(Debug)]
@@ -47,11 +47,11 @@ impl Over {
             Self::Hub(End::Life | End::Rewound | End::Stopping) => Some(Refusal::Draining),
             Self::Peer(_) => None,
             Self::Violation(Violation::TooMuchWork) => Some(Refusal::Violation(
-                "more unfinished work than the session holds",
+                "too much unfinished work for one session",
             )),
-            Self::Violation(Violation::AcksNotRead) => {
-                Some(Refusal::Violation("acknowledgements are not read"))
-            }
+            Self::Violation(Violation::AcksNotRead) => Some(Refusal::Violation(
+                "the peer does not read acknowledgements",
+            )),
             Self::TooLarge => Some(Refusal::Violation(TOO_LARGE)),
         }
     }
@@ -84,6 +84,6 @@ pub(super) async fn close(
 pub(super) async fn tell(outbound: &mpsc::Sender<Result<Frame, Status>>, refusal: &Refusal) {
     let told = outbound.send(Err(refusal.to_stream_status()));
     if tokio::time::timeout(LAST_WORD, told).await.is_err() {
-        tracing::debug!("the peer did not take in why its session ended");
+        tracing::debug!("the peer did not read the reason of the end of its session");
     }
 }

@@ -91,7 +91,7 @@ impl Resync {
             };
         }
         if event.verb != Verb::RequestUpdate {
-            return refused("a managed cluster may not say this");
+            return refused("a managed cluster may not send this");
         }
         match payload::decode("request-update", &event.payload) {
             Ok(claim) => self.claim(session, hub, &claim, now),
@@ -124,7 +124,7 @@ impl Resync {
                 for key in std::mem::take(&mut self.going) {
                     session.mark(key, Facet::State);
                 }
-                tracing::debug!("the inventory is not complete; nothing is taken away");
+                tracing::debug!("the inventory is incomplete; skipping deletions");
                 self.inventory = Inventory::default();
             }
             self.patience = None;
@@ -172,7 +172,7 @@ impl Resync {
         let mut doomed = self.waiting.doomed.take()?;
         let enrolment = enrolment?;
         if self.fresh || enrolment.fresh || !hub.is_authority_for(&self.cluster) {
-            tracing::debug!("what the hub does not know is left alone in this session");
+            tracing::debug!("skipping deletions: first session after enrolment");
             return None;
         }
         let confirmed = enrolment.confirm_delete.as_deref();
@@ -198,7 +198,7 @@ impl Resync {
         now: Duration,
     ) -> Verdict {
         let Some(named) = Named::read(claim) else {
-            return refused("that cannot be a name");
+            return refused("invalid name");
         };
         if let Lookup::Wanted { key, digest } = self.lookup(hub, claim) {
             self.unconfirmed.confirm(&key);
@@ -284,7 +284,7 @@ fn take_away(session: &mut Session, hub: &Hub, named: &Named) {
     let Ok(kind) = named.kind.parse::<Kind>() else {
         return;
     };
-    tracing::info!(kind = %named.kind, name = %named.name, "the hub does not have this any more");
+    tracing::info!(kind = %named.kind, name = %named.name, "the hub no longer has this object");
     let key = ObjectKey::new(kind, &named.namespace, &named.name);
     session.say(hub.delete(&key, &named.uid));
 }

@@ -34,7 +34,7 @@ async fn each(tcp: &TcpListener, mut begin: impl FnMut(TcpStream, SocketAddr)) -
             }
             Err(error) => {
                 if !failing {
-                    tracing::warn!(error = %Chain(&error), "cannot accept connections; going on");
+                    tracing::warn!(error = %Chain(&error), "cannot accept connections; retrying");
                 }
                 failing = true;
                 tokio::time::sleep(PAUSE).await;

@@ -58,7 +58,7 @@ pub(super) fn upgrade(
             text,
         }) => {
             shared.metrics.websocket(outcome);
-            tracing::debug!(address = %peer.address, outcome, "a request of HTTP/1.1 was refused");
+            tracing::debug!(address = %peer.address, outcome, "refused an HTTP/1.1 request");
             return (plain(status, text), None);
         }
     };

@@ -29,7 +29,7 @@ impl LogStreamService for Service {
         let mut said = request.into_inner();
         let first = timeout(FIRST, said.message())
             .await
-            .map_err(|_elapsed| Status::deadline_exceeded("nothing was said"))??
+            .map_err(|_elapsed| Status::deadline_exceeded("empty stream"))??
             .ok_or_else(|| Status::invalid_argument("invalid log message"))?;
         let cluster = &admitted.holder.cluster;
         let log = self.sessions.questions.claim(cluster, &first.request_uuid);

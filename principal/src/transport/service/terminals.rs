@@ -35,7 +35,7 @@ impl TerminalStreamService for Service {
         let mut hears = request.into_inner();
         let first = timeout(FIRST, hears.message())
             .await
-            .map_err(|_elapsed| Status::deadline_exceeded("nothing was said"))??
+            .map_err(|_elapsed| Status::deadline_exceeded("empty stream"))??
             .ok_or_else(|| Status::invalid_argument("invalid terminal message"))?;
         let (says, said) = mpsc::channel(UNSENT);
         let hears = hears.boxed();

@@ -93,7 +93,7 @@ async fn the_page_of_clusters_is_told_of_the_connection_and_of_what_was_counted(
     assert!(is("Failed")(Some(&away)), "{away}");
     let message = away["connectionState"]["message"].as_str().unwrap();
     assert!(
-        message.starts_with("the agent of a is not connected since"),
+        message.starts_with("the agent of a is not connected (since"),
         "{message}"
     );
     assert_eq!(away["cacheInfo"], counts, "what was known last");

@@ -127,7 +127,7 @@ fn a_collector_that_is_away_is_one_warning() {
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     let count = |words: &str| text.matches(words).count();
     assert_eq!(
-        (count("WARN"), count("takes spans again")),
+        (count("WARN"), count("accepts spans again")),
         (2, 1),
         "{text}"
     );

@@ -52,11 +52,11 @@ fn a_cluster_without_argo_cd_says_why_none_comes_and_what_to_do() {
         (None, "argoproj.io; install Argo CD there"),
         (
             Some(Withheld::Unwanted),
-            "INSTALL_ARGOCD is false, so none is brought; set it to auto, or install",
+            "INSTALL_ARGOCD is false, so the add-on installs none; set it to auto, or install",
         ),
         (
             Some(Withheld::Gone),
-            "unless INSTALL_ARGOCD is true; set it so, or install",
+            "only if INSTALL_ARGOCD is true; set it, or install",
         ),
     ] {
         let (reason, message) = told(&Needs {
@@ -74,7 +74,7 @@ fn a_cluster_without_argo_cd_says_why_none_comes_and_what_to_do() {
     };
     let (reason, message) = told(&half);
     assert_eq!(reason, ARGOCD_MISSING);
-    assert!(message.contains("no program of one runs"), "{message}");
+    assert!(message.contains("no Argo CD runs"), "{message}");
 }
 
 #[test]

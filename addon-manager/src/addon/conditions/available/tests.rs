@@ -325,7 +325,7 @@ fn an_agent_that_does_not_come_is_told_with_the_address_that_it_dials() {
     let said = |facts: &Facts<'_>| available(facts, at(120)).verdict.unwrap().message;
     let first = said(&facts("old.example.org:443"));
     assert!(
-        first.ends_with("whether it reaches the principal's address (old.example.org:443)"),
+        first.ends_with("that it can reach the principal's address (old.example.org:443)"),
         "{first}"
     );
     // What was said before stands only while it is true.

@@ -20,15 +20,15 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Why the API did not say what was asked.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failed {
-    #[error("the API of the cluster did not answer in {PATIENCE:?}")]
+    #[error("timed out: the API of the cluster did not answer within {PATIENCE:?}")]
     Late,
-    #[error("ask the API of the cluster")]
+    #[error("send the request to the cluster's API")]
     Ask(#[source] Box<kube::Error>),
     #[error("write the request")]
     Unwritable(#[from] http::Error),
-    #[error("the API of the cluster does not show {what} to people at the hub: {code}")]
+    #[error("the API of the cluster denied access to {what} for users of the hub: {code}")]
     NotShown { what: String, code: StatusCode },
-    #[error("the API of the cluster did not say what {0} is")]
+    #[error("the API of the cluster does not know {0}")]
     Unreadable(String),
 }
 

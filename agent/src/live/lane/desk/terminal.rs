@@ -66,7 +66,7 @@ impl Desk {
         self.spawner.spawn_short("terminal", async move {
             match hyper::upgrade::on(answered).await {
                 Ok(api) => tunnel::join(TokioIo::new(api), lane).await,
-                Err(error) => tracing::info!(error = %Chain(&error), "a terminal did not begin"),
+                Err(error) => tracing::info!(error = %Chain(&error), "a terminal failed to start"),
             }
         });
         Ok(begun)

@@ -15,7 +15,7 @@ pub(in crate::sync::replica) enum Error {
         object: ObjectKey,
         source: spoke::Error,
     },
-    #[error("{write} {object}: no answer in {WRITE_TIMEOUT:?}")]
+    #[error("{write} {object}: timed out after {WRITE_TIMEOUT:?}")]
     Timeout {
         write: &'static str,
         object: ObjectKey,

@@ -21,7 +21,7 @@ pub(in crate::sync::replica) fn sync(
         .ok_or_else(|| No::Refused("the message has no operation".to_owned()))?;
     match command::take(live, event_id, operation) {
         Take::AlreadyTaken => Ok(Plan::NOTHING),
-        Take::Busy => Err(No::NotYet("another operation runs")),
+        Take::Busy => Err(No::NotYet("another operation is in progress")),
         Take::Set(patch) => Ok(one_patch(live, patch)),
     }
 }
@@ -79,12 +79,14 @@ fn replica_for_command<'a>(
     live: Option<&'a Value>,
     policy: Policy,
 ) -> Result<&'a Value, No> {
-    let live = live.ok_or(No::NotYet("the Application is not here yet"))?;
+    let live = live.ok_or(No::NotYet(
+        "the Application does not exist on this cluster yet",
+    ))?;
     let meta = Meta::of(live);
     if meta.is_ignored() {
         let label = keys::IGNORE_SYNC;
         return Err(No::Refused(format!(
-            "the Application here has the label {label}"
+            "the Application on this cluster has the label {label}"
         )));
     }
     match meta.source_uid() {
@@ -93,7 +95,7 @@ fn replica_for_command<'a>(
             Err(No::Refused(NOT_ADOPTED.to_owned()))
         }
         Some(_) | None => Err(No::NotYet(
-            "the Application here is not yet a replica of this one",
+            "the Application on this cluster is not yet a replica of this one",
         )),
     }
 }

@@ -41,7 +41,7 @@ pub(super) async fn send(
         biased;
         // The principal has had enough: its viewer went.
         ended = &mut heard => {
-            tracing::debug!(?ended, "a log is not read any more");
+            tracing::debug!(?ended, "the viewer of a log left");
             return Opening::of(&ended);
         }
         _said = saying => {}
@@ -50,7 +50,7 @@ pub(super) async fn send(
     match timeout(PARTING, heard).await {
         Ok(ended) => {
             if let Err(status) = &ended {
-                tracing::debug!(code = ?status.code(), "the end of a log was not heard");
+                tracing::debug!(code = ?status.code(), "the principal did not confirm the end of a log");
             }
             Opening::of(&ended)
         }
@@ -74,7 +74,7 @@ async fn say(
     // The first one says only which log it is.
     pieces.send(of(Bytes::new(), false, "")).await.ok()?;
     if !has_place {
-        let why = "too many logs of this cluster are read at the same time";
+        let why = "too many concurrent logs of this cluster";
         return pieces.send(of(Bytes::new(), true, why)).await.ok();
     }
     let request = Request::get(target(asked)).header("x-request-id", asked.uuid.as_str());

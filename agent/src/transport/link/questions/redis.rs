@@ -74,7 +74,7 @@ pub(super) fn read(event: &Event) -> Question {
 
 /// What to do about a question of a connection that was heard of before in this session, or was not.
 pub(super) fn plan(question: Question, is_known: bool, has_cache: bool, is_full: bool) -> Plan {
-    const FULL: &str = "too much is asked at the same time";
+    const FULL: &str = "too many concurrent requests";
     match &question.asked {
         // What it had subscribed to in another session has ended, which it would not notice otherwise.
         Asked::Ping if !is_known => Plan::Silence,
@@ -208,7 +208,7 @@ pub(super) async fn ask(
     }
 }
 
-const NOT_READ: &str = "the agent cannot read its redis";
+const NOT_READ: &str = "cannot read redis";
 
 fn is_nothing(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN)
@@ -230,7 +230,7 @@ async fn get(desk: &Desk, welcome: &Welcome, uuid: &str, key: &str) -> RedisValu
             cache_hit: true,
             error: String::new(),
         },
-        Err(_) => failed("the value is too large, or broke off"),
+        Err(_) => failed("the value is too large or truncated"),
     }
 }
 

@@ -161,7 +161,7 @@ async fn types(
     let mut stream = match stream {
         Ok(answered) => answered.into_inner(),
         Err(status) => {
-            return tracing::debug!(code = ?status.code(), "a terminal is not wanted any more");
+            return tracing::debug!(code = ?status.code(), "the viewer of a terminal left");
         }
     };
     let mut sink = opened.ok();
@@ -271,7 +271,7 @@ async fn begin(desk: &Desk, asked: &TerminalRequest) -> Result<(Socket, &'static
     }
     let spoken = answered.headers().get_all(SEC_WEBSOCKET_PROTOCOL);
     let spoken = channels::chosen(spoken.iter().filter_map(|it| it.to_str().ok()));
-    let protocol = spoken.ok_or("the API of this cluster does not speak as terminals do")?;
+    let protocol = spoken.ok_or("the API of this cluster does not support terminals")?;
     let incoming = answered.into_body().into_data_stream();
     let api = Tunnel::new(incoming.map_err(io::Error::other), send);
     let mut config = WebSocketConfig::default();

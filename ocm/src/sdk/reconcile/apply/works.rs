@@ -129,13 +129,13 @@ pub(in crate::sdk::reconcile) async fn desert<A: Addon>(
         Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
         Err(source) => {
             return Err(Error::Write {
-                action: "take the finalizer from",
+                action: "remove the finalizer from",
                 object: format!("ManifestWork {namespace}/{name}"),
                 source: Box::new(source),
             });
         }
     }
-    warn!(%cluster, namespace, work = name, "work let go: its cluster is gone and cannot remove it");
+    warn!(%cluster, namespace, work = name, "released the ManifestWork: its cluster no longer exists and cannot remove it");
     hub.metrics.wrote(Written::WorkDeleted);
     Ok(())
 }

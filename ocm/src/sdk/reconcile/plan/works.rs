@@ -129,7 +129,7 @@ fn check_hooks(hooks: &[Manifest]) -> Result<(), RenderError> {
         return Ok(());
     }
     let message = format!(
-        "the hooks have {size} bytes together; they may have {}",
+        "the hooks have {size} bytes together; the limit is {}",
         pack::LIMIT
     );
     Err(RenderError { message })

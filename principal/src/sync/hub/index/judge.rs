@@ -56,7 +56,7 @@ pub(super) fn name_conflict(place: &Place, keeper: &Key) -> Held {
         condition: keys::CONDITION_NAME_CONFLICT,
         message: format!(
             "on cluster {cluster:?} the name {name:?} is taken by the older Application of namespace {:?}; \
-             rename one of them",
+             recorrect one of them",
             keeper.namespace
         ),
     }

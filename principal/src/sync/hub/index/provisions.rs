@@ -433,8 +433,8 @@ impl Provisions {
         }
         let kept_back = kept_back.map(|secret| {
             format!(
-                "the Secret {secret} of its repository has no project, so cluster {cluster} does not get it: set its \
-                 entry `project` to {project:?}, or SHARE_UNSCOPED_REPOSITORIES for the cluster"
+                "the repository Secret {secret} has no project, so it is not delivered to cluster {cluster}: set \
+                its entry `project` to {project:?}, or set SHARE_UNSCOPED_REPOSITORIES for the cluster"
             )
         });
         refusal.or(kept_back)

@@ -50,7 +50,7 @@ impl Hub {
         if name.as_deref() != Some(Meta::of(&source).name()) {
             return refused(
                 "malformed",
-                "the message is about another object than it says",
+                "the message and its body name different objects",
             );
         }
         if matches!(verb, Verb::Create | Verb::SpecUpdate) {
@@ -58,7 +58,7 @@ impl Hub {
         } else if verb == Verb::Delete {
             self.end(from, kind, &source).await
         } else {
-            refused("not_allowed", "an autonomous cluster may not say this")
+            refused("not_allowed", "an autonomous cluster may not send this")
         }
     }
 
@@ -106,7 +106,7 @@ impl Hub {
             }
             Err(WriteError::Refused(reason)) => {
                 self.write_ended(from, &said.key);
-                tracing::warn!(object = %said.key, reason, "the hub refuses a mirror");
+                tracing::warn!(object = %said.key, reason, "the hub rejected a mirror");
                 self.lock().mirrors.forget(&said.key);
                 self.not_shown(from, kind, &said.source, "hub", reason)
             }

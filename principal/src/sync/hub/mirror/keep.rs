@@ -111,11 +111,11 @@ pub(crate) async fn keep(
         match hub.settle_mirror(&key).await {
             Ok(false) => {}
             Ok(true) => {
-                tracing::info!(object = %key, "set a mirror right");
+                tracing::info!(object = %key, "reverted an edit of a mirror");
                 contests.wrote(key, false, Instant::now());
             }
             Err(error) => {
-                tracing::debug!(object = %key, error = %Chain(&error), "cannot set a mirror right yet");
+                tracing::debug!(object = %key, error = %Chain(&error), "cannot revert an edit of a mirror; retrying");
                 contests.wrote(key, true, Instant::now());
             }
         }

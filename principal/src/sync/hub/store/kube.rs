@@ -266,7 +266,7 @@ fn told(kind: Watched, event: Event<DynamicObject>) -> Option<Report> {
         Event::Applied { object, listed: _ } => match serde_json::to_value(*object) {
             Ok(object) => Some(Report::Applied(kind, object)),
             Err(error) => {
-                tracing::warn!(?kind, %error, "skipped an object that cannot be read");
+                tracing::warn!(?kind, %error, "skipping an unreadable object");
                 None
             }
         },

@@ -101,9 +101,7 @@ impl Driver {
     /// A peer that sends heartbeats and then says nothing is gone.
     pub(super) fn listen(&self) -> Result<(), Over> {
         if self.patience(self.started.elapsed()) == Some(Duration::ZERO) {
-            return Err(Over::Peer(
-                "nothing was heard from the agent for too long".to_owned(),
-            ));
+            return Err(Over::Peer("the agent timed out".to_owned()));
         }
         Ok(())
     }

@@ -127,11 +127,11 @@ impl Resync {
     ) -> Verdict {
         // Comparing costs us more than it costs whoever asks for it.
         if !std::mem::take(&mut self.rounds.asked) {
-            return refused("nobody asked for sums");
+            return refused("unexpected digests");
         }
         let sums = |bytes: &Option<Vec<u8>>| Sums::from_bytes(bytes.as_ref()?);
         let (Some(theirs), Some(shown)) = (sums(&list.ranges), sums(&list.statuses)) else {
-            return refused("these are no sums");
+            return refused("invalid digests");
         };
         let mut expected = hub.expected(&self.cluster, &self.agent_namespace);
         expected.retain(|it| session.peer().knows(it.key.kind));

@@ -35,7 +35,7 @@ pub(super) fn check<B>(enabled: bool, request: &Request<B>) -> Result<String, Re
     };
     if !has(header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
         let text =
-            "This port speaks gRPC: over HTTP/2, or over WebSockets with the subprotocol grpc-ws\n";
+            "This port serves gRPC over HTTP/2, or over WebSockets with the subprotocol grpc-ws\n";
         return Err(refused(StatusCode::NOT_FOUND, "not_grpc", text));
     }
     if !enabled {
@@ -45,15 +45,14 @@ pub(super) fn check<B>(enabled: bool, request: &Request<B>) -> Result<String, Re
     let bad = |text| refused(StatusCode::BAD_REQUEST, "bad_upgrade", text);
     if !has(header::CONNECTION, "upgrade") || !has(header::UPGRADE, "websocket") {
         return Err(bad(
-            "The headers Connection: Upgrade and Upgrade: websocket are missing; \
-            usually a proxy on the way has taken them away\n",
+            "The headers Connection: Upgrade and Upgrade: websocket are missing; usually a proxy removed them\n",
         ));
     }
     if request.method() != Method::GET || request.version() != Version::HTTP_11 {
         return Err(bad("A WebSocket begins with GET over HTTP/1.1\n"));
     }
     if !has(header::SEC_WEBSOCKET_VERSION, "13") {
-        let text = "Only version 13 of WebSockets is spoken here\n";
+        let text = "Unsupported WebSocket version; use version 13\n";
         return Err(refused(StatusCode::UPGRADE_REQUIRED, "bad_upgrade", text));
     }
     let grpc = request.headers().get(header::CONTENT_TYPE);
