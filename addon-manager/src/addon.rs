@@ -1,6 +1,6 @@
 //! Our add-on, as OCM's SDK asks for it.
 
-pub mod bring;
+pub mod argocd_install;
 pub mod conditions;
 #[cfg(test)]
 mod golden;
@@ -35,7 +35,7 @@ use crate::{
     keys,
     optin::plan::{follows_label, held_change},
 };
-use bring::Bringing;
+use argocd_install::Bringing;
 use conditions::{Facts, HeldMode, Needs};
 use manifests::Templates;
 use obstacles::{AllObstacles, Obstacles};
@@ -313,20 +313,20 @@ impl sdk::Addon for ArgocdAgent {
             .render(&spoke)
             .map_err(|error| refused(error.to_string()))?;
         let sessions = Arc::clone(&self.parts.sessions.borrow());
-        let brought = self.bringing.render(&bring::Ask {
+        let brought = self.bringing.render(&argocd_install::Ask {
             cluster: target.name,
             uid: target.addon.metadata.uid.as_deref().unwrap_or_default(),
             recorded: target
                 .addon
                 .annotation(keys::ARGOCD)
-                .and_then(bring::Decision::read),
+                .and_then(argocd_install::Decision::read),
             place: target.addon.annotation(keys::ARGOCD_PLACE),
             session: sessions.get(target.name.as_str()),
             config: &deployment,
             spoke: &spoke,
         });
         let brought = brought.map_err(|error| refused(error.to_string()))?;
-        Ok(bring::objects::beside(objects, brought, &spoke))
+        Ok(argocd_install::objects::beside(objects, brought, &spoke))
     }
 
     fn conditions(&self, input: HealthInput<'_>) -> Health {

@@ -1,9 +1,9 @@
 //! Builds every part, starts it, and waits. Decides nothing.
 
-mod alone;
+mod leader_run;
 mod manager;
 pub mod rotate;
-mod term;
+mod standalone;
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ pub async fn run_until(config: Config, token: CancellationToken) -> anyhow::Resu
             let (shared, registry) = (alone.shared.clone(), Registry::new());
             let metrics = metrics::alone(&registry);
             let state = metrics.state().clone();
-            let start = |basis| alone::start(*alone, metrics, basis);
+            let start = |basis| standalone::start(*alone, metrics, basis);
             serve(&shared, token, Seen { registry, state }, start).await
         }
         Config::Uninstall(settings) => {

@@ -14,11 +14,10 @@ use crate::{
     args::{Cli, ManagerArgs, Only, ReadyArgs, SharedArgs, UninstallArgs},
 };
 
-mod alone;
 mod redis;
 
-pub use alone::{Alone, Meeting, Registration};
 pub use redis::{LoginSource, RedisMeeting};
+pub use standalone::{Alone, Meeting, Registration};
 
 /// What to run, and how.
 #[derive(Clone, Debug)]
@@ -186,7 +185,7 @@ impl Config {
         match cli.command {
             None => manager(cli.manager).map(|manager| Self::Manager(Box::new(manager))),
             Some(Only::Principal(args)) => {
-                alone::checked(*args).map(|alone| Self::Principal(Box::new(alone)))
+                standalone::checked(*args).map(|alone| Self::Principal(Box::new(alone)))
             }
             Some(Only::Uninstall(args)) => uninstall(args).map(Self::Uninstall),
             Some(Only::Ready(args)) => Ok(Self::Ready(ready(args))),
@@ -356,5 +355,6 @@ fn given(path: Option<PathBuf>) -> Option<PathBuf> {
     path.filter(|path| !path.as_os_str().is_empty())
 }
 
+mod standalone;
 #[cfg(test)]
 mod tests;

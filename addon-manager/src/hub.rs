@@ -1,7 +1,5 @@
 //! The hub as this program sees it, read from the SDK's window on it.
 
-mod world;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use ocm::{
@@ -14,8 +12,8 @@ use ocm::{
     sdk::View,
 };
 
+pub use facts::{Addon, Cluster, Install, Own, World, is_of_kubernetes, mode_of};
 use principal::Mode;
-pub use world::{Addon, Cluster, Install, Own, World, is_of_kubernetes, mode_of};
 
 use crate::{addon::conditions, keys};
 
@@ -346,3 +344,4 @@ mod tests {
         assert!(back.left.is_empty());
     }
 }
+mod facts;

@@ -25,7 +25,7 @@
 //! | [`registration`] | self-registration, without OCM |
 //! | [`issuer`] | CA, serving certificates, token key |
 //! | [`uninstall`] | takes the add-on off all clusters, before `helm uninstall` takes the program away |
-//! | [`active`], [`address`], [`exactly`], [`ready`], [`token_key`], [`wake`], [`metrics`] | small parts of their own |
+//! | [`active`], [`address`], [`delete_with_preconditions`], [`ready`], [`token_key`], [`requeue`], [`metrics`] | small parts of their own |
 
 pub mod active;
 pub mod addon;
@@ -33,7 +33,7 @@ pub mod address;
 pub mod app;
 pub mod args;
 pub mod config;
-pub mod exactly;
+pub mod delete_with_preconditions;
 pub mod fleet;
 pub mod hub;
 pub mod issuer;
@@ -42,6 +42,6 @@ pub mod metrics;
 pub mod optin;
 pub mod ready;
 pub mod registration;
+pub mod requeue;
 pub mod token_key;
 pub mod uninstall;
-pub mod wake;

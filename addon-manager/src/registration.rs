@@ -19,10 +19,9 @@ use tokio::sync::watch;
 use crate::{hub::is_of_kubernetes, keys};
 
 mod credential;
-mod keep;
 
 use credential::Certificate;
-pub use keep::keep;
+pub use renew::keep;
 
 /// Makes cluster Secrets.
 #[derive(Clone)]
@@ -165,5 +164,6 @@ impl Registrar for SelfRegistration {
     }
 }
 
+mod renew;
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,11 @@
 //!
 //! The `ClusterManagementAddOn` goes first: without it neither the manager nor OCM's Placements make an add-on anew. Then
 //! the `ManagedClusterAddOns`; the manager, which still runs, undoes each enrolment in the usual order. [`hub`] asks and
-//! deletes, [`rest`] says in words what is left. Both are done again and again until nothing is left or the time is over,
+//! deletes, [`remaining`] says in words what is left. Both are done again and again until nothing is left or the time is over,
 //! so it does not matter what somebody else does meanwhile, or that this was done before.
 
 pub mod hub;
-pub mod rest;
+pub mod remaining;
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tracing::{error, info, warn};
 
 use crate::config::Uninstall;
 use hub::Hub;
-use rest::Rest;
+use remaining::Rest;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -15,19 +15,19 @@ use runtime::ready::Readiness;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::argocd_probe;
 use crate::args::Args;
 use crate::config::{self, Config, IdentitySource, RootsSource, Scope, Tls, Ui};
-use crate::live::census;
-use crate::live::lane::{Cache, Desk, Lane};
+use crate::live::cluster_stats;
 use crate::live::redis::Redis;
+use crate::live::tunnel::{Cache, Desk, Lane};
 use crate::metrics::{self, Metrics};
-use crate::running;
 use crate::state::State;
+use crate::sync::api::Kubernetes;
+use crate::sync::cache::Store;
 use crate::sync::replica::{Replica, Sight};
 use crate::sync::report::Reports;
-use crate::sync::spoke::Kubernetes;
-use crate::sync::store::Store;
-use crate::transport::link::{self, Link, LinkState};
+use crate::transport::connection::{self, Link, LinkState};
 
 /// How long parts may take to end; a pod has 30 s.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -94,7 +94,7 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     } = config;
     let argocd_namespace = scope.argocd_namespace.clone();
     let redis = self::redis(redis, &client, &argocd_namespace, &spawner);
-    let census = census::watch(Arc::clone(&redis), ui.access, recount, &spawner);
+    let census = cluster_stats::watch(Arc::clone(&redis), ui.access, recount, &spawner);
     let desk = desk(&args.kube, ui, &scope, redis, &spawner.aside()).await?;
     let material = material(&tls, &client, &argocd_namespace, &spawner).await;
     let selector = scope.label_selector.clone();
@@ -107,12 +107,12 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
         metrics.clone(),
     ));
     replica.start(&spawner);
-    running::watch(reports_argocd.then_some(client), &replica, &spawner);
+    argocd_probe::watch(reports_argocd.then_some(client), &replica, &spawner);
     watch_expiry(material.clone(), metrics.clone(), &spawner);
     say_when_ready(replica.sight(), &readiness, &spawner);
     let tls = ClientTls::follow(material, &spawner);
     let material = tls.material();
-    let network = link::Network::new(hub.clone(), tls, spawner);
+    let network = connection::Network::new(hub.clone(), tls, spawner);
     let link = Link {
         capabilities: Capabilities::ours(),
         argocd_namespace,

@@ -9,9 +9,7 @@ use std::time::Duration;
 use clap::{Args as Group, CommandFactory as _, FromArgMatches as _, Parser};
 use runtime::args::{AdminArgs, KubeArgs, LogArgs, OtlpArgs, boolean, duration, port, with_env};
 
-mod later;
-
-pub use later::{LaterArgs, Unread};
+pub use unsupported::{LaterArgs, Unread};
 
 /// Keeps the Argo CD of this cluster as the hub wants it.
 #[derive(Debug, Clone, Parser)]
@@ -210,7 +208,7 @@ pub struct UiArgs {
     pub cache_refresh_interval: Duration,
 }
 
-/// Environment variables of the flags that are done; the others' are in [`later`].
+/// Environment variables of the flags that are done; the others' are in [`unsupported`].
 const ENV: &[(&str, &str)] = &[
     ("server_address", "ARGOCD_AGENT_REMOTE_SERVER"),
     ("server_port", "ARGOCD_AGENT_REMOTE_PORT"),
@@ -287,7 +285,7 @@ pub fn parse() -> Args {
 }
 
 fn command() -> clap::Command {
-    let command = with_env(with_env(Args::command(), ENV), later::ENV);
+    let command = with_env(with_env(Args::command(), ENV), unsupported::ENV);
     // The admin flags are shared with the hub's program, whose ports differ.
     command
         .mut_arg("healthz_port", |arg| arg.default_value("8002"))
@@ -344,3 +342,4 @@ pub(crate) mod tests {
         );
     }
 }
+mod unsupported;

@@ -33,11 +33,11 @@
 //! | [`state`] | what is known at this moment, for whoever looks into the program |
 
 pub mod app;
+pub mod argocd_probe;
 pub mod args;
 pub mod config;
 pub mod live;
 pub mod metrics;
-pub mod running;
 pub mod state;
 pub mod sync;
 pub mod transport;

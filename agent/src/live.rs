@@ -1,5 +1,5 @@
 //! TODO
 
-pub mod census;
-pub mod lane;
+pub mod cluster_stats;
 pub mod redis;
+pub mod tunnel;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::metrics::{ENDS, Metrics};
 use crate::sync::replica::Sight;
 use crate::sync::report::Reports;
-use crate::transport::link::{Link, LinkState};
+use crate::transport::connection::{Link, LinkState};
 
 /// Where it is looked up.
 #[derive(Debug, Clone)]

@@ -1,8 +1,8 @@
 //! TODO
 
+pub mod api;
+pub mod cache;
 pub mod replica;
 pub mod report;
 pub mod source;
-pub mod spoke;
-pub mod store;
-pub(crate) mod traced;
+pub(crate) mod spans;

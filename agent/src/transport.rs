@@ -1,3 +1,3 @@
 //! TODO
 
-pub mod link;
+pub mod connection;

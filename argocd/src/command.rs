@@ -26,10 +26,9 @@ use crate::digest;
 use crate::keys;
 use crate::object::{Application, Meta, OperationState};
 
-mod obey;
+pub use take::{Take, made_with, take, take_along, take_refresh, take_termination};
 
-pub use obey::{Take, made_with, take, take_along, take_refresh, take_termination};
-
+mod take;
 #[cfg(test)]
 mod tests;
 

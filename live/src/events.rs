@@ -2,7 +2,7 @@
 //!
 //! Pure: what the cluster has and what the hub has of it go in, writes come out, and none when nothing is new. An Event keeps
 //! its name on the hub whoever makes it there and however often, so that nothing is doubled after a restart. What comes
-//! from a cluster is a claim: [`noted`] takes of it what may be told, and what an Event is about is never the cluster's to say.
+//! from a cluster is a claim: [`reported`] takes of it what may be told, and what an Event is about is never the cluster's to say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ use sha2::{Digest as _, Sha256};
 use crate::request::{Object, Query, Request, Subject, Verb};
 use argocd::{Meta, keys};
 
-mod noted;
+mod reported;
 #[cfg(test)]
 mod tests;
 
-pub use noted::{Noted, Unreadable};
-use noted::{Sighting, seconds};
+pub use reported::{Noted, Unreadable};
+use reported::{Sighting, seconds};
 
 /// What the hub shows of an Application at most, the newest first.
 const MOST: usize = 50;
@@ -73,7 +73,7 @@ impl Observed {
         }
         let query = [
             ("fieldSelector".to_owned(), fields),
-            ("limit".to_owned(), noted::MOST.to_string()),
+            ("limit".to_owned(), reported::MOST.to_string()),
         ];
         Request {
             verb: Verb::List,

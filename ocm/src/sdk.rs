@@ -40,6 +40,7 @@ mod drive;
 mod error;
 mod event;
 mod exchange;
+mod failures;
 mod feedback;
 mod finalizers;
 mod hash;
@@ -48,6 +49,7 @@ mod hooks;
 mod hosting;
 pub mod images;
 mod metrics;
+mod object_cache;
 mod pack;
 mod permissions;
 mod place;
@@ -59,12 +61,10 @@ mod request;
 mod settled;
 mod sign;
 mod target;
-mod trouble;
 pub mod values;
 mod view;
 mod watches;
 pub mod workload;
-mod world;
 
 pub use self::{
     addon::{Addon, HookError},

@@ -1,6 +1,6 @@
 //! TODO
 
-pub(crate) mod gate;
+pub(crate) mod admit;
 pub mod identity;
 pub(crate) mod registry;
 pub mod revoked;

@@ -30,7 +30,7 @@ mod sync;
 mod testing;
 mod transport;
 
-pub use admission::gate::Registrar;
+pub use admission::admit::Registrar;
 pub use admission::revoked::Revoked;
 pub use admission::tokens::JwtKey;
 pub use fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode};

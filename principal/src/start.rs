@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::{
     admission::{
-        gate::{Budget, Gate, Nonces, Registrar},
+        admit::{Budget, Gate, Nonces, Registrar},
         identity::Method,
         registry::Registry,
         revoked::{self, Revoked},
@@ -20,7 +20,7 @@ use crate::{
         users::{self, Passwords, Users},
     },
     fleet::Fleet,
-    live::{lane::Lanes, questions::Questions},
+    live::{go_compat::Questions, tunnel::Lanes},
     metrics::Metrics,
     report::Sessions as Reports,
     settings::Settings,

@@ -18,11 +18,9 @@ use runtime::{admin::Page, metrics::Gauges};
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
-use crate::{admission::registry::Registry, fleet::Fleet, live::lane::Lanes, report::Sessions};
+use crate::{admission::registry::Registry, fleet::Fleet, live::tunnel::Lanes, report::Sessions};
 
-mod moment;
-
-pub(crate) use moment::Moment;
+pub(crate) use snapshot::Moment;
 
 /// Where the state of a principal can be seen, as soon as it runs; clones see the same.
 #[derive(Clone, Debug, Default)]
@@ -115,3 +113,4 @@ impl Collector for State {
 
 /// How many there are of each cluster.
 pub(crate) type ByCluster<T> = BTreeMap<String, T>;
+mod snapshot;

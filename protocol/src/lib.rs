@@ -22,18 +22,18 @@
 //! | [`trace`] | where an event carries the context of its span, and what spans are called |
 //! | [`proof`] | what an agent proves where a proxy ends TLS |
 //! | [`websocket`] | the frames of gRPC over `WebSocket`s |
-//! | [`sieve`] | what is left of an answer that is larger than is held |
+//! | [`oversize_filter`] | what is left of an answer that is larger than is held |
 
 pub mod event;
 pub mod inbox;
 pub mod object;
 pub mod outbox;
+pub mod oversize_filter;
 pub mod payload;
 pub mod proof;
 pub mod refusal;
 pub mod resync;
 pub mod session;
-pub mod sieve;
 pub mod token;
 pub mod trace;
 pub mod version;

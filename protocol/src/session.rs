@@ -50,7 +50,7 @@ use crate::wire::cloudevents::CloudEvent;
 mod ack;
 mod flight;
 mod rules;
-mod say;
+mod send;
 mod terms;
 
 use flight::Flights;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::chance;
+use crate::random;
 
 /// Counts failures and says how long to pause.
 ///
@@ -40,7 +40,7 @@ impl Backoff {
     /// The jitter takes away up to half, so that many who failed together come back apart.
     pub fn failed(&mut self, now: Instant) -> Duration {
         let pause = self.pause_after_failure(now);
-        pause.mul_f64(chance::between(0.5, 1.0))
+        pause.mul_f64(random::between(0.5, 1.0))
     }
 
     /// Forgets all failures: the next attempt is the first.

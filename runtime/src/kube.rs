@@ -13,7 +13,7 @@ use crate::args::KubeArgs;
 use crate::parts::Spawner;
 
 mod history;
-mod patience;
+mod response_timeout;
 mod underway;
 mod watch;
 
@@ -78,7 +78,7 @@ async fn prepared(args: &KubeArgs, user_agent: &str) -> Result<Config, Error> {
 
 fn build(args: &KubeArgs, config: Config) -> Result<Client, Error> {
     let client = ClientBuilder::try_from(config).map_err(|error| Error::Build(Box::new(error)))?;
-    let client = client.with_layer(&patience::Patience);
+    let client = client.with_layer(&response_timeout::Patience);
     Ok(with_history(match pace(args) {
         Some(pace) => client.with_layer(&pace).build(),
         None => client.build(),

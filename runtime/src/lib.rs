@@ -12,12 +12,10 @@
 //!   files | Secrets ─> credentials (watch) ─> ServerTls | ClientTls (whole config swapped)
 //! ```
 
-mod aside;
-
 pub mod admin;
 pub mod args;
+mod background;
 pub mod backoff;
-pub mod chance;
 pub mod clock;
 pub mod credentials;
 pub mod error;
@@ -25,9 +23,10 @@ pub mod kube;
 pub mod lease;
 pub mod log;
 pub mod metrics;
-pub mod news;
+pub mod notifier;
 pub mod parts;
 pub mod process;
+pub mod random;
 pub mod ready;
 pub mod shutdown;
 pub mod trace;

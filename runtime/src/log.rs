@@ -182,8 +182,8 @@ mod tests {
         assert!(directives("fatal,resource-proxy=trace").ends_with(",error"));
         assert!(directives("").starts_with("info,"));
         assert!(
-            directives("info,agent::transport::link=debug")
-                .ends_with("info,agent::transport::link=debug")
+            directives("info,agent::transport::connection=debug")
+                .ends_with("info,agent::transport::connection=debug")
         );
     }
 
@@ -214,7 +214,9 @@ mod tests {
             assert!(levels.set(nonsense).is_err(), "{nonsense:?}");
         }
         assert_eq!(levels.now(), "debug");
-        levels.set("warning,agent::transport::link=trace").unwrap();
+        levels
+            .set("warning,agent::transport::connection=trace")
+            .unwrap();
         assert_eq!(highest(), Some(LevelFilter::TRACE));
         levels.reset();
         assert_eq!(

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::aside::Aside;
+use crate::background::Aside;
 use crate::error::Chain;
 
 /// How long an aborted task may take to notice; it only has to reach its next await.

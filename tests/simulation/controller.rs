@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agent::sync::spoke::Memory;
+use agent::sync::api::Memory;
 use argocd::object::OperationState;
 use argocd::{Application, Meta, digest, keys};
 use protocol::{Kind, ObjectKey};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::sync::spoke;
+use agent::sync::api;
 use principal::store::{Memory as Hub, Watched};
 use principal::{Certificates, Enrolment, Fleet};
 use protocol::{Kind, Mode, ObjectKey};
@@ -56,11 +56,11 @@ fn fleet() -> Fleet {
 
 /// Lives it with so many and says what was wrong.
 pub(crate) async fn live(certificate: &CertificateDer<'static>, many: usize) -> Vec<String> {
-    runtime::chance::seed(1);
+    runtime::random::seed(1);
     let (dice, trace) = (Dice::new(1), Trace::new());
     let network = Network::new(&dice, &trace, &[CLUSTER.to_owned()], Lie::Nothing);
     let hub = Slow::new(Hub::new(), &dice);
-    let spoke = Slow::new(spoke::Memory::new(), &dice);
+    let spoke = Slow::new(api::Memory::new(), &dice);
     let stop = CancellationToken::new();
     let nature = Parts::new(stop.clone());
     nature.spawn("network", network.clone().keep(stop.clone()));

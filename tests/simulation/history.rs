@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::sync::spoke;
+use agent::sync::api;
 use principal::store::{Memory as Hub, Watched};
 use principal::{Certificates, Enrolment, Fleet, Mode};
 use protocol::version::Capabilities;
@@ -66,7 +66,7 @@ pub(crate) async fn live(
     lie: Lie,
     releases: Releases,
 ) -> Result<Outcome, Failure> {
-    runtime::chance::seed(seed);
+    runtime::random::seed(seed);
     let dice = Dice::new(seed);
     let steps = 10 + dice.below(50);
     let mut world = World::new(dice, certificates, lie, releases);
@@ -159,7 +159,7 @@ impl World {
         nature.spawn("network", network.clone().keep(stop.clone()));
         let mut sites = vec![];
         for (name, certificate) in names.iter().zip(certificates) {
-            let (store, deeds) = (Slow::new(spoke::Memory::new(), &dice), Deeds::default());
+            let (store, deeds) = (Slow::new(api::Memory::new(), &dice), Deeds::default());
             let controller = Controller {
                 cluster: name.clone(),
                 spoke: store.inner.clone(),

@@ -11,12 +11,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::transport::link::{Carrier, Connect, DialError};
+use agent::transport::connection::{Carrier, Connect, DialError};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use principal::Services;
-use runtime::news::News;
+use runtime::notifier::News;
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agent::sync::spoke::Memory as Spoke;
+use agent::sync::api::Memory as Spoke;
 use argocd::{Application, Meta, keys};
 use principal::Key;
 use principal::store::{Memory as Hub, Watched};

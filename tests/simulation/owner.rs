@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::sync::spoke;
+use agent::sync::api;
 use argocd::{Meta, mirror};
 use principal::store::{Memory as Hub, Watched};
 use principal::{Enrolment, Fleet};
@@ -32,7 +32,7 @@ struct World {
     trace: Trace,
     network: Network,
     hub: Slow<Hub>,
-    spoke: Slow<spoke::Memory>,
+    spoke: Slow<api::Memory>,
     deeds: Deeds,
     fleet: watch::Sender<Arc<Fleet>>,
     principal: Option<Principal>,
@@ -49,7 +49,7 @@ pub(crate) async fn live(
     certificate: &CertificateDer<'static>,
     releases: Releases,
 ) -> (Vec<String>, Trace) {
-    runtime::chance::seed(seed);
+    runtime::random::seed(seed);
     let mut world = World::new(Dice::new(seed), certificate, releases);
     for _ in 0..10 + world.dice.below(50) {
         world.step().await;
@@ -67,7 +67,7 @@ impl World {
         let trace = Trace::new();
         let network = Network::new(&dice, &trace, &[CLUSTER.to_owned()], Lie::Nothing);
         let hub = Slow::new(Hub::new(), &dice);
-        let (spoke, deeds) = (Slow::new(spoke::Memory::new(), &dice), Deeds::default());
+        let (spoke, deeds) = (Slow::new(api::Memory::new(), &dice), Deeds::default());
         let stop = CancellationToken::new();
         let nature = Parts::new(stop.clone());
         nature.spawn("network", network.clone().keep(stop.clone()));

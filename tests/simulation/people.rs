@@ -6,7 +6,7 @@ use principal::store::{Memory as Hub, Watched};
 use protocol::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
-use agent::sync::spoke::Memory as Spoke;
+use agent::sync::api::Memory as Spoke;
 
 use crate::dice::Dice;
 use crate::process::{ARGOCD, TEAM};

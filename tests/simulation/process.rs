@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use agent::config::{Adoption, Hub, Method, Mismatch, Policy, Recreated, Scope};
 use agent::metrics::Metrics;
+use agent::sync::api;
+use agent::sync::cache::Store;
 use agent::sync::replica::Replica;
 use agent::sync::report::Reports;
-use agent::sync::spoke;
-use agent::sync::store::Store;
-use agent::transport::link::{Link, LinkState};
+use agent::transport::connection::{Link, LinkState};
 use jiff::Timestamp;
 use principal::store::Memory;
 use principal::{Feeds, Fleet, Handle, JwtKey, RedisFeeds, Settings, start_unbound};
@@ -130,7 +130,7 @@ impl Agent {
         cluster: &str,
         mode: Mode,
         certificate: &CertificateDer<'static>,
-        spoke: &Slow<spoke::Memory>,
+        spoke: &Slow<api::Memory>,
         network: &Network,
     ) -> Self {
         let token = CancellationToken::new();

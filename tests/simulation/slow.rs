@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent::sync::spoke::{self, Spoke};
+use agent::sync::api::{self, Spoke};
 use argocd::Patch;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -197,12 +197,12 @@ impl Slow<store::Memory> {
     }
 }
 
-impl Slow<spoke::Memory> {
+impl Slow<api::Memory> {
     async fn written<T>(
         &self,
-        write: impl Future<Output = Result<T, spoke::Error>>,
-    ) -> Result<T, spoke::Error> {
-        let away = || spoke::Error::Failed {
+        write: impl Future<Output = Result<T, api::Error>>,
+    ) -> Result<T, api::Error> {
+        let away = || api::Error::Failed {
             blame: Blame::Weather,
             source: "the API server is away".into(),
         };
@@ -217,7 +217,7 @@ impl Slow<spoke::Memory> {
     }
 }
 
-impl Spoke for Slow<spoke::Memory> {
+impl Spoke for Slow<api::Memory> {
     fn watch(
         &self,
         target: spoke::Target,
@@ -228,7 +228,7 @@ impl Spoke for Slow<spoke::Memory> {
         self.lagging(report, inner, token.clone())
     }
 
-    fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, spoke::Error>> {
+    fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, api::Error>> {
         self.written(self.inner.has(key)).boxed()
     }
 
@@ -240,7 +240,7 @@ impl Spoke for Slow<spoke::Memory> {
         &'a self,
         key: &'a ObjectKey,
         object: &'a Value,
-    ) -> BoxFuture<'a, Result<Value, spoke::Error>> {
+    ) -> BoxFuture<'a, Result<Value, api::Error>> {
         self.written(self.inner.create(key, object)).boxed()
     }
 
@@ -249,25 +249,25 @@ impl Spoke for Slow<spoke::Memory> {
         key: &'a ObjectKey,
         uid: &'a str,
         patch: Patch,
-    ) -> BoxFuture<'a, Result<Value, spoke::Error>> {
+    ) -> BoxFuture<'a, Result<Value, api::Error>> {
         self.written(self.inner.patch(key, uid, patch)).boxed()
     }
 
-    fn make_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), spoke::Error>> {
+    fn make_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), api::Error>> {
         self.written(self.inner.make_namespace(name)).boxed()
     }
 
     fn application_namespaces<'a>(
         &'a self,
         argocd_namespace: &'a str,
-    ) -> BoxFuture<'a, Result<Option<String>, spoke::Error>> {
+    ) -> BoxFuture<'a, Result<Option<String>, api::Error>> {
         self.inner.application_namespaces(argocd_namespace)
     }
 
     fn last_writer<'a>(
         &'a self,
         key: &'a ObjectKey,
-    ) -> BoxFuture<'a, Result<Option<String>, spoke::Error>> {
+    ) -> BoxFuture<'a, Result<Option<String>, api::Error>> {
         self.inner.last_writer(key)
     }
 
@@ -275,7 +275,7 @@ impl Spoke for Slow<spoke::Memory> {
         &'a self,
         key: &'a ObjectKey,
         uid: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Value>, spoke::Error>> {
+    ) -> BoxFuture<'a, Result<Option<Value>, api::Error>> {
         self.written(Spoke::delete(&self.inner, key, uid)).boxed()
     }
 }

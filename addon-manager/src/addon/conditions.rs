@@ -14,7 +14,7 @@ use principal::{
 pub use argocd::{ARGOCD_MISSING, ARGOCD_NOT_OURS, ARGOCD_UNHEALTHY, HUB_ARGOCD_UNREADABLE};
 pub use available::{Facts, Said, applied, available, tells_of_a_session};
 
-use super::bring;
+use super::argocd_install;
 use crate::issuer::{Certificates, expiry::is_overdue, rotation::Stage};
 
 /// More would be deleted on the cluster than may be without a person's word.
@@ -53,9 +53,9 @@ pub struct Needs<'a> {
     /// Whether the cluster has an Argo CD, where its agent says so.
     pub argocd: Option<ArgoCd>,
     /// What is in the way of an Argo CD of ours there.
-    pub bringing: Option<&'a bring::Need>,
+    pub bringing: Option<&'a argocd_install::Need>,
     /// Why a cluster that has none gets none.
-    pub withheld: Option<bring::Withheld>,
+    pub withheld: Option<argocd_install::Withheld>,
     /// What is wrong with an Argo CD of ours there.
     pub ails: Option<&'a Ailment>,
     /// What of an autonomous cluster is not shown on the hub.

@@ -8,7 +8,7 @@ use ocm::sdk::View;
 use principal::Sessions;
 use tokio::sync::watch;
 
-use super::bring;
+use super::argocd_install;
 use crate::{
     address::Address,
     fleet::{projects::Projects, secrets::ClusterSecrets},
@@ -54,9 +54,9 @@ pub struct Parts {
     /// Where Argo CD reaches the resource proxy (host and port).
     pub resource_proxy: String,
     /// The hub's Argo CD, as the pattern of those that spokes get.
-    pub pattern: watch::Receiver<bring::follow::Hub>,
+    pub pattern: watch::Receiver<argocd_install::follow::Hub>,
     /// Told what was decided about the clusters' Argo CD and has to be written down.
-    pub records: watch::Sender<bring::record::Records>,
+    pub records: watch::Sender<argocd_install::record::Records>,
 }
 
 impl fmt::Debug for Parts {

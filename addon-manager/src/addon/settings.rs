@@ -9,7 +9,7 @@ use principal::Mode;
 use serde_json::json;
 
 use super::{
-    bring::Install,
+    argocd_install::Install,
     manifests::{Placement, Proxy, Spoke, is_agent_container},
 };
 use crate::{

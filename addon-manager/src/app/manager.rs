@@ -26,11 +26,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Basis,
-    term::{self, Term},
+    leader_run::{self, Term},
 };
 use crate::{
     active,
-    addon::bring::{follow::Hub, record::Records},
+    addon::argocd_install::{follow::Hub, record::Records},
     address::{
         self, Address,
         follow::{Told, follow},
@@ -86,7 +86,7 @@ pub(super) async fn start(
     let (spawner, token) = (ground.spawner.clone(), ground.spawner.token().clone());
     spawner.spawn(
         "readiness",
-        super::alone::tell_ready(handle.ready, ready, token.clone()),
+        super::standalone::tell_ready(handle.ready, ready, token.clone()),
     );
     let sessions = ground.channels.sessions.clone();
     spawner.spawn(
@@ -95,7 +95,7 @@ pub(super) async fn start(
     );
     spawner.spawn(
         "lead",
-        term::run(
+        leader_run::run(
             Term {
                 ground,
                 own,
@@ -238,12 +238,13 @@ impl Ground {
             certificates: self.channels.certificates.clone(),
             metrics: self.metrics.clone(),
         };
-        let issuing = term::while_leading(leading, self.spawner.token().clone(), move |term| {
-            let issuing = issuer.clone().run();
-            async move {
-                term.run_until_cancelled_owned(issuing).await;
-            }
-        });
+        let issuing =
+            leader_run::while_leading(leading, self.spawner.token().clone(), move |term| {
+                let issuing = issuer.clone().run();
+                async move {
+                    term.run_until_cancelled_owned(issuing).await;
+                }
+            });
         self.spawner.spawn("issuer", issuing);
     }
 

@@ -8,7 +8,7 @@ use std::{
 use principal::RedisProxy;
 use runtime::credentials::login::Login;
 
-use super::{Error, Meeting, alone, checked_address, given};
+use super::{Error, Meeting, checked_address, given, standalone};
 use crate::args::{RedisAloneArgs, RedisArgs, RedisValuesArgs};
 
 /// With what redis and those who come for it are met, where a principal alone is told.
@@ -71,7 +71,7 @@ pub(super) fn checked_alone(
         redis_proxy_server_tls_key,
     } = args;
     let server = checked_address("--redis-server-address", &redis_server_address)?.to_string();
-    let serving = alone::pair(
+    let serving = standalone::pair(
         redis_proxy_server_tls_cert,
         redis_proxy_server_tls_key,
         redis_proxy_server_tls_secret_name,
@@ -81,7 +81,7 @@ pub(super) fn checked_alone(
             "--redis-proxy-server-tls-cert",
             "--redis-proxy-server-tls-key",
         ))?,
-        ca: alone::or_secret(redis_ca_path, redis_ca_secret_name),
+        ca: standalone::or_secret(redis_ca_path, redis_ca_secret_name),
     };
     let login = match (
         given(redis_creds_dir_path),

@@ -10,7 +10,7 @@ use kube::{
 };
 use ocm::name::ClusterName;
 
-use crate::{exactly, hub, keys};
+use crate::{delete_with_preconditions, hub, keys};
 
 /// What could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +96,7 @@ impl Projects {
         if !cluster_project::is_ours(cluster.as_str(), live.metadata.annotations.as_ref()) {
             return Ok(());
         }
-        let deleted = exactly::delete(&self.api, &name, live.metadata.uid).await;
+        let deleted = delete_with_preconditions::delete(&self.api, &name, live.metadata.uid).await;
         if deleted.map_err(failed("delete", &name))? {
             tracing::info!(%cluster, "deleted the cluster's AppProject");
         }

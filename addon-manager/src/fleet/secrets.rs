@@ -17,15 +17,15 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{exactly, hub, keys};
+use crate::{delete_with_preconditions, hub, keys};
 
+mod cache;
 mod contest;
-mod held;
 mod todo;
 
+use cache::{Held, Writing};
 pub use contest::{Field, contested};
 use contest::{conflicting_fields, conflicting_manager, without};
-use held::{Held, Writing};
 use todo::{Todo, demand, marked, todo};
 
 /// Annotation on a Secret that we wrote: a digest of what we wrote. It marks the Secret as ours, and
@@ -328,7 +328,7 @@ impl ClusterSecrets {
         let Some(live) = live else { return Ok(()) };
         let name = argocd::cluster_secret::name(cluster.as_str());
         let uid = live.metadata.uid;
-        let deleted = exactly::delete(&self.api, &name, uid.clone()).await;
+        let deleted = delete_with_preconditions::delete(&self.api, &name, uid.clone()).await;
         if deleted.map_err(failed("delete", &name))? {
             tracing::info!(%cluster, "deleted the cluster Secret");
         }

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::plan::{Source, Step};
 use crate::{
     addon::settings,
-    exactly,
+    delete_with_preconditions,
     fleet::applications::{self, Applications},
     hub::Own,
     keys,
@@ -219,7 +219,8 @@ impl Writer {
 
     async fn delete(&self, cluster: &str, uid: &str) -> Result<Done, Error> {
         let addons = self.addons(cluster);
-        let deleted = exactly::delete(&addons, keys::ADDON, Some(uid.to_owned())).await;
+        let deleted =
+            delete_with_preconditions::delete(&addons, keys::ADDON, Some(uid.to_owned())).await;
         deleted
             .map(|_was_there| gone(uid))
             .map_err(failed("delete the ManagedClusterAddOn", cluster))
@@ -236,7 +237,7 @@ impl Writer {
             .await;
         match patched {
             Ok(patched) => Ok(wrote(patched.metadata)),
-            Err(error) if exactly::is_other_or_gone(&error) => Ok(gone(uid)),
+            Err(error) if delete_with_preconditions::is_other_or_gone(&error) => Ok(gone(uid)),
             Err(error) => Err(failed("record the mode", cluster)(error)),
         }
     }

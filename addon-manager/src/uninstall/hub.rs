@@ -11,8 +11,8 @@ use ocm::{
     keys as ocm_keys, sdk,
 };
 
-use super::rest::Rest;
-use crate::{exactly, fleet::secrets, hub as world, keys};
+use super::remaining::Rest;
+use crate::{delete_with_preconditions, fleet::secrets, hub as world, keys};
 
 /// So many objects are read at once.
 const PAGE: u32 = 500;
@@ -78,7 +78,7 @@ impl Hub {
         if world::offers_templates(&version.read_offer(offer)) {
             return Err(Error::NotOurs { name: keys::ADDON });
         }
-        let deleted = exactly::delete(&offers, keys::ADDON, uid).await;
+        let deleted = delete_with_preconditions::delete(&offers, keys::ADDON, uid).await;
         deleted
             .map(drop)
             .map_err(failed("delete the ClusterManagementAddOn"))
@@ -94,7 +94,8 @@ impl Hub {
             let namespace = addon.namespace().unwrap_or_default();
             let api: Api<DynamicObject> =
                 Api::namespaced_with(self.client.clone(), &namespace, &resource);
-            let deleted = exactly::delete(&api, keys::ADDON, addon.metadata.uid).await;
+            let deleted =
+                delete_with_preconditions::delete(&api, keys::ADDON, addon.metadata.uid).await;
             deleted.map_err(failed("delete a ManagedClusterAddOn"))?;
         }
         Ok(())

@@ -16,33 +16,33 @@ use tokio::sync::{Mutex, MutexGuard, watch};
 
 use crate::config::{Policy, Scope};
 use crate::metrics::Metrics;
+use crate::sync::api::{Spoke, shared};
+use crate::sync::cache::{Entry, Store, Wanted};
 use crate::sync::report::Reports;
-use crate::sync::spoke::{Spoke, shared};
-use crate::sync::store::{Entry, Store, Wanted};
-use crate::transport::link::Welcome;
+use crate::transport::connection::Welcome;
 
 mod apply;
+mod cache_status;
 mod command;
 mod drift;
-mod held;
-mod hold;
+mod inventory;
+mod local_edits;
 mod message;
-mod obey;
 mod observe;
-mod patience;
 mod plan;
-mod sight;
-mod stuck;
+mod reconcile;
+mod refresh_nudger;
+mod stale_cache_backoff;
 
 use apply::Writer;
+pub use cache_status::Sight;
 use drift::Drift;
-pub use held::Held;
+pub use inventory::Held;
 use message::{Message, Order, Reader};
 use observe::Observer;
-use patience::Patience;
 use plan::{Incoming, No, Plan};
-pub use sight::Sight;
-use stuck::Stuck;
+use refresh_nudger::Stuck;
+use stale_cache_backoff::Patience;
 
 /// Tasks that may write at once without waiting for each other by chance.
 const LOCKS: usize = 64;
@@ -145,7 +145,7 @@ impl Replica {
     }
 
     /// Somebody has looked at what of an Argo CD runs here.
-    pub fn saw_running(&self, runs: crate::running::Running) {
+    pub fn saw_running(&self, runs: crate::argocd_probe::Running) {
         self.sight.send_if_modified(|sight| sight.saw_running(runs));
     }
 
@@ -156,7 +156,7 @@ impl Replica {
 
     /// What is here from this principal, for a resync.
     pub fn held(&self, welcome: &Welcome) -> Held {
-        held::held(
+        inventory::held(
             &self.store,
             Reader {
                 scope: &self.scope,
@@ -167,17 +167,17 @@ impl Replica {
 
     /// Sums over what is here from this principal, and over what we show of it.
     pub fn sums(&self, welcome: &Welcome) -> SyncedResourceList {
-        held::sums(&self.store, self.reader(welcome))
+        inventory::sums(&self.store, self.reader(welcome))
     }
 
     /// What is here from this principal in some ranges.
     pub fn held_in(&self, welcome: &Welcome, ranges: &Ranges) -> Held {
-        held::held_in(&self.store, self.reader(welcome), ranges)
+        inventory::held_in(&self.store, self.reader(welcome), ranges)
     }
 
     /// The Applications in some ranges.
     pub fn shown_in(&self, welcome: &Welcome, ranges: &Ranges) -> Vec<ObjectKey> {
-        held::shown_in(&self.store, self.reader(welcome), ranges)
+        inventory::shown_in(&self.store, self.reader(welcome), ranges)
     }
 
     const fn reader<'a>(&'a self, welcome: &'a Welcome) -> Reader<'a> {
@@ -189,7 +189,7 @@ impl Replica {
 
     /// Whether we hold this object, as an answer to the hub's list.
     pub fn holds(&self, asked: &protocol::payload::SyncedResource, welcome: &Welcome) -> Held {
-        held::one(
+        inventory::one(
             &self.store,
             Reader {
                 scope: &self.scope,

@@ -14,13 +14,11 @@ use protocol::{Event, Facet, Kind, ObjectKey, Verb};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::sync::cache::Store;
 use crate::sync::source;
-use crate::sync::store::Store;
-use crate::sync::traced::Traces;
+use crate::sync::spans::Traces;
 
-mod told;
-
-pub use told::Told;
+pub use encoder::Told;
 
 /// What still has to be handed to a session.
 #[derive(Debug)]
@@ -345,3 +343,4 @@ mod tests {
         assert_eq!(said.verb, Verb::Delete);
     }
 }
+mod encoder;

@@ -11,7 +11,7 @@ use protocol::payload::{RequestUpdate, SyncedResource};
 use protocol::{Event, Kind, ObjectKey, Verb};
 use serde_json::{Value, json};
 
-use crate::sync::store::Store;
+use crate::sync::cache::Store;
 
 /// Kinds that are shown on the hub.
 const SHOWN: [Kind; 2] = [Kind::AppProject, Kind::Application];

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::config::Ui;
-use agent::live::census;
-use agent::live::lane::{Cache, Desk};
+use agent::live::cluster_stats;
 use agent::live::redis::Redis;
+use agent::live::tunnel::{Cache, Desk};
 use bytes::BytesMut;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use agent::config::Ui;
-use agent::live::lane::{Desk, Lane};
-use agent::transport::link::{LinkState, Network};
+use agent::live::tunnel::{Desk, Lane};
+use agent::transport::connection::{LinkState, Network};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};

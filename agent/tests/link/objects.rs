@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::transport::link::LinkState;
+use agent::transport::connection::LinkState;
 use argocd::{Meta, keys};
 use live::cluster_info::Census;
 use protocol::payload::{self, ArgoCd, SpokeInfo};

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use agent::config::proxy::Proxy;
 use agent::config::{Adoption, Hub, Method, Mismatch, Policy, Recreated, Scope, Ui};
-use agent::live::lane::Desk;
+use agent::live::tunnel::Desk;
 use agent::metrics::Metrics;
+use agent::sync::api::Kubernetes;
+use agent::sync::cache::Store;
 use agent::sync::replica::Replica;
 use agent::sync::report::Reports;
-use agent::sync::spoke::Kubernetes;
-use agent::sync::store::Store;
-use agent::transport::link::{Link, LinkState, Network};
+use agent::transport::connection::{Link, LinkState, Network};
 use live::cluster_info::Census;
 use live::ui_access::UiAccess;
 use protocol::Mode;

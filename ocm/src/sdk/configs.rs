@@ -11,9 +11,9 @@ use super::{
     drive::{Hub, Key},
     hash,
     metrics::Written,
+    object_cache::Expected,
     queue::Outcome,
     registration,
-    world::Expected,
 };
 
 /// Writes missing and old hashes into the `ClusterManagementAddOn`; OCM rolls them out from there.

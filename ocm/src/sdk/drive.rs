@@ -11,16 +11,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use self::crew::{Agenda, Crew};
+use self::workers::{Agenda, Crew};
 use super::{
-    Addon, Error, Hosts, Metrics, View, event::Events, metrics::Controller, permissions::Part,
-    queue::Outcome, registration, watches::Watches, world::World,
+    Addon, Error, Hosts, Metrics, View, event::Events, metrics::Controller, object_cache::World,
+    permissions::Part, queue::Outcome, registration, watches::Watches,
 };
 use crate::{api::addon::Version, name::ClusterName};
 
-mod crew;
-
-pub use self::crew::DRAIN;
+pub use self::workers::DRAIN;
 
 /// What [`run`] needs beside the add-on.
 pub struct Setup {
@@ -225,3 +223,4 @@ fn watch_all<A: Addon>(
     }
     tasks
 }
+mod workers;

@@ -7,22 +7,21 @@ use tracing::{debug, info};
 
 use self::{
     events::{explain, give_up, regarding, tell, warn_about},
-    farewell::{Farewell, Parting},
     idle::Idle,
     plan::{Look, Plan, Stage, Works},
     report::Facts,
+    teardown::{Farewell, Parting},
 };
 use super::{
     Addon, Error, HealthInput, Leaving, LeavingPhase, Removal, Target, drive::Hub, hosting,
-    permissions, queue::Outcome, world::Observed,
+    object_cache::Observed, permissions, queue::Outcome,
 };
 use crate::{condition::Verdict, name::ClusterName};
 
 mod apply;
+mod changes;
 mod events;
-mod farewell;
 mod idle;
-mod news;
 mod plan;
 mod report;
 
@@ -145,7 +144,7 @@ async fn part<A: Addon>(
             observed,
             now,
         };
-        farewell::farewell(hub.addon.as_ref(), parting, &configs)
+        teardown::farewell(hub.addon.as_ref(), parting, &configs)
     };
     if let Some((said, addon)) = said.zip(observed.addon.as_deref()) {
         apply::hooks(hub, cluster, addon, &said, now).await?;
@@ -322,7 +321,7 @@ async fn say<A: Addon>(
     let report = report::report(hub.addon.health_mode(), target, facts, &health, now);
     let recheck = health.recheck.into_iter().chain(report.recheck).min();
     let live = target.addon.conditions();
-    let news = news::news(live, &report);
+    let news = changes::news(live, &report);
     if let Some(conditions) = report.deploy {
         apply::conditions(hub, target, &conditions).await?;
     }
@@ -333,5 +332,6 @@ async fn say<A: Addon>(
     Ok(recheck)
 }
 
+mod teardown;
 #[cfg(test)]
 mod tests;

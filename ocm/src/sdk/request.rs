@@ -21,9 +21,9 @@ use super::{
     drive::{Hub, Key},
     event::Saying,
     metrics::Written,
+    object_cache::Expected,
     queue::Outcome,
     reconcile,
-    world::Expected,
 };
 
 /// How soon to ask again for a CA that is not there.

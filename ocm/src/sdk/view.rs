@@ -6,7 +6,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     drive::Key,
-    world::{Expected, World},
+    object_cache::{Expected, World},
 };
 use crate::{
     api::{

@@ -19,9 +19,9 @@ use super::{
     Error,
     drive::Key,
     hash::{Live, spec_hash},
+    object_cache::{ConfigObject, Offer, Permission, Work, World},
     permissions::Part,
     place, settled,
-    world::{ConfigObject, Offer, Permission, Work, World},
 };
 use crate::{
     api::{

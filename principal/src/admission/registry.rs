@@ -23,17 +23,16 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admission::gate::Papers,
+    admission::admit::Papers,
     fleet::{ClusterName, Mode},
     report::{SessionReport, Sessions},
     state::{ByCluster, Figures},
 };
 
 mod contest;
-mod seat;
 
 use contest::{Contest, Incumbent};
-pub(crate) use seat::{Said, Seat};
+pub(crate) use slot::{Said, Seat};
 
 /// A driver ends within one turn of its loop; one that does not is left behind rather than waited for.
 const PREDECESSOR: Duration = Duration::from_secs(5);
@@ -351,5 +350,6 @@ impl Registry {
     }
 }
 
+mod slot;
 #[cfg(test)]
 mod tests;

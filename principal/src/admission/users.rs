@@ -18,7 +18,7 @@ use protocol::refusal::Refusal;
 use runtime::{error::Chain, parts::Spawner};
 use tokio::sync::{Semaphore, watch};
 
-use crate::{admission::gate::Budget, fleet::ClusterName};
+use crate::{admission::admit::Budget, fleet::ClusterName};
 
 /// How often the file is looked at.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(3);

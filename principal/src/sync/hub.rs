@@ -12,7 +12,7 @@ use std::{
 
 use argocd::routing::RoutingSettings;
 use protocol::{Event, Facet, ObjectKey};
-use runtime::{clock::Clock, news::News};
+use runtime::{clock::Clock, notifier::News};
 use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
@@ -24,16 +24,16 @@ use crate::{
 
 mod apply;
 mod conditions;
-mod dirty;
 mod encode;
+mod failing_writes;
 mod index;
 mod lookup;
 mod mailbox;
 mod mirror;
 mod reported;
+mod spans;
 pub mod store;
-mod traced;
-mod trouble;
+mod work_queue;
 mod write;
 
 pub(crate) use apply::Sender;
@@ -44,13 +44,13 @@ pub(crate) use lookup::{Expected, Lookup, There, Whose};
 use mailbox::Mailbox;
 pub(crate) use mirror::keep as keep_mirrors;
 
-use dirty::Dirty;
+use failing_writes::Troubles;
 use index::{Effect, Index};
 use mirror::Mirrors;
 use reported::Missing;
+use spans::Cause;
 use store::{Store, Watched};
-use traced::Cause;
-use trouble::Troubles;
+use work_queue::Dirty;
 
 /// The hub as the sessions see it.
 pub(crate) struct Hub {
@@ -332,7 +332,7 @@ impl Subscription {
     pub(crate) fn delete(&self, key: &ObjectKey, uid: &str) -> Event {
         let event = self.hub.delete(key, uid);
         let (traces, matter) = (self.mailbox.traces(), (key, Facet::State));
-        traced::said(traces, matter, self.cluster.as_str(), event)
+        spans::said(traces, matter, self.cluster.as_str(), event)
     }
 }
 

@@ -22,29 +22,29 @@ use tracing::Instrument as _;
 
 use crate::{
     admission::{
-        gate::{Admitted, Gate, Papers},
+        admit::{Admitted, Gate, Papers},
         registry::End,
         trust::{Roots, Trust},
         users::Passwords,
     },
     fleet::{ClusterName, Fleet, Mode},
-    live::{lane::Lanes, questions::Questions},
+    live::{go_compat::Questions, tunnel::Lanes},
     metrics::Metrics,
     settings::Limits,
     sync::hub::Hub,
 };
 
-mod agreement;
 mod brake;
-mod claims;
-mod conduct;
 mod driver;
+mod end;
+mod heartbeat;
 mod inventory;
-mod over;
+mod ownership;
 mod pace;
-mod pulse;
 mod resync;
-mod spoke;
+mod spoke_info;
+mod spoke_owned;
+mod violations;
 
 /// Frames on their way to a peer; enough to fill a packet, few enough to stay fresh.
 const OUTBOUND: usize = 16;
@@ -99,14 +99,14 @@ impl Sessions {
             Ok(seat) => seat,
             Err(refusal) => {
                 self.metrics.refused(refusal.reason());
-                return over::tell(&outbound, &refusal).await;
+                return end::tell(&outbound, &refusal).await;
             }
         };
         let verdict = self
             .gate
             .verdict_at_opening(&cluster, mode, &admitted.papers);
         if let Some(end) = verdict {
-            return over::close(seat, &outbound, over::Over::Hub(end)).await;
+            return end::close(seat, &outbound, end::Over::Hub(end)).await;
         }
         let _open = self.metrics.session();
         let driver = driver::Driver::new(&self, seat, &admitted, inbound, outbound);

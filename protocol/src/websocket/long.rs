@@ -8,7 +8,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::HeaderMap;
 
 use super::framed;
-use crate::sieve::{HEAD, Sieve};
+use crate::oversize_filter::{HEAD, Sieve};
 
 /// A binary message that is one frame.
 const WHOLE_BINARY: u8 = 0x82;
@@ -249,7 +249,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::sieve::tests::{answer, compressing, framed as grpc, gzip, message, noise};
+    use crate::oversize_filter::tests::{
+        answer, compressing, framed as grpc, gzip, message, noise,
+    };
 
     const LARGEST: usize = 64 << 10;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::sync::spoke;
+use agent::sync::api;
 use protocol::{Mode, ObjectKey, version::Capabilities};
 use rustls_pki_types::CertificateDer;
 use serde_json::Value;
@@ -20,7 +20,7 @@ const FIRST_LOOK: Duration = Duration::from_secs(5);
 pub(super) struct Site {
     pub(super) name: String,
     pub(super) certificate: CertificateDer<'static>,
-    pub(super) store: Slow<spoke::Memory>,
+    pub(super) store: Slow<api::Memory>,
     pub(super) deeds: Deeds,
     pub(super) agent: Option<Agent>,
     pub(super) started: Instant,

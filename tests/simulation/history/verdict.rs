@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use agent::sync::spoke;
+use agent::sync::api;
 use tokio::time::Instant;
 
 use super::{World, fleet};
@@ -70,7 +70,7 @@ impl World {
         sites.chain([hub]).collect()
     }
 
-    fn spokes(&self) -> BTreeMap<String, spoke::Memory> {
+    fn spokes(&self) -> BTreeMap<String, api::Memory> {
         let sites = self.sites.iter();
         sites
             .map(|site| (site.name.clone(), site.store.inner.clone()))
@@ -149,7 +149,7 @@ impl World {
                 findings.push(format!("{}: {outbox:?} objects in the outbox", site.name));
             }
             let up = site.agent.as_ref().map(|agent| *agent.state.borrow());
-            if up != Some(agent::transport::link::LinkState::Up) {
+            if up != Some(agent::transport::connection::LinkState::Up) {
                 findings.push(format!("{}: the link is {up:?}", site.name));
             }
         }

@@ -3,7 +3,7 @@
 use principal::{Ailment, ArgoCd, Cause};
 
 use super::Needs;
-use crate::addon::bring::{Need, Withheld};
+use crate::addon::argocd_install::{Need, Withheld};
 
 /// The cluster has no Argo CD that the agent could serve.
 pub const ARGOCD_MISSING: &str = "ArgoCDMissing";

@@ -117,10 +117,10 @@ fn a_cluster_without_argo_cd_is_told_with_the_next_step() {
 
 #[test]
 fn what_is_in_the_way_of_an_argo_cd_is_told_in_its_place() {
-    let lack = bring::Need::Pattern("install Argo CD on the hub".to_owned());
+    let lack = argocd_install::Need::Pattern("install Argo CD on the hub".to_owned());
     for (need, reason) in [
         (lack, HUB_ARGOCD_UNREADABLE),
-        (bring::Need::NotOurs, ARGOCD_NOT_OURS),
+        (argocd_install::Need::NotOurs, ARGOCD_NOT_OURS),
     ] {
         let instead = Needs {
             argocd: Some(ArgoCd::Missing),

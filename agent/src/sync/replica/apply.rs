@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::plan::Step;
 use crate::metrics::{Metrics, WriteKind};
-use crate::sync::spoke::{self, Spoke};
-use crate::sync::store::Store;
-use crate::sync::traced;
+use crate::sync::api::{self, Spoke};
+use crate::sync::cache::Store;
+use crate::sync::spans;
 
 mod error;
 
@@ -62,7 +62,7 @@ impl Writer {
                     (None, _) | (_, None) => Err(Error::Write {
                         write: "patch",
                         object: key.clone(),
-                        source: spoke::Error::Stale,
+                        source: api::Error::Stale,
                     }),
                 }
             }
@@ -183,10 +183,10 @@ impl Writer {
         kind: WriteKind,
         write: &'static str,
         key: &ObjectKey,
-        call: impl Future<Output = Result<T, spoke::Error>>,
+        call: impl Future<Output = Result<T, api::Error>>,
     ) -> Result<T, Error> {
         self.metrics.writes.count(kind.as_str());
-        let span = traced::writing(kind.as_str(), key);
+        let span = spans::writing(kind.as_str(), key);
         let outcome = in_time(write, key, call).await;
         if let Some(mut span) = span {
             span.ended(&outcome);
@@ -201,7 +201,7 @@ impl Writer {
 async fn in_time<T>(
     write: &'static str,
     key: &ObjectKey,
-    call: impl Future<Output = Result<T, spoke::Error>>,
+    call: impl Future<Output = Result<T, api::Error>>,
 ) -> Result<T, Error> {
     let object = || key.clone();
     match tokio::time::timeout(WRITE_TIMEOUT, call).await {

@@ -9,8 +9,8 @@ use protocol::{Event, Kind, ObjectKey, Target, Verb};
 use serde_json::Value;
 
 use crate::config::Scope;
-use crate::sync::spoke::shared;
-use crate::transport::link::Welcome;
+use crate::sync::api::shared;
+use crate::transport::connection::Welcome;
 
 /// Something that cannot be done with a message, now or later.
 #[derive(Debug, thiserror::Error)]

@@ -9,14 +9,14 @@ use runtime::parts::Spawner;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::cache_status::Sight;
 use super::drift::Drift;
-use super::sight::Sight;
-use super::stuck::Stuck;
+use super::refresh_nudger::Stuck;
 use crate::config::Scope;
+use crate::sync::api::{Report, Reporter, Spoke, Target};
+use crate::sync::cache::{Change, Entry, Store};
 use crate::sync::report::Reports;
 use crate::sync::source;
-use crate::sync::spoke::{Report, Reporter, Spoke, Target};
-use crate::sync::store::{Change, Entry, Store};
 
 /// Whom a change concerns.
 #[derive(Debug, Clone)]

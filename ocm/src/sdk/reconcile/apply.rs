@@ -19,8 +19,8 @@ use crate::{
         drive::{Hub, Key},
         hash,
         metrics::Written,
+        object_cache::Expected,
         registration,
-        world::Expected,
     },
 };
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tracing::warn;
 
-use super::news::News;
+use super::changes::News;
 use crate::{
     api::addon::ManagedClusterAddOn,
     name::ClusterName,

@@ -13,9 +13,9 @@ use crate::{
     sdk::{
         Addon, Admission, Hosts, Leaving, LeavingPhase, Target, finalizers, hash,
         hosting::Hosting,
+        object_cache::{ConfigObject, Observed},
         registration,
         settled::{self, Settled, Waiting},
-        world::{ConfigObject, Observed},
     },
 };
 

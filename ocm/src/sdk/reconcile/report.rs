@@ -10,7 +10,7 @@ use crate::{
     name::AddonName,
     sdk::{
         Health, HealthMode, RenderError, Target, WorkReport, health, hosting::Hosting,
-        world::Observed,
+        object_cache::Observed,
     },
 };
 

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::Shared;
 use crate::{
     fleet::ClusterName,
-    live::lane::{Body, NotAnswered},
+    live::tunnel::{Body, NotAnswered},
     metrics::Metrics,
     sync::hub::There,
     transport::listener::slots::Slot,

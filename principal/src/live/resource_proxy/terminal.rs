@@ -26,7 +26,7 @@ use super::{
     audit::Line,
     distrust,
 };
-use crate::live::lane;
+use crate::live::tunnel::Body as TunnelBody;
 
 /// What is needed to begin one once the agent has opened it.
 pub(super) struct Ends {
@@ -37,7 +37,7 @@ pub(super) struct Ends {
 
 impl Ends {
     /// From a request that asks for one, and what is said on it as the body of the request on the lane.
-    pub(super) fn of(request: &mut Request<Incoming>) -> Result<(Self, lane::Body), Unfit> {
+    pub(super) fn of(request: &mut Request<Incoming>) -> Result<(Self, TunnelBody), Unfit> {
         let headers = request.headers();
         let wanted = headers.get(UPGRADE).and_then(|it| it.to_str().ok());
         let upgrade = Upgrade::asked(wanted, |name| {

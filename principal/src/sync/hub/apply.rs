@@ -22,8 +22,8 @@ use super::{
     Hub, Key,
     encode::operation_id,
     index::{Entry, Index, Place},
+    spans,
     store::WriteError,
-    traced,
     write::Written,
 };
 use crate::fleet::ClusterName;
@@ -50,7 +50,7 @@ impl Hub {
         from: &Sender,
         event: &Event,
     ) -> (Verdict, Option<&'static str>) {
-        let span = traced::heard(from, event);
+        let span = spans::heard(from, event);
         let context = span.as_ref().map(Span::context);
         let (verdict, reason) = trace::within(context, self.apply_claim(from, event)).await;
         trace::told(span, protocol::trace::outcome(&verdict));

@@ -8,7 +8,7 @@ use protocol::{Event, Facet, Kind, ObjectKey, Source, Verb, trace::Matter};
 use runtime::trace::Notes;
 use serde_json::{Value, json};
 
-use super::{Hub, Key, index::Entry, traced};
+use super::{Hub, Key, index::Entry, spans};
 use crate::fleet::ClusterName;
 
 /// The hub as one cluster hears it.
@@ -25,11 +25,11 @@ pub(crate) struct Voice<'a> {
 impl Source for Voice<'_> {
     fn encode(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
         let Some(event) = self.event(key, facet, said_before) else {
-            traced::unsaid(self.traces, (key, facet));
+            spans::unsaid(self.traces, (key, facet));
             return None;
         };
         let cluster = self.cluster.as_str();
-        Some(traced::said(self.traces, (key, facet), cluster, event))
+        Some(spans::said(self.traces, (key, facet), cluster, event))
     }
 }
 

@@ -18,16 +18,16 @@ use serde_json::Value;
 
 use crate::fleet::{Fleet, Mode};
 
-mod complaints;
 mod entry;
 mod judge;
+mod problems;
 mod provisions;
-mod questions;
+mod queries;
 mod settle;
 
-use complaints::Complaints;
 pub use entry::Key;
 pub(crate) use entry::{Entry, Held, Place, Placement};
+use problems::Complaints;
 use provisions::Provisions;
 
 /// What follows from a change.

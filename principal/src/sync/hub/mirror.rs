@@ -22,13 +22,13 @@ use super::{
 use crate::settings::MirrorLimits;
 
 mod apply;
-mod keep;
-mod shown;
+mod inventory;
+mod revert;
 #[cfg(test)]
 mod tests;
 mod write;
 
-pub(crate) use keep::keep;
+pub(crate) use revert::keep;
 
 /// How many refusals are remembered for one cluster, and how many of them are told.
 const MOST_REFUSED: usize = 1000;

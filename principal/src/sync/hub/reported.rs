@@ -16,8 +16,8 @@ use super::{
     index::{Effect, Key},
     mailbox::Mailbox,
     mirror,
+    spans::Cause,
     store::{Report, Watched},
-    traced::Cause,
 };
 
 /// What is not there any more, until it is known what else is not: UIDs.

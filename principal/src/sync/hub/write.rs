@@ -9,8 +9,8 @@ use tokio::time::error::Elapsed;
 use super::{
     Hub, State,
     index::{Entry, Key},
+    spans,
     store::{Watched, WriteError},
-    traced,
 };
 
 /// A write that loses this often loses to somebody who writes all the time; it waits for its next turn.
@@ -50,7 +50,7 @@ impl Hub {
                 let _counted = self.metrics.hub_write_now();
                 // Fair: whoever waits longest is next, whichever cluster it writes for.
                 let _permit = self.writes.acquire().await;
-                let span = traced::writing("patch", &key.object());
+                let span = spans::writing("patch", &key.object());
                 let patched = self
                     .store
                     .patch(Watched::Application, key, &version, patch)

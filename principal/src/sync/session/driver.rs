@@ -17,20 +17,20 @@ use tonic::{Status, Streaming};
 
 use super::{
     Sessions,
-    agreement::Agreement,
-    conduct::{Conduct, Offence},
-    over::{Over, close},
+    end::{Over, close},
+    heartbeat::Pulse,
+    ownership::Agreement,
     pace::Pace,
-    pulse::Pulse,
-    spoke,
+    spoke_info,
+    violations::{Conduct, Offence},
 };
 use crate::{
     admission::{
-        gate::{Admitted, Papers},
+        admit::{Admitted, Papers},
         registry::{End, Seat},
     },
     fleet::{Fleet, Mode},
-    live::questions::Ear,
+    live::go_compat::Ear,
     report::Stuck,
     sync::hub::{Hub, Sender, Subscription, Voice},
 };
@@ -304,7 +304,7 @@ impl Driver {
             }
             if event.target == Target::ClusterInfo {
                 // At once, so that the last word counts.
-                spoke::hear(&self.seat, &event);
+                spoke_info::hear(&self.seat, &event);
             }
             if self.ear.as_ref().is_some_and(|ear| ear.hears(&event)) {
                 self.machine.finished(id, Verdict::Done, now);
@@ -387,10 +387,10 @@ fn ends(sessions: &Sessions, papers: &Papers) -> (Instant, End) {
     certificate.filter(|(at, _)| *at < life.0).unwrap_or(life)
 }
 
-mod held;
-mod tell;
+mod report;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod wait;
 
 use wait::Next;

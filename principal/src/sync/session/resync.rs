@@ -45,9 +45,7 @@ pub(super) struct Resync {
     rounds: Rounds,
 }
 
-mod rounds;
-
-use rounds::Rounds;
+use comparison::Rounds;
 
 impl Resync {
     /// Asks the agent what it holds. `every`: between two comparisons of sums, if the agent compares any.
@@ -292,3 +290,4 @@ fn take_away(session: &mut Session, hub: &Hub, named: &Named) {
 fn refused(why: impl Into<String>) -> Verdict {
     Verdict::Refused(why.into())
 }
+mod comparison;

@@ -8,7 +8,7 @@ use protocol::wire::authapi::{
 use tonic::{Request, Response, Status};
 
 use super::{peer, refuse};
-use crate::admission::gate::Gate;
+use crate::admission::admit::Gate;
 
 #[derive(Debug)]
 pub(super) struct Service {

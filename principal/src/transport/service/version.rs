@@ -9,7 +9,7 @@ use protocol::{
 use tonic::{Request, Response, Status};
 
 use super::peer;
-use crate::admission::gate::Gate;
+use crate::admission::admit::Gate;
 
 #[derive(Debug)]
 pub(super) struct Service {

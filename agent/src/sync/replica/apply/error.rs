@@ -4,7 +4,7 @@ use protocol::ObjectKey;
 use runtime::error::Blame;
 
 use super::WRITE_TIMEOUT;
-use crate::sync::spoke;
+use crate::sync::api;
 
 /// A write that failed.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub(in crate::sync::replica) enum Error {
     Write {
         write: &'static str,
         object: ObjectKey,
-        source: spoke::Error,
+        source: api::Error,
     },
     #[error("{write} {object}: timed out after {WRITE_TIMEOUT:?}")]
     Timeout {
@@ -26,37 +26,37 @@ impl Error {
     /// Whose move it is.
     pub(in crate::sync::replica) const fn blame(&self) -> Blame {
         match self.write() {
-            Some(spoke::Error::Failed { blame, .. }) => *blame,
-            Some(spoke::Error::Refused(_)) => Blame::Us,
-            Some(spoke::Error::NoNamespace(_)) => Blame::User,
-            Some(spoke::Error::Stale | spoke::Error::Misfit(_)) | None => Blame::Weather,
+            Some(api::Error::Failed { blame, .. }) => *blame,
+            Some(api::Error::Refused(_)) => Blame::Us,
+            Some(api::Error::NoNamespace(_)) => Blame::User,
+            Some(api::Error::Stale | api::Error::Misfit(_)) | None => Blame::Weather,
         }
     }
 
     /// The API server will never take this value.
     pub(in crate::sync::replica) const fn is_final(&self) -> bool {
-        matches!(self.write(), Some(spoke::Error::Refused(_)))
+        matches!(self.write(), Some(api::Error::Refused(_)))
     }
 
     /// There is no namespace to put it into.
     pub(in crate::sync::replica) const fn lacks_namespace(&self) -> bool {
-        matches!(self.write(), Some(spoke::Error::NoNamespace(_)))
+        matches!(self.write(), Some(api::Error::NoNamespace(_)))
     }
 
     /// The cache was behind; the next look will see more.
     pub(in crate::sync::replica) const fn is_stale(&self) -> bool {
         matches!(
             self.write(),
-            Some(spoke::Error::Stale | spoke::Error::Misfit(_))
+            Some(api::Error::Stale | api::Error::Misfit(_))
         )
     }
 
     /// The API server does not say whether the object is another one or the value bad.
     pub(in crate::sync::replica) const fn is_unclear(&self) -> bool {
-        matches!(self.write(), Some(spoke::Error::Misfit(_)))
+        matches!(self.write(), Some(api::Error::Misfit(_)))
     }
 
-    const fn write(&self) -> Option<&spoke::Error> {
+    const fn write(&self) -> Option<&api::Error> {
         match self {
             Self::Write { source, .. } => Some(source),
             Self::Timeout { .. } => None,

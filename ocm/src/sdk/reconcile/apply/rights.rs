@@ -16,8 +16,8 @@ use crate::{
         Addon, Error,
         drive::{Hub, Key},
         metrics::Written,
+        object_cache::Expected,
         permissions::{self, Part, Step},
-        world::Expected,
     },
 };
 

@@ -15,8 +15,8 @@ use crate::{
         Addon, Error, WorkReport,
         drive::{Hub, Key},
         metrics::Written,
+        object_cache::{Expected, Work},
         reconcile::{plan::Step, report::Facts},
-        world::{Expected, Work},
     },
 };
 

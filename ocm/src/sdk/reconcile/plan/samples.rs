@@ -11,7 +11,7 @@ use crate::{
     name::AddonName,
     sdk::{
         Health, HealthInput, Registration, RenderError, RenderInput, Rendered, SigningCa, hosting,
-        world::Work,
+        object_cache::Work,
     },
 };
 

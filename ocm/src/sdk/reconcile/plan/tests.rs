@@ -3,7 +3,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{samples::*, *};
 use crate::{
     api::{addon::ManagedClusterAddOn, cluster::ManagedCluster},
-    sdk::{RenderError, reconcile::report::Facts, world::Work},
+    sdk::{RenderError, object_cache::Work, reconcile::report::Facts},
 };
 
 #[test]

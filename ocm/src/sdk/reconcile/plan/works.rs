@@ -12,11 +12,11 @@ use crate::{
     sdk::{
         Addon, RenderError, RenderInput, finalizers,
         hosting::Hosting,
+        object_cache::{Observed, Work},
         pack,
         place::{self, Place},
         render::{self, Manifest},
         settled::{Settled, Waiting},
-        world::{Observed, Work},
     },
 };
 

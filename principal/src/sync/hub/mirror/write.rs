@@ -10,8 +10,8 @@ use tokio::time::error::Elapsed;
 use super::super::{
     Hub, State,
     index::{Effect, Entry, Key},
+    spans,
     store::{Watched, WriteError},
-    traced,
 };
 
 /// A write that loses this often waits for its next turn.
@@ -127,7 +127,7 @@ impl Hub {
         // Fair: whoever waits longest is next, whichever cluster it writes for.
         let _permit = self.writes.acquire().await;
         // It ends with this function.
-        let _span = traced::writing(step.word(), key);
+        let _span = spans::writing(step.word(), key);
         let making = matches!(step, Step::Create(_)).then(|| Making::begin(self, key));
         let answer = match step {
             Step::Nothing => return Ok(None),

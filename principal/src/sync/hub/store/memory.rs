@@ -11,7 +11,7 @@ use argocd::{
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use live::events::{self, Observed};
-use runtime::news::News as Changes;
+use runtime::notifier::News as Changes;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

@@ -17,7 +17,7 @@ use tonic::codec::Codec as _;
 use super::*;
 use crate::{
     admission::{
-        gate::{Budget, Gate},
+        admit::{Budget, Gate},
         identity::Method,
         registry::Registry,
         tokens::{Announced, Holder},
@@ -156,7 +156,7 @@ pub(super) fn sessions_on(store: Arc<dyn Store>, limits: Limits) -> Arc<Sessions
         clock: clock.clone(),
         budget: Budget::default(),
         proxies: [].into(),
-        nonces: crate::admission::gate::Nonces::new(),
+        nonces: crate::admission::admit::Nonces::new(),
         material: watch::channel(Arc::default()).1,
         revoked: watch::channel(Some(Arc::default())).1,
         passwords: None,
@@ -166,8 +166,8 @@ pub(super) fn sessions_on(store: Arc<dyn Store>, limits: Limits) -> Arc<Sessions
     Arc::new(Sessions {
         gate: Arc::new(gate),
         hub: Arc::new(hub),
-        lanes: crate::live::lane::Lanes::default(),
-        questions: crate::live::questions::Questions::default(),
+        lanes: crate::live::tunnel::Lanes::default(),
+        questions: crate::live::go_compat::Questions::default(),
         limits,
         metrics,
         clock,

@@ -177,13 +177,13 @@ fn no_plan_shows_what_a_secret_holds() {
     let desired = desired_secret_on_spoke(&message, &context()).unwrap();
     let (live, plan) = said(None, &message, &desired).unwrap();
     let (store, key) = (
-        crate::sync::store::Store::default(),
+        crate::sync::cache::Store::default(),
         protocol::ObjectKey::new(protocol::Kind::Repository, "argocd", "repo"),
     );
     let live = std::sync::Arc::new(live.unwrap());
     let written = Written::new(&desired, &live);
     store.seen(key.clone(), live);
-    let wanted = crate::sync::store::Wanted {
+    let wanted = crate::sync::cache::Wanted {
         desired,
         digest: String::new(),
         written: Some(written),

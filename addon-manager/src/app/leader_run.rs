@@ -1,0 +1,337 @@
+//! What only the leader does, for as long as it leads.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use kube::runtime::events::{Recorder, Reporter};
+use ocm::{
+    api::addon::Version,
+    name::{AddonName, ClusterName},
+    sdk::{self, View},
+};
+use runtime::{clock::Clock, error::Chain};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::manager::{Channels, Ground};
+use crate::{
+    addon::{self, ArgocdAgent, argocd_install},
+    fleet::{self, projects::Projects, secrets::ClusterSecrets},
+    hub::Own,
+    keys,
+    optin::{self, Keeper, OptIn},
+    requeue::{self, Wakes},
+};
+
+/// The pause before the SDK is started again, when the hub does not serve the add-on API (yet).
+const RETRY: Duration = Duration::from_secs(5);
+/// How long a term waits for the CA and the address: a few rounds of reading them.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Reconciles at a time: enough to keep the hub busy, few enough to leave it to others.
+const CONCURRENCY: usize = 16;
+
+/// What a term needs.
+pub(super) struct Term {
+    pub(super) ground: Ground,
+    pub(super) own: Own,
+    pub(super) counters: sdk::Metrics,
+}
+
+/// Runs `work` while leading, with a token that is cancelled at the end of each term; the next term
+/// begins when the work of the last one has ended.
+pub(super) async fn while_leading<F>(
+    mut leading: watch::Receiver<bool>,
+    token: CancellationToken,
+    mut work: impl FnMut(CancellationToken) -> F + Send,
+) where
+    F: Future<Output = ()> + Send,
+{
+    loop {
+        let ours = leading.wait_for(|leads| *leads);
+        if !matches!(token.run_until_cancelled(ours).await, Some(Ok(_))) {
+            return token.cancelled().await;
+        }
+        let term = token.child_token();
+        let mut watched = leading.clone();
+        let working = async {
+            work(term.clone()).await;
+            term.cancel();
+        };
+        let losing = async {
+            tokio::select! {
+                // An error says that the process stops, which the token says too.
+                _ = watched.wait_for(|leads| !*leads) => term.cancel(),
+                () = term.cancelled() => {}
+            }
+        };
+        tokio::join!(working, losing);
+    }
+}
+
+/// Leads whenever it is our turn, until the token is cancelled.
+pub(super) async fn run(term: Term, leading: watch::Receiver<bool>, token: CancellationToken) {
+    let term = Arc::new(term);
+    while_leading(leading, token, move |token| {
+        let term = Arc::clone(&term);
+        async move {
+            term.ground.metrics.leads(true);
+            let leading = async {
+                while !token.is_cancelled() {
+                    if let Err(error) = Box::pin(lead(&term, token.child_token())).await {
+                        tracing::warn!(error = %Chain(&*error), "the leader run failed; retrying");
+                        token.run_until_cancelled(sleep(RETRY)).await;
+                    }
+                }
+            };
+            // Not when the last write has ended: the next leader does not wait for that.
+            let ceasing = async {
+                token.cancelled().await;
+                term.ground.channels.serving.send_replace(false);
+                term.ground.metrics.leads(false);
+            };
+            tokio::join!(leading, ceasing);
+        }
+    })
+    .await;
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Leads until the token is cancelled.
+async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
+    let Term { ground, own, .. } = term;
+    let Ground {
+        config,
+        client,
+        channels,
+        ..
+    } = ground;
+    let Some(version) = token.run_until_cancelled(sdk::discover(client)).await else {
+        return Ok(());
+    };
+    let version = version?;
+    let name = AddonName::new(keys::ADDON)?;
+    let (view, wakes) = (View::new(), Wakes::default());
+    let secrets = ClusterSecrets::new(client.clone(), &own.argocd_namespace);
+    let addon = Arc::new(ArgocdAgent::new(addon_parts(term, &view, &secrets))?);
+    let setup = setup(term, version, &view, &wakes, &token);
+    let publisher = fleet::Publisher {
+        view: view.clone(),
+        addon: name.clone(),
+        own: own.clone(),
+        resource_proxy: config.shared.resource_proxy.clone(),
+        serving: channels.serving.clone(),
+        fleet: channels.fleet.clone(),
+        sharing: channels.sharing.subscribe(),
+        certificates: channels.certificates.subscribe(),
+        agents: channels.agents.clone(),
+    };
+    let changed = wakes.clone();
+    let following = secrets.follow(token.clone(), move |cluster| changed.wake(cluster));
+    let publishing = publisher.run(channels.sessions.subscribe(), token.clone());
+    let opting_in = OptIn {
+        view: view.clone(),
+        addon: name,
+        own: own.clone(),
+        writer: writer(term, version),
+        keeper: Keeper::new(client.clone(), &config.own_namespace),
+        held: channels.held_modes.clone(),
+    };
+    let opting_in = opting_in.run(token.clone());
+    let waking = wake_all(view, wakes, channels, token.clone());
+    let bringing = bringing(term, version, token.clone());
+    let serving = async {
+        if token
+            .run_until_cancelled(known(channels, &secrets))
+            .await
+            .is_none()
+        {
+            return Ok(());
+        }
+        let ended = sdk::run(addon, setup).await;
+        token.cancel();
+        ended
+    };
+    let (served, (), (), (), (), ()) =
+        tokio::join!(serving, publishing, following, opting_in, waking, bringing);
+    served.map_err(Into::into)
+}
+
+/// Follows the hub's own Argo CD, and writes down what was decided about those of clusters.
+async fn bringing(term: &Term, version: Version, token: CancellationToken) {
+    let Term { ground, own, .. } = term;
+    let Ground {
+        client, channels, ..
+    } = ground;
+    let namespace = own.argocd_namespace.clone();
+    let pattern = channels.pattern.clone();
+    let following =
+        argocd_install::follow::follow(client.clone(), namespace, pattern, token.clone());
+    let records = channels.records.subscribe();
+    let recording = argocd_install::record::run(client.clone(), version, records, token);
+    tokio::join!(following, recording);
+}
+
+/// Waits until what every reconcile needs is known, so that a start changes nothing on its way.
+///
+/// The cluster Secrets must be known before one is judged missing. For the rest there is a limit: what
+/// is missing then, the conditions tell.
+async fn known(channels: &Channels, secrets: &ClusterSecrets) {
+    let (mut authority, mut looked) = (channels.authority.subscribe(), channels.looked.subscribe());
+    let mut pattern = channels.pattern.subscribe();
+    let both = async {
+        // An error only says that the sender is gone, and we hold it.
+        drop(authority.wait_for(Option::is_some).await);
+        drop(looked.wait_for(|looked| *looked).await);
+        drop(
+            pattern
+                .wait_for(argocd_install::follow::Hub::is_listed)
+                .await,
+        );
+    };
+    if timeout(PATIENCE, both).await.is_err() {
+        tracing::warn!(
+            "starting without the CA, the principal's address or facts about the hub's Argo CD"
+        );
+    }
+    secrets.listed().await;
+}
+
+fn setup(
+    term: &Term,
+    version: Version,
+    view: &View,
+    wakes: &Wakes,
+    token: &CancellationToken,
+) -> sdk::Setup {
+    sdk::Setup {
+        client: term.ground.client.clone(),
+        version,
+        view: view.clone(),
+        wake: wakes.stream(),
+        token: token.clone(),
+        metrics: term.counters.clone(),
+        concurrency: CONCURRENCY,
+    }
+}
+
+fn addon_parts(term: &Term, view: &View, secrets: &ClusterSecrets) -> addon::Parts {
+    let Term {
+        ground,
+        own,
+        counters: _,
+    } = term;
+    let Ground {
+        config,
+        client,
+        channels,
+        ..
+    } = ground;
+    addon::Parts {
+        client: client.clone(),
+        view: view.clone(),
+        own: own.clone(),
+        image: config.agent_image.clone(),
+        certificate_life: config.certificate_life,
+        authority: channels.authority.subscribe(),
+        certificates: channels.certificates.subscribe(),
+        address: channels.address.subscribe(),
+        addresses: channels.addresses.clone(),
+        shares_unscoped: config.shared.shares_unscoped,
+        sharing: channels.sharing.clone(),
+        sessions: channels.sessions.subscribe(),
+        held_modes: channels.held_modes.subscribe(),
+        serving_since: Clock::system().now(),
+        secrets: secrets.clone(),
+        projects: config
+            .cluster_projects
+            .then(|| Projects::new(client.clone(), &own.argocd_namespace)),
+        resource_proxy: config.shared.resource_proxy.clone(),
+        pattern: channels.pattern.subscribe(),
+        records: channels.records.clone(),
+    }
+}
+
+fn writer(term: &Term, version: Version) -> optin::Writer {
+    let Term { ground, own, .. } = term;
+    let reporter = Reporter {
+        controller: keys::FIELD_MANAGER.to_owned(),
+        instance: ground.config.pod_name.clone(),
+    };
+    let recorder = Recorder::new(ground.client.clone(), reporter);
+    let resource_proxy = ground.config.shared.resource_proxy.clone();
+    let client = ground.client.clone();
+    optin::Writer::new(client, version, recorder, own.clone(), resource_proxy)
+}
+
+/// So long after a change others are gathered: sessions change at the pace of the agents, and each change may be a
+/// write. The first is told at once.
+const GATHER: Duration = Duration::from_millis(500);
+
+/// Wakes those of whom something else is to be said, and everybody when what all depend on changed.
+async fn wake_all(view: View, wakes: Wakes, channels: &Channels, token: CancellationToken) {
+    let mut sessions = channels.sessions.subscribe();
+    let mut held_modes = channels.held_modes.subscribe();
+    let mut authority = channels.authority.subscribe();
+    let mut address = channels.address.subscribe();
+    let mut certificates = channels.certificates.subscribe();
+    let mut pattern = channels.pattern.subscribe();
+    pattern.mark_unchanged();
+    let mut seen = Arc::clone(&sessions.borrow_and_update());
+    let mut seen_held = Arc::clone(&held_modes.borrow_and_update());
+    let mut seen_certificates = Arc::clone(&certificates.borrow_and_update());
+    loop {
+        let next = async {
+            tokio::select! {
+                changed = sessions.changed() => changed.map(|()| false),
+                changed = held_modes.changed() => changed.map(|()| false),
+                changed = authority.changed() => changed.map(|()| true),
+                changed = address.changed() => changed.map(|()| true),
+                changed = pattern.changed() => changed.map(|()| true),
+                changed = certificates.changed() => changed.map(|()| false),
+            }
+        };
+        let names: BTreeSet<ClusterName> = match token.run_until_cancelled(next).await {
+            Some(Ok(true)) => view.addons().into_iter().map(|(name, _)| name).collect(),
+            Some(Ok(false)) => {
+                let now = Arc::clone(&sessions.borrow_and_update());
+                let held = Arc::clone(&held_modes.borrow_and_update());
+                let mut names = requeue::changed(&seen, &now);
+                names.extend(requeue::differing(&seen_held, &held));
+                (seen, seen_held) = (now, held);
+                let certified = Arc::clone(&certificates.borrow_and_update());
+                let all = requeue::waited_for(&seen_certificates, &certified).map_or_else(
+                    || view.addons().into_iter().map(|(name, _)| name).collect(),
+                    |waited| {
+                        names.extend(waited);
+                        BTreeSet::new()
+                    },
+                );
+                seen_certificates = certified;
+                let names = names.into_iter();
+                names
+                    .filter_map(|name| ClusterName::new(name).ok())
+                    .chain(all)
+                    .collect()
+            }
+            Some(Err(_)) => return token.cancelled().await,
+            None => return,
+        };
+        for name in names {
+            wakes.wake(name);
+        }
+        token.run_until_cancelled(sleep(GATHER)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reconciles_of_a_leader_end_before_another_may_lead() {
+        assert!(sdk::DRAIN < runtime::lease::GRACE);
+    }
+}

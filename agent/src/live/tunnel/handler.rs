@@ -1,0 +1,325 @@
+//! One request of people at the hub: read, judged by `UI_ACCESS`, asked of this cluster's API, answered as it comes.
+//!
+//! The hub is not relied on: the request is read here as if it had not been read there, and written anew. It is asked
+//! not with the agent's own rights but as a user who has those of the level and no more. What is to be changed is looked
+//! at first: only what belongs to an Application is.
+
+use std::fmt;
+
+use argocd::masked;
+use bytes::Bytes;
+use http::header::{
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED,
+    RETRY_AFTER, VARY, WARNING,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body::Body as HttpBody;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use kube::Client;
+use kube::client::Body as KubeBody;
+use live::change::Bad;
+use live::request::{self, Request as Asked};
+use live::ui_access::{self, Forbidden};
+use live::upgrade::{self, Unfit};
+use runtime::error::Chain;
+use runtime::parts::Spawner;
+use tokio::time::Instant;
+
+use self::api::{Api, Failed};
+use super::redis_values::Cache;
+use crate::config::{Scope, Ui};
+
+mod api;
+mod belongs;
+mod onward;
+mod terminal;
+
+/// The body of an answer.
+pub(crate) type Body = UnsyncBoxBody<Bytes, kube::Error>;
+
+/// Ties the lines of both ends together.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// What comes back.
+const ANSWERED: [HeaderName; 10] = [
+    CACHE_CONTROL,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_TYPE,
+    ETAG,
+    LAST_MODIFIED,
+    RETRY_AFTER,
+    VARY,
+    WARNING,
+    AUDIT_ID,
+];
+/// The target of lines about requests, by which they are found and kept apart.
+const AUDIT: &str = "audit";
+
+/// Answers requests.
+pub struct Desk {
+    api: Api,
+    ui: Ui,
+    scope: Scope,
+    spawner: Spawner,
+    cache: Option<Cache>,
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk")
+            .field("ui", &self.ui)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why we answer ourselves.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("the header {0} is not forwarded to clusters")]
+    Impersonation(HeaderName),
+    #[error(transparent)]
+    Unreadable(#[from] request::Unreadable),
+    #[error(transparent)]
+    Forbidden(#[from] Forbidden),
+    #[error(transparent)]
+    Bad(#[from] Bad),
+    #[error(transparent)]
+    Terminal(#[from] Unfit),
+    #[error("{0} belongs to no Application of this cluster; refusing to modify it")]
+    Foreign(String),
+    #[error("{0} not found")]
+    NotFound(String),
+    #[error("the body of the request is missing, timed out or too large")]
+    Body,
+    #[error(transparent)]
+    Api(#[from] Failed),
+    #[error("write the request")]
+    Unwritable(#[from] http::Error),
+}
+
+impl Refused {
+    const fn as_status(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::Impersonation(_)
+            | Self::Unreadable(_)
+            | Self::Forbidden(_)
+            | Self::Bad(_)
+            | Self::Terminal(Unfit::Protocol(_))
+            | Self::Foreign(_)
+            | Self::Api(Failed::NotShown { .. }) => (StatusCode::FORBIDDEN, "Forbidden"),
+            Self::NotFound(_) => (StatusCode::NOT_FOUND, "NotFound"),
+            Self::Body | Self::Terminal(Unfit::NoUpgrade) => {
+                (StatusCode::BAD_REQUEST, "BadRequest")
+            }
+            Self::Api(Failed::Late) => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
+            Self::Api(Failed::Ask(_) | Failed::Unreadable(_)) => (StatusCode::BAD_GATEWAY, ""),
+            Self::Api(Failed::Unwritable(_)) | Self::Unwritable(_) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "InternalError")
+            }
+        }
+    }
+}
+
+impl Desk {
+    /// Asks this API, and allows what these settings allow with what is in this scope.
+    /// Terminals are tasks of this spawner.
+    pub fn new(client: Client, ui: Ui, scope: Scope, spawner: Spawner) -> Self {
+        let api = Api::new(client, ui.user.as_deref());
+        Self {
+            api,
+            ui,
+            scope,
+            spawner,
+            cache: None,
+        }
+    }
+
+    /// And has what Argo CD keeps in redis.
+    #[must_use]
+    pub fn with_cache(self, cache: Cache) -> Self {
+        let cache = Some(cache);
+        Self { cache, ..self }
+    }
+
+    /// Who answers requests for what Argo CD keeps in redis.
+    pub(crate) const fn cache(&self) -> Option<&Cache> {
+        self.cache.as_ref()
+    }
+
+    /// Whether Applications of the hub keep their namespaces here.
+    pub(crate) const fn keeps_namespaces(&self) -> bool {
+        self.scope.keep_namespaces
+    }
+
+    /// With what tasks are begun that last as long as somebody reads.
+    pub(crate) const fn spawner(&self) -> &Spawner {
+        &self.spawner
+    }
+
+    /// Answers one request.
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let id = request.headers().get(&REQUEST_ID);
+        let id = id.and_then(|it| it.to_str().ok()).unwrap_or_default();
+        let mut line = Line::new(id.chars().take(64).collect());
+        match self.ask(request, &mut line).await {
+            Ok(answered) => {
+                let (parts, body) = answered.into_parts();
+                line.code = parts.status.as_u16();
+                let mut response = Response::new(counted(body, line));
+                *response.status_mut() = parts.status;
+                carry(&parts.headers, response.headers_mut(), &ANSWERED);
+                let begun = [upgrade::HEADER].into_iter().chain(upgrade::ANSWERED);
+                let begun: Vec<_> = begun.map(HeaderName::from_static).collect();
+                carry(&parts.headers, response.headers_mut(), &begun);
+                response
+            }
+            Err(refused) => {
+                let (code, reason) = refused.as_status();
+                let told = Chain(&refused).to_string();
+                line.code = code.as_u16();
+                line.why.clone_from(&told);
+                refusal(code, reason, &told)
+            }
+        }
+    }
+
+    async fn ask<B>(&self, request: Request<B>, line: &mut Line) -> Result<Response<Body>, Refused>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        no_impersonation(&parts.headers)?;
+        let target = parts.uri.path_and_query().map_or("", |it| it.as_str());
+        let asked = Asked::parse(parts.method.as_str(), target)?;
+        line.verb = asked.verb.as_str();
+        line.subject = asked.subject.to_string();
+        let allowed = ui_access::judge(&asked, self.ui.access)?;
+        if asked.is_exec() {
+            return self.terminal(&parts, body, &asked).await;
+        }
+        let onward = self.onward(&parts, body, &asked, allowed).await?;
+        let answered = self.api.send(onward).await?;
+        if asked.object().is_some_and(request::Object::is_secret) {
+            let shown = without_values(answered, &asked).await?;
+            return Ok(shown.map(UnsyncBoxBody::new));
+        }
+        Ok(answered.map(UnsyncBoxBody::new))
+    }
+}
+
+/// A Secret, whatever was done with it, without its values.
+async fn without_values(
+    answered: Response<KubeBody>,
+    asked: &Asked,
+) -> Result<Response<KubeBody>, Refused> {
+    let what = asked.subject.to_string();
+    let status = answered.status();
+    let mut secret = api::read(answered, what.clone()).await?;
+    if !masked::hide_values(&mut secret) {
+        return Err(Failed::Unreadable(what).into());
+    }
+    let mut shown = Response::new(KubeBody::from(secret.to_string().into_bytes()));
+    *shown.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json");
+    shown.headers_mut().insert(CONTENT_TYPE, kind);
+    Ok(shown)
+}
+
+fn no_impersonation(headers: &HeaderMap) -> Result<(), Refused> {
+    let mut names = headers.keys();
+    match names.find(|it| request::is_impersonation(it.as_str())) {
+        Some(name) => Err(Refused::Impersonation(name.clone())),
+        None => Ok(()),
+    }
+}
+
+fn carry(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
+    for name in names {
+        for value in from.get_all(name) {
+            to.append(name.clone(), value.clone());
+        }
+    }
+}
+
+fn counted(body: Body, mut line: Line) -> Body {
+    let body = body.map_frame(move |frame| {
+        let bytes = frame.data_ref().map_or(0, Bytes::len);
+        line.bytes = line.bytes.saturating_add(bytes);
+        frame
+    });
+    UnsyncBoxBody::new(body)
+}
+
+/// A `Status`, but for an API that is away: of that Go's client shows people the message only when it is plain text.
+fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
+    let (kind, text) = if code == StatusCode::BAD_GATEWAY {
+        ("text/plain; charset=utf-8", message.to_owned())
+    } else {
+        let status = request::status(code.as_u16(), reason, message);
+        ("application/json", status.to_string())
+    };
+    let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
+    let mut response = Response::new(UnsyncBoxBody::new(body));
+    *response.status_mut() = code;
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// What is known of one request; written when its answer has been read to the end or dropped.
+struct Line {
+    id: String,
+    verb: &'static str,
+    subject: String,
+    begun: Instant,
+    code: u16,
+    why: String,
+    bytes: usize,
+}
+
+impl Line {
+    fn new(id: String) -> Self {
+        Self {
+            id,
+            verb: "unreadable",
+            subject: String::new(),
+            begun: Instant::now(),
+            code: 0,
+            why: String::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let Self {
+            id,
+            verb,
+            subject,
+            begun,
+            code,
+            why,
+            bytes,
+        } = self;
+        tracing::info!(
+            target: AUDIT,
+            request = %id,
+            verb,
+            object = %subject,
+            code,
+            why = %why,
+            bytes,
+            took = ?begun.elapsed(),
+            "resource request"
+        );
+    }
+}

@@ -1,0 +1,318 @@
+//! A spoke in memory, for tests, simulations and benchmarks: what Kubernetes makes of writes, and watches.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use argocd::memory::{Denied, News, Objects, Seen};
+use argocd::{Meta, Patch, patch};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use protocol::{Kind, ObjectKey};
+use runtime::error::Blame;
+use runtime::notifier::News as Changes;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Error, Report, Reporter, Spoke, Target};
+
+/// A spoke in memory; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    // Held for one read or write, never over an await.
+    state: Mutex<State>,
+    changed: Changes,
+}
+
+#[derive(Debug)]
+struct State {
+    objects: Objects<ObjectKey>,
+    writes: Writes,
+    outage: bool,
+    broken: bool,
+    /// How often watches broke.
+    breaks: u64,
+}
+
+/// What the agent has written, and not the users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// How often something changed by it.
+    pub changes: usize,
+    /// How often nothing did: writes that nobody needed.
+    pub idle: usize,
+    /// How often a write was not taken.
+    pub denied: usize,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            objects: Objects::new("spoke-uid"),
+            writes: Writes::default(),
+            outage: false,
+            broken: false,
+            breaks: 0,
+        }
+    }
+}
+
+impl Memory {
+    /// An empty spoke.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What a user or Argo CD does: creates an object, or replaces all of it.
+    pub fn put(&self, kind: Kind, object: Value) {
+        let meta = Meta::of(&object);
+        let key = ObjectKey::new(kind, meta.namespace(), meta.name());
+        self.change(|state| state.objects.put(key, object));
+    }
+
+    /// What a user or Argo CD does: changes an object, if it is there.
+    pub fn edit(&self, key: &ObjectKey, patch: Value) {
+        // Without it, there is nothing to edit; a merge patch always fits.
+        self.change(|state| drop(state.objects.patch(key, &Patch::Merge(patch))));
+    }
+
+    /// What a user does: deletes an object. With finalizers it stays until they are gone.
+    pub fn delete(&self, key: &ObjectKey) {
+        self.change(|state| state.objects.delete(key, None).ok());
+    }
+
+    /// What the spoke has now.
+    pub fn get(&self, key: &ObjectKey) -> Option<Value> {
+        self.lock().objects.get(key).cloned()
+    }
+
+    /// Everything that the spoke has now.
+    pub fn all(&self) -> Vec<(ObjectKey, Value)> {
+        let state = self.lock();
+        let all = state.objects.iter();
+        all.map(|(key, object)| (key.clone(), object.clone()))
+            .collect()
+    }
+
+    /// What became of the agent's writes.
+    pub fn writes(&self) -> Writes {
+        self.lock().writes.clone()
+    }
+
+    /// While there is an outage, nothing can be written.
+    pub fn set_outage(&self, outage: bool) {
+        self.lock().outage = outage;
+    }
+
+    /// While watches are broken they tell nothing; then they list anew, and so find out what is gone.
+    pub fn break_watches(&self, broken: bool) {
+        self.change(|state| {
+            state.breaks += u64::from(broken && !state.broken);
+            state.broken = broken;
+        });
+    }
+
+    /// What a watch has to tell now; none while watches are broken. With it, how often they have broken.
+    fn news(
+        &self,
+        seen: &mut Seen<ObjectKey>,
+        is_watched: impl Fn(&ObjectKey) -> bool,
+    ) -> Option<(Vec<News<ObjectKey>>, u64)> {
+        let state = self.lock();
+        (!state.broken).then(|| (state.objects.news(seen, is_watched), state.breaks))
+    }
+
+    /// When something changes, whoever made it.
+    pub fn changes(&self) -> &Changes {
+        &self.shared.changed
+    }
+
+    /// Grows with every change, whoever made it.
+    pub fn version(&self) -> u64 {
+        self.lock().objects.version()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let result = change(&mut state);
+        drop(state);
+        self.shared.changed.tell();
+        result
+    }
+
+    async fn write<T>(
+        &self,
+        write: impl FnOnce(&mut Objects<ObjectKey>) -> Result<(T, bool), Denied> + Send,
+    ) -> Result<T, Error> {
+        // As over a network: others get their turn before it is carried out, and again before the answer.
+        tokio::task::yield_now().await;
+        let answer = self.change(|state| {
+            if state.outage {
+                return Err(outage());
+            }
+            let State {
+                objects, writes, ..
+            } = state;
+            let (answer, changed) = write(objects).map_err(|denied| {
+                writes.denied += 1;
+                sorted(denied)
+            })?;
+            if changed {
+                writes.changes += 1;
+            } else {
+                writes.idle += 1;
+            }
+            Ok(answer)
+        });
+        tokio::task::yield_now().await;
+        answer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Spoke for Memory {
+    fn watch(
+        &self,
+        target: Target,
+        report: Reporter,
+        token: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        let memory = self.clone();
+        let is_watched = move |key: &ObjectKey| {
+            let Target { kind, namespace } = &target;
+            key.kind == *kind && namespace.as_ref().is_none_or(|it| *it == key.namespace)
+        };
+        async move {
+            let mut seen = Seen::new();
+            // How often watches had broken when it listed last.
+            let mut listed = None;
+            loop {
+                let count = memory.shared.changed.count();
+                if let Some((news, breaks)) = memory.news(&mut seen, &is_watched) {
+                    let is_seen = listed == Some(breaks);
+                    for news in news {
+                        report(match news {
+                            News::Applied(_, object) => Report::Applied(object),
+                            News::Gone(key, uid) => Report::Gone { key, uid, is_seen },
+                        });
+                    }
+                    if !is_seen {
+                        report(Report::Synced);
+                        listed = Some(breaks);
+                    }
+                }
+                let next = memory.shared.changed.since(count);
+                if token.run_until_cancelled(next).await.is_none() {
+                    return;
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, Error>> {
+        async move {
+            tokio::task::yield_now().await;
+            let state = self.lock();
+            if state.outage {
+                return Err(outage());
+            }
+            Ok(state.objects.get(key).is_some())
+        }
+        .boxed()
+    }
+
+    fn knows_us(&self) -> BoxFuture<'_, bool> {
+        futures::future::ready(true).boxed()
+    }
+
+    fn create<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, Error>> {
+        self.write(|objects| Ok((objects.create(key.clone(), object.clone())?, true)))
+            .boxed()
+    }
+
+    fn patch<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        uid: &'a str,
+        patch: Patch,
+    ) -> BoxFuture<'a, Result<Value, Error>> {
+        self.write(move |objects| objects.patch(key, &only_for(uid, patch)))
+            .boxed()
+    }
+
+    /// Every namespace is there.
+    fn make_namespace<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        async { Ok(()) }.boxed()
+    }
+
+    /// Whoever plays Argo CD looks everywhere.
+    fn application_namespaces<'a>(
+        &'a self,
+        _argocd_namespace: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+        async { Ok(Some("*".to_owned())) }.boxed()
+    }
+
+    /// Nobody says who writes.
+    fn last_writer<'a>(
+        &'a self,
+        _key: &'a ObjectKey,
+    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+        async { Ok(None) }.boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        uid: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Value>, Error>> {
+        self.write(move |objects| {
+            let before = objects.version();
+            objects.delete(key, Some(uid))?;
+            Ok((objects.get(key).cloned(), objects.version() != before))
+        })
+        .boxed()
+    }
+}
+
+/// The patch, with the condition that it meets the object that it was made for.
+fn only_for(uid: &str, mut patch: Patch) -> Patch {
+    match &mut patch {
+        Patch::Merge(body) => patch::merge(body, &json!({ "metadata": { "uid": uid } })),
+        Patch::Json(operations) => {
+            if let Some(operations) = operations.as_array_mut() {
+                let same = json!({ "op": "replace", "path": "/metadata/uid", "value": uid });
+                operations.push(same);
+            }
+        }
+    }
+    patch
+}
+
+fn outage() -> Error {
+    Error::Failed {
+        blame: Blame::Weather,
+        source: "outage".into(),
+    }
+}
+
+fn sorted(denied: Denied) -> Error {
+    match denied {
+        Denied::Misfit => Error::Misfit(Box::new(denied)),
+        Denied::Exists | Denied::NotFound | Denied::Conflict => Error::Stale,
+    }
+}

@@ -1,0 +1,116 @@
+//! What of the spoke the watches see.
+
+use std::collections::BTreeSet;
+
+use protocol::Kind;
+use protocol::payload::ArgoCd;
+
+use crate::argocd_probe::Running;
+use crate::sync::api::Target;
+
+/// How much is known of the spoke, and whether there is an Argo CD.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// What was not listed yet.
+    unknown: BTreeSet<Target>,
+    /// What the spoke's API does not serve.
+    missing: BTreeSet<Target>,
+    /// What of an Argo CD runs here, once somebody has looked.
+    runs: Option<Running>,
+}
+
+impl Sight {
+    /// Nothing of these is known yet.
+    pub(super) fn none_of(targets: impl IntoIterator<Item = Target>) -> Self {
+        Self {
+            unknown: targets.into_iter().collect(),
+            missing: BTreeSet::new(),
+            runs: None,
+        }
+    }
+
+    /// What of an Argo CD runs here; none before everything else is known, too, since both together decide.
+    pub fn runs(&self) -> Option<&Running> {
+        self.runs.as_ref().filter(|_| self.is_complete())
+    }
+
+    /// Takes in what runs here; true if it is news.
+    pub(super) fn saw_running(&mut self, runs: Running) -> bool {
+        let is_news = self.runs.as_ref() != Some(&runs);
+        self.runs = Some(runs);
+        is_news
+    }
+
+    /// Whether everything that is on the spoke is known. A kind that does not exist has no objects.
+    pub fn is_complete(&self) -> bool {
+        self.unknown.is_empty()
+    }
+
+    /// Whether the spoke's API serves Argo CD's kinds, as far as is known.
+    pub fn argocd(&self) -> ArgoCd {
+        if self.missing.is_empty() {
+            ArgoCd::Installed
+        } else {
+            ArgoCd::Missing
+        }
+    }
+
+    /// Whether objects of this kind can be there.
+    pub(super) fn serves(&self, kind: Kind) -> bool {
+        self.missing.iter().all(|target| target.kind != kind)
+    }
+
+    /// Takes in what a watch found out; true if it is news.
+    pub(super) fn saw(&mut self, target: &Target, is_served: bool) -> bool {
+        let learned = self.unknown.remove(target);
+        let changed = if is_served {
+            self.missing.remove(target)
+        } else {
+            self.missing.insert(target.clone())
+        };
+        learned || changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::payload::Runs;
+
+    use super::*;
+
+    #[test]
+    fn a_spoke_without_argo_cd_is_known_too() {
+        let target = |kind| Target {
+            kind,
+            namespace: Some("argocd".to_owned()),
+        };
+        let (apps, projects) = (target(Kind::Application), target(Kind::AppProject));
+        let mut sight = Sight::none_of([apps.clone(), projects.clone()]);
+        assert!(sight.saw(&apps, false));
+        assert!(!sight.is_complete());
+        let running = |runs| Running {
+            runs,
+            kinds_brought: false,
+            ails: None,
+        };
+        assert!(sight.clone().saw_running(running(Runs::Ours)) && sight.runs().is_none());
+        assert!(sight.saw(&projects, true));
+        assert_eq!(
+            (sight.is_complete(), sight.argocd()),
+            (true, ArgoCd::Missing)
+        );
+        assert!(!sight.serves(Kind::Application) && sight.serves(Kind::AppProject));
+
+        assert_eq!(sight.runs(), None, "nobody has looked");
+        let nothing = running(Runs::Nothing);
+        assert!(sight.saw_running(nothing.clone()) && !sight.saw_running(nothing.clone()));
+        assert_eq!(sight.runs(), Some(&nothing));
+
+        assert!(!sight.saw(&projects, true), "a later list is no news");
+        assert!(sight.saw(&apps, true));
+        assert_eq!(
+            (sight.is_complete(), sight.argocd()),
+            (true, ArgoCd::Installed)
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! Carries out what [`drift`](super::drift) finds due.
+
+use protocol::{Kind, ObjectKey};
+use runtime::error::Chain;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::drift::{Contests, Due};
+use super::reconcile::note;
+use super::{Replica, plan};
+
+impl Replica {
+    /// Holds what the hub wants against local changes, connected or not.
+    pub(super) async fn hold(&self, token: CancellationToken) {
+        let mut contests = Contests::default();
+        loop {
+            let Due { look, over } = contests.due(&self.drift, Instant::now());
+            for key in over {
+                self.reports.at_peace(&key);
+            }
+            for key in look {
+                if token.is_cancelled() {
+                    return;
+                }
+                self.revert(key, &mut contests).await;
+            }
+            let next = contests.next();
+            let pause = async {
+                match next {
+                    Some(next) => tokio::time::sleep_until(next).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = token.cancelled() => return,
+                () = self.drift.changed() => {}
+                () = pause => {}
+            }
+        }
+    }
+
+    async fn revert(&self, key: ObjectKey, contests: &mut Contests) {
+        let _only_writer = self.lock(&key).await;
+        if let Some(uid) = self.store.take_missed(&key) {
+            self.ask_for(&key, &uid, contests).await;
+        }
+        let entry = self.store.get(&key);
+        let Some(wanted) = entry.wanted.filter(|wanted| !wanted.leaving) else {
+            return;
+        };
+        let live = entry.live.as_deref();
+        let plan = plan::drift(&wanted.desired, live, wanted.written.as_ref(), self.policy);
+        // What waits for Argo CD is looked at again when that comes.
+        if plan.steps.is_empty() || !self.sight.borrow().serves(key.kind) {
+            return;
+        }
+        if key.kind == Kind::Application && contests.is_to_be_told(&key) {
+            self.tell_contest(&key).await;
+        }
+        tracing::info!(object = %key, deleted = live.is_none(), "reverting a local change");
+        self.metrics.reverts.inc();
+        let mut known = Some((*wanted).clone());
+        let mut failed = false;
+        for step in plan.steps {
+            match self
+                .writer
+                .carry_out(&key, step, Some(&wanted.desired))
+                .await
+            {
+                Ok(Some(written)) => note(&mut known, written),
+                Ok(None) => {}
+                Err(error) => {
+                    failed = true;
+                    drop(self.judge(&key, &error));
+                    break;
+                }
+            }
+        }
+        if !failed && let Some(known) = known {
+            self.patience.end(&key);
+            self.store.remember(key.clone(), known);
+            self.reports.status(key.clone());
+        }
+        contests.wrote(key, failed, Instant::now());
+    }
+
+    /// A list lacked what we made: is it gone, or was the list older, or narrowed by labels that it does not have?
+    async fn ask_for(&self, key: &ObjectKey, uid: &str, contests: &mut Contests) {
+        match self.writer.finds(key).await {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::debug!(object = %key, "deleted before a watch reported it");
+                self.observer().gone(key, uid, false);
+            }
+            Err(error) => {
+                tracing::debug!(object = %key, error = %Chain(&error), "cannot check whether the object exists; retrying");
+                self.store.still_missed(key);
+                contests.wrote(key.clone(), true, Instant::now());
+            }
+        }
+    }
+
+    /// Says who keeps changing it: before it is put right, since after that nobody else has written it.
+    async fn tell_contest(&self, key: &ObjectKey) {
+        let by = match self.writer.spoke.last_writer(key).await {
+            Ok(by) => by,
+            Err(error) => {
+                tracing::debug!(object = %key, error = %Chain(&error), "cannot read the field managers");
+                None
+            }
+        };
+        let by = by.map_or_else(
+            || "by an unknown field manager".to_owned(),
+            |by| format!("last by field manager {by:?}"),
+        );
+        tracing::warn!(object = %key, by, "another writer keeps changing fields that the hub owns");
+        let message = format!(
+            "a writer on the cluster keeps changing fields that the hub owns, {by}; the agent reverts them with \
+            growing back-off until that ends or the change is made on the hub"
+        );
+        self.reports.contested(key, message);
+    }
+}

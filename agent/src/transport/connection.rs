@@ -1,0 +1,230 @@
+//! Keeps one session with the principal up.
+//!
+//! `connect` opens what calls go over, along a `road` and in one of the `ways`: one connection of HTTP/2, or a `websocket`
+//! for each call. `dial` authenticates over it, `drive` lives one session, `recover` decides what comes after its end. All state that has to survive a connection is in the store and the reports;
+//! a new session learns from a resync what is missing.
+
+use std::sync::Arc;
+
+use live::cluster_info::Census;
+use protocol::version::{Capabilities, Capability};
+use runtime::backoff::Backoff;
+use runtime::credentials::Material;
+use runtime::error::Chain;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Hub;
+use crate::live::tunnel::Desk;
+use crate::metrics::Metrics;
+use crate::sync::replica::{Replica, Sight};
+use crate::sync::report::Reports;
+
+mod connect;
+mod connector;
+pub(crate) mod credentials;
+pub(crate) mod dial;
+mod drive;
+mod questions;
+mod recover;
+mod resync;
+mod tokens;
+mod transport_choice;
+mod websocket;
+
+pub use connect::{Carrier, Connect, Network};
+pub use connector::Error as RoadError;
+pub use dial::{Error as DialError, Welcome};
+use drive::Drive;
+use recover::{End, Next, Pauses};
+pub use transport_choice::Outcome;
+
+/// Whether the principal hears us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkState {
+    /// There is no session.
+    Down,
+    /// The principal answered in a session.
+    Up,
+}
+
+/// The agent's side of the connection.
+#[derive(Debug)]
+pub struct Link {
+    /// Where the principal is.
+    pub hub: Hub,
+    /// What we can do beyond the Go protocol: all of it, but in tests of old and new together.
+    pub capabilities: Capabilities,
+    /// Argo CD's namespace here, which the principal is told.
+    pub argocd_namespace: String,
+    /// How to get there.
+    pub network: Arc<dyn Connect>,
+    /// What a connection that is dialled now shows, or something older: what is in effect, not what is to come.
+    pub material: watch::Receiver<Arc<Material>>,
+    /// Does what the hub says.
+    pub replica: Arc<Replica>,
+    /// What the hub has to be told.
+    pub reports: Arc<Reports>,
+    /// Who answers what people at the hub ask; without one they see nothing.
+    pub desk: Option<Arc<Desk>>,
+    /// What Argo CD has counted here.
+    pub census: watch::Receiver<Option<Census>>,
+    /// Counts.
+    pub metrics: Metrics,
+    /// Where the state is published.
+    pub state: watch::Sender<LinkState>,
+    /// Whether there is a session whose principal takes lanes.
+    pub lane: watch::Sender<bool>,
+}
+
+impl Link {
+    /// Runs until `token` is cancelled: connects as soon as the spoke is known and there are
+    /// certificates, and again whenever a session ends.
+    pub async fn run(mut self, token: CancellationToken) {
+        let mut sight = self.replica.sight();
+        // An incomplete picture of the spoke would tell the hub that objects are missing.
+        let ready = async {
+            let caches = sight.wait_for(Sight::is_complete).await.is_ok();
+            caches && credentials::wait(&*self.network, &mut self.material).await
+        };
+        if token.run_until_cancelled(ready).await != Some(true) {
+            token.cancelled().await;
+            return;
+        }
+        let mut pauses = Pauses::default();
+        loop {
+            let end = self.attempt(&mut pauses.weather, &token).await;
+            self.note(&end);
+            let pause = match pauses.after(&end, Instant::now()) {
+                Next::Stop => return,
+                Next::Again { pause } => pause,
+            };
+            if token
+                .run_until_cancelled(tokio::time::sleep(pause))
+                .await
+                .is_none()
+            {
+                return;
+            }
+        }
+    }
+
+    /// One connection from dial to end.
+    async fn attempt(&mut self, backoff: &mut Backoff, token: &CancellationToken) -> End {
+        // Whoever can do nothing here must not take the session from an agent that can.
+        match token.run_until_cancelled(self.replica.is_known()).await {
+            None => return End::Stopped,
+            Some(false) => return End::Unknown,
+            Some(true) => {}
+        }
+        let used = Arc::clone(&self.material.borrow_and_update());
+        let opened = match token.run_until_cancelled(self.dial(&used)).await {
+            None => return End::Stopped,
+            Some(Err(error)) => return End::NotDialled(error),
+            Some(Ok(opened)) => opened,
+        };
+        let (mut heard, transport) = (false, self.network.transport());
+        let takes_lanes = opened.welcome.capabilities.has(Capability::Lane);
+        let end = Drive {
+            heartbeat: self.hub.heartbeat,
+            max_message: self.hub.max_message,
+            compression: self.hub.compression,
+            replica: &self.replica,
+            reports: &self.reports,
+            desk: self.desk.as_ref(),
+            metrics: &self.metrics,
+            sight: self.replica.sight(),
+            census: self.census.clone(),
+            renewal: credentials::Renewal::new(used, self.material.clone()),
+            on_heard: &mut || {
+                heard = true;
+                backoff.succeeded(Instant::now());
+                self.metrics.connected.set(1);
+                self.metrics.connected_since.set(unix_now());
+                self.metrics.connections.inc();
+                self.metrics.sessions.count(transport);
+                self.state.send_replace(LinkState::Up);
+                self.lane.send_replace(takes_lanes);
+            },
+        }
+        .run(opened, token)
+        .await;
+        if !heard && end.is_of_the_way() {
+            // Calls get through and streams do not: some proxies wait for the end of what never ends.
+            self.network.hear(Outcome::Stuck);
+        }
+        if heard {
+            self.metrics.connected.set(0);
+            self.metrics.connected_since.set(0.0);
+            self.metrics.outbox_oldest.set(0.0);
+            self.state.send_replace(LinkState::Down);
+            self.lane.send_replace(false);
+        }
+        end
+    }
+
+    /// Connects and authenticates; once more where the way that was taken is not certain to be the best.
+    async fn dial(&self, used: &Material) -> Result<dial::Opened, dial::Error> {
+        let identity = used.identity.as_ref();
+        let once = async || {
+            let dialled = dial::dial(dial::Caller {
+                hub: &self.hub,
+                network: &*self.network,
+                identity,
+                argocd_namespace: &self.argocd_namespace,
+                mode: self.replica.mode(),
+                capabilities: &self.capabilities,
+            })
+            .await;
+            let outcome = dialled
+                .as_ref()
+                .map_or_else(dial::Error::outcome, |_opened| Outcome::Through);
+            self.network.hear(outcome);
+            dialled
+        };
+        let opened = once().await?;
+        if !self.network.is_probing() {
+            return Ok(opened);
+        }
+        if let Ok(better) = once().await {
+            return Ok(better);
+        }
+        // What worked a moment ago; it is remembered now.
+        once().await
+    }
+
+    fn note(&self, end: &End) {
+        self.metrics.link_ends.count(end.reason());
+        match end {
+            End::Stopped | End::Renewed => tracing::info!(reason = end.reason(), "link ended"),
+            End::NotDialled(error) => {
+                if error.is_refusal() {
+                    self.metrics.auth_failures.inc();
+                }
+                tracing::warn!(reason = end.reason(), error = %Chain(error), "cannot connect");
+            }
+            End::Closed => tracing::info!(reason = end.reason(), "link ended"),
+            End::Broken(status) => {
+                tracing::warn!(reason = end.reason(), error = %Chain(status), "link ended");
+            }
+            End::Violation(violation) => {
+                tracing::warn!(reason = end.reason(), error = %Chain(violation), "link ended");
+            }
+            End::Silent => tracing::warn!(reason = end.reason(), "link ended"),
+            End::Unknown => tracing::warn!(
+                reason = end.reason(),
+                "the cluster's API rejected this agent (401 Unauthorized), so it ends its session; check whether \
+                its Pod or ServiceAccount was deleted"
+            ),
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "whole seconds of this millennium fit"
+)]
+fn unix_now() -> f64 {
+    runtime::clock::Clock::system().now().as_second() as f64
+}

@@ -1,0 +1,327 @@
+//! Lives one session: one task, one race, no work inside the race.
+//!
+//! Carrying out never waits for the peer. While the outgoing half is full nothing more is taken from
+//! the session, which goes on coalescing, and reading goes on, so two busy ends cannot block each
+//! other.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{Stream, StreamExt as _, TryFutureExt as _};
+use live::cluster_info::Census;
+use protocol::version::Capability;
+use protocol::wire::eventstreamapi::Event as Frame;
+use protocol::wire::eventstreamapi::event_stream_client::EventStreamClient;
+use protocol::{Event, Limits, ObjectKey, Peer, Role, Session, Verdict, Violation, WorkId};
+use tokio::sync::{mpsc, mpsc::error::TrySendError, watch};
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::codec::CompressionEncoding;
+use tonic::{Request, Status};
+
+use super::connect::Carrier;
+use super::credentials::{News, Renewal};
+use super::dial::{Opened, Welcome};
+use super::questions::Questions;
+use super::recover::End;
+use crate::live::tunnel::Desk;
+use crate::metrics::Metrics;
+use crate::sync::replica::{Replica, Sight};
+use crate::sync::report::Reports;
+
+mod pause;
+mod work;
+
+/// Frames between the session and the socket; the session coalesces what does not fit.
+const OUTGOING: usize = 64;
+/// How long what is under way may take when a session ends on purpose.
+const DRAIN: Duration = Duration::from_secs(3);
+/// How long a principal that takes nothing from us any more may still tell us why.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// Everything that one session needs.
+pub(super) struct Drive<'a> {
+    pub(super) heartbeat: Option<Duration>,
+    pub(super) max_message: usize,
+    pub(super) compression: bool,
+    pub(super) replica: &'a Replica,
+    pub(super) reports: &'a Reports,
+    pub(super) desk: Option<&'a Arc<Desk>>,
+    pub(super) metrics: &'a Metrics,
+    pub(super) sight: watch::Receiver<Sight>,
+    pub(super) census: watch::Receiver<Option<Census>>,
+    pub(super) renewal: Renewal,
+    /// Called once, when the principal is heard for the first time.
+    pub(super) on_heard: &'a mut (dyn FnMut() + Send),
+}
+
+/// What the race came to.
+enum Happened {
+    Frame(Option<Result<Frame, Status>>),
+    Done(WorkId, Verdict),
+    Answered(Event),
+    Changed,
+    Sight,
+    RoomToSend,
+    HungUp,
+    Due,
+    Certificates(News),
+    Known(bool),
+    Stop,
+}
+
+/// The moving parts of one session.
+pub(super) struct Moving<'a> {
+    pub(super) session: Session,
+    begun: Instant,
+    pub(super) welcome: Welcome,
+    /// What the spoke owns and the principal has named.
+    pub(super) claimed: BTreeSet<ObjectKey>,
+    outgoing: mpsc::Sender<Frame>,
+    /// The outgoing half was full when we last tried.
+    full: bool,
+    /// Since when the outgoing half is closed: it never has room again.
+    hung_up: Option<Instant>,
+    working: FuturesUnordered<BoxFuture<'a, (WorkId, Verdict)>>,
+    questions: Questions,
+    /// Something could not be carried out; perhaps because our own API does not know us any more.
+    in_doubt: bool,
+    /// When it was asked last.
+    known: Instant,
+    /// Asks it.
+    knowing: Option<BoxFuture<'a, bool>>,
+    /// Since when we are draining, and what for.
+    draining: Option<(Instant, End)>,
+    heard: bool,
+    /// When the principal was last not read, because there was no room for more of what it says.
+    unread: Duration,
+}
+
+impl Drive<'_> {
+    /// Opens the stream and stays until the session ends.
+    pub(super) async fn run(mut self, opened: Opened, token: &CancellationToken) -> End {
+        let Opened {
+            channel,
+            tokens,
+            welcome,
+        } = opened;
+        let (outgoing, frames) = mpsc::channel(OUTGOING);
+        let mut request = Request::new(ReceiverStream::new(frames));
+        tokens.show(&mut request);
+        let questions = Questions::new(channel.clone(), tokens);
+        let mut client = self.client(channel);
+        // A Go principal sends its headers with its first message, so waiting for them before
+        // anything is sent could last for ever.
+        let incoming = async move { client.subscribe(request).await }
+            .map_ok(tonic::Response::into_inner)
+            .try_flatten_stream();
+        let mut incoming = std::pin::pin!(incoming);
+
+        let peer = Peer {
+            mode: self.replica.mode(),
+            capabilities: welcome.capabilities.clone(),
+        };
+        let limits = Limits {
+            heartbeat: self.heartbeat,
+            message_bytes: self.max_message,
+            ..Limits::default()
+        };
+        let mut moving = Moving {
+            session: Session::new(Role::Agent, peer, limits),
+            begun: Instant::now(),
+            welcome,
+            claimed: BTreeSet::new(),
+            outgoing,
+            full: false,
+            hung_up: None,
+            working: FuturesUnordered::new(),
+            questions,
+            in_doubt: false,
+            known: Instant::now(),
+            knowing: None,
+            draining: None,
+            heard: false,
+            unread: Duration::ZERO,
+        };
+        self.greet(&mut moving);
+        loop {
+            if let Some(end) = moving.is_over() {
+                return end;
+            }
+            self.send(&mut moving);
+            moving.begin_work(&self);
+            let happened = self.next(&mut moving, incoming.as_mut(), token).await;
+            if let Some(end) = self.act(&mut moving, happened) {
+                return end;
+            }
+        }
+    }
+
+    fn client(&self, channel: Carrier) -> EventStreamClient<Carrier> {
+        let client = EventStreamClient::new(channel)
+            .max_decoding_message_size(self.max_message)
+            .max_encoding_message_size(self.max_message);
+        if self.compression {
+            client
+                .send_compressed(CompressionEncoding::Gzip)
+                .accept_compressed(CompressionEncoding::Gzip)
+        } else {
+            client
+        }
+    }
+
+    /// Writes as much as there is and as fits.
+    fn send(&self, moving: &mut Moving<'_>) {
+        moving.full = false;
+        let capabilities = &moving.session.peer().capabilities;
+        let source = self.reports.told(
+            capabilities.has(Capability::CommandIdentity),
+            self.replica.mode(),
+        );
+        loop {
+            let now = moving.begun.elapsed();
+            let permit = match moving.outgoing.try_reserve() {
+                Ok(permit) => permit,
+                Err(refused) => {
+                    moving.full = matches!(refused, TrySendError::Full(()));
+                    break;
+                }
+            };
+            let Some(event) = moving.session.next_outgoing(&source, now) else {
+                break;
+            };
+            self.metrics.sent.inc();
+            permit.send(Frame { event: Some(event) });
+        }
+        let stats = moving.session.stats(moving.begun.elapsed());
+        self.metrics
+            .outbox_objects
+            .set(i64::try_from(stats.outbox_objects).unwrap_or(i64::MAX));
+        self.metrics.outbox_oldest.set(stats.oldest.as_secs_f64());
+        self.metrics
+            .inbox_objects
+            .set(i64::try_from(stats.inbox_objects).unwrap_or(i64::MAX));
+    }
+
+    /// Waits for whatever comes first and says what it was. Every arm is cancel-safe.
+    async fn next(
+        &mut self,
+        moving: &mut Moving<'_>,
+        mut incoming: impl Stream<Item = Result<Frame, Status>> + Unpin,
+        token: &CancellationToken,
+    ) -> Happened {
+        let (has_room, draining) = (moving.session.has_room(), moving.draining.is_some());
+        let wait = moving.wait(self.heartbeat);
+        let answers = !draining && moving.session.takes_questions();
+        let Moving {
+            outgoing,
+            full,
+            hung_up,
+            working,
+            questions,
+            knowing,
+            ..
+        } = moving;
+        let happened = tokio::select! {
+            biased;
+            () = token.cancelled(), if !draining => Happened::Stop,
+            Some((id, verdict)) = working.next() => Happened::Done(id, verdict),
+            Some(answer) = questions.next(), if answers => Happened::Answered(answer),
+            frame = incoming.next(), if has_room => Happened::Frame(frame),
+            () = self.reports.changed(), if !draining => Happened::Changed,
+            Ok(()) = self.sight.changed(), if !draining => Happened::Sight,
+            Ok(()) = self.census.changed(), if !draining => Happened::Sight,
+            () = outgoing.closed(), if hung_up.is_none() => Happened::HungUp,
+            Ok(_) = outgoing.reserve(), if *full => Happened::RoomToSend,
+            news = self.renewal.news(), if !draining => Happened::Certificates(news),
+            known = answered(knowing) => Happened::Known(known),
+            () = tokio::time::sleep(wait) => Happened::Due,
+        };
+        if !has_room {
+            moving.unread = moving.begun.elapsed();
+        }
+        happened
+    }
+
+    /// Acts on what happened; an end ends the session.
+    fn act(&mut self, moving: &mut Moving<'_>, happened: Happened) -> Option<End> {
+        let now = moving.begun.elapsed();
+        match happened {
+            Happened::Frame(None) => return Some(moving.ended(End::Closed)),
+            Happened::Frame(Some(Err(status))) => return Some(moving.ended(End::Broken(status))),
+            Happened::Frame(Some(Ok(frame))) => return self.receive(moving, frame, now),
+            Happened::Done(id, verdict) => {
+                moving.in_doubt |= matches!(verdict, Verdict::Retry { .. });
+                moving.session.finished(id, verdict, now);
+            }
+            Happened::Known(true) => moving.knowing = None,
+            Happened::Known(false) => return Some(moving.ended(End::Unknown)),
+            Happened::Answered(answer) => moving.session.say(answer),
+            Happened::Changed => self.take_reports(moving),
+            Happened::Sight | Happened::Certificates(News::Trust) => self.tell_sight(moving),
+            Happened::Stop => moving.drain(End::Stopped),
+            Happened::Certificates(News::Replace) => moving.drain(End::Renewed),
+            Happened::HungUp => moving.hung_up = Some(Instant::now()),
+            Happened::Due if moving.is_silent(self.heartbeat) => return Some(End::Silent),
+            Happened::RoomToSend | Happened::Due => {}
+        }
+        None
+    }
+
+    fn receive(&mut self, moving: &mut Moving<'_>, frame: Frame, now: Duration) -> Option<End> {
+        self.metrics.received.inc();
+        if !moving.heard {
+            moving.heard = true;
+            (self.on_heard)();
+        }
+        // A Go agent would crash on an empty frame; it says nothing and costs nothing.
+        let event = frame.event?;
+        let received: Result<(), Violation> = moving.session.receive(event, now);
+        received.err().map(End::Violation)
+    }
+}
+
+impl Moving<'_> {
+    fn drain(&mut self, end: End) {
+        self.session.drain();
+        self.draining = Some((Instant::now(), end));
+    }
+
+    /// The end of a drain, when nothing is under way any more or its time is over; and the end of a
+    /// session whose principal hung up and said no more.
+    fn is_over(&mut self) -> Option<End> {
+        if self
+            .hung_up
+            .is_some_and(|since| since.elapsed() >= LAST_WORD)
+        {
+            return Some(self.ended(End::Closed));
+        }
+        let (since, _) = self.draining.as_ref()?;
+        let drained = self.session.is_drained() && self.working.is_empty();
+        let late = !drained && since.elapsed() >= DRAIN;
+        if late {
+            let stats = self.session.stats(self.begun.elapsed());
+            tracing::info!(?stats, "some work timed out at the end of the session");
+        }
+        (drained || late)
+            .then(|| self.draining.take().map(|(_, end)| end))
+            .flatten()
+    }
+
+    /// What an end of the stream means: the one we drained for, if we did.
+    fn ended(&mut self, end: End) -> End {
+        self.draining.take().map_or(end, |(_, reason)| reason)
+    }
+}
+
+/// The answer of what was asked; never, when nothing was.
+async fn answered(asked: &mut Option<BoxFuture<'_, bool>>) -> bool {
+    match asked {
+        Some(asked) => asked.await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,143 @@
+//! A log that a Go principal has asked for: sent on a stream that we open for it, in the pace of whoever reads.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Empty};
+use protocol::payload::LogRequest;
+use protocol::wire::logstreamapi::LogStreamData;
+use protocol::wire::logstreamapi::log_stream_service_client::LogStreamServiceClient;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::pod::{self, Pod, on, text};
+use super::{refused, way::Opening};
+use crate::live::tunnel::Desk;
+use crate::transport::connection::connect::Carrier;
+use crate::transport::connection::tokens::Shown;
+
+/// As Go's agent cuts them.
+const PIECE: usize = 64 << 10;
+/// Pieces that the principal has not taken yet.
+const UNSENT: usize = 2;
+/// How long the principal may take to say that it has heard the end.
+const PARTING: Duration = Duration::from_secs(10);
+
+/// Sends a log to its end, or until nobody reads it any more. Without a place there are too many already.
+pub(super) async fn send(
+    desk: &Desk,
+    channel: Carrier,
+    token: Shown,
+    asked: &LogRequest,
+    has_place: bool,
+) -> Opening {
+    let (pieces, request) = pod::stream(UNSENT, token);
+    let mut client = LogStreamServiceClient::new(channel);
+    let heard = client.stream_logs(request);
+    tokio::pin!(heard);
+    let saying = say(desk, asked, &pieces, has_place);
+    tokio::select! {
+        biased;
+        // The principal has had enough: its viewer went.
+        ended = &mut heard => {
+            tracing::debug!(?ended, "the viewer of a log left");
+            return Opening::of(&ended);
+        }
+        _said = saying => {}
+    }
+    drop(pieces);
+    match timeout(PARTING, heard).await {
+        Ok(ended) => {
+            if let Err(status) = &ended {
+                tracing::debug!(code = ?status.code(), "the principal did not confirm the end of a log");
+            }
+            Opening::of(&ended)
+        }
+        Err(_elapsed) => Opening::Taken,
+    }
+}
+
+/// Says the log. None: nobody listens.
+async fn say(
+    desk: &Desk,
+    asked: &LogRequest,
+    pieces: &mpsc::Sender<LogStreamData>,
+    has_place: bool,
+) -> Option<()> {
+    let of = |data: Bytes, eof: bool, error: &str| LogStreamData {
+        request_uuid: asked.uuid.clone(),
+        data,
+        eof,
+        error: error.to_owned(),
+    };
+    // The first one says only which log it is.
+    pieces.send(of(Bytes::new(), false, "")).await.ok()?;
+    if !has_place {
+        let why = "too many concurrent logs of this cluster";
+        return pieces.send(of(Bytes::new(), true, why)).await.ok();
+    }
+    let request = Request::get(target(asked)).header("x-request-id", asked.uuid.as_str());
+    let request = request.body(Empty::<Bytes>::new()).ok()?;
+    let answered = desk.answer(request).await;
+    if !answered.status().is_success() {
+        let why = refused(answered, "the log cannot be read").await;
+        return pieces.send(of(Bytes::new(), true, &why)).await.ok();
+    }
+    let mut body = answered.into_body();
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else {
+            let why = "log stream read failed";
+            return pieces.send(of(Bytes::new(), false, why)).await.ok();
+        };
+        let mut data = frame.into_data().unwrap_or_default();
+        while !data.is_empty() {
+            let piece = data.split_to(data.len().min(PIECE));
+            pieces.send(of(piece, false, "")).await.ok()?;
+        }
+    }
+    pieces.send(of(Bytes::new(), true, "")).await.ok()
+}
+
+/// Which request of HTTP it stands for.
+fn target(asked: &LogRequest) -> String {
+    let number = |name: &str, number: Option<i64>| {
+        number.map(|number| (name.to_owned(), number.to_string()))
+    };
+    let pod = Pod {
+        namespace: &asked.namespace,
+        name: &asked.pod_name,
+        subresource: "log",
+    };
+    pod.target([
+        text("container", &asked.container),
+        on("follow", asked.follow),
+        on("previous", asked.previous),
+        on("timestamps", asked.timestamps),
+        number("tailLines", asked.tail_lines),
+        number("sinceSeconds", asked.since_seconds),
+        text("sinceTime", &asked.since_time),
+        number("limitBytes", asked.limit_bytes),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_asked_for_is_a_request_of_the_api() {
+        let asked = LogRequest {
+            namespace: "shop".to_owned(),
+            pod_name: "front/../x".to_owned(),
+            container: "main".to_owned(),
+            follow: true,
+            tail_lines: Some(10),
+            ..LogRequest::default()
+        };
+        assert_eq!(
+            target(&asked),
+            "/api/v1/namespaces/shop/pods/front%2F..%2Fx/log?container=main&follow=true&tailLines=10"
+        );
+    }
+}

@@ -1,0 +1,391 @@
+//! Questions of a Go principal's redis proxy: values of this cluster's redis, and word of messages on its channels.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::{BoxStream, unfold};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use live::cache_key::CacheKey;
+use protocol::Event;
+use protocol::payload::{
+    self, RedisAnswer, RedisPong, RedisPush, RedisRequest, RedisResponse, RedisSubscribed,
+    RedisValue,
+};
+use tokio::time::{Instant, sleep};
+
+use super::{LARGEST, Told};
+use crate::live::tunnel::{Desk, handler};
+use crate::transport::connection::Welcome;
+
+/// A connection of Argo CD at the hub of which so long nothing was heard is gone: the principal pings once a minute.
+const GONE: Duration = Duration::from_mins(10);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_mins(1);
+/// Connections that are known; the one that was silent longest gives way.
+const MOST: usize = 1024;
+
+/// What is asked, and how to answer it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    uuid: String,
+    connection: String,
+    asked: Asked,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Asked {
+    Get(String),
+    Subscribe(String),
+    Ping,
+    /// In no words that we know.
+    Unknown,
+}
+
+/// What becomes of a question.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    Say(Event),
+    Ask(Question),
+    /// The principal closes the connection then, and Argo CD opens another one.
+    Silence,
+}
+
+/// Reads a question. The event id tells for certain which it is.
+pub(super) fn read(event: &Event) -> Question {
+    let request: RedisRequest =
+        payload::decode("redis request", &event.payload).unwrap_or_default();
+    let command = request.body;
+    let asked = match (command.get, command.subscribe, command.ping) {
+        (Some(get), ..) => Asked::Get(get.key),
+        (None, Some(subscribe), _) => Asked::Subscribe(subscribe.channel),
+        (None, None, Some(_)) => Asked::Ping,
+        (None, None, None) => Asked::Unknown,
+    };
+    Question {
+        uuid: event.event_id.clone(),
+        connection: request.connection_uuid,
+        asked,
+    }
+}
+
+/// What to do about a question of a connection that was heard of before in this session, or was not.
+pub(super) fn plan(question: Question, is_known: bool, has_cache: bool, is_full: bool) -> Plan {
+    const FULL: &str = "too many concurrent requests";
+    match &question.asked {
+        // What it had subscribed to in another session has ended, which it would not notice otherwise.
+        Asked::Ping if !is_known => Plan::Silence,
+        Asked::Unknown => Plan::Silence,
+        Asked::Ping => Plan::Say(question.answer(RedisAnswer {
+            pong: Some(RedisPong {}),
+            ..RedisAnswer::default()
+        })),
+        Asked::Get(_) if !has_cache => Plan::Say(question.value(RedisValue::default())),
+        Asked::Subscribe(_) if !has_cache => Plan::Say(question.subscribed("")),
+        Asked::Get(_) if is_full => Plan::Say(question.value(failed(FULL))),
+        Asked::Subscribe(_) if is_full => Plan::Say(question.subscribed(FULL)),
+        Asked::Get(_) | Asked::Subscribe(_) => Plan::Ask(question),
+    }
+}
+
+fn failed(why: &str) -> RedisValue {
+    RedisValue {
+        error: why.to_owned(),
+        ..RedisValue::default()
+    }
+}
+
+impl Question {
+    fn answer(&self, body: RedisAnswer) -> Event {
+        Event::redis_response(&RedisResponse {
+            uuid: self.uuid.clone(),
+            connection_uuid: self.connection.clone(),
+            body,
+        })
+    }
+
+    fn value(&self, value: RedisValue) -> Event {
+        self.answer(RedisAnswer {
+            get: Some(value),
+            ..RedisAnswer::default()
+        })
+    }
+
+    fn subscribed(&self, error: &str) -> Event {
+        let error = error.to_owned();
+        self.answer(RedisAnswer {
+            subscribe_response: Some(RedisSubscribed { error }),
+            ..RedisAnswer::default()
+        })
+    }
+
+    fn push(&self, channel: &str) -> Event {
+        let channel_name = channel.to_owned();
+        self.answer(RedisAnswer {
+            push_from_subscribe: Some(RedisPush { channel_name }),
+            ..RedisAnswer::default()
+        })
+    }
+}
+
+/// The connections of Argo CD at the hub that were heard of in this session, and when; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Connections(Arc<Mutex<BTreeMap<String, Instant>>>);
+
+impl Connections {
+    /// Notes that the connection of a question is there, and says whether it was known before. A ping alone makes none
+    /// known.
+    pub(super) fn hears(&self, question: &Question, now: Instant) -> bool {
+        let mut all = self.lock();
+        all.retain(|_, heard| !is_gone(*heard, now));
+        let is_known = all.contains_key(&question.connection);
+        if !is_known && matches!(question.asked, Asked::Ping | Asked::Unknown) {
+            return false;
+        }
+        if !is_known && all.len() >= MOST {
+            let oldest = all.iter().min_by_key(|(_, heard)| **heard);
+            if let Some(oldest) = oldest.map(|(connection, _)| connection.clone()) {
+                all.remove(&oldest);
+            }
+        }
+        all.insert(question.connection.clone(), now);
+        is_known
+    }
+
+    /// Whether anybody may still be there.
+    fn has(&self, connection: &str, now: Instant) -> bool {
+        let heard = self.lock().get(connection).copied();
+        heard.is_some_and(|heard| !is_gone(heard, now))
+    }
+
+    fn forget(&self, connection: &str) {
+        self.lock().remove(connection);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_gone(heard: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(heard) >= GONE
+}
+
+/// Answers a question out of this cluster's redis.
+pub(super) async fn ask(
+    desk: &Desk,
+    welcome: &Welcome,
+    question: Question,
+    connections: Connections,
+) -> Told {
+    match &question.asked {
+        Asked::Get(key) => {
+            let value = get(desk, welcome, &question.uuid, key).await;
+            question.value(value).into()
+        }
+        Asked::Subscribe(channel) => {
+            let answered = request(desk, welcome, &question.uuid, channel, true).await;
+            match answered {
+                // Nothing is told on a channel of nobody, or to people who may see nothing.
+                None => question.subscribed("").into(),
+                Some(answered) if is_nothing(answered.status()) => question.subscribed("").into(),
+                Some(answered) if answered.status() == StatusCode::OK => {
+                    let channel = channel.clone();
+                    let answer = question.subscribed("");
+                    let pushes = pushes(answered.into_body(), question, channel, connections);
+                    Told {
+                        answer,
+                        then: Some(pushes),
+                    }
+                }
+                Some(_) => question.subscribed(NOT_READ).into(),
+            }
+        }
+        Asked::Ping | Asked::Unknown => question.value(RedisValue::default()).into(),
+    }
+}
+
+const NOT_READ: &str = "cannot read redis";
+
+fn is_nothing(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN)
+}
+
+async fn get(desk: &Desk, welcome: &Welcome, uuid: &str, key: &str) -> RedisValue {
+    let Some(answered) = request(desk, welcome, uuid, key, false).await else {
+        return RedisValue::default();
+    };
+    match answered.status() {
+        StatusCode::OK => {}
+        status if is_nothing(status) => return RedisValue::default(),
+        _ => return failed(NOT_READ),
+    }
+    let body = Limited::new(answered.into_body(), LARGEST).collect().await;
+    match body {
+        Ok(body) => RedisValue {
+            bytes: Some(Vec::from(body.to_bytes())),
+            cache_hit: true,
+            error: String::new(),
+        },
+        Err(_) => failed("the value is too large or truncated"),
+    }
+}
+
+/// Has the cache answer as it answers on a lane; none for a key that is about no Application here.
+async fn request(
+    desk: &Desk,
+    welcome: &Welcome,
+    uuid: &str,
+    key: &str,
+    watch: bool,
+) -> Option<Response<handler::Body>> {
+    let key = key_here(
+        &CacheKey::parse(key.as_bytes())?,
+        welcome,
+        desk.keeps_namespaces(),
+    );
+    let request = Request::get(key.target(watch)).header("x-request-id", uuid);
+    let request = request.body(Empty::<Bytes>::new()).ok()?;
+    Some(desk.cache()?.answer(request).await)
+}
+
+/// A key of the hub's as it is here. Where namespaces are not kept, all Applications of the hub are in Argo CD's.
+pub(super) fn key_here(key: &CacheKey, welcome: &Welcome, keeps_namespaces: bool) -> CacheKey {
+    let namespace = key.namespace.clone().filter(|namespace| {
+        let is_own = *namespace == welcome.principal_namespace
+            || welcome.agent_name.as_ref() == Some(namespace);
+        keeps_namespaces && !is_own
+    });
+    key.of(namespace, key.name.clone())
+}
+
+/// An event for each message, until redis or whoever listens is gone.
+fn pushes(
+    body: handler::Body,
+    question: Question,
+    channel: String,
+    connections: Connections,
+) -> BoxStream<'static, Event> {
+    let begun = Some((body, question, channel, connections));
+    unfold(begun, |listening| async move {
+        let (mut body, question, channel, connections) = listening?;
+        loop {
+            if !connections.has(&question.connection, Instant::now()) {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                frame = body.frame() => match frame {
+                    Some(Ok(frame)) if frame.data_ref().is_some_and(|data| !data.is_empty()) => {
+                        let push = question.push(&channel);
+                        return Some((push, Some((body, question, channel, connections))));
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => {
+                        // So that its pings stay unanswered, and Argo CD subscribes again.
+                        connections.forget(&question.connection);
+                        return None;
+                    }
+                },
+                () = sleep(LOOK) => {}
+            }
+        }
+    })
+    .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Target, Verb};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn question(command: &Value) -> Question {
+        let body = json!({ "uuid": "x", "connectionUuid": "c", "body": command });
+        read(&Event {
+            event_id: "x".to_owned(),
+            ..Event::control(Target::Redis, Verb::RedisRequest, body.to_string().into())
+        })
+    }
+
+    fn said(plan: Plan) -> Value {
+        let Plan::Say(answer) = plan else {
+            panic!("nothing is said: {plan:?}");
+        };
+        let answer: Value = serde_json::from_slice(&answer.payload).unwrap();
+        assert_eq!(
+            (&answer["uuid"], &answer["connectionUuid"]),
+            (&json!("x"), &json!("c"))
+        );
+        answer["body"].clone()
+    }
+
+    #[test]
+    fn nobody_waits_for_what_is_not_here_or_too_much() {
+        let get = || question(&json!({ "get": { "key": "k" } }));
+        let subscribe = || question(&json!({ "subscribe": { "channel": "k" } }));
+        let missing = json!({ "get": { "bytes": null, "cacheHit": false, "error": "" } });
+        assert_eq!(said(plan(get(), false, false, false)), missing);
+        assert!(said(plan(get(), true, true, true))["get"]["error"] != "");
+        assert_eq!(plan(get(), false, true, false), Plan::Ask(get()));
+        let told = said(plan(subscribe(), false, false, false));
+        assert_eq!(told, json!({ "subscribeResponse": { "error": "" } }));
+        let ping = || question(&json!({ "ping": {} }));
+        assert_eq!(said(plan(ping(), true, true, true)), json!({ "pong": {} }));
+        assert_eq!(plan(ping(), false, true, false), Plan::Silence);
+        assert_eq!(
+            plan(question(&json!([1])), true, true, false),
+            Plan::Silence
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_known_for_ten_minutes_after_its_last_word() {
+        let connections = Connections::default();
+        let ping = question(&json!({ "ping": {} }));
+        let get = question(&json!({ "get": { "key": "k" } }));
+        let begun = Instant::now();
+        assert!(!connections.hears(&ping, begun), "of another session");
+        assert!(!connections.hears(&get, begun));
+        let later = begun + Duration::from_mins(9);
+        assert!(connections.hears(&ping, later));
+        assert!(connections.has("c", later + Duration::from_mins(9)));
+        assert!(!connections.has("c", later + GONE));
+        assert!(!connections.hears(&ping, later + GONE));
+        for number in 0..2 * MOST {
+            let mut other = get.clone();
+            other.connection = number.to_string();
+            connections.hears(&other, later);
+        }
+        assert_eq!(connections.lock().len(), MOST);
+    }
+
+    #[test]
+    fn a_key_of_the_hub_is_that_of_the_same_application_here() {
+        let welcome = Welcome {
+            principal_namespace: "argocd".to_owned(),
+            agent_name: Some("spoke1".to_owned()),
+            ..Welcome::default()
+        };
+        for (hub, keeps, here) in [
+            ("spoke1_guestbook", false, "guestbook"),
+            ("other_guestbook", false, "guestbook"),
+            ("spoke1_guestbook", true, "guestbook"),
+            ("argocd_guestbook", true, "guestbook"),
+            ("guestbook", true, "guestbook"),
+            ("team_guestbook", true, "team_guestbook"),
+        ] {
+            let key = CacheKey::parse(format!("app|resources-tree|{hub}|1.8.3").as_bytes());
+            let key = key_here(&key.unwrap(), &welcome, keeps);
+            assert_eq!(
+                key.to_string(),
+                format!("app|resources-tree|{here}|1.8.3"),
+                "{hub}"
+            );
+        }
+    }
+}

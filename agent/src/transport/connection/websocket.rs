@@ -1,0 +1,313 @@
+//! One call over a WebSocket of its own, as the library of the Go implementation does it.
+
+use std::{io, pin::pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{SinkExt as _, Stream, StreamExt as _, stream};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Empty, StreamBody};
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use protocol::websocket::{Cutter, END, Frame, Malformed, SUBPROTOCOL, framed, read_metadata};
+use runtime::parts::Spawner;
+use tokio::time::timeout;
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Error as SocketError, Message,
+        handshake::{client::generate_key, derive_accept_key},
+        protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode},
+    },
+};
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, body::Body};
+
+use super::connector::{self, HTTP1, Road};
+
+/// TCP, TLS and the upgrade together.
+const OPEN: Duration = Duration::from_secs(15);
+/// Whoever does not take in a message for so long does not read any more.
+const STUCK: Duration = Duration::from_secs(30);
+/// Go's library takes no larger message.
+const LARGEST: usize = 64 << 20;
+/// What of an answer that is no upgrade is told to people.
+const TOLD: usize = 300;
+const USER_AGENT: &str = concat!("argocd-agent/", env!("CARGO_PKG_VERSION"));
+
+/// Why a call did not come about, or broke off.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Road(#[from] connector::Error),
+    #[error("open a WebSocket to {to}: timed out after {OPEN:?}")]
+    Timeout { to: String },
+    #[error("open a WebSocket to {to}")]
+    Http { to: String, source: hyper::Error },
+    #[error("open a WebSocket to {to}: the answer is {status}: {text}")]
+    NotUpgraded {
+        to: String,
+        status: StatusCode,
+        text: String,
+    },
+    #[error("open a WebSocket to {to}: the answer does not fit the question")]
+    Accept { to: String },
+    #[error("read from the WebSocket")]
+    Socket(#[source] Box<SocketError>),
+    #[error("read from the WebSocket")]
+    Frame(#[from] Malformed),
+    #[error("read from the WebSocket: {0}")]
+    Unexpected(&'static str),
+}
+
+type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
+type Write = stream::SplitSink<Socket, Message>;
+type Read = stream::SplitStream<Socket>;
+
+/// Makes calls.
+#[derive(Clone, Debug)]
+pub(super) struct Calls {
+    pub(super) road: Arc<Road>,
+    /// Of one message.
+    pub(super) largest: usize,
+    pub(super) spawner: Spawner,
+}
+
+impl Calls {
+    /// One call, until its answer begins.
+    pub(super) async fn call(self, request: Request<Body>) -> Result<Response<Body>, Error> {
+        let (head, body) = request.into_parts();
+        let to = self.road.authority();
+        let opening = self.open(&head);
+        let socket = timeout(OPEN, opening)
+            .await
+            .map_err(|_elapsed| Error::Timeout { to })??;
+        let (write, mut read) = socket.split();
+        let over = CancellationToken::new();
+        // Dropped with the answer: whoever does not read it any more does not say anything either.
+        let guard = over.clone().drop_guard();
+        self.spawner
+            .spawn_short("websocket", say(write, body, self.largest(), over));
+        let Some(Frame::Metadata(lines)) = next(&mut read).await? else {
+            return Err(Error::Unexpected("the answer does not begin with headers"));
+        };
+        let headers = read_metadata(&lines)?;
+        let is_all = headers.contains_key("grpc-status");
+        let mut response = Response::new(if is_all {
+            Body::empty()
+        } else {
+            Body::new(StreamBody::new(pieces(read, guard)))
+        });
+        *response.headers_mut() = headers;
+        Ok(response)
+    }
+
+    fn largest(&self) -> usize {
+        self.largest.min(LARGEST)
+    }
+
+    async fn open(&self, head: &http::request::Parts) -> Result<Socket, Error> {
+        let to = self.road.authority();
+        let reached = self.road.connect(&HTTP1).await?;
+        let failed = |source| Error::Http {
+            to: to.clone(),
+            source,
+        };
+        let shaking = http1::Builder::new()
+            .handshake(TokioIo::new(reached.io))
+            .await;
+        let (mut sender, connection) = shaking.map_err(failed)?;
+        self.spawner
+            .spawn_short("websocket connection", async move {
+                // Its end is seen by whoever waits for the answer.
+                drop(connection.with_upgrades().await);
+            });
+        let key = generate_key();
+        let mut response = sender
+            .send_request(upgrade(head, &to, &key))
+            .await
+            .map_err(failed)?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Error::NotUpgraded {
+                to,
+                status: response.status(),
+                text: told(response).await,
+            });
+        }
+        let accept = response.headers().get(header::SEC_WEBSOCKET_ACCEPT);
+        if accept
+            .is_none_or(|accept| accept.as_bytes() != derive_accept_key(key.as_bytes()).as_bytes())
+        {
+            return Err(Error::Accept { to });
+        }
+        let upgraded = hyper::upgrade::on(&mut response).await.map_err(failed)?;
+        let mut config = WebSocketConfig::default();
+        config.read_buffer_size = 16 << 10;
+        config.write_buffer_size = 0;
+        config.max_message_size = Some(framed(self.largest()));
+        config.max_frame_size = Some(framed(self.largest()));
+        let io = TokioIo::new(upgraded);
+        Ok(Socket::from_raw_socket(io, Role::Client, Some(config)).await)
+    }
+}
+
+/// The request that opens the socket: the headers of the call are its own.
+fn upgrade(head: &http::request::Parts, to: &str, key: &str) -> Request<Empty<Bytes>> {
+    let mut request = Request::new(Empty::new());
+    *request.method_mut() = Method::GET;
+    let path = head.uri.path_and_query().cloned();
+    *request.uri_mut() = path.map_or_else(http::Uri::default, http::Uri::from);
+    let headers = request.headers_mut();
+    headers.extend(
+        head.headers
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone())),
+    );
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(
+        header::SEC_WEBSOCKET_VERSION,
+        HeaderValue::from_static("13"),
+    );
+    headers.insert(
+        header::SEC_WEBSOCKET_PROTOCOL,
+        HeaderValue::from_static(SUBPROTOCOL),
+    );
+    headers.extend(HeaderValue::from_str(to).map(|to| (header::HOST, to)));
+    headers.extend(HeaderValue::from_str(key).map(|key| (header::SEC_WEBSOCKET_KEY, key)));
+    request
+}
+
+/// The beginning of an answer that is no upgrade, for people.
+async fn told(response: Response<Incoming>) -> String {
+    let body = http_body_util::Limited::new(response.into_body(), 64 << 10);
+    let bytes = body
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    printable.take(TOLD).collect::<String>().trim().to_owned()
+}
+
+/// Says what the call has to say, until it is over.
+async fn say(mut socket: Write, body: Body, largest: usize, over: CancellationToken) {
+    let saying = over.run_until_cancelled(say_body(&mut socket, body, largest));
+    let code = match saying.await {
+        Some(Ok(())) => {
+            // What the other end says after that is still wanted.
+            over.cancelled().await;
+            CloseCode::Normal
+        }
+        Some(Err(error)) => {
+            tracing::debug!(error = %runtime::error::Chain(&error), "a WebSocket broke off");
+            CloseCode::Error
+        }
+        None => CloseCode::Normal,
+    };
+    let close = CloseFrame {
+        code,
+        reason: "".into(),
+    };
+    drop(timeout(STUCK, socket.send(Message::Close(Some(close)))).await);
+}
+
+async fn say_body(socket: &mut Write, body: Body, largest: usize) -> Result<(), io::Error> {
+    let mut body = pin!(body);
+    let mut cutter = Cutter::new(largest);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(io::Error::other)?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        cutter.push(&data);
+        while let Some(message) = cutter.cut().map_err(io::Error::other)? {
+            send(socket, message).await?;
+        }
+    }
+    send(socket, Bytes::copy_from_slice(&END)).await
+}
+
+async fn send(socket: &mut Write, message: Bytes) -> Result<(), io::Error> {
+    match timeout(STUCK, socket.send(Message::Binary(message))).await {
+        Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
+        Ok(sent) => sent.map_err(io::Error::other),
+    }
+}
+
+/// The next frame; none at a proper end.
+async fn next(socket: &mut Read) -> Result<Option<Frame>, Error> {
+    loop {
+        match socket.next().await {
+            None | Some(Ok(Message::Close(_))) => return Ok(None),
+            Some(Err(error)) => return Err(Error::Socket(Box::new(error))),
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+            Some(Ok(Message::Text(_))) => return Err(Error::Unexpected("text instead of frames")),
+            Some(Ok(Message::Binary(bytes))) => return Ok(Some(Frame::read(bytes)?)),
+        }
+    }
+}
+
+type Piece = Result<http_body::Frame<Bytes>, Status>;
+
+/// The body of the answer: messages, then trailers.
+fn pieces(
+    read: Read,
+    guard: tokio_util::sync::DropGuard,
+) -> impl Stream<Item = Piece> + Send + 'static {
+    stream::unfold(Some((read, guard)), |open| async move {
+        let (mut read, guard) = open?;
+        match next(&mut read).await {
+            Ok(Some(Frame::Data(data))) => {
+                Some((Ok(http_body::Frame::data(data)), Some((read, guard))))
+            }
+            Ok(Some(Frame::Metadata(lines))) => match read_metadata(&lines) {
+                Ok(trailers) => Some((Ok(http_body::Frame::trailers(trailers)), None)),
+                Err(error) => Some((Err(broken(error.into())), None)),
+            },
+            // Without trailers it broke off.
+            Ok(None) => Some((
+                Err(broken(Error::Unexpected("it ended without a status"))),
+                None,
+            )),
+            Err(error) => Some((Err(broken(error)), None)),
+        }
+    })
+}
+
+/// A status that was made here, which its source says.
+fn broken(error: Error) -> Status {
+    Status::from_error(Box::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_headers_of_a_call_are_those_of_its_socket() {
+        let call = Request::post("http://x/versionapi.Version/Version")
+            .header("te", "trailers")
+            .header("content-type", "application/grpc")
+            .header("user-agent", "tonic")
+            .body(())
+            .unwrap();
+        let request = upgrade(&call.into_parts().0, "hub:443", "key");
+        assert_eq!(request.uri(), "/versionapi.Version/Version");
+        let headers = request.headers().clone();
+        for (name, value) in [
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+            ("user-agent", USER_AGENT),
+            ("connection", "upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-protocol", "grpc-ws"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "key"),
+            ("host", "hub:443"),
+        ] {
+            assert_eq!(headers[name], value);
+        }
+    }
+}

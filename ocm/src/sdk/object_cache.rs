@@ -1,0 +1,216 @@
+//! What the SDK knows of the hub: the copies that the watches keep.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use k8s_openapi::api::{
+    certificates::v1::CertificateSigningRequest,
+    rbac::v1::{Role, RoleBinding},
+};
+use serde_json::Value;
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    cache::{Cache, Change, Word},
+    drive::Key,
+    hash::Live,
+    permissions,
+};
+use crate::{
+    api::{
+        addon::{AddOnConfig, ClusterManagementAddOn, ConfigGroupResource, ManagedClusterAddOn},
+        cluster::ManagedCluster,
+    },
+    name::ClusterName,
+};
+
+mod observed;
+mod own_writes;
+
+use self::own_writes::Awaited;
+pub(crate) use self::{
+    observed::{Observed, Work},
+    own_writes::Expected,
+};
+
+/// The `ClusterManagementAddOn`, as served and as understood.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Offer {
+    /// As served.
+    pub(crate) raw: Value,
+    /// As understood.
+    pub(crate) model: Arc<ClusterManagementAddOn>,
+}
+
+/// A configuration object, as served, with its hash.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ConfigObject {
+    /// As served, without managed fields.
+    pub(crate) raw: Value,
+    /// Its hash and generation.
+    pub(crate) live: Live,
+}
+
+/// The cluster that a work is for, its namespace and its name.
+pub(crate) type WorkKey = (ClusterName, String, String);
+
+/// A Role or a `RoleBinding` of an agent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Permission {
+    /// What may be done.
+    Role(Arc<Role>),
+    /// Who may do it.
+    Binding(Arc<RoleBinding>),
+}
+
+/// All copies.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) clusters: Cache<ClusterName, Arc<ManagedCluster>>,
+    pub(crate) addons: Cache<ClusterName, Arc<ManagedClusterAddOn>>,
+    /// By the cluster that they are for, their namespace and their name.
+    pub(crate) works: Cache<WorkKey, Arc<Work>>,
+    pub(crate) requests: Cache<String, Arc<CertificateSigningRequest>>,
+    /// Requests to signers of our own without our label, by signer.
+    pub(crate) strays: BTreeMap<String, Cache<String, Arc<CertificateSigningRequest>>>,
+    pub(crate) offer: Cache<(), Arc<Offer>>,
+    /// Watched only if agents get permissions.
+    pub(crate) permissions: BTreeMap<permissions::Part, Cache<ClusterName, Permission>>,
+    pub(crate) configs: BTreeMap<ConfigGroupResource, Cache<AddOnConfig, Arc<ConfigObject>>>,
+    awaited: Awaited,
+}
+
+impl State {
+    /// Whether everything has been listed once.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.clusters.is_synced()
+            && self.addons.is_synced()
+            && self.works.is_synced()
+            && self.requests.is_synced()
+            && self.strays.values().all(Cache::is_synced)
+            && self.offer.is_synced()
+            && self.permissions.values().all(Cache::is_synced)
+            && self.configs.values().all(Cache::is_synced)
+    }
+
+    /// A certificate request, with our label or without.
+    pub(crate) fn request(&self, name: &str) -> Option<&Arc<CertificateSigningRequest>> {
+        let stray = || self.strays.values().find_map(|it| it.live().get(name));
+        self.requests.live().get(name).or_else(stray)
+    }
+
+    /// A configuration object.
+    pub(crate) fn config(&self, named: &AddOnConfig) -> Option<&Arc<ConfigObject>> {
+        let kind = ConfigGroupResource {
+            group: named.group.clone(),
+            resource: named.resource.clone(),
+        };
+        self.configs.get(&kind)?.live().get(named)
+    }
+
+    /// The names of a cluster's works.
+    pub(crate) fn works_of<'a>(
+        &'a self,
+        cluster: &'a ClusterName,
+    ) -> impl Iterator<Item = &'a Arc<Work>> {
+        let from = (cluster.clone(), String::new(), String::new());
+        let works = self.works.live().range(from..);
+        works
+            .take_while(move |((owner, _, _), _)| owner == cluster)
+            .map(|(_, work)| work)
+    }
+
+    fn has_cluster(&self, name: &str) -> bool {
+        self.clusters.live().contains_key(name)
+    }
+
+    fn permissions_of(&self, cluster: &ClusterName) -> permissions::Live {
+        let mut live = permissions::Live::default();
+        for permissions in self.permissions.values() {
+            match permissions.live().get(cluster) {
+                Some(Permission::Role(role)) => live.role = Some(Arc::clone(role)),
+                Some(Permission::Binding(binding)) => live.binding = Some(Arc::clone(binding)),
+                None => {}
+            }
+        }
+        live
+    }
+}
+
+/// All copies, shared. The lock guards them and is never held over an await.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    state: Mutex<State>,
+    revision: watch::Sender<u64>,
+}
+
+impl World {
+    /// Looks at everything. A panic elsewhere leaves plain data, so poison means nothing.
+    pub(crate) fn look(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a change in and says which keys are different now.
+    pub(crate) fn absorb<K: Clone + Ord, V: PartialEq>(
+        &self,
+        cache: impl FnOnce(&mut State) -> &mut Cache<K, V>,
+        word: Word<K, V>,
+    ) -> Vec<K> {
+        let completes = matches!(word.change, Change::Complete);
+        let changed = cache(&mut self.look()).absorb(word);
+        if completes || !changed.is_empty() {
+            self.revision
+                .send_modify(|revision| *revision = revision.wrapping_add(1));
+        }
+        changed
+    }
+
+    /// Counts changes.
+    pub(crate) fn revision(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// Everything about one cluster.
+    pub(crate) fn observe(&self, cluster: &ClusterName) -> Observed {
+        let state = self.look();
+        let addon = state.addons.live().get(cluster).cloned();
+        let host = addon.as_ref().and_then(|addon| addon.hosting_cluster());
+        let host = host.and_then(|host| state.clusters.live().get(host));
+        let works: Vec<_> = state.works_of(cluster).cloned().collect();
+        let namespaces = works.iter().map(|work| &work.report.namespace);
+        let deserted = namespaces.filter(|name| !state.has_cluster(name)).cloned();
+        Observed {
+            cluster: state.clusters.live().get(cluster).cloned(),
+            host: host.cloned(),
+            deserted: deserted.collect(),
+            permissions: state.permissions_of(cluster),
+            addon,
+            works,
+            offer: state
+                .offer
+                .live()
+                .get(&())
+                .map(|offer| Arc::clone(&offer.model)),
+        }
+    }
+
+    /// Notes that an own write has to be seen before the key is looked at again: acting on what
+    /// was before would write the same a second time.
+    pub(crate) fn expect(&self, key: &Key, expected: Expected) {
+        let mut state = self.look();
+        let at = own_writes::progress(&state, key, &expected);
+        state.awaited.note(key, expected, at, Instant::now());
+    }
+
+    /// Whether an own write is not to be seen yet.
+    pub(crate) fn is_behind(&self, key: &Key, now: Instant) -> bool {
+        let mut state = self.look();
+        let mut waits = state.awaited.take(key);
+        waits.retain_mut(|wait| wait.lasts(&state, key, now));
+        let behind = !waits.is_empty();
+        state.awaited.put(key, waits);
+        behind
+    }
+}

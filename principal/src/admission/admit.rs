@@ -1,0 +1,390 @@
+//! Who may come in, decided anew at every door: authentication, refresh, and the opening of a stream.
+//!
+//! What somebody shows (`papers`) is combined with what the hub has recorded; a claim of the agent never widens it. The
+//! order of the checks is upstream's, so that a peer without credentials learns nothing about versions or clusters.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+
+use protocol::{
+    refusal::Refusal,
+    version::{self, Capabilities},
+    wire::authapi::{AuthRequest, AuthResponse},
+};
+use runtime::{clock::Clock, credentials::Material, error::Chain};
+use tokio::sync::watch;
+
+use crate::{
+    admission::{
+        identity::{Method, PeerCertificate},
+        registry::{End, Registry},
+        revoked::Revoked,
+        tokens::{Announced, Holder, JwtKey, Purpose, REFRESH_RENEWAL, Verified},
+        trust::Trust,
+        users::Passwords,
+    },
+    fleet::{ClusterName, Enrolment, Fleet, Mode},
+    metrics::Metrics,
+    transport::listener::Peer,
+};
+
+mod budget;
+mod credentials;
+mod proof;
+mod streams;
+
+pub(crate) use budget::Budget;
+pub(crate) use credentials::Papers;
+pub(crate) use proof::Nonces;
+
+/// From the making of a cluster Secret to the fleet that knows of it.
+const REGISTRATION: Duration = Duration::from_secs(10);
+
+/// Enrols clusters that show who they are and are not enrolled yet, where that is wanted.
+pub trait Registrar: std::fmt::Debug + Send + Sync {
+    /// Writes down that this cluster is to be let in; true when it may be. What it changes arrives with the fleet.
+    fn register(&self, cluster: ClusterName, mode: Mode) -> BoxFuture<'_, bool>;
+}
+
+/// The newest certificate that each cluster proved over a proxy.
+type Proved = Mutex<BTreeMap<ClusterName, Arc<PeerCertificate>>>;
+
+/// What the doors have in common.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    pub(crate) identity: Method,
+    /// What we can do beyond the Go protocol.
+    pub(crate) capabilities: Capabilities,
+    pub(crate) argocd_namespace: String,
+    /// Who may come in; the hub's index knows of them before.
+    pub(crate) fleet: watch::Receiver<Arc<Fleet>>,
+    pub(crate) jwt_key: watch::Receiver<Arc<JwtKey>>,
+    pub(crate) active: watch::Receiver<bool>,
+    /// Our identity; known once the hub's objects are read.
+    pub(crate) principal_uid: watch::Receiver<Option<Arc<str>>>,
+    pub(crate) registry: Registry,
+    pub(crate) metrics: Metrics,
+    pub(crate) clock: Clock,
+    pub(crate) budget: Budget<ClusterName>,
+    /// Common names of proxies that may speak for agents, with a proof of theirs.
+    pub(crate) proxies: Arc<[String]>,
+    pub(crate) nonces: Nonces,
+    /// Our own certificate and the trusted CAs.
+    pub(crate) material: watch::Receiver<Arc<Material>>,
+    /// None until the list is known.
+    pub(crate) revoked: watch::Receiver<Option<Arc<Revoked>>>,
+    /// Where the method asks for them.
+    pub(crate) passwords: Option<Passwords>,
+    pub(crate) registrar: Option<Arc<dyn Registrar>>,
+    // Held for a lookup, never over an await. Bounded by the fleet.
+    pub(crate) proved: Proved,
+}
+
+/// A stream that may be opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Admitted {
+    pub(crate) holder: Holder,
+    pub(crate) enrolment: Enrolment,
+    pub(crate) papers: Arc<Papers>,
+}
+
+impl Gate {
+    /// What somebody has to sign who comes over a proxy that ends TLS: a nonce, with our identity.
+    pub(crate) fn challenge(&self, peer: &Peer) -> Option<(Bytes, Arc<str>)> {
+        let proxy = self.proxy(peer)?;
+        let uid = self.serving().ok()?;
+        Some((self.nonces.give(proxy.thumbprint(), self.clock.now())?, uid))
+    }
+
+    /// Exchanges what somebody shows for tokens.
+    pub(crate) async fn authenticate(
+        &self,
+        peer: &Peer,
+        user_agent: Option<&str>,
+        request: AuthRequest,
+    ) -> Result<AuthResponse, Refusal> {
+        let principal_uid = self.serving()?;
+        let AuthRequest {
+            method,
+            credentials,
+            mode,
+            version,
+            agent_namespace,
+            capabilities,
+            proof,
+        } = request;
+        let claimed: Mode = mode
+            .parse()
+            .map_err(|_unknown| Refusal::UnknownMode(shortened(&mode)))?;
+        if method != self.identity.word() {
+            return Err(Refusal::AuthenticationFailed);
+        }
+        let claims = verify::Claims {
+            credentials,
+            proof,
+            principal_uid: &principal_uid,
+        };
+        let (cluster, papers) = self.shown(peer, claims).await?;
+        self.not_revoked(&cluster, &papers)?;
+        self.register(&cluster, claimed).await?;
+        self.enrolled(&cluster, claimed, &papers)?;
+        presentable(&version, &agent_namespace).map_err(|refusal| self.told(&cluster, refusal))?;
+        if !self.budget.spend(&cluster) {
+            return Err(Refusal::TooMany);
+        }
+        let theirs = Capabilities::read(&capabilities);
+        let both = self.capabilities.negotiate(&theirs);
+        let its_own = own_version(user_agent, &theirs).unwrap_or(&version);
+        self.registry
+            .report_authenticated(&cluster, claimed, its_own);
+        let answer = version::answer_to(&version, &theirs).to_owned();
+        let announced = Announced {
+            version,
+            namespace: agent_namespace,
+            capabilities: both.to_words(),
+        };
+        let holder = Holder {
+            cluster,
+            mode: claimed,
+            announced,
+        };
+        Ok(AuthResponse {
+            access_token: self.issue(Purpose::Access, &holder, &papers)?,
+            refresh_token: self.issue(Purpose::Refresh, &holder, &papers)?,
+            version: answer,
+            principal_namespace: self.argocd_namespace.clone(),
+            principal_uid: principal_uid.to_string(),
+            capabilities: both.to_words(),
+            agent_name: holder.cluster.to_string(),
+        })
+    }
+
+    /// Exchanges a refresh token for an access token, on the certificate that it was issued on.
+    pub(crate) fn refresh(&self, peer: &Peer, token: &str) -> Result<AuthResponse, Refusal> {
+        self.serving()?;
+        let (Verified { holder, expires }, papers) = self.verify(peer, token, Purpose::Refresh)?;
+        self.enrolled(&holder.cluster, holder.mode, &papers)?;
+        if !self.budget.spend(&holder.cluster) {
+            return Err(Refusal::TooMany);
+        }
+        let left = expires.duration_since(self.clock.now());
+        let renewal = jiff::SignedDuration::try_from(REFRESH_RENEWAL).unwrap_or_default();
+        Ok(AuthResponse {
+            access_token: self.issue(Purpose::Access, &holder, &papers)?,
+            refresh_token: if left < renewal {
+                self.issue(Purpose::Refresh, &holder, &papers)?
+            } else {
+                String::new()
+            },
+            ..AuthResponse::default()
+        })
+    }
+
+    /// Why a session that is open may not stay, if so.
+    pub(crate) fn verdict(
+        &self,
+        cluster: &ClusterName,
+        mode: Mode,
+        papers: &Papers,
+    ) -> Option<End> {
+        if !*self.active.borrow() {
+            return Some(End::Inactive);
+        }
+        if self.are_revoked(cluster, papers) {
+            return Some(End::Revoked);
+        }
+        let passwords = self.passwords.as_ref();
+        if passwords.is_some_and(|passwords| !papers.are_current(&passwords.users())) {
+            return Some(End::Password);
+        }
+        match self.fleet.borrow().clusters.get(cluster.as_str()) {
+            None => Some(End::LeftFleet),
+            Some(enrolment) if enrolment.mode != mode => Some(End::ModeChanged),
+            Some(enrolment) if !enrolment.certificates.admit(papers.certificate.as_deref()) => {
+                Some(End::Revoked)
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Why a session or lane that has just become visible to those who end them may not stay, if so: no change falls in
+    /// between.
+    ///
+    /// A connection outlives the trust in what it began with: those who end sessions may have heard of a change before
+    /// this one was there, and TLS after its handshake.
+    pub(crate) fn verdict_at_opening(
+        &self,
+        cluster: &ClusterName,
+        mode: Mode,
+        papers: &Papers,
+    ) -> Option<End> {
+        self.verdict(cluster, mode, papers).or_else(|| {
+            let trust = Trust::new(&Arc::clone(&self.material.borrow()));
+            (!papers.are_trusted(&trust, self.clock.now())).then_some(End::Certificate)
+        })
+    }
+
+    /// Forgets clusters that are not wanted any more.
+    pub(crate) fn keep(&self, keep: impl Fn(&str) -> bool) {
+        self.budget.keep(&keep);
+        let mut proved = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
+        proved.retain(|cluster, _| keep(cluster.as_str()));
+    }
+
+    /// Whether this replica serves, and as whom.
+    fn serving(&self) -> Result<Arc<str>, Refusal> {
+        if !*self.active.borrow() {
+            return Err(Refusal::NotActive("standby".to_owned()));
+        }
+        let starting = || Refusal::NotActive("starting".to_owned());
+        // Who is revoked must not slip in before that is known.
+        if self.revoked.borrow().is_none() {
+            return Err(starting());
+        }
+        let uid = self.principal_uid.borrow().clone();
+        uid.ok_or_else(starting)
+    }
+
+    fn are_revoked(&self, cluster: &ClusterName, papers: &Papers) -> bool {
+        let list = self.revoked.borrow();
+        list.as_ref()
+            .is_some_and(|list| list.has_cluster(cluster.as_str()) || papers.are_revoked(list))
+    }
+
+    fn not_revoked(&self, cluster: &ClusterName, papers: &Papers) -> Result<(), Refusal> {
+        if !self.are_revoked(cluster, papers) {
+            return Ok(());
+        }
+        tracing::info!(%cluster, "rejected a revoked agent");
+        // Whoever is not enrolled must not be able to make us remember it.
+        if self.fleet.borrow().clusters.contains_key(cluster.as_str()) {
+            return Err(self.told(cluster, Refusal::Revoked));
+        }
+        Err(Refusal::Revoked)
+    }
+
+    /// Enrols a cluster that is not, where that is wanted.
+    async fn register(&self, cluster: &ClusterName, mode: Mode) -> Result<(), Refusal> {
+        let Some(registrar) = &self.registrar else {
+            return Ok(());
+        };
+        if self.fleet.borrow().clusters.contains_key(cluster.as_str()) {
+            return Ok(());
+        }
+        if !self.budget.spend(cluster) {
+            return Err(Refusal::TooMany);
+        }
+        let registering = async {
+            if !registrar.register(cluster.clone(), mode).await {
+                return false;
+            }
+            let mut fleet = self.fleet.clone();
+            let known = fleet
+                .wait_for(|fleet| fleet.clusters.contains_key(cluster.as_str()))
+                .await;
+            known.is_ok()
+        };
+        match tokio::time::timeout(REGISTRATION, registering).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Refusal::NotEnrolled),
+            Err(_elapsed) => Err(Refusal::NotActive("registering".to_owned())),
+        }
+    }
+
+    fn enrolled(
+        &self,
+        cluster: &ClusterName,
+        claimed: Mode,
+        papers: &Papers,
+    ) -> Result<Enrolment, Refusal> {
+        let known = self.fleet.borrow().clusters.get(cluster.as_str()).cloned();
+        let Some(enrolment) = known else {
+            // Not in a report: whoever is not enrolled must not be able to make us remember it.
+            tracing::info!(%cluster, "rejected a cluster that is not enrolled");
+            return Err(Refusal::NotEnrolled);
+        };
+        if !enrolment.certificates.admit(papers.certificate.as_deref()) {
+            self.registry
+                .report_refused(cluster, "the agent's certificate is revoked");
+            return Err(Refusal::Revoked);
+        }
+        if enrolment.mode != claimed {
+            let why = format!(
+                "the agent claims mode {claimed}, recorded is {}",
+                enrolment.mode
+            );
+            self.registry.report_refused(cluster, &why);
+            return Err(Refusal::NotEnrolled);
+        }
+        Ok(enrolment)
+    }
+
+    fn verify(
+        &self,
+        peer: &Peer,
+        token: &str,
+        purpose: Purpose,
+    ) -> Result<(Verified, Papers), Refusal> {
+        let key = Arc::clone(&self.jwt_key.borrow());
+        let mut papers = None;
+        let bound_to = |cluster: &ClusterName| {
+            papers = self.presented(peer, cluster);
+            papers.as_ref().map(|papers| papers.binding)
+        };
+        let verified = key.verify_bound(token, purpose, self.clock.now(), bound_to);
+        let verified = verified.map_err(|why| {
+            tracing::info!(address = %peer.address, error = %Chain(&why), "rejected a token");
+            Refusal::InvalidToken
+        })?;
+        let papers = papers.ok_or(Refusal::InvalidToken)?;
+        self.not_revoked(&verified.holder.cluster, &papers)?;
+        Ok((verified, papers))
+    }
+
+    fn issue(&self, purpose: Purpose, holder: &Holder, papers: &Papers) -> Result<String, Refusal> {
+        let key = Arc::clone(&self.jwt_key.borrow());
+        key.issue(purpose, holder, papers.binding, self.clock.now())
+            .map_err(|why| {
+                tracing::error!(error = %Chain(&why), "cannot issue tokens");
+                Refusal::Internal
+            })
+    }
+
+    fn told(&self, cluster: &ClusterName, refusal: Refusal) -> Refusal {
+        self.registry.report_refused(cluster, &refusal.to_string());
+        refusal
+    }
+}
+
+/// Whether what an agent says of itself can be kept.
+fn presentable(version: &str, namespace: &str) -> Result<(), Refusal> {
+    if version.is_empty() {
+        return Err(Refusal::VersionRequired);
+    }
+    if !version::is_presentable(version) || namespace.len() > 63 {
+        return Err(Refusal::VersionMismatch);
+    }
+    Ok(())
+}
+
+/// Our agent presents the version that it thinks we want, and its own in the user agent. For people only.
+fn own_version<'a>(user_agent: Option<&'a str>, theirs: &Capabilities) -> Option<&'a str> {
+    let product = user_agent?.split(' ').next()?;
+    let version = product.strip_prefix("argocd-agent/")?;
+    (theirs.is_ours() && version::is_presentable(version)).then_some(version)
+}
+
+/// What a peer wrote, in a length that fits a message.
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+#[cfg(test)]
+mod tests;
+mod verify;

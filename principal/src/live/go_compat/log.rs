@@ -1,0 +1,296 @@
+//! Logs of containers: asked for by an event, and sent by the agent on a stream that it opens for each.
+
+use std::{error::Error, future::pending, io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _, stream};
+use http::{HeaderValue, Response, StatusCode, header::CACHE_CONTROL, header::CONTENT_TYPE};
+use http_body::Frame;
+use http_body_util::{StreamBody, combinators::UnsyncBoxBody};
+use protocol::{
+    Event, Target, Verb,
+    event::Method,
+    payload::{self, LogRequest},
+    wire::logstreamapi::LogStreamData,
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, mpsc, mpsc::error::SendTimeoutError, oneshot},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use uuid::Uuid;
+
+use super::{Line, Place, Placed, resource};
+use crate::live::tunnel::{Body, NotAnswered};
+
+/// Pieces of 64 KiB that whoever reads has not read; the agent's stream waits then.
+const UNREAD: usize = 4;
+/// How long it waits for them, and how long a log may last in all. A Go agent does nothing else while it sends one that
+/// is not followed, and its principal has the same bound.
+const WHOLE: Pace = Pace {
+    piece: Duration::from_secs(5),
+    all: Some(Duration::from_mins(3)),
+};
+/// A log that is followed has a task of its own there, but its stream shares the session's connection.
+const FOLLOWED: Pace = Pace {
+    piece: Duration::from_mins(1),
+    all: None,
+};
+/// How long a stream that has begun may take to say that there is no log, before it is one that is silent.
+const BRIEF: Duration = Duration::from_millis(500);
+
+/// What comes of a log.
+#[derive(Debug)]
+pub(super) enum Piece {
+    Data(Bytes),
+    /// Why the agent has no more of it.
+    Failed(String),
+    End,
+}
+
+/// How slowly a log may be read.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// Until the next piece is taken.
+    piece: Duration,
+    /// Until its end.
+    all: Option<Duration>,
+}
+
+impl Pace {
+    /// Resolves when it has lasted too long.
+    async fn over(self) {
+        match self.all {
+            Some(all) => sleep(all).await,
+            None => pending().await,
+        }
+    }
+}
+
+/// A log that its agent has not opened.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    asker: oneshot::Sender<Opened>,
+    pace: Pace,
+    place: OwnedSemaphorePermit,
+}
+
+impl Wanted {
+    /// Its agent has opened it; none if whoever asked is gone.
+    pub(super) fn open(self, over: CancellationToken) -> Option<Log> {
+        let (pieces, read) = mpsc::channel(UNREAD);
+        let Self { asker, pace, place } = self;
+        asker.send(Opened(read)).ok()?;
+        Some(Log {
+            pieces,
+            pace,
+            over,
+            _place: place,
+        })
+    }
+}
+
+/// The end of a log at which somebody reads.
+#[derive(Debug)]
+pub(super) struct Opened(mpsc::Receiver<Piece>);
+
+/// The end at which its agent writes.
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(super) pieces: mpsc::Sender<Piece>,
+    pace: Pace,
+    over: CancellationToken,
+    /// Held as long as the stream is.
+    _place: OwnedSemaphorePermit,
+}
+
+impl Log {
+    /// Carries what the agent says, in the pace of whoever reads, until either has had enough or that is too slow.
+    pub(crate) async fn carry(
+        self,
+        mut said: impl Stream<Item = Result<LogStreamData, Status>> + Unpin,
+    ) -> Result<(), Status> {
+        // At this code a Go agent stops; at any other it would open the log anew.
+        let stopped = Status::cancelled;
+        // In the words of its principal.
+        let gone = || stopped("client disconnected");
+        let pace = self.pace;
+        let ended = async {
+            tokio::select! {
+                biased;
+                () = self.over.cancelled() => stopped("the session has ended"),
+                () = pace.over() => stopped("the log stream reached its time limit"),
+            }
+        };
+        tokio::pin!(ended);
+        loop {
+            let next = tokio::select! {
+                biased;
+                why = &mut ended => return Err(why),
+                () = self.pieces.closed() => return Err(gone()),
+                next = said.next() => next,
+            };
+            let piece = match next {
+                // Broken off: whoever reads finds no end.
+                None => return Ok(()),
+                Some(Err(status)) => return Err(status),
+                Some(Ok(said)) => piece(said),
+            };
+            let Some(piece) = piece else { continue };
+            let is_last = !matches!(piece, Piece::Data(_));
+            let sent = tokio::select! {
+                biased;
+                why = &mut ended => return Err(why),
+                sent = self.pieces.send_timeout(piece, pace.piece) => sent,
+            };
+            sent.map_err(|why| match why {
+                SendTimeoutError::Timeout(_) => stopped("the viewer reads the log too slowly"),
+                SendTimeoutError::Closed(_) => gone(),
+            })?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What a message says of the log; nothing, as the first one, which only says which log it is.
+fn piece(said: LogStreamData) -> Option<Piece> {
+    let LogStreamData {
+        data, eof, error, ..
+    } = said;
+    if !error.is_empty() {
+        Some(Piece::Failed(error.chars().take(1024).collect()))
+    } else if eof {
+        Some(Piece::End)
+    } else {
+        (!data.is_empty()).then_some(Piece::Data(data))
+    }
+}
+
+/// Asks for a log, and answers when the agent has opened its stream.
+pub(super) async fn ask(
+    line: &Arc<Line>,
+    request: LogRequest,
+    patience: Duration,
+) -> Result<Response<Body>, NotAnswered> {
+    let uuid = Uuid::new_v4().to_string();
+    let stamps = request.timestamps;
+    let request = LogRequest {
+        uuid: uuid.clone(),
+        ..request
+    };
+    let (asker, opened) = oneshot::channel();
+    let place = Arc::clone(&line.logs).try_acquire_owned();
+    let wanted = Wanted {
+        asker,
+        pace: if request.follow { FOLLOWED } else { WHOLE },
+        place: place.map_err(|_none_left| NotAnswered::Busy)?,
+    };
+    let place = line.wait_for(Place::Log(uuid.clone()), |waiting, id| {
+        waiting.logs.insert(id, wanted);
+        true
+    })?;
+    let verb = Verb::Http(Method::Get);
+    line.say(Event::question(
+        Target::ContainerLog,
+        verb,
+        &uuid,
+        payload::encode(&request),
+    ))?;
+    let mut opened = timeout(patience, opened)
+        .await
+        .map_err(|_elapsed| NotAnswered::Late(patience))?
+        .map_err(|_dropped| NotAnswered::Ended)?;
+    let first = match timeout(BRIEF, opened.0.recv()).await {
+        Ok(Some(Piece::Failed(why))) => {
+            let (code, reason) = told(&why);
+            return Ok(resource::refusal(code, reason, &why));
+        }
+        Ok(None) => return Err(NotAnswered::Ended),
+        Ok(Some(first)) => Some(first),
+        Err(_silent) => None,
+    };
+    let reading = Reading {
+        opened,
+        unstamped: (!stamps).then(Unstamped::default),
+        _place: place,
+    };
+    let mut response = Response::new(UnsyncBoxBody::new(StreamBody::new(reading.frames(first))));
+    let headers = response.headers_mut();
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    headers.insert(CONTENT_TYPE, kind);
+    let uncached = HeaderValue::from_static("no-cache, no-transform");
+    headers.insert(CACHE_CONTROL, uncached);
+    Ok(response)
+}
+
+/// Which status a log that cannot be opened had: the agent passes on the words only.
+fn told(why: &str) -> (StatusCode, &'static str) {
+    if why.ends_with("not found") {
+        (StatusCode::NOT_FOUND, "NotFound")
+    } else {
+        (StatusCode::BAD_REQUEST, "BadRequest")
+    }
+}
+
+/// A log on its way to whoever reads.
+struct Reading {
+    opened: Opened,
+    unstamped: Option<Unstamped>,
+    _place: Placed,
+}
+
+type Framed = Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>;
+
+impl Reading {
+    fn frames(self, first: Option<Piece>) -> impl Stream<Item = Framed> + Send {
+        stream::unfold(Some((self, first)), |reading| async move {
+            let (mut reading, first) = reading?;
+            let piece = match first {
+                Some(first) => Some(first),
+                None => reading.opened.0.recv().await,
+            };
+            match piece {
+                Some(Piece::Data(data)) => {
+                    let shown = match &mut reading.unstamped {
+                        Some(unstamped) => unstamped.strip(&data),
+                        None => data,
+                    };
+                    Some((Ok(Frame::data(shown)), Some((reading, None))))
+                }
+                Some(Piece::End) => None,
+                Some(Piece::Failed(why)) => Some((Err(io::Error::other(why).into()), None)),
+                None => Some((
+                    Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                    None,
+                )),
+            }
+        })
+    }
+}
+
+/// Takes away the times that a Go agent puts before each line, for those who did not ask for them.
+#[derive(Debug, Default)]
+pub(super) struct Unstamped {
+    /// The time of this line is over.
+    in_line: bool,
+}
+
+impl Unstamped {
+    pub(super) fn strip(&mut self, data: &[u8]) -> Bytes {
+        let mut left = Vec::with_capacity(data.len());
+        for &byte in data {
+            if self.in_line {
+                left.push(byte);
+            }
+            self.in_line = match byte {
+                b'\n' => false,
+                b' ' => true,
+                _ => self.in_line,
+            };
+        }
+        left.into()
+    }
+}

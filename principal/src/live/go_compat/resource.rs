@@ -1,0 +1,314 @@
+//! Requests for a cluster's API in the words of Go's resource proxy, and what its agent answers. All but [`ask`] is pure.
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use argocd::masked;
+use bytes::Bytes;
+use http::{
+    HeaderValue, Request, Response, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
+use http_body_util::{BodyExt as _, Collected, Full, combinators::UnsyncBoxBody};
+use live::{
+    request::{self, Object, Request as Asked, Subject, Verb as AskedVerb},
+    ui_access::{self, UiAccess},
+};
+use protocol::{
+    Event, Target, Verb,
+    event::Method,
+    payload::{self, LogRequest, ResourceRequest, ResourceResponse},
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+use uuid::Uuid;
+
+use super::{Line, held, log, read, terminal};
+use crate::live::tunnel::{Body, NotAnswered};
+
+/// The patch that a Go agent applies, whatever it is asked for.
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// What becomes of a request.
+#[derive(Debug, PartialEq)]
+pub(super) enum Way {
+    /// The agent is asked.
+    Ask(Method, Box<ResourceRequest>),
+    /// The agent is asked for a log.
+    Log(Box<LogRequest>),
+    /// Go's principal knows the answer itself, and so do we.
+    Known(Value),
+    /// A Go agent has no words for it, or would do something else.
+    Not(StatusCode, &'static str, &'static str),
+}
+
+/// Asks a request of the API.
+pub(super) async fn ask(
+    line: &Arc<Line>,
+    request: Request<Body>,
+    target: &str,
+    patience: Duration,
+) -> Result<Response<Body>, NotAnswered> {
+    let until = Instant::now() + patience;
+    let (parts, body) = request.into_parts();
+    let Ok(asked) = Asked::parse(parts.method.as_str(), target) else {
+        return Ok(refusal(
+            StatusCode::FORBIDDEN,
+            "Forbidden",
+            "invalid request",
+        ));
+    };
+    if asked.is_exec() {
+        return terminal::ask(line, &asked, &parts.headers, body, until).await;
+    }
+    let reading = async {
+        if asked.verb.only_reads() {
+            return Ok(Bytes::new());
+        }
+        body.collect().await.map(Collected::to_bytes)
+    };
+    let Ok(Ok(body)) = timeout(patience, reading).await else {
+        let why = "the body of the request is missing, timed out or too large";
+        return Ok(refusal(StatusCode::BAD_REQUEST, "BadRequest", why));
+    };
+    let kind = parts.headers.get(CONTENT_TYPE);
+    let kind = kind.and_then(|it| it.to_str().ok());
+    let left = until.saturating_duration_since(Instant::now());
+    match way(&asked, kind, &body) {
+        Way::Known(value) => Ok(json_body(StatusCode::OK, value.to_string())),
+        Way::Not(code, reason, why) => Ok(refusal(code, reason, why)),
+        Way::Log(request) => log::ask(line, *request, left).await,
+        Way::Ask(method, request) => {
+            let (answer, said) = put(line, method, *request, left).await?;
+            Ok(held(answered(&asked, answer), said))
+        }
+    }
+}
+
+/// Puts a question to the agent: what it answers, and the bytes that said so.
+pub(super) async fn put(
+    line: &Arc<Line>,
+    method: Method,
+    request: ResourceRequest,
+    patience: Duration,
+) -> Result<(ResourceResponse, Bytes), NotAnswered> {
+    let uuid = Uuid::new_v4().to_string();
+    let request = ResourceRequest {
+        uuid: uuid.clone(),
+        ..request
+    };
+    let body = payload::encode(&request);
+    let event = Event::question(Target::Resource, Verb::Http(method), &uuid, body);
+    let said = line.question(event, patience).await?;
+    Ok((read("resource response", &said)?, said))
+}
+
+/// Which words of Go's a request has.
+pub(super) fn way(asked: &Asked, kind: Option<&str>, body: &[u8]) -> Way {
+    if ui_access::judge(asked, UiAccess::Operate).is_err() {
+        let why = "a Go agent has no UI_ACCESS; requests are limited to `operate`";
+        return Way::Not(StatusCode::FORBIDDEN, "Forbidden", why);
+    }
+    match &asked.subject {
+        Subject::Version => Way::Known(version()),
+        Subject::Groups { core: true, .. } => {
+            Way::Known(json!({ "kind": "APIVersions", "versions": ["v1"] }))
+        }
+        Subject::Groups { group: Some(_), .. } | Subject::Schema { .. } => {
+            let why = "an agent of argocd-agent does not support this request";
+            Way::Not(StatusCode::NOT_FOUND, "NotFound", why)
+        }
+        Subject::Groups { .. } => question(asked, Method::Get, &Object::default(), &[]),
+        Subject::Kinds { group, version } => {
+            let kinds = Object {
+                group: group.clone(),
+                version: version.clone(),
+                ..Object::default()
+            };
+            question(asked, Method::Get, &kinds, &[])
+        }
+        Subject::Object(object) => about(asked, object, kind, body),
+    }
+}
+
+fn about(asked: &Asked, object: &Object, kind: Option<&str>, body: &[u8]) -> Way {
+    let part = object.subresource.as_deref();
+    match asked.verb {
+        AskedVerb::Get if object.is("", "pods") && part == Some("log") => {
+            Way::Log(Box::new(log_request(asked, object)))
+        }
+        AskedVerb::Get | AskedVerb::List => question(asked, Method::Get, object, &[]),
+        AskedVerb::Create => question(asked, Method::Post, object, body),
+        AskedVerb::Patch if kind.is_none_or(is_merge_patch) => {
+            question(asked, Method::Patch, object, body)
+        }
+        AskedVerb::Patch => {
+            let why = "an agent of argocd-agent treats every patch as a merge patch, so other patches are refused";
+            Way::Not(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "UnsupportedMediaType",
+                why,
+            )
+        }
+        // It reads options whatever there is.
+        AskedVerb::Delete if body.is_empty() => question(asked, Method::Delete, object, b"{}"),
+        AskedVerb::Delete => question(asked, Method::Delete, object, body),
+        AskedVerb::Watch | AskedVerb::Update | AskedVerb::DeleteCollection => {
+            let why = "an agent of argocd-agent does not support this";
+            Way::Not(StatusCode::FORBIDDEN, "Forbidden", why)
+        }
+    }
+}
+
+fn is_merge_patch(kind: &str) -> bool {
+    let kind = kind.split(';').next().unwrap_or_default();
+    kind.trim().eq_ignore_ascii_case(MERGE_PATCH)
+}
+
+fn question(asked: &Asked, method: Method, object: &Object, body: &[u8]) -> Way {
+    let params = asked.query.pairs();
+    let request = ResourceRequest {
+        method: Verb::Http(method).as_str().to_owned(),
+        params: params
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+        body: (!body.is_empty()).then(|| body.to_vec()),
+        ..read_of(object)
+    };
+    Way::Ask(method, Box::new(request))
+}
+
+/// A question for an object as it is.
+pub(super) fn read_of(object: &Object) -> ResourceRequest {
+    let Object {
+        group,
+        version,
+        resource,
+        namespace,
+        name,
+        subresource,
+    } = object.clone();
+    ResourceRequest {
+        method: Verb::Http(Method::Get).as_str().to_owned(),
+        group,
+        version,
+        resource,
+        namespace: namespace.unwrap_or_default(),
+        name: name.unwrap_or_default(),
+        subresource: subresource.unwrap_or_default(),
+        ..ResourceRequest::default()
+    }
+}
+
+fn log_request(asked: &Asked, pod: &Object) -> LogRequest {
+    let query = &asked.query;
+    let text = |name| query.get(name).unwrap_or_default().to_owned();
+    let number = |name| query.get(name).and_then(|it| it.parse().ok());
+    LogRequest {
+        uuid: String::new(),
+        namespace: pod.namespace.clone().unwrap_or_default(),
+        pod_name: pod.name.clone().unwrap_or_default(),
+        container: text("container"),
+        follow: query.is_on("follow"),
+        tail_lines: number("tailLines"),
+        since_seconds: number("sinceSeconds"),
+        since_time: text("sinceTime"),
+        timestamps: query.is_on("timestamps"),
+        previous: query.is_on("previous"),
+        limit_bytes: number("limitBytes"),
+    }
+}
+
+/// In the words of Go's principal: nobody tells it of the clusters' versions.
+fn version() -> Value {
+    json!({ "major": "1", "minor": "28", "gitVersion": "1.28.5+argocd-agent", "gitTreeState": "clean",
+        "buildDate": "n/a", "goVersion": "unknown", "compiler": "unknown", "platform": "unknown" })
+}
+
+/// The answer of an agent, as the API would have given it.
+pub(super) fn answered(asked: &Asked, answer: ResourceResponse) -> Response<Body> {
+    let ResourceResponse {
+        status, resource, ..
+    } = answer;
+    if status != 200 {
+        let code = StatusCode::from_u16(status).ok();
+        let code = code.filter(|it| it.is_client_error() || it.is_server_error());
+        let code = code.unwrap_or(StatusCode::BAD_GATEWAY);
+        let why = format!("the agent of this cluster returned {status}");
+        return refusal(code, reason(code), &why);
+    }
+    if resource.is_empty() {
+        let done =
+            json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" });
+        return json_body(StatusCode::OK, done.to_string());
+    }
+    let shown = match &asked.subject {
+        Subject::Groups { .. } => Some(without_core(&resource).unwrap_or(resource)),
+        Subject::Object(object) if object.is_secret() => without_values(&resource),
+        Subject::Version | Subject::Kinds { .. } | Subject::Schema { .. } | Subject::Object(_) => {
+            Some(resource)
+        }
+    };
+    match shown {
+        Some(shown) => json_body(StatusCode::OK, shown),
+        None => refusal(StatusCode::BAD_GATEWAY, "", "unexpected answer"),
+    }
+}
+
+/// What an API server says with a status; clients read their errors from it.
+const fn reason(code: StatusCode) -> &'static str {
+    match code.as_u16() {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        405 => "MethodNotAllowed",
+        409 => "Conflict",
+        410 => "Gone",
+        415 => "UnsupportedMediaType",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "InternalError",
+    }
+}
+
+/// A Go agent's list of groups has the core, which is told elsewhere. None if it is no such list.
+fn without_core(list: &str) -> Option<String> {
+    let mut list: Value = serde_json::from_str(list).ok()?;
+    let groups = list.get_mut("groups")?.as_array_mut()?;
+    groups.retain(|group| group.get("name").and_then(Value::as_str) != Some(""));
+    Some(list.to_string())
+}
+
+/// A Go agent shows Secrets as they are; this hub shows nobody their values.
+fn without_values(secret: &str) -> Option<String> {
+    let mut secret: Value = serde_json::from_str(secret).ok()?;
+    masked::hide_values(&mut secret).then(|| secret.to_string())
+}
+
+/// A `Status`, but for a cluster that does not answer: of that Go's client shows people the message only when it is
+/// plain text.
+pub(super) fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
+    if code == StatusCode::BAD_GATEWAY {
+        return with_body(code, "text/plain; charset=utf-8", message.to_owned().into());
+    }
+    let status = request::status(code.as_u16(), reason, message);
+    json_body(code, status.to_string())
+}
+
+fn json_body(code: StatusCode, text: String) -> Response<Body> {
+    with_body(code, "application/json", text.into())
+}
+
+/// A whole answer.
+pub(super) fn with_body(code: StatusCode, kind: &'static str, body: Bytes) -> Response<Body> {
+    let length = HeaderValue::from(body.len());
+    let whole = Full::new(body).map_err(|never| -> Box<dyn Error + Send + Sync> { match never {} });
+    let mut response = Response::new(UnsyncBoxBody::new(whole));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CONTENT_LENGTH, length);
+    response
+}

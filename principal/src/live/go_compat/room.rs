@@ -1,0 +1,69 @@
+//! Answers that are not passed on yet take room, of which each cluster has only so much.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
+use tokio::sync::Semaphore;
+
+use crate::live::tunnel::{Body, NotAnswered};
+
+/// Bytes of answers of one cluster, as they came and as whoever asked gets them.
+pub(super) const MOST: u32 = 64 << 20;
+
+/// Room for the answers of one cluster.
+#[derive(Debug)]
+pub(super) struct Room(Arc<Semaphore>);
+
+impl Default for Room {
+    fn default() -> Self {
+        let all = usize::try_from(MOST).unwrap_or(Semaphore::MAX_PERMITS);
+        Self(Arc::new(Semaphore::new(all)))
+    }
+}
+
+impl Room {
+    /// Takes room for an answer, as long as that is there. One without content was too large to be held at all.
+    pub(super) fn take(&self, answer: Bytes) -> Result<Bytes, NotAnswered> {
+        if answer.is_empty() {
+            return Err(NotAnswered::TooLarge);
+        }
+        let size = u32::try_from(answer.len()).unwrap_or(u32::MAX);
+        let taken = Arc::clone(&self.0).try_acquire_many_owned(size.saturating_mul(2));
+        let with = taken.map_err(|_full| NotAnswered::Busy)?;
+        Ok(Bytes::from_owner(Held {
+            data: answer,
+            _with: with,
+        }))
+    }
+
+    /// Bytes that are left.
+    #[cfg(test)]
+    pub(super) fn left(&self) -> usize {
+        self.0.available_permits()
+    }
+}
+
+/// Bytes that hold something as long as they are there.
+struct Held<T> {
+    data: Bytes,
+    _with: T,
+}
+
+impl<T> AsRef<[u8]> for Held<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+/// A response that holds the answer it was made of, and so its room, until it is passed on.
+pub(super) fn held(response: Response<Body>, answer: Bytes) -> Response<Body> {
+    let hold = move |data| {
+        let with = answer.clone();
+        Bytes::from_owner(Held { data, _with: with })
+    };
+    let hold = move |frame: Frame<Bytes>| frame.map_data(&hold);
+    response.map(|body| UnsyncBoxBody::new(body.map_frame(hold)))
+}

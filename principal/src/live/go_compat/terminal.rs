@@ -1,0 +1,373 @@
+//! Terminals in Pods of Go agents: asked for by an event, and carried on a stream that the agent opens for each.
+//!
+//! Whoever looks has a `WebSocket` of Kubernetes' channels, whose other end is here; what is said on it is frames on the
+//! way to the agent.
+
+use std::{fmt, io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{
+    SinkExt as _, StreamExt as _, TryStreamExt as _,
+    stream::{BoxStream, SplitSink, SplitStream},
+};
+use http::{
+    HeaderMap, HeaderValue, Response, StatusCode,
+    header::{SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL},
+};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
+use live::{
+    channels::{self, Channel, End, Size},
+    request::{Object, Request as Asked},
+    ui_access::{self, UiAccess},
+    upgrade::{self, Upgrade},
+};
+use protocol::{
+    Event, Target, Verb,
+    event::Method,
+    payload::{self, TerminalRequest},
+    wire::terminalstreamapi::TerminalStreamData,
+};
+use runtime::tunnel::{self, Tunnel};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout},
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Message,
+        handshake::derive_accept_key,
+        protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode},
+    },
+};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use uuid::Uuid;
+
+use super::{Line, MOST_LASTING, Place, resource};
+use crate::{
+    fleet::Mode,
+    live::tunnel::{Body, NotAnswered},
+};
+
+/// The largest message of whoever looks.
+const LARGEST: usize = 1 << 20;
+/// What is typed is cut into pieces of this: of one that is larger than its buffer, a Go agent forgets the rest.
+const PIECE: usize = 16 << 10;
+/// How long either side may take to hear that it is over.
+const PARTING: Duration = Duration::from_secs(5);
+
+type Socket = WebSocketStream<Tunnel>;
+/// What is said to an agent on a stream.
+pub(crate) type Frames = mpsc::Sender<Result<TerminalStreamData, Status>>;
+
+/// The stream of a terminal that an agent has opened.
+pub(crate) struct Opened {
+    pub(crate) hears: BoxStream<'static, Result<TerminalStreamData, Status>>,
+    pub(crate) says: Frames,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").finish_non_exhaustive()
+    }
+}
+
+/// Why none is opened, before the agent hears of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refused {
+    #[error(transparent)]
+    Forbidden(#[from] ui_access::Forbidden),
+    #[error("an agent of argocd-agent opens terminals in mode managed only")]
+    Mode,
+    #[error("a terminal of an agent of argocd-agent needs a WebSocket with the subprotocol {} or {}",
+        channels::PROTOCOLS[0], channels::PROTOCOLS[1])]
+    Protocol,
+}
+
+/// What is to be asked and answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) request: TerminalRequest,
+    pub(super) accept: HeaderValue,
+    pub(super) protocol: &'static str,
+}
+
+/// What becomes of a request for a terminal.
+pub(super) fn plan(mode: Mode, asked: &Asked, headers: &HeaderMap) -> Result<Plan, Refused> {
+    ui_access::judge(asked, UiAccess::Terminal)?;
+    // As upstream has it.
+    if mode != Mode::Managed {
+        return Err(Refused::Mode);
+    }
+    let is_socket = headers
+        .get(upgrade::HEADER)
+        .is_some_and(|it| it == Upgrade::WebSocket.as_str());
+    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL);
+    let protocol = channels::chosen(offered.iter().filter_map(|it| it.to_str().ok()));
+    let protocol = protocol.filter(|_| is_socket).ok_or(Refused::Protocol)?;
+    let key = headers.get(SEC_WEBSOCKET_KEY).ok_or(Refused::Protocol)?;
+    let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes()));
+    let pod = asked.object().cloned().unwrap_or_default();
+    let query = &asked.query;
+    let command = query.pairs().filter(|(name, _)| *name == "command");
+    let request = TerminalRequest {
+        uuid: Uuid::new_v4().to_string(),
+        namespace: pod.namespace.unwrap_or_default(),
+        pod_name: pod.name.unwrap_or_default(),
+        container_name: query.get("container").unwrap_or_default().to_owned(),
+        command: command.map(|(_, word)| word.to_owned()).collect(),
+        tty: query.is_on("tty"),
+        stdin: query.is_on("stdin"),
+        stdout: query.is_on("stdout"),
+        stderr: query.is_on("stderr"),
+    };
+    Ok(Plan {
+        request,
+        accept: accept.map_err(|_invalid| Refused::Protocol)?,
+        protocol,
+    })
+}
+
+impl Refused {
+    fn answer(&self) -> Response<Body> {
+        let (code, reason) = match self {
+            Self::Forbidden(_) => (StatusCode::FORBIDDEN, "Forbidden"),
+            Self::Mode | Self::Protocol => (StatusCode::BAD_REQUEST, "BadRequest"),
+        };
+        resource::refusal(code, reason, &self.to_string())
+    }
+}
+
+/// Asks for a terminal, and answers when the agent has opened its stream.
+pub(super) async fn ask(
+    line: &Arc<Line>,
+    asked: &Asked,
+    headers: &HeaderMap,
+    said: Body,
+    until: Instant,
+) -> Result<Response<Body>, NotAnswered> {
+    let planned = plan(line.mode, asked, headers);
+    // Who was refused a WebSocket comes again with SPDY, and shows people what it is told then.
+    let is_about_the_pod = matches!(planned, Ok(_) | Err(Refused::Protocol));
+    if is_about_the_pod && let Some(refused) = not_shown(line, asked, until).await? {
+        return Ok(refused);
+    }
+    let plan = match planned {
+        Ok(plan) => plan,
+        Err(refused) => return Ok(refused.answer()),
+    };
+    let uuid = plan.request.uuid.clone();
+    let (open, opened) = oneshot::channel();
+    let place = line.wait_for(Place::Terminal(uuid.clone()), |waiting, id| {
+        let room = waiting.terminals.len() < MOST_LASTING;
+        room.then(|| waiting.terminals.insert(id, open)).is_some()
+    })?;
+    line.say(Event::question(
+        Target::Terminal,
+        Verb::TerminalRequest,
+        &uuid,
+        payload::encode(&plan.request),
+    ))?;
+    let patience = until.saturating_duration_since(Instant::now());
+    let opened = timeout(patience, opened)
+        .await
+        .map_err(|_elapsed| NotAnswered::Late(patience))?
+        .map_err(|_dropped| NotAnswered::Ended)?;
+    drop(place);
+    let (send, outgoing) = tunnel::chunks();
+    let incoming = said.into_data_stream().map_err(io::Error::other);
+    let viewer = (Tunnel::new(incoming, send.clone()), send);
+    let carrying = carry(viewer, opened, uuid, line.over.clone());
+    line.spawner.spawn_short("terminal", carrying);
+    let outgoing = ReceiverStream::new(outgoing).map(|chunk| Ok(Frame::data(chunk)));
+    let mut begun = Response::new(UnsyncBoxBody::new(StreamBody::new(outgoing)));
+    let headers = begun.headers_mut();
+    let socket = HeaderValue::from_static(Upgrade::WebSocket.as_str());
+    headers.insert(upgrade::HEADER, socket);
+    headers.insert(SEC_WEBSOCKET_ACCEPT, plan.accept);
+    let protocol = HeaderValue::from_static(plan.protocol);
+    headers.insert(SEC_WEBSOCKET_PROTOCOL, protocol);
+    Ok(begun)
+}
+
+/// A Go agent opens a terminal in whichever Pod it is asked for, but it shows only Pods of Applications: so the Pod is
+/// asked for first. The refusal if it is not shown.
+async fn not_shown(
+    line: &Arc<Line>,
+    asked: &Asked,
+    until: Instant,
+) -> Result<Option<Response<Body>>, NotAnswered> {
+    let pod = Object {
+        subresource: None,
+        ..asked.object().cloned().unwrap_or_default()
+    };
+    let shown = resource::read_of(&pod);
+    let patience = until.saturating_duration_since(Instant::now());
+    let (answer, _said) = resource::put(line, Method::Get, shown, patience).await?;
+    let code = match answer.status {
+        200 => return Ok(None),
+        status => StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
+    };
+    let name = pod.name.unwrap_or_default();
+    Ok(Some(match code {
+        StatusCode::FORBIDDEN => {
+            let why = format!(
+                "the agent of this cluster refuses the Pod {name:?}: it belongs to no Application, so a terminal is not allowed"
+            );
+            resource::refusal(code, "Forbidden", &why)
+        }
+        _ => resource::answered(asked, answer),
+    }))
+}
+
+/// Carries a terminal between whoever looks and the agent, until either has had enough or the session is over.
+async fn carry(
+    (viewer, gone): (Tunnel, mpsc::Sender<Bytes>),
+    opened: Opened,
+    uuid: String,
+    over: CancellationToken,
+) {
+    let mut config = WebSocketConfig::default();
+    config.max_message_size = Some(LARGEST);
+    config.max_frame_size = Some(LARGEST);
+    let socket = Socket::from_raw_socket(viewer, Role::Server, Some(config)).await;
+    let (mut screen, keys) = socket.split();
+    let Opened { hears, says } = opened;
+    let ended = tokio::select! {
+        biased;
+        () = over.cancelled() => Some(failed("the session of this cluster's agent has ended")),
+        // Noticed even while an agent takes nothing of what is typed.
+        () = gone.closed() => None,
+        () = types(keys, &uuid, &says) => None,
+        end = shows(hears, &mut screen) => end,
+    };
+    let parting = async {
+        if let Some(end) = ended {
+            return part(screen, &end).await;
+        }
+        // An end alone would close what is typed, and leave the command running.
+        let gone = TerminalStreamData {
+            error: "client disconnected".to_owned(),
+            ..frame(&uuid)
+        };
+        drop(says.send(Ok(gone)).await);
+    };
+    let _late = timeout(PARTING, parting).await;
+}
+
+fn failed(why: &str) -> End {
+    End::Failed(why.to_owned())
+}
+
+fn frame(uuid: &str) -> TerminalStreamData {
+    TerminalStreamData {
+        request_uuid: uuid.to_owned(),
+        ..TerminalStreamData::default()
+    }
+}
+
+/// Says what is typed, and how large the window is, until nobody is there any more.
+async fn types(mut keys: SplitStream<Socket>, uuid: &str, says: &Frames) {
+    loop {
+        let message = match keys.next().await {
+            Some(Ok(message @ (Message::Binary(_) | Message::Text(_)))) => message.into_data(),
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
+            Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+        };
+        for frame in frames(&message, uuid) {
+            if says.send(Ok(frame)).await.is_err() {
+                // The agent is gone, which is told by what it said.
+                return std::future::pending().await;
+            }
+        }
+    }
+}
+
+/// What a message of whoever looks is to a Go agent.
+pub(super) fn frames(message: &Bytes, uuid: &str) -> Vec<TerminalStreamData> {
+    match Channel::read(message) {
+        Some((Channel::Keys, typed)) => {
+            let pieces = typed.chunks(PIECE).map(|piece| TerminalStreamData {
+                data: message.slice_ref(piece),
+                stream_type: "stdin".to_owned(),
+                ..frame(uuid)
+            });
+            pieces.collect()
+        }
+        Some((Channel::Size, size)) => {
+            let size = Size::read(size).map(|Size { width, height }| TerminalStreamData {
+                resize: true,
+                cols: width.into(),
+                rows: height.into(),
+                ..frame(uuid)
+            });
+            size.into_iter().collect()
+        }
+        Some((Channel::Closed, _)) => vec![TerminalStreamData {
+            eof: true,
+            ..frame(uuid)
+        }],
+        Some((Channel::Screen | Channel::Errors | Channel::End, _)) | None => Vec::new(),
+    }
+}
+
+/// What a frame of an agent is to whoever looks.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    Message(Vec<u8>),
+    End(End),
+    /// As the first one, which only says which terminal it is.
+    Nothing,
+}
+
+pub(super) fn shown(frame: &TerminalStreamData) -> Shown {
+    if !frame.error.is_empty() {
+        return Shown::End(End::Failed(frame.error.chars().take(1024).collect()));
+    }
+    if frame.eof {
+        return Shown::End(End::Done);
+    }
+    if frame.data.is_empty() {
+        return Shown::Nothing;
+    }
+    let channel = match frame.stream_type.as_str() {
+        "stderr" | "error" => Channel::Errors,
+        _ => Channel::Screen,
+    };
+    Shown::Message(channel.says(&frame.data))
+}
+
+/// Shows what the agent says, in the pace of whoever looks, until it ends; none: nobody looks any more.
+async fn shows(
+    mut hears: BoxStream<'static, Result<TerminalStreamData, Status>>,
+    screen: &mut SplitSink<Socket, Message>,
+) -> Option<End> {
+    loop {
+        let Some(Ok(frame)) = hears.next().await else {
+            let why = "the connection to the agent of this cluster was lost";
+            return Some(failed(why));
+        };
+        match shown(&frame) {
+            Shown::Message(message) => screen.send(Message::binary(message)).await.ok()?,
+            Shown::End(end) => return Some(end),
+            Shown::Nothing => {}
+        }
+    }
+}
+
+/// Tells whoever looks how it has ended.
+async fn part(mut screen: SplitSink<Socket, Message>, end: &End) {
+    let status = Message::binary(Channel::End.says(&end.written()));
+    let close = Message::Close(Some(CloseFrame {
+        code: CloseCode::Normal,
+        reason: "".into(),
+    }));
+    for message in [status, close] {
+        if screen.send(message).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Somebody looks at an Application: what its cluster has noted of it is brought to the hub as Events.
+//!
+//! On demand, because each of them is a write to the hub's API: what nobody looks at costs nothing. Nothing here keeps a
+//! client waiting, and nothing is lost when a look is dropped, since the next one asks for everything again
+//! ([`live::events`] finds out what is new of it).
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty, Limited, combinators::UnsyncBoxBody};
+use live::events::{Noted, Observed, Unreadable};
+use runtime::error::Chain;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep_until, timeout},
+};
+use uuid::Uuid;
+
+use super::{Shared, remote::REQUEST_ID};
+use crate::{
+    fleet::ClusterName,
+    live::tunnel::{Body, NotAnswered},
+    sync::hub::{There, Whose, store::WriteError},
+    transport::listener::slots::Slots,
+};
+
+mod pace;
+
+use pace::Pace;
+
+/// What waits for its turn or has it: of all clusters, and of one. What does not fit is dropped.
+const MOST: usize = 128;
+const MOST_OF_CLUSTER: usize = 8;
+/// At the same time: one cluster that does not answer leaves some for others.
+const AT_ONCE: usize = 16;
+/// How long a cluster may take to answer, and the hub to take what is new of it.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_mins(1);
+/// Of an answer: bytes.
+const LARGEST: usize = 2 << 20;
+
+/// Who has looked at what, and what is done about it now.
+#[derive(Debug)]
+pub(super) struct Looks {
+    // Held for a lookup, never over an await.
+    pace: Mutex<Pace>,
+    waiting: Arc<Semaphore>,
+    of_cluster: Slots<ClusterName>,
+    at_once: Semaphore,
+    /// The hub does not take them; that has been told.
+    is_failing: AtomicBool,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self {
+            pace: Mutex::default(),
+            waiting: Arc::new(Semaphore::new(MOST)),
+            of_cluster: Slots::new(MOST_OF_CLUSTER),
+            at_once: Semaphore::new(AT_ONCE),
+            is_failing: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Why a cluster's Events are not known.
+#[derive(Debug, thiserror::Error)]
+enum NotNoted {
+    #[error(transparent)]
+    NotAnswered(#[from] NotAnswered),
+    #[error("the cluster returned {0}")]
+    Status(StatusCode),
+    #[error("the answer is too long or was truncated")]
+    Broken,
+    #[error("no answer within {PATIENCE:?}")]
+    Late,
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+/// Has the Events of an Application brought to the hub, soon. Returns at once.
+pub(super) fn look(shared: &Arc<Shared>, there: &There) {
+    let looks = &shared.looks;
+    // Only our own agents have a lane; with others nothing is done.
+    let Some(namespace) = shared.sessions.lanes.argocd_namespace(&there.cluster) else {
+        return;
+    };
+    let waiting = Arc::clone(&looks.waiting).try_acquire_owned();
+    let of_cluster = looks.of_cluster.take(there.cluster.clone());
+    let (Ok(waiting), Some(of_cluster)) = (waiting, of_cluster) else {
+        return;
+    };
+    let mut pace = looks.pace.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(turn) = pace.turn(&there.uid, Instant::now()) else {
+        return;
+    };
+    drop(pace);
+    let observed = Observed {
+        namespace: there.namespace_here.clone(),
+        name: there.name.clone(),
+        uid: there.uid.clone(),
+        cluster: there.cluster.to_string(),
+        namespace_there: there.namespace.clone().unwrap_or(namespace),
+        uid_there: there.source_uid.clone(),
+    };
+    let (shared, there) = (Arc::clone(shared), there.clone());
+    let spawner = shared.sessions.spawner.aside();
+    spawner.spawn_short("events of an application", async move {
+        let _held = (waiting, of_cluster);
+        let stop = shared.sessions.spawner.token().clone();
+        let bringing = async {
+            sleep_until(turn).await;
+            // Never closed.
+            let _one = shared.looks.at_once.acquire().await;
+            bring(&shared, &there, &observed).await;
+        };
+        stop.run_until_cancelled(timeout(LONGEST, bringing)).await;
+    });
+}
+
+async fn bring(shared: &Shared, there: &There, observed: &Observed) {
+    let Observed {
+        namespace, name, ..
+    } = observed;
+    let cluster = &there.cluster;
+    let asking = timeout(PATIENCE, ask(shared, cluster, observed));
+    let noted = match asking.await.unwrap_or(Err(NotNoted::Late)) {
+        Ok(noted) if noted.is_empty() => return,
+        Ok(noted) => noted,
+        Err(why) => {
+            return tracing::debug!(%cluster, namespace, name, error = %Chain(&why), "cannot read Events of an Application");
+        }
+    };
+    // It may have gone since, or elsewhere.
+    match shared.sessions.hub.whose(Some(namespace), name) {
+        Whose::Cluster(now) if now == *there => {}
+        Whose::Cluster(_) | Whose::Hub | Whose::Nobody => return,
+    }
+    match write(shared, observed, noted).await {
+        Ok(()) => shared.looks.is_failing.store(false, Ordering::Relaxed),
+        Err(why) if shared.looks.is_failing.swap(true, Ordering::Relaxed) => {
+            tracing::debug!(%cluster, namespace, name, error = %Chain(&why), "the hub refuses Events of an Application");
+        }
+        Err(why) => {
+            tracing::warn!(%cluster, namespace, name, error = %Chain(&why), "the hub refuses Events of \
+            Applications; logging this once until it accepts them");
+        }
+    }
+}
+
+/// Writes what is new. One that the hub refuses keeps none of the others away.
+async fn write(shared: &Shared, observed: &Observed, noted: Noted) -> Result<(), WriteError> {
+    let sessions = &shared.sessions;
+    let store = sessions.hub.store();
+    let known = store.events(observed).await?;
+    let mut refused = Ok(());
+    for write in observed.plan(noted, &known, sessions.clock.now()) {
+        match store.note(observed, &write).await {
+            // Somebody else was quicker, or the hub has just forgotten it.
+            Ok(()) | Err(WriteError::Conflict | WriteError::NotFound) => {}
+            Err(why @ WriteError::Unavailable(_)) => return Err(why),
+            Err(why @ (WriteError::Refused(_) | WriteError::Unfit(_))) => refused = Err(why),
+        }
+    }
+    refused
+}
+
+async fn ask(
+    shared: &Shared,
+    cluster: &ClusterName,
+    observed: &Observed,
+) -> Result<Noted, NotNoted> {
+    let nothing = Empty::<Bytes>::new().map_err(|never| match never {});
+    let mut request: Request<Body> = Request::new(UnsyncBoxBody::new(nothing));
+    let uri = Uri::builder()
+        .scheme("http")
+        .authority("spoke")
+        .path_and_query(observed.question());
+    *request.uri_mut() = uri.build().unwrap_or_default();
+    if let Ok(id) = Uuid::new_v4().to_string().parse() {
+        request.headers_mut().insert(REQUEST_ID, id);
+    }
+    let answer = shared
+        .sessions
+        .lanes
+        .ask(cluster, request, PATIENCE)
+        .await?;
+    if answer.status() != StatusCode::OK {
+        return Err(NotNoted::Status(answer.status()));
+    }
+    let body = Limited::new(answer.into_body(), LARGEST).collect().await;
+    let body = body.map_err(|_too_long_or_gone| NotNoted::Broken)?;
+    Ok(Noted::read(&body.to_bytes())?)
+}

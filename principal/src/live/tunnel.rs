@@ -1,0 +1,315 @@
+//! Lanes: on which the requests of people reach the agents, beside the sessions.
+//!
+//! An agent opens a lane on a connection of its own; in it begins an HTTP/2 connection whose client is the principal, so
+//! that each request is a stream with its own flow control, and a reader who is slow slows nobody else. A lane stands on
+//! the same papers as a session and ends when these do. A newer lane of a cluster takes over its requests; what runs on
+//! an older one ends there by itself.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fmt, io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::{
+    body::Incoming,
+    client::conn::http2::{self, SendRequest},
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use protocol::{payload::Undecodable, wire::lane::Chunk};
+use runtime::{
+    error::Chain,
+    tunnel::{self, Tasks, Tunnel},
+};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::Streaming;
+use tracing::Instrument as _;
+
+use crate::{
+    admission::{
+        admit::{Admitted, Papers},
+        registry::End,
+    },
+    fleet::{ClusterName, Mode},
+    sync::session::Sessions,
+};
+
+/// The first words of both ends.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// An agent that is cut off is noticed within twice this.
+const PING: Duration = Duration::from_secs(5);
+/// What a reader who does not read makes us hold, and all those of one cluster together.
+const STREAM_WINDOW: u32 = 256 << 10;
+const LANE_WINDOW: u32 = 32 << 20;
+/// Lanes of one cluster at a time: the newest, and those whose last requests have not ended.
+const MOST: usize = 4;
+
+/// The body of a request on its way to an agent, and of what it answers.
+pub(crate) type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
+
+/// The open lanes of all clusters; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lanes(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    /// The newest last.
+    open: BTreeMap<ClusterName, Vec<Lane>>,
+}
+
+struct Lane {
+    id: u64,
+    mode: Mode,
+    papers: Arc<Papers>,
+    /// What Argo CD's namespace is called there. A claim.
+    argocd_namespace: String,
+    /// None where a newer lane has taken over.
+    carrier: Option<SendRequest<Body>>,
+    end: CancellationToken,
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why an agent did not answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotAnswered {
+    /// It has no lane to us.
+    #[error("the agent of this cluster is not connected, or does not support live requests")]
+    NotConnected,
+    /// It said nothing for too long.
+    #[error("timed out: the agent of this cluster did not answer within {0:?}")]
+    Late(Duration),
+    /// The lane broke.
+    #[error("the connection to the agent of this cluster was lost")]
+    Lost(#[source] hyper::Error),
+    /// The session of a Go agent ended.
+    #[error("the session of this cluster's agent ended before it answered")]
+    Ended,
+    /// A Go agent has not answered what was asked of it before.
+    #[error("too many concurrent requests to the agent of this cluster; retry")]
+    Busy,
+    /// A Go agent answers more than we hold.
+    #[error("the answer of this cluster's agent exceeds the message size limit")]
+    TooLarge,
+    /// A Go agent answers what nobody can read.
+    #[error("read the answer of this cluster's agent")]
+    Unreadable(#[source] Undecodable),
+    /// Or something else.
+    #[error("the agent of this cluster sent an unexpected answer")]
+    Besides,
+}
+
+impl Lanes {
+    /// Asks the agent of a cluster.
+    ///
+    /// Dropped, the request is taken back; so it is when its answer is dropped.
+    pub(crate) async fn ask(
+        &self,
+        cluster: &ClusterName,
+        request: Request<Body>,
+        patience: Duration,
+    ) -> Result<Response<Incoming>, NotAnswered> {
+        let mut carrier = self.carrier(cluster).ok_or(NotAnswered::NotConnected)?;
+        timeout(patience, carrier.send_request(request))
+            .await
+            .map_err(|_elapsed| NotAnswered::Late(patience))?
+            .map_err(NotAnswered::Lost)
+    }
+
+    fn carrier(&self, cluster: &ClusterName) -> Option<SendRequest<Body>> {
+        let state = self.lock();
+        let newest = state.open.get(cluster)?.last()?;
+        newest.carrier.clone().filter(|it| !it.is_closed())
+    }
+
+    /// What Argo CD's namespace is called on a cluster, if its agent can be asked now.
+    pub(crate) fn argocd_namespace(&self, cluster: &ClusterName) -> Option<String> {
+        let state = self.lock();
+        let newest = state.open.get(cluster)?.last()?;
+        let is_open = newest.carrier.as_ref().is_some_and(|it| !it.is_closed());
+        is_open.then(|| newest.argocd_namespace.clone())
+    }
+
+    /// Ends every lane for which `verdict` has a reason.
+    pub(crate) fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Papers) -> Option<End>) {
+        for (cluster, lanes) in &self.lock().open {
+            for lane in lanes {
+                if verdict(cluster, lane.mode, &lane.papers).is_some() {
+                    lane.end.cancel();
+                }
+            }
+        }
+    }
+
+    /// How many each cluster has open.
+    pub(crate) fn count(&self) -> BTreeMap<String, usize> {
+        let state = self.lock();
+        let open = state.open.iter();
+        open.map(|(cluster, lanes)| (cluster.to_string(), lanes.len()))
+            .collect()
+    }
+
+    /// From now on this one carries the requests of its cluster.
+    fn take_over(
+        &self,
+        admitted: &Admitted,
+        carrier: SendRequest<Body>,
+        end: CancellationToken,
+    ) -> Place {
+        let cluster = admitted.holder.cluster.clone();
+        let mut state = self.lock();
+        let id = state.next;
+        state.next = state.next.wrapping_add(1);
+        let lanes = state.open.entry(cluster.clone()).or_default();
+        for older in lanes.iter_mut() {
+            older.carrier = None;
+        }
+        if lanes.len() >= MOST {
+            lanes.remove(0).end.cancel();
+        }
+        lanes.push(Lane {
+            id,
+            mode: admitted.holder.mode,
+            papers: Arc::clone(&admitted.papers),
+            argocd_namespace: admitted.holder.announced.namespace.clone(),
+            carrier: Some(carrier),
+            end,
+        });
+        drop(state);
+        Place {
+            lanes: self.clone(),
+            cluster,
+            id,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a lane ends.
+struct Ends {
+    /// Cancelled, it ends with all requests on it.
+    end: CancellationToken,
+    /// Cancelled when its last request has ended or the agent is gone.
+    gone: CancellationToken,
+}
+
+/// A lane's place among those of its cluster; dropped, it is free.
+#[derive(Debug)]
+struct Place {
+    lanes: Lanes,
+    cluster: ClusterName,
+    id: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.lanes.lock();
+        if let Some(lanes) = state.open.get_mut(&self.cluster) {
+            lanes.retain(|lane| lane.id != self.id);
+            if lanes.is_empty() {
+                state.open.remove(&self.cluster);
+            }
+        }
+    }
+}
+
+impl Sessions {
+    /// Takes the lane of an admitted agent and returns what we say on it.
+    pub(crate) fn open_lane(
+        self: &Arc<Self>,
+        admitted: Admitted,
+        inbound: Streaming<Chunk>,
+    ) -> mpsc::Receiver<Bytes> {
+        let end = CancellationToken::new();
+        // Its end is the end of the connection inside, and so of every request on it.
+        let gone = CancellationToken::new();
+        let held = gone.clone().drop_guard();
+        let incoming = inbound
+            .map(move |chunk| {
+                let _held_as_long_as_it_is_read = &held;
+                chunk.map(|it| it.data).map_err(io::Error::other)
+            })
+            .take_until(end.clone().cancelled_owned());
+        let (send, outgoing) = tunnel::chunks();
+        let tunnel = Tunnel::new(incoming, send);
+        let span = tracing::info_span!("lane", cluster = %admitted.holder.cluster);
+        let living = Arc::clone(self).live(admitted, tunnel, Ends { end, gone });
+        self.spawner
+            .aside()
+            .spawn_short("lane", living.instrument(span));
+        outgoing
+    }
+
+    async fn live(self: Arc<Self>, admitted: Admitted, tunnel: Tunnel, ends: Ends) {
+        let Ends { end, gone } = ends;
+        let shaking = http2::Builder::new(Tasks::new(self.spawner.aside()))
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(LANE_WINDOW)
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PING)
+            .keep_alive_while_idle(true)
+            .handshake(TokioIo::new(tunnel));
+        let Ok(Ok((carrier, connection))) = timeout(HANDSHAKE, shaking).await else {
+            return tracing::info!("a tunnel failed to start");
+        };
+        let _place = self.lanes.take_over(&admitted, carrier, end.clone());
+        let (holder, papers) = (&admitted.holder, &admitted.papers);
+        let verdict = self
+            .gate
+            .verdict_at_opening(&holder.cluster, holder.mode, papers);
+        if verdict.is_some() {
+            return end.cancel();
+        }
+        let _open = self.metrics.lane();
+        tracing::info!("lane opened");
+        // Over when nobody asks on it any more; what was asked goes on until the tunnel is dropped.
+        let asking = async {
+            if let Err(error) = connection.await {
+                tracing::info!(error = %Chain(&error), "lane broke");
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            () = self.spawner.token().cancelled() => {}
+            () = end.cancelled() => {}
+            () = gone.cancelled() => {}
+            () = sleep(self.life(papers)) => {}
+            () = asking => {}
+        }
+        end.cancel();
+        tracing::info!("lane ended");
+    }
+
+    /// No longer than a session may live, nor than the certificate.
+    fn life(&self, papers: &Papers) -> Duration {
+        let left = papers.not_after().map(|not_after| {
+            let left = not_after.duration_since(self.clock.now());
+            Duration::try_from(left).unwrap_or_default()
+        });
+        left.map_or(self.limits.session_life, |left| {
+            left.min(self.limits.session_life)
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! Streams of events on which answers that are larger than we hold lose their data.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::Request;
+use http_body::Frame;
+use protocol::oversize_filter::Sieve;
+use tonic::{Status, body::Body, server::NamedService};
+use tower::Service;
+
+use crate::metrics::Metrics;
+
+/// A service that hears of answers that are too large, but not their data.
+#[derive(Clone, Debug)]
+pub(super) struct Sieved<S> {
+    pub(super) inner: S,
+    pub(super) largest: usize,
+    pub(super) metrics: Metrics,
+}
+
+impl<S: NamedService> NamedService for Sieved<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S: Service<Request<Body>>> Service<Request<Body>> for Sieved<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let sieve = Sieve::new(self.largest, request.headers());
+        let metrics = self.metrics.clone();
+        self.inner.call(request.map(|body| {
+            Body::new(Sifted {
+                body,
+                sieve,
+                came: Bytes::new(),
+                metrics,
+            })
+        }))
+    }
+}
+
+struct Sifted {
+    body: Body,
+    sieve: Sieve,
+    /// What has come and was not taken yet.
+    came: Bytes,
+    metrics: Metrics,
+}
+
+impl http_body::Body for Sifted {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        loop {
+            if this.came.is_empty() {
+                let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
+                this.came = match frame.map(|frame| frame.map(Frame::into_data)) {
+                    None => return Poll::Ready(None),
+                    Some(Err(status)) => return Poll::Ready(Some(Err(status))),
+                    Some(Ok(Err(other))) => return Poll::Ready(Some(Ok(other))),
+                    Some(Ok(Ok(data))) => data,
+                };
+            }
+            let onward = this.sieve.push(&mut this.came);
+            for _ in 0..this.sieve.take_cut() {
+                this.metrics.event_refused("too_large");
+            }
+            if let Some(onward) = onward {
+                return Poll::Ready(Some(Ok(Frame::data(onward))));
+            }
+        }
+    }
+}
