@@ -35,7 +35,7 @@ use crate::{
     keys,
     optin::plan::{follows_label, held_change},
 };
-use argocd_install::Bringing;
+use argocd_install::Installer;
 use conditions::{Facts, HeldMode, Needs};
 use manifests::Templates;
 use obstacles::{AllObstacles, Obstacles};
@@ -55,7 +55,7 @@ pub struct ArgocdAgent {
     name: AddonName,
     parts: Parts,
     templates: Templates,
-    bringing: Bringing,
+    bringing: Installer,
     // The CA ready for signing, made anew when it changes. Held for a lookup, never over an await.
     signing: Mutex<Option<(Arc<Authority>, Arc<SigningCa>)>>,
     obstacles: AllObstacles,
@@ -78,7 +78,7 @@ impl ArgocdAgent {
         let (pattern, records) = (parts.pattern.clone(), parts.records.clone());
         Ok(Self {
             name: AddonName::new(keys::ADDON)?,
-            bringing: Bringing::new(pattern, records)?,
+            bringing: Installer::new(pattern, records)?,
             parts,
             templates: Templates::embedded()?,
             signing: Mutex::default(),

@@ -62,7 +62,7 @@ async fn serve<F>(
     shared: &Shared,
     token: CancellationToken,
     seen: Seen,
-    start: impl FnOnce(Basis) -> F,
+    start: impl FnOnce(ProcessContext) -> F,
 ) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<()>>,
@@ -78,7 +78,7 @@ async fn serve_until_end<F>(
     shared: &Shared,
     token: CancellationToken,
     seen: Seen,
-    start: impl FnOnce(Basis) -> F,
+    start: impl FnOnce(ProcessContext) -> F,
 ) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<()>>,
@@ -87,7 +87,7 @@ where
     let readiness = Readiness::new();
     serve_admin(shared, &readiness, seen, &parts).await?;
     let client = kube::client(&shared.kube, "argocd-agent-addon-manager").await?;
-    let basis = Basis {
+    let basis = ProcessContext {
         client,
         readiness,
         spawner: parts.spawner(),
@@ -122,7 +122,7 @@ struct Seen {
 }
 
 /// What every part may use.
-struct Basis {
+struct ProcessContext {
     client: ::kube::Client,
     readiness: Readiness,
     spawner: Spawner,

@@ -16,8 +16,8 @@ use crate::{
 
 mod redis;
 
-pub use redis::{LoginSource, RedisMeeting};
-pub use standalone::{Alone, Meeting, Registration};
+pub use redis::{LoginSource, RedisTlsEndpoint};
+pub use standalone::{Standalone, TlsEndpoint, Registration};
 
 /// What to run, and how.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub enum Config {
     /// The whole hub program.
     Manager(Box<Manager>),
     /// The principal alone.
-    Principal(Box<Alone>),
+    Principal(Box<Standalone>),
     /// The removal of the add-on.
     Uninstall(Uninstall),
     /// A question to a program that runs.

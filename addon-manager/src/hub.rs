@@ -139,11 +139,11 @@ pub struct Memory {
 }
 
 /// The modes that clusters had last.
-pub type Modes = BTreeMap<String, Had>;
+pub type Modes = BTreeMap<String, InstalledBefore>;
 
 /// The mode that a cluster had last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Had {
+pub struct InstalledBefore {
     /// The mode.
     pub mode: Mode,
     /// UID of the ManagedCluster: another one of the same name never had it.
@@ -161,7 +161,7 @@ struct Seen {
 impl Memory {
     /// A memory that goes on from what was known before.
     pub fn from_modes(modes: Modes) -> Self {
-        let had = |(name, had): (&String, &Had)| {
+        let had = |(name, had): (&String, &InstalledBefore)| {
             let seen = Seen {
                 uid: had.addon.clone(),
                 recorded: Some(had.mode.as_str().to_owned()),
@@ -201,7 +201,7 @@ impl Memory {
             let uid = world.clusters.get(name)?.uid.clone();
             let mode = addon.mode()?;
             let addon = addon.uid.clone();
-            Some((name.clone(), Had { mode, uid, addon }))
+            Some((name.clone(), InstalledBefore { mode, uid, addon }))
         });
         self.modes.extend(recorded);
         self.modes.retain(|name, had| {

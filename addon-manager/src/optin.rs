@@ -28,7 +28,7 @@ use tracing::{info, warn};
 
 pub use apply::Writer;
 use apply::{Done, Error};
-pub use modes::Keeper;
+pub use modes::ModeRecords;
 use modes::Written;
 use plan::{Step, plan};
 
@@ -61,7 +61,7 @@ pub struct OptIn {
     /// Writes.
     pub writer: Writer,
     /// Keeps the modes that clusters had.
-    pub keeper: Keeper,
+    pub keeper: ModeRecords,
     /// Where changes of mode that have to wait are told.
     pub held: watch::Sender<HeldModes>,
 }

@@ -9,7 +9,7 @@ use futures::{StreamExt as _, stream, stream::BoxStream};
 use jiff::Timestamp;
 use ocm::name::ClusterName;
 use principal::{
-    Ailment, ArgoCd, HeldDeletion, Mode, Refused, Runs, SessionReport, Sessions, ShownCertificate,
+    HealthProblem, ArgoCd, HeldDeletion, Mode, Refused, Runs, SessionReport, Sessions, ShownCertificate,
     Stuck, Unmirrored,
 };
 use tokio::sync::Notify;
@@ -18,13 +18,13 @@ use crate::issuer::Certificates;
 
 /// Names that wait to be looked at, each at most once: bounded by the number of clusters.
 #[derive(Clone, Debug, Default)]
-pub struct Wakes {
+pub struct Requeue {
     // Held for an insertion, never over an await.
     waiting: Arc<Mutex<BTreeSet<ClusterName>>>,
     more: Arc<Notify>,
 }
 
-impl Wakes {
+impl Requeue {
     /// Asks for one cluster.
     pub fn wake(&self, cluster: ClusterName) {
         self.waiting
@@ -119,7 +119,7 @@ type Told<'a> = (
     ),
     (
         Option<&'a Refused>,
-        (Option<ArgoCd>, Option<Runs>, bool, Option<&'a Ailment>),
+        (Option<ArgoCd>, Option<Runs>, bool, Option<&'a HealthProblem>),
         Option<&'a Unmirrored>,
     ),
     Option<&'a ShownCertificate>,
@@ -244,7 +244,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cluster_that_waits_is_asked_for_once() {
-        let wakes = Wakes::default();
+        let wakes = Requeue::default();
         let name = |text: &str| ClusterName::new(text).unwrap();
         for text in ["b", "a", "b"] {
             wakes.wake(name(text));

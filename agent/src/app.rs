@@ -20,12 +20,12 @@ use crate::args::Args;
 use crate::config::{self, Config, IdentitySource, RootsSource, Scope, Tls, Ui};
 use crate::live::cluster_stats;
 use crate::live::redis::Redis;
-use crate::live::tunnel::{Cache, Desk, Lane};
+use crate::live::tunnel::{Cache, ApiHandler, Lane};
 use crate::metrics::{self, Metrics};
 use crate::state::State;
 use crate::sync::api::Kubernetes;
 use crate::sync::cache::Store;
-use crate::sync::replica::{Replica, Sight};
+use crate::sync::replica::{Replica, CacheStatus};
 use crate::sync::report::Reports;
 use crate::transport::connection::{self, Link, LinkState};
 
@@ -134,7 +134,7 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
 }
 
 /// Keeps the session up, and the lane beside it.
-fn keep_both(link: Link, desk: Arc<Desk>, parts: &Parts, token: &CancellationToken) {
+fn keep_both(link: Link, desk: Arc<ApiHandler>, parts: &Parts, token: &CancellationToken) {
     let aside = parts.spawner().aside();
     let lane = Lane::beside(&link, desk, aside.clone());
     aside.spawn("lane", lane.run(token.clone()));
@@ -155,10 +155,10 @@ async fn desk(
     scope: &Scope,
     redis: Arc<Redis>,
     spawner: &Spawner,
-) -> Result<Arc<Desk>, runtime::kube::Error> {
+) -> Result<Arc<ApiHandler>, runtime::kube::Error> {
     let client = runtime::kube::client_of(kube, USER_AGENT, spawner).await?;
     let cache = Cache::new(redis, scope.argocd_namespace.clone(), ui.access);
-    let desk = Desk::new(client, ui, scope.clone(), spawner.clone());
+    let desk = ApiHandler::new(client, ui, scope.clone(), spawner.clone());
     Ok(Arc::new(desk.with_cache(cache)))
 }
 
@@ -256,11 +256,11 @@ fn watch_expiry(mut material: watch::Receiver<Arc<Material>>, metrics: Metrics, 
 }
 
 /// Ready means that the spoke is known; a lost hub does not make the pod unready.
-fn say_when_ready(mut sight: watch::Receiver<Sight>, readiness: &Readiness, spawner: &Spawner) {
+fn say_when_ready(mut sight: watch::Receiver<CacheStatus>, readiness: &Readiness, spawner: &Spawner) {
     let (caches, token) = (readiness.register("caches"), spawner.token().clone());
     spawner.spawn("readiness", async move {
         if let Some(Ok(_)) = token
-            .run_until_cancelled(sight.wait_for(Sight::is_complete))
+            .run_until_cancelled(sight.wait_for(CacheStatus::is_complete))
             .await
         {
             caches.set(true);

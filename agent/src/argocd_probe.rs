@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use protocol::Mode;
-use protocol::payload::{Ailment, ArgoCd, Runs};
+use protocol::payload::{HealthProblem, ArgoCd, Runs};
 use runtime::error::Chain;
 use runtime::kube::{Watch, watch_trimmed};
 use runtime::parts::Spawner;
@@ -41,7 +41,7 @@ pub struct Running {
     /// Whether the definitions of Argo CD's kinds are those that the add-on has brought.
     pub kinds_brought: bool,
     /// What is wrong with what the add-on has brought.
-    pub ails: Option<Ailment>,
+    pub ails: Option<HealthProblem>,
 }
 
 /// Looks until the process ends, and tells the replica; without a client nobody wants to know.
@@ -119,7 +119,7 @@ async fn look(client: &Client, replica: &Replica, mut seen: watch::Receiver<Prog
 }
 
 /// The worst that is wrong with what the add-on has brought.
-async fn ailment(client: &Client, namespace: &str, programs: &Programs) -> Option<Ailment> {
+async fn ailment(client: &Client, namespace: &str, programs: &Programs) -> Option<HealthProblem> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let mut found = Vec::new();
     for (name, program) in programs.unwell() {

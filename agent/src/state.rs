@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::metrics::{ENDS, Metrics};
-use crate::sync::replica::Sight;
+use crate::sync::replica::CacheStatus;
 use crate::sync::report::Reports;
 use crate::transport::connection::{Link, LinkState};
 
@@ -23,7 +23,7 @@ pub struct State {
     /// Whether the principal hears us.
     pub link: watch::Receiver<LinkState>,
     /// How much of the spoke is seen.
-    pub sight: watch::Receiver<Sight>,
+    pub sight: watch::Receiver<CacheStatus>,
     /// By them what is known to be here.
     pub reports: Arc<Reports>,
     /// What is counted.
@@ -102,7 +102,7 @@ mod tests {
             principal: "hub.example.org:443".to_owned(),
             mode: Mode::Managed,
             link: watch::channel(LinkState::Up).1,
-            sight: watch::channel(Sight::default()).1,
+            sight: watch::channel(CacheStatus::default()).1,
             reports: Arc::new(Reports::new(Arc::default())),
             metrics,
         };

@@ -35,7 +35,7 @@ pub use admission::revoked::Revoked;
 pub use admission::tokens::JwtKey;
 pub use fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode};
 pub use metrics::Metrics;
-pub use protocol::payload::{Ailment, ArgoCd, Cause, Runs};
+pub use protocol::payload::{HealthProblem, ArgoCd, Cause, Runs};
 pub use report::{
     HeldDeletion, Refused, SessionReport, Sessions, ShownCertificate, Stuck, Unmirrored,
 };

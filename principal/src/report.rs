@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use protocol::payload::{Ailment, ArgoCd, Runs};
+use protocol::payload::{HealthProblem, ArgoCd, Runs};
 use runtime::credentials::KeyId;
 use tokio::sync::watch;
 
@@ -42,7 +42,7 @@ pub struct SessionReport {
     /// Whether the definitions of Argo CD's kinds there are those that the add-on has brought. A claim.
     pub argocd_kinds_brought: bool,
     /// What is wrong there with an Argo CD that the add-on has brought. A claim, in short printable lines.
-    pub argocd_ails: Option<Ailment>,
+    pub argocd_ails: Option<HealthProblem>,
     /// What of an autonomous cluster is not shown on the hub.
     pub unmirrored: Option<Unmirrored>,
     /// The certificate of the last session.

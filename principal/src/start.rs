@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::{
     admission::{
-        admit::{Budget, Gate, Nonces, Registrar},
+        admit::{Budget, Admission, Nonces, Registrar},
         identity::Method,
         registry::Registry,
         revoked::{self, Revoked},
@@ -20,7 +20,7 @@ use crate::{
         users::{self, Passwords, Users},
     },
     fleet::Fleet,
-    live::{go_compat::Questions, tunnel::Lanes},
+    live::{go_compat::Questions, tunnel::Tunnels},
     metrics::Metrics,
     report::Sessions as Reports,
     settings::Settings,
@@ -275,7 +275,7 @@ fn assemble(
     let metrics = feeds.metrics.clone();
     let clock = feeds.clock.clone();
     let (registry, reports) = Registry::new(clock.clone());
-    let lanes = Lanes::default();
+    let lanes = Tunnels::default();
     metrics.state().follow(Sources {
         registry: registry.clone(),
         reports: reports.clone(),
@@ -288,7 +288,7 @@ fn assemble(
     hub.set_fleet(&enrolled);
     let (door, fleet) = watch::channel(enrolled);
     let (uid, principal_uid) = watch::channel(None);
-    let gate = Gate {
+    let gate = Admission {
         identity: settings.identity.clone(),
         capabilities: settings.capabilities.clone(),
         argocd_namespace: settings.argocd_namespace.clone(),

@@ -18,9 +18,9 @@ use runtime::{admin::Page, metrics::Gauges};
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
-use crate::{admission::registry::Registry, fleet::Fleet, live::tunnel::Lanes, report::Sessions};
+use crate::{admission::registry::Registry, fleet::Fleet, live::tunnel::Tunnels, report::Sessions};
 
-pub(crate) use snapshot::Moment;
+pub(crate) use snapshot::Snapshot;
 
 /// Where the state of a principal can be seen, as soon as it runs; clones see the same.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ pub(crate) struct Sources {
     pub(crate) reports: watch::Receiver<Sessions>,
     pub(crate) fleet: watch::Receiver<Arc<Fleet>>,
     pub(crate) active: watch::Receiver<bool>,
-    pub(crate) lanes: Lanes,
+    pub(crate) lanes: Tunnels,
 }
 
 impl fmt::Debug for Sources {
@@ -83,14 +83,14 @@ impl State {
     }
 
     /// A copy of what is now; nothing is known before the principal has started.
-    fn moment(&self) -> Moment {
+    fn moment(&self) -> Snapshot {
         let Some(sources) = self.0.get() else {
-            return Moment::default();
+            return Snapshot::default();
         };
         let now = Instant::now();
         let fleet = Arc::clone(&sources.fleet.borrow());
         let reports = Arc::clone(&sources.reports.borrow());
-        Moment {
+        Snapshot {
             is_active: *sources.active.borrow(),
             fleet,
             reports,

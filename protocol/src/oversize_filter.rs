@@ -39,7 +39,7 @@ const GZIP: &[u8] = b"gzip";
 
 /// Takes the data out of answers that are too large. Its bytes are gRPC's messages, cut anywhere.
 #[derive(Debug)]
-pub struct Sieve {
+pub struct OversizeFilter {
     largest: usize,
     /// Whether what is compressed is so with gzip.
     gzip: bool,
@@ -72,7 +72,7 @@ struct Packed {
     is_long: bool,
 }
 
-impl Sieve {
+impl OversizeFilter {
     /// For whoever reads messages of up to so many bytes, of a call with these headers.
     pub fn new(largest: usize, headers: &HeaderMap) -> Self {
         let encoding = headers.get("grpc-encoding");

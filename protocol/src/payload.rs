@@ -167,7 +167,7 @@ pub struct SpokeInfo {
     pub argo_cd_kinds_brought: bool,
     /// What is wrong with an Argo CD that the add-on has brought; none when nothing is or the agent does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub argo_cd_ails: Option<Ailment>,
+    pub argo_cd_ails: Option<HealthProblem>,
     /// The SHA-256, in hexadecimal, of the CA certificates that the agent trusts; none when it does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trusts: Option<BTreeSet<String>>,
@@ -216,7 +216,7 @@ pub enum Runs {
 /// Why a program of Argo CD is not well on a spoke.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Ailment {
+pub struct HealthProblem {
     /// The program: `Deployment argocd-repo-server`.
     pub workload: String,
     /// The cause.

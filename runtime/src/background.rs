@@ -13,9 +13,9 @@ const NICENESS: i32 = 10;
 
 /// The runtime; what runs on it ends with it.
 #[derive(Debug)]
-pub(crate) struct Aside(Option<Runtime>);
+pub(crate) struct BackgroundRuntime(Option<Runtime>);
 
-impl Aside {
+impl BackgroundRuntime {
     /// Starts it.
     pub(crate) fn start() -> io::Result<Self> {
         let runtime = Builder::new_multi_thread()
@@ -37,7 +37,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for BackgroundRuntime {
     fn drop(&mut self) {
         // Waiting for its threads would block the thread that drops it. Its tasks have ended: `Parts` has waited for them.
         if let Some(runtime) = self.0.take() {

@@ -28,35 +28,35 @@ impl fmt::Display for Chain<'_> {
 
 /// Who can put a failure right; decides retry, log level, condition and status code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Blame {
+pub enum ErrorClass {
     /// The network, a peer or an API server that is away: retry with back-off.
-    Weather,
+    Transient,
     /// A person has to change something: say what, retry on change.
     User,
     /// A mistake of ours: say it loudly, retry slowly.
-    Us,
+    Internal,
 }
 
-impl Blame {
+impl ErrorClass {
     /// A bounded text for metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Weather => "weather",
+            Self::Transient => "weather",
             Self::User => "user",
-            Self::Us => "us",
+            Self::Internal => "us",
         }
     }
 }
 
 /// Sorts an error of the Kubernetes API by whose move it is.
-pub fn blame_kube(error: &::kube::Error) -> Blame {
+pub fn blame_kube(error: &::kube::Error) -> ErrorClass {
     let ::kube::Error::Api(status) = error else {
-        return Blame::Weather;
+        return ErrorClass::Transient;
     };
     match status.code {
         // 409 and 410 are races with other writers, 429 and above are load or outage.
-        401 | 408 | 409 | 410 | 429 | 500..=599 => Blame::Weather,
-        _ => Blame::User,
+        401 | 408 | 409 | 410 | 429 | 500..=599 => ErrorClass::Transient,
+        _ => ErrorClass::User,
     }
 }
 

@@ -78,7 +78,7 @@ async fn prepared(args: &KubeArgs, user_agent: &str) -> Result<Config, Error> {
 
 fn build(args: &KubeArgs, config: Config) -> Result<Client, Error> {
     let client = ClientBuilder::try_from(config).map_err(|error| Error::Build(Box::new(error)))?;
-    let client = client.with_layer(&response_timeout::Patience);
+    let client = client.with_layer(&response_timeout::ResponseTimeout);
     Ok(with_history(match pace(args) {
         Some(pace) => client.with_layer(&pace).build(),
         None => client.build(),

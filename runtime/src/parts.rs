@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::background::Aside;
+use crate::background::BackgroundRuntime;
 use crate::error::Chain;
 
 /// How long an aborted task may take to notice; it only has to reach its next await.
@@ -77,7 +77,7 @@ impl<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static> Ending for Result<(
 pub struct Parts {
     spawner: Spawner,
     ended: mpsc::Receiver<Stopped>,
-    aside: Option<Aside>,
+    aside: Option<BackgroundRuntime>,
 }
 
 impl Parts {
@@ -105,7 +105,7 @@ impl Parts {
     /// # Errors
     /// There can be no more threads.
     pub fn with_aside(token: CancellationToken) -> io::Result<Self> {
-        let aside = Aside::start()?;
+        let aside = BackgroundRuntime::start()?;
         let mut parts = Self::new(token);
         parts.spawner.aside = aside.handle();
         parts.aside = Some(aside);

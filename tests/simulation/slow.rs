@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use live::events::{self, Observed};
 use principal::store::{self, Store};
 use protocol::ObjectKey;
-use runtime::error::Blame;
+use runtime::error::ErrorClass;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -203,7 +203,7 @@ impl Slow<api::Memory> {
         write: impl Future<Output = Result<T, api::Error>>,
     ) -> Result<T, api::Error> {
         let away = || api::Error::Failed {
-            blame: Blame::Weather,
+            blame: ErrorClass::Transient,
             source: "the API server is away".into(),
         };
         if self.way(self.manners().failing).await {
@@ -220,8 +220,8 @@ impl Slow<api::Memory> {
 impl Spoke for Slow<api::Memory> {
     fn watch(
         &self,
-        target: spoke::Target,
-        report: spoke::Reporter,
+        target: api::Target,
+        report: api::Reporter,
         token: CancellationToken,
     ) -> BoxFuture<'static, ()> {
         let inner = |report| self.inner.watch(target, report, token.clone());

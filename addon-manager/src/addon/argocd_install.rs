@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use super::{manifests::Spoke, settings, template};
 use follow::Hub;
 use objects::{Brought, Templates};
-use pattern::{Lack, Pattern};
+use pattern::{Missing, Pattern};
 use record::{Record, Records};
 
 /// `INSTALL_ARGOCD`: what a person wants.
@@ -98,7 +98,7 @@ pub enum Need {
 
 /// Why none is brought to a cluster that has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Withheld {
+pub enum Skipped {
     /// A person does not want it.
     Unwanted,
     /// It had one of somebody else's, which has gone.
@@ -130,7 +130,7 @@ pub struct Question<'a> {
     /// What is known of the cluster.
     pub seen: Seen,
     /// What the hub lacks of a pattern.
-    pub lack: Option<&'a Lack>,
+    pub lack: Option<&'a Missing>,
 }
 
 /// Decides about one cluster.
@@ -199,11 +199,11 @@ pub fn decide(question: &Question<'_>) -> Verdict {
 }
 
 /// Why a cluster that says that it has no Argo CD gets none; none if it gets one, or has not said so.
-pub fn withheld(install: Install, verdict: &Verdict, seen: Seen) -> Option<Withheld> {
+pub fn withheld(install: Install, verdict: &Verdict, seen: Seen) -> Option<Skipped> {
     match (install, verdict.decision) {
         _ if seen.runs != Some(Runs::Nothing) => None,
-        (Install::Never, _) => Some(Withheld::Unwanted),
-        (Install::Auto | Install::Always, Some(Decision::Found)) => Some(Withheld::Gone),
+        (Install::Never, _) => Some(Skipped::Unwanted),
+        (Install::Auto | Install::Always, Some(Decision::Found)) => Some(Skipped::Gone),
         (
             Install::Auto | Install::Always,
             None | Some(Decision::Brought | Decision::BroughtWithoutDefinitions),
@@ -259,12 +259,12 @@ pub enum Error {
 struct Stance {
     uid: String,
     verdict: Verdict,
-    withheld: Option<Withheld>,
+    withheld: Option<Skipped>,
 }
 
 /// Brings Argo CD, and remembers what was decided.
 #[derive(Debug)]
-pub struct Bringing {
+pub struct Installer {
     templates: Templates,
     hub: watch::Receiver<Hub>,
     records: watch::Sender<Records>,
@@ -272,7 +272,7 @@ pub struct Bringing {
     stances: Mutex<BTreeMap<ClusterName, Stance>>,
 }
 
-impl Bringing {
+impl Installer {
     /// With what the hub has as the pattern; what has to be written down is told to `records`.
     pub fn new(
         hub: watch::Receiver<Hub>,
@@ -296,7 +296,7 @@ impl Bringing {
     }
 
     /// Why a cluster that has no Argo CD gets none.
-    pub fn withheld(&self, cluster: &ClusterName) -> Option<Withheld> {
+    pub fn withheld(&self, cluster: &ClusterName) -> Option<Skipped> {
         self.stances().get(cluster)?.withheld
     }
 
@@ -360,7 +360,7 @@ impl Bringing {
         Ok(self.templates.render(&brought)?)
     }
 
-    fn judge(&self, ask: &Ask<'_>, install: Install, lack: Option<&Lack>) -> Verdict {
+    fn judge(&self, ask: &Ask<'_>, install: Install, lack: Option<&Missing>) -> Verdict {
         let mut stances = self.stances();
         let before = stances.get(ask.cluster).filter(|it| it.uid == ask.uid);
         let seen = Seen::of(ask.session);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use ocm::condition::{Verdict, addon::DEGRADED};
 use principal::{
-    Ailment, ArgoCd, HeldDeletion, Mode, Refused, ShownCertificate, Stuck, Unmirrored,
+    HealthProblem, ArgoCd, HeldDeletion, Mode, Refused, ShownCertificate, Stuck, Unmirrored,
 };
 
 pub use argocd::{ARGOCD_MISSING, ARGOCD_NOT_OURS, ARGOCD_UNHEALTHY, HUB_ARGOCD_UNREADABLE};
@@ -55,9 +55,9 @@ pub struct Needs<'a> {
     /// What is in the way of an Argo CD of ours there.
     pub bringing: Option<&'a argocd_install::Need>,
     /// Why a cluster that has none gets none.
-    pub withheld: Option<argocd_install::Withheld>,
+    pub withheld: Option<argocd_install::Skipped>,
     /// What is wrong with an Argo CD of ours there.
-    pub ails: Option<&'a Ailment>,
+    pub ails: Option<&'a HealthProblem>,
     /// What of an autonomous cluster is not shown on the hub.
     pub unmirrored: Option<&'a Unmirrored>,
     /// Whether a person has revoked its certificates.

@@ -15,14 +15,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::manager::{Channels, Ground};
+use super::manager::{Channels, HubContext};
 use crate::{
     addon::{self, ArgocdAgent, argocd_install},
     fleet::{self, projects::Projects, secrets::ClusterSecrets},
     hub::Own,
     keys,
-    optin::{self, Keeper, OptIn},
-    requeue::{self, Wakes},
+    optin::{self, ModeRecords, OptIn},
+    requeue::{self, Requeue},
 };
 
 /// The pause before the SDK is started again, when the hub does not serve the add-on API (yet).
@@ -33,8 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const CONCURRENCY: usize = 16;
 
 /// What a term needs.
-pub(super) struct Term {
-    pub(super) ground: Ground,
+pub(super) struct LeaderRun {
+    pub(super) ground: HubContext,
     pub(super) own: Own,
     pub(super) counters: sdk::Metrics,
 }
@@ -71,7 +71,7 @@ pub(super) async fn while_leading<F>(
 }
 
 /// Leads whenever it is our turn, until the token is cancelled.
-pub(super) async fn run(term: Term, leading: watch::Receiver<bool>, token: CancellationToken) {
+pub(super) async fn run(term: LeaderRun, leading: watch::Receiver<bool>, token: CancellationToken) {
     let term = Arc::new(term);
     while_leading(leading, token, move |token| {
         let term = Arc::clone(&term);
@@ -100,9 +100,9 @@ pub(super) async fn run(term: Term, leading: watch::Receiver<bool>, token: Cance
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Leads until the token is cancelled.
-async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
-    let Term { ground, own, .. } = term;
-    let Ground {
+async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure> {
+    let LeaderRun { ground, own, .. } = term;
+    let HubContext {
         config,
         client,
         channels,
@@ -113,7 +113,7 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
     };
     let version = version?;
     let name = AddonName::new(keys::ADDON)?;
-    let (view, wakes) = (View::new(), Wakes::default());
+    let (view, wakes) = (View::new(), Requeue::default());
     let secrets = ClusterSecrets::new(client.clone(), &own.argocd_namespace);
     let addon = Arc::new(ArgocdAgent::new(addon_parts(term, &view, &secrets))?);
     let setup = setup(term, version, &view, &wakes, &token);
@@ -136,7 +136,7 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
         addon: name,
         own: own.clone(),
         writer: writer(term, version),
-        keeper: Keeper::new(client.clone(), &config.own_namespace),
+        keeper: ModeRecords::new(client.clone(), &config.own_namespace),
         held: channels.held_modes.clone(),
     };
     let opting_in = opting_in.run(token.clone());
@@ -160,9 +160,9 @@ async fn lead(term: &Term, token: CancellationToken) -> Result<(), Failure> {
 }
 
 /// Follows the hub's own Argo CD, and writes down what was decided about those of clusters.
-async fn bringing(term: &Term, version: Version, token: CancellationToken) {
-    let Term { ground, own, .. } = term;
-    let Ground {
+async fn bringing(term: &LeaderRun, version: Version, token: CancellationToken) {
+    let LeaderRun { ground, own, .. } = term;
+    let HubContext {
         client, channels, ..
     } = ground;
     let namespace = own.argocd_namespace.clone();
@@ -200,10 +200,10 @@ async fn known(channels: &Channels, secrets: &ClusterSecrets) {
 }
 
 fn setup(
-    term: &Term,
+    term: &LeaderRun,
     version: Version,
     view: &View,
-    wakes: &Wakes,
+    wakes: &Requeue,
     token: &CancellationToken,
 ) -> sdk::Setup {
     sdk::Setup {
@@ -217,13 +217,13 @@ fn setup(
     }
 }
 
-fn addon_parts(term: &Term, view: &View, secrets: &ClusterSecrets) -> addon::Parts {
-    let Term {
+fn addon_parts(term: &LeaderRun, view: &View, secrets: &ClusterSecrets) -> addon::Parts {
+    let LeaderRun {
         ground,
         own,
         counters: _,
     } = term;
-    let Ground {
+    let HubContext {
         config,
         client,
         channels,
@@ -254,8 +254,8 @@ fn addon_parts(term: &Term, view: &View, secrets: &ClusterSecrets) -> addon::Par
     }
 }
 
-fn writer(term: &Term, version: Version) -> optin::Writer {
-    let Term { ground, own, .. } = term;
+fn writer(term: &LeaderRun, version: Version) -> optin::Writer {
+    let LeaderRun { ground, own, .. } = term;
     let reporter = Reporter {
         controller: keys::FIELD_MANAGER.to_owned(),
         instance: ground.config.pod_name.clone(),
@@ -271,7 +271,7 @@ fn writer(term: &Term, version: Version) -> optin::Writer {
 const GATHER: Duration = Duration::from_millis(500);
 
 /// Wakes those of whom something else is to be said, and everybody when what all depend on changed.
-async fn wake_all(view: View, wakes: Wakes, channels: &Channels, token: CancellationToken) {
+async fn wake_all(view: View, wakes: Requeue, channels: &Channels, token: CancellationToken) {
     let mut sessions = channels.sessions.subscribe();
     let mut held_modes = channels.held_modes.subscribe();
     let mut authority = channels.authority.subscribe();

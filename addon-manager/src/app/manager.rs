@@ -25,8 +25,8 @@ use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Basis,
-    leader_run::{self, Term},
+    ProcessContext,
+    leader_run::{self, LeaderRun},
 };
 use crate::{
     active,
@@ -54,9 +54,9 @@ const RETRY: Duration = Duration::from_secs(2);
 pub(super) async fn start(
     config: Manager,
     metrics: metrics::Whole,
-    basis: Basis,
+    basis: ProcessContext,
 ) -> anyhow::Result<()> {
-    let Basis {
+    let ProcessContext {
         client,
         readiness,
         spawner,
@@ -68,7 +68,7 @@ pub(super) async fn start(
         principal: of_principal,
     } = metrics;
     let channels = Channels::new(&config);
-    let ground = Ground {
+    let ground = HubContext {
         config,
         client,
         spawner,
@@ -96,7 +96,7 @@ pub(super) async fn start(
     spawner.spawn(
         "lead",
         leader_run::run(
-            Term {
+            LeaderRun {
                 ground,
                 own,
                 counters,
@@ -109,7 +109,7 @@ pub(super) async fn start(
 }
 
 /// What every part of the hub program stands on.
-pub(super) struct Ground {
+pub(super) struct HubContext {
     pub(super) config: Manager,
     pub(super) client: Client,
     pub(super) spawner: Spawner,
@@ -167,7 +167,7 @@ impl Channels {
     }
 }
 
-impl Ground {
+impl HubContext {
     fn leading(&self) -> watch::Receiver<bool> {
         if !self.config.leader_election {
             return super::always(&self.spawner);

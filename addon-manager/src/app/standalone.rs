@@ -24,9 +24,9 @@ use runtime::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::Basis;
+use super::ProcessContext;
 use crate::{
-    config::{Alone, LoginSource, Meeting, RedisMeeting, Registration, Shared, Source},
+    config::{Standalone, LoginSource, TlsEndpoint, RedisTlsEndpoint, Registration, Shared, Source},
     fleet::secrets::selector,
     hub::{is_of_kubernetes, mode_of},
     keys,
@@ -36,17 +36,17 @@ use crate::{
 
 /// Starts the principal and returns when it serves.
 pub(super) async fn start(
-    config: Alone,
+    config: Standalone,
     metrics: principal::Metrics,
-    basis: Basis,
+    basis: ProcessContext,
 ) -> anyhow::Result<()> {
-    let Basis {
+    let ProcessContext {
         client,
         readiness,
         spawner,
     } = basis;
     let ready = readiness.register("principal");
-    let Alone {
+    let Standalone {
         shared,
         agents,
         visitors,
@@ -143,12 +143,12 @@ fn register(
 
 /// With what redis is met, and those who come for it.
 async fn redis_feeds(
-    redis: RedisMeeting,
+    redis: RedisTlsEndpoint,
     client: &Client,
     namespace: &str,
     spawner: &Spawner,
 ) -> RedisFeeds {
-    let RedisMeeting { login, tls } = redis;
+    let RedisTlsEndpoint { login, tls } = redis;
     let login = match login {
         LoginSource::ArgoCd => redis_login(client.clone(), namespace, spawner),
         LoginSource::Folder(folder) => login::follow_folder(folder, REDIS_KEYS, spawner),
@@ -172,12 +172,12 @@ type Followed = watch::Receiver<Arc<Material>>;
 
 /// The serving certificate, and the CA of whoever comes.
 async fn material(
-    meeting: Meeting,
+    meeting: TlsEndpoint,
     client: &Client,
     namespace: &str,
     spawner: &Spawner,
 ) -> Followed {
-    let Meeting { serving, ca } = meeting;
+    let TlsEndpoint { serving, ca } = meeting;
     let clock = Clock::system();
     let secret = |name: &str, take| {
         secrets::watch(

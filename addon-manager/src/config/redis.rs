@@ -8,16 +8,16 @@ use std::{
 use principal::RedisProxy;
 use runtime::credentials::login::Login;
 
-use super::{Error, Meeting, checked_address, given, standalone};
+use super::{Error, TlsEndpoint, checked_address, given, standalone};
 use crate::args::{RedisAloneArgs, RedisArgs, RedisValuesArgs};
 
 /// With what redis and those who come for it are met, where a principal alone is told.
 #[derive(Clone, Debug)]
-pub struct RedisMeeting {
+pub struct RedisTlsEndpoint {
     /// What opens the hub's redis, and the redis proxy.
     pub login: LoginSource,
     /// The serving certificate of the redis proxy and the CA of the hub's redis, if TLS is spoken.
-    pub tls: Option<Meeting>,
+    pub tls: Option<TlsEndpoint>,
 }
 
 /// Where a login comes from.
@@ -55,7 +55,7 @@ pub(super) fn checked(
 pub(super) fn checked_alone(
     args: RedisAloneArgs,
     host: IpAddr,
-) -> Result<Option<(RedisProxy, RedisMeeting)>, Error> {
+) -> Result<Option<(RedisProxy, RedisTlsEndpoint)>, Error> {
     let RedisAloneArgs {
         disable_redis_proxy,
         redis_proxy_port,
@@ -76,7 +76,7 @@ pub(super) fn checked_alone(
         redis_proxy_server_tls_key,
         redis_proxy_server_tls_secret_name,
     );
-    let tls = Meeting {
+    let tls = TlsEndpoint {
         serving: serving.ok_or(Error::HalfPair(
             "--redis-proxy-server-tls-cert",
             "--redis-proxy-server-tls-key",
@@ -95,7 +95,7 @@ pub(super) fn checked_alone(
         return Ok(None);
     }
     let listen = SocketAddr::new(host, redis_proxy_port);
-    let meeting = RedisMeeting {
+    let meeting = RedisTlsEndpoint {
         login,
         tls: redis_tls_enabled.then_some(tls),
     };

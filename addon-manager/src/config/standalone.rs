@@ -4,20 +4,20 @@ use std::path::PathBuf;
 
 use principal::admission::identity::{self, visitor::Visitors};
 
-use super::{Error, RedisMeeting, Shared, Source, given, redis};
+use super::{Error, RedisTlsEndpoint, Shared, Source, given, redis};
 use crate::args::{PrincipalArgs, ResourceProxyArgs};
 
 /// The principal alone.
 #[derive(Clone, Debug)]
-pub struct Alone {
+pub struct Standalone {
     /// In common.
     pub shared: Shared,
     /// With what agents are met.
-    pub agents: Meeting,
+    pub agents: TlsEndpoint,
     /// With what Argo CD is met at the resource proxy; none: there is no proxy.
-    pub visitors: Option<Meeting>,
+    pub visitors: Option<TlsEndpoint>,
     /// With what redis is met, and Argo CD at the redis proxy before it; none: there is no proxy.
-    pub redis: Option<RedisMeeting>,
+    pub redis: Option<RedisTlsEndpoint>,
     /// The key under the tokens.
     pub token_key: Source<PathBuf>,
     /// Whether agents register themselves.
@@ -26,7 +26,7 @@ pub struct Alone {
 
 /// With what those are met who come to a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meeting {
+pub struct TlsEndpoint {
     /// The serving certificate, and its key.
     pub serving: Source<(PathBuf, PathBuf)>,
     /// The CA of whoever comes.
@@ -41,7 +41,7 @@ pub struct Registration {
 }
 
 /// Checks what the principal alone is told.
-pub(super) fn checked(args: PrincipalArgs) -> Result<Alone, Error> {
+pub(super) fn checked(args: PrincipalArgs) -> Result<Standalone, Error> {
     let PrincipalArgs {
         shared: common,
         tls_secret_name,
@@ -72,13 +72,13 @@ pub(super) fn checked(args: PrincipalArgs) -> Result<Alone, Error> {
     let host = shared.principal.listen.ip();
     let (redis_proxy, redis) = redis::checked_alone(redis_proxy, host)?.unzip();
     shared.principal.redis_proxy = redis_proxy;
-    let agents = Meeting {
+    let agents = TlsEndpoint {
         serving: pair(tls_cert, tls_key, tls_secret_name)
             .ok_or(Error::HalfPair("--tls-cert", "--tls-key"))?,
         ca: or_secret(root_ca_path, tls_ca_secret_name),
     };
     let certificate = Some(self_registration_client_cert_secret).filter(|name| !name.is_empty());
-    Ok(Alone {
+    Ok(Standalone {
         visitors: shared.principal.resource_proxy.map(|_| visitors),
         redis,
         shared,
@@ -89,7 +89,7 @@ pub(super) fn checked(args: PrincipalArgs) -> Result<Alone, Error> {
 }
 
 /// Whether there shall be a resource proxy, and with what Argo CD is met there.
-fn checked_proxy(args: ResourceProxyArgs) -> Result<(bool, Meeting), Error> {
+fn checked_proxy(args: ResourceProxyArgs) -> Result<(bool, TlsEndpoint), Error> {
     let ResourceProxyArgs {
         enable_resource_proxy,
         resource_proxy_secret_name,
@@ -103,7 +103,7 @@ fn checked_proxy(args: ResourceProxyArgs) -> Result<(bool, Meeting), Error> {
         resource_proxy_key_path,
         resource_proxy_secret_name,
     );
-    let meeting = Meeting {
+    let meeting = TlsEndpoint {
         serving: serving.ok_or(Error::HalfPair(
             "--resource-proxy-cert-path",
             "--resource-proxy-key-path",

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    hub::{Had, Modes, mode_of},
+    hub::{InstalledBefore, Modes, mode_of},
     keys,
 };
 
@@ -48,15 +48,15 @@ impl Written {
 
 /// Reads and writes them.
 #[derive(Clone)]
-pub struct Keeper(Api<ConfigMap>);
+pub struct ModeRecords(Api<ConfigMap>);
 
-impl std::fmt::Debug for Keeper {
+impl std::fmt::Debug for ModeRecords {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keeper").finish_non_exhaustive()
     }
 }
 
-impl Keeper {
+impl ModeRecords {
     /// Keeps them in this namespace.
     pub fn new(client: Client, namespace: &str) -> Self {
         Self(Api::namespaced(client, namespace))
@@ -141,8 +141,8 @@ impl Keeper {
 }
 
 /// `managed, UID of the ManagedCluster, UID of the ManagedClusterAddOn`.
-fn text(had: &Had) -> String {
-    let Had { mode, uid, addon } = had;
+fn text(had: &InstalledBefore) -> String {
+    let InstalledBefore { mode, uid, addon } = had;
     format!("{}, {uid}, {addon}", mode.as_str())
 }
 
@@ -150,7 +150,7 @@ fn text(had: &Had) -> String {
 fn parse(data: &BTreeMap<String, String>) -> Modes {
     let read = |text: &String| {
         let mut parts = text.split(", ");
-        Some(Had {
+        Some(InstalledBefore {
             mode: mode_of(parts.next()?)?,
             uid: parts.next()?.to_owned(),
             addon: parts.next()?.to_owned(),
@@ -180,8 +180,8 @@ mod tests {
 
     use super::*;
 
-    fn had(mode: Mode, uid: &str) -> Had {
-        Had {
+    fn had(mode: Mode, uid: &str) -> InstalledBefore {
+        InstalledBefore {
             mode,
             uid: uid.to_owned(),
             addon: "9".to_owned(),

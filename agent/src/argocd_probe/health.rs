@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
-use protocol::payload::{Ailment, Cause};
+use protocol::payload::{HealthProblem, Cause};
 use tokio::time::Instant;
 
 use super::programs::Program;
@@ -27,7 +27,7 @@ const PULL: [&str; 5] = [
 ];
 
 /// What is wrong with a program that is not well.
-pub(super) fn ailment(name: &str, program: &Program, pods: &[Pod]) -> Ailment {
+pub(super) fn ailment(name: &str, program: &Program, pods: &[Pod]) -> HealthProblem {
     let (cause, subject, detail) = if program.wanted < 1 {
         (Cause::ScaledDown, String::new(), String::new())
     } else {
@@ -39,7 +39,7 @@ pub(super) fn ailment(name: &str, program: &Program, pods: &[Pod]) -> Ailment {
             .min_by_key(|(cause, ..)| *cause)
             .unwrap_or_else(|| without_pods(program, pods))
     };
-    Ailment {
+    HealthProblem {
         workload: name.to_owned(),
         cause,
         subject,
@@ -48,7 +48,7 @@ pub(super) fn ailment(name: &str, program: &Program, pods: &[Pod]) -> Ailment {
 }
 
 /// The one to tell: that which others may follow from.
-pub(super) fn worst(found: Vec<Ailment>) -> Option<Ailment> {
+pub(super) fn worst(found: Vec<HealthProblem>) -> Option<HealthProblem> {
     found
         .into_iter()
         .min_by(|a, b| (a.cause, &a.workload).cmp(&(b.cause, &b.workload)))
@@ -162,12 +162,12 @@ const fn grace(cause: Cause) -> Duration {
 pub(super) struct Patience {
     unwell_since: Option<Instant>,
     well_since: Option<Instant>,
-    told: Option<Ailment>,
+    told: Option<HealthProblem>,
 }
 
 impl Patience {
     /// Takes in what was found now, and gives what to tell.
-    pub(super) fn look(&mut self, now: Instant, found: Option<Ailment>) -> Option<Ailment> {
+    pub(super) fn look(&mut self, now: Instant, found: Option<HealthProblem>) -> Option<HealthProblem> {
         let Some(found) = found else {
             let well_since = *self.well_since.get_or_insert(now);
             if self.told.is_none() || now.duration_since(well_since) >= CALM {
@@ -185,9 +185,9 @@ impl Patience {
     }
 
     /// What is the same trouble keeps its words, as far as there were any: the cluster's change from one look to the next.
-    fn tell(&mut self, found: Ailment) {
+    fn tell(&mut self, found: HealthProblem) {
         let same = self.told.as_ref().is_some_and(|told| {
-            let Ailment {
+            let HealthProblem {
                 workload,
                 cause,
                 subject,

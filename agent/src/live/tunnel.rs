@@ -35,7 +35,7 @@ use crate::metrics::Metrics;
 use crate::transport::connection::credentials::{News, Renewal};
 use crate::transport::connection::{Connect, DialError, Link, dial};
 
-pub use handler::Desk;
+pub use handler::ApiHandler;
 pub use redis_values::Cache;
 
 /// The hub sends chunks of 64 KiB at most.
@@ -71,7 +71,7 @@ pub struct Lane {
     /// Whether there is a session whose principal takes lanes.
     pub wanted: watch::Receiver<bool>,
     /// Who answers.
-    pub desk: Arc<Desk>,
+    pub desk: Arc<ApiHandler>,
     /// Counts.
     pub metrics: Metrics,
     /// Starts the tasks.
@@ -80,7 +80,7 @@ pub struct Lane {
 
 impl Lane {
     /// For the sessions of this link, along the same way.
-    pub fn beside(link: &Link, desk: Arc<Desk>, spawner: Spawner) -> Self {
+    pub fn beside(link: &Link, desk: Arc<ApiHandler>, spawner: Spawner) -> Self {
         Self {
             hub: link.hub.clone(),
             argocd_namespace: link.argocd_namespace.clone(),
@@ -198,7 +198,7 @@ where
 /// Who answers what comes on a lane, and counts it.
 #[derive(Clone)]
 struct Answerer {
-    desk: Arc<Desk>,
+    desk: Arc<ApiHandler>,
     metrics: Metrics,
 }
 

@@ -8,7 +8,7 @@ use argocd::entries::Shared;
 use argocd::masked::Masked;
 use futures::future::BoxFuture;
 use protocol::{Kind, ObjectKey};
-use runtime::error::Blame;
+use runtime::error::ErrorClass;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -167,7 +167,7 @@ pub enum Error {
     #[error("{}", source)]
     Failed {
         /// Whose move it is.
-        blame: Blame,
+        blame: ErrorClass,
         /// What happened.
         source: Source,
     },

@@ -35,14 +35,14 @@ mod refresh_nudger;
 mod stale_cache_backoff;
 
 use apply::Writer;
-pub use cache_status::Sight;
+pub use cache_status::CacheStatus;
 use drift::Drift;
 pub use inventory::Held;
 use message::{Message, Order, Reader};
 use observe::Observer;
 use plan::{Incoming, No, Plan};
-use refresh_nudger::Stuck;
-use stale_cache_backoff::Patience;
+use refresh_nudger::RefreshNudger;
+use stale_cache_backoff::StaleCacheBackoff;
 
 /// Tasks that may write at once without waiting for each other by chance.
 const LOCKS: usize = 64;
@@ -60,10 +60,10 @@ pub struct Replica {
     store: Arc<Store>,
     reports: Arc<Reports>,
     drift: Arc<Drift>,
-    stuck: Arc<Stuck>,
-    patience: Patience,
+    stuck: Arc<RefreshNudger>,
+    backoff: StaleCacheBackoff,
     // Shared with the watches.
-    sight: Arc<watch::Sender<Sight>>,
+    sight: Arc<watch::Sender<CacheStatus>>,
     metrics: Metrics,
     scope: Scope,
     policy: Policy,
@@ -87,14 +87,14 @@ impl Replica {
             metrics: metrics.clone(),
             creates_namespaces: scope.create_namespaces,
         };
-        let sight = Sight::none_of(observe::targets(&scope));
+        let sight = CacheStatus::none_of(observe::targets(&scope));
         Self {
             writer,
             store,
             reports,
             drift: Arc::default(),
             stuck: Arc::default(),
-            patience: Patience::default(),
+            backoff: StaleCacheBackoff::default(),
             sight: Arc::new(watch::Sender::new(sight)),
             metrics,
             scope,
@@ -140,7 +140,7 @@ impl Replica {
     }
 
     /// What the watches see of the spoke.
-    pub fn sight(&self) -> watch::Receiver<Sight> {
+    pub fn sight(&self) -> watch::Receiver<CacheStatus> {
         self.sight.subscribe()
     }
 

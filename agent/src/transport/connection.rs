@@ -16,9 +16,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Hub;
-use crate::live::tunnel::Desk;
+use crate::live::tunnel::ApiHandler;
 use crate::metrics::Metrics;
-use crate::sync::replica::{Replica, Sight};
+use crate::sync::replica::{Replica, CacheStatus};
 use crate::sync::report::Reports;
 
 mod connect;
@@ -67,7 +67,7 @@ pub struct Link {
     /// What the hub has to be told.
     pub reports: Arc<Reports>,
     /// Who answers what people at the hub ask; without one they see nothing.
-    pub desk: Option<Arc<Desk>>,
+    pub desk: Option<Arc<ApiHandler>>,
     /// What Argo CD has counted here.
     pub census: watch::Receiver<Option<Census>>,
     /// Counts.
@@ -85,7 +85,7 @@ impl Link {
         let mut sight = self.replica.sight();
         // An incomplete picture of the spoke would tell the hub that objects are missing.
         let ready = async {
-            let caches = sight.wait_for(Sight::is_complete).await.is_ok();
+            let caches = sight.wait_for(CacheStatus::is_complete).await.is_ok();
             caches && credentials::wait(&*self.network, &mut self.material).await
         };
         if token.run_until_cancelled(ready).await != Some(true) {
@@ -152,7 +152,7 @@ impl Link {
         .await;
         if !heard && end.is_of_the_way() {
             // Calls get through and streams do not: some proxies wait for the end of what never ends.
-            self.network.hear(Outcome::Stuck);
+            self.network.hear(Outcome::RefreshNudger);
         }
         if heard {
             self.metrics.connected.set(0);

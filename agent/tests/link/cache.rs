@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::config::Ui;
 use agent::live::cluster_stats;
 use agent::live::redis::Redis;
-use agent::live::tunnel::{Cache, Desk};
+use agent::live::tunnel::{Cache, ApiHandler};
 use bytes::BytesMut;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty};
@@ -156,7 +156,7 @@ impl Window {
         let token = CancellationToken::new();
         let parts = Parts::new(token.clone());
         let (ui, scope) = (Ui { access, user: None }, Setup::default().scope);
-        let desk = Desk::new(client, ui, scope, parts.spawner()).with_cache(cache);
+        let desk = ApiHandler::new(client, ui, scope, parts.spawner()).with_cache(cache);
         open(&principal, material.subscribe(), desk, &parts, &token);
         Self {
             principal,
@@ -196,7 +196,7 @@ async fn what_argo_cd_has_counted_here_is_read_compressed_or_not() {
     let own = Arc::new(Redis::new(address, login));
     let parts = Parts::new(CancellationToken::new());
     let every = Duration::from_millis(5);
-    let mut census = census::watch(own, UiAccess::Read, every, &parts.spawner());
+    let mut census = cluster_stats::watch(own, UiAccess::Read, every, &parts.spawner());
     let counted = |applications| Census {
         applications,
         ..Census::default()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use agent::config::Ui;
-use agent::live::tunnel::{Desk, Lane};
+use agent::live::tunnel::{ApiHandler, Lane};
 use agent::transport::connection::{LinkState, Network};
 use axum::Router;
 use axum::body::Body;
@@ -129,7 +129,7 @@ pub(super) struct Window {
 pub(super) fn open(
     principal: &Principal,
     material: watch::Receiver<Arc<Material>>,
-    desk: Desk,
+    desk: ApiHandler,
     parts: &Parts,
     token: &CancellationToken,
 ) {
@@ -172,7 +172,7 @@ impl Window {
         let material = watch::Sender::new(material);
         let parts = Parts::new(token.clone());
         let client = kube::Client::try_from(client).unwrap();
-        let desk = Desk::new(client, ui, Setup::default().scope, parts.spawner());
+        let desk = ApiHandler::new(client, ui, Setup::default().scope, parts.spawner());
         open(&principal, material.subscribe(), desk, &parts, &token);
         Self {
             principal,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::config::proxy::Proxy;
 use agent::config::{Adoption, Hub, Method, Mismatch, Policy, Recreated, Scope, Ui};
-use agent::live::tunnel::Desk;
+use agent::live::tunnel::ApiHandler;
 use agent::metrics::Metrics;
 use agent::sync::api::Kubernetes;
 use agent::sync::cache::Store;
@@ -146,9 +146,9 @@ impl Drop for Spoke {
     }
 }
 
-fn desk(api: &Api, access: UiAccess, spawner: Spawner) -> Desk {
+fn desk(api: &Api, access: UiAccess, spawner: Spawner) -> ApiHandler {
     let ui = Ui { access, user: None };
-    Desk::new(api.client(), ui, Setup::default().scope, spawner)
+    ApiHandler::new(api.client(), ui, Setup::default().scope, spawner)
 }
 
 /// Beats often, so that silence is noticed soon.

@@ -11,9 +11,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use self::workers::{Agenda, Crew};
+use self::workers::{PendingWork, Workers};
 use super::{
-    Addon, Error, Hosts, Metrics, View, event::Events, metrics::Controller, object_cache::World,
+    Addon, Error, Hosts, Metrics, View, event::Events, metrics::Controller, object_cache::ObjectCache,
     permissions::Part, queue::Outcome, registration, watches::Watches,
 };
 use crate::{api::addon::Version, name::ClusterName};
@@ -88,7 +88,7 @@ pub(crate) struct Hub<A> {
     pub(crate) addon: Arc<A>,
     pub(crate) client: Client,
     pub(crate) version: Version,
-    pub(crate) world: Arc<World>,
+    pub(crate) world: Arc<ObjectCache>,
     pub(crate) events: Events,
     pub(crate) metrics: Metrics,
 }
@@ -125,7 +125,7 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         }
     }
     info!(addon = %addon.name(), version = version.as_str(), "add-on starts");
-    let agenda = Arc::new(Agenda::default());
+    let agenda = Arc::new(PendingWork::default());
     let mut watches = watch_all(addon.as_ref(), &client, version, &world, &agenda);
     let events = Events::default();
     let hub = Arc::new(Hub {
@@ -136,7 +136,7 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         events,
         metrics,
     });
-    let mut crew = Crew::new(hub, agenda);
+    let mut crew = Workers::new(hub, agenda);
     let mut wake = wake.chain(stream::pending());
     loop {
         let next_due = crew.dispatch(concurrency.max(1));
@@ -165,7 +165,7 @@ enum Next {
 async fn next<A: Addon>(
     token: &CancellationToken,
     watches: &mut JoinSet<Error>,
-    crew: &mut Crew<A>,
+    crew: &mut Workers<A>,
     wake: &mut (impl futures::Stream<Item = ClusterName> + Unpin),
     next_due: Option<Instant>,
 ) -> Next {
@@ -190,8 +190,8 @@ fn watch_all<A: Addon>(
     addon: &A,
     client: &Client,
     version: Version,
-    world: &Arc<World>,
-    agenda: &Arc<Agenda>,
+    world: &Arc<ObjectCache>,
+    agenda: &Arc<PendingWork>,
 ) -> JoinSet<Error> {
     let watches = Watches {
         client: client.clone(),

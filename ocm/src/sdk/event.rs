@@ -29,7 +29,7 @@ const NOTE_LIMIT: usize = 1024;
 
 /// What an Event says.
 #[derive(Clone, Debug)]
-pub(crate) struct Saying<'a> {
+pub(crate) struct NewEvent<'a> {
     /// About what.
     pub(crate) regarding: ObjectReference,
     /// `Warning` or `Normal`.
@@ -45,17 +45,17 @@ pub(crate) struct Saying<'a> {
 /// The Event's name is made from what it says, so that a restart does not repeat it either.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    said: Mutex<Said>,
+    said: Mutex<LastEmitted>,
 }
 
 #[derive(Debug, Default)]
-struct Said {
+struct LastEmitted {
     by_object: BTreeMap<String, BTreeSet<String>>,
     since: Option<Timestamp>,
     count: usize,
 }
 
-impl Said {
+impl LastEmitted {
     /// Whether this is new and within the budget.
     fn take(&mut self, object: &str, reason: &str, now: Timestamp) -> bool {
         let said = self.by_object.get(object);
@@ -95,7 +95,7 @@ impl Events {
         &self,
         client: &Client,
         reporter: &str,
-        saying: Saying<'_>,
+        saying: NewEvent<'_>,
         now: Timestamp,
         metrics: &Metrics,
     ) -> bool {
@@ -116,7 +116,7 @@ impl Events {
         &self,
         client: &Client,
         reporter: &str,
-        saying: Saying<'_>,
+        saying: NewEvent<'_>,
         now: Timestamp,
         metrics: &Metrics,
     ) {
@@ -153,8 +153,8 @@ fn key(object: &ObjectReference) -> String {
 }
 
 /// `at`: what makes it another one than an earlier one that said the same.
-fn event(reporter: &str, saying: Saying<'_>, at: Option<Timestamp>, now: Timestamp) -> Event {
-    let Saying {
+fn event(reporter: &str, saying: NewEvent<'_>, at: Option<Timestamp>, now: Timestamp) -> Event {
+    let NewEvent {
         regarding,
         warning,
         reason,
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_thing_is_said_once_an_object() {
-        let mut said = Said::default();
+        let mut said = LastEmitted::default();
         assert!(said.take("a", "Reason", at(0)));
         assert!(!said.take("a", "Reason", at(100_000)));
         assert!(said.take("a", "Other", at(0)));
@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn a_flood_of_requests_is_not_answered_with_a_flood_of_events() {
-        let mut said = Said::default();
-        let told = |said: &mut Said, second| {
+        let mut said = LastEmitted::default();
+        let told = |said: &mut LastEmitted, second| {
             let names = (0..1000).map(|number| format!("{second}-{number}"));
             names
                 .filter(|name| said.take(name, "Reason", at(second)))
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_same_saying_has_the_same_name_after_a_restart() {
-        let saying = || Saying {
+        let saying = || NewEvent {
             regarding: ObjectReference {
                 name: Some("csr".to_owned()),
                 uid: Some("u".to_owned()),

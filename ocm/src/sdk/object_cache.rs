@@ -141,12 +141,12 @@ impl State {
 
 /// All copies, shared. The lock guards them and is never held over an await.
 #[derive(Debug, Default)]
-pub(crate) struct World {
+pub(crate) struct ObjectCache {
     state: Mutex<State>,
     revision: watch::Sender<u64>,
 }
 
-impl World {
+impl ObjectCache {
     /// Looks at everything. A panic elsewhere leaves plain data, so poison means nothing.
     pub(crate) fn look(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -60,7 +60,7 @@ pub(crate) enum Purpose {
 
 /// What a work's name says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Title {
+pub(crate) struct ResourceTitle {
     /// The cluster whose agent is hosted, if so.
     pub(crate) hosted_for: Option<ClusterName>,
     /// What it is for.
@@ -68,20 +68,20 @@ pub(crate) struct Title {
 }
 
 /// Reads a work's name; `None` if it is not one of ours.
-pub(crate) fn title(addon: &AddonName, name: &str) -> Option<Title> {
+pub(crate) fn title(addon: &AddonName, name: &str) -> Option<ResourceTitle> {
     let rest = name
         .strip_prefix("addon-")?
         .strip_prefix(addon.as_str())?
         .strip_prefix('-')?;
     let cluster = |text: &str| ClusterName::new(text).ok();
     if rest == "pre-delete" {
-        return Some(Title {
+        return Some(ResourceTitle {
             hosted_for: None,
             purpose: Purpose::Hook,
         });
     }
     if let Some(hosted) = rest.strip_prefix("pre-delete-hosting-") {
-        return Some(Title {
+        return Some(ResourceTitle {
             hosted_for: Some(cluster(hosted)?),
             purpose: Purpose::Hook,
         });
@@ -95,7 +95,7 @@ pub(crate) fn title(addon: &AddonName, name: &str) -> Option<Title> {
         None => (None, rest),
     };
     let parsed: usize = number.parse().ok()?;
-    (parsed.to_string() == number).then_some(Title {
+    (parsed.to_string() == number).then_some(ResourceTitle {
         hosted_for,
         purpose: Purpose::Deploy(parsed),
     })
@@ -104,7 +104,7 @@ pub(crate) fn title(addon: &AddonName, name: &str) -> Option<Title> {
 /// The cluster that a work is for; `None` if it is not one of ours, whatever its labels say: somebody else made it, and
 /// nobody else may take it away.
 pub(crate) fn served(addon: &AddonName, namespace: &str, name: &str) -> Option<ClusterName> {
-    let Title { hosted_for, .. } = title(addon, name)?;
+    let ResourceTitle { hosted_for, .. } = title(addon, name)?;
     hosted_for.or_else(|| ClusterName::new(namespace).ok())
 }
 
@@ -168,9 +168,9 @@ mod tests {
             let cluster = ClusterName::new(cluster).unwrap();
             let place = if hosted { Place::Hosting(cluster.clone()) } else { Place::Managed };
             let hosted_for = hosted.then(|| cluster.clone());
-            let deploy = Title { hosted_for: hosted_for.clone(), purpose: Purpose::Deploy(number) };
+            let deploy = ResourceTitle { hosted_for: hosted_for.clone(), purpose: Purpose::Deploy(number) };
             prop_assert_eq!(title(&addon, &place.deploy_name(&addon, &cluster, number)), Some(deploy));
-            let hook = Title { hosted_for, purpose: Purpose::Hook };
+            let hook = ResourceTitle { hosted_for, purpose: Purpose::Hook };
             prop_assert_eq!(title(&addon, &place.hook_name(&addon, &cluster)), Some(hook));
         }
     }

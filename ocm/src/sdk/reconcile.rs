@@ -10,7 +10,7 @@ use self::{
     idle::Idle,
     plan::{Look, Plan, Stage, Works},
     report::Facts,
-    teardown::{Farewell, Parting},
+    teardown::{Teardown, TeardownInput},
 };
 use super::{
     Addon, Error, HealthInput, Leaving, LeavingPhase, Removal, Target, drive::Hub, hosting,
@@ -128,7 +128,7 @@ async fn part<A: Addon>(
     observed: &Observed,
     now: Timestamp,
 ) -> Result<Outcome, Error> {
-    let Farewell {
+    let Teardown {
         steps,
         said,
         given_up,
@@ -138,7 +138,7 @@ async fn part<A: Addon>(
     } = {
         let state = hub.world.look();
         let configs = |named: &_| state.config(named).map(Arc::clone);
-        let parting = Parting {
+        let parting = TeardownInput {
             version: hub.version,
             cluster,
             observed,

@@ -19,7 +19,7 @@ use super::{
     Addon, Error, Refusal, SigningCa, Target,
     csr::{self, Granted, Progress, Situation},
     drive::{Hub, Key},
-    event::Saying,
+    event::NewEvent,
     metrics::Written,
     object_cache::Expected,
     queue::Outcome,
@@ -142,7 +142,7 @@ async fn say<A: Addon>(
 ) -> bool {
     let name = request.metadata.name.as_deref().unwrap_or_default();
     let regarding = regarding(name, request.metadata.uid.clone());
-    let saying = Saying {
+    let saying = NewEvent {
         regarding,
         warning,
         reason,

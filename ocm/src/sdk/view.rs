@@ -6,7 +6,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     drive::Key,
-    object_cache::{Expected, World},
+    object_cache::{Expected, ObjectCache},
 };
 use crate::{
     api::{
@@ -22,7 +22,7 @@ use crate::{
 /// The objects come without managed fields, clusters also without resourceVersion and generation.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    world: Arc<World>,
+    world: Arc<ObjectCache>,
 }
 
 impl View {
@@ -31,7 +31,7 @@ impl View {
         Self::default()
     }
 
-    pub(crate) const fn world(&self) -> &Arc<World> {
+    pub(crate) const fn world(&self) -> &Arc<ObjectCache> {
         &self.world
     }
 

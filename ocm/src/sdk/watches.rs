@@ -19,7 +19,7 @@ use super::{
     Error,
     drive::Key,
     hash::{Live, spec_hash},
-    object_cache::{ConfigObject, Offer, Permission, Work, World},
+    object_cache::{ConfigObject, Offer, Permission, Work, ObjectCache},
     permissions::Part,
     place, settled,
 };
@@ -41,7 +41,7 @@ pub(crate) struct Watches {
     pub(crate) client: Client,
     pub(crate) addon: AddonName,
     pub(crate) version: Version,
-    pub(crate) world: Arc<World>,
+    pub(crate) world: Arc<ObjectCache>,
     /// Whether a cluster may host agents of others, so that its changes concern those.
     pub(crate) hosted: bool,
 }

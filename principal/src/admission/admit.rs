@@ -40,7 +40,7 @@ mod proof;
 mod streams;
 
 pub(crate) use budget::Budget;
-pub(crate) use credentials::Papers;
+pub(crate) use credentials::Credentials;
 pub(crate) use proof::Nonces;
 
 /// From the making of a cluster Secret to the fleet that knows of it.
@@ -57,7 +57,7 @@ type Proved = Mutex<BTreeMap<ClusterName, Arc<PeerCertificate>>>;
 
 /// What the doors have in common.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Admission {
     pub(crate) identity: Method,
     /// What we can do beyond the Go protocol.
     pub(crate) capabilities: Capabilities,
@@ -91,10 +91,10 @@ pub(crate) struct Gate {
 pub(crate) struct Admitted {
     pub(crate) holder: Holder,
     pub(crate) enrolment: Enrolment,
-    pub(crate) papers: Arc<Papers>,
+    pub(crate) papers: Arc<Credentials>,
 }
 
-impl Gate {
+impl Admission {
     /// What somebody has to sign who comes over a proxy that ends TLS: a nonce, with our identity.
     pub(crate) fn challenge(&self, peer: &Peer) -> Option<(Bytes, Arc<str>)> {
         let proxy = self.proxy(peer)?;
@@ -191,7 +191,7 @@ impl Gate {
         &self,
         cluster: &ClusterName,
         mode: Mode,
-        papers: &Papers,
+        papers: &Credentials,
     ) -> Option<End> {
         if !*self.active.borrow() {
             return Some(End::Inactive);
@@ -222,7 +222,7 @@ impl Gate {
         &self,
         cluster: &ClusterName,
         mode: Mode,
-        papers: &Papers,
+        papers: &Credentials,
     ) -> Option<End> {
         self.verdict(cluster, mode, papers).or_else(|| {
             let trust = Trust::new(&Arc::clone(&self.material.borrow()));
@@ -251,13 +251,13 @@ impl Gate {
         uid.ok_or_else(starting)
     }
 
-    fn are_revoked(&self, cluster: &ClusterName, papers: &Papers) -> bool {
+    fn are_revoked(&self, cluster: &ClusterName, papers: &Credentials) -> bool {
         let list = self.revoked.borrow();
         list.as_ref()
             .is_some_and(|list| list.has_cluster(cluster.as_str()) || papers.are_revoked(list))
     }
 
-    fn not_revoked(&self, cluster: &ClusterName, papers: &Papers) -> Result<(), Refusal> {
+    fn not_revoked(&self, cluster: &ClusterName, papers: &Credentials) -> Result<(), Refusal> {
         if !self.are_revoked(cluster, papers) {
             return Ok(());
         }
@@ -301,7 +301,7 @@ impl Gate {
         &self,
         cluster: &ClusterName,
         claimed: Mode,
-        papers: &Papers,
+        papers: &Credentials,
     ) -> Result<Enrolment, Refusal> {
         let known = self.fleet.borrow().clusters.get(cluster.as_str()).cloned();
         let Some(enrolment) = known else {
@@ -330,7 +330,7 @@ impl Gate {
         peer: &Peer,
         token: &str,
         purpose: Purpose,
-    ) -> Result<(Verified, Papers), Refusal> {
+    ) -> Result<(Verified, Credentials), Refusal> {
         let key = Arc::clone(&self.jwt_key.borrow());
         let mut papers = None;
         let bound_to = |cluster: &ClusterName| {
@@ -347,7 +347,7 @@ impl Gate {
         Ok((verified, papers))
     }
 
-    fn issue(&self, purpose: Purpose, holder: &Holder, papers: &Papers) -> Result<String, Refusal> {
+    fn issue(&self, purpose: Purpose, holder: &Holder, papers: &Credentials) -> Result<String, Refusal> {
         let key = Arc::clone(&self.jwt_key.borrow());
         key.issue(purpose, holder, papers.binding, self.clock.now())
             .map_err(|why| {

@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admission::admit::Papers,
+    admission::admit::Credentials,
     fleet::{ClusterName, Mode},
     report::{SessionReport, Sessions},
     state::{ByCluster, Figures},
@@ -32,7 +32,7 @@ use crate::{
 mod contest;
 
 use contest::{Contest, Incumbent};
-pub(crate) use slot::{Said, Seat};
+pub(crate) use slot::{Said, SessionSlot};
 
 /// A driver ends within one turn of its loop; one that does not is left behind rather than waited for.
 const PREDECESSOR: Duration = Duration::from_secs(5);
@@ -110,7 +110,7 @@ struct State {
 struct Live {
     id: u64,
     mode: Mode,
-    papers: Arc<Papers>,
+    papers: Arc<Credentials>,
     end: watch::Sender<Option<End>>,
     gone: CancellationToken,
     began: Instant,
@@ -144,7 +144,7 @@ impl Live {
 /// What somebody finds who comes for a seat.
 enum Found {
     /// It is its own; whoever sat there before is told to go.
-    Seat(Seat, Option<CancellationToken>),
+    SessionSlot(SessionSlot, Option<CancellationToken>),
     /// It is somebody else's until this is cancelled.
     Taken(CancellationToken),
 }
@@ -174,12 +174,12 @@ impl Registry {
         &self,
         cluster: &ClusterName,
         mode: Mode,
-        papers: &Arc<Papers>,
-    ) -> Result<Seat, Refusal> {
+        papers: &Arc<Credentials>,
+    ) -> Result<SessionSlot, Refusal> {
         let patience = Instant::now() + IN_LINE;
         let (seat, predecessor) = loop {
             match self.sit_down(cluster, mode, papers) {
-                Found::Seat(seat, predecessor) => break (seat, predecessor),
+                Found::SessionSlot(seat, predecessor) => break (seat, predecessor),
                 Found::Taken(until) => timeout_at(patience, until.cancelled())
                     .await
                     .map_err(|_elapsed| Refusal::Contested)?,
@@ -196,7 +196,7 @@ impl Registry {
         Ok(seat)
     }
 
-    fn sit_down(&self, cluster: &ClusterName, mode: Mode, papers: &Arc<Papers>) -> Found {
+    fn sit_down(&self, cluster: &ClusterName, mode: Mode, papers: &Arc<Credentials>) -> Found {
         let now = Instant::now();
         let mut state = self.lock();
         let State {
@@ -237,7 +237,7 @@ impl Registry {
             older.gone
         });
         drop(state);
-        let seat = Seat {
+        let seat = SessionSlot {
             registry: self.clone(),
             cluster: cluster.clone(),
             id,
@@ -246,11 +246,11 @@ impl Registry {
             signs,
             why: None,
         };
-        Found::Seat(seat, predecessor)
+        Found::SessionSlot(seat, predecessor)
     }
 
     /// Ends every session for which `verdict` has a reason.
-    pub(crate) fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Papers) -> Option<End>) {
+    pub(crate) fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Credentials) -> Option<End>) {
         for (cluster, live) in &self.lock().live {
             if let Some(end) = verdict(cluster, live.mode, &live.papers) {
                 live.end.send_replace(Some(end));

@@ -37,7 +37,7 @@ use tracing::Instrument as _;
 
 use crate::{
     admission::{
-        admit::{Admitted, Papers},
+        admit::{Admitted, Credentials},
         registry::End,
     },
     fleet::{ClusterName, Mode},
@@ -59,7 +59,7 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
 
 /// The open lanes of all clusters; clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lanes(Arc<Mutex<State>>);
+pub(crate) struct Tunnels(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -71,7 +71,7 @@ struct State {
 struct Lane {
     id: u64,
     mode: Mode,
-    papers: Arc<Papers>,
+    papers: Arc<Credentials>,
     /// What Argo CD's namespace is called there. A claim.
     argocd_namespace: String,
     /// None where a newer lane has taken over.
@@ -116,7 +116,7 @@ pub(crate) enum NotAnswered {
     Besides,
 }
 
-impl Lanes {
+impl Tunnels {
     /// Asks the agent of a cluster.
     ///
     /// Dropped, the request is taken back; so it is when its answer is dropped.
@@ -148,7 +148,7 @@ impl Lanes {
     }
 
     /// Ends every lane for which `verdict` has a reason.
-    pub(crate) fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Papers) -> Option<End>) {
+    pub(crate) fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Credentials) -> Option<End>) {
         for (cluster, lanes) in &self.lock().open {
             for lane in lanes {
                 if verdict(cluster, lane.mode, &lane.papers).is_some() {
@@ -216,7 +216,7 @@ struct Ends {
 /// A lane's place among those of its cluster; dropped, it is free.
 #[derive(Debug)]
 struct Place {
-    lanes: Lanes,
+    lanes: Tunnels,
     cluster: ClusterName,
     id: u64,
 }
@@ -303,7 +303,7 @@ impl Sessions {
     }
 
     /// No longer than a session may live, nor than the certificate.
-    fn life(&self, papers: &Papers) -> Duration {
+    fn life(&self, papers: &Credentials) -> Duration {
         let left = papers.not_after().map(|not_after| {
             let left = not_after.duration_since(self.clock.now());
             Duration::try_from(left).unwrap_or_default()

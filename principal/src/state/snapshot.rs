@@ -17,7 +17,7 @@ const LONGEST_TEXT: usize = 256;
 
 /// What is known at one moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Moment {
+pub(crate) struct Snapshot {
     pub(crate) is_active: bool,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) reports: Sessions,
@@ -132,7 +132,7 @@ impl Totals {
     }
 }
 
-impl Moment {
+impl Snapshot {
     /// Sums over all clusters.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();

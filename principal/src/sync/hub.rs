@@ -38,19 +38,19 @@ mod write;
 
 pub(crate) use apply::Sender;
 pub(crate) use conditions::keep as keep_conditions;
-pub(crate) use encode::Voice;
+pub(crate) use encode::EventEncoder;
 pub use index::Key;
 pub(crate) use lookup::{Expected, Lookup, There, Whose};
 use mailbox::Mailbox;
 pub(crate) use mirror::keep as keep_mirrors;
 
-use failing_writes::Troubles;
+use failing_writes::FailingWrites;
 use index::{Effect, Index};
 use mirror::Mirrors;
 use reported::Missing;
 use spans::Cause;
 use store::{Store, Watched};
-use work_queue::Dirty;
+use work_queue::WorkQueue;
 
 /// The hub as the sessions see it.
 pub(crate) struct Hub {
@@ -59,11 +59,11 @@ pub(crate) struct Hub {
     store: Arc<dyn Store>,
     principal_uid: OnceLock<Arc<str>>,
     writes: Semaphore,
-    dirty: Dirty<Key>,
+    dirty: WorkQueue<Key>,
     /// Mirrors that are not as they should be.
-    crooked: Dirty<ObjectKey>,
+    crooked: WorkQueue<ObjectKey>,
     mirror_limits: MirrorLimits,
-    troubles: Troubles,
+    troubles: FailingWrites,
     /// Told whenever an Application is reported.
     news: News,
     argocd_namespace: String,
@@ -151,10 +151,10 @@ impl Hub {
             store,
             principal_uid: OnceLock::new(),
             writes: Semaphore::new(settings.limits.writes),
-            dirty: Dirty::default(),
-            crooked: Dirty::default(),
+            dirty: WorkQueue::default(),
+            crooked: WorkQueue::default(),
             mirror_limits: settings.limits.mirrors,
-            troubles: Troubles::default(),
+            troubles: FailingWrites::default(),
             news: News::default(),
             argocd_namespace: settings.argocd_namespace.clone(),
             clock,

@@ -22,13 +22,13 @@ use tracing::Instrument as _;
 
 use crate::{
     admission::{
-        admit::{Admitted, Gate, Papers},
+        admit::{Admitted, Admission, Credentials},
         registry::End,
         trust::{Roots, Trust},
         users::Passwords,
     },
     fleet::{ClusterName, Fleet, Mode},
-    live::{go_compat::Questions, tunnel::Lanes},
+    live::{go_compat::Questions, tunnel::Tunnels},
     metrics::Metrics,
     settings::Limits,
     sync::hub::Hub,
@@ -51,9 +51,9 @@ const OUTBOUND: usize = 16;
 
 /// What all sessions share.
 pub(crate) struct Sessions {
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) gate: Arc<Admission>,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) lanes: Lanes,
+    pub(crate) lanes: Tunnels,
     pub(crate) questions: Questions,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
@@ -175,7 +175,7 @@ async fn news_of<T>(source: Option<&mut watch::Receiver<T>>) {
 
 impl Sessions {
     /// Ends every session and every lane for which `verdict` has a reason.
-    fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Papers) -> Option<End>) {
+    fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Credentials) -> Option<End>) {
         self.gate.registry.end_where(&verdict);
         self.lanes.end_where(verdict);
     }

@@ -18,7 +18,7 @@ use tower::ServiceExt as _;
 
 use crate::{
     admission::{
-        admit::{Admitted, Gate},
+        admit::{Admitted, Admission},
         identity::PeerCertificate,
     },
     settings::Settings,
@@ -135,20 +135,20 @@ fn peer<T>(request: &Request<T>) -> Result<Peer, Refusal> {
 }
 
 /// Whether whoever sends this request may open a stream.
-fn admit<T>(gate: &Gate, request: &Request<T>) -> Result<Admitted, Status> {
-    judge(gate, request, Gate::admit)
+fn admit<T>(gate: &Admission, request: &Request<T>) -> Result<Admitted, Status> {
+    judge(gate, request, Admission::admit)
 }
 
 /// The same of a stream that people have asked for.
-fn recognize<T>(gate: &Gate, request: &Request<T>) -> Result<Admitted, Status> {
-    judge(gate, request, Gate::recognize)
+fn recognize<T>(gate: &Admission, request: &Request<T>) -> Result<Admitted, Status> {
+    judge(gate, request, Admission::recognize)
 }
 
 /// The metadata `authorization` holds the bare token, without a scheme; of several the first counts.
 fn judge<T>(
-    gate: &Gate,
+    gate: &Admission,
     request: &Request<T>,
-    door: impl FnOnce(&Gate, &Peer, &str) -> Result<Admitted, Refusal>,
+    door: impl FnOnce(&Admission, &Peer, &str) -> Result<Admitted, Refusal>,
 ) -> Result<Admitted, Status> {
     let token = request
         .metadata()
@@ -163,7 +163,7 @@ fn judge<T>(
 }
 
 /// Counts a refusal and says it to the peer.
-fn refuse(gate: &Gate, refusal: &Refusal) -> Status {
+fn refuse(gate: &Admission, refusal: &Refusal) -> Status {
     gate.metrics.refused(refusal.reason());
     refusal.to_status()
 }

@@ -64,7 +64,7 @@ fn messages(mut bytes: &[u8]) -> Vec<Frame> {
 
 /// What comes out when it goes in in pieces of this.
 fn sifted(headers: &HeaderMap, bytes: &[u8], piece: usize) -> (Vec<u8>, u64) {
-    let mut sieve = Sieve::new(LARGEST, headers);
+    let mut sieve = OversizeFilter::new(LARGEST, headers);
     let mut out = vec![];
     for piece in bytes.chunks(piece) {
         let mut piece = Bytes::copy_from_slice(piece);
@@ -209,7 +209,7 @@ fn what_is_compressed_and_no_answer_is_left_to_whoever_reads() {
 fn many_messages_that_are_small_on_their_way_are_inflated_one_by_one() {
     let message = gzip(&message(event(LARGEST / 2)));
     let mut bytes = Bytes::from(framed(1, &message).repeat(100));
-    let mut sieve = Sieve::new(LARGEST, &compressing());
+    let mut sieve = OversizeFilter::new(LARGEST, &compressing());
     let mut all = 0;
     while !bytes.is_empty() {
         let out = sieve.push(&mut bytes).unwrap_or_default();

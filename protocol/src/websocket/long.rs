@@ -8,7 +8,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::HeaderMap;
 
 use super::framed;
-use crate::oversize_filter::{HEAD, Sieve};
+use crate::oversize_filter::{HEAD, OversizeFilter};
 
 /// A binary message that is one frame.
 const WHOLE_BINARY: u8 = 0x82;
@@ -29,7 +29,7 @@ const MOST_LEFT: usize = HEAD * 2;
 pub struct LongFrames {
     largest: usize,
     /// What each long frame is given to, from its beginning.
-    sieve: Sieve,
+    sieve: OversizeFilter,
     state: State,
     /// Answers whose data was left out, since this was asked last.
     cut: u64,
@@ -53,7 +53,7 @@ struct Long {
     read: usize,
     /// Bytes that have not.
     left: u64,
-    sieve: Sieve,
+    sieve: OversizeFilter,
     /// What is left of those that have.
     kept: BytesMut,
 }
@@ -63,7 +63,7 @@ impl LongFrames {
     pub fn new(largest: usize, headers: &HeaderMap) -> Self {
         Self {
             largest,
-            sieve: Sieve::new(largest, headers),
+            sieve: OversizeFilter::new(largest, headers),
             state: State::Head(BytesMut::new()),
             cut: 0,
         }
@@ -287,7 +287,7 @@ mod tests {
 
     /// What a sieve leaves of a message.
     fn sieved(message: &[u8]) -> Bytes {
-        let mut sieve = Sieve::new(LARGEST, &compressing());
+        let mut sieve = OversizeFilter::new(LARGEST, &compressing());
         sieve.push(&mut Bytes::copy_from_slice(message)).unwrap()
     }
 

@@ -29,9 +29,9 @@ struct Silent(Duration);
 
 /// Gives up a request that is not answered in time, and an answer that stops in the middle.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience;
+pub(super) struct ResponseTimeout;
 
-impl<S> Layer<S> for Patience {
+impl<S> Layer<S> for ResponseTimeout {
     type Service = Patient<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
@@ -212,7 +212,7 @@ mod tests {
             Ok::<_, Infallible>(Response::new(Beginning::default()))
         });
         let request = Request::get(target).body(()).unwrap();
-        let answer = Patience.layer(api).oneshot(request).await?;
+        let answer = ResponseTimeout.layer(api).oneshot(request).await?;
         answer.into_body().collect().await.map(drop)
     }
 

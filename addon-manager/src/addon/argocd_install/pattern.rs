@@ -28,12 +28,12 @@ pub struct Pattern {
 
 /// What the hub lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lack {
+pub struct Missing {
     missing: Vec<String>,
     unread: bool,
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let missing = self.missing.join(" and ");
         let next = if self.unread {
@@ -56,7 +56,7 @@ impl fmt::Display for Lack {
 
 impl Pattern {
     /// The pattern, once all of it is known.
-    pub fn of(hub: &Hub) -> Result<Self, Lack> {
+    pub fn of(hub: &Hub) -> Result<Self, Missing> {
         let image = image(hub);
         let crds: Vec<_> = CRDS.iter().map(|name| hub.crd(name)).collect();
         let mut missing: Vec<String> = CRDS
@@ -76,7 +76,7 @@ impl Pattern {
                 redis_image: redis(hub).unwrap_or_else(|| REDIS.to_owned()),
                 crds: crds.into_iter().flatten().collect(),
             }),
-            _ => Err(Lack {
+            _ => Err(Missing {
                 missing,
                 unread: !hub.is_listed(),
             }),

@@ -15,7 +15,7 @@ const RUNS: [Option<Runs>; 5] = [
 ];
 const INSTALLS: [Install; 3] = [Install::Auto, Install::Always, Install::Never];
 
-fn lack() -> Lack {
+fn lack() -> Missing {
     Pattern::of(&Hub::with(Vec::new(), &[])).unwrap_err()
 }
 
@@ -217,10 +217,10 @@ fn why_a_cluster_without_argo_cd_gets_none_is_known() {
         if question.seen.runs != Some(Runs::Nothing) || verdict.brings || verdict.need.is_some() {
             assert_eq!(withheld, None, "{question:?}");
         } else if question.install == Install::Never {
-            assert_eq!(withheld, Some(Withheld::Unwanted), "{question:?}");
+            assert_eq!(withheld, Some(Skipped::Unwanted), "{question:?}");
         } else {
             let gone = verdict.decision == Some(Decision::Found);
-            assert_eq!(withheld, gone.then_some(Withheld::Gone), "{question:?}");
+            assert_eq!(withheld, gone.then_some(Skipped::Gone), "{question:?}");
         }
     });
 }
@@ -229,7 +229,7 @@ fn why_a_cluster_without_argo_cd_gets_none_is_known() {
 fn rendered(image: &str, config: &AddOnDeploymentConfigSpec, session: &SessionReport) -> String {
     let server = pattern::tests::deployment("server", "argocd-server", image);
     let hub = Hub::with(vec![server], &pattern::tests::crds());
-    let bringing = Bringing::new(
+    let bringing = Installer::new(
         watch::channel(hub).1,
         watch::Sender::new(Records::default()),
     );
@@ -272,7 +272,7 @@ fn what_was_brought_is_not_moved_over_what_may_be_somebody_elses() {
     let server = pattern::tests::deployment("server", "argocd-server", "argocd:v3");
     let hub = Hub::with(vec![server], &pattern::tests::crds());
     let (records, mut noted) = watch::channel(Records::default());
-    let bringing = Bringing::new(watch::channel(hub).1, records).unwrap();
+    let bringing = Installer::new(watch::channel(hub).1, records).unwrap();
     let cluster = ClusterName::new("spoke").unwrap();
     let session = SessionReport {
         argocd_runs: Some(Runs::Nothing),

@@ -1,9 +1,9 @@
 //! What is said of the Argo CD of a cluster: that it has none, why, and what is wrong with one that we have brought.
 
-use principal::{Ailment, ArgoCd, Cause};
+use principal::{HealthProblem, ArgoCd, Cause};
 
 use super::Needs;
-use crate::addon::argocd_install::{Need, Withheld};
+use crate::addon::argocd_install::{Need, Skipped};
 
 /// The cluster has no Argo CD that the agent could serve.
 pub const ARGOCD_MISSING: &str = "ArgoCDMissing";
@@ -27,7 +27,7 @@ pub(super) fn cause(needs: &Needs<'_>) -> Option<(&'static str, String)> {
     Some((ARGOCD_UNHEALTHY, unhealthy(ails)))
 }
 
-fn missing(lacks_kinds: bool, withheld: Option<Withheld>) -> String {
+fn missing(lacks_kinds: bool, withheld: Option<Skipped>) -> String {
     let what = if lacks_kinds {
         "its API does not serve Applications and AppProjects of argoproj.io"
     } else {
@@ -35,10 +35,10 @@ fn missing(lacks_kinds: bool, withheld: Option<Withheld>) -> String {
     };
     let why = match withheld {
         None => "",
-        Some(Withheld::Unwanted) => {
+        Some(Skipped::Unwanted) => {
             "INSTALL_ARGOCD is false, so the add-on installs none; set it to auto, or "
         }
-        Some(Withheld::Gone) => {
+        Some(Skipped::Gone) => {
             "its own Argo CD was removed, and the add-on installs one only if INSTALL_ARGOCD is true; set it, or "
         }
     };
@@ -58,8 +58,8 @@ fn not_brought(need: &Need) -> (&'static str, String) {
     }
 }
 
-fn unhealthy(ailment: &Ailment) -> String {
-    let Ailment {
+fn unhealthy(ailment: &HealthProblem) -> String {
+    let HealthProblem {
         workload,
         cause,
         subject,

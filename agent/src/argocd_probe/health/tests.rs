@@ -4,11 +4,11 @@ use super::*;
 use crate::argocd_probe::programs::Programs;
 
 /// What is found of a Deployment of ours with these Pods.
-fn found(pods: &[Value]) -> Ailment {
+fn found(pods: &[Value]) -> HealthProblem {
     found_of(1, &json!({}), pods)
 }
 
-fn found_of(replicas: i64, status: &Value, pods: &[Value]) -> Ailment {
+fn found_of(replicas: i64, status: &Value, pods: &[Value]) -> HealthProblem {
     let deployment = json!({
         "metadata": { "name": "argocd-repo-server", "labels": { argocd::keys::addon::BROUGHT: "true" } },
         "spec": { "replicas": replicas, "selector": {}, "template": {} },
@@ -46,7 +46,7 @@ fn waiting(reason: &str, message: &str) -> Value {
     json!({ "waiting": { "reason": reason, "message": message } })
 }
 
-fn told(ailment: &Ailment) -> (Cause, &str, &str) {
+fn told(ailment: &HealthProblem) -> (Cause, &str, &str) {
     (ailment.cause, &ailment.subject, &ailment.detail)
 }
 
@@ -182,8 +182,8 @@ fn a_long_or_strange_word_of_the_cluster_is_one_short_line() {
     assert_eq!(found.detail.chars().count(), LONGEST);
 }
 
-fn one(cause: Cause, workload: &str, detail: &str) -> Ailment {
-    Ailment {
+fn one(cause: Cause, workload: &str, detail: &str) -> HealthProblem {
+    HealthProblem {
         workload: workload.to_owned(),
         cause,
         subject: String::new(),

@@ -59,7 +59,7 @@ const ANSWERED: [HeaderName; 10] = [
 const AUDIT: &str = "audit";
 
 /// Answers requests.
-pub struct Desk {
+pub struct ApiHandler {
     api: Api,
     ui: Ui,
     scope: Scope,
@@ -67,7 +67,7 @@ pub struct Desk {
     cache: Option<Cache>,
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for ApiHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Desk")
             .field("ui", &self.ui)
@@ -123,7 +123,7 @@ impl Refused {
     }
 }
 
-impl Desk {
+impl ApiHandler {
     /// Asks this API, and allows what these settings allow with what is in this scope.
     /// Terminals are tasks of this spawner.
     pub fn new(client: Client, ui: Ui, scope: Scope, spawner: Spawner) -> Self {

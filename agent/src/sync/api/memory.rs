@@ -7,7 +7,7 @@ use argocd::{Meta, Patch, patch};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use protocol::{Kind, ObjectKey};
-use runtime::error::Blame;
+use runtime::error::ErrorClass;
 use runtime::notifier::News as Changes;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -305,7 +305,7 @@ fn only_for(uid: &str, mut patch: Patch) -> Patch {
 
 fn outage() -> Error {
     Error::Failed {
-        blame: Blame::Weather,
+        blame: ErrorClass::Transient,
         source: "outage".into(),
     }
 }

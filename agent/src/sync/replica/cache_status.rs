@@ -10,7 +10,7 @@ use crate::sync::api::Target;
 
 /// How much is known of the spoke, and whether there is an Argo CD.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sight {
+pub struct CacheStatus {
     /// What was not listed yet.
     unknown: BTreeSet<Target>,
     /// What the spoke's API does not serve.
@@ -19,7 +19,7 @@ pub struct Sight {
     runs: Option<Running>,
 }
 
-impl Sight {
+impl CacheStatus {
     /// Nothing of these is known yet.
     pub(super) fn none_of(targets: impl IntoIterator<Item = Target>) -> Self {
         Self {
@@ -85,7 +85,7 @@ mod tests {
             namespace: Some("argocd".to_owned()),
         };
         let (apps, projects) = (target(Kind::Application), target(Kind::AppProject));
-        let mut sight = Sight::none_of([apps.clone(), projects.clone()]);
+        let mut sight = CacheStatus::none_of([apps.clone(), projects.clone()]);
         assert!(sight.saw(&apps, false));
         assert!(!sight.is_complete());
         let running = |runs| Running {

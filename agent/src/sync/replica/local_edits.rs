@@ -78,7 +78,7 @@ impl Replica {
             }
         }
         if !failed && let Some(known) = known {
-            self.patience.end(&key);
+            self.backoff.end(&key);
             self.store.remember(key.clone(), known);
             self.reports.status(key.clone());
         }

@@ -9,9 +9,9 @@ use runtime::parts::Spawner;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::cache_status::Sight;
+use super::cache_status::CacheStatus;
 use super::drift::Drift;
-use super::refresh_nudger::Stuck;
+use super::refresh_nudger::RefreshNudger;
 use crate::config::Scope;
 use crate::sync::api::{Report, Reporter, Spoke, Target};
 use crate::sync::cache::{Change, Entry, Store};
@@ -24,7 +24,7 @@ pub(super) struct Observer {
     pub(super) store: Arc<Store>,
     pub(super) reports: Arc<Reports>,
     pub(super) drift: Arc<Drift>,
-    pub(super) stuck: Arc<Stuck>,
+    pub(super) stuck: Arc<RefreshNudger>,
     /// Who owns what is observed.
     pub(super) mode: Mode,
 }
@@ -34,7 +34,7 @@ pub(super) fn start(
     spoke: &Arc<dyn Spoke>,
     scope: &Scope,
     observer: &Observer,
-    sight: &Arc<watch::Sender<Sight>>,
+    sight: &Arc<watch::Sender<CacheStatus>>,
     spawner: &Spawner,
 ) {
     for target in targets(scope) {
@@ -92,7 +92,7 @@ pub(super) fn targets(scope: &Scope) -> Vec<Target> {
 
 impl Observer {
     /// All of this target is known: it was listed, or its kind does not exist.
-    fn sees(&self, sight: &watch::Sender<Sight>, target: &Target, is_served: bool) {
+    fn sees(&self, sight: &watch::Sender<CacheStatus>, target: &Target, is_served: bool) {
         let before = sight.borrow().argocd();
         sight.send_if_modified(|sight| sight.saw(target, is_served));
         let now = sight.borrow().argocd();

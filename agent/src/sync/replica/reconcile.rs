@@ -2,11 +2,11 @@
 
 use argocd::{glob, projection::Written};
 use protocol::{Event, Kind, Mode, ObjectKey, Verdict};
-use runtime::error::{Blame, Chain};
+use runtime::error::{ErrorClass, Chain};
 
 use super::message::{Message, Reader};
 use super::plan::{self, Memory, No, Plan};
-use super::stale_cache_backoff::Look;
+use super::stale_cache_backoff::Recheck;
 use super::{BUSY_PAUSE, PERSON_PAUSE, Replica, WEATHER_PAUSE, apply};
 use crate::sync::cache::Wanted;
 
@@ -106,7 +106,7 @@ impl Replica {
             // The status in the answer may be newer than what a watch will tell us about.
             self.tell(key);
         }
-        self.patience.end(key);
+        self.backoff.end(key);
         self.memorise(key, memory, wanted);
         if let Some(source_uid) = gone {
             self.reports.gone(key, &source_uid, None);
@@ -193,7 +193,7 @@ impl Replica {
     /// What a failed write means for the message that asked for it.
     pub(super) fn judge(&self, key: &ObjectKey, error: &apply::Error) -> Verdict {
         if error.is_final() {
-            self.patience.end(key);
+            self.backoff.end(key);
             return Verdict::Refused(Chain(error).to_string());
         }
         if error.is_stale() {
@@ -209,25 +209,25 @@ impl Replica {
             self.reports.error(key, key, message);
         }
         let after = match error.blame() {
-            Blame::Weather => WEATHER_PAUSE,
-            Blame::User | Blame::Us => PERSON_PAUSE,
+            ErrorClass::Transient => WEATHER_PAUSE,
+            ErrorClass::User | ErrorClass::Internal => PERSON_PAUSE,
         };
         Verdict::Retry { after }
     }
 
     fn look_again(&self, key: &ObjectKey, error: &apply::Error) -> Verdict {
-        let Look {
+        let Recheck {
             pause,
             is_strange,
             is_over,
-        } = self.patience.look(key);
+        } = self.backoff.look(key);
         if is_over && error.is_unclear() {
-            self.patience.end(key);
+            self.backoff.end(key);
             return Verdict::Refused(Chain(error).to_string());
         }
         // We see Secrets of repositories only; this is another one.
         if is_over && key.kind == Kind::Repository {
-            self.patience.end(key);
+            self.backoff.end(key);
             return Verdict::Refused(plan::TAKEN.to_owned());
         }
         if is_strange {

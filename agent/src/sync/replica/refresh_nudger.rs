@@ -28,13 +28,13 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 /// The Applications that are stuck, as far as was seen.
 #[derive(Debug, Default)]
-pub(super) struct Stuck {
+pub(super) struct RefreshNudger {
     // Bounded by the number of Applications; held for an insert, never over an await.
     keys: Mutex<BTreeSet<ObjectKey>>,
     wake: Notify,
 }
 
-impl Stuck {
+impl RefreshNudger {
     /// Takes in an object that changed.
     pub(super) fn saw(&self, store: &Store, key: &ObjectKey, object: &Value) {
         if key.kind == Kind::Application && waits(object).is_some() {
@@ -189,7 +189,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_comes_anew_does_not_wait_for_what_was_asked_for_in_vain() {
-        let stuck = Stuck::default();
+        let stuck = RefreshNudger::default();
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
         for _ in 0..20 {
             backoff.failed(Instant::now());

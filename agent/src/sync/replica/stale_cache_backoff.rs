@@ -15,14 +15,14 @@ const LOOKS: u32 = 6;
 
 /// Objects that are not as the cache said, and how often in a row that was so.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct StaleCacheBackoff {
     // Bounded by the number of objects in trouble; held for a lookup, never over an await.
     looks: Mutex<HashMap<ObjectKey, u32>>,
 }
 
 /// What to do about one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct Recheck {
     /// When to look again.
     pub(super) pause: Duration,
     /// It is time to say so; true once.
@@ -31,14 +31,14 @@ pub(super) struct Look {
     pub(super) is_over: bool,
 }
 
-impl Patience {
+impl StaleCacheBackoff {
     /// It was not as the cache said, once more.
-    pub(super) fn look(&self, key: &ObjectKey) -> Look {
+    pub(super) fn look(&self, key: &ObjectKey) -> Recheck {
         let mut looks = self.lock();
         let looks = looks.entry(key.clone()).or_default();
         *looks = looks.saturating_add(1);
         let doublings = (*looks - 1).min(16);
-        Look {
+        Recheck {
             pause: (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE),
             is_strange: *looks == LOOKS,
             is_over: *looks >= LOOKS,
@@ -64,10 +64,10 @@ mod tests {
     #[test]
     fn looks_are_quick_at_first_then_rare_and_told_once() {
         let (patience, key) = (
-            Patience::default(),
+            StaleCacheBackoff::default(),
             ObjectKey::new(Kind::Application, "argocd", "app"),
         );
-        let looks: Vec<Look> = (0..100).map(|_| patience.look(&key)).collect();
+        let looks: Vec<Recheck> = (0..100).map(|_| patience.look(&key)).collect();
         assert_eq!(looks.first().map(|look| look.pause), Some(FIRST_PAUSE));
         assert_eq!(looks.last().map(|look| look.pause), Some(LONGEST_PAUSE));
         assert_eq!(looks.iter().filter(|look| look.is_strange).count(), 1);

@@ -18,9 +18,9 @@ use tonic::transport::Endpoint;
 use tower::ServiceExt as _;
 use tower::util::BoxCloneSyncService;
 
-use super::connector::{self, BOTH, Reached, Road};
+use super::connector::{self, BOTH, Reached, Connector};
 use super::dial::Error;
-use super::transport_choice::{Outcome, Way, Ways};
+use super::transport_choice::{Outcome, Way, TransportChoice};
 use super::websocket::Calls;
 use crate::config::Hub;
 
@@ -67,13 +67,13 @@ pub struct Network {
     tls: ClientTls,
     spawner: Spawner,
     // Held for a lookup, never over an await.
-    ways: Mutex<(Ways, Way)>,
+    ways: Mutex<(TransportChoice, Way)>,
 }
 
 impl Network {
     /// To this hub, with certificates as they are at any time.
     pub fn new(hub: Hub, tls: ClientTls, spawner: Spawner) -> Self {
-        let ways = Ways::new(hub.only_websockets);
+        let ways = TransportChoice::new(hub.only_websockets);
         Self {
             hub,
             tls,
@@ -82,7 +82,7 @@ impl Network {
         }
     }
 
-    fn ways(&self) -> MutexGuard<'_, (Ways, Way)> {
+    fn ways(&self) -> MutexGuard<'_, (TransportChoice, Way)> {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,7 +111,7 @@ impl Network {
             Some(self.tls.current().ok_or(Error::NoTls)?)
         };
         let address = connector::authority(&hub.host, hub.port);
-        let road = Road::new(hub, tls).ok_or_else(|| Error::Address {
+        let road = Connector::new(hub, tls).ok_or_else(|| Error::Address {
             address: address.clone(),
         })?;
         if way == Way::Http2 {
@@ -163,7 +163,7 @@ impl Connect for Network {
     }
 }
 
-async fn http2(hub: &Hub, road: &Road, reached: Reached) -> Result<Carrier, Error> {
+async fn http2(hub: &Hub, road: &Connector, reached: Reached) -> Result<Carrier, Error> {
     let address = road.authority();
     let bad_address = || Error::Address {
         address: address.clone(),

@@ -78,7 +78,7 @@ pub(super) struct Reached {
 
 /// How the principal is reached.
 #[derive(Clone, Debug)]
-pub(super) struct Road {
+pub(super) struct Connector {
     host: String,
     port: u16,
     name: ServerName<'static>,
@@ -91,7 +91,7 @@ pub(super) struct Road {
 pub(super) const BOTH: [&[u8]; 2] = [b"h2", b"http/1.1"];
 pub(super) const HTTP1: [&[u8]; 1] = [b"http/1.1"];
 
-impl Road {
+impl Connector {
     /// Along these settings; none when the address cannot be dialled.
     pub(super) fn new(hub: &Hub, tls: Option<Arc<ClientConfig>>) -> Option<Self> {
         Some(Self {
@@ -275,7 +275,7 @@ mod tests {
             let path = directory.path().join("ca.crt");
             tokio::fs::write(&path, trusted).await.unwrap();
             let listener = TcpListener::bind(("localhost", 0)).await.unwrap();
-            let road = Road {
+            let road = Connector {
                 host: "hub.example".to_owned(),
                 port: 8443,
                 name: "hub.example".try_into().unwrap(),

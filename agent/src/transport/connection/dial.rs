@@ -41,7 +41,7 @@ pub enum Error {
     #[error("connect to the principal at {address}: timed out after {CONNECT_TIMEOUT:?}")]
     ConnectTimeout { address: String },
     #[error("connect to the principal")]
-    Road(#[from] connector::Error),
+    Connector(#[from] connector::Error),
     #[error("prove the client certificate through a proxy: {what}")]
     Prove { what: &'static str },
     #[error("read the principal's version")]
@@ -63,7 +63,7 @@ impl Error {
             Self::NoTls => "NoCertificates",
             Self::Connect { .. } => "CannotConnect",
             Self::ConnectTimeout { .. } => "ConnectTimeout",
-            Self::Road(error) => error.reason(),
+            Self::Connector(error) => error.reason(),
             Self::Prove { .. } => "CannotProve",
             Self::Version(_) => "VersionFailed",
             Self::ReadUser { .. } | Self::BadUser { .. } => "BadCredentials",
@@ -80,7 +80,7 @@ impl Error {
             | Self::NoTls
             | Self::Connect { .. }
             | Self::ConnectTimeout { .. }
-            | Self::Road(_)
+            | Self::Connector(_)
             | Self::Prove { .. }
             | Self::ReadUser { .. }
             | Self::BadUser { .. }
@@ -91,7 +91,7 @@ impl Error {
     /// What it says about the way that was tried.
     pub(super) fn outcome(&self) -> Outcome {
         match self {
-            Self::Road(error) => error.outcome(),
+            Self::Connector(error) => error.outcome(),
             // Somebody accepted the connection, and every principal tells its version to everybody.
             Self::Connect { .. } | Self::Version(_) | Self::BadAnswer { .. } => Outcome::NotSpoken,
             Self::Authenticate(_) | Self::Prove { .. } => Outcome::Through,

@@ -28,9 +28,9 @@ use super::credentials::{News, Renewal};
 use super::dial::{Opened, Welcome};
 use super::questions::Questions;
 use super::recover::End;
-use crate::live::tunnel::Desk;
+use crate::live::tunnel::ApiHandler;
 use crate::metrics::Metrics;
-use crate::sync::replica::{Replica, Sight};
+use crate::sync::replica::{Replica, CacheStatus};
 use crate::sync::report::Reports;
 
 mod pause;
@@ -50,9 +50,9 @@ pub(super) struct Drive<'a> {
     pub(super) compression: bool,
     pub(super) replica: &'a Replica,
     pub(super) reports: &'a Reports,
-    pub(super) desk: Option<&'a Arc<Desk>>,
+    pub(super) desk: Option<&'a Arc<ApiHandler>>,
     pub(super) metrics: &'a Metrics,
-    pub(super) sight: watch::Receiver<Sight>,
+    pub(super) sight: watch::Receiver<CacheStatus>,
     pub(super) census: watch::Receiver<Option<Census>>,
     pub(super) renewal: Renewal,
     /// Called once, when the principal is heard for the first time.
@@ -65,7 +65,7 @@ enum Happened {
     Done(WorkId, Verdict),
     Answered(Event),
     Changed,
-    Sight,
+    CacheStatus,
     RoomToSend,
     HungUp,
     Due,
@@ -233,8 +233,8 @@ impl Drive<'_> {
             Some(answer) = questions.next(), if answers => Happened::Answered(answer),
             frame = incoming.next(), if has_room => Happened::Frame(frame),
             () = self.reports.changed(), if !draining => Happened::Changed,
-            Ok(()) = self.sight.changed(), if !draining => Happened::Sight,
-            Ok(()) = self.census.changed(), if !draining => Happened::Sight,
+            Ok(()) = self.sight.changed(), if !draining => Happened::CacheStatus,
+            Ok(()) = self.census.changed(), if !draining => Happened::CacheStatus,
             () = outgoing.closed(), if hung_up.is_none() => Happened::HungUp,
             Ok(_) = outgoing.reserve(), if *full => Happened::RoomToSend,
             news = self.renewal.news(), if !draining => Happened::Certificates(news),
@@ -262,7 +262,7 @@ impl Drive<'_> {
             Happened::Known(false) => return Some(moving.ended(End::Unknown)),
             Happened::Answered(answer) => moving.session.say(answer),
             Happened::Changed => self.take_reports(moving),
-            Happened::Sight | Happened::Certificates(News::Trust) => self.tell_sight(moving),
+            Happened::CacheStatus | Happened::Certificates(News::Trust) => self.tell_sight(moving),
             Happened::Stop => moving.drain(End::Stopped),
             Happened::Certificates(News::Replace) => moving.drain(End::Renewed),
             Happened::HungUp => moving.hung_up = Some(Instant::now()),

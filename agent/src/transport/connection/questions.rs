@@ -27,7 +27,7 @@ use self::way::Way;
 use super::connect::Carrier;
 use super::dial::Welcome;
 use super::tokens::Tokens;
-use crate::live::tunnel::{Desk, handler};
+use crate::live::tunnel::{ApiHandler, handler};
 
 mod log;
 mod pod;
@@ -78,7 +78,7 @@ impl From<Event> for Told {
 /// Who answers, and how the hub calls things.
 #[derive(Clone, Copy)]
 pub(super) struct Answerer<'a> {
-    pub(super) desk: Option<&'a Arc<Desk>>,
+    pub(super) desk: Option<&'a Arc<ApiHandler>>,
     pub(super) welcome: &'a Welcome,
 }
 
@@ -121,7 +121,7 @@ impl Questions {
         }
     }
 
-    fn resource(&mut self, desk: Option<&Arc<Desk>>, event: &Event) -> Option<Event> {
+    fn resource(&mut self, desk: Option<&Arc<ApiHandler>>, event: &Event) -> Option<Event> {
         let uuid = event.event_id.clone();
         let told = |status: StatusCode| Some(Event::resource_response(&answer(&uuid, status)));
         let Some(desk) = desk else {
@@ -164,7 +164,7 @@ impl Questions {
     }
 
     /// Sends a log on a stream of its own. What cannot be sent is told there as well, as Go's agent does.
-    fn log(&self, desk: Option<&Arc<Desk>>, event: &Event) {
+    fn log(&self, desk: Option<&Arc<ApiHandler>>, event: &Event) {
         let Some(desk) = desk else { return };
         let Ok(asked) = payload::decode::<LogRequest>("log request", &event.payload) else {
             return tracing::debug!("invalid log request");
@@ -181,7 +181,7 @@ impl Questions {
     }
 
     /// Opens a terminal on a stream of its own. Why it is not opened is told there as well.
-    fn terminal(&self, desk: Option<&Arc<Desk>>, event: &Event) {
+    fn terminal(&self, desk: Option<&Arc<ApiHandler>>, event: &Event) {
         let Some(desk) = desk else { return };
         let asked = payload::decode::<TerminalRequest>("terminal request", &event.payload);
         // Nobody could be told on a stream that has no name.
@@ -200,7 +200,7 @@ impl Questions {
     /// Has this done beside the session, for as long as that lasts.
     fn until_the_end(
         &self,
-        desk: &Desk,
+        desk: &ApiHandler,
         name: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
@@ -256,7 +256,7 @@ fn answer(uuid: &str, status: StatusCode) -> ResourceResponse {
     }
 }
 
-async fn ask(desk: &Desk, uuid: &str, mut asked: ResourceRequest) -> ResourceResponse {
+async fn ask(desk: &ApiHandler, uuid: &str, mut asked: ResourceRequest) -> ResourceResponse {
     let body = Bytes::from(asked.body.take().unwrap_or_default());
     let (method, subject, target) = read(asked);
     let mut request = Request::builder()

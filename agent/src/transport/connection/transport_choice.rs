@@ -35,14 +35,14 @@ pub enum Outcome {
     /// Somebody is there, but gRPC does not get through. So it looks too when a balancer has no hub behind it.
     NotSpoken,
     /// Calls get through, and a session says nothing.
-    Stuck,
+    RefreshNudger,
     /// Nothing: nobody was reached, or we were refused.
     Unknown,
 }
 
 /// Remembers what got through.
 #[derive(Debug)]
-pub(super) struct Ways {
+pub(super) struct TransportChoice {
     forced: bool,
     state: State,
     /// Until when `WebSocket`s come first.
@@ -61,7 +61,7 @@ enum State {
     Probing,
 }
 
-impl Ways {
+impl TransportChoice {
     /// Chooses by itself, unless `WebSocket`s are asked for.
     pub(super) const fn new(only_websockets: bool) -> Self {
         Self {
@@ -95,10 +95,10 @@ impl Ways {
         let is_probe = before == State::Probing;
         match (way, outcome) {
             (Way::Http2, Outcome::Through)
-            | (Way::WebSocket, Outcome::NotSpoken | Outcome::Stuck) => self.remembered = None,
+            | (Way::WebSocket, Outcome::NotSpoken | Outcome::RefreshNudger) => self.remembered = None,
             (Way::Http2, Outcome::NotSpoken) if is_probe => self.remember(now),
             (Way::Http2, Outcome::NotSpoken) => self.state = State::Doubt,
-            (Way::Http2, Outcome::Stuck) => self.state = State::Certain,
+            (Way::Http2, Outcome::RefreshNudger) => self.state = State::Certain,
             (Way::WebSocket, Outcome::Through) => {
                 if before == State::Doubt {
                     self.state = State::Probing;
@@ -136,7 +136,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn websockets_follow_when_http2_is_not_spoken_and_are_remembered_for_an_hour() {
-        let mut ways = Ways::new(false);
+        let mut ways = TransportChoice::new(false);
         let start = Instant::now();
         assert_eq!(ways.next(start), Way::Http2);
         ways.note(Way::Http2, Outcome::NotSpoken, start);
@@ -154,7 +154,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_hub_that_only_started_late_is_talked_to_over_http2() {
-        let mut ways = Ways::new(false);
+        let mut ways = TransportChoice::new(false);
         let now = Instant::now();
         ways.note(Way::Http2, Outcome::NotSpoken, now);
         ways.note(Way::WebSocket, Outcome::Through, now);
@@ -165,7 +165,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn where_the_other_end_chooses_http_1_1_nothing_is_in_doubt() {
-        let mut ways = Ways::new(false);
+        let mut ways = TransportChoice::new(false);
         let now = Instant::now();
         ways.note(Way::WebSocket, Outcome::Through, now);
         assert_eq!(ways.next(now), Way::WebSocket);
@@ -174,10 +174,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_way_that_carries_calls_and_no_sessions_is_left_for_certain() {
-        let mut ways = Ways::new(false);
+        let mut ways = TransportChoice::new(false);
         let now = Instant::now();
         ways.note(Way::Http2, Outcome::Through, now);
-        ways.note(Way::Http2, Outcome::Stuck, now);
+        ways.note(Way::Http2, Outcome::RefreshNudger, now);
         assert_eq!(ways.next(now), Way::WebSocket);
         ways.note(Way::WebSocket, Outcome::Through, now);
         assert!(!ways.is_probing());
@@ -186,7 +186,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_hub_that_is_away_says_nothing_about_the_way() {
-        let mut ways = Ways::new(false);
+        let mut ways = TransportChoice::new(false);
         let now = Instant::now();
         ways.note(Way::Http2, Outcome::Unknown, now);
         assert_eq!(ways.next(now), Way::Http2);
@@ -197,7 +197,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn when_neither_gets_through_they_take_turns() {
-        let mut ways = Ways::new(false);
+        let mut ways = TransportChoice::new(false);
         let now = Instant::now();
         let mut tried = vec![];
         for _ in 0..4 {
@@ -213,7 +213,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_asks_for_websockets_gets_them_only() {
-        let mut ways = Ways::new(true);
+        let mut ways = TransportChoice::new(true);
         let now = Instant::now();
         ways.note(Way::WebSocket, Outcome::NotSpoken, now);
         assert_eq!(ways.next(now + Duration::from_hours(2)), Way::WebSocket);

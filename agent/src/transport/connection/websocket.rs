@@ -22,7 +22,7 @@ use tokio_tungstenite::{
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body};
 
-use super::connector::{self, HTTP1, Road};
+use super::connector::{self, HTTP1, Connector};
 
 /// TCP, TLS and the upgrade together.
 const OPEN: Duration = Duration::from_secs(15);
@@ -38,7 +38,7 @@ const USER_AGENT: &str = concat!("argocd-agent/", env!("CARGO_PKG_VERSION"));
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
-    Road(#[from] connector::Error),
+    Connector(#[from] connector::Error),
     #[error("open a WebSocket to {to}: timed out after {OPEN:?}")]
     Timeout { to: String },
     #[error("open a WebSocket to {to}")]
@@ -66,7 +66,7 @@ type Read = stream::SplitStream<Socket>;
 /// Makes calls.
 #[derive(Clone, Debug)]
 pub(super) struct Calls {
-    pub(super) road: Arc<Road>,
+    pub(super) road: Arc<Connector>,
     /// Of one message.
     pub(super) largest: usize,
     pub(super) spawner: Spawner,

@@ -32,13 +32,13 @@ const DEADLINE: Duration = Duration::from_mins(5);
 
 /// The queue, shared with the watches. The lock guards it and is never held over an await.
 #[derive(Debug)]
-pub(super) struct Agenda {
+pub(super) struct PendingWork {
     queue: Mutex<Queue<Key>>,
     /// Something was added.
     pub(super) changed: Notify,
 }
 
-impl Default for Agenda {
+impl Default for PendingWork {
     fn default() -> Self {
         Self {
             queue: Mutex::new(Queue::new()),
@@ -47,7 +47,7 @@ impl Default for Agenda {
     }
 }
 
-impl Agenda {
+impl PendingWork {
     pub(super) fn add(&self, key: Key) {
         self.with(|queue| queue.add(key, Instant::now()));
         self.changed.notify_one();
@@ -59,9 +59,9 @@ impl Agenda {
 }
 
 /// The reconciles that run.
-pub(super) struct Crew<A> {
+pub(super) struct Workers<A> {
     hub: Arc<Hub<A>>,
-    pub(super) agenda: Arc<Agenda>,
+    pub(super) agenda: Arc<PendingWork>,
     /// Marked as seen before each look, so that a change during the look is noticed.
     pub(super) revision: watch::Receiver<u64>,
     tasks: JoinSet<Outcome>,
@@ -70,9 +70,9 @@ pub(super) struct Crew<A> {
     troubles: Arc<Mutex<Troubles<Key>>>,
 }
 
-impl<A: Addon> Crew<A> {
+impl<A: Addon> Workers<A> {
     /// Nobody works yet.
-    pub(super) fn new(hub: Arc<Hub<A>>, agenda: Arc<Agenda>) -> Self {
+    pub(super) fn new(hub: Arc<Hub<A>>, agenda: Arc<PendingWork>) -> Self {
         let revision = hub.world.revision();
         Self {
             hub,

@@ -8,7 +8,7 @@ use super::changes::News;
 use crate::{
     api::addon::ManagedClusterAddOn,
     name::ClusterName,
-    sdk::{Addon, Target, drive::Hub, event::Saying, settled::Waiting},
+    sdk::{Addon, Target, drive::Hub, event::NewEvent, settled::Waiting},
 };
 
 /// Tells people that hooks were not waited for any longer; the add-on itself is about to go.
@@ -32,7 +32,7 @@ pub(super) async fn warn_about<A: Addon>(
     (reason, note): (&'static str, &str),
     now: Timestamp,
 ) {
-    let saying = Saying {
+    let saying = NewEvent {
         regarding,
         warning: true,
         reason,
@@ -83,7 +83,7 @@ pub(super) async fn tell<A: Addon>(
 ) {
     let reporter = hub.addon.name().as_str();
     for news in news {
-        let saying = Saying {
+        let saying = NewEvent {
             regarding: regarding(hub, target.name, Some(target.addon)),
             warning: news.warning,
             reason: &news.reason,

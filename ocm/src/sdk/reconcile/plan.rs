@@ -21,7 +21,7 @@ use crate::{
 
 mod works;
 
-pub(crate) use self::works::{Step, Wish, Works, rendered};
+pub(crate) use self::works::{Step, WantedWork, Works, rendered};
 
 /// How far a cluster is.
 #[derive(Debug)]
@@ -256,7 +256,7 @@ pub(crate) fn plan(
     let (works, finalizers) = match settled {
         Err(waiting) => (Works::Keep(waiting), None),
         Ok((settled, namespace)) => {
-            let wish = Wish {
+            let wish = WantedWork {
                 look,
                 addon: addon.name(),
                 settled: &settled,

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::plan::{self, Look, Step, Wish};
+use super::plan::{self, Look, Step, WantedWork};
 use crate::{
     api::addon::{AddOnConfig, ManagedClusterAddOn, Version},
     condition::{self, Verdict},
@@ -25,7 +25,7 @@ use crate::{
 
 /// What to write for a cluster that loses the add-on.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Farewell {
+pub(crate) struct Teardown {
     /// Writes of works.
     pub(crate) steps: Vec<Step>,
     /// What is said of the hooks, if there are any.
@@ -42,7 +42,7 @@ pub(crate) struct Farewell {
 
 /// A look at a cluster that loses the add-on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parting<'a> {
+pub(crate) struct TeardownInput<'a> {
     /// The version in use.
     pub(crate) version: Version,
     /// The cluster's name.
@@ -56,15 +56,15 @@ pub(crate) struct Parting<'a> {
 /// Decides what to write for a cluster whose add-on is being deleted, or gone.
 pub(crate) fn farewell(
     addon: &impl Addon,
-    parting: Parting<'_>,
+    parting: TeardownInput<'_>,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
-) -> Farewell {
+) -> Teardown {
     let observed = parting.observed;
     if plan::uses_template(observed) {
         // OCM's template controller has hooks and finalizers of the same names.
-        return Farewell::default();
+        return Teardown::default();
     }
-    let mut farewell = Farewell::default();
+    let mut farewell = Teardown::default();
     if let Some(waits) = hooked(addon, parting, configs) {
         farewell.said = Some(hooks::verdict(&waits.pending));
         if waits.pending.is_empty() {
@@ -106,7 +106,7 @@ struct Waits {
 /// How far the hooks are; `None` if there are none to wait for.
 fn hooked(
     addon: &impl Addon,
-    parting: Parting<'_>,
+    parting: TeardownInput<'_>,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
 ) -> Option<Waits> {
     let observed = parting.observed;
@@ -142,7 +142,7 @@ fn hooked(
         Ok(settled) => settled,
         Err(waiting) => return Some(waits.and(waiting.to_string())),
     };
-    let wish = Wish {
+    let wish = WantedWork {
         look,
         addon: addon.name(),
         settled: &settled,
@@ -200,7 +200,7 @@ impl Waits {
         self
     }
 
-    fn look_at(&mut self, wish: &Wish<'_>, place: &Place, manifests: &[Manifest]) {
+    fn look_at(&mut self, wish: &WantedWork<'_>, place: &Place, manifests: &[Manifest]) {
         let target = wish.look.target;
         let hosted = target.addon.hosting_cluster().is_some();
         let mut hooks = render::bound_for(manifests, place, hosted);

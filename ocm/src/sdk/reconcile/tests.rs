@@ -10,7 +10,7 @@ use crate::{
     api::addon::Version,
     sdk::{
         Metrics, View,
-        event::{Events, Saying},
+        event::{Events, NewEvent},
     },
 };
 use plan::samples::{Author, author, cluster_name, observed};
@@ -40,7 +40,7 @@ async fn what_was_said_of_an_add_on_that_is_gone_is_said_of_its_successor_too() 
     let (hub, name, now) = (hub(), cluster_name(), Timestamp::UNIX_EPOCH);
     let addon = observed().addon.unwrap();
     let says = async || {
-        let saying = Saying {
+        let saying = NewEvent {
             regarding: regarding(&hub, &name, Some(&addon)),
             warning: true,
             reason: "NotTakenIn",

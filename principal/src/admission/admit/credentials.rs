@@ -19,7 +19,7 @@ use crate::{
 
 /// What a session stands on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Papers {
+pub(crate) struct Credentials {
     /// What tokens are bound to.
     pub(crate) binding: Thumbprint,
     /// The agent's own certificate, where that is what it showed.
@@ -30,7 +30,7 @@ pub(crate) struct Papers {
     pub(crate) user: Option<ClusterName>,
 }
 
-impl Papers {
+impl Credentials {
     /// A certificate that TLS has verified on the agent's own connection.
     pub(crate) fn of_certificate(certificate: &Arc<PeerCertificate>) -> Self {
         Self {
@@ -147,11 +147,11 @@ mod tests {
         let proxy = Arc::new(authority.client("proxy").peer_certificate());
         let (a, all) = (name("a"), users(&format!("a:{HASH}")));
         let papers = [
-            Papers::of_certificate(&agent),
-            Papers::of_proof(&agent, &proxy),
-            Papers::of_user(&a, &all, None).unwrap(),
-            Papers::of_user(&a, &all, Some(&agent)).unwrap(),
-            Papers::of_header(&a),
+            Credentials::of_certificate(&agent),
+            Credentials::of_proof(&agent, &proxy),
+            Credentials::of_user(&a, &all, None).unwrap(),
+            Credentials::of_user(&a, &all, Some(&agent)).unwrap(),
+            Credentials::of_header(&a),
         ];
         for (at, one) in papers.iter().enumerate() {
             for other in papers.iter().skip(at + 1) {
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_changed_password_is_not_the_one_that_was_shown() {
         let a = name("a");
-        let shown = Papers::of_user(&a, &users(&format!("a:{HASH}")), None).unwrap();
+        let shown = Credentials::of_user(&a, &users(&format!("a:{HASH}")), None).unwrap();
         assert!(shown.are_current(&users(&format!("b:{HASH}\na:{HASH}"))));
         let other = HASH.replace("abc", "abd");
         assert!(!shown.are_current(&users(&format!("a:{other}"))));

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use protocol::refusal::Refusal;
 
-use super::{Admitted, Gate};
+use super::{Admitted, Admission};
 use crate::{
     admission::tokens::{Purpose, Verified},
     transport::listener::Peer,
 };
 
-impl Gate {
+impl Admission {
     /// Whether a stream with this token may be opened.
     pub(crate) fn admit(&self, peer: &Peer, token: &str) -> Result<Admitted, Refusal> {
         let admitted = self.recognize(peer, token)?;

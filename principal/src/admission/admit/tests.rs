@@ -7,7 +7,7 @@ use crate::transport::listener::Connection;
 mod revoked;
 
 struct Setup {
-    gate: Gate,
+    gate: Admission,
     fleet: watch::Sender<Arc<Fleet>>,
     active: watch::Sender<bool>,
     uid: watch::Sender<Option<Arc<str>>>,
@@ -30,7 +30,7 @@ fn setup(clusters: &[(&str, Mode)]) -> Setup {
     let (registry, reports) = Registry::new(clock.clone());
     let authority = Authority::new();
     let (revoked, revoked_now) = watch::channel(Some(Arc::default()));
-    let gate = Gate {
+    let gate = Admission {
         identity: Method::ocm(),
         capabilities: Capabilities::ours(),
         argocd_namespace: "hub-argocd".to_owned(),
@@ -87,8 +87,8 @@ impl Setup {
     }
 }
 
-fn papers(setup: &Setup) -> Papers {
-    Papers::of_certificate(&setup.peer("spoke1").certificate.unwrap())
+fn papers(setup: &Setup) -> Credentials {
+    Credentials::of_certificate(&setup.peer("spoke1").certificate.unwrap())
 }
 
 fn request(mode: &str) -> AuthRequest {

@@ -8,7 +8,7 @@ use std::{
 
 use protocol::{proof::Refused, refusal::Refusal, wire::authapi::Proof};
 
-use super::{Gate, Papers, proof};
+use super::{Admission, Credentials, proof};
 use crate::{
     admission::identity::{Method, PeerCertificate},
     fleet::ClusterName,
@@ -23,13 +23,13 @@ pub(super) struct Claims<'a> {
     pub(super) principal_uid: &'a str,
 }
 
-impl Gate {
+impl Admission {
     /// Who this is, and what it showed for that.
     pub(super) async fn shown(
         &self,
         peer: &Peer,
         claims: Claims<'_>,
-    ) -> Result<(ClusterName, Papers), Refusal> {
+    ) -> Result<(ClusterName, Credentials), Refusal> {
         let Claims {
             credentials,
             proof,
@@ -56,7 +56,7 @@ impl Gate {
         peer: &Peer,
         proof: Option<&Proof>,
         principal_uid: &str,
-    ) -> Result<(ClusterName, Papers), Refusal> {
+    ) -> Result<(ClusterName, Credentials), Refusal> {
         let certificate = peer
             .certificate
             .as_ref()
@@ -68,7 +68,7 @@ impl Gate {
         match (self.proxy(peer), proof) {
             (None, None) => Ok((
                 self.identify(peer, certificate)?,
-                Papers::of_certificate(certificate),
+                Credentials::of_certificate(certificate),
             )),
             (None, Some(_)) => Err(refused(Refused::NotAProxy)),
             (Some(_), None) => Err(refused(Refused::Missing)),
@@ -82,7 +82,7 @@ impl Gate {
                 };
                 let proved = judge.judge(proof, proxy).map_err(refused)?;
                 let cluster = self.identify(peer, &proved)?;
-                let papers = Papers::of_proof(&proved, proxy);
+                let papers = Credentials::of_proof(&proved, proxy);
                 if self.fleet.borrow().clusters.contains_key(cluster.as_str()) {
                     let mut known = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
                     known.insert(cluster.clone(), proved);
@@ -96,7 +96,7 @@ impl Gate {
         &self,
         peer: &Peer,
         credentials: &HashMap<String, String>,
-    ) -> Result<(ClusterName, Papers), Refusal> {
+    ) -> Result<(ClusterName, Credentials), Refusal> {
         let passwords = self.passwords.as_ref().ok_or(Refusal::Internal)?;
         let (user, password) = credentials
             .get("clientid")
@@ -106,11 +106,11 @@ impl Gate {
         let cluster = checked.inspect_err(|refusal| {
             tracing::info!(address = %peer.address, %refusal, "rejected a password");
         })?;
-        let papers = Papers::of_user(&cluster, &passwords.users(), peer.certificate.as_ref());
+        let papers = Credentials::of_user(&cluster, &passwords.users(), peer.certificate.as_ref());
         Ok((cluster, papers.ok_or(Refusal::AuthenticationFailed)?))
     }
 
-    fn by_header(&self, peer: &Peer) -> Result<(ClusterName, Papers), Refusal> {
+    fn by_header(&self, peer: &Peer) -> Result<(ClusterName, Credentials), Refusal> {
         let value = peer
             .header
             .as_deref()
@@ -119,17 +119,17 @@ impl Gate {
             tracing::info!(address = %peer.address, reason = %why, "rejected an identity header");
             Refusal::AuthenticationFailed
         })?;
-        let papers = Papers::of_header(&cluster);
+        let papers = Credentials::of_header(&cluster);
         Ok((cluster, papers))
     }
 
     /// What a request shows of itself for this cluster: the token is looked at after that.
-    pub(super) fn presented(&self, peer: &Peer, cluster: &ClusterName) -> Option<Papers> {
+    pub(super) fn presented(&self, peer: &Peer, cluster: &ClusterName) -> Option<Credentials> {
         let is_same = |found: &ClusterName| found == cluster;
         match &self.identity {
             Method::UserPass(_) => {
                 let users = self.passwords.as_ref()?.users();
-                Papers::of_user(cluster, &users, peer.certificate.as_ref())
+                Credentials::of_user(cluster, &users, peer.certificate.as_ref())
             }
             Method::Header { .. } => {
                 let found = self.by_header(peer).ok()?;
@@ -142,12 +142,12 @@ impl Gate {
                     let known = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
                     return known
                         .get(cluster)
-                        .map(|proved| Papers::of_proof(proved, proxy));
+                        .map(|proved| Credentials::of_proof(proved, proxy));
                 }
                 // The same certificate may have meant another cluster under another method.
                 let certificate = peer.certificate.as_ref()?;
                 let found = self.identify(peer, certificate).ok()?;
-                is_same(&found).then(|| Papers::of_certificate(certificate))
+                is_same(&found).then(|| Credentials::of_certificate(certificate))
             }
         }
     }

@@ -6,13 +6,13 @@ use std::{
 };
 
 use live::cluster_info::Census;
-use protocol::payload::{Ailment, ArgoCd, Runs};
+use protocol::payload::{HealthProblem, ArgoCd, Runs};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{End, Registry, Signs};
 use crate::{
-    admission::admit::Papers,
+    admission::admit::Credentials,
     fleet::{ClusterName, Mode},
     report::{HeldDeletion, Refused, ShownCertificate, Stuck, Unmirrored},
     state::Figures,
@@ -21,7 +21,7 @@ use crate::{
 /// The right to drive the session of a cluster; dropped, the seat is free.
 #[derive(Debug)]
 #[must_use = "dropped, the session counts as ended"]
-pub(crate) struct Seat {
+pub(crate) struct SessionSlot {
     pub(super) registry: Registry,
     pub(super) cluster: ClusterName,
     pub(super) id: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Seat {
     pub(super) why: Option<String>,
 }
 
-impl Seat {
+impl SessionSlot {
     /// Resolves when the hub wants this session to end. Cancel-safe.
     pub(crate) async fn ended(&mut self) -> End {
         told(&mut self.end).await
@@ -148,7 +148,7 @@ impl Seat {
         counted.insert(self.cluster.clone(), census);
     }
 
-    pub(super) fn report_connected(&self, mode: Mode, papers: &Papers) {
+    pub(super) fn report_connected(&self, mode: Mode, papers: &Credentials) {
         let shown = papers.certificate.as_ref().map(|it| ShownCertificate {
             not_before: it.not_before(),
             not_after: it.not_after(),
@@ -183,7 +183,7 @@ pub(crate) struct Said {
     /// Whether the definitions of its kinds were brought.
     pub(crate) kinds_brought: bool,
     /// What is wrong with one that was brought; in short printable lines.
-    pub(crate) ails: Option<Ailment>,
+    pub(crate) ails: Option<HealthProblem>,
     /// The fingerprints of the CAs that it trusts.
     pub(crate) trusts: Option<BTreeSet<String>>,
 }
@@ -193,7 +193,7 @@ fn is_modest(trusts: &BTreeSet<String>) -> bool {
     trusts.len() <= 32 && trusts.iter().all(|it| it.len() == 64)
 }
 
-impl Drop for Seat {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
         let mut state = self.registry.lock();
         let mine = state

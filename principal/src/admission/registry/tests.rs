@@ -2,7 +2,7 @@ use super::*;
 use crate::{admission::identity::PeerCertificate, report::ShownCertificate};
 use rustls_pki_types::CertificateDer;
 
-fn certificate() -> Arc<Papers> {
+fn certificate() -> Arc<Credentials> {
     let key = rcgen::KeyPair::generate().unwrap();
     let der = rcgen::CertificateParams::default()
         .self_signed(&key)
@@ -10,7 +10,7 @@ fn certificate() -> Arc<Papers> {
         .der()
         .to_vec();
     let certificate = PeerCertificate::from_chain(&[CertificateDer::from(der)]).unwrap();
-    Arc::new(Papers::of_certificate(&Arc::new(certificate)))
+    Arc::new(Credentials::of_certificate(&Arc::new(certificate)))
 }
 
 fn name(raw: &str) -> ClusterName {

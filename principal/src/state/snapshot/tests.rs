@@ -31,7 +31,7 @@ fn connected(not_after: &str) -> SessionReport {
 }
 
 /// Three that are enrolled, of which two are connected, and one that was refused and is not enrolled.
-fn moment() -> Moment {
+fn moment() -> Snapshot {
     let clusters = [
         ("a", Mode::Managed),
         ("b", Mode::Managed),
@@ -66,7 +66,7 @@ fn moment() -> Moment {
         unacknowledged: Duration::from_secs(seconds),
         ..Figures::default()
     };
-    Moment {
+    Snapshot {
         is_active: true,
         fleet: Arc::new(Fleet {
             clusters: clusters.into(),
@@ -96,7 +96,7 @@ fn sums_tell_who_is_enrolled_who_is_there_and_what_waits() {
         first_expiry: Some("2026-01-01T00:00:00Z".parse().unwrap()),
     };
     assert_eq!(moment().totals(), expected);
-    assert_eq!(Moment::default().totals(), Totals::default());
+    assert_eq!(Snapshot::default().totals(), Totals::default());
 }
 
 fn page(asked: &Value) -> Page {

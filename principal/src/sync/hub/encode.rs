@@ -13,7 +13,7 @@ use crate::fleet::ClusterName;
 
 /// The hub as one cluster hears it.
 #[derive(Debug)]
-pub(crate) struct Voice<'a> {
+pub(crate) struct EventEncoder<'a> {
     pub(crate) hub: &'a Hub,
     pub(crate) cluster: &'a ClusterName,
     /// Whether it is a Go agent that hears it.
@@ -22,7 +22,7 @@ pub(crate) struct Voice<'a> {
     pub(crate) traces: &'a Notes<Matter>,
 }
 
-impl Source for Voice<'_> {
+impl Source for EventEncoder<'_> {
     fn encode(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
         let Some(event) = self.event(key, facet, said_before) else {
             spans::unsaid(self.traces, (key, facet));
@@ -33,7 +33,7 @@ impl Source for Voice<'_> {
     }
 }
 
-impl Voice<'_> {
+impl EventEncoder<'_> {
     fn event(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
         let event = match (key.kind, facet) {
             (Kind::Application, Facet::State) => {

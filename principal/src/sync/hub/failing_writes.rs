@@ -21,7 +21,7 @@ const LONGEST_ERROR: usize = 300;
 
 /// The objects whose last write failed, by cluster. Bounded by the objects that its session works on.
 #[derive(Debug, Default)]
-pub(super) struct Troubles {
+pub(super) struct FailingWrites {
     // Held for a lookup, never over an await.
     clusters: Mutex<BTreeMap<String, BTreeMap<ObjectKey, Trouble>>>,
 }
@@ -39,7 +39,7 @@ impl Trouble {
     }
 }
 
-impl Troubles {
+impl FailingWrites {
     /// A write for this cluster failed: how long to wait, and whether it is time to say so, which is once.
     pub(super) fn failed(&self, cluster: &str, key: &ObjectKey, error: &str) -> (Duration, bool) {
         let mut clusters = self.lock();
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn what_fails_for_long_is_tried_slowly_and_told_once() {
-        let troubles = Troubles::default();
+        let troubles = FailingWrites::default();
         let tries: Vec<(Duration, bool)> = (0..10)
             .map(|_| troubles.failed("a", &key("app"), "forbidden"))
             .collect();
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_is_nobodys_concern_any_more_is_stuck_no_more() {
-        let troubles = Troubles::default();
+        let troubles = FailingWrites::default();
         for _ in 0..TOLD_AFTER {
             troubles.failed("a", &key("deleted"), "forbidden");
         }

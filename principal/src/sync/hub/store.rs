@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use argocd::{Patch, masked::Masked};
 use futures::future::BoxFuture;
 use live::events::{self, Observed};
-use runtime::error::Blame;
+use runtime::error::ErrorClass;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -155,12 +155,12 @@ impl WriteError {
     }
 
     /// Whose move it is.
-    pub const fn blame(&self) -> Blame {
+    pub const fn blame(&self) -> ErrorClass {
         match self {
             Self::Conflict | Self::NotFound | Self::Unfit(_) | Self::Unavailable(_) => {
-                Blame::Weather
+                ErrorClass::Transient
             }
-            Self::Refused(_) => Blame::User,
+            Self::Refused(_) => ErrorClass::User,
         }
     }
 }

@@ -106,7 +106,7 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
         application("a", "app", "1", 7),
     ));
     let (a, ab) = (name("a"), name("ab"));
-    let said = Voice {
+    let said = EventEncoder {
         hub: &hub,
         cluster: &a,
         is_go: false,
@@ -119,7 +119,7 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
         (Verb::Create, "app_1_7")
     );
     assert_eq!(said.principal_uid.as_deref(), Some("us"));
-    let update = Voice {
+    let update = EventEncoder {
         hub: &hub,
         cluster: &a,
         is_go: false,
@@ -128,7 +128,7 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
     .encode(&key("a"), Facet::State, true)
     .unwrap();
     assert_eq!(update.verb, Verb::SpecUpdate);
-    let other = Voice {
+    let other = EventEncoder {
         hub: &hub,
         cluster: &ab,
         is_go: false,
@@ -158,7 +158,7 @@ fn a_command_is_named_by_the_version_that_introduced_it() {
         with(with(app, asked), touched),
     ));
     let a = name("a");
-    let said = Voice {
+    let said = EventEncoder {
         hub: &hub,
         cluster: &a,
         is_go: false,

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// Things to look at. Bounded by how many there are.
 #[derive(Debug)]
-pub(super) struct Dirty<K> {
+pub(super) struct WorkQueue<K> {
     // Held for a lookup, never over an await.
     things: Mutex<Things<K>>,
     changed: Notify,
@@ -24,7 +24,7 @@ struct Things<K> {
     by_time: BTreeSet<(Instant, K)>,
 }
 
-impl<K> Default for Dirty<K> {
+impl<K> Default for WorkQueue<K> {
     fn default() -> Self {
         let things = Things {
             now: IndexSet::new(),
@@ -38,7 +38,7 @@ impl<K> Default for Dirty<K> {
     }
 }
 
-impl<K: Hash + Ord + Clone> Dirty<K> {
+impl<K: Hash + Ord + Clone> WorkQueue<K> {
     pub(super) fn mark(&self, key: K) {
         self.lock().now.insert(key);
         self.changed.notify_one();
@@ -108,7 +108,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_marked_for_later_comes_then_and_once() {
-        let (dirty, begun) = (Dirty::default(), Instant::now());
+        let (dirty, begun) = (WorkQueue::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
         dirty.mark_at(at(10), &"a");
         dirty.mark_at(at(20), &"a");

@@ -24,14 +24,14 @@ const REVIEW: Duration = Duration::from_mins(1);
 /// What waits to be decided about, in one session.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    pub(super) doomed: Option<Doomed>,
+    pub(super) doomed: Option<DeletionCandidates>,
     /// When it is to be decided what goes.
     pub(super) decision: Option<Duration>,
 }
 
 /// What would go.
 #[derive(Debug)]
-pub(super) struct Doomed {
+pub(super) struct DeletionCandidates {
     list: Vec<Named>,
     /// How many of each kind the spoke holds.
     of: BTreeMap<String, usize>,
@@ -66,13 +66,13 @@ impl Waiting {
     }
 
     /// These are too many: they are looked at again.
-    pub(super) fn hold(&mut self, doomed: Doomed, now: Duration) {
+    pub(super) fn hold(&mut self, doomed: DeletionCandidates, now: Duration) {
         self.doomed = Some(doomed);
         self.decision = Some(now.saturating_add(REVIEW));
     }
 }
 
-impl Doomed {
+impl DeletionCandidates {
     /// Those of a complete inventory that the hub does not know.
     pub(super) fn of(inventory: Inventory, is_unknown: impl Fn(&Named) -> bool) -> Self {
         let of = inventory.counts();
@@ -139,14 +139,14 @@ mod tests {
     }
 
     /// A spoke with so many Applications, of which the hub does not know the first ones.
-    fn doomed(held: usize, unknown: usize) -> Doomed {
+    fn doomed(held: usize, unknown: usize) -> DeletionCandidates {
         let mut inventory = Inventory::default();
         for number in 0..held {
             inventory.add(named("Application", number));
         }
         inventory.add(named("AppProject", 0));
         let first: Vec<Named> = (0..unknown).map(|n| named("Application", n)).collect();
-        Doomed::of(inventory, |it| first.contains(it))
+        DeletionCandidates::of(inventory, |it| first.contains(it))
     }
 
     fn held(decision: Decision) -> Option<HeldDeletion> {

@@ -18,21 +18,21 @@ use tonic::{Status, Streaming};
 use super::{
     Sessions,
     end::{Over, close},
-    heartbeat::Pulse,
-    ownership::Agreement,
+    heartbeat::HeartbeatMonitor,
+    ownership::Ownership,
     pace::Pace,
     spoke_info,
-    violations::{Conduct, Offence},
+    violations::{PeerViolations, Violation},
 };
 use crate::{
     admission::{
-        admit::{Admitted, Papers},
-        registry::{End, Seat},
+        admit::{Admitted, Credentials},
+        registry::{End, SessionSlot},
     },
     fleet::{Fleet, Mode},
     live::go_compat::Ear,
     report::Stuck,
-    sync::hub::{Hub, Sender, Subscription, Voice},
+    sync::hub::{Hub, Sender, Subscription, EventEncoder},
 };
 
 /// The type of a heartbeat on the wire; the machine answers it by itself.
@@ -45,9 +45,9 @@ type Leaving = FuturesUnordered<BoxFuture<'static, ()>>;
 pub(super) struct Driver {
     sessions: Arc<Sessions>,
     hub: Arc<Hub>,
-    seat: Seat,
+    seat: SessionSlot,
     machine: Session,
-    resync: Agreement,
+    resync: Ownership,
     subscription: Subscription,
     from: Sender,
     fleet: watch::Receiver<Arc<Fleet>>,
@@ -62,8 +62,8 @@ pub(super) struct Driver {
     started: Instant,
     /// When it ends whatever happens, and why then.
     ends: (Instant, End),
-    pulse: Pulse,
-    conduct: Conduct,
+    pulse: HeartbeatMonitor,
+    conduct: PeerViolations,
     /// What was last told of writes that do not come about.
     stuck: Option<Stuck>,
     /// How the hub's complaints stood when they were last told.
@@ -75,7 +75,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(
         sessions: &Arc<Sessions>,
-        seat: Seat,
+        seat: SessionSlot,
         admitted: &Admitted,
         inbound: Streaming<Frame>,
         outbound: mpsc::Sender<Result<Frame, Status>>,
@@ -104,7 +104,7 @@ impl Driver {
         };
         let mut machine = Session::new(Role::Principal, machine_peer, limits);
         let mut subscription = sessions.hub.subscribe(&holder.cluster);
-        let resync = Agreement::begin(
+        let resync = Ownership::begin(
             &mut machine,
             &sessions.hub,
             &mut subscription,
@@ -128,8 +128,8 @@ impl Driver {
             pace: Pace::default(),
             started: Instant::now(),
             ends: ends(sessions, papers),
-            pulse: Pulse::default(),
-            conduct: Conduct::default(),
+            pulse: HeartbeatMonitor::default(),
+            conduct: PeerViolations::default(),
             stuck: None,
             complaints: None,
             counted: (0, 0),
@@ -202,7 +202,7 @@ impl Driver {
             Next::Worked(id, verdict, reason) => {
                 let now = self.started.elapsed();
                 self.machine.finished(id, verdict, now);
-                if let Some(offence) = reason.and_then(Offence::of) {
+                if let Some(offence) = reason.and_then(Violation::of) {
                     self.conduct.offended(offence, now);
                 }
                 if self.resync.is_autonomous() {
@@ -274,7 +274,7 @@ impl Driver {
 
     /// Writes what the stream takes without waiting; true when it takes no more.
     fn write(&mut self, now: Duration) -> bool {
-        let voice = Voice {
+        let voice = EventEncoder {
             hub: &self.hub,
             cluster: &self.from.cluster,
             is_go: self.ear.is_some(),
@@ -347,11 +347,11 @@ impl Driver {
         let received = self.machine.receive(event, now).map_err(Over::Violation);
         let after = self.machine.stats(now);
         if after.malformed > before.malformed {
-            self.conduct.offended(Offence::Malformed, now);
+            self.conduct.offended(Violation::Malformed, now);
             self.sessions.metrics.event_refused("malformed");
         }
         if after.refused > before.refused {
-            self.conduct.offended(Offence::NotAllowed, now);
+            self.conduct.offended(Violation::NotAllowed, now);
             self.sessions.metrics.event_refused("not_allowed");
         }
         received
@@ -376,7 +376,7 @@ impl Driver {
 }
 
 /// A session ends with the first of its certificates, or when it has lived long enough.
-fn ends(sessions: &Sessions, papers: &Papers) -> (Instant, End) {
+fn ends(sessions: &Sessions, papers: &Credentials) -> (Instant, End) {
     let now = Instant::now();
     let life = (now + sessions.limits.session_life, End::Life);
     let certificate = papers.not_after().and_then(|not_after| {

@@ -6,7 +6,7 @@ use protocol::{Violation, refusal::Refusal, wire::eventstreamapi::Event as Frame
 use tokio::sync::mpsc;
 use tonic::Status;
 
-use crate::admission::registry::{End, Seat};
+use crate::admission::registry::{End, SessionSlot};
 
 /// What a peer that does not read any more gets to take in the reason of its end.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ impl Over {
 
 /// Ends a session: the reason goes into the report, and to the peer if it still listens.
 pub(super) async fn close(
-    mut seat: Seat,
+    mut seat: SessionSlot,
     outbound: &mpsc::Sender<Result<Frame, Status>>,
     over: Over,
 ) {

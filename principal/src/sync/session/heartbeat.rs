@@ -13,7 +13,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 
 /// What is known about the beat.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pulse {
+pub(super) struct HeartbeatMonitor {
     last: Option<Duration>,
     gap: Option<Duration>,
     /// When the peer was last not read, and so could not be heard.
@@ -22,7 +22,7 @@ pub(super) struct Pulse {
     told: Duration,
 }
 
-impl Pulse {
+impl HeartbeatMonitor {
     /// A heartbeat came.
     pub(super) fn beat(&mut self, now: Duration) {
         self.gap = self.last.map(|last| now.saturating_sub(last));
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_peer_is_missed_by_its_own_measure() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
-        let mut pulse = Pulse::default();
+        let mut pulse = HeartbeatMonitor::default();
         assert_eq!(pulse.silence(minute), None);
         pulse.beat(second);
         assert_eq!(pulse.silence(minute), None, "one beat is no measure");
@@ -91,11 +91,11 @@ mod tests {
     #[test]
     fn a_peer_that_is_not_read_is_not_silent_and_is_told_that_we_are_there() {
         let second = Duration::from_secs(1);
-        let mut pulse = Pulse::default();
+        let mut pulse = HeartbeatMonitor::default();
         assert!(!pulse.takes_sign(100 * second), "it has no beat");
         pulse.beat(Duration::ZERO);
         pulse.beat(10 * second);
-        let patience = |pulse: &Pulse, now| pulse.patience(25 * second, 10 * second, now);
+        let patience = |pulse: &HeartbeatMonitor, now| pulse.patience(25 * second, 10 * second, now);
         assert_eq!(patience(&pulse, 49 * second), Some(second));
         pulse.unread(45 * second);
         assert_eq!(patience(&pulse, 49 * second), Some(36 * second));

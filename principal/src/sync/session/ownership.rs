@@ -13,14 +13,14 @@ use crate::{
 
 /// The resync of one session.
 #[derive(Debug)]
-pub(super) enum Agreement {
+pub(super) enum Ownership {
     /// The hub owns them: the agent says what it holds.
     Managed(Box<Resync>),
     /// The spoke owns them: it is told what the hub shows.
     Autonomous(Claims),
 }
 
-impl Agreement {
+impl Ownership {
     /// Begins it. `agent_namespace`: what the agent calls its Argo CD namespace. `every`: between two comparisons, if
     /// the agent compares.
     pub(super) fn begin(

@@ -15,7 +15,7 @@ use protocol::{
 use runtime::error::Chain;
 
 use super::{
-    brake::{Decision, Doomed, Waiting},
+    brake::{Decision, DeletionCandidates, Waiting},
     inventory::{Inventory, Named},
 };
 use crate::{
@@ -42,10 +42,10 @@ pub(super) struct Resync {
     /// What it has nothing of, so that the hub need not wait.
     absent: Vec<ObjectKey>,
     pub(super) waiting: Waiting,
-    rounds: Rounds,
+    rounds: Comparison,
 }
 
-use comparison::Rounds;
+use comparison::Comparison;
 
 impl Resync {
     /// Asks the agent what it holds. `every`: between two comparisons of sums, if the agent compares any.
@@ -57,7 +57,7 @@ impl Resync {
         delivered: Vec<ObjectKey>,
         every: Option<Duration>,
     ) -> Self {
-        let rounds = Rounds::begin(session, every);
+        let rounds = Comparison::begin(session, every);
         Self {
             unconfirmed: Unconfirmed::new(delivered),
             cluster: cluster.clone(),
@@ -258,7 +258,7 @@ impl Resync {
             .named()
             .filter(|named| self.is_unknown(hub, named));
         let doomed = self.rounds.doomed(unknown.cloned().collect());
-        self.waiting.doomed = Some(Doomed::of(inventory, |named| doomed.contains(named)));
+        self.waiting.doomed = Some(DeletionCandidates::of(inventory, |named| doomed.contains(named)));
         self.waiting.decision = Some(now);
     }
 

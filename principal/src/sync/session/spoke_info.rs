@@ -4,17 +4,17 @@ use argocd::claim;
 use live::cluster_info::Census;
 use protocol::{
     Event,
-    payload::{self, Ailment, SpokeInfo},
+    payload::{self, HealthProblem, SpokeInfo},
 };
 
-use crate::admission::registry::{Said, Seat};
+use crate::admission::registry::{Said, SessionSlot};
 
 /// Names of images are the longest.
 const LONGEST_NAME: usize = 256;
 const LONGEST_DETAIL: usize = 300;
 
 /// Notes what is said. Whoever says something else or nothing has no say in this.
-pub(super) fn hear(seat: &Seat, event: &Event) {
+pub(super) fn hear(seat: &SessionSlot, event: &Event) {
     let said = payload::decode::<SpokeInfo>("spoke", &event.payload).unwrap_or_default();
     if let Some(census) = counted(&said) {
         seat.report_census(census);
@@ -29,14 +29,14 @@ pub(super) fn hear(seat: &Seat, event: &Event) {
 }
 
 /// As much of it as may be told on.
-fn told(ailment: Ailment) -> Ailment {
-    let Ailment {
+fn told(ailment: HealthProblem) -> HealthProblem {
+    let HealthProblem {
         workload,
         cause,
         subject,
         detail,
     } = ailment;
-    Ailment {
+    HealthProblem {
         workload: claim::words(&workload, LONGEST_NAME),
         cause,
         subject: claim::words(&subject, LONGEST_NAME),
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn what_an_agent_says_of_its_argo_cd_is_told_in_short_lines() {
-        let said = told(Ailment {
+        let said = told(HealthProblem {
             workload: "Deployment\nx".to_owned(),
             cause: Cause::ImagePull,
             subject: "i".repeat(10_000),

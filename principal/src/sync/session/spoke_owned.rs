@@ -19,7 +19,7 @@ use runtime::error::Chain;
 use serde_json::Value;
 
 use super::{
-    brake::{Decision, Doomed, Waiting},
+    brake::{Decision, DeletionCandidates, Waiting},
     inventory::{Inventory, Named},
 };
 use crate::{
@@ -134,7 +134,7 @@ impl Claims {
         }
         let mut doomed = match self.waiting.doomed.take() {
             Some(doomed) => doomed,
-            None => Doomed::of(self.inventory(hub), |named| self.is_missing(hub, named)),
+            None => DeletionCandidates::of(self.inventory(hub), |named| self.is_missing(hub, named)),
         };
         let confirmed = enrolment.confirm_delete.as_deref();
         match doomed.decide(confirmed, |named| self.is_missing(hub, named)) {

@@ -14,7 +14,7 @@ const FORGOTTEN: Duration = Duration::from_mins(10);
 
 /// What is not for an agent to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Offence {
+pub(super) enum Violation {
     /// What it says cannot be read.
     Malformed,
     /// It says what it may not say.
@@ -25,7 +25,7 @@ pub(super) enum Offence {
     Contested,
 }
 
-impl Offence {
+impl Violation {
     /// By the word that metrics have for a refusal.
     pub(super) fn of(reason: &str) -> Option<Self> {
         match reason {
@@ -47,13 +47,13 @@ impl Offence {
 
 /// How one agent has behaved.
 #[derive(Debug)]
-pub(super) struct Conduct {
-    offences: BTreeMap<Offence, Duration>,
+pub(super) struct PeerViolations {
+    offences: BTreeMap<Violation, Duration>,
     /// What was told last in this session.
     told: Told<String>,
 }
 
-impl Default for Conduct {
+impl Default for PeerViolations {
     fn default() -> Self {
         Self {
             offences: BTreeMap::new(),
@@ -62,9 +62,9 @@ impl Default for Conduct {
     }
 }
 
-impl Conduct {
+impl PeerViolations {
     /// It has done this.
-    pub(super) fn offended(&mut self, offence: Offence, now: Duration) {
+    pub(super) fn offended(&mut self, offence: Violation, now: Duration) {
         self.offences.insert(offence, now);
     }
 
@@ -72,7 +72,7 @@ impl Conduct {
     /// state is not acknowledged.
     pub(super) fn news(&mut self, unheard: Duration, now: Duration) -> Told<String> {
         if unheard >= DEAF {
-            self.offended(Offence::Deaf, now);
+            self.offended(Violation::Deaf, now);
         }
         self.offences
             .retain(|_, last| now.saturating_sub(*last) < FORGOTTEN);
@@ -103,15 +103,15 @@ mod tests {
 
     #[test]
     fn a_storm_is_told_once_and_forgotten_after_good_conduct() {
-        let mut conduct = Conduct::default();
+        let mut conduct = PeerViolations::default();
         assert_eq!(conduct.news(Duration::ZERO, SECOND), Told::Same);
         let mut times = 0;
         for _ in 0..1000 {
-            conduct.offended(Offence::Malformed, 2 * SECOND);
+            conduct.offended(Violation::Malformed, 2 * SECOND);
             times += usize::from(conduct.news(Duration::ZERO, 2 * SECOND) != Told::Same);
         }
         assert_eq!(times, 1);
-        conduct.offended(Offence::NotAllowed, 3 * SECOND);
+        conduct.offended(Violation::NotAllowed, 3 * SECOND);
         assert!(told(conduct.news(Duration::ZERO, 3 * SECOND)).contains("; "));
         let later = FORGOTTEN + 4 * SECOND;
         assert_eq!(conduct.news(Duration::ZERO, later), Told::Now(None));
@@ -119,14 +119,14 @@ mod tests {
 
     #[test]
     fn whoever_never_acknowledges_is_told_of() {
-        let mut conduct = Conduct::default();
+        let mut conduct = PeerViolations::default();
         assert_eq!(conduct.news(DEAF / 2, DEAF), Told::Same);
         assert!(told(conduct.news(DEAF, DEAF + SECOND)).contains("acknowledged"));
     }
 
     #[test]
     fn a_new_session_does_not_wipe_what_the_one_before_did_at_once() {
-        let mut conduct = Conduct::default();
+        let mut conduct = PeerViolations::default();
         assert_eq!(conduct.news(Duration::ZERO, FORGOTTEN / 2), Told::Same);
         assert_eq!(conduct.news(Duration::ZERO, FORGOTTEN), Told::Now(None));
     }

@@ -8,11 +8,11 @@ use protocol::wire::authapi::{
 use tonic::{Request, Response, Status};
 
 use super::{peer, refuse};
-use crate::admission::admit::Gate;
+use crate::admission::admit::Admission;
 
 #[derive(Debug)]
 pub(super) struct Service {
-    pub(super) gate: Arc<Gate>,
+    pub(super) gate: Arc<Admission>,
 }
 
 #[tonic::async_trait]

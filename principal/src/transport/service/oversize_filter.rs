@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use http::Request;
 use http_body::Frame;
-use protocol::oversize_filter::Sieve;
+use protocol::oversize_filter::OversizeFilter;
 use tonic::{Status, body::Body, server::NamedService};
 use tower::Service;
 
@@ -36,7 +36,7 @@ impl<S: Service<Request<Body>>> Service<Request<Body>> for Sieved<S> {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let sieve = Sieve::new(self.largest, request.headers());
+        let sieve = OversizeFilter::new(self.largest, request.headers());
         let metrics = self.metrics.clone();
         self.inner.call(request.map(|body| {
             Body::new(Sifted {
@@ -51,7 +51,7 @@ impl<S: Service<Request<Body>>> Service<Request<Body>> for Sieved<S> {
 
 struct Sifted {
     body: Body,
-    sieve: Sieve,
+    sieve: OversizeFilter,
     /// What has come and was not taken yet.
     came: Bytes,
     metrics: Metrics,

@@ -9,12 +9,12 @@ use protocol::{
 use tonic::{Request, Response, Status};
 
 use super::peer;
-use crate::admission::admit::Gate;
+use crate::admission::admit::Admission;
 
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) version: String,
-    pub(super) gate: Arc<Gate>,
+    pub(super) gate: Arc<Admission>,
 }
 
 #[tonic::async_trait]

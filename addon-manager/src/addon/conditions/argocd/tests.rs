@@ -5,8 +5,8 @@ fn told(needs: &Needs<'_>) -> (&'static str, String) {
     cause(needs).unwrap()
 }
 
-fn ailment(cause: Cause, subject: &str, detail: &str) -> Ailment {
-    Ailment {
+fn ailment(cause: Cause, subject: &str, detail: &str) -> HealthProblem {
+    HealthProblem {
         workload: "Deployment argocd-repo-server".to_owned(),
         cause,
         subject: subject.to_owned(),
@@ -51,11 +51,11 @@ fn a_cluster_without_argo_cd_says_why_none_comes_and_what_to_do() {
     for (withheld, part) in [
         (None, "argoproj.io; install Argo CD there"),
         (
-            Some(Withheld::Unwanted),
+            Some(Skipped::Unwanted),
             "INSTALL_ARGOCD is false, so the add-on installs none; set it to auto, or install",
         ),
         (
-            Some(Withheld::Gone),
+            Some(Skipped::Gone),
             "only if INSTALL_ARGOCD is true; set it, or install",
         ),
     ] {
@@ -69,7 +69,7 @@ fn a_cluster_without_argo_cd_says_why_none_comes_and_what_to_do() {
     // Half of one: its kinds, and nothing that runs.
     let half = Needs {
         argocd: Some(ArgoCd::Installed),
-        withheld: Some(Withheld::Unwanted),
+        withheld: Some(Skipped::Unwanted),
         ..Needs::default()
     };
     let (reason, message) = told(&half);

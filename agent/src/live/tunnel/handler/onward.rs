@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::api::PATIENCE;
 use super::belongs::Search;
-use super::{Desk, Refused, carry};
+use super::{ApiHandler, Refused, carry};
 
 /// What goes on to the API with a request that only reads.
 const ASKED: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, IF_NONE_MATCH];
@@ -23,7 +23,7 @@ const ASKED: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, IF_NONE_MATCH];
 const LARGEST: usize = 3 << 20;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-impl Desk {
+impl ApiHandler {
     /// The request that is sent, if what it is about is what the level allows to have it about.
     pub(super) async fn onward<B>(
         &self,

@@ -19,9 +19,9 @@ use runtime::error::Chain;
 use runtime::tunnel::{self, Tunnel};
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{Body, Desk, Refused, carry};
+use super::{Body, ApiHandler, Refused, carry};
 
-impl Desk {
+impl ApiHandler {
     /// Opens one, if the Pod belongs to an Application.
     pub(super) async fn terminal<B>(
         &self,

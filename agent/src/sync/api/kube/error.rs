@@ -1,7 +1,7 @@
 //! What an API server's answer to a write means.
 
 use kube::core::response::StatusCause;
-use runtime::error::{Blame, blame_kube};
+use runtime::error::{ErrorClass, blame_kube};
 
 use super::super::Error;
 
@@ -23,7 +23,7 @@ pub(super) fn sorted(error: kube::Error, stale: &[u16]) -> Error {
         // What is missing or forbidden may be so for a moment only: a namespace or a definition that is on its way,
         // an API server that has not read its roles yet.
         let blame = if is_code(&error, &[403, 404]) {
-            Blame::Weather
+            ErrorClass::Transient
         } else {
             blame_kube(&error)
         };
@@ -89,7 +89,7 @@ mod tests {
         assert!(matches!(
             create(404),
             Error::Failed {
-                blame: Blame::Weather,
+                blame: ErrorClass::Transient,
                 ..
             }
         ));

@@ -1,7 +1,7 @@
 //! Writes that failed, and what that means.
 
 use protocol::ObjectKey;
-use runtime::error::Blame;
+use runtime::error::ErrorClass;
 
 use super::WRITE_TIMEOUT;
 use crate::sync::api;
@@ -24,12 +24,12 @@ pub(in crate::sync::replica) enum Error {
 
 impl Error {
     /// Whose move it is.
-    pub(in crate::sync::replica) const fn blame(&self) -> Blame {
+    pub(in crate::sync::replica) const fn blame(&self) -> ErrorClass {
         match self.write() {
             Some(api::Error::Failed { blame, .. }) => *blame,
-            Some(api::Error::Refused(_)) => Blame::Us,
-            Some(api::Error::NoNamespace(_)) => Blame::User,
-            Some(api::Error::Stale | api::Error::Misfit(_)) | None => Blame::Weather,
+            Some(api::Error::Refused(_)) => ErrorClass::Internal,
+            Some(api::Error::NoNamespace(_)) => ErrorClass::User,
+            Some(api::Error::Stale | api::Error::Misfit(_)) | None => ErrorClass::Transient,
         }
     }
 

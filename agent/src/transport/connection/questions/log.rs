@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::pod::{self, Pod, on, text};
 use super::{refused, way::Opening};
-use crate::live::tunnel::Desk;
+use crate::live::tunnel::ApiHandler;
 use crate::transport::connection::connect::Carrier;
 use crate::transport::connection::tokens::Shown;
 
@@ -26,7 +26,7 @@ const PARTING: Duration = Duration::from_secs(10);
 
 /// Sends a log to its end, or until nobody reads it any more. Without a place there are too many already.
 pub(super) async fn send(
-    desk: &Desk,
+    desk: &ApiHandler,
     channel: Carrier,
     token: Shown,
     asked: &LogRequest,
@@ -60,7 +60,7 @@ pub(super) async fn send(
 
 /// Says the log. None: nobody listens.
 async fn say(
-    desk: &Desk,
+    desk: &ApiHandler,
     asked: &LogRequest,
     pieces: &mpsc::Sender<LogStreamData>,
     has_place: bool,

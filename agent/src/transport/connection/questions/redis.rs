@@ -18,7 +18,7 @@ use protocol::payload::{
 use tokio::time::{Instant, sleep};
 
 use super::{LARGEST, Told};
-use crate::live::tunnel::{Desk, handler};
+use crate::live::tunnel::{ApiHandler, handler};
 use crate::transport::connection::Welcome;
 
 /// A connection of Argo CD at the hub of which so long nothing was heard is gone: the principal pings once a minute.
@@ -176,7 +176,7 @@ fn is_gone(heard: Instant, now: Instant) -> bool {
 
 /// Answers a question out of this cluster's redis.
 pub(super) async fn ask(
-    desk: &Desk,
+    desk: &ApiHandler,
     welcome: &Welcome,
     question: Question,
     connections: Connections,
@@ -214,7 +214,7 @@ fn is_nothing(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN)
 }
 
-async fn get(desk: &Desk, welcome: &Welcome, uuid: &str, key: &str) -> RedisValue {
+async fn get(desk: &ApiHandler, welcome: &Welcome, uuid: &str, key: &str) -> RedisValue {
     let Some(answered) = request(desk, welcome, uuid, key, false).await else {
         return RedisValue::default();
     };
@@ -236,7 +236,7 @@ async fn get(desk: &Desk, welcome: &Welcome, uuid: &str, key: &str) -> RedisValu
 
 /// Has the cache answer as it answers on a lane; none for a key that is about no Application here.
 async fn request(
-    desk: &Desk,
+    desk: &ApiHandler,
     welcome: &Welcome,
     uuid: &str,
     key: &str,

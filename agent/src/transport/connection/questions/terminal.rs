@@ -31,7 +31,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::pod::{self, Pod, on, text};
 use super::{Way, refused};
-use crate::live::tunnel::Desk;
+use crate::live::tunnel::ApiHandler;
 
 /// Terminals at the same time, as our own hub has them.
 const MOST: usize = 16;
@@ -94,7 +94,7 @@ impl Drop for Placed {
 
 /// Opens a terminal and carries it, until either side has had enough. Without a place there are too many already.
 pub(super) async fn open(
-    desk: Arc<Desk>,
+    desk: Arc<ApiHandler>,
     way: Way,
     asked: TerminalRequest,
     placed: Option<Placed>,
@@ -201,7 +201,7 @@ fn message(frame: &TerminalStreamData, protocol: &str) -> Option<Vec<u8>> {
 
 /// Opens the terminal on the cluster and says what it shows; how it has ended is for the caller to say.
 async fn shows(
-    desk: &Desk,
+    desk: &ApiHandler,
     asked: TerminalRequest,
     opened: oneshot::Sender<(SplitSink<Socket, Message>, &'static str)>,
     say: &mpsc::Sender<TerminalStreamData>,
@@ -254,7 +254,7 @@ async fn show(
 }
 
 /// Has it opened as on a lane; else why it is not.
-async fn begin(desk: &Desk, asked: &TerminalRequest) -> Result<(Socket, &'static str), String> {
+async fn begin(desk: &ApiHandler, asked: &TerminalRequest) -> Result<(Socket, &'static str), String> {
     let (send, said) = tunnel::chunks();
     let said = ReceiverStream::new(said).map(|chunk| Ok::<_, Infallible>(Frame::data(chunk)));
     let request = Request::get(target(asked))

@@ -8,7 +8,7 @@ use crate::{
     api::addon::ManagedClusterAddOn,
     sdk::{
         cache::{Change, Word},
-        object_cache::{Work, World},
+        object_cache::{Work, ObjectCache},
     },
 };
 
@@ -25,7 +25,7 @@ fn second(count: u64) -> Duration {
 }
 
 /// The add-on watch tells something.
-fn hear(world: &World, change: Change<ClusterName, Arc<ManagedClusterAddOn>>, version: u64) {
+fn hear(world: &ObjectCache, change: Change<ClusterName, Arc<ManagedClusterAddOn>>, version: u64) {
     let version = Some(version);
     world.absorb(|state| &mut state.addons, Word { change, version });
 }
@@ -48,7 +48,7 @@ fn version(version: u64) -> Expected {
 
 #[test]
 fn a_cluster_is_left_alone_until_its_last_write_has_come_back_however_long_that_takes() {
-    let (world, start) = (World::default(), Instant::now());
+    let (world, start) = (ObjectCache::default(), Instant::now());
     hear(&world, Change::Applied(cluster(), addon("1", false)), 3);
     world.expect(&key(), version(9));
     world.expect(&key(), version(3));
@@ -65,7 +65,7 @@ fn a_cluster_is_left_alone_until_its_last_write_has_come_back_however_long_that_
 
 #[test]
 fn what_was_just_made_is_not_taken_for_gone() {
-    let (world, start) = (World::default(), Instant::now());
+    let (world, start) = (ObjectCache::default(), Instant::now());
     world.expect(&key(), version(9));
     assert!(world.is_behind(&key(), start));
     hear(&world, other(), 10);
@@ -77,7 +77,7 @@ fn what_was_just_made_is_not_taken_for_gone() {
 
 #[test]
 fn a_watch_that_says_nothing_is_not_waited_for_for_ever() {
-    let world = World::default();
+    let world = ObjectCache::default();
     world.expect(&key(), version(9));
     let start = Instant::now();
     assert!(world.is_behind(&key(), start + second(50)));
@@ -89,7 +89,7 @@ fn a_watch_that_says_nothing_is_not_waited_for_for_ever() {
 
 #[test]
 fn versions_that_are_no_numbers_are_not_waited_for() {
-    let world = World::default();
+    let world = ObjectCache::default();
     world.expect(&key(), Expected::Version("opaque".to_owned()));
     assert!(!world.is_behind(&key(), Instant::now()));
 }
@@ -103,7 +103,7 @@ fn a_removal_is_seen_when_it_is_going_gone_or_another() {
         (Change::Applied(cluster(), addon("2", false)), true),
         (Change::Deleted(cluster()), true),
     ] {
-        let world = World::default();
+        let world = ObjectCache::default();
         hear(&world, Change::Applied(cluster(), addon("1", false)), 1);
         let uid = "1".to_owned();
         world.expect(&key(), Expected::NoAddon { uid });
@@ -111,7 +111,7 @@ fn a_removal_is_seen_when_it_is_going_gone_or_another() {
         now = Instant::now();
         assert_eq!(!world.is_behind(&key(), now), seen);
     }
-    let world = World::default();
+    let world = ObjectCache::default();
     let change = Change::Applied(
         (cluster(), "c".to_owned(), "w".to_owned()),
         Arc::new(Work::default()),
@@ -134,7 +134,7 @@ fn a_removal_is_seen_when_it_is_going_gone_or_another() {
 
 #[test]
 fn works_and_permissions_are_followed_by_their_own_watches() {
-    let (world, now) = (World::default(), Instant::now());
+    let (world, now) = (ObjectCache::default(), Instant::now());
     hear(&world, other(), 100);
     let work = Expected::Work {
         version: "9".to_owned(),

@@ -64,7 +64,7 @@ impl Step {
 
 /// What the works should be made from.
 #[derive(Clone, Copy)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct WantedWork<'a> {
     pub(crate) look: Look<'a>,
     pub(crate) addon: &'a AddonName,
     pub(crate) settled: &'a Settled,
@@ -79,7 +79,7 @@ pub(super) struct Decided {
 /// Renders the objects of a cluster.
 pub(crate) fn rendered(
     addon: &impl Addon,
-    wish: &Wish<'_>,
+    wish: &WantedWork<'_>,
     install_namespace: &str,
 ) -> Result<Vec<Manifest>, RenderError> {
     let input = RenderInput {
@@ -93,7 +93,7 @@ pub(crate) fn rendered(
 /// Decides what to do about the works of a cluster whose configuration is settled.
 pub(super) fn plan(
     addon: &impl Addon,
-    wish: &Wish<'_>,
+    wish: &WantedWork<'_>,
     hosting: &Hosting,
     install_namespace: &str,
 ) -> Result<Decided, RenderError> {
@@ -153,7 +153,7 @@ fn strays<'a>(addon: &AddonName, observed: &'a Observed, hosting: &Hosting) -> V
     works.filter(is_stray).collect()
 }
 
-impl Wish<'_> {
+impl WantedWork<'_> {
     const fn cluster(&self) -> &ClusterName {
         self.look.target.name
     }

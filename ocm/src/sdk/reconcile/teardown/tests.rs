@@ -47,8 +47,8 @@ fn deleting(finalizers: &[&str]) -> Observed {
     met
 }
 
-fn decide(author: &Author, met: &Observed, now: i64) -> Farewell {
-    let parting = Parting {
+fn decide(author: &Author, met: &Observed, now: i64) -> Teardown {
+    let parting = TeardownInput {
         version: Version::V1Beta1,
         cluster: &cluster_name(),
         observed: met,
@@ -249,7 +249,7 @@ fn ocms_template_controller_is_not_disturbed() {
         name: "t".to_owned(),
     });
     met.addon = Some(Arc::new(addon));
-    assert_eq!(decide(&hooked_author(), &met, 601), Farewell::default());
+    assert_eq!(decide(&hooked_author(), &met, 601), Teardown::default());
 }
 
 proptest! {

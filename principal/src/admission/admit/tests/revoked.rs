@@ -11,7 +11,7 @@ async fn what_is_revoked_gets_neither_tokens_nor_streams_and_loses_its_session()
         .authenticate(&peer, None, request("managed"))
         .await
         .unwrap();
-    let shown = Papers::of_certificate(peer.certificate.as_ref().unwrap());
+    let shown = Credentials::of_certificate(peer.certificate.as_ref().unwrap());
     let fingerprint = format!("{:?}", shown.binding);
     for key in ["cluster.spoke1", fingerprint.as_str()] {
         setup

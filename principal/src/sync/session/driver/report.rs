@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Driver, Offence};
+use super::{Driver, Violation};
 use crate::{report::Told, state::Figures};
 
 impl Driver {
@@ -33,7 +33,7 @@ impl Driver {
             heard: now.saturating_sub(stats.last_heard),
         });
         if self.seat.take_contested() {
-            self.conduct.offended(Offence::Contested, now);
+            self.conduct.offended(Violation::Contested, now);
         }
         if let Told::Now(misconduct) = self.conduct.news(stats.unheard, now) {
             self.seat.report_misconduct(misconduct);

@@ -17,7 +17,7 @@ use tonic::codec::Codec as _;
 use super::*;
 use crate::{
     admission::{
-        admit::{Budget, Gate},
+        admit::{Budget, Admission},
         identity::Method,
         registry::Registry,
         tokens::{Announced, Holder},
@@ -143,7 +143,7 @@ pub(super) fn sessions_on(store: Arc<dyn Store>, limits: Limits) -> Arc<Sessions
         open_project("default"),
     ));
     let (registry, _) = Registry::new(clock.clone());
-    let gate = Gate {
+    let gate = Admission {
         identity: Method::ocm(),
         capabilities: Capabilities::ours(),
         argocd_namespace: settings.argocd_namespace,
@@ -166,7 +166,7 @@ pub(super) fn sessions_on(store: Arc<dyn Store>, limits: Limits) -> Arc<Sessions
     Arc::new(Sessions {
         gate: Arc::new(gate),
         hub: Arc::new(hub),
-        lanes: crate::live::tunnel::Lanes::default(),
+        lanes: crate::live::tunnel::Tunnels::default(),
         questions: crate::live::go_compat::Questions::default(),
         limits,
         metrics,
@@ -193,7 +193,7 @@ pub(super) async fn driver(
             },
         },
         enrolment: enrolment(Mode::Managed),
-        papers: Arc::new(Papers::of_certificate(&certificate)),
+        papers: Arc::new(Credentials::of_certificate(&certificate)),
     };
     let registry = &sessions.gate.registry;
     let mode = admitted.holder.mode;

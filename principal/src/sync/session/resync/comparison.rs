@@ -21,7 +21,7 @@ use crate::sync::{
 
 /// When sums are compared, and what the last comparison did not know.
 #[derive(Debug, Default)]
-pub(super) struct Rounds {
+pub(super) struct Comparison {
     /// None: the peer knows no sums, and the only comparison is that of the connect.
     every: Option<Duration>,
     /// When the next comparison begins; none while one is under way.
@@ -37,7 +37,7 @@ pub(super) struct Rounds {
     suspects: BTreeSet<Named>,
 }
 
-impl Rounds {
+impl Comparison {
     /// Asks for the first time.
     pub(super) fn begin(session: &mut Session, every: Option<Duration>) -> Self {
         let mut rounds = Self {
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn between_connects_only_what_was_unknown_twice_is_taken_away() {
-        let mut rounds = Rounds::default();
+        let mut rounds = Comparison::default();
         let set = |names: &[&str]| {
             names
                 .iter()
@@ -230,9 +230,9 @@ mod tests {
     #[test]
     fn comparisons_do_not_keep_step() {
         let every = Duration::from_mins(5);
-        let mut rounds = Rounds {
+        let mut rounds = Comparison {
             every: Some(every),
-            ..Rounds::default()
+            ..Comparison::default()
         };
         let pauses: BTreeSet<Duration> = (0..20)
             .map(|_| {
