@@ -112,7 +112,7 @@ mod tests {
 
     /// What is asked of an API that fails the first requests.
     async fn asked(leading: watch::Receiver<bool>, failing: usize, wanted: usize) -> Vec<String> {
-        let (tell, mut told) = watch::channel(Vec::new());
+        let (notify, mut reply) = watch::channel(Vec::new());
         let left = Arc::new(Mutex::new(failing));
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let fails = {
@@ -122,7 +122,7 @@ mod tests {
                 fails
             };
             let line = format!("{} {}", request.method(), request.uri().path());
-            tell.send_modify(|lines: &mut Vec<String>| lines.push(line));
+            notify.send_modify(|lines: &mut Vec<String>| lines.push(line));
             async move {
                 let (status, body) = if fails {
                     (500, json!({ "kind": "Status", "code": 500 }))
@@ -139,7 +139,7 @@ mod tests {
         let (client, token) = (Client::new(service, "ours"), CancellationToken::new());
         let running = run(client, "ours".to_owned(), "own".to_owned(), leading, token);
         let lines = async {
-            let lines = told.wait_for(|lines| lines.len() >= wanted).await;
+            let lines = reply.wait_for(|lines| lines.len() >= wanted).await;
             lines.unwrap().clone()
         };
         tokio::select! {

@@ -33,10 +33,10 @@ use crate::{
     hub::{self, World},
     issuer::Authority,
     keys,
-    optin::plan::{follows_label, held_change},
+    optin::plan::{blocked_change, follows_label},
 };
 use argocd_install::Installer;
-use conditions::{Facts, HeldMode, Needs};
+use conditions::{BlockedMode, Facts, Needs};
 use manifests::Templates;
 use obstacles::{AllObstacles, Obstacles};
 pub use parts::Parts;
@@ -55,7 +55,7 @@ pub struct ArgocdAgent {
     name: AddonName,
     parts: Parts,
     templates: Templates,
-    bringing: Installer,
+    installation: Installer,
     // The CA ready for signing, made anew when it changes. Held for a lookup, never over an await.
     signing: Mutex<Option<(Arc<Authority>, Arc<SigningCa>)>>,
     obstacles: AllObstacles,
@@ -78,7 +78,7 @@ impl ArgocdAgent {
         let (pattern, records) = (parts.pattern.clone(), parts.records.clone());
         Ok(Self {
             name: AddonName::new(keys::ADDON)?,
-            bringing: Installer::new(pattern, records)?,
+            installation: Installer::new(pattern, records)?,
             parts,
             templates: Templates::embedded()?,
             signing: Mutex::default(),
@@ -140,16 +140,16 @@ impl ArgocdAgent {
     }
 
     /// The change of mode that waits for a person, if one does.
-    fn held_mode(&self, target: Target<'_>) -> Option<HeldMode> {
+    fn blocked_mode(&self, target: Target<'_>) -> Option<BlockedMode> {
         let world = self.world(target);
         let addon = world.addons.get(target.name.as_str())?;
-        let asked = held_change(world.clusters.get(target.name.as_str()), addon)?;
-        let counted = self.parts.held_modes.borrow();
+        let asked = blocked_change(world.clusters.get(target.name.as_str()), addon)?;
+        let counted = self.parts.blocked_modes.borrow();
         let applications = counted.get(target.name.as_str()).copied();
         // Where the label may change the mode by itself nothing waits before they were counted.
         let waits = applications.is_some() || !follows_label(addon, world.install?);
         let recorded = addon.mode()?;
-        waits.then_some(HeldMode {
+        waits.then_some(BlockedMode {
             recorded,
             asked,
             applications,
@@ -216,8 +216,8 @@ impl sdk::Addon for ArgocdAgent {
             return None;
         }
         let authority = self.parts.authority.borrow().clone()?;
-        let mut held = self.signing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, ca)) = held.as_ref()
+        let mut blocked_deletion = self.signing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, ca)) = blocked_deletion.as_ref()
             && *known == authority
         {
             return Some(Arc::clone(ca));
@@ -225,7 +225,7 @@ impl sdk::Addon for ArgocdAgent {
         match SigningCa::from_pem(authority.certificate(), authority.key()) {
             Ok(ca) => {
                 let ca = Arc::new(ca);
-                *held = Some((authority, Arc::clone(&ca)));
+                *blocked_deletion = Some((authority, Arc::clone(&ca)));
                 Some(ca)
             }
             Err(error) => {
@@ -245,9 +245,9 @@ impl sdk::Addon for ArgocdAgent {
             return Err(settings::Error::NoAuthority.into());
         };
         let cluster = hub::cluster(target.cluster);
-        let held = self.parts.secrets.access(target.name);
+        let blocked_deletion = self.parts.secrets.access(target.name);
         let now = Clock::system().now();
-        let access = credential::current(held, &authority, target.name.as_str(), now)?;
+        let access = credential::current(blocked_deletion, &authority, target.name.as_str(), now)?;
         let desired = cluster_secret::build(cluster_secret::Inputs {
             cluster: target.name.as_str(),
             argocd_namespace: &self.parts.own.argocd_namespace,
@@ -313,7 +313,7 @@ impl sdk::Addon for ArgocdAgent {
             .render(&spoke)
             .map_err(|error| refused(error.to_string()))?;
         let sessions = Arc::clone(&self.parts.sessions.borrow());
-        let brought = self.bringing.render(&argocd_install::Ask {
+        let installed = self.installation.render(&argocd_install::Ask {
             cluster: target.name,
             uid: target.addon.metadata.uid.as_deref().unwrap_or_default(),
             recorded: target
@@ -325,8 +325,8 @@ impl sdk::Addon for ArgocdAgent {
             config: &deployment,
             spoke: &spoke,
         });
-        let brought = brought.map_err(|error| refused(error.to_string()))?;
-        Ok(argocd_install::objects::beside(objects, brought, &spoke))
+        let installed = installed.map_err(|error| refused(error.to_string()))?;
+        Ok(argocd_install::objects::beside(objects, installed, &spoke))
     }
 
     fn conditions(&self, input: HealthInput<'_>) -> Health {
@@ -347,33 +347,35 @@ impl sdk::Addon for ArgocdAgent {
             render_error,
             live: condition::find(target.addon.conditions(), condition::addon::AVAILABLE),
         };
-        let said = conditions::available(&facts, now);
+        let stated = conditions::available(&facts, now);
         let obstacles = self.obstacles.of(target.name);
         let known = obstacles.as_ref();
         let certificates = Arc::clone(&self.parts.certificates.borrow());
-        let bringing = self.bringing.need(target.name);
-        let brings = self.bringing.brings(target.name);
+        let installation = self.installation.need(target.name);
+        let installs_argocd = self.installation.installs_argocd(target.name);
         // What is being brought is not missing.
         let argocd = facts.session.and_then(|session| session.argocd);
         let needs = Needs {
             // What the hub lacks is told as that.
-            render_error: render_error.filter(|_| bringing.is_none()),
+            render_error: render_error.filter(|_| installation.is_none()),
             secret_error: known.and_then(|it| it.secret.as_deref()),
             project_error: known.and_then(|it| it.project.as_deref()),
-            held_mode: self.held_mode(target),
-            held_deletion: facts.session.and_then(|session| session.held.as_ref()),
+            blocked_mode: self.blocked_mode(target),
+            blocked_deletion: facts
+                .session
+                .and_then(|session| session.blocked_deletion.as_ref()),
             stuck: facts.session.and_then(|session| session.stuck.as_ref()),
             misconduct: facts
                 .session
                 .and_then(|session| session.misconduct.as_deref()),
             refused: facts.session.and_then(|session| session.refused.as_ref()),
-            argocd: argocd.filter(|_| !brings),
-            bringing: bringing.as_ref(),
-            withheld: self.bringing.withheld(target.name),
+            argocd: argocd.filter(|_| !installs_argocd),
+            installation: installation.as_ref(),
+            withheld: self.installation.withheld(target.name),
             // Of what is not ours no agent has a say.
             ails: facts
                 .session
-                .and_then(|session| session.argocd_ails.as_ref().filter(|_| brings)),
+                .and_then(|session| session.argocd_ails.as_ref().filter(|_| installs_argocd)),
             unmirrored: facts
                 .session
                 .and_then(|session| session.unmirrored.as_ref()),
@@ -384,10 +386,14 @@ impl sdk::Addon for ArgocdAgent {
         };
         let degraded = conditions::degraded(&needs, now);
         let waits = conditions::rotation_recheck(&needs, now);
-        let looks = [said.recheck, obstacles.as_ref().map(|_| LOOK_AGAIN), waits];
+        let looks = [
+            stated.recheck,
+            obstacles.as_ref().map(|_| LOOK_AGAIN),
+            waits,
+        ];
         Health {
-            pending: said.verdict.is_none() && said.recheck.is_some(),
-            verdicts: said.verdict.into_iter().chain([degraded]).collect(),
+            pending: stated.verdict.is_none() && stated.recheck.is_some(),
+            verdicts: stated.verdict.into_iter().chain([degraded]).collect(),
             recheck: looks.into_iter().flatten().min(),
         }
     }
@@ -411,7 +417,7 @@ impl sdk::Addon for ArgocdAgent {
             .sharing
             .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
         self.obstacles.forget(cluster);
-        self.bringing.forget(cluster);
+        self.installation.forget(cluster);
         // The Secret goes last, so where there is one, nobody has told us of the cluster's leaving: it
         // left while no manager ran.
         if self.parts.secrets.has(cluster) {

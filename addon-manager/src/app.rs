@@ -83,7 +83,7 @@ async fn serve_until_end<F>(
 where
     F: Future<Output = anyhow::Result<()>>,
 {
-    let parts = Parts::with_aside(token)?;
+    let parts = Parts::with_background(token)?;
     let readiness = Readiness::new();
     serve_admin(shared, &readiness, seen, &parts).await?;
     let client = kube::client(&shared.kube, "argocd-agent-addon-manager").await?;

@@ -17,7 +17,7 @@ use crate::{
 mod redis;
 
 pub use redis::{LoginSource, RedisTlsEndpoint};
-pub use standalone::{Standalone, TlsEndpoint, Registration};
+pub use standalone::{Registration, Standalone, TlsEndpoint};
 
 /// What to run, and how.
 #[derive(Clone, Debug)]
@@ -39,11 +39,11 @@ impl Config {
             Self::Manager(_) | Self::Principal(_) => None,
             Self::Uninstall(uninstall) => Some(format!(
                 "removes the add-on from all clusters; timeout {:?}",
-                uninstall.patience
+                uninstall.time_limit
             )),
             Self::Ready(ready) => Some(format!(
                 "waits until the hub program at {} is ready; timeout {:?}",
-                ready.address, ready.patience
+                ready.address, ready.time_limit
             )),
         }
     }
@@ -99,7 +99,7 @@ pub struct Uninstall {
     /// Namespace of the hub's Argo CD.
     pub argocd_namespace: String,
     /// How long to wait for the clusters.
-    pub patience: Duration,
+    pub time_limit: Duration,
 }
 
 /// A question to a program that runs.
@@ -110,7 +110,7 @@ pub struct Ready {
     /// host:port to ask.
     pub address: String,
     /// How long to ask.
-    pub patience: Duration,
+    pub time_limit: Duration,
 }
 
 /// Where something secret comes from.
@@ -320,7 +320,7 @@ fn uninstall(args: UninstallArgs) -> Result<Uninstall, Error> {
         log,
         kube,
         argocd_namespace: checked_namespace("--namespace", namespace)?,
-        patience: timeout,
+        time_limit: timeout,
     })
 }
 
@@ -333,7 +333,7 @@ fn ready(args: ReadyArgs) -> Ready {
     Ready {
         log,
         address,
-        patience: timeout,
+        time_limit: timeout,
     }
 }
 

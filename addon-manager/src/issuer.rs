@@ -151,9 +151,9 @@ impl Issuer {
             sleep(SOON.min(pause)).await;
             tokio::select! {
                 () = sleep(pause.saturating_sub(SOON)) => {}
-                () = news(&mut self.names) => {}
-                () = news(&mut self.agents) => {}
-                () = news(&mut self.written) => {}
+                () = changed(&mut self.names) => {}
+                () = changed(&mut self.agents) => {}
+                () = changed(&mut self.written) => {}
             }
         }
     }
@@ -167,7 +167,7 @@ impl Issuer {
     ) -> Result<Round, Error> {
         let observed = self.secrets.observe().await?;
         let wanted = Wanted::at(self.secrets.namespace(), addresses);
-        let held = match &observed.ca {
+        let stored = match &observed.ca {
             ReadAuthority::Missing => {
                 self.secrets.create_authority(now).await?;
                 return Ok(Round {
@@ -181,44 +181,44 @@ impl Issuer {
                     reason: reason.clone(),
                 });
             }
-            ReadAuthority::Held(held) => held,
+            ReadAuthority::Held(stored) => stored,
         };
-        self.show(&observed, held);
-        self.publish(&held.ca);
+        self.show(&observed, stored);
+        self.publish(&stored.ca);
         let Plan { steps } = plan(&observed, &wanted, now);
         let mut troubles = Vec::new();
         for step in steps {
             if let Step::Complain { secret, reason } = step {
                 troubles.push(format!("Secret {secret} was not created by this add-on, which cannot renew it: {reason}"));
             } else {
-                self.carry_out(&held.ca, step, now).await?;
+                self.carry_out(&stored.ca, step, now).await?;
             }
         }
-        let decision = decide(held, agents, &behind(&observed), now);
+        let decision = decide(stored, agents, &behind(&observed), now);
         troubles.extend(decision.complaint.map(str::to_owned));
         let complaints = (!troubles.is_empty()).then(|| troubles.join("; "));
-        self.tell(held, &decision, troubles, expiry::overdue(&observed, now));
+        self.log_problem(stored, &decision, troubles, expiry::overdue(&observed, now));
         let again = decision.step != Move::Stay;
         if again {
-            self.secrets.step(held, decision.step, now).await?;
-            let (step, stage) = (decision.step, held.stage().as_str());
+            self.secrets.step(stored, decision.step, now).await?;
+            let (step, stage) = (decision.step, stored.stage().as_str());
             info!(?step, from = stage, "rotated the certificate authority");
         }
         Ok(Round { complaints, again })
     }
 
-    fn tell(
+    fn log_problem(
         &self,
-        held: &Holding,
+        stored: &Holding,
         decision: &Decision,
         troubles: Vec<String>,
         overdue: Vec<String>,
     ) {
-        let stage = held.stage();
+        let stage = stored.stage();
         self.metrics.rotation(stage, decision.waits_for.len());
         let rotation = (stage != Stage::Settled).then(|| Progress {
             stage,
-            since: held.since.unwrap_or(Timestamp::UNIX_EPOCH),
+            since: stored.since.unwrap_or(Timestamp::UNIX_EPOCH),
             waits_for: decision.waits_for.clone(),
         });
         let now = Certificates {
@@ -260,14 +260,14 @@ impl Issuer {
         Ok(())
     }
 
-    fn show(&self, observed: &Observed, held: &Holding) {
-        self.metrics.expires(CA_SECRET, held.ca.not_after());
+    fn show(&self, observed: &Observed, stored: &Holding) {
+        self.metrics.expires(CA_SECRET, stored.ca.not_after());
         for (secret, leaf) in [
             (PRINCIPAL_SECRET, &observed.principal),
             (RESOURCE_PROXY_SECRET, &observed.resource_proxy),
         ] {
-            if let ReadLeaf::Held(held) = leaf
-                && let Ok(facts) = &held.facts
+            if let ReadLeaf::Held(stored) = leaf
+                && let Ok(facts) = &stored.facts
             {
                 self.metrics.expires(secret, facts.not_after);
             }
@@ -275,10 +275,10 @@ impl Issuer {
     }
 
     fn publish(&self, ca: &Authority) {
-        self.authority.send_if_modified(|held| {
-            let changed = held.as_deref() != Some(ca);
+        self.authority.send_if_modified(|stored| {
+            let changed = stored.as_deref() != Some(ca);
             if changed {
-                *held = Some(Arc::new(ca.clone()));
+                *stored = Some(Arc::new(ca.clone()));
             }
             changed
         });
@@ -286,7 +286,7 @@ impl Issuer {
 }
 
 /// Resolves at the next change; never when there will be none. Cancel safe.
-async fn news<T>(source: &mut watch::Receiver<T>) {
+async fn changed<T>(source: &mut watch::Receiver<T>) {
     if source.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
@@ -300,7 +300,7 @@ fn behind(observed: &Observed) -> Vec<&'static str> {
     ];
     let behind = leaves.into_iter().filter(|(_, leaf)| match leaf {
         ReadLeaf::Missing => true,
-        ReadLeaf::Held(held) => !held.facts.as_ref().is_ok_and(|facts| facts.issued_by_ca),
+        ReadLeaf::Held(stored) => !stored.facts.as_ref().is_ok_and(|facts| facts.issued_by_ca),
     });
     behind.map(|(secret, _)| secret).collect()
 }

@@ -44,8 +44,8 @@ async fn main() -> ExitCode {
 )]
 async fn rotate(args: args::RotateArgs) -> ExitCode {
     match app::rotate::ask(args).await {
-        Ok(said) => {
-            println!("{said}");
+        Ok(stated) => {
+            println!("{stated}");
             ExitCode::SUCCESS
         }
         Err(error) => {

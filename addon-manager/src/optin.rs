@@ -47,7 +47,7 @@ const LOOK: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 16;
 
 /// Clusters whose mode cannot change yet, with the number of Applications that are in the way.
-pub type HeldModes = Arc<BTreeMap<String, usize>>;
+pub type BlockedModes = Arc<BTreeMap<String, usize>>;
 
 /// The controller.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub struct OptIn {
     /// Keeps the modes that clusters had.
     pub keeper: ModeRecords,
     /// Where changes of mode that have to wait are told.
-    pub held: watch::Sender<HeldModes>,
+    pub stored: watch::Sender<BlockedModes>,
 }
 
 /// What was done in rounds before.
@@ -71,7 +71,7 @@ pub struct OptIn {
 struct Past {
     memory: Memory,
     /// Labels that people were told of; once, until the reason is gone.
-    told: BTreeSet<Step>,
+    reply: BTreeSet<Step>,
     /// Changes of mode that were found held, and when.
     counted: BTreeMap<Step, Instant>,
     /// Clusters of which something was written that cannot be seen yet: what would be decided from what was before
@@ -113,7 +113,7 @@ impl OptIn {
 
     /// Waits for what was known before: without it a mode could change unnoticed.
     async fn begin(&self) -> (Past, Written) {
-        let mut told = None;
+        let mut reply = None;
         loop {
             match self.keeper.read().await {
                 Ok(written) => {
@@ -127,14 +127,14 @@ impl OptIn {
                 Err(error) => {
                     let next = hub::next_step(&error).unwrap_or("it is tried again");
                     let error = runtime::error::Chain(&error).to_string();
-                    if told.as_ref() != Some(&error) {
+                    if reply.as_ref() != Some(&error) {
                         warn!(
                             error,
                             next,
                             "cannot read the recorded modes; enrolment by label waits; retrying"
                         );
                     }
-                    told = Some(error);
+                    reply = Some(error);
                     sleep(RETRY).await;
                 }
             }
@@ -160,10 +160,10 @@ impl OptIn {
         let mut world = hub::read(&self.view, &self.addon)?;
         past.memory.recall(&mut world);
         let steps = plan(&world, &self.own);
-        past.told.retain(|step| steps.contains(step));
+        past.reply.retain(|step| steps.contains(step));
         past.counted.retain(|step, _| steps.contains(step));
-        let mut held = BTreeMap::clone(&self.held.borrow());
-        held.retain(|cluster, _| {
+        let mut stored = BTreeMap::clone(&self.stored.borrow());
+        stored.retain(|cluster, _| {
             past.counted
                 .keys()
                 .any(|step| changes(step) == Some(cluster))
@@ -188,26 +188,26 @@ impl OptIn {
                 Ok(Done::Later) => {}
                 Ok(Done::Held(applications)) => {
                     if let Some(cluster) = changes(&step) {
-                        held.insert(cluster.to_owned(), applications);
+                        stored.insert(cluster.to_owned(), applications);
                     }
                     past.counted.insert(step, Instant::now());
                 }
                 Err(error) => {
                     failed = true;
-                    past.told.remove(&step);
+                    past.reply.remove(&step);
                     complain(&step, &error);
                 }
             }
         }
-        self.tell(held);
+        self.notify(stored);
         past.next(failed)
     }
 
-    fn tell(&self, held: BTreeMap<String, usize>) {
-        self.held.send_if_modified(|known| {
-            let changed = **known != held;
+    fn notify(&self, stored: BTreeMap<String, usize>) {
+        self.stored.send_if_modified(|known| {
+            let changed = **known != stored;
             if changed {
-                *known = Arc::new(held);
+                *known = Arc::new(stored);
             }
             changed
         });
@@ -225,7 +225,7 @@ impl Past {
             return true;
         }
         if let Step::Refuse { .. } = step {
-            return !self.told.insert(step.clone());
+            return !self.reply.insert(step.clone());
         }
         let counted = self.counted.get(step);
         counted.is_some_and(|at| at.elapsed() < RECOUNT)

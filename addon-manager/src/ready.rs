@@ -18,12 +18,12 @@ const ANSWER: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The time is over.
-    #[error("timed out: {address} is not ready after {patience:?}: {last}")]
+    #[error("timed out: {address} is not ready after {time_limit:?}: {last}")]
     Late {
         /// Who was asked.
         address: String,
         /// How long.
-        patience: Duration,
+        time_limit: Duration,
         /// The last answer.
         last: String,
     },
@@ -40,7 +40,7 @@ pub async fn run(settings: &Ready, token: CancellationToken) -> Result<(), Error
     let Ready {
         log: _,
         address,
-        patience,
+        time_limit,
     } = settings;
     let began = Instant::now();
     loop {
@@ -58,10 +58,10 @@ pub async fn run(settings: &Ready, token: CancellationToken) -> Result<(), Error
             Some(Ok(Err(error))) => Chain(&error).to_string(),
             Some(Err(_)) => format!("no answer after {ANSWER:?}"),
         };
-        if began.elapsed() >= *patience {
+        if began.elapsed() >= *time_limit {
             return Err(Error::Late {
                 address: address.clone(),
-                patience: *patience,
+                time_limit: *time_limit,
                 last,
             });
         }

@@ -9,8 +9,8 @@ use futures::{StreamExt as _, stream, stream::BoxStream};
 use jiff::Timestamp;
 use ocm::name::ClusterName;
 use principal::{
-    HealthProblem, ArgoCd, HeldDeletion, Mode, Refused, Runs, SessionReport, Sessions, ShownCertificate,
-    Stuck, Unmirrored,
+    ArgoCd, BlockedDeletion, HealthProblem, Mode, Refused, Runs, SessionReport, Sessions,
+    ShownCertificate, Stuck, Unmirrored,
 };
 use tokio::sync::Notify;
 
@@ -107,25 +107,30 @@ pub fn waited_for(before: &Certificates, now: &Certificates) -> Option<BTreeSet<
 /// does not.
 fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
     // Every field, no `..`: a new one has to be thought about. Nothing is copied: a fleet is compared at every heartbeat.
-    before.map(told) == now.map(told)
+    before.map(condition_inputs) == now.map(condition_inputs)
 }
 
-type Told<'a> = (
+type ConditionInputs<'a> = (
     (bool, Timestamp, Option<&'a String>, Option<Mode>),
     (
-        Option<&'a HeldDeletion>,
+        Option<&'a BlockedDeletion>,
         Option<&'a Stuck>,
         Option<&'a String>,
     ),
     (
         Option<&'a Refused>,
-        (Option<ArgoCd>, Option<Runs>, bool, Option<&'a HealthProblem>),
+        (
+            Option<ArgoCd>,
+            Option<Runs>,
+            bool,
+            Option<&'a HealthProblem>,
+        ),
         Option<&'a Unmirrored>,
     ),
     Option<&'a ShownCertificate>,
 );
 
-fn told(report: &SessionReport) -> Told<'_> {
+fn condition_inputs(report: &SessionReport) -> ConditionInputs<'_> {
     let SessionReport {
         connected,
         since,
@@ -133,7 +138,7 @@ fn told(report: &SessionReport) -> Told<'_> {
         last_error,
         agent_version: _,
         mode,
-        held,
+        blocked_deletion,
         stuck,
         misconduct,
         refused,
@@ -148,7 +153,11 @@ fn told(report: &SessionReport) -> Told<'_> {
     } = report;
     (
         (*connected, *since, last_error.as_ref(), *mode),
-        (held.as_ref(), stuck.as_ref(), misconduct.as_ref()),
+        (
+            blocked_deletion.as_ref(),
+            stuck.as_ref(),
+            misconduct.as_ref(),
+        ),
         (
             refused.as_ref(),
             (

@@ -15,7 +15,7 @@ use tokio::{sync::watch, time::timeout};
 use crate::issuer::JWT_KEY;
 
 /// How long it may take to read the Secret, or to make it, before its absence is told.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +53,7 @@ pub async fn from_secret(
     let mut found = follow(client, namespace, name, spawner);
     let token = spawner.token().clone();
     let wait = async {
-        let late = timeout(PATIENCE, found.wait_for(Option::is_some))
+        let late = timeout(TIME_LIMIT, found.wait_for(Option::is_some))
             .await
             .is_err();
         if late {

@@ -39,20 +39,20 @@ pub enum Error {
         name: &'static str,
     },
     /// The time is over.
-    #[error("timed out after {patience:?}: the add-on is not removed from clusters: {clusters}")]
+    #[error("timed out after {time_limit:?}: the add-on is not removed from clusters: {clusters}")]
     Late {
         /// How long it could have taken.
-        patience: Duration,
+        time_limit: Duration,
         /// How many are left.
         clusters: usize,
     },
     /// The hub did not say what is left.
     #[error(
-        "timed out after {patience:?} without an answer of the API; the state of the removal is unknown"
+        "timed out after {time_limit:?} without an answer of the API; the state of the removal is unknown"
     )]
     Unknown {
         /// How long it could have taken.
-        patience: Duration,
+        time_limit: Duration,
         /// What was wrong last.
         source: Box<hub::Error>,
     },
@@ -78,7 +78,7 @@ pub async fn run(
                 return Ok(());
             }
             Some(Ok(rest)) => {
-                teller.tell(&rest);
+                teller.report_progress(&rest);
                 Ok(rest)
             }
             Some(Err(error)) => {
@@ -86,7 +86,7 @@ pub async fn run(
                 Err(error)
             }
         };
-        if began.elapsed() >= settings.patience {
+        if began.elapsed() >= settings.time_limit {
             return Err(give_up(last, settings));
         }
         token.run_until_cancelled(sleep(PAUSE)).await;
@@ -103,7 +103,7 @@ async fn step(hub: &Hub) -> Result<Rest, hub::Error> {
 
 /// Says for the last time what is left, and what to do about it.
 fn give_up(last: Result<Rest, hub::Error>, settings: &Uninstall) -> Error {
-    let patience = settings.patience;
+    let time_limit = settings.time_limit;
     match last {
         Ok(rest) => {
             for line in rest
@@ -114,12 +114,12 @@ fn give_up(last: Result<Rest, hub::Error>, settings: &Uninstall) -> Error {
                 error!("{line}");
             }
             Error::Late {
-                patience,
+                time_limit,
                 clusters: rest.clusters.len(),
             }
         }
         Err(source) => Error::Unknown {
-            patience,
+            time_limit,
             source: Box::new(source),
         },
     }
@@ -128,15 +128,15 @@ fn give_up(last: Result<Rest, hub::Error>, settings: &Uninstall) -> Error {
 /// Says what changed, and now and then what did not.
 #[derive(Default)]
 struct Teller {
-    told: Option<(Instant, Rest)>,
+    reply: Option<(Instant, Rest)>,
 }
 
 impl Teller {
-    fn tell(&mut self, rest: &Rest) {
+    fn report_progress(&mut self, rest: &Rest) {
         let known = self
-            .told
+            .reply
             .as_ref()
-            .is_some_and(|(at, told)| told == rest && at.elapsed() < REPEAT);
+            .is_some_and(|(at, reply)| reply == rest && at.elapsed() < REPEAT);
         if known {
             return;
         }
@@ -144,6 +144,6 @@ impl Teller {
         for line in rest.lines() {
             info!("{line}");
         }
-        self.told = Some((Instant::now(), rest.clone()));
+        self.reply = Some((Instant::now(), rest.clone()));
     }
 }

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-fn said(arguments: &[&str]) -> (bool, String) {
+fn stated(arguments: &[&str]) -> (bool, String) {
     let ended = Command::new(env!("CARGO_BIN_EXE_addon-manager"))
         .args(arguments)
         .env_clear()
@@ -26,7 +26,7 @@ fn a_wrong_setting_ends_the_program_with_its_name() {
         (&["--kubeconfig=/nowhere"], "/nowhere"),
         (&["--no-such-flag"], "--no-such-flag"),
     ] {
-        let (success, text) = said(arguments);
+        let (success, text) = stated(arguments);
         assert!(!success, "{arguments:?} succeeded");
         assert!(text.contains(name), "{arguments:?}: {text:?}");
     }

@@ -20,12 +20,12 @@ use crate::args::Args;
 use crate::config::{self, Config, IdentitySource, RootsSource, Scope, Tls, Ui};
 use crate::live::cluster_stats;
 use crate::live::redis::Redis;
-use crate::live::tunnel::{Cache, ApiHandler, Lane};
+use crate::live::tunnel::{ApiHandler, Cache, Lane};
 use crate::metrics::{self, Metrics};
 use crate::state::State;
 use crate::sync::api::Kubernetes;
 use crate::sync::cache::Store;
-use crate::sync::replica::{Replica, CacheStatus};
+use crate::sync::replica::{CacheStatus, Replica};
 use crate::sync::report::Reports;
 use crate::transport::connection::{self, Link, LinkState};
 
@@ -75,7 +75,7 @@ pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
 
 async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Result<(), Error> {
     let client = runtime::kube::client(&args.kube, USER_AGENT).await?;
-    let parts = Parts::with_aside(token.clone()).map_err(Error::Threads)?;
+    let parts = Parts::with_background(token.clone()).map_err(Error::Threads)?;
     let spawner = parts.spawner();
     let (registry, readiness) = (Registry::new(), Readiness::new());
     let metrics = metrics::register(&registry);
@@ -95,7 +95,7 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     let argocd_namespace = scope.argocd_namespace.clone();
     let redis = self::redis(redis, &client, &argocd_namespace, &spawner);
     let census = cluster_stats::watch(Arc::clone(&redis), ui.access, recount, &spawner);
-    let desk = desk(&args.kube, ui, &scope, redis, &spawner.aside()).await?;
+    let api_handler = api_handler(&args.kube, ui, &scope, redis, &spawner.background()).await?;
     let material = material(&tls, &client, &argocd_namespace, &spawner).await;
     let selector = scope.label_selector.clone();
     let replica = Arc::new(Replica::new(
@@ -109,7 +109,7 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     replica.start(&spawner);
     argocd_probe::watch(reports_argocd.then_some(client), &replica, &spawner);
     watch_expiry(material.clone(), metrics.clone(), &spawner);
-    say_when_ready(replica.sight(), &readiness, &spawner);
+    say_when_ready(replica.sync_status(), &readiness, &spawner);
     let tls = ClientTls::follow(material, &spawner);
     let material = tls.material();
     let network = connection::Network::new(hub.clone(), tls, spawner);
@@ -121,23 +121,23 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
         material,
         replica,
         reports,
-        desk: Some(Arc::clone(&desk)),
+        api_handler: Some(Arc::clone(&api_handler)),
         census,
         metrics,
         state: watch::Sender::new(LinkState::Down),
-        lane: watch::Sender::new(false),
+        agent_tunnel: watch::Sender::new(false),
     };
     let admin = admin_state(readiness, registry, State::of(&link));
     serve_admin(args, admin, &parts).await?;
-    keep_both(link, desk, &parts, &token);
+    keep_both(link, api_handler, &parts, &token);
     Ok(parts.run_until_stopped(DRAIN).await?)
 }
 
 /// Keeps the session up, and the lane beside it.
-fn keep_both(link: Link, desk: Arc<ApiHandler>, parts: &Parts, token: &CancellationToken) {
-    let aside = parts.spawner().aside();
-    let lane = Lane::beside(&link, desk, aside.clone());
-    aside.spawn("lane", lane.run(token.clone()));
+fn keep_both(link: Link, api_handler: Arc<ApiHandler>, parts: &Parts, token: &CancellationToken) {
+    let background = parts.spawner().background();
+    let agent_tunnel = Lane::beside(&link, api_handler, background.clone());
+    background.spawn("lane", agent_tunnel.run(token.clone()));
     parts.spawn("link", link.run(token.clone()));
 }
 
@@ -149,7 +149,7 @@ fn redis(address: String, client: &Client, namespace: &str, spawner: &Spawner) -
 }
 
 /// Who answers people at the hub; with a client of its own, so that a list of theirs delays no other request.
-async fn desk(
+async fn api_handler(
     kube: &KubeArgs,
     ui: Ui,
     scope: &Scope,
@@ -158,8 +158,8 @@ async fn desk(
 ) -> Result<Arc<ApiHandler>, runtime::kube::Error> {
     let client = runtime::kube::client_of(kube, USER_AGENT, spawner).await?;
     let cache = Cache::new(redis, scope.argocd_namespace.clone(), ui.access);
-    let desk = ApiHandler::new(client, ui, scope.clone(), spawner.clone());
-    Ok(Arc::new(desk.with_cache(cache)))
+    let api_handler = ApiHandler::new(client, ui, scope.clone(), spawner.clone());
+    Ok(Arc::new(api_handler.with_cache(cache)))
 }
 
 fn admin_state(readiness: Readiness, registry: Registry, state: State) -> AdminState {
@@ -169,7 +169,7 @@ fn admin_state(readiness: Readiness, registry: Registry, state: State) -> AdminS
         registry,
         // As in Go: healthy means connected.
         healthz: Arc::new(move || *link_state.borrow() == LinkState::Up),
-        look_in: LookIn::new(move |_page| state.tell()),
+        look_in: LookIn::new(move |_page| state.notify()),
     }
 }
 
@@ -256,11 +256,15 @@ fn watch_expiry(mut material: watch::Receiver<Arc<Material>>, metrics: Metrics, 
 }
 
 /// Ready means that the spoke is known; a lost hub does not make the pod unready.
-fn say_when_ready(mut sight: watch::Receiver<CacheStatus>, readiness: &Readiness, spawner: &Spawner) {
+fn say_when_ready(
+    mut sync_status: watch::Receiver<CacheStatus>,
+    readiness: &Readiness,
+    spawner: &Spawner,
+) {
     let (caches, token) = (readiness.register("caches"), spawner.token().clone());
     spawner.spawn("readiness", async move {
         if let Some(Ok(_)) = token
-            .run_until_cancelled(sight.wait_for(CacheStatus::is_complete))
+            .run_until_cancelled(sync_status.wait_for(CacheStatus::is_complete))
             .await
         {
             caches.set(true);

@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use protocol::Mode;
-use protocol::payload::{HealthProblem, ArgoCd, Runs};
+use protocol::payload::{ArgoCd, HealthProblem, Runs};
 use runtime::error::Chain;
 use runtime::kube::{Watch, watch_trimmed};
 use runtime::parts::Spawner;
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::sync::replica::Replica;
 use definitions::Definitions;
-use health::Patience;
+use health::GracePeriod;
 use programs::Programs;
 
 /// The pause before another look at what is not well, or cannot be seen.
@@ -49,8 +49,8 @@ pub fn watch(client: Option<Client>, replica: &Arc<Replica>, spawner: &Spawner) 
     let Some(client) = client else { return };
     let (token, replica) = (spawner.token().clone(), Arc::clone(replica));
     spawner.spawn("what runs of Argo CD", async move {
-        let (told, seen) = watch::channel(Programs::default());
-        let following = follow(&client, replica.argocd_namespace(), &told, token.clone());
+        let (reply, seen) = watch::channel(Programs::default());
+        let following = follow(&client, replica.argocd_namespace(), &reply, token.clone());
         let looking = token.run_until_cancelled(look(&client, &replica, seen));
         tokio::join!(following, looking);
     });
@@ -60,39 +60,39 @@ pub fn watch(client: Option<Client>, replica: &Arc<Replica>, spawner: &Spawner) 
 async fn follow(
     client: &Client,
     namespace: &str,
-    told: &watch::Sender<Programs>,
+    reply: &watch::Sender<Programs>,
     token: CancellationToken,
 ) {
     let deployments = Watch::<Deployment>::new(Api::namespaced(client.clone(), namespace));
     let sets = Watch::<StatefulSet>::new(Api::namespaced(client.clone(), namespace));
     tokio::join!(
         watch_trimmed(deployments, token.clone(), |event| {
-            told.send_if_modified(|programs| programs.deployment(event));
+            reply.send_if_modified(|programs| programs.deployment(event));
         }),
         watch_trimmed(sets, token, |event| {
-            told.send_if_modified(|programs| programs.stateful_set(event));
+            reply.send_if_modified(|programs| programs.stateful_set(event));
         }),
     );
 }
 
 /// Tells what the picture comes to, and looks closer where something is not as it should be.
 async fn look(client: &Client, replica: &Replica, mut seen: watch::Receiver<Programs>) {
-    let mut sight = replica.sight();
-    let (mut patience, mut definitions) = (Patience::default(), Definitions::default());
+    let mut sync_status = replica.sync_status();
+    let (mut grace_period, mut definitions) = (GracePeriod::default(), Definitions::default());
     let mut project = replica.mode() == Mode::Autonomous;
     loop {
         let programs = seen.borrow_and_update().clone();
         let serves = {
-            let sight = sight.borrow_and_update();
-            sight
+            let sync_status = sync_status.borrow_and_update();
+            sync_status
                 .is_complete()
-                .then(|| sight.argocd() == ArgoCd::Installed)
+                .then(|| sync_status.argocd() == ArgoCd::Installed)
         };
         let mut again = false;
         if let (Some(runs), Some(serves)) = (programs.runs(), serves) {
-            let found = ailment(client, replica.argocd_namespace(), &programs).await;
-            let ails = patience.look(Instant::now(), found);
-            again = patience.waits();
+            let found = health_problem(client, replica.argocd_namespace(), &programs).await;
+            let ails = grace_period.look(Instant::now(), found);
+            again = grace_period.waits();
             match definitions.are_brought(client, runs, serves).await {
                 Ok(kinds_brought) => replica.saw_running(Running {
                     runs,
@@ -111,7 +111,7 @@ async fn look(client: &Client, replica: &Replica, mut seen: watch::Receiver<Prog
         }
         tokio::select! {
             Ok(()) = seen.changed() => {}
-            Ok(()) = sight.changed() => {}
+            Ok(()) = sync_status.changed() => {}
             () = sleep(AGAIN), if again => {}
             else => return,
         }
@@ -119,7 +119,11 @@ async fn look(client: &Client, replica: &Replica, mut seen: watch::Receiver<Prog
 }
 
 /// The worst that is wrong with what the add-on has brought.
-async fn ailment(client: &Client, namespace: &str, programs: &Programs) -> Option<HealthProblem> {
+async fn health_problem(
+    client: &Client,
+    namespace: &str,
+    programs: &Programs,
+) -> Option<HealthProblem> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let mut found = Vec::new();
     for (name, program) in programs.unwell() {
@@ -132,7 +136,7 @@ async fn ailment(client: &Client, namespace: &str, programs: &Programs) -> Optio
                 continue;
             }
         };
-        found.push(health::ailment(name, program, &pods));
+        found.push(health::health_problem(name, program, &pods));
     }
     health::worst(found)
 }

@@ -97,9 +97,9 @@ pub struct Metrics {
     /// When the last of them was, in seconds of Unix time.
     pub last_resync: Gauge,
     /// Lanes open now.
-    pub lanes: Gauge,
+    pub agent_tunnels: Gauge,
     /// Requests of people at the hub, by what was answered.
-    pub lane_requests: ByWord,
+    pub tunnel_requests: ByWord,
     /// Writes to the spoke's API.
     pub writes: ByWord,
     /// Writes to the spoke's API that failed.
@@ -127,8 +127,8 @@ impl Default for Metrics {
             inbox_objects: Gauge::default(),
             resyncs: Counter::default(),
             last_resync: Gauge::default(),
-            lanes: Gauge::default(),
-            lane_requests: ByWord::new("status", ["1xx", "2xx", "3xx", "4xx", "5xx"]),
+            agent_tunnels: Gauge::default(),
+            tunnel_requests: ByWord::new("status", ["1xx", "2xx", "3xx", "4xx", "5xx"]),
             writes: ByWord::new("write", writes),
             write_failures: Counter::default(),
             reverts: Counter::default(),
@@ -144,7 +144,7 @@ impl Metrics {
         registry.with(|all| {
             connection(all, &metrics);
             work(all, &metrics);
-            lane(all, &metrics);
+            agent_tunnel(all, &metrics);
         });
         metrics
     }
@@ -204,11 +204,15 @@ fn work(all: &mut Recorder, metrics: &Metrics) {
 }
 
 /// What people at the hub see of this cluster.
-fn lane(all: &mut Recorder, metrics: &Metrics) {
-    let lanes = "Open tunnels for live requests; 0 while connected means that live views of this cluster fail";
-    all.register("argocd_agent_lanes", lanes, metrics.lanes.clone());
+fn agent_tunnel(all: &mut Recorder, metrics: &Metrics) {
+    let agent_tunnels = "Open tunnels for live requests; 0 while connected means that live views of this cluster fail";
+    all.register(
+        "argocd_agent_lanes",
+        agent_tunnels,
+        metrics.agent_tunnels.clone(),
+    );
     let requests = "Live requests, by class of the answer; a rise of 5xx means that the API of this cluster fails";
-    let counted = &metrics.lane_requests;
+    let counted = &metrics.tunnel_requests;
     counted.register(all, "argocd_agent_lane_requests", requests);
 }
 

@@ -23,7 +23,7 @@ pub struct State {
     /// Whether the principal hears us.
     pub link: watch::Receiver<LinkState>,
     /// How much of the spoke is seen.
-    pub sight: watch::Receiver<CacheStatus>,
+    pub sync_status: watch::Receiver<CacheStatus>,
     /// By them what is known to be here.
     pub reports: Arc<Reports>,
     /// What is counted.
@@ -37,20 +37,20 @@ impl State {
             principal: format!("{}:{}", link.hub.host, link.hub.port),
             mode: link.replica.mode(),
             link: link.state.subscribe(),
-            sight: link.replica.sight(),
+            sync_status: link.replica.sync_status(),
             reports: Arc::clone(&link.reports),
             metrics: link.metrics.clone(),
         }
     }
 
     /// What is now, as JSON.
-    pub fn tell(&self) -> Value {
+    pub fn notify(&self) -> Value {
         let m = &self.metrics;
         let ends = ENDS
             .iter()
             .map(|reason| (*reason, m.link_ends.counted(reason)));
         let ends: BTreeMap<_, _> = ends.filter(|(_, count)| *count > 0).collect();
-        let sight = self.sight.borrow();
+        let sync_status = self.sync_status.borrow();
         json!({
             "principal": self.principal,
             "mode": self.mode.as_str(),
@@ -61,9 +61,9 @@ impl State {
             "oldestUnacknowledgedSeconds": m.outbox_oldest.get(),
             "inboxObjects": m.inbox_objects.get(),
             "lastResync": time(seconds(m.last_resync.get())),
-            "lanes": m.lanes.get(),
-            "watchesComplete": sight.is_complete(),
-            "argocd": sight.argocd(),
+            "lanes": m.agent_tunnels.get(),
+            "watchesComplete": sync_status.is_complete(),
+            "argocd": sync_status.argocd(),
             "objects": self.reports.store().present(),
             "linkEnds": ends,
         })
@@ -102,19 +102,19 @@ mod tests {
             principal: "hub.example.org:443".to_owned(),
             mode: Mode::Managed,
             link: watch::channel(LinkState::Up).1,
-            sight: watch::channel(CacheStatus::default()).1,
+            sync_status: watch::channel(CacheStatus::default()).1,
             reports: Arc::new(Reports::new(Arc::default())),
             metrics,
         };
-        let told = state.tell();
-        assert_eq!(told["connected"], true);
-        assert_eq!(told["connectedSince"], "2026-01-01T00:00:00Z");
-        assert_eq!(told["certificateExpires"], Value::Null);
-        assert_eq!(told["linkEnds"], json!({"Silent": 1}));
+        let reply = state.notify();
+        assert_eq!(reply["connected"], true);
+        assert_eq!(reply["connectedSince"], "2026-01-01T00:00:00Z");
+        assert_eq!(reply["certificateExpires"], Value::Null);
+        assert_eq!(reply["linkEnds"], json!({"Silent": 1}));
         assert_eq!(
-            (&told["outboxObjects"], &told["mode"]),
+            (&reply["outboxObjects"], &reply["mode"]),
             (&json!(3), &json!("managed"))
         );
-        assert!(told.to_string().len() < 1024, "{told}");
+        assert!(reply.to_string().len() < 1024, "{reply}");
     }
 }

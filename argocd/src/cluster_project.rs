@@ -47,9 +47,9 @@ pub fn is_as(live: &Value, wanted: &Value) -> bool {
     let (live, wanted) = (spec(live), spec(wanted));
     let mut fields = wanted.as_object().into_iter().flatten();
     fields.all(|(key, value)| {
-        let held = live.get(key);
+        let retained = live.get(key);
         // An empty list may have been left out, and means the same. One with something in it does not.
-        held == Some(value) || (is_empty(value) && held.is_none_or(is_empty))
+        retained == Some(value) || (is_empty(value) && retained.is_none_or(is_empty))
     })
 }
 

@@ -165,10 +165,10 @@ impl Judgement {
 /// 5. otherwise it was not taken.
 pub fn judge(hub: &Value, report: &Value, known: Known<'_>) -> Judgement {
     let (on_hub, on_spoke) = (Application::of(hub), Application::of(report));
-    let held = on_hub
+    let retained = on_hub
         .operation()
         .is_some_and(|operation| !was_taken(hub, report, operation, known));
-    let terminate = !held
+    let terminate = !retained
         && match (on_hub.operation_state(), on_spoke.operation_state()) {
             (Some(shown), Some(real)) => {
                 shown.phase() == "Terminating"
@@ -178,7 +178,7 @@ pub fn judge(hub: &Value, report: &Value, known: Known<'_>) -> Judgement {
             (None, _) | (_, None) => false,
         };
     Judgement {
-        operation: if held {
+        operation: if retained {
             Operation::Hold
         } else {
             Operation::Follow(shown_operation(on_hub, on_spoke))

@@ -32,7 +32,7 @@ pub struct Objects<K> {
 pub struct Seen<K> {
     upto: u64,
     /// UID and version.
-    told: BTreeMap<K, (String, String)>,
+    reply: BTreeMap<K, (String, String)>,
 }
 
 impl<K> Seen<K> {
@@ -40,7 +40,7 @@ impl<K> Seen<K> {
     pub const fn new() -> Self {
         Self {
             upto: 0,
-            told: BTreeMap::new(),
+            reply: BTreeMap::new(),
         }
     }
 }
@@ -53,7 +53,7 @@ impl<K> Default for Seen<K> {
 
 /// A difference between what a watch has told and what there is.
 #[derive(Clone, PartialEq, Eq)]
-pub enum News<K> {
+pub enum Change<K> {
     /// It is there and looks like this.
     Applied(K, Value),
     /// The one with this UID is gone.
@@ -69,7 +69,7 @@ impl<K> fmt::Debug for Objects<K> {
     }
 }
 
-impl<K: fmt::Debug> fmt::Debug for News<K> {
+impl<K: fmt::Debug> fmt::Debug for Change<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Applied(key, object) => f
@@ -194,17 +194,17 @@ impl<K: Ord + Clone> Objects<K> {
     }
 
     /// What a watch has to tell that has told `seen`, which is brought up to date.
-    pub fn news(&self, seen: &mut Seen<K>, is_watched: impl Fn(&K) -> bool) -> Vec<News<K>> {
+    pub fn updates(&self, seen: &mut Seen<K>, is_watched: impl Fn(&K) -> bool) -> Vec<Change<K>> {
         let since = seen.upto.saturating_add(1);
         let changed: BTreeSet<&K> = self.changed.range(since..).map(|(_, key)| key).collect();
         seen.upto = self.version;
-        let mut news = Vec::new();
+        let mut updates = Vec::new();
         for key in &changed {
             let uid = self.kept.get(*key).map(|object| Meta::of(object).uid());
-            let told = seen.told.get(*key);
-            if let Some((gone, _)) = told.filter(|(told, _)| uid != Some(told)) {
-                news.push(News::Gone(K::clone(key), gone.clone()));
-                seen.told.remove(*key);
+            let reply = seen.reply.get(*key);
+            if let Some((gone, _)) = reply.filter(|(reply, _)| uid != Some(reply)) {
+                updates.push(Change::Gone(K::clone(key), gone.clone()));
+                seen.reply.remove(*key);
             }
         }
         for key in changed.into_iter().filter(|key| is_watched(key)) {
@@ -213,10 +213,10 @@ impl<K: Ord + Clone> Objects<K> {
             };
             let meta = Meta::of(object);
             let identity = (meta.uid().to_owned(), meta.resource_version().to_owned());
-            seen.told.insert(key.clone(), identity);
-            news.push(News::Applied(key.clone(), object.clone()));
+            seen.reply.insert(key.clone(), identity);
+            updates.push(Change::Applied(key.clone(), object.clone()));
         }
-        news
+        updates
     }
 
     /// Keeps an object as it is in this version, unless this was all that kept it.

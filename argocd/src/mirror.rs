@@ -87,12 +87,12 @@ pub fn wire(live: &Value, kind: &str, ours: bool) -> Value {
         "spec": Meta::of(live).field("spec"),
     });
     if let Some(fields) = wire.as_object_mut().filter(|_| kind == "Application") {
-        let told = if ours {
+        let reply = if ours {
             &["status", "operation"][..]
         } else {
             &["status"]
         };
-        for field in told {
+        for field in reply {
             if let Some(value) = Meta::of(live).field(field) {
                 fields.insert((*field).to_owned(), value.clone());
             }
@@ -103,12 +103,12 @@ pub fn wire(live: &Value, kind: &str, ours: bool) -> Value {
 
 /// Digest of what [`wire`] made, whichever version of the object it was made of.
 pub fn wire_digest(wire: &Value) -> String {
-    let mut told = wire.clone();
-    if let Some(metadata) = told.get_mut("metadata").and_then(Value::as_object_mut) {
+    let mut reply = wire.clone();
+    if let Some(metadata) = reply.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
         metadata.remove("generation");
     }
-    digest::short(&told)
+    digest::short(&reply)
 }
 
 /// The mirror that the hub shall have of a spoke's Application.

@@ -380,6 +380,6 @@ pub(crate) fn is_argocd_finalizer(name: &str) -> bool {
 }
 
 /// What the hub shows as `.operation` when it follows the report. See [`crate::command`].
-pub(crate) const fn is_held(judgement: &Judgement) -> bool {
+pub(crate) const fn is_blocked(judgement: &Judgement) -> bool {
     matches!(judgement.operation, Operation::Hold)
 }

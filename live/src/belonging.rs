@@ -236,8 +236,8 @@ mod tests {
     fn an_object_says_where_its_application_is_and_nothing_else_is_believed() {
         let object = deployment();
         let claims = Claimed::by(&object, keys::INSTANCE);
-        let told: Vec<_> = claims.iter().map(|it| (it.namespace, it.name)).collect();
-        assert_eq!(told, [(Some("spoke1"), "web"), (None, "other")]);
+        let reply: Vec<_> = claims.iter().map(|it| (it.namespace, it.name)).collect();
+        assert_eq!(reply, [(Some("spoke1"), "web"), (None, "other")]);
         for bad in [
             "",
             "a/b:x",

@@ -318,10 +318,10 @@ mod tests {
             "preconditions": { "uid": "u1" },
         });
         assert_eq!(json_of(&deletion(b"", &query, "u1").unwrap()), wanted);
-        let said = deletion(br#"{"propagationPolicy":"Foreground"}"#, &query, "u1");
-        let said = json_of(&said.unwrap());
-        assert_eq!(said["propagationPolicy"], "Foreground");
-        assert_eq!(said["dryRun"], wanted["dryRun"]);
+        let stated = deletion(br#"{"propagationPolicy":"Foreground"}"#, &query, "u1");
+        let stated = json_of(&stated.unwrap());
+        assert_eq!(stated["propagationPolicy"], "Foreground");
+        assert_eq!(stated["dryRun"], wanted["dryRun"]);
         let soon = Query::from_iter([("gracePeriodSeconds".to_owned(), "soon".to_owned())]);
         assert!(deletion(b"", &soon, "u1").is_err());
     }

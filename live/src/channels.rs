@@ -52,20 +52,20 @@ impl Channel {
 
     /// Takes a message apart; none for one of a channel that nobody knows.
     pub fn read(message: &[u8]) -> Option<(Self, &[u8])> {
-        let (number, said) = message.split_first()?;
+        let (number, stated) = message.split_first()?;
         let mut all = Self::ALL.into_iter();
         let channel = all.find(|channel| channel.number() == *number)?;
-        Some((channel, said))
+        Some((channel, stated))
     }
 
     /// A message.
-    pub fn says(self, what: &[u8]) -> Vec<u8> {
+    pub fn emits(self, what: &[u8]) -> Vec<u8> {
         [&[self.number()], what].concat()
     }
 
     /// The message that nothing more is typed, where the protocol has one.
     pub fn no_more_keys(protocol: &str) -> Option<Vec<u8>> {
-        (protocol == CLOSES).then(|| Self::Closed.says(&[Self::Keys.number()]))
+        (protocol == CLOSES).then(|| Self::Closed.emits(&[Self::Keys.number()]))
     }
 }
 
@@ -93,9 +93,9 @@ impl Size {
     };
 
     /// What is said on its channel.
-    pub fn read(said: &[u8]) -> Option<Self> {
-        let said: Value = serde_json::from_slice(said).ok()?;
-        let number = |name| u16::try_from(said.get(name)?.as_u64()?).ok();
+    pub fn read(stated: &[u8]) -> Option<Self> {
+        let stated: Value = serde_json::from_slice(stated).ok()?;
+        let number = |name| u16::try_from(stated.get(name)?.as_u64()?).ok();
         Some(Self {
             width: number("Width")?,
             height: number("Height")?,
@@ -122,8 +122,8 @@ pub enum End {
 
 impl End {
     /// Reads the `Status` that is said on its channel.
-    pub fn read(said: &[u8]) -> Self {
-        let status: Value = serde_json::from_slice(said).unwrap_or_default();
+    pub fn read(stated: &[u8]) -> Self {
+        let status: Value = serde_json::from_slice(stated).unwrap_or_default();
         let text = |name| status.get(name).and_then(Value::as_str);
         if text("status") == Some("Success") {
             return Self::Done;
@@ -224,11 +224,11 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_as_it_was_meant(
-            channel in prop::sample::select(&Channel::ALL), said: Vec<u8>,
+            channel in prop::sample::select(&Channel::ALL), stated: Vec<u8>,
             width: u16, height: u16, why in "(command terminated with exit code )?[a-z0-9 ]{1,9}",
         ) {
-            let message = channel.says(&said);
-            prop_assert_eq!(Channel::read(&message), Some((channel, said.as_slice())));
+            let message = channel.emits(&stated);
+            prop_assert_eq!(Channel::read(&message), Some((channel, stated.as_slice())));
             let size = Size { width, height };
             prop_assert_eq!(Size::read(&size.written()), Some(size));
             for end in [End::Done, End::Failed(why)] {
@@ -241,8 +241,8 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_said_does_no_harm(said: Vec<u8>) {
-            let _any = (Channel::read(&said), Size::read(&said), End::read(&said));
+        fn whatever_is_said_does_no_harm(stated: Vec<u8>) {
+            let _any = (Channel::read(&stated), Size::read(&stated), End::read(&stated));
         }
     }
 }

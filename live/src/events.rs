@@ -18,7 +18,7 @@ mod reported;
 mod tests;
 
 pub use reported::{Noted, Unreadable};
-use reported::{Sighting, seconds};
+use reported::{Observation, seconds};
 
 /// What the hub shows of an Application at most, the newest first.
 const MOST: usize = 50;
@@ -136,9 +136,9 @@ impl Observed {
     }
 
     /// Those that are shown: each once, about the Application that is there now.
-    fn newest(&self, noted: Noted, now: Timestamp) -> Vec<Sighting> {
+    fn newest(&self, noted: Noted, now: Timestamp) -> Vec<Observation> {
         let sightings = noted.sightings(&self.namespace_there, &self.name);
-        let is_recent = |it: &Sighting| (now.as_second() - it.last).abs() <= HOUR;
+        let is_recent = |it: &Observation| (now.as_second() - it.last).abs() <= HOUR;
         let mut all: Vec<_> = sightings.into_iter().filter(is_recent).collect();
         all.sort_by(|a, b| (b.last, &b.id).cmp(&(a.last, &a.id)));
         let newest = all.first().map(|it| it.of.clone());
@@ -151,7 +151,7 @@ impl Observed {
     }
 
     /// The same for the same Event of the same Application, and never that of another one.
-    fn name_of(&self, seen: &Sighting) -> String {
+    fn name_of(&self, seen: &Observation) -> String {
         let mut hash = Sha256::new();
         for part in [&self.cluster, &self.uid, &seen.id] {
             hash.update(part.as_bytes());
@@ -163,7 +163,7 @@ impl Observed {
         format!("{}.{digest}", name.trim_end_matches(['.', '-']))
     }
 
-    fn event(&self, name: &str, seen: &Sighting) -> Value {
+    fn event(&self, name: &str, seen: &Observation) -> Value {
         let Self {
             namespace, cluster, ..
         } = self;
@@ -197,7 +197,7 @@ impl Observed {
 }
 
 /// What is new of an Event that the hub has. It never goes back, so that what a cluster says by turns is soon said.
-fn seen_again(seen: &Sighting, event: &Value) -> Option<Value> {
+fn seen_again(seen: &Observation, event: &Value) -> Option<Value> {
     let count = event.get("count").and_then(Value::as_i64).unwrap_or(0);
     let last = event.get("lastTimestamp").and_then(Value::as_str);
     let last = last.and_then(|it| it.parse::<Timestamp>().ok());

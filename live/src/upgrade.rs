@@ -123,10 +123,10 @@ mod tests {
             "",
         ] {
             let refused = asked(Some("websocket"), PROTOCOLS, &[protocol]);
-            let Err(Unfit::Protocol(told)) = refused else {
+            let Err(Unfit::Protocol(reply)) = refused else {
                 panic!("{protocol}: {refused:?}");
             };
-            assert!(!told.contains("c2VjcmV0"), "a token is not told");
+            assert!(!reply.contains("c2VjcmV0"), "a token is not told");
         }
     }
 }

@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_message_that_is_too_long_is_cut_at_a_character() {
-        let said = Verdict::new("A", true, "R", "é".repeat(20_000)).onto(&[], at(1));
-        assert_eq!(said.message.len(), MESSAGE_LIMIT);
+        let stated = Verdict::new("A", true, "R", "é".repeat(20_000)).onto(&[], at(1));
+        assert_eq!(stated.message.len(), MESSAGE_LIMIT);
     }
 }

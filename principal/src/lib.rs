@@ -35,9 +35,9 @@ pub use admission::revoked::Revoked;
 pub use admission::tokens::JwtKey;
 pub use fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode};
 pub use metrics::Metrics;
-pub use protocol::payload::{HealthProblem, ArgoCd, Cause, Runs};
+pub use protocol::payload::{ArgoCd, Cause, HealthProblem, Runs};
 pub use report::{
-    HeldDeletion, Refused, SessionReport, Sessions, ShownCertificate, Stuck, Unmirrored,
+    BlockedDeletion, Refused, SessionReport, Sessions, ShownCertificate, Stuck, Unmirrored,
 };
 pub use settings::{Limits, MirrorLimits, RedisProxy, Settings};
 pub use start::{

@@ -24,7 +24,7 @@ pub struct Metrics {
     events: ByWord,
     events_refused: ByWord,
     hub_writes: ByWord,
-    lanes: Gauge,
+    agent_tunnels: Gauge,
     resource_requests: ByWord,
     redis_connections: Gauge,
     redis_requests: ByWord,
@@ -50,7 +50,7 @@ impl Default for Metrics {
             events: by("direction", &[words::DIRECTIONS]),
             events_refused: by("reason", &[words::EVENTS_REFUSED]),
             hub_writes: by("outcome", &[words::HUB_WRITES]),
-            lanes: Gauge::default(),
+            agent_tunnels: Gauge::default(),
             resource_requests: by("outcome", &[words::HANDSHAKE, words::RESOURCE_REQUESTS]),
             redis_connections: Gauge::default(),
             redis_requests: by("outcome", &[words::HANDSHAKE, words::REDIS_REQUESTS]),
@@ -132,8 +132,8 @@ impl Metrics {
     }
 
     /// Counts an open lane for as long as the guard lives.
-    pub(crate) fn lane(&self) -> Open {
-        Open::new(self.lanes.clone())
+    pub(crate) fn agent_tunnel(&self) -> Open {
+        Open::new(self.agent_tunnels.clone())
     }
 
     pub(crate) fn hub_writes_stuck(&self, count: usize) {
@@ -256,7 +256,7 @@ fn interactive(all: &mut Recorder, metrics: &Metrics) {
     all.register(
         "lanes",
         "Open tunnels for live requests; far fewer than sessions means that live views of clusters fail",
-        metrics.lanes.clone(),
+        metrics.agent_tunnels.clone(),
     );
     metrics.resource_requests.register(
         all,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use protocol::payload::{HealthProblem, ArgoCd, Runs};
+use protocol::payload::{ArgoCd, HealthProblem, Runs};
 use runtime::credentials::KeyId;
 use tokio::sync::watch;
 
@@ -28,7 +28,7 @@ pub struct SessionReport {
     /// The mode of its enrolment when it last authenticated.
     pub mode: Option<Mode>,
     /// What is not taken away from the cluster before a person has confirmed it.
-    pub held: Option<HeldDeletion>,
+    pub blocked_deletion: Option<BlockedDeletion>,
     /// What cannot be written to the hub for some time.
     pub stuck: Option<Stuck>,
     /// What its agent does that no agent should.
@@ -73,7 +73,7 @@ pub struct ShownCertificate {
 
 /// Objects that a cluster holds and the hub does not know, too many to take them away unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldDeletion {
+pub struct BlockedDeletion {
     /// The first of them, as the cluster calls them: kind, namespace and name. A claim.
     pub names: Vec<String>,
     /// How many there are.
@@ -86,7 +86,7 @@ pub struct HeldDeletion {
 
 /// Whether there is another thing to tell than before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told<T> {
+pub(crate) enum Update<T> {
     /// What was told last is so.
     Same,
     /// This is so now, or nothing is.

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::{
     admission::{
-        admit::{Budget, Admission, Nonces, Registrar},
+        admit::{Admission, Budget, Nonces, Registrar},
         identity::Method,
         registry::Registry,
         revoked::{self, Revoked},
@@ -30,7 +30,7 @@ use crate::{
             self, Hub,
             store::{Kubernetes, Store},
         },
-        session::{self, Sessions, Told},
+        session::{self, PolicyInputs, Sessions},
     },
     transport::{
         listener::{Listener, Rules},
@@ -190,13 +190,13 @@ pub async fn start_on(
     let mut handle = keep_going(assembled, address, feeds);
     spawner.spawn("principal: listener", listener.run());
     // However much people look at, sessions go first.
-    let aside = spawner.aside();
+    let background = spawner.background();
     if let Some((proxy, address)) = resource_proxy {
-        aside.spawn("principal: resource proxy", proxy.run());
+        background.spawn("principal: resource proxy", proxy.run());
         handle.resource_proxy = Some(address);
     }
     if let Some((proxy, address)) = redis_proxy {
-        aside.spawn("principal: redis proxy", proxy.run());
+        background.spawn("principal: redis proxy", proxy.run());
         handle.redis_proxy = Some(address);
     }
     Ok(handle)
@@ -230,12 +230,12 @@ fn keep_going(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle
         ..
     } = feeds;
     let (hub, stop) = (Arc::clone(&sessions.hub), spawner.token().clone());
-    let told = Told {
+    let reply = PolicyInputs {
         fleet,
         roots: Roots::new(server_tls),
         gate: door,
     };
-    spawner.spawn("principal: fleet", session::keep_in_line(sessions, told));
+    spawner.spawn("principal: fleet", session::keep_in_line(sessions, reply));
     let followed = follow::follow(Arc::clone(&hub), uid, is_ready, stop.clone());
     spawner.spawn("principal: hub", followed);
     let mirrors = hub::keep_mirrors(
@@ -275,13 +275,13 @@ fn assemble(
     let metrics = feeds.metrics.clone();
     let clock = feeds.clock.clone();
     let (registry, reports) = Registry::new(clock.clone());
-    let lanes = Tunnels::default();
+    let agent_tunnels = Tunnels::default();
     metrics.state().follow(Sources {
         registry: registry.clone(),
         reports: reports.clone(),
         fleet: feeds.fleet.clone(),
         active: feeds.active.clone(),
-        lanes: lanes.clone(),
+        agent_tunnels: agent_tunnels.clone(),
     });
     let hub = Hub::new(settings, store, clock.clone(), metrics.clone());
     let enrolled = Arc::clone(&feeds.fleet.borrow());
@@ -311,7 +311,7 @@ fn assemble(
     let sessions = Sessions {
         gate: Arc::new(gate),
         hub: Arc::new(hub),
-        lanes,
+        agent_tunnels,
         questions: Questions::default(),
         limits: settings.limits.clone(),
         metrics,

@@ -32,7 +32,7 @@ pub(crate) struct Sources {
     pub(crate) reports: watch::Receiver<Sessions>,
     pub(crate) fleet: watch::Receiver<Arc<Fleet>>,
     pub(crate) active: watch::Receiver<bool>,
-    pub(crate) lanes: Tunnels,
+    pub(crate) agent_tunnels: Tunnels,
 }
 
 impl fmt::Debug for Sources {
@@ -55,7 +55,7 @@ pub(crate) struct Figures {
     /// How long ago both ends last had the same, as far as comparing tells.
     pub(crate) agreed: Option<Duration>,
     /// How long ago the agent was heard.
-    pub(crate) heard: Duration,
+    pub(crate) arrived: Duration,
 }
 
 impl Figures {
@@ -70,7 +70,7 @@ impl Figures {
                 unacknowledged
             },
             agreed: self.agreed.map(|ago| ago + passed),
-            heard: self.heard + passed,
+            arrived: self.arrived + passed,
             ..self
         }
     }
@@ -95,7 +95,7 @@ impl State {
             fleet,
             reports,
             figures: sources.registry.figures(now),
-            lanes: sources.lanes.count(),
+            agent_tunnels: sources.agent_tunnels.count(),
         }
     }
 

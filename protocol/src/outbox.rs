@@ -11,7 +11,7 @@ use crate::payload::{self, RequestUpdate};
 
 /// What is said next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Saying {
+pub enum Emission {
     /// The object is gone.
     Delete(Event),
     /// A facet, to be encoded now.
@@ -142,7 +142,7 @@ impl Outbox {
     }
 
     /// Takes the next word about an object, which is in flight from now on, until [`Self::landed`].
-    pub fn next_object(&mut self) -> Option<(ObjectKey, Saying)> {
+    pub fn next_object(&mut self) -> Option<(ObjectKey, Emission)> {
         let (_, key) = self.ready.pop_first()?;
         let entry = self.entries.get_mut(&key)?;
         entry.place = None;
@@ -151,11 +151,11 @@ impl Outbox {
         if entry.must_delete()
             && let Some(event) = entry.delete.take()
         {
-            return Some((key, Saying::Delete(event)));
+            return Some((key, Emission::Delete(event)));
         }
         entry.marks.remove(&facet);
-        let saying = Saying::Facet(facet);
-        Some((key, saying))
+        let emitting = Emission::Facet(facet);
+        Some((key, emitting))
     }
 
     /// A facet was sent. If it is the state, the object exists: a delete from before is overtaken.

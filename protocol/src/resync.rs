@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::object::ObjectKey;
 
 /// How long a Go agent gets for its request-updates: it names no end, and sends them at once or not at all.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Objects that the peer should have and has not been seen to have.
 #[derive(Debug, Default)]

@@ -71,7 +71,7 @@ pub struct Session {
     flights: Flights,
     acks: VecDeque<Event>,
     /// Objects whose state the peer has acknowledged in this session.
-    said: HashSet<ObjectKey>,
+    stated: HashSet<ObjectKey>,
     /// Event ids of the last commands that a peer without [`Capability::CommandIdentity`] has acknowledged: it would
     /// do them again.
     done: HashMap<ObjectKey, String>,
@@ -86,7 +86,7 @@ pub struct Session {
     malformed: u64,
     refused: u64,
     strays: u64,
-    last_heard: Duration,
+    last_received: Duration,
 }
 
 impl Session {
@@ -101,7 +101,7 @@ impl Session {
             inbox: Inbox::default(),
             flights: Flights::default(),
             acks: VecDeque::new(),
-            said: HashSet::new(),
+            stated: HashSet::new(),
             done: HashMap::new(),
             promised: HashSet::new(),
             refusals: Vec::new(),
@@ -111,7 +111,7 @@ impl Session {
             malformed: 0,
             refused: 0,
             strays: 0,
-            last_heard: Duration::ZERO,
+            last_received: Duration::ZERO,
         }
     }
 
@@ -142,7 +142,7 @@ impl Session {
     /// Says a ready-made event: a delete, which wipes everything else about its object, or a control
     /// message, which replaces one of the same content that was not sent yet. A state that is said so is the last word
     /// before a delete that is said right after it: it goes out first, and once.
-    pub fn say(&mut self, event: Event) {
+    pub fn emit(&mut self, event: Event) {
         match event.object() {
             Some(key) if !self.peer.knows(key.kind) => {}
             Some(key) if event.verb == Verb::Delete => {
@@ -157,7 +157,7 @@ impl Session {
     /// Takes in one frame. Acknowledgements are consumed; what cannot be read or is not allowed is
     /// acknowledged as refused; the rest becomes work, newest value per object.
     pub fn receive(&mut self, raw: CloudEvent, now: Duration) -> Result<(), Violation> {
-        self.last_heard = now;
+        self.last_received = now;
         let event = match event::read(raw) {
             Ok(event) => event,
             Err(unread) => {
@@ -316,7 +316,7 @@ impl Session {
             malformed: self.malformed,
             refused: self.refused,
             strays: self.strays,
-            last_heard: self.last_heard,
+            last_received: self.last_received,
         }
     }
 }

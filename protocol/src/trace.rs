@@ -115,9 +115,9 @@ mod tests {
         event.carry(("00-parent".to_owned(), Some("vendor=1".to_owned())));
         let raw = event.into_cloud_event("");
         assert!(raw.attributes.contains_key("traceparent"), "{raw:?}");
-        let heard = Event::try_from(raw).unwrap();
-        assert_eq!(heard.trace(), Some(("00-parent", Some("vendor=1"))));
-        assert_eq!(heard.ack().trace(), heard.trace());
+        let arrived = Event::try_from(raw).unwrap();
+        assert_eq!(arrived.trace(), Some(("00-parent", Some("vendor=1"))));
+        assert_eq!(arrived.ack().trace(), arrived.trace());
     }
 
     #[test]

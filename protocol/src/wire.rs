@@ -38,7 +38,7 @@ pub mod terminalstreamapi {
 }
 
 /// The lane of interactive traffic, which a Go peer does not have.
-pub mod lane {
+pub mod agent_tunnel {
     tonic::include_proto!("argocdagent.lane");
 }
 

@@ -12,17 +12,17 @@ pub struct Chain<'a>(pub &'a (dyn Error + 'static));
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = self.0.to_string();
+        let mut stated = self.0.to_string();
         let mut cause = self.0.source();
         while let Some(error) = cause {
             let text = error.to_string();
-            if !said.contains(&text) {
-                said.push_str(": ");
-                said.push_str(&text);
+            if !stated.contains(&text) {
+                stated.push_str(": ");
+                stated.push_str(&text);
             }
             cause = error.source();
         }
-        f.write_str(&said)
+        f.write_str(&stated)
     }
 }
 
@@ -49,7 +49,7 @@ impl ErrorClass {
 }
 
 /// Sorts an error of the Kubernetes API by whose move it is.
-pub fn blame_kube(error: &::kube::Error) -> ErrorClass {
+pub fn classify_kube(error: &::kube::Error) -> ErrorClass {
     let ::kube::Error::Api(status) = error else {
         return ErrorClass::Transient;
     };

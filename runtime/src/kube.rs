@@ -19,7 +19,7 @@ mod watch;
 
 pub use history::with_history;
 pub use underway::UnderWay;
-pub use watch::{Event, Gone, Sighting, Watch, watch_if_served, watch_trimmed};
+pub use watch::{Event, Gone, Observation, Watch, watch_if_served, watch_trimmed};
 
 /// A TCP and TLS connect that takes longer than this will not succeed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -153,9 +153,9 @@ mod tests {
 
     /// Accepts every connection and never says anything.
     async fn silent_api(listener: TcpListener) -> ! {
-        let mut held = vec![];
+        let mut retained = vec![];
         loop {
-            held.push(listener.accept().await.unwrap());
+            retained.push(listener.accept().await.unwrap());
         }
     }
 
@@ -181,8 +181,8 @@ mod tests {
             error = asking => error.expect("it is given up"),
             never = silent_api(listener) => never,
         };
-        let said = crate::error::Chain(&error).to_string();
-        assert!(said.contains("timed out after 65 seconds"), "{said}");
+        let stated = crate::error::Chain(&error).to_string();
+        assert!(stated.contains("timed out after 65 seconds"), "{stated}");
     }
 
     #[tokio::test(start_paused = true)]

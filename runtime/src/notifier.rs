@@ -9,14 +9,14 @@ use tokio::sync::Notify;
 
 /// Counts changes; see the module.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct ChangeNotifier {
     count: AtomicU64,
     waiting: Notify,
 }
 
-impl News {
+impl ChangeNotifier {
     /// Something has changed.
-    pub fn tell(&self) {
+    pub fn notify(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
         self.waiting.notify_waiters();
     }
@@ -47,21 +47,21 @@ mod tests {
 
     #[tokio::test]
     async fn what_came_before_the_wait_ends_it() {
-        let news = News::default();
-        let seen = news.count();
-        news.tell();
-        news.since(seen).await;
+        let updates = ChangeNotifier::default();
+        let seen = updates.count();
+        updates.notify();
+        updates.since(seen).await;
     }
 
     #[tokio::test]
     async fn whoever_waits_is_woken() {
-        let news = News::default();
-        let seen = news.count();
+        let updates = ChangeNotifier::default();
+        let seen = updates.count();
         let waiting = async {
-            news.since(seen).await;
-            news.count()
+            updates.since(seen).await;
+            updates.count()
         };
-        let (count, ()) = futures::join!(waiting, async { news.tell() });
+        let (count, ()) = futures::join!(waiting, async { updates.notify() });
         assert_eq!(count, 1);
     }
 }

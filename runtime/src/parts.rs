@@ -77,7 +77,7 @@ impl<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static> Ending for Result<(
 pub struct Parts {
     spawner: Spawner,
     ended: mpsc::Receiver<Stopped>,
-    aside: Option<BackgroundRuntime>,
+    background: Option<BackgroundRuntime>,
 }
 
 impl Parts {
@@ -90,13 +90,13 @@ impl Parts {
             kill: CancellationToken::new(),
             tracker: TaskTracker::new(),
             report,
-            aside: None,
+            background: None,
             runs_on: None,
         };
         Self {
             spawner,
             ended,
-            aside: None,
+            background: None,
         }
     }
 
@@ -104,11 +104,11 @@ impl Parts {
     ///
     /// # Errors
     /// There can be no more threads.
-    pub fn with_aside(token: CancellationToken) -> io::Result<Self> {
-        let aside = BackgroundRuntime::start()?;
+    pub fn with_background(token: CancellationToken) -> io::Result<Self> {
+        let background = BackgroundRuntime::start()?;
         let mut parts = Self::new(token);
-        parts.spawner.aside = aside.handle();
-        parts.aside = Some(aside);
+        parts.spawner.background = background.handle();
+        parts.background = Some(background);
         Ok(parts)
     }
 
@@ -185,7 +185,7 @@ pub struct Spawner {
     tracker: TaskTracker,
     report: mpsc::Sender<Stopped>,
     /// Where what gives way runs, if that is elsewhere.
-    aside: Option<Handle>,
+    background: Option<Handle>,
     /// Where these tasks run, if not where they are started.
     runs_on: Option<Handle>,
 }
@@ -194,9 +194,9 @@ impl Spawner {
     /// The spawner for what gives way to everything else in a shortage of processors: large things that people look at. Its
     /// tasks are the same in every other way. In a process [without such threads](Parts::new) it is this one.
     #[must_use]
-    pub fn aside(&self) -> Self {
+    pub fn background(&self) -> Self {
         Self {
-            runs_on: self.aside.clone(),
+            runs_on: self.background.clone(),
             ..self.clone()
         }
     }
@@ -308,28 +308,28 @@ mod tests {
 
     /// Which thread a task of this spawner runs on, and how nice that is.
     async fn place(spawner: &Spawner) -> (String, i32) {
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (notify, reply) = tokio::sync::oneshot::channel();
         spawner.spawn_short("looks", async move {
             let thread = std::thread::current();
             let name = thread.name().unwrap_or_default().to_owned();
             let nice = rustix::process::nice(0).unwrap();
-            drop(tell.send((name, nice)));
+            drop(notify.send((name, nice)));
         });
-        told.await.unwrap()
+        reply.await.unwrap()
     }
 
     #[tokio::test]
     async fn what_gives_way_has_nicer_threads_and_ends_with_all_others() {
         let token = CancellationToken::new();
-        let parts = Parts::with_aside(token.clone()).unwrap();
+        let parts = Parts::with_background(token.clone()).unwrap();
         let spawner = parts.spawner();
         let (_, usual) = place(&spawner).await;
-        let (name, nice) = place(&spawner.aside().child()).await;
+        let (name, nice) = place(&spawner.background().child()).await;
         assert_eq!((name.as_str(), nice), ("aside", (usual + 10).min(19)));
 
         let asked = spawner.token().clone();
         spawner
-            .aside()
+            .background()
             .spawn("patient", async move { asked.cancelled().await });
         token.cancel();
         assert!(parts.run_until_stopped(DRAIN).await.is_ok());
@@ -339,7 +339,7 @@ mod tests {
     async fn where_nothing_gives_way_tasks_are_where_they_were_started() {
         let parts = Parts::new(CancellationToken::new());
         let spawner = parts.spawner();
-        assert_eq!(place(&spawner).await, place(&spawner.aside()).await);
+        assert_eq!(place(&spawner).await, place(&spawner.background()).await);
     }
 
     #[tokio::test(start_paused = true)]

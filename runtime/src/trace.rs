@@ -164,7 +164,7 @@ impl Span {
 }
 
 /// Ends a span, if there is one, with how it went: the reason where it did not go well.
-pub fn told(span: Option<Span>, outcome: Result<(), &str>) {
+pub fn finish_span(span: Option<Span>, outcome: Result<(), &str>) {
     let Some(mut span) = span else { return };
     match outcome {
         Ok(()) => span.fine(),

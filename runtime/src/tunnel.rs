@@ -171,13 +171,13 @@ mod tests {
         let (mut one, near) = tokio::io::duplex(8);
         let (far, mut other) = tokio::io::duplex(8);
         let speaking = async {
-            let mut heard = [0; 5];
+            let mut arrived = [0; 5];
             one.write_all(b"hello").await.unwrap();
-            other.read_exact(&mut heard).await.unwrap();
-            assert_eq!(&heard, b"hello");
+            other.read_exact(&mut arrived).await.unwrap();
+            assert_eq!(&arrived, b"hello");
             other.write_all(b"there").await.unwrap();
-            one.read_exact(&mut heard).await.unwrap();
-            assert_eq!(&heard, b"there");
+            one.read_exact(&mut arrived).await.unwrap();
+            assert_eq!(&arrived, b"there");
             // Its last words are longer than what fits on the way.
             let last = vec![b'x'; 100];
             let mut end = vec![];

@@ -17,7 +17,7 @@ const MANAGER_REDIS: &str = "addon-manager/src/args/redis.rs";
 const PRINCIPAL: &str = "addon-manager/src/args/principal.rs";
 const PRINCIPAL_LATER: &str = "addon-manager/src/args/unsupported.rs";
 const AGENT: &str = "agent/src/args.rs";
-const AGENT_LATER: &str = "agent/src/args/later.rs";
+const AGENT_LATER: &str = "agent/src/args/unsupported.rs";
 
 #[test]
 fn every_flag_of_the_hub_programs_has_its_row() {

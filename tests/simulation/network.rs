@@ -16,7 +16,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use principal::Services;
-use runtime::notifier::News;
+use runtime::notifier::ChangeNotifier;
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -82,7 +82,7 @@ struct Region {
 /// The weather, and when it changes.
 struct Sky {
     weather: Mutex<Weather>,
-    changes: News,
+    changes: ChangeNotifier,
 }
 
 impl Sky {
@@ -92,7 +92,7 @@ impl Sky {
 
     fn set(&self, weather: Weather) {
         *self.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
-        self.changes.tell();
+        self.changes.notify();
     }
 }
 
@@ -107,7 +107,7 @@ impl Network {
         let region = || Region {
             sky: Arc::new(Sky {
                 weather: Mutex::new(Weather::FINE),
-                changes: News::default(),
+                changes: ChangeNotifier::default(),
             }),
             cut_since: None,
             lines: vec![],

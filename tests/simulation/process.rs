@@ -170,11 +170,11 @@ impl Agent {
             material: watch::channel(Arc::new(Material::default())).1,
             replica,
             reports,
-            desk: None,
+            api_handler: None,
             census: watch::channel(None).1,
             metrics: metrics.clone(),
             state: state_sender,
-            lane: watch::Sender::new(false),
+            agent_tunnel: watch::Sender::new(false),
         };
         spawner.spawn("link", link.run(token.clone()));
         Self {

@@ -203,7 +203,7 @@ impl Slow<api::Memory> {
         write: impl Future<Output = Result<T, api::Error>>,
     ) -> Result<T, api::Error> {
         let away = || api::Error::Failed {
-            blame: ErrorClass::Transient,
+            error_class: ErrorClass::Transient,
             source: "the API server is away".into(),
         };
         if self.way(self.manners().failing).await {

@@ -41,7 +41,7 @@ pub enum Decision {
     /// We bring Argo CD with the definitions of its kinds.
     Brought,
     /// We bring Argo CD; the cluster had the definitions already, which are left to whoever made them.
-    BroughtWithoutDefinitions,
+    InstalledWithoutDefinitions,
     /// The cluster has one of somebody else's.
     Found,
 }
@@ -51,19 +51,23 @@ impl Decision {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Brought => "brought",
-            Self::BroughtWithoutDefinitions => "brought-without-crds",
+            Self::InstalledWithoutDefinitions => "brought-without-crds",
             Self::Found => "found",
         }
     }
 
     /// What was written down; none for any other word.
     pub fn read(word: &str) -> Option<Self> {
-        let all = [Self::Brought, Self::BroughtWithoutDefinitions, Self::Found];
+        let all = [
+            Self::Brought,
+            Self::InstalledWithoutDefinitions,
+            Self::Found,
+        ];
         all.into_iter().find(|it| it.as_str() == word)
     }
 
-    const fn brings(self) -> bool {
-        matches!(self, Self::Brought | Self::BroughtWithoutDefinitions)
+    const fn installs_argocd(self) -> bool {
+        matches!(self, Self::Brought | Self::InstalledWithoutDefinitions)
     }
 }
 
@@ -113,7 +117,7 @@ pub struct Verdict {
     /// Whether it has to be written down, since it is not.
     pub records: bool,
     /// Whether our objects belong on the cluster now. Never before that was written down.
-    pub brings: bool,
+    pub installs_argocd: bool,
     /// What a person has to see to.
     pub need: Option<Need>,
 }
@@ -130,7 +134,7 @@ pub struct Question<'a> {
     /// What is known of the cluster.
     pub seen: Seen,
     /// What the hub lacks of a pattern.
-    pub lack: Option<&'a Missing>,
+    pub missing_part: Option<&'a Missing>,
 }
 
 /// Decides about one cluster.
@@ -144,7 +148,7 @@ pub fn decide(question: &Question<'_>) -> Verdict {
         recorded,
         recalled,
         seen,
-        lack,
+        missing_part,
     } = *question;
     if install == Install::Never {
         return Verdict {
@@ -152,13 +156,13 @@ pub fn decide(question: &Question<'_>) -> Verdict {
             ..Verdict::default()
         };
     }
-    let need = lack.map(|lack| Need::Pattern(lack.to_string()));
+    let need = missing_part.map(|missing_part| Need::Pattern(missing_part.to_string()));
     if let Some(before) = recorded.or(recalled) {
-        if before.brings() {
+        if before.installs_argocd() {
             return Verdict {
                 decision: Some(before),
                 records: recorded != Some(before),
-                brings: recorded == Some(before),
+                installs_argocd: recorded == Some(before),
                 need,
             };
         }
@@ -181,11 +185,11 @@ pub fn decide(question: &Question<'_>) -> Verdict {
         }
         (Some(Runs::Foreign), _) => Decision::Found,
         (Some(Runs::Nothing | Runs::Ours), Install::Auto) if seen.has_others_kinds => {
-            Decision::BroughtWithoutDefinitions
+            Decision::InstalledWithoutDefinitions
         }
         (Some(Runs::Nothing | Runs::Ours), _) => Decision::Brought,
     };
-    if bring.brings() && need.is_some() {
+    if bring.installs_argocd() && need.is_some() {
         return Verdict {
             need,
             ..Verdict::default()
@@ -193,7 +197,7 @@ pub fn decide(question: &Question<'_>) -> Verdict {
     }
     Verdict {
         decision: Some(bring),
-        records: bring.brings(),
+        records: bring.installs_argocd(),
         ..Verdict::default()
     }
 }
@@ -206,7 +210,7 @@ pub fn withheld(install: Install, verdict: &Verdict, seen: Seen) -> Option<Skipp
         (Install::Auto | Install::Always, Some(Decision::Found)) => Some(Skipped::Gone),
         (
             Install::Auto | Install::Always,
-            None | Some(Decision::Brought | Decision::BroughtWithoutDefinitions),
+            None | Some(Decision::Brought | Decision::InstalledWithoutDefinitions),
         ) => None,
     }
 }
@@ -301,16 +305,16 @@ impl Installer {
     }
 
     /// Whether Argo CD is ours there, or is about to be.
-    pub fn brings(&self, cluster: &ClusterName) -> bool {
+    pub fn installs_argocd(&self, cluster: &ClusterName) -> bool {
         let stances = self.stances();
         stances.get(cluster).is_some_and(|it| {
             let Verdict {
                 decision,
                 records,
-                brings,
+                installs_argocd,
                 need: _,
             } = it.verdict;
-            brings || (records && decision.is_some_and(Decision::brings))
+            installs_argocd || (records && decision.is_some_and(Decision::installs_argocd))
         })
     }
 
@@ -333,7 +337,7 @@ impl Installer {
         let keep = settings::keeps_argocd(ask.config)?;
         let pattern = Pattern::of(&self.hub.borrow());
         let verdict = self.judge(ask, install, pattern.as_ref().err());
-        let wanted = verdict.decision.filter(|_| verdict.brings);
+        let wanted = verdict.decision.filter(|_| verdict.installs_argocd);
         let Some(decision) = wanted else {
             return Ok(Rendered::default());
         };
@@ -344,12 +348,12 @@ impl Installer {
                 to: here.clone(),
             });
         }
-        let pattern = pattern.map_err(|lack| Error::Pattern(lack.to_string()))?;
+        let pattern = pattern.map_err(|missing_part| Error::Pattern(missing_part.to_string()))?;
         let crds = match (decision, install) {
-            (Decision::BroughtWithoutDefinitions, Install::Auto) => &[][..],
+            (Decision::InstalledWithoutDefinitions, Install::Auto) => &[][..],
             _ => &pattern.crds,
         };
-        let brought = Brought {
+        let installed = Brought {
             spoke: ask.spoke,
             image: settings::mirrored(&pattern.image, &ask.config.registries),
             redis_image: settings::mirrored(&pattern.redis_image, &ask.config.registries),
@@ -357,10 +361,10 @@ impl Installer {
             keep,
             config: ask.config,
         };
-        Ok(self.templates.render(&brought)?)
+        Ok(self.templates.render(&installed)?)
     }
 
-    fn judge(&self, ask: &Ask<'_>, install: Install, lack: Option<&Missing>) -> Verdict {
+    fn judge(&self, ask: &Ask<'_>, install: Install, missing_part: Option<&Missing>) -> Verdict {
         let mut stances = self.stances();
         let before = stances.get(ask.cluster).filter(|it| it.uid == ask.uid);
         let seen = Seen::of(ask.session);
@@ -369,7 +373,7 @@ impl Installer {
             recorded: ask.recorded,
             recalled: before.and_then(|it| it.verdict.decision),
             seen,
-            lack,
+            missing_part,
         });
         let stance = Stance {
             uid: ask.uid.to_owned(),
@@ -383,7 +387,7 @@ impl Installer {
             uid: ask.uid.to_owned(),
             decision,
             place: decision
-                .brings()
+                .installs_argocd()
                 .then(|| ask.spoke.argocd_namespace.clone()),
         });
         self.note(ask.cluster, record);

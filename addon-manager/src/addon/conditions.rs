@@ -8,11 +8,11 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use ocm::condition::{Verdict, addon::DEGRADED};
 use principal::{
-    HealthProblem, ArgoCd, HeldDeletion, Mode, Refused, ShownCertificate, Stuck, Unmirrored,
+    ArgoCd, BlockedDeletion, HealthProblem, Mode, Refused, ShownCertificate, Stuck, Unmirrored,
 };
 
 pub use argocd::{ARGOCD_MISSING, ARGOCD_NOT_OURS, ARGOCD_UNHEALTHY, HUB_ARGOCD_UNREADABLE};
-pub use available::{Facts, Said, applied, available, tells_of_a_session};
+pub use available::{AvailableVerdict, Facts, applied, available, tells_of_a_session};
 
 use super::argocd_install;
 use crate::issuer::{Certificates, expiry::is_overdue, rotation::Stage};
@@ -41,9 +41,9 @@ pub struct Needs<'a> {
     /// Why the cluster's `AppProject` is not as it should be.
     pub project_error: Option<&'a str>,
     /// A change of mode that waits.
-    pub held_mode: Option<HeldMode>,
+    pub blocked_mode: Option<BlockedMode>,
     /// Deletions that wait.
-    pub held_deletion: Option<&'a HeldDeletion>,
+    pub blocked_deletion: Option<&'a BlockedDeletion>,
     /// What cannot be written to the hub for some time.
     pub stuck: Option<&'a Stuck>,
     /// What the agent does that no agent should.
@@ -53,7 +53,7 @@ pub struct Needs<'a> {
     /// Whether the cluster has an Argo CD, where its agent says so.
     pub argocd: Option<ArgoCd>,
     /// What is in the way of an Argo CD of ours there.
-    pub bringing: Option<&'a argocd_install::Need>,
+    pub installation: Option<&'a argocd_install::Need>,
     /// Why a cluster that has none gets none.
     pub withheld: Option<argocd_install::Skipped>,
     /// What is wrong with an Argo CD of ours there.
@@ -72,7 +72,7 @@ pub struct Needs<'a> {
 
 /// A change of mode that waits for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldMode {
+pub struct BlockedMode {
     /// The mode in use.
     pub recorded: Mode,
     /// The mode that the label asks for.
@@ -88,8 +88,8 @@ pub fn degraded(needs: &Needs<'_>, now: Timestamp) -> Verdict {
         return Verdict::new(DEGRADED, false, "AsExpected", "no action required").calm();
     };
     let others = causes.iter().skip(1);
-    let message = others.fold(first.clone(), |said, (reason, message)| {
-        format!("{said}; also {reason}: {message}")
+    let message = others.fold(first.clone(), |stated, (reason, message)| {
+        format!("{stated}; also {reason}: {message}")
     });
     Verdict::new(DEGRADED, true, *reason, message)
 }
@@ -101,8 +101,8 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
         render_error,
         secret_error,
         project_error,
-        held_mode,
-        held_deletion,
+        blocked_mode,
+        blocked_deletion,
         stuck,
         misconduct,
         refused,
@@ -110,7 +110,7 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
         revoked,
         // Of these it is one, or none.
         argocd: _,
-        bringing: _,
+        installation: _,
         withheld: _,
         ails: _,
         // Of these there may be several causes.
@@ -122,10 +122,10 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
         revoked.then(|| (REVOKED, revocation())),
         render_error.map(|message| ("ConfigurationInvalid", message.to_owned())),
         argocd::cause(needs),
-        held_deletion.map(|held| (MASS_DELETE_HELD, mass_delete(held))),
-        held_mode
+        blocked_deletion.map(|stored| (MASS_DELETE_HELD, mass_delete(stored))),
+        blocked_mode
             .as_ref()
-            .map(|held| ("ModeChangeHeld", mode_change(held))),
+            .map(|stored| ("ModeChangeHeld", mode_change(stored))),
     ];
     let then = [
         stuck.map(|stuck| ("HubWritesFailing", hub_writes(stuck))),
@@ -187,14 +187,14 @@ pub fn rotation_recheck(needs: &Needs<'_>, now: Timestamp) -> Option<Duration> {
 
 fn rotation(needs: &Needs<'_>) -> Option<String> {
     let rotation = needs.hub?.rotation.as_ref()?;
-    let lacks = match rotation.stage {
+    let is_missing = match rotation.stage {
         Stage::Introduced => "has not confirmed that it trusts the next certificate authority",
         Stage::Retiring | Stage::Settled => {
             "has not connected with a certificate of the new certificate authority"
         }
     };
     Some(format!(
-        "the rotation of the certificate authority has waited since {:.0} for this cluster: its agent {lacks}; \
+        "the rotation of the certificate authority has waited since {:.0} for this cluster: its agent {is_missing}; \
         reconnect the agent, or revoke it with the annotation {} on this ManagedClusterAddOn, or disable the add-on",
         rotation.since,
         crate::keys::REVOKED
@@ -233,12 +233,12 @@ fn objects_refused(refused: &Refused) -> String {
     )
 }
 
-fn mode_change(held: &HeldMode) -> String {
-    let HeldMode {
+fn mode_change(stored: &BlockedMode) -> String {
+    let BlockedMode {
         recorded,
         asked,
         applications,
-    } = held;
+    } = stored;
     let why = applications.map_or_else(
         || {
             "a user created this ManagedClusterAddOn, not the label, and a cluster can write its own labels"
@@ -257,13 +257,13 @@ fn mode_change(held: &HeldMode) -> String {
     )
 }
 
-fn mass_delete(held: &HeldDeletion) -> String {
-    let HeldDeletion {
+fn mass_delete(stored: &BlockedDeletion) -> String {
+    let BlockedDeletion {
         names,
         count,
         mirrors,
         digest,
-    } = held;
+    } = stored;
     let names = with_more(names, *count, ", ");
     let (what, instead) = if *mirrors {
         (

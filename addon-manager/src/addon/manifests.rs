@@ -318,9 +318,9 @@ fn adjust(deployment: &mut Value, spoke: &Spoke) {
     let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) else {
         return;
     };
-    let told = variables(spoke).into_iter();
-    let told = told.filter(|(_, value)| !value.is_empty());
-    env.extend(told.map(|(name, value)| json!({"name": name, "value": value})));
+    let reply = variables(spoke).into_iter();
+    let reply = reply.filter(|(_, value)| !value.is_empty());
+    env.extend(reply.map(|(name, value)| json!({"name": name, "value": value})));
 }
 
 /// What the agent is told on some clusters only; an empty value is not told.

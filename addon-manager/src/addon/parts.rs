@@ -14,7 +14,7 @@ use crate::{
     fleet::{projects::Projects, secrets::ClusterSecrets},
     hub::Own,
     issuer::{Authority, Certificates},
-    optin::HeldModes,
+    optin::BlockedModes,
 };
 
 /// What the add-on works with.
@@ -44,7 +44,7 @@ pub struct Parts {
     /// The sessions.
     pub sessions: watch::Receiver<Sessions>,
     /// Changes of mode that wait until there are no Applications.
-    pub held_modes: watch::Receiver<HeldModes>,
+    pub blocked_modes: watch::Receiver<BlockedModes>,
     /// Since when the principal serves.
     pub serving_since: Timestamp,
     /// The cluster Secrets.

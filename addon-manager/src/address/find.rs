@@ -167,8 +167,8 @@ fn list<'a>(object: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> {
 fn route<'a>(route: &'a Value, service: &str) -> Vec<(&'a str, u16)> {
     let ours = text(route, "/spec/to/name") == Some(service)
         && text(route, "/spec/tls/termination") == Some("passthrough");
-    let told = list(route, "/status/ingress").filter_map(|it| text(it, "/host"));
-    let host = told.chain(text(route, "/spec/host")).next();
+    let reply = list(route, "/status/ingress").filter_map(|it| text(it, "/host"));
+    let host = reply.chain(text(route, "/spec/host")).next();
     host.filter(|_| ours)
         .map(|host| (host, DEFAULT_PORT))
         .into_iter()

@@ -53,7 +53,7 @@ type Kind = (
 
 /// Where the address goes.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct AddressTarget {
     /// The address.
     pub address: watch::Sender<Option<Address>>,
     /// Whether it was looked for once.
@@ -64,7 +64,12 @@ pub struct Told {
 ///
 /// An address that is gone stays in use: agents that know it lose nothing, and a Service that is made
 /// anew has its new address soon.
-pub async fn follow(client: Client, namespace: String, told: Told, token: CancellationToken) {
+pub async fn follow(
+    client: Client,
+    namespace: String,
+    reply: AddressTarget,
+    token: CancellationToken,
+) {
     let watched = Watch::<Service>::new(Api::namespaced(client.clone(), &namespace))
         .fields(&format!("metadata.name={}", keys::PRINCIPAL_SERVICE));
     let (send, services) = watch::channel((None, false));
@@ -76,20 +81,25 @@ pub async fn follow(client: Client, namespace: String, told: Told, token: Cancel
             Event::Rewound => {}
         });
     });
-    let looking = token.run_until_cancelled(look(client, namespace, told, services));
+    let looking = token.run_until_cancelled(look(client, namespace, reply, services));
     tokio::join!(watching, looking);
 }
 
 type Known = (Option<Service>, bool);
 
-async fn look(client: Client, namespace: String, told: Told, mut services: watch::Receiver<Known>) {
+async fn look(
+    client: Client,
+    namespace: String,
+    reply: AddressTarget,
+    mut services: watch::Receiver<Known>,
+) {
     loop {
         let (service, listed) = services.borrow_and_update().clone();
         let mut seen = Seen {
             service,
             ..Seen::default()
         };
-        let now = told.address.borrow().clone();
+        let now = reply.address.borrow().clone();
         let mut found = find(&seen, now.as_ref());
         let pause = if found.is_none() && seen.service.is_some() {
             others(&client, &namespace, &mut seen).await;
@@ -100,7 +110,7 @@ async fn look(client: Client, namespace: String, told: Told, mut services: watch
             FOUND
         };
         if let Some((address, source)) = found {
-            told.address.send_if_modified(|known| {
+            reply.address.send_if_modified(|known| {
                 let changed = known.as_ref() != Some(&address);
                 if changed {
                     tracing::info!(%address, ?source, "found the principal's address");
@@ -110,7 +120,8 @@ async fn look(client: Client, namespace: String, told: Told, mut services: watch
             });
         }
         if listed {
-            told.looked
+            reply
+                .looked
                 .send_if_modified(|looked| !std::mem::replace(looked, true));
         }
         tokio::select! {

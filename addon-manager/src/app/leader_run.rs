@@ -28,7 +28,7 @@ use crate::{
 /// The pause before the SDK is started again, when the hub does not serve the add-on API (yet).
 const RETRY: Duration = Duration::from_secs(5);
 /// How long a term waits for the CA and the address: a few rounds of reading them.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Reconciles at a time: enough to keep the hub busy, few enough to leave it to others.
 const CONCURRENCY: usize = 16;
 
@@ -137,11 +137,11 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
         own: own.clone(),
         writer: writer(term, version),
         keeper: ModeRecords::new(client.clone(), &config.own_namespace),
-        held: channels.held_modes.clone(),
+        stored: channels.blocked_modes.clone(),
     };
     let opting_in = opting_in.run(token.clone());
     let waking = wake_all(view, wakes, channels, token.clone());
-    let bringing = bringing(term, version, token.clone());
+    let installation = installation(term, version, token.clone());
     let serving = async {
         if token
             .run_until_cancelled(known(channels, &secrets))
@@ -154,13 +154,19 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
         token.cancel();
         ended
     };
-    let (served, (), (), (), (), ()) =
-        tokio::join!(serving, publishing, following, opting_in, waking, bringing);
+    let (served, (), (), (), (), ()) = tokio::join!(
+        serving,
+        publishing,
+        following,
+        opting_in,
+        waking,
+        installation
+    );
     served.map_err(Into::into)
 }
 
 /// Follows the hub's own Argo CD, and writes down what was decided about those of clusters.
-async fn bringing(term: &LeaderRun, version: Version, token: CancellationToken) {
+async fn installation(term: &LeaderRun, version: Version, token: CancellationToken) {
     let LeaderRun { ground, own, .. } = term;
     let HubContext {
         client, channels, ..
@@ -191,7 +197,7 @@ async fn known(channels: &Channels, secrets: &ClusterSecrets) {
                 .await,
         );
     };
-    if timeout(PATIENCE, both).await.is_err() {
+    if timeout(TIME_LIMIT, both).await.is_err() {
         tracing::warn!(
             "starting without the CA, the principal's address or facts about the hub's Argo CD"
         );
@@ -242,7 +248,7 @@ fn addon_parts(term: &LeaderRun, view: &View, secrets: &ClusterSecrets) -> addon
         shares_unscoped: config.shared.shares_unscoped,
         sharing: channels.sharing.clone(),
         sessions: channels.sessions.subscribe(),
-        held_modes: channels.held_modes.subscribe(),
+        blocked_modes: channels.blocked_modes.subscribe(),
         serving_since: Clock::system().now(),
         secrets: secrets.clone(),
         projects: config
@@ -273,20 +279,20 @@ const GATHER: Duration = Duration::from_millis(500);
 /// Wakes those of whom something else is to be said, and everybody when what all depend on changed.
 async fn wake_all(view: View, wakes: Requeue, channels: &Channels, token: CancellationToken) {
     let mut sessions = channels.sessions.subscribe();
-    let mut held_modes = channels.held_modes.subscribe();
+    let mut blocked_modes = channels.blocked_modes.subscribe();
     let mut authority = channels.authority.subscribe();
     let mut address = channels.address.subscribe();
     let mut certificates = channels.certificates.subscribe();
     let mut pattern = channels.pattern.subscribe();
     pattern.mark_unchanged();
     let mut seen = Arc::clone(&sessions.borrow_and_update());
-    let mut seen_held = Arc::clone(&held_modes.borrow_and_update());
+    let mut seen_held = Arc::clone(&blocked_modes.borrow_and_update());
     let mut seen_certificates = Arc::clone(&certificates.borrow_and_update());
     loop {
         let next = async {
             tokio::select! {
                 changed = sessions.changed() => changed.map(|()| false),
-                changed = held_modes.changed() => changed.map(|()| false),
+                changed = blocked_modes.changed() => changed.map(|()| false),
                 changed = authority.changed() => changed.map(|()| true),
                 changed = address.changed() => changed.map(|()| true),
                 changed = pattern.changed() => changed.map(|()| true),
@@ -297,10 +303,10 @@ async fn wake_all(view: View, wakes: Requeue, channels: &Channels, token: Cancel
             Some(Ok(true)) => view.addons().into_iter().map(|(name, _)| name).collect(),
             Some(Ok(false)) => {
                 let now = Arc::clone(&sessions.borrow_and_update());
-                let held = Arc::clone(&held_modes.borrow_and_update());
+                let stored = Arc::clone(&blocked_modes.borrow_and_update());
                 let mut names = requeue::changed(&seen, &now);
-                names.extend(requeue::differing(&seen_held, &held));
-                (seen, seen_held) = (now, held);
+                names.extend(requeue::differing(&seen_held, &stored));
+                (seen, seen_held) = (now, stored);
                 let certified = Arc::clone(&certificates.borrow_and_update());
                 let all = requeue::waited_for(&seen_certificates, &certified).map_or_else(
                     || view.addons().into_iter().map(|(name, _)| name).collect(),

@@ -33,7 +33,7 @@ use crate::{
     addon::argocd_install::{follow::Hub, record::Records},
     address::{
         self, Address,
-        follow::{Told, follow},
+        follow::{AddressTarget, follow},
     },
     config::Manager,
     hub::Own,
@@ -43,7 +43,7 @@ use crate::{
     },
     keys,
     metrics::{self, Metrics},
-    optin::HeldModes,
+    optin::BlockedModes,
     token_key,
 };
 
@@ -86,7 +86,7 @@ pub(super) async fn start(
     let (spawner, token) = (ground.spawner.clone(), ground.spawner.token().clone());
     spawner.spawn(
         "readiness",
-        super::standalone::tell_ready(handle.ready, ready, token.clone()),
+        super::standalone::log_ready(handle.ready, ready, token.clone()),
     );
     let sessions = ground.channels.sessions.clone();
     spawner.spawn(
@@ -144,7 +144,7 @@ pub(super) struct Channels {
     /// What was decided about the clusters' Argo CD, and has to be written down.
     pub(super) records: watch::Sender<Records>,
     /// From the opting in to the conditions.
-    pub(super) held_modes: watch::Sender<HeldModes>,
+    pub(super) blocked_modes: watch::Sender<BlockedModes>,
 }
 
 impl Channels {
@@ -162,7 +162,7 @@ impl Channels {
             sharing: watch::Sender::default(),
             pattern: watch::Sender::default(),
             records: watch::Sender::default(),
-            held_modes: watch::Sender::default(),
+            blocked_modes: watch::Sender::default(),
         }
     }
 }
@@ -206,14 +206,14 @@ impl HubContext {
         if self.config.principal_address.is_some() {
             return;
         }
-        let told = Told {
+        let reply = AddressTarget {
             address: self.channels.address.clone(),
             looked: self.channels.looked.clone(),
         };
         let following = follow(
             self.client.clone(),
             self.config.own_namespace.clone(),
-            told,
+            reply,
             self.spawner.token().clone(),
         );
         self.spawner.spawn("address", following);

@@ -26,7 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::ProcessContext;
 use crate::{
-    config::{Standalone, LoginSource, TlsEndpoint, RedisTlsEndpoint, Registration, Shared, Source},
+    config::{
+        LoginSource, RedisTlsEndpoint, Registration, Shared, Source, Standalone, TlsEndpoint,
+    },
     fleet::secrets::selector,
     hub::{is_of_kubernetes, mode_of},
     keys,
@@ -88,7 +90,7 @@ pub(super) async fn start(
     tracing::info!(address = %handle.address, "the principal listens");
     spawner.spawn(
         "readiness",
-        tell_ready(handle.ready, ready, spawner.token().clone()),
+        log_ready(handle.ready, ready, spawner.token().clone()),
     );
     Ok(())
 }
@@ -214,7 +216,7 @@ async fn material(
 }
 
 /// Carries the principal's readiness to the probe.
-pub(super) async fn tell_ready(
+pub(super) async fn log_ready(
     mut from: watch::Receiver<bool>,
     to: ready::Handle,
     token: CancellationToken,

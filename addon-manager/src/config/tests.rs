@@ -31,7 +31,7 @@ fn files_take_the_place_of_secrets() {
 
 #[test]
 fn what_helm_runs_once_says_what_it_does_in_a_sentence() {
-    for (line, said) in [
+    for (line, stated) in [
         (
             "addon-manager uninstall",
             Some("removes the add-on from all clusters; timeout 240s"),
@@ -44,7 +44,7 @@ fn what_helm_runs_once_says_what_it_does_in_a_sentence() {
         ("addon-manager principal", None),
     ] {
         let errand = config(line).unwrap().errand();
-        assert_eq!(errand.as_deref(), said, "{line}");
+        assert_eq!(errand.as_deref(), stated, "{line}");
     }
 }
 
@@ -141,7 +141,7 @@ fn a_password_of_redis_is_in_a_folder_or_given_or_where_argo_cd_has_it() {
 
 #[test]
 fn half_a_pair_is_refused() {
-    for (half, lacks) in [
+    for (half, is_missing) in [
         (
             "--redis-proxy-server-tls-cert",
             "--redis-proxy-server-tls-key",
@@ -150,7 +150,7 @@ fn half_a_pair_is_refused() {
         ("--resource-proxy-key-path", "--resource-proxy-cert-path"),
     ] {
         let refused = config(&format!("addon-manager principal {half}=x")).unwrap_err();
-        assert!(refused.to_string().contains(lacks), "{refused}");
+        assert!(refused.to_string().contains(is_missing), "{refused}");
     }
 }
 

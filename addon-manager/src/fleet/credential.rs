@@ -15,17 +15,17 @@ use crate::issuer::{
 ///
 /// The trusted CAs are always those of now, since a CA may take over from another meanwhile.
 pub fn current(
-    held: Option<Access>,
+    stored: Option<Access>,
     ca: &Authority,
     cluster: &str,
     now: Timestamp,
 ) -> Result<Access, Error> {
-    let held = held.and_then(|access| access.certificate.zip(access.key));
-    let good = held.filter(|(certificate, key)| {
+    let stored = stored.and_then(|access| access.certificate.zip(access.key));
+    let good = stored.filter(|(certificate, key)| {
         leaf_facts(certificate, key, ca).is_ok_and(|leaf| is_good(&leaf, cluster, now))
     });
-    let (certificate, key) = if let Some(held) = good {
-        held
+    let (certificate, key) = if let Some(stored) = good {
+        stored
     } else {
         let made = make::visitor(ca, &visitor::name_for(cluster), now)?;
         (made.certificate, made.key)

@@ -23,7 +23,7 @@ mod cache;
 mod contest;
 mod todo;
 
-use cache::{Held, Writing};
+use cache::{SecretCache, Writing};
 pub use contest::{Field, contested};
 use contest::{conflicting_fields, conflicting_manager, without};
 use todo::{Todo, demand, marked, todo};
@@ -103,7 +103,7 @@ pub struct ClusterSecrets {
     namespace: String,
     api: Api<Secret>,
     // Guards plain data; held for a lookup, never over an await.
-    held: Arc<Mutex<Held>>,
+    stored: Arc<Mutex<SecretCache>>,
     // Labels and annotations that somebody else has set otherwise, by cluster. The same.
     contested: Arc<Mutex<BTreeMap<String, BTreeSet<Field>>>>,
     listed: watch::Sender<bool>,
@@ -122,7 +122,7 @@ impl ClusterSecrets {
             client: client.clone(),
             namespace: argocd_namespace.to_owned(),
             api: Api::namespaced(client, argocd_namespace),
-            held: Arc::default(),
+            stored: Arc::default(),
             contested: Arc::default(),
             listed: watch::Sender::new(false),
         }
@@ -139,7 +139,7 @@ impl ClusterSecrets {
         watch_trimmed(watched, token, |event| match event {
             Event::Applied { object, .. } => {
                 if let Some(cluster) = cluster_named(&object.metadata) {
-                    self.lock().told(cluster.as_str(), *object);
+                    self.lock().reply(cluster.as_str(), *object);
                     changed(cluster);
                 }
             }
@@ -154,9 +154,9 @@ impl ClusterSecrets {
                 }
             }
             Event::Synced => {
-                let untold = self.lock().listed();
+                let unreported = self.lock().listed();
                 self.listed.send_replace(true);
-                untold
+                unreported
                     .iter()
                     .filter_map(|it| it.parse().ok())
                     .for_each(&mut changed);
@@ -179,8 +179,8 @@ impl ClusterSecrets {
 
     /// The credentials in the Secret of `cluster`, if it is ours.
     pub fn access(&self, cluster: &ClusterName) -> Option<Access> {
-        let held = self.lock();
-        let live = held.get(cluster.as_str()).filter(|it| is_ours(it))?;
+        let stored = self.lock();
+        let live = stored.get(cluster.as_str()).filter(|it| is_ours(it))?;
         let config = live.data.as_ref()?.get("config")?;
         Some(argocd::cluster_secret::access(&config.0))
     }
@@ -298,7 +298,7 @@ impl ClusterSecrets {
                 tracing::info!(cluster, "adopting the cluster Secret");
             }
         }
-        let writing = Writing::begin(&self.held, cluster);
+        let writing = Writing::begin(&self.stored, cluster);
         let written = self.api.patch(name, &params, &Patch::Apply(&desired)).await;
         // So that the next look need not wait for the watch.
         writing.answered(written.map_err(failed("write", name))?);
@@ -336,8 +336,8 @@ impl ClusterSecrets {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SecretCache> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

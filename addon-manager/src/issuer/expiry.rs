@@ -25,15 +25,15 @@ pub fn is_overdue(not_before: Timestamp, not_after: Timestamp, now: Timestamp) -
 /// What to tell a person of certificates of the hub that should have been renewed.
 pub fn overdue(observed: &Observed, now: Timestamp) -> Vec<String> {
     let mut lives = Vec::new();
-    if let ReadAuthority::Held(held) = &observed.ca {
-        lives.push((CA_SECRET, held.ca.not_before(), held.ca.not_after()));
+    if let ReadAuthority::Held(stored) = &observed.ca {
+        lives.push((CA_SECRET, stored.ca.not_before(), stored.ca.not_after()));
     }
     for (secret, leaf) in [
         (PRINCIPAL_SECRET, &observed.principal),
         (RESOURCE_PROXY_SECRET, &observed.resource_proxy),
     ] {
-        if let ReadLeaf::Held(held) = leaf
-            && let Ok(facts) = &held.facts
+        if let ReadLeaf::Held(stored) = leaf
+            && let Ok(facts) = &stored.facts
         {
             lives.push((secret, facts.not_before, facts.not_after));
         }

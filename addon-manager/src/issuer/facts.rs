@@ -62,12 +62,12 @@ pub enum ReadLeaf {
     /// There is none.
     Missing,
     /// There is one, in PEM as it lies there.
-    Held(HeldLeaf),
+    Held(StoredLeaf),
 }
 
 /// A serving certificate as it lies in its Secret, not looked into yet.
 #[derive(Clone, Debug)]
-pub struct HeldLeaf {
+pub struct StoredLeaf {
     /// Whether we wrote it and so may replace it.
     pub ours: bool,
     /// The Secret's version, for replacing exactly this one.

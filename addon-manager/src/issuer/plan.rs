@@ -103,7 +103,7 @@ fn leaf_step(
     names: &BTreeSet<String>,
     now: Timestamp,
 ) -> Option<Step> {
-    let ReadLeaf::Held(held) = leaf else {
+    let ReadLeaf::Held(stored) = leaf else {
         return Some(Step::Issue {
             secret,
             names: names.clone(),
@@ -111,23 +111,23 @@ fn leaf_step(
             replaces: None,
         });
     };
-    let flaw = match &held.facts {
+    let flaw = match &stored.facts {
         Err(reason) => Some(("unusable", reason.clone())),
         Ok(facts) => flaw(facts, names, now),
     };
     // Names that it covers stay: an address that is only not known again yet (after a restart) would
     // otherwise be lost at a renewal.
-    let covered = held
+    let covered = stored
         .facts
         .as_ref()
         .map(|facts| facts.names.clone())
         .unwrap_or_default();
     match flaw {
-        Some((why, _)) if held.ours => Some(Step::Issue {
+        Some((why, _)) if stored.ours => Some(Step::Issue {
             secret,
             names: names.union(&covered).cloned().collect(),
             why,
-            replaces: Some(held.version.clone()),
+            replaces: Some(stored.version.clone()),
         }),
         Some((_, reason)) => Some(Step::Complain { secret, reason }),
         None => None,
@@ -157,7 +157,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::issuer::facts::{HeldLeaf, ReadAuthority};
+    use crate::issuer::facts::{ReadAuthority, StoredLeaf};
 
     fn now() -> Timestamp {
         "2026-11-20T12:00:00Z".parse().unwrap()
@@ -168,7 +168,7 @@ mod tests {
     }
 
     fn good(names: &BTreeSet<String>) -> ReadLeaf {
-        held(
+        read_leaf(
             true,
             Leaf {
                 not_before: now() - 1.hours(),
@@ -180,8 +180,8 @@ mod tests {
         )
     }
 
-    fn held(ours: bool, facts: Leaf) -> ReadLeaf {
-        ReadLeaf::Held(HeldLeaf {
+    fn read_leaf(ours: bool, facts: Leaf) -> ReadLeaf {
+        ReadLeaf::Held(StoredLeaf {
             ours,
             version: "7".to_owned(),
             facts: Ok(facts),
@@ -202,14 +202,14 @@ mod tests {
         plan(observed, &wanted(), now()).steps
     }
 
-    fn with_principal(change: impl FnOnce(&mut HeldLeaf, &mut Leaf)) -> Observed {
+    fn with_principal(change: impl FnOnce(&mut StoredLeaf, &mut Leaf)) -> Observed {
         let mut observed = settled();
-        let ReadLeaf::Held(held) = &mut observed.principal else {
+        let ReadLeaf::Held(stored) = &mut observed.principal else {
             unreachable!()
         };
-        let mut facts = held.facts.clone().unwrap();
-        change(held, &mut facts);
-        held.facts = held.facts.clone().map(|_| facts);
+        let mut facts = stored.facts.clone().unwrap();
+        change(stored, &mut facts);
+        stored.facts = stored.facts.clone().map(|_| facts);
         observed
     }
 
@@ -287,8 +287,8 @@ mod tests {
 
     #[test]
     fn a_certificate_that_is_not_ours_is_never_replaced() {
-        let foreign = with_principal(|held, leaf| {
-            held.ours = false;
+        let foreign = with_principal(|stored, leaf| {
+            stored.ours = false;
             leaf.issued_by_ca = false;
         });
         assert_eq!(why(&foreign), ["complain"]);
@@ -310,7 +310,7 @@ mod tests {
             };
             if lacking { leaf.names.pop_last(); }
             let mut observed = settled();
-            observed.principal = held(ours, leaf);
+            observed.principal = read_leaf(ours, leaf);
             for step in plan(&observed, &wanted, now()).steps {
                 if let Step::Issue { secret: PRINCIPAL_SECRET, names, .. } = step {
                     observed.principal = good(&names);

@@ -89,7 +89,7 @@ CA, and keep both in ca.crt until every agent has a new certificate";
 /// What to do about the CA. `agents` is none while it is not known who there is; `serving` are the
 /// Secrets of ours with a certificate of another CA.
 pub fn decide(
-    held: &Holding,
+    stored: &Holding,
     agents: Option<&Agents>,
     serving: &[&'static str],
     now: Timestamp,
@@ -99,18 +99,21 @@ pub fn decide(
         waits_for: BTreeSet::new(),
         complaint: None,
     };
-    match held.stage() {
-        Stage::Settled if held.is_asked() && !held.ours => Decision {
+    match stored.stage() {
+        Stage::Settled if stored.is_asked() && !stored.ours => Decision {
             complaint: Some(NOT_OURS),
             ..stay
         },
-        Stage::Settled if held.is_asked() || (held.ours && is_old(held, now)) => Decision {
+        Stage::Settled if stored.is_asked() || (stored.ours && is_old(stored, now)) => Decision {
             step: Move::Introduce,
             ..stay
         },
         Stage::Settled => stay,
         Stage::Introduced => {
-            let next = held.next.as_ref().map(|next| next.fingerprint().to_owned());
+            let next = stored
+                .next
+                .as_ref()
+                .map(|next| next.fingerprint().to_owned());
             let knows = |agent: &Agent| {
                 let trusts = agent.trusts.as_ref().zip(next.as_ref());
                 trusts.is_some_and(|(trusts, next)| trusts.contains(next))
@@ -118,7 +121,7 @@ pub fn decide(
             waiting(agents, &[], knows, Move::Switch)
         }
         Stage::Retiring => {
-            let ours = held.ca.key_id();
+            let ours = stored.ca.key_id();
             let has = |agent: &Agent| ours.is_some() && agent.authority.as_ref() == ours;
             waiting(agents, serving, has, Move::Retire)
         }
@@ -148,8 +151,8 @@ fn waiting(
     }
 }
 
-fn is_old(held: &Holding, now: Timestamp) -> bool {
-    let (begin, end) = (held.ca.not_before(), held.ca.not_after());
+fn is_old(stored: &Holding, now: Timestamp) -> bool {
+    let (begin, end) = (stored.ca.not_before(), stored.ca.not_after());
     let life = end.duration_since(begin);
     is_in_last_part(life, end.duration_since(now), LAST_PART)
 }

@@ -11,7 +11,7 @@ use kube::{Api, Client, api::PostParams};
 use super::{
     Authority, CA_SECRET, Error, JWT_KEY, JWT_SECRET, Observed, PRINCIPAL_SECRET,
     RESOURCE_PROXY_SECRET,
-    facts::{HeldLeaf, Holding, ReadAuthority, ReadLeaf, leaf_facts},
+    facts::{Holding, ReadAuthority, ReadLeaf, StoredLeaf, leaf_facts},
     make::{self, Leaf},
     rotation::Move,
     takeover::{self, NEXT, ROTATE, SINCE, TAKEN, UNIT},
@@ -73,7 +73,7 @@ impl Secrets {
     }
 
     /// Takes one step of a rotation, on exactly the Secret that it was decided from.
-    pub async fn step(&self, held: &Holding, step: Move, now: Timestamp) -> Result<(), Error> {
+    pub async fn step(&self, stored: &Holding, step: Move, now: Timestamp) -> Result<(), Error> {
         let next = match step {
             Move::Introduce => Some(make::authority(now)?),
             Move::Stay | Move::Switch | Move::Retire => None,
@@ -82,10 +82,10 @@ impl Secrets {
             name: CA_SECRET.to_owned(),
         };
         let live = self.get(CA_SECRET).await?.ok_or_else(raced)?;
-        if live.metadata.resource_version.as_deref() != Some(&held.version) {
+        if live.metadata.resource_version.as_deref() != Some(&stored.version) {
             return Err(raced());
         }
-        let after = takeover::after(live, held, step, next.as_ref(), now);
+        let after = takeover::after(live, stored, step, next.as_ref(), now);
         self.replace(CA_SECRET, &after).await
     }
 
@@ -212,7 +212,7 @@ fn is_ours(secret: &Secret) -> bool {
 /// Reads the CA's Secret.
 pub(super) fn read_authority(secret: &Secret) -> ReadAuthority {
     match holding(secret) {
-        Ok(held) => ReadAuthority::Held(Box::new(held)),
+        Ok(stored) => ReadAuthority::Held(Box::new(stored)),
         Err(reason) => ReadAuthority::Unusable(reason),
     }
 }
@@ -254,8 +254,8 @@ fn read_leaf(secret: Option<&Secret>, ca: &ReadAuthority) -> ReadLeaf {
         return ReadLeaf::Missing;
     };
     let facts = match (ca, text(secret, "tls.crt"), text(secret, "tls.key")) {
-        (ReadAuthority::Held(held), Some(certificate), Some(key)) => {
-            leaf_facts(&certificate, &key, &held.ca)
+        (ReadAuthority::Held(stored), Some(certificate), Some(key)) => {
+            leaf_facts(&certificate, &key, &stored.ca)
         }
         (_, None, _) => Err("tls.crt is missing or not text".to_owned()),
         (_, _, None) => Err("tls.key is missing or not text".to_owned()),
@@ -263,7 +263,7 @@ fn read_leaf(secret: Option<&Secret>, ca: &ReadAuthority) -> ReadLeaf {
             Err("there is no CA that could have issued it".to_owned())
         }
     };
-    ReadLeaf::Held(HeldLeaf {
+    ReadLeaf::Held(StoredLeaf {
         ours: is_ours(secret),
         version: secret.metadata.resource_version.clone().unwrap_or_default(),
         facts,
@@ -289,9 +289,9 @@ mod tests {
     #[test]
     fn a_secret_that_somebody_else_made_is_not_ours() {
         let read = read_leaf(Some(&Secret::default()), &ReadAuthority::Missing);
-        let ReadLeaf::Held(held) = read else {
+        let ReadLeaf::Held(stored) = read else {
             panic!("it is there")
         };
-        assert!(!held.ours && held.facts.is_err());
+        assert!(!stored.ours && stored.facts.is_err());
     }
 }

@@ -20,30 +20,30 @@ pub(super) const NEXT: [&str; 2] = [NEXT_CA, "next.key"];
 /// [`Move::Introduce`].
 pub(super) fn after(
     mut secret: Secret,
-    held: &Holding,
+    stored: &Holding,
     step: Move,
     next: Option<&Authority>,
     now: Timestamp,
 ) -> Secret {
     let (mut set, mut annotated): (Vec<_>, Vec<_>) = (Vec::new(), Vec::new());
     let since = now.to_string();
-    match (step, next.or(held.next.as_ref())) {
+    match (step, next.or(stored.next.as_ref())) {
         (Move::Introduce, Some(next)) => {
             set.push((
                 "ca.crt",
-                Some(bundle([held.ca.bundle(), next.certificate()])),
+                Some(bundle([stored.ca.bundle(), next.certificate()])),
             ));
             set.push((NEXT[0], Some(next.certificate().to_owned())));
             set.push((NEXT[1], Some(next.key().to_owned())));
             annotated.push((SINCE, Some(since)));
-            if let Some(asked) = &held.asked {
+            if let Some(asked) = &stored.asked {
                 annotated.push((TAKEN, Some(asked.clone())));
             }
         }
         (Move::Switch, Some(next)) => {
             set.push((
                 "ca.crt",
-                Some(bundle([next.certificate(), held.ca.bundle()])),
+                Some(bundle([next.certificate(), stored.ca.bundle()])),
             ));
             set.push(("tls.crt", Some(next.certificate().to_owned())));
             set.push(("tls.key", Some(next.key().to_owned())));
@@ -52,7 +52,7 @@ pub(super) fn after(
             annotated.push((UNIT, Some(unit(next))));
         }
         (Move::Retire, _) => {
-            set.push(("ca.crt", Some(held.ca.certificate().to_owned())));
+            set.push(("ca.crt", Some(stored.ca.certificate().to_owned())));
             annotated.push((SINCE, None));
         }
         (Move::Stay, _) | (Move::Introduce | Move::Switch, None) => return secret,
@@ -113,13 +113,13 @@ mod tests {
 
     fn read(secret: &Secret) -> Holding {
         match read_authority(secret) {
-            ReadAuthority::Held(held) => *held,
+            ReadAuthority::Held(stored) => *stored,
             other @ (ReadAuthority::Missing | ReadAuthority::Unusable(_)) => panic!("{other:?}"),
         }
     }
 
-    fn trusted(held: &Holding) -> usize {
-        held.ca.bundle().matches("BEGIN").count()
+    fn trusted(stored: &Holding) -> usize {
+        stored.ca.bundle().matches("BEGIN").count()
     }
 
     #[test]
@@ -133,29 +133,29 @@ mod tests {
 
         let next = make::authority(now()).unwrap();
         let introduced = after(first, &old, Move::Introduce, Some(&next), now());
-        let held = read(&introduced);
-        assert_eq!((held.stage(), trusted(&held)), (Stage::Introduced, 2));
+        let stored = read(&introduced);
+        assert_eq!((stored.stage(), trusted(&stored)), (Stage::Introduced, 2));
         assert_eq!(
-            held.ca.certificate(),
+            stored.ca.certificate(),
             old.ca.certificate(),
             "the old one signs"
         );
-        assert!(!held.is_asked());
+        assert!(!stored.is_asked());
 
-        let switched = after(introduced, &held, Move::Switch, None, now());
-        let held = read(&switched);
-        assert_eq!((held.stage(), trusted(&held)), (Stage::Retiring, 2));
+        let switched = after(introduced, &stored, Move::Switch, None, now());
+        let stored = read(&switched);
+        assert_eq!((stored.stage(), trusted(&stored)), (Stage::Retiring, 2));
         assert_eq!(
-            held.ca.certificate(),
+            stored.ca.certificate(),
             next.certificate(),
             "the new one signs"
         );
-        assert!(held.ca.unit().is_some_and(|unit| unit.starts_with("ca-")));
+        assert!(stored.ca.unit().is_some_and(|unit| unit.starts_with("ca-")));
         assert!(!switched.data.as_ref().unwrap().contains_key(NEXT[1]));
 
-        let settled = after(switched, &held, Move::Retire, None, now());
-        let held = read(&settled);
-        assert_eq!((held.stage(), trusted(&held)), (Stage::Settled, 1));
+        let settled = after(switched, &stored, Move::Retire, None, now());
+        let stored = read(&settled);
+        assert_eq!((stored.stage(), trusted(&stored)), (Stage::Settled, 1));
         assert_eq!(settled.metadata.annotations.as_ref().unwrap()["mine"], "x");
         assert_eq!(settled.metadata.name.as_deref(), Some(CA_SECRET));
     }

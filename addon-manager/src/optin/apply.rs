@@ -140,7 +140,7 @@ impl Writer {
                 message,
             } => {
                 let about = managed_cluster(cluster, uid);
-                self.tell(&about, cluster, EventType::Warning, reason, message)
+                self.emit_event(&about, cluster, EventType::Warning, reason, message)
                     .await
                     .map(|()| Done::Told)
             }
@@ -211,7 +211,7 @@ impl Writer {
                 "recreated: the cluster still has the label {}; remove the label to opt out",
                 keys::MODE
             );
-            self.tell(&about, cluster, EventType::Normal, "MadeAgain", &message)
+            self.emit_event(&about, cluster, EventType::Normal, "MadeAgain", &message)
                 .await?;
         }
         Ok(wrote(metadata))
@@ -259,7 +259,7 @@ impl Writer {
         })
     }
 
-    async fn tell(
+    async fn emit_event(
         &self,
         about: &ObjectReference,
         cluster: &str,

@@ -115,7 +115,7 @@ pub fn plan(world: &World, own: &Own) -> Vec<Step> {
                 uid: addon.uid.clone(),
                 mode,
             });
-        } else if let Some(mode) = held_change(cluster, addon)
+        } else if let Some(mode) = blocked_change(cluster, addon)
             && follows_label(addon, install)
         {
             steps.push(Step::Change {
@@ -196,7 +196,7 @@ pub const fn follows_label(addon: &Addon, install: Install) -> bool {
 }
 
 /// The mode that the label asks for while another is recorded and no one has confirmed the change.
-pub fn held_change(cluster: Option<&Cluster>, addon: &Addon) -> Option<Mode> {
+pub fn blocked_change(cluster: Option<&Cluster>, addon: &Addon) -> Option<Mode> {
     let asked = mode_of(cluster?.label()?)?;
     let recorded = addon.mode()?;
     (asked != recorded).then_some(asked)

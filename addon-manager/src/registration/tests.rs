@@ -92,10 +92,10 @@ fn what_opens_another_cluster_or_belongs_to_another_certificate_is_replaced() {
 
 #[test]
 fn half_a_certificate_is_none() {
-    for lacks in ["ca.crt", "tls.crt", "tls.key"] {
+    for is_missing in ["ca.crt", "tls.crt", "tls.key"] {
         let mut secret = secret();
-        secret["data"].as_object_mut().unwrap().remove(lacks);
-        assert!(certificate(&secret).is_none(), "{lacks}");
+        secret["data"].as_object_mut().unwrap().remove(is_missing);
+        assert!(certificate(&secret).is_none(), "{is_missing}");
     }
     let mut secret = secret();
     secret["data"]["tls.crt"] = base64("nonsense").into();

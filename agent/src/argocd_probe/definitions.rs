@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use argocd::keys::addon::BROUGHT_KIND;
+use argocd::keys::addon::INSTALLED_KIND;
 use http::Request;
 use kube::Client;
 use protocol::payload::Runs;
@@ -74,7 +74,7 @@ fn judge(described: &Value) -> bool {
     KINDS.into_iter().all(|kind| {
         let mut of_kind = schemas().filter(|schema| is_of(schema, kind)).peekable();
         of_kind.peek().is_some()
-            && of_kind.all(|schema| schema["description"].as_str() == Some(BROUGHT_KIND))
+            && of_kind.all(|schema| schema["description"].as_str() == Some(INSTALLED_KIND))
     })
 }
 
@@ -108,15 +108,15 @@ mod tests {
 
     #[test]
     fn only_definitions_that_are_all_ours_and_exactly_so_count_as_ours() {
-        assert!(judge(&described(BROUGHT_KIND, BROUGHT_KIND)));
+        assert!(judge(&described(INSTALLED_KIND, INSTALLED_KIND)));
         let upstream = "Application is a definition of Application resource.";
-        let longer = format!("{BROUGHT_KIND} And changed.");
+        let longer = format!("{INSTALLED_KIND} And changed.");
         for (application, project) in [
             (upstream, upstream),
-            (BROUGHT_KIND, upstream),
-            (upstream, BROUGHT_KIND),
-            (&longer, BROUGHT_KIND),
-            ("", BROUGHT_KIND),
+            (INSTALLED_KIND, upstream),
+            (upstream, INSTALLED_KIND),
+            (&longer, INSTALLED_KIND),
+            ("", INSTALLED_KIND),
         ] {
             assert!(
                 !judge(&described(application, project)),
@@ -127,10 +127,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_made_out_is_somebody_elses() {
-        let mut half = described(BROUGHT_KIND, BROUGHT_KIND);
+        let mut half = described(INSTALLED_KIND, INSTALLED_KIND);
         half["components"]["schemas"]["io.argoproj.v1alpha1.AppProject"] = json!({});
         // Another version beside ours, as somebody else's.
-        let mut two = described(BROUGHT_KIND, BROUGHT_KIND);
+        let mut two = described(INSTALLED_KIND, INSTALLED_KIND);
         two["components"]["schemas"]["io.argoproj.v1.Application"] = json!({
             "x-kubernetes-group-version-kind": [{ "group": "argoproj.io", "kind": "Application" }],
         });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
-use protocol::payload::{HealthProblem, Cause};
+use protocol::payload::{Cause, HealthProblem};
 use tokio::time::Instant;
 
 use super::programs::Program;
@@ -27,7 +27,7 @@ const PULL: [&str; 5] = [
 ];
 
 /// What is wrong with a program that is not well.
-pub(super) fn ailment(name: &str, program: &Program, pods: &[Pod]) -> HealthProblem {
+pub(super) fn health_problem(name: &str, program: &Program, pods: &[Pod]) -> HealthProblem {
     let (cause, subject, detail) = if program.wanted < 1 {
         (Cause::ScaledDown, String::new(), String::new())
     } else {
@@ -77,13 +77,13 @@ fn of_pod(pod: &Pod) -> Option<Found> {
         return None;
     }
     if status.phase.as_deref() == Some("Failed") {
-        let said = [status.reason.as_deref(), status.message.as_deref()];
-        let said: Vec<&str> = said.into_iter().flatten().collect();
-        return Some((Cause::GivenUp, name, said.join(": ")));
+        let stated = [status.reason.as_deref(), status.message.as_deref()];
+        let stated: Vec<&str> = stated.into_iter().flatten().collect();
+        return Some((Cause::GivenUp, name, stated.join(": ")));
     }
     if let Some(why) = condition("PodScheduled", "False") {
-        let said = why.message.clone().unwrap_or_default();
-        return Some((Cause::Unschedulable, String::new(), said));
+        let stated = why.message.clone().unwrap_or_default();
+        return Some((Cause::Unschedulable, String::new(), stated));
     }
     let init = status.init_container_statuses.iter().flatten();
     let own = status.container_statuses.iter().flatten();
@@ -100,15 +100,15 @@ fn of_container(status: &ContainerStatus, is_init: bool) -> Option<Found> {
     let reason = waiting
         .and_then(|it| it.reason.as_deref())
         .unwrap_or_default();
-    let said = waiting.and_then(|it| it.message.as_deref());
+    let stated = waiting.and_then(|it| it.message.as_deref());
     let subject = || status.name.clone();
     if PULL.contains(&reason) {
         // The other word for the same, which comes and goes with it, repeats it.
-        let said = said.unwrap_or_default();
-        let said = said
+        let stated = stated.unwrap_or_default();
+        let stated = stated
             .rsplit_once("ErrImagePull: ")
-            .map_or(said, |(_, it)| it);
-        return Some((Cause::ImagePull, status.image.clone(), said.to_owned()));
+            .map_or(stated, |(_, it)| it);
+        return Some((Cause::ImagePull, status.image.clone(), stated.to_owned()));
     }
     let is_up = status.ready || (is_init && ended(state).is_some_and(|it| it.0 == 0));
     if is_up {
@@ -128,8 +128,9 @@ fn of_container(status: &ContainerStatus, is_init: bool) -> Option<Found> {
         }
         "" | "ContainerCreating" | "PodInitializing" => None,
         _ => {
-            let said = said.map_or_else(|| reason.to_owned(), |said| format!("{reason}: {said}"));
-            Some((Cause::NotBegun, subject(), said))
+            let stated =
+                stated.map_or_else(|| reason.to_owned(), |stated| format!("{reason}: {stated}"));
+            Some((Cause::NotBegun, subject(), stated))
         }
     }
 }
@@ -159,45 +160,49 @@ const fn grace(cause: Cause) -> Duration {
 
 /// What is told: nothing of an ordinary start, and the same words for the same trouble.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct GracePeriod {
     unwell_since: Option<Instant>,
     well_since: Option<Instant>,
-    told: Option<HealthProblem>,
+    reply: Option<HealthProblem>,
 }
 
-impl Patience {
+impl GracePeriod {
     /// Takes in what was found now, and gives what to tell.
-    pub(super) fn look(&mut self, now: Instant, found: Option<HealthProblem>) -> Option<HealthProblem> {
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        found: Option<HealthProblem>,
+    ) -> Option<HealthProblem> {
         let Some(found) = found else {
             let well_since = *self.well_since.get_or_insert(now);
-            if self.told.is_none() || now.duration_since(well_since) >= CALM {
+            if self.reply.is_none() || now.duration_since(well_since) >= CALM {
                 *self = Self::default();
             }
-            return self.told.clone();
+            return self.reply.clone();
         };
         self.well_since = None;
         let since = *self.unwell_since.get_or_insert(now);
         let is_due = now.duration_since(since) >= grace(found.cause);
-        if is_due || self.told.is_some() {
-            self.tell(found);
+        if is_due || self.reply.is_some() {
+            self.publish(found);
         }
-        self.told.clone()
+        self.reply.clone()
     }
 
     /// What is the same trouble keeps its words, as far as there were any: the cluster's change from one look to the next.
-    fn tell(&mut self, found: HealthProblem) {
-        let same = self.told.as_ref().is_some_and(|told| {
+    fn publish(&mut self, found: HealthProblem) {
+        let same = self.reply.as_ref().is_some_and(|reply| {
             let HealthProblem {
                 workload,
                 cause,
                 subject,
                 detail,
-            } = told;
+            } = reply;
             (workload, cause, subject) == (&found.workload, &found.cause, &found.subject)
                 && !detail.is_empty()
         });
         if !same {
-            self.told = Some(found);
+            self.reply = Some(found);
         }
     }
 

@@ -27,7 +27,7 @@ enum Owner {
     /// A part of an Argo CD of somebody else's.
     Foreign,
     /// Nothing of Argo CD's.
-    Nobody,
+    NoOne,
 }
 
 /// What is worth knowing of a Deployment or `StatefulSet`.
@@ -164,7 +164,7 @@ fn owner(metadata: &ObjectMeta) -> Owner {
     } else if label(PART_OF.0) == Some(PART_OF.1) || NAMES.contains(&name) {
         Owner::Foreign
     } else {
-        Owner::Nobody
+        Owner::NoOne
     }
 }
 

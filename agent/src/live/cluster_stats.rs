@@ -21,7 +21,7 @@ use crate::live::redis::{self, Redis};
 mod tests;
 
 /// What changes all the time is said as often.
-const PATIENCE: Duration = Duration::from_mins(1);
+const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 /// The value lists the kinds that the API serves; more bytes than this are none of Argo CD's.
 const LARGEST: u64 = 1 << 20;
 
@@ -46,10 +46,10 @@ pub fn watch(
     every: Duration,
     spawner: &Spawner,
 ) -> watch::Receiver<Option<Census>> {
-    let (said, census) = watch::channel(None);
+    let (stated, census) = watch::channel(None);
     let token = spawner.token().clone();
     spawner.spawn("census", async move {
-        let following = follow(&redis, every, &said);
+        let following = follow(&redis, every, &stated);
         if access == UiAccess::None {
             token.cancelled().await;
         } else {
@@ -59,7 +59,7 @@ pub fn watch(
     census
 }
 
-async fn follow(redis: &Redis, every: Duration, said: &watch::Sender<Option<Census>>) {
+async fn follow(redis: &Redis, every: Duration, stated: &watch::Sender<Option<Census>>) {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut at = Instant::now();
@@ -74,22 +74,22 @@ async fn follow(redis: &Redis, every: Duration, said: &watch::Sender<Option<Cens
                 continue;
             }
         };
-        let is_news = is_news(said.borrow().as_ref(), &census, at.elapsed());
-        if is_news {
+        let is_change = is_change(stated.borrow().as_ref(), &census, at.elapsed());
+        if is_change {
             at = Instant::now();
-            said.send_replace(Some(census));
+            stated.send_replace(Some(census));
         }
     }
 }
 
 /// Whether somebody wants to know now.
-fn is_news(said: Option<&Census>, now: &Census, since: Duration) -> bool {
-    let Some(said) = said else { return true };
+fn is_change(stated: Option<&Census>, now: &Census, since: Duration) -> bool {
+    let Some(stated) = stated else { return true };
     let quiet = Census {
-        resources: said.resources,
+        resources: stated.resources,
         ..now.clone()
     };
-    quiet != *said || (now != said && since >= PATIENCE)
+    quiet != *stated || (now != stated && since >= RESPONSE_TIMEOUT)
 }
 
 async fn read(redis: &Redis) -> Result<Option<Census>, Error> {

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// How long a connection and each answer may take: less than the hub waits for us.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a value may pause on its way.
 const PAUSE: Duration = Duration::from_secs(30);
 /// A redis that is asked this often and then silent for as long is gone.
@@ -82,7 +82,7 @@ impl Redis {
             connection.io.write_all(&command).await?;
             connection.length().await
         };
-        let length = timeout(PATIENCE, asking).await.map_err(late)??;
+        let length = timeout(RESPONSE_TIMEOUT, asking).await.map_err(late)??;
         Ok(length.map(|length| Found { length, connection }))
     }
 
@@ -94,9 +94,9 @@ impl Redis {
             connection.io.write_all(&command).await?;
             connection.value().await
         };
-        let answer = timeout(PATIENCE, asking).await.map_err(late)??;
+        let answer = timeout(RESPONSE_TIMEOUT, asking).await.map_err(late)??;
         refused(&answer)?;
-        if says(&answer, "subscribe") {
+        if is_word(&answer, "subscribe") {
             Ok(Messages(connection))
         } else {
             Err(Error::Unexpected)
@@ -105,7 +105,7 @@ impl Redis {
 
     async fn connect(&self) -> Result<Connection, Error> {
         let cannot = |error| Error::Connect(self.address.clone(), error);
-        let io = timeout(PATIENCE, TcpStream::connect(&self.address))
+        let io = timeout(RESPONSE_TIMEOUT, TcpStream::connect(&self.address))
             .await
             .map_err(|late| cannot(late.into()))?
             .map_err(cannot)?;
@@ -129,7 +129,7 @@ impl Redis {
             connection.io.write_all(&command).await?;
             connection.value().await
         };
-        let answer = timeout(PATIENCE, asking).await.map_err(late)??;
+        let answer = timeout(RESPONSE_TIMEOUT, asking).await.map_err(late)??;
         match refused(&answer) {
             Err(Error::Refused(text)) if text.contains("without any password configured") => {}
             other => other?,
@@ -158,7 +158,7 @@ impl Messages {
                     Ok(value) => {
                         // Redis is there, whatever it says.
                         is_asked = false;
-                        if says(&value?, "message") {
+                        if is_word(&value?, "message") {
                             return Ok(Some((Bytes::from_static(b"\n"), connection)));
                         }
                     }
@@ -257,7 +257,7 @@ fn refused(answer: &Value) -> Result<(), Error> {
     }
 }
 
-fn says(value: &Value, word: &str) -> bool {
+fn is_word(value: &Value, word: &str) -> bool {
     let first = value.elements().first().and_then(Value::as_bytes);
     first == Some(word.as_bytes())
 }

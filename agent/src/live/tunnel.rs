@@ -17,8 +17,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use protocol::Mode;
 use protocol::version::Capabilities;
-use protocol::wire::lane::Chunk;
-use protocol::wire::lane::lane_client::LaneClient;
+use protocol::wire::agent_tunnel::Chunk;
+use protocol::wire::agent_tunnel::lane_client::LaneClient;
 use runtime::backoff::Backoff;
 use runtime::credentials::Material;
 use runtime::error::Chain;
@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Hub;
 use crate::metrics::Metrics;
-use crate::transport::connection::credentials::{News, Renewal};
+use crate::transport::connection::credentials::{Renewal, Renewed};
 use crate::transport::connection::{Connect, DialError, Link, dial};
 
 pub use handler::ApiHandler;
@@ -44,7 +44,7 @@ const LARGEST_CHUNK: usize = 128 << 10;
 const REQUESTS: u32 = 320;
 /// What a request's body that we do not read makes us hold.
 const STREAM_WINDOW: u32 = 256 << 10;
-const LANE_WINDOW: u32 = 4 << 20;
+const TUNNEL_WINDOW: u32 = 4 << 20;
 /// What an answer that the hub does not read makes us hold.
 const UNSENT: usize = 64 << 10;
 /// There are no pings before the hub has said its first words: one that has not by then is gone, or hangs behind a proxy.
@@ -71,7 +71,7 @@ pub struct Lane {
     /// Whether there is a session whose principal takes lanes.
     pub wanted: watch::Receiver<bool>,
     /// Who answers.
-    pub desk: Arc<ApiHandler>,
+    pub api_handler: Arc<ApiHandler>,
     /// Counts.
     pub metrics: Metrics,
     /// Starts the tasks.
@@ -80,15 +80,15 @@ pub struct Lane {
 
 impl Lane {
     /// For the sessions of this link, along the same way.
-    pub fn beside(link: &Link, desk: Arc<ApiHandler>, spawner: Spawner) -> Self {
+    pub fn beside(link: &Link, api_handler: Arc<ApiHandler>, spawner: Spawner) -> Self {
         Self {
             hub: link.hub.clone(),
             argocd_namespace: link.argocd_namespace.clone(),
             mode: link.replica.mode(),
             network: Arc::clone(&link.network),
             material: link.material.clone(),
-            wanted: link.lane.subscribe(),
-            desk,
+            wanted: link.agent_tunnel.subscribe(),
+            api_handler,
             metrics: link.metrics.clone(),
             spawner,
         }
@@ -133,7 +133,7 @@ impl Lane {
         let serving = serve(
             tunnel,
             Answerer {
-                desk: Arc::clone(&self.desk),
+                api_handler: Arc::clone(&self.api_handler),
                 metrics: self.metrics.clone(),
             },
             self.spawner.clone(),
@@ -143,16 +143,16 @@ impl Lane {
         backoff.succeeded(Instant::now());
         let mut renewal = Renewal::new(used, self.material.clone());
         loop {
-            let news = tokio::select! {
+            let renewed_credentials = tokio::select! {
                 biased;
                 () = ended.cancelled() => return false,
-                news = renewal.news() => news,
+                renewed_credentials = renewal.renewed_credentials() => renewed_credentials,
             };
-            match news {
+            match renewed_credentials {
                 // What still runs on this one ends there.
-                News::Replace => return true,
+                Renewed::Replace => return true,
                 // The session tells of it.
-                News::Trust => drop(renewal.trusts()),
+                Renewed::Trust => drop(renewal.trusts()),
             }
         }
     }
@@ -198,21 +198,21 @@ where
 /// Who answers what comes on a lane, and counts it.
 #[derive(Clone)]
 struct Answerer {
-    desk: Arc<ApiHandler>,
+    api_handler: Arc<ApiHandler>,
     metrics: Metrics,
 }
 
 /// Answers what comes on a lane until it ends or the process stops.
 async fn serve(tunnel: Tunnel, answerer: Answerer, spawner: Spawner, ended: CancellationToken) {
     let _told_when_dropped = ended.drop_guard();
-    let _counted_while_open = Open::new(answerer.metrics.lanes.clone());
+    let _counted_while_open = Open::new(answerer.metrics.agent_tunnels.clone());
     let service = service_fn(move |request| answer(answerer.clone(), request));
     let stop = spawner.token().clone();
     let connection = http2::Builder::new(Tasks::new(spawner))
         .timer(TokioTimer::new())
         .max_concurrent_streams(REQUESTS)
         .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(LANE_WINDOW)
+        .initial_connection_window_size(TUNNEL_WINDOW)
         .max_send_buf_size(UNSENT)
         .keep_alive_interval(PING)
         .keep_alive_timeout(PING)
@@ -229,12 +229,15 @@ async fn answer(
     answerer: Answerer,
     request: Request<Incoming>,
 ) -> Result<Response<handler::Body>, Infallible> {
-    let Answerer { desk, metrics } = answerer;
-    let response = match desk.cache().filter(|_| Cache::is_asked(&request)) {
+    let Answerer {
+        api_handler,
+        metrics,
+    } = answerer;
+    let response = match api_handler.cache().filter(|_| Cache::is_asked(&request)) {
         Some(cache) => cache.answer(request).await,
-        None => desk.answer(request).await,
+        None => api_handler.answer(request).await,
     };
-    metrics.lane_requests.count(class(response.status()));
+    metrics.tunnel_requests.count(class(response.status()));
     Ok(response)
 }
 
@@ -271,15 +274,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_hub_that_has_begun_may_pause() {
-        let (says, said) = tokio::sync::mpsc::channel(1);
-        let mut heard = Box::pin(begins_soon(ReceiverStream::new(said)));
-        says.send(Ok(Bytes::from_static(b"first"))).await.unwrap();
-        assert_eq!(heard.next().await.unwrap().unwrap(), "first");
+        let (emits, stated) = tokio::sync::mpsc::channel(1);
+        let mut arrived = Box::pin(begins_soon(ReceiverStream::new(stated)));
+        emits.send(Ok(Bytes::from_static(b"first"))).await.unwrap();
+        assert_eq!(arrived.next().await.unwrap().unwrap(), "first");
         tokio::time::sleep(HANDSHAKE * 2).await;
-        says.send(Ok(Bytes::from_static(b"second"))).await.unwrap();
-        drop(says);
-        assert_eq!(heard.next().await.unwrap().unwrap(), "second");
-        assert!(heard.next().await.is_none());
+        emits.send(Ok(Bytes::from_static(b"second"))).await.unwrap();
+        drop(emits);
+        assert_eq!(arrived.next().await.unwrap().unwrap(), "second");
+        assert!(arrived.next().await.is_none());
     }
 }
 pub(crate) mod handler;

@@ -167,7 +167,7 @@ pub enum Error {
     #[error("{}", source)]
     Failed {
         /// Whose move it is.
-        blame: ErrorClass,
+        error_class: ErrorClass,
         /// What happened.
         source: Source,
     },

@@ -29,7 +29,7 @@ struct Inner {
     /// What was taken once by objects that somebody deleted here and that the hub may want again, by whose copies they were.
     taken: BTreeMap<ObjectKey, (String, Records)>,
     /// Made by us and not told by a watch yet.
-    untold: BTreeMap<ObjectKey, Untold>,
+    unreported: BTreeMap<ObjectKey, Untold>,
     /// Known from before the spoke went back to an earlier state: whatever comes next about them counts.
     former: BTreeSet<ObjectKey>,
 }
@@ -131,7 +131,7 @@ impl Store {
     /// Takes in an object that a watch saw. Older versions than the known one change nothing.
     pub fn seen(&self, key: ObjectKey, object: Arc<Value>) -> Change {
         let mut inner = self.lock();
-        inner.untold.remove(&key);
+        inner.unreported.remove(&key);
         let is_former = inner.former.remove(&key);
         let entry = inner.entries.entry(key).or_default();
         let known = entry.live.as_deref().filter(|_| !is_former);
@@ -180,11 +180,11 @@ impl Store {
         let Inner {
             entries,
             making,
-            untold,
+            unreported,
             taken,
             former,
         } = &mut *inner;
-        untold.remove(key);
+        unreported.remove(key);
         former.remove(key);
         if let Some(lost) = making.get_mut(key) {
             lost.insert(uid.to_owned());
@@ -227,9 +227,9 @@ impl Store {
     /// an object does not miss it; but the list may be older than the object, or narrower.
     pub fn listed(&self, is_listed: impl Fn(&ObjectKey) -> bool) -> Vec<ObjectKey> {
         let mut missed = vec![];
-        for (key, untold) in &mut self.lock().untold {
+        for (key, unreported) in &mut self.lock().unreported {
             if is_listed(key) {
-                untold.is_missed = true;
+                unreported.is_missed = true;
                 missed.push(key.clone());
             }
         }
@@ -239,14 +239,14 @@ impl Store {
     /// Which object has to be asked for, because a list lacked it; told once for each list.
     pub fn take_missed(&self, key: &ObjectKey) -> Option<String> {
         let mut inner = self.lock();
-        let untold = inner.untold.get_mut(key)?;
-        std::mem::take(&mut untold.is_missed).then(|| untold.uid.clone())
+        let unreported = inner.unreported.get_mut(key)?;
+        std::mem::take(&mut unreported.is_missed).then(|| unreported.uid.clone())
     }
 
     /// It could not be asked for.
     pub fn still_missed(&self, key: &ObjectKey) {
-        if let Some(untold) = self.lock().untold.get_mut(key) {
-            untold.is_missed = true;
+        if let Some(unreported) = self.lock().unreported.get_mut(key) {
+            unreported.is_missed = true;
         }
     }
 
@@ -299,7 +299,7 @@ impl Making<'_> {
         let Inner {
             entries,
             making,
-            untold,
+            unreported,
             taken,
             former: _,
         } = &mut *inner;
@@ -314,7 +314,7 @@ impl Making<'_> {
             entry.live = Some(Arc::clone(object));
             let uid = uid.to_owned();
             let is_missed = false;
-            untold.insert(self.key.clone(), Untold { uid, is_missed });
+            unreported.insert(self.key.clone(), Untold { uid, is_missed });
         }
     }
 }

@@ -37,7 +37,7 @@ mod stale_cache_backoff;
 use apply::Writer;
 pub use cache_status::CacheStatus;
 use drift::Drift;
-pub use inventory::Held;
+pub use inventory::Inventory;
 use message::{Message, Order, Reader};
 use observe::Observer;
 use plan::{Incoming, No, Plan};
@@ -47,7 +47,7 @@ use stale_cache_backoff::StaleCacheBackoff;
 /// Tasks that may write at once without waiting for each other by chance.
 const LOCKS: usize = 64;
 /// The API server is away or busy.
-const WEATHER_PAUSE: Duration = Duration::from_secs(2);
+const TRANSIENT_PAUSE: Duration = Duration::from_secs(2);
 /// A person has to do something first, such as grant a right or install Argo CD.
 const PERSON_PAUSE: Duration = Duration::from_secs(15);
 /// A command waits for another one to end.
@@ -63,7 +63,7 @@ pub struct Replica {
     stuck: Arc<RefreshNudger>,
     backoff: StaleCacheBackoff,
     // Shared with the watches.
-    sight: Arc<watch::Sender<CacheStatus>>,
+    sync_status: Arc<watch::Sender<CacheStatus>>,
     metrics: Metrics,
     scope: Scope,
     policy: Policy,
@@ -87,7 +87,7 @@ impl Replica {
             metrics: metrics.clone(),
             creates_namespaces: scope.create_namespaces,
         };
-        let sight = CacheStatus::none_of(observe::targets(&scope));
+        let sync_status = CacheStatus::none_of(observe::targets(&scope));
         Self {
             writer,
             store,
@@ -95,7 +95,7 @@ impl Replica {
             drift: Arc::default(),
             stuck: Arc::default(),
             backoff: StaleCacheBackoff::default(),
-            sight: Arc::new(watch::Sender::new(sight)),
+            sync_status: Arc::new(watch::Sender::new(sync_status)),
             metrics,
             scope,
             policy,
@@ -107,7 +107,7 @@ impl Replica {
     pub fn start(self: &Arc<Self>, spawner: &Spawner) {
         let observer = self.observer();
         let spoke = &self.writer.spoke;
-        observe::start(spoke, &self.scope, &observer, &self.sight, spawner);
+        observe::start(spoke, &self.scope, &observer, &self.sync_status, spawner);
         let (replica, token) = (Arc::clone(self), spawner.token().clone());
         spawner.spawn("drift", async move { replica.hold(token).await });
         let (replica, token) = (Arc::clone(self), spawner.token().clone());
@@ -140,23 +140,24 @@ impl Replica {
     }
 
     /// What the watches see of the spoke.
-    pub fn sight(&self) -> watch::Receiver<CacheStatus> {
-        self.sight.subscribe()
+    pub fn sync_status(&self) -> watch::Receiver<CacheStatus> {
+        self.sync_status.subscribe()
     }
 
     /// Somebody has looked at what of an Argo CD runs here.
     pub fn saw_running(&self, runs: crate::argocd_probe::Running) {
-        self.sight.send_if_modified(|sight| sight.saw_running(runs));
+        self.sync_status
+            .send_if_modified(|sync_status| sync_status.saw_running(runs));
     }
 
     /// Whether the spoke's API serves Argo CD's kinds, so that an object that is not known is not there.
     pub fn sees_argocd(&self) -> bool {
-        self.sight.borrow().argocd() == protocol::payload::ArgoCd::Installed
+        self.sync_status.borrow().argocd() == protocol::payload::ArgoCd::Installed
     }
 
     /// What is here from this principal, for a resync.
-    pub fn held(&self, welcome: &Welcome) -> Held {
-        inventory::held(
+    pub fn retained(&self, welcome: &Welcome) -> Inventory {
+        inventory::retained(
             &self.store,
             Reader {
                 scope: &self.scope,
@@ -171,7 +172,7 @@ impl Replica {
     }
 
     /// What is here from this principal in some ranges.
-    pub fn held_in(&self, welcome: &Welcome, ranges: &Ranges) -> Held {
+    pub fn held_in(&self, welcome: &Welcome, ranges: &Ranges) -> Inventory {
         inventory::held_in(&self.store, self.reader(welcome), ranges)
     }
 
@@ -188,7 +189,7 @@ impl Replica {
     }
 
     /// Whether we hold this object, as an answer to the hub's list.
-    pub fn holds(&self, asked: &protocol::payload::SyncedResource, welcome: &Welcome) -> Held {
+    pub fn holds(&self, asked: &protocol::payload::SyncedResource, welcome: &Welcome) -> Inventory {
         inventory::one(
             &self.store,
             Reader {

@@ -18,7 +18,7 @@ use crate::sync::cache::Store;
 use crate::sync::source;
 use crate::sync::spans::Traces;
 
-pub use encoder::Told;
+pub use encoder::ReportEncoder;
 
 /// What still has to be handed to a session.
 #[derive(Debug)]
@@ -272,10 +272,10 @@ mod tests {
         store.seen(key("ours"), app("ours", Some("hub-uid")));
         store.seen(key("theirs"), app("theirs", None));
         let reports = Reports::new(store);
-        let reports = reports.told(true, Mode::Managed);
-        let said = reports.encode(&key("ours"), Facet::Status, false).unwrap();
+        let reports = reports.reply(true, Mode::Managed);
+        let stated = reports.encode(&key("ours"), Facet::Status, false).unwrap();
         assert_eq!(
-            (said.verb, said.event_id.as_str()),
+            (stated.verb, stated.event_id.as_str()),
             (Verb::StatusUpdate, "ours_local_7")
         );
         assert!(
@@ -298,12 +298,13 @@ mod tests {
         live["operation"] = json!({ "sync": {} });
         store.seen(key("a"), Arc::new(live));
         let reports = Reports::new(store);
-        for told in [true, false] {
-            let said = reports
-                .told(told, Mode::Managed)
-                .encode(&key("a"), Facet::Status, false);
-            let body: Value = serde_json::from_slice(&said.unwrap().payload).unwrap();
-            assert_eq!(body.get("operation").is_some(), told);
+        for reply in [true, false] {
+            let stated =
+                reports
+                    .reply(reply, Mode::Managed)
+                    .encode(&key("a"), Facet::Status, false);
+            let body: Value = serde_json::from_slice(&stated.unwrap().payload).unwrap();
+            assert_eq!(body.get("operation").is_some(), reply);
             assert_eq!(body["status"]["sync"]["status"], "Synced");
         }
     }
@@ -320,13 +321,13 @@ mod tests {
         assert!(reports.take().contests.is_empty(), "there was none");
         reports.contested(&key("a"), "by helm".to_owned());
         let on = (Some(Contest::On), "by helm".to_owned());
-        let told: Vec<_> = reports.take().contests.values().map(contest).collect();
-        assert_eq!(told, std::slice::from_ref(&on));
+        let reply: Vec<_> = reports.take().contests.values().map(contest).collect();
+        assert_eq!(reply, std::slice::from_ref(&on));
         let again: Vec<_> = reports.all_contests().iter().map(contest).collect();
         assert_eq!(again, [on]);
         reports.at_peace(&key("a"));
-        let told: Vec<_> = reports.take().contests.values().map(contest).collect();
-        assert_eq!(told, [(Some(Contest::Over), String::new())]);
+        let reply: Vec<_> = reports.take().contests.values().map(contest).collect();
+        assert_eq!(reply, [(Some(Contest::Over), String::new())]);
         assert!(reports.all_contests().is_empty());
     }
 
@@ -337,10 +338,10 @@ mod tests {
         reports.gone(&key("a"), "hub-uid", Some(&app("a", Some("hub-uid"))));
         let pending = reports.take();
         assert!(pending.statuses.is_empty());
-        let said = pending.events.get(&key("a")).unwrap();
-        let body: Value = serde_json::from_slice(&said.payload).unwrap();
+        let stated = pending.events.get(&key("a")).unwrap();
+        let body: Value = serde_json::from_slice(&stated.payload).unwrap();
         assert_eq!(Meta::of(&body).source_uid(), Some("hub-uid"));
-        assert_eq!(said.verb, Verb::Delete);
+        assert_eq!(stated.verb, Verb::Delete);
     }
 }
 mod encoder;

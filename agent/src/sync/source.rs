@@ -30,13 +30,13 @@ pub enum Answer {
 }
 
 /// The whole state of an object, for `ours` or for a Go principal.
-pub fn state(key: &ObjectKey, live: &Value, ours: bool, said_before: bool) -> Option<Event> {
+pub fn state(key: &ObjectKey, live: &Value, ours: bool, stated_before: bool) -> Option<Event> {
     let meta = Meta::of(live);
     if meta.is_ignored() || !SHOWN.contains(&key.kind) {
         return None;
     }
     // A Go principal creates a project only where there is none, but an update makes what is missing.
-    let verb = if said_before || (key.kind == Kind::AppProject && !ours) {
+    let verb = if stated_before || (key.kind == Kind::AppProject && !ours) {
         Verb::SpecUpdate
     } else {
         Verb::Create

@@ -103,7 +103,7 @@ impl Traces {
     }
 
     /// What is said, as a part of the change that it was marked for; where it is nothing, that is over too.
-    pub(crate) fn said(
+    pub(crate) fn sent(
         &self,
         key: &ObjectKey,
         facet: Facet,
@@ -132,7 +132,7 @@ impl Traces {
 }
 
 /// The span of carrying out what the hub says of an object, going on from what it says it belongs to.
-pub(crate) fn heard(event: &Event, mode: Mode, welcome: &Welcome) -> Option<Span> {
+pub(crate) fn received(event: &Event, mode: Mode, welcome: &Welcome) -> Option<Span> {
     if !trace::is_on() || !matches!(event.target, Target::Object(_)) {
         return None;
     }
@@ -182,8 +182,8 @@ mod tests {
         traces.changed(&key, Facet::Status);
         let mut event = Event::about(&key, Verb::Delete, "uid", "7", Bytes::new());
         traces.went(&key, &mut event);
-        let said = traces.said(&key, Facet::Status, Mode::Managed, Some(event));
-        assert_eq!(said.unwrap().trace(), None);
+        let stated = traces.sent(&key, Facet::Status, Mode::Managed, Some(event));
+        assert_eq!(stated.unwrap().trace(), None);
         assert!(traces.notes.is_empty() && traces.lock().is_empty());
     }
 

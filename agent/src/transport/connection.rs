@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Hub;
 use crate::live::tunnel::ApiHandler;
 use crate::metrics::Metrics;
-use crate::sync::replica::{Replica, CacheStatus};
+use crate::sync::replica::{CacheStatus, Replica};
 use crate::sync::report::Reports;
 
 mod connect;
@@ -67,7 +67,7 @@ pub struct Link {
     /// What the hub has to be told.
     pub reports: Arc<Reports>,
     /// Who answers what people at the hub ask; without one they see nothing.
-    pub desk: Option<Arc<ApiHandler>>,
+    pub api_handler: Option<Arc<ApiHandler>>,
     /// What Argo CD has counted here.
     pub census: watch::Receiver<Option<Census>>,
     /// Counts.
@@ -75,17 +75,17 @@ pub struct Link {
     /// Where the state is published.
     pub state: watch::Sender<LinkState>,
     /// Whether there is a session whose principal takes lanes.
-    pub lane: watch::Sender<bool>,
+    pub agent_tunnel: watch::Sender<bool>,
 }
 
 impl Link {
     /// Runs until `token` is cancelled: connects as soon as the spoke is known and there are
     /// certificates, and again whenever a session ends.
     pub async fn run(mut self, token: CancellationToken) {
-        let mut sight = self.replica.sight();
+        let mut sync_status = self.replica.sync_status();
         // An incomplete picture of the spoke would tell the hub that objects are missing.
         let ready = async {
-            let caches = sight.wait_for(CacheStatus::is_complete).await.is_ok();
+            let caches = sync_status.wait_for(CacheStatus::is_complete).await.is_ok();
             caches && credentials::wait(&*self.network, &mut self.material).await
         };
         if token.run_until_cancelled(ready).await != Some(true) {
@@ -94,7 +94,7 @@ impl Link {
         }
         let mut pauses = Pauses::default();
         loop {
-            let end = self.attempt(&mut pauses.weather, &token).await;
+            let end = self.attempt(&mut pauses.transient, &token).await;
             self.note(&end);
             let pause = match pauses.after(&end, Instant::now()) {
                 Next::Stop => return,
@@ -124,42 +124,42 @@ impl Link {
             Some(Err(error)) => return End::NotDialled(error),
             Some(Ok(opened)) => opened,
         };
-        let (mut heard, transport) = (false, self.network.transport());
-        let takes_lanes = opened.welcome.capabilities.has(Capability::Lane);
+        let (mut arrived, transport) = (false, self.network.transport());
+        let takes_tunnels = opened.welcome.capabilities.has(Capability::Lane);
         let end = Drive {
             heartbeat: self.hub.heartbeat,
             max_message: self.hub.max_message,
             compression: self.hub.compression,
             replica: &self.replica,
             reports: &self.reports,
-            desk: self.desk.as_ref(),
+            api_handler: self.api_handler.as_ref(),
             metrics: &self.metrics,
-            sight: self.replica.sight(),
+            sync_status: self.replica.sync_status(),
             census: self.census.clone(),
             renewal: credentials::Renewal::new(used, self.material.clone()),
             on_heard: &mut || {
-                heard = true;
+                arrived = true;
                 backoff.succeeded(Instant::now());
                 self.metrics.connected.set(1);
                 self.metrics.connected_since.set(unix_now());
                 self.metrics.connections.inc();
                 self.metrics.sessions.count(transport);
                 self.state.send_replace(LinkState::Up);
-                self.lane.send_replace(takes_lanes);
+                self.agent_tunnel.send_replace(takes_tunnels);
             },
         }
         .run(opened, token)
         .await;
-        if !heard && end.is_of_the_way() {
+        if !arrived && end.is_of_the_way() {
             // Calls get through and streams do not: some proxies wait for the end of what never ends.
-            self.network.hear(Outcome::RefreshNudger);
+            self.network.take_in(Outcome::RefreshNudger);
         }
-        if heard {
+        if arrived {
             self.metrics.connected.set(0);
             self.metrics.connected_since.set(0.0);
             self.metrics.outbox_oldest.set(0.0);
             self.state.send_replace(LinkState::Down);
-            self.lane.send_replace(false);
+            self.agent_tunnel.send_replace(false);
         }
         end
     }
@@ -180,7 +180,7 @@ impl Link {
             let outcome = dialled
                 .as_ref()
                 .map_or_else(dial::Error::outcome, |_opened| Outcome::Through);
-            self.network.hear(outcome);
+            self.network.take_in(outcome);
             dialled
         };
         let opened = once().await?;

@@ -19,7 +19,7 @@ use super::wait::{SOON, soon};
 mod answers;
 
 use answers::{
-    create, delete, expired, get_one, is_selected, list_or_watch, log, only_who_is_known, patch_one,
+    create, delete, expired, get_one, is_selected, list_or_watch, log, only_known_peers, patch_one,
 };
 
 const ROOT: &str = "/apis/argoproj.io/v1alpha1/namespaces/{namespace}/{plural}";
@@ -82,7 +82,7 @@ impl Api {
                 .route(&format!("{root}/{{name}}/exec"), get(exec));
         }
         let version = get(async || Json(json!({ "major": "1", "minor": "36" })));
-        let known = from_fn_with_state(Arc::clone(&world), only_who_is_known);
+        let known = from_fn_with_state(Arc::clone(&world), only_known_peers);
         let router = router
             .route("/version", version)
             .with_state(Arc::clone(&world))
@@ -92,10 +92,10 @@ impl Api {
             .enable_all()
             .build()
             .unwrap();
-        let (told, address_bound) = oneshot::channel();
+        let (reply, address_bound) = oneshot::channel();
         runtime.spawn(async move {
             let listener = TcpListener::bind(address).await.unwrap();
-            told.send(listener.local_addr().unwrap()).unwrap();
+            reply.send(listener.local_addr().unwrap()).unwrap();
             axum::serve(listener, router).await.unwrap();
         });
         let address = soon("the API server's address", address_bound)
@@ -138,7 +138,7 @@ impl World {
         let mut object = inner.objects.get(&key).unwrap().clone();
         change(&mut object);
         inner.put(key, object);
-        self.tell(&inner);
+        self.notify(&inner);
     }
 
     /// Makes an object as somebody on the spoke would.
@@ -146,14 +146,14 @@ impl World {
         let mut inner = self.inner.lock().unwrap();
         let name = Meta::of(&object).name().to_owned();
         inner.put((plural.to_owned(), name), object);
-        self.tell(&inner);
+        self.notify(&inner);
     }
 
     /// Takes an object away as somebody on the spoke would.
     pub(super) fn remove(&self, plural: &str, name: &str) {
         let mut inner = self.inner.lock().unwrap();
         inner.remove(&(plural.to_owned(), name.to_owned()));
-        self.tell(&inner);
+        self.notify(&inner);
     }
 
     /// Takes an object away and makes an equal one of the same name.
@@ -164,18 +164,18 @@ impl World {
         inner.remove(&key);
         object["metadata"]["uid"] = Value::Null;
         inner.put(key, object);
-        self.tell(&inner);
+        self.notify(&inner);
     }
 
     /// Waits until clients have written this at least so often.
     pub(super) async fn until_written(&self, write: &str, times: usize) {
         let waited = async {
             loop {
-                let told = self.written.notified();
+                let reply = self.written.notified();
                 if self.writes().iter().filter(|done| *done == write).count() >= times {
                     return;
                 }
-                told.await;
+                reply.await;
             }
         };
         soon(write, waited).await;
@@ -220,7 +220,7 @@ impl World {
             inner.remove(&key);
         }
         inner.version += 1;
-        self.tell(&inner);
+        self.notify(&inner);
     }
 
     /// Forgets who its clients are, or knows them again.
@@ -233,7 +233,7 @@ impl World {
         let mut inner = self.inner.lock().unwrap();
         inner.version += 1;
         inner.oldest = inner.version;
-        self.tell(&inner);
+        self.notify(&inner);
     }
 
     /// Keeps watches from telling what happens, or lets them catch up.
@@ -241,14 +241,14 @@ impl World {
         self.silent.send_replace(hold);
     }
 
-    fn tell(&self, inner: &Inner) {
+    fn notify(&self, inner: &Inner) {
         self.version.send_replace(inner.version);
     }
 }
 
 impl Inner {
     /// Whether the definition of this kind is missing; those of Kubernetes itself are not.
-    fn lacks(&self, plural: &str) -> bool {
+    fn is_missing(&self, plural: &str) -> bool {
         self.bare && !["secrets", "configmaps"].contains(&plural)
     }
 
@@ -283,11 +283,11 @@ impl Inner {
             object["metadata"]["uid"] = format!("local-{}", self.version).into();
         }
         let going = object["metadata"]["deletionTimestamp"].is_string();
-        let held = object["metadata"]["finalizers"]
+        let retained = object["metadata"]["finalizers"]
             .as_array()
             .is_some_and(|f| !f.is_empty());
         self.objects.insert(key.clone(), object.clone());
-        if going && !held {
+        if going && !retained {
             self.remove(&key);
         } else {
             self.history

@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::config::Ui;
 use agent::live::cluster_stats;
 use agent::live::redis::Redis;
-use agent::live::tunnel::{Cache, ApiHandler};
+use agent::live::tunnel::{ApiHandler, Cache};
 use bytes::BytesMut;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty};
@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::lane::open;
+use super::agent_tunnel::open;
 use super::principal::{Carrier, Manner, Principal};
 use super::spoke::Setup;
 use super::trust::Authority;
@@ -66,14 +66,14 @@ impl Scripted {
     async fn serve(self, mut socket: TcpStream) {
         let (mut buffer, mut is_in) = (BytesMut::new(), false);
         loop {
-            while let Some((said, used)) = resp::decode(&buffer, Limits::SMALL).unwrap() {
+            while let Some((stated, used)) = resp::decode(&buffer, Limits::SMALL).unwrap() {
                 drop(buffer.split_to(used));
-                let words = said.elements().iter().filter_map(Value::as_bytes);
+                let words = stated.elements().iter().filter_map(Value::as_bytes);
                 let words: Vec<_> = words.map(|it| String::from_utf8_lossy(it)).collect();
                 let answer = self.answer(&words, &mut is_in);
                 let _gone = socket.write_all(&answer.to_bytes()).await;
                 if words[0] == "SUBSCRIBE" && is_in {
-                    return self.tell(socket, &words[1]).await;
+                    return self.notify(socket, &words[1]).await;
                 }
             }
             if socket.read_buf(&mut buffer).await.unwrap_or(0) == 0 {
@@ -98,17 +98,17 @@ impl Scripted {
             }
             _ => {
                 self.asked.lock().unwrap().push(key.clone());
-                let told = vec![
+                let reply = vec![
                     Value::bytes("subscribe"),
                     Value::bytes(key),
                     Value::integer(1),
                 ];
-                Value::Group(Kind::Array, told)
+                Value::Group(Kind::Array, reply)
             }
         }
     }
 
-    async fn tell(self, mut socket: TcpStream, channel: &str) {
+    async fn notify(self, mut socket: TcpStream, channel: &str) {
         let mut changes = self.changes.subscribe();
         let message = ["message", channel, ""].map(Value::bytes);
         let message = Value::Group(Kind::Array, message.into()).to_bytes();
@@ -156,8 +156,14 @@ impl Window {
         let token = CancellationToken::new();
         let parts = Parts::new(token.clone());
         let (ui, scope) = (Ui { access, user: None }, Setup::default().scope);
-        let desk = ApiHandler::new(client, ui, scope, parts.spawner()).with_cache(cache);
-        open(&principal, material.subscribe(), desk, &parts, &token);
+        let api_handler = ApiHandler::new(client, ui, scope, parts.spawner()).with_cache(cache);
+        open(
+            &principal,
+            material.subscribe(),
+            api_handler,
+            &parts,
+            &token,
+        );
         Self {
             principal,
             redis,
@@ -211,7 +217,7 @@ async fn what_argo_cd_has_counted_here_is_read_compressed_or_not() {
     for (applications, (key, form)) in [(1, plain), (2, compressed)] {
         let value = cluster_info::write(&connection, &counted(applications), form);
         redis.values.lock().unwrap().insert(key, value);
-        let fits = |said: &Option<Census>| *said == Some(counted(applications));
+        let fits = |stated: &Option<Census>| *stated == Some(counted(applications));
         soon("what was counted", census.wait_for(fits))
             .await
             .unwrap();
@@ -221,7 +227,7 @@ async fn what_argo_cd_has_counted_here_is_read_compressed_or_not() {
 #[tokio::test]
 async fn a_value_is_read_under_its_name_here_and_comes_whole_with_its_length() {
     let mut window = Window::with(UiAccess::Read, PASSWORD).await;
-    let mut lane = window.principal.lane().await;
+    let mut agent_tunnel = window.principal.agent_tunnel().await;
     let large = vec![b'x'; 5 << 20];
     let key = "app|resources-tree|guestbook|1.8.3.gz".to_owned();
     window
@@ -232,14 +238,17 @@ async fn a_value_is_read_under_its_name_here_and_comes_whole_with_its_length() {
         .insert(key, large.clone());
     // Argo CD leaves out its own namespace, however the hub calls it.
     for target in [TREE, &TREE.replace("/-/", "/argocd/")] {
-        let answer = ask(&mut lane, "GET", target).await;
+        let answer = ask(&mut agent_tunnel, "GET", target).await;
         assert_eq!(answer.status(), 200);
         assert_eq!(answer.headers()["content-length"], "5242880");
         let body = soon("the value", answer.into_body().collect());
         assert_eq!(body.await.unwrap().to_bytes(), large);
     }
     let elsewhere = TREE.replace("/-/", "/apps/").replace("/0/", "/3/");
-    assert_eq!(ask(&mut lane, "GET", &elsewhere).await.status(), 404);
+    assert_eq!(
+        ask(&mut agent_tunnel, "GET", &elsewhere).await.status(),
+        404
+    );
     assert_eq!(
         window.redis.asked(),
         [
@@ -253,7 +262,7 @@ async fn a_value_is_read_under_its_name_here_and_comes_whole_with_its_length() {
 #[tokio::test]
 async fn what_is_not_a_key_of_an_application_is_never_asked_of_redis() {
     let mut window = Window::with(UiAccess::Read, PASSWORD).await;
-    let mut lane = window.principal.lane().await;
+    let mut agent_tunnel = window.principal.agent_tunnel().await;
     for (method, target) in [
         ("GET", "/argocd/cache/secrets/-/guestbook/0/1.8.3.gz"),
         ("GET", "/argocd/cache/resources-tree/-/a%7Cb/0/1.8.3.gz"),
@@ -265,25 +274,25 @@ async fn what_is_not_a_key_of_an_application_is_never_asked_of_redis() {
         ("DELETE", TREE),
         ("PUT", TREE),
     ] {
-        let answer = ask(&mut lane, method, target).await;
+        let answer = ask(&mut agent_tunnel, method, target).await;
         assert_eq!(answer.status(), 403, "{method} {target}");
     }
     let mut closed = Window::with(UiAccess::None, PASSWORD).await;
-    let mut lane = closed.principal.lane().await;
-    assert_eq!(ask(&mut lane, "GET", TREE).await.status(), 403);
-    assert_eq!(ask(&mut lane, "GET", WATCH).await.status(), 403);
+    let mut agent_tunnel = closed.principal.agent_tunnel().await;
+    assert_eq!(ask(&mut agent_tunnel, "GET", TREE).await.status(), 403);
+    assert_eq!(ask(&mut agent_tunnel, "GET", WATCH).await.status(), 403);
     assert!(window.redis.asked().is_empty() && closed.redis.asked().is_empty());
 
     let mut wrong = Window::with(UiAccess::Read, "wrong").await;
-    let mut lane = wrong.principal.lane().await;
-    assert_eq!(ask(&mut lane, "GET", TREE).await.status(), 502);
+    let mut agent_tunnel = wrong.principal.agent_tunnel().await;
+    assert_eq!(ask(&mut agent_tunnel, "GET", TREE).await.status(), 502);
 }
 
 #[tokio::test]
 async fn changes_are_told_as_they_come_until_nobody_listens() {
     let mut window = Window::with(UiAccess::Read, PASSWORD).await;
-    let mut lane = window.principal.lane().await;
-    let answer = ask(&mut lane, "GET", WATCH).await;
+    let mut agent_tunnel = window.principal.agent_tunnel().await;
+    let answer = ask(&mut agent_tunnel, "GET", WATCH).await;
     assert_eq!(answer.status(), 200);
     let channel = "app|managed-resources|apps_guestbook|1.8.3";
     assert_eq!(window.redis.asked(), [channel]);

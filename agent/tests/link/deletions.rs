@@ -77,7 +77,7 @@ async fn a_delete_by_the_hub_means_what_has_the_name_now() {
     let mut successor = app("one", "9", "main");
     successor["metadata"]["uid"] = "hub-two".into();
     let delete = about(Verb::Delete, &successor);
-    talk.say(delete.clone()).await;
+    talk.emit(delete.clone()).await;
     talk.acknowledged(&delete.event_id).await;
     let world = &scene.api.world;
     world
@@ -103,7 +103,7 @@ async fn what_no_watch_has_told_of_is_not_said_to_be_gone() {
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     // Nobody plays Argo CD and takes it away.
     going["metadata"]["finalizers"] = json!([]);
-    talk.say(about(Verb::SpecUpdate, &going)).await;
+    talk.emit(about(Verb::SpecUpdate, &going)).await;
     talk.deliver(about(Verb::Create, &app("two", "7", "main")))
         .await;
 
@@ -130,7 +130,7 @@ async fn what_is_deleted_on_both_sides_at_once_goes_once_and_for_good() {
         });
         let mut going = app("one", "6", "main");
         going["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
-        talk.say(about(Verb::SpecUpdate, &going)).await;
+        talk.emit(about(Verb::SpecUpdate, &going)).await;
         if watched {
             talk.acknowledged("one_hub-one_6").await;
             world.edit(APPS, "one", |app| app["metadata"]["finalizers"] = json!([]));

@@ -9,10 +9,10 @@
     reason = "helpers of tests fail as tests do"
 )]
 
+mod agent_tunnel;
 mod api;
 mod cache;
 mod deletions;
-mod lane;
 mod objects;
 mod operate;
 mod policies;
@@ -99,23 +99,23 @@ async fn connected_to(manner: Manner, access: &str) -> (Scene, Conversation) {
 
 async fn begun(mut scene: Scene) -> (Scene, Conversation) {
     let mut talk = scene.principal.conversation().await;
-    told(&mut talk).await;
+    reply(&mut talk).await;
     scene.spoke.is(LinkState::Up).await;
     (scene, talk)
 }
 
 /// What the agent holds, as it answers the question.
-async fn told(talk: &mut Conversation) -> Vec<RequestUpdate> {
-    talk.say(Event::request_resource_resync()).await;
-    let mut held = vec![];
+async fn reply(talk: &mut Conversation) -> Vec<RequestUpdate> {
+    talk.emit(Event::request_resource_resync()).await;
+    let mut retained = vec![];
     loop {
         let event = talk
             .until_any(&[Verb::RequestUpdate, Verb::RequestSyncedResourceList])
             .await;
         if event.verb == Verb::RequestSyncedResourceList {
-            return held;
+            return retained;
         }
-        held.push(payload::decode("request-update", &event.payload).unwrap());
+        retained.push(payload::decode("request-update", &event.payload).unwrap());
     }
 }
 

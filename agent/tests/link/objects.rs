@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::api::{Api, World};
 use super::principal::Manner;
 use super::spoke::Setup;
-use super::{APPS, about, app, connected, connected_with, revision, scene_in, told};
+use super::{APPS, about, app, connected, connected_with, reply, revision, scene_in};
 
 #[tokio::test]
 async fn an_application_of_the_hub_appears_and_its_status_comes_back() {
@@ -28,7 +28,7 @@ async fn an_application_of_the_hub_appears_and_its_status_comes_back() {
         ("9.8.7", "argocd")
     );
 
-    talk.say(about(Verb::Create, &app("one", "5", "main")))
+    talk.emit(about(Verb::Create, &app("one", "5", "main")))
         .await;
     talk.acknowledged("one_hub-one_5").await;
     let here = scene.api.world.object(APPS, "one").unwrap();
@@ -104,21 +104,21 @@ async fn without_argo_cd_the_agent_connects_says_so_and_goes_on_when_it_comes() 
     world.serve(false);
     let mut scene = scene_in(world, Manner::Ours).await;
     let mut talk = scene.principal.conversation().await;
-    let said = talk.until(Verb::ClusterInfoUpdate).await;
-    assert_eq!(argocd(&said), Some(ArgoCd::Missing));
-    told(&mut talk).await;
+    let stated = talk.until(Verb::ClusterInfoUpdate).await;
+    assert_eq!(argocd(&stated), Some(ArgoCd::Missing));
+    reply(&mut talk).await;
     scene.spoke.is(LinkState::Up).await;
-    talk.say(about(Verb::Create, &app("one", "5", "main")))
+    talk.emit(about(Verb::Create, &app("one", "5", "main")))
         .await;
 
     let world = &scene.api.world;
     world.serve(true);
-    let said = talk
+    let stated = talk
         .until_fits(Verb::ClusterInfoUpdate, |event| {
             argocd(event) == Some(ArgoCd::Installed)
         })
         .await;
-    assert_eq!(said.target, Target::ClusterInfo);
+    assert_eq!(stated.target, Target::ClusterInfo);
     // Its acknowledgement may have come before.
     let there = world.until("the Application", APPS, "one", |app| app.is_some());
     talk.listens_until(there).await;
@@ -146,22 +146,22 @@ async fn either_principal_hears_what_argo_cd_has_counted_as_soon_as_it_changes()
     let (scene, mut talk) = connected(Manner::Ours).await;
     for applications in [1, 2] {
         scene.spoke.census.send_replace(Some(counted(applications)));
-        let said = talk
+        let stated = talk
             .until_fits(Verb::ClusterInfoUpdate, |event| {
                 let info: SpokeInfo = payload::decode("spoke", &event.payload).unwrap();
                 info.applications_count == Some(applications)
             })
             .await;
-        let info: SpokeInfo = payload::decode("spoke", &said.payload).unwrap();
+        let info: SpokeInfo = payload::decode("spoke", &stated.payload).unwrap();
         assert_eq!(info.argo_cd, Some(ArgoCd::Installed), "said with it");
         assert_eq!(info.server_version.as_deref(), Some("1.36"));
     }
 
     let (scene, mut talk) = connected(Manner::Go).await;
     scene.spoke.census.send_replace(Some(counted(1)));
-    let said = talk.until(Verb::ClusterInfoUpdate).await;
+    let stated = talk.until(Verb::ClusterInfoUpdate).await;
     assert_eq!(
-        said.payload.as_ref(),
+        stated.payload.as_ref(),
         br#"{"applicationsCount":1,"apisCount":50,"resourcesCount":300}"#
     );
 }
@@ -174,7 +174,7 @@ async fn a_sync_that_is_sent_twice_runs_once() {
     let mut command = app("one", "6", "main");
     command["operation"] = json!({ "sync": { "revision": "main" } });
     let command = about(Verb::SetOperation, &command);
-    talk.say(command.clone()).await;
+    talk.emit(command.clone()).await;
     talk.acknowledged(&command.event_id).await;
     let world = &scene.api.world;
     // Argo CD takes it and is done with it.
@@ -186,7 +186,7 @@ async fn a_sync_that_is_sent_twice_runs_once() {
         !String::from_utf8_lossy(&event.payload).contains("\"operation\":")
     })
     .await;
-    talk.say(command.clone()).await;
+    talk.emit(command.clone()).await;
     talk.acknowledged(&command.event_id).await;
     assert_eq!(world.writes().len(), writes, "{:?}", world.writes());
 }
@@ -199,7 +199,7 @@ async fn an_api_server_that_restarts_is_found_again() {
     let (world, address) = (Arc::clone(&scene.api.world), scene.api.address);
     scene.api.stop().await;
     // Meanwhile the hub goes on, and somebody edits what is here.
-    talk.say(about(Verb::SpecUpdate, &app("one", "6", "next")))
+    talk.emit(about(Verb::SpecUpdate, &app("one", "6", "next")))
         .await;
     world.edit(APPS, "one", |app| app["spec"]["project"] = "hacked".into());
     scene.api = Api::start_at(Arc::clone(&world), address).await;
@@ -227,7 +227,7 @@ async fn what_was_decided_about_an_object_is_not_done_to_one_that_replaced_it() 
         world.replace(APPS, "one");
         let mut next = app("one", "6", "next");
         next["spec"]["source"]["helm"] = json!({ "valuesObject": values });
-        talk.say(about(Verb::SpecUpdate, &next)).await;
+        talk.emit(about(Verb::SpecUpdate, &next)).await;
         world.until_written("patch one", 2).await;
         let here = world.object(APPS, "one");
         assert_eq!(
@@ -308,7 +308,7 @@ async fn what_watches_are_not_to_tell_of_is_not_taken_for_gone() {
         })
         .await;
     }
-    talk.say(about(Verb::SpecUpdate, &app("one", "10", "next")))
+    talk.emit(about(Verb::SpecUpdate, &app("one", "10", "next")))
         .await;
     let answer = talk.acknowledged("one_hub-one_10").await;
     assert_eq!(answer.extensions.get("refused"), None);

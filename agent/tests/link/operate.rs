@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::lane::{USER, Window};
+use super::agent_tunnel::{USER, Window};
 use super::principal::Carrier;
 use super::wait::soon;
 
@@ -96,13 +96,13 @@ async fn shop(access: UiAccess) -> (Window, Carrier) {
         (JOBS, object("batch/v1", "Job", "nightly-1", "u7")),
     ];
     let objects = objects.map(|(path, object)| (path.to_owned(), object));
-    window.told.objects.lock().unwrap().extend(objects);
-    let lane = window.principal.lane().await;
-    (window, lane)
+    window.reply.objects.lock().unwrap().extend(objects);
+    let agent_tunnel = window.principal.agent_tunnel().await;
+    (window, agent_tunnel)
 }
 
 async fn send(
-    lane: &mut Carrier,
+    agent_tunnel: &mut Carrier,
     method: &str,
     target: &str,
     kind: &str,
@@ -119,23 +119,32 @@ async fn send(
         .header("content-type", kind)
         .body(UnsyncBoxBody::new(Full::new(body)))
         .unwrap();
-    let answer = soon("an answer", lane.send_request(request)).await.unwrap();
+    let answer = soon("an answer", agent_tunnel.send_request(request))
+        .await
+        .unwrap();
     let code = answer.status().as_u16();
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     (code, serde_json::from_slice(&body).unwrap_or_default())
 }
 
 fn changes(window: &Window) -> Vec<(String, Value)> {
-    window.told.changes.lock().unwrap().clone()
+    window.reply.changes.lock().unwrap().clone()
 }
 
 #[tokio::test]
 async fn what_an_application_has_is_changed_and_only_the_object_that_was_judged() {
-    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
     let more = json!({ "spec": { "replicas": 2 } });
-    let (code, _) = send(&mut lane, "PATCH", FRONT, MERGE, &more).await;
+    let (code, _) = send(&mut agent_tunnel, "PATCH", FRONT, MERGE, &more).await;
     assert_eq!(code, 200);
-    let (code, _) = send(&mut lane, "DELETE", POD, "application/json", &Value::Null).await;
+    let (code, _) = send(
+        &mut agent_tunnel,
+        "DELETE",
+        POD,
+        "application/json",
+        &Value::Null,
+    )
+    .await;
     assert_eq!(code, 200, "it is owned by what the Application has");
     let changes = changes(&window);
     let [(patch, patched), (delete, options)] = changes.as_slice() else {
@@ -152,9 +161,9 @@ async fn what_an_application_has_is_changed_and_only_the_object_that_was_judged(
 
 #[tokio::test]
 async fn a_deletion_that_is_asked_for_as_a_dry_run_is_one() {
-    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
     let target = format!("{POD}?dryRun=All&propagationPolicy=Orphan");
-    let (code, _) = send(&mut lane, "DELETE", &target, "", &Value::Null).await;
+    let (code, _) = send(&mut agent_tunnel, "DELETE", &target, "", &Value::Null).await;
     assert_eq!(code, 200);
     let changes = changes(&window);
     let [(_, options)] = changes.as_slice() else {
@@ -167,47 +176,47 @@ async fn a_deletion_that_is_asked_for_as_a_dry_run_is_one() {
 
 #[tokio::test]
 async fn what_belongs_to_no_application_is_not_touched() {
-    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
     let patch = json!({ "spec": {} });
-    let (code, told) = send(&mut lane, "PATCH", LOCAL, MERGE, &patch).await;
+    let (code, reply) = send(&mut agent_tunnel, "PATCH", LOCAL, MERGE, &patch).await;
     assert_eq!(code, 403);
-    let told = told["message"].as_str().unwrap();
-    assert!(told.contains("belongs to no Application"), "{told}");
-    let (code, _) = send(&mut lane, "DELETE", LOCAL, "", &Value::Null).await;
+    let reply = reply["message"].as_str().unwrap();
+    assert!(reply.contains("belongs to no Application"), "{reply}");
+    let (code, _) = send(&mut agent_tunnel, "DELETE", LOCAL, "", &Value::Null).await;
     assert_eq!(code, 403);
     let gone = "/apis/apps/v1/namespaces/shop/deployments/gone";
-    let (code, told) = send(&mut lane, "PATCH", gone, MERGE, &patch).await;
-    assert_eq!((code, told["reason"].as_str()), (404, Some("NotFound")));
+    let (code, reply) = send(&mut agent_tunnel, "PATCH", gone, MERGE, &patch).await;
+    assert_eq!((code, reply["reason"].as_str()), (404, Some("NotFound")));
     // Made on the cluster by somebody there, and not at the hub.
-    let mut objects = window.told.objects.lock().unwrap().clone();
+    let mut objects = window.reply.objects.lock().unwrap().clone();
     let web = objects.get_mut(WEB).unwrap();
     assert!(Meta::of(web).source_uid().is_some());
     web["metadata"]["annotations"] = json!({});
-    *window.told.objects.lock().unwrap() = objects;
-    let (code, _) = send(&mut lane, "PATCH", FRONT, MERGE, &patch).await;
+    *window.reply.objects.lock().unwrap() = objects;
+    let (code, _) = send(&mut agent_tunnel, "PATCH", FRONT, MERGE, &patch).await;
     assert_eq!(code, 403);
     assert_eq!(changes(&window), []);
 }
 
 #[tokio::test]
 async fn an_owner_that_was_replaced_owns_nothing() {
-    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
     let mut newer = tracked(object("apps/v1", "Deployment", "front", "u9"));
     newer["spec"] = json!({});
     window
-        .told
+        .reply
         .objects
         .lock()
         .unwrap()
         .insert(FRONT.to_owned(), newer);
-    let (code, _) = send(&mut lane, "DELETE", POD, "", &Value::Null).await;
+    let (code, _) = send(&mut agent_tunnel, "DELETE", POD, "", &Value::Null).await;
     assert_eq!(code, 403);
     assert_eq!(changes(&window), []);
 }
 
 #[tokio::test]
 async fn a_job_is_made_for_what_an_application_has_and_for_nothing_else() {
-    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
     let job =
         json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "nightly-1" } });
     for (owner, code) in [
@@ -216,53 +225,53 @@ async fn a_job_is_made_for_what_an_application_has_and_for_nothing_else() {
         (object("apps/v1", "Deployment", "local", "u5"), 403),
     ] {
         let made = owned(job.clone(), &owner);
-        let answer = send(&mut lane, "POST", JOBS, "application/json", &made).await;
+        let answer = send(&mut agent_tunnel, "POST", JOBS, "application/json", &made).await;
         assert_eq!(answer.0, code, "{owner} {answer:?}");
     }
-    let answer = send(&mut lane, "POST", JOBS, "application/json", &job).await;
+    let answer = send(&mut agent_tunnel, "POST", JOBS, "application/json", &job).await;
     assert_eq!(answer.0, 403);
     assert_eq!(changes(&window).len(), 1);
 }
 
 #[tokio::test]
 async fn nobody_at_the_hub_sees_what_a_secret_holds() {
-    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
     let patch = json!({ "data": { "password": "eA==" } });
     for (method, body) in [
         ("GET", Value::Null),
         ("PATCH", patch),
         ("DELETE", Value::Null),
     ] {
-        let (code, shown) = send(&mut lane, method, SECRET, MERGE, &body).await;
+        let (code, shown) = send(&mut agent_tunnel, method, SECRET, MERGE, &body).await;
         assert_eq!(code, 200, "{method}");
         assert_eq!(shown["data"], json!({ "password": "++++++++" }), "{method}");
     }
     let copy = json!([{ "op": "copy", "from": "/data/password", "path": "/metadata/labels/a" }]);
     let kind = "application/json-patch+json";
-    let (code, _) = send(&mut lane, "PATCH", SECRET, kind, &copy).await;
+    let (code, _) = send(&mut agent_tunnel, "PATCH", SECRET, kind, &copy).await;
     assert_eq!(code, 403);
     assert_eq!(changes(&window).len(), 2);
     // One that no Application has, and all of them.
     let foreign = tracked(object("v1", "Secret", "other", "u8"));
     let at = "/api/v1/namespaces/shop/secrets/other";
     window
-        .told
+        .reply
         .objects
         .lock()
         .unwrap()
         .insert(at.to_owned(), foreign);
     for target in [at, "/api/v1/namespaces/shop/secrets"] {
-        let (code, _) = send(&mut lane, "GET", target, "", &Value::Null).await;
+        let (code, _) = send(&mut agent_tunnel, "GET", target, "", &Value::Null).await;
         assert_eq!(code, 403, "{target}");
     }
 }
 
 #[tokio::test]
 async fn a_reader_changes_nothing_of_an_application_either() {
-    let (window, mut lane) = shop(UiAccess::Read).await;
-    let (code, _) = send(&mut lane, "PATCH", FRONT, MERGE, &json!({})).await;
+    let (window, mut agent_tunnel) = shop(UiAccess::Read).await;
+    let (code, _) = send(&mut agent_tunnel, "PATCH", FRONT, MERGE, &json!({})).await;
     assert_eq!(code, 403);
-    let (code, _) = send(&mut lane, "GET", SECRET, "", &Value::Null).await;
+    let (code, _) = send(&mut agent_tunnel, "GET", SECRET, "", &Value::Null).await;
     assert_eq!(code, 403);
     assert!(window.asked().is_empty());
 }
@@ -278,23 +287,23 @@ fn terminal(
     mpsc::Sender<Bytes>,
     http::Request<UnsyncBoxBody<Bytes, std::convert::Infallible>>,
 ) {
-    let (says, said) = mpsc::channel(1);
-    let said = ReceiverStream::new(said).map(|chunk| Ok(Frame::data(chunk)));
+    let (emits, stated) = mpsc::channel(1);
+    let stated = ReceiverStream::new(stated).map(|chunk| Ok(Frame::data(chunk)));
     let request = http::Request::get(format!("http://spoke{target}"))
         .header("x-stream-upgrade", upgrade)
         .header("sec-websocket-key", "a2V5")
         .header("sec-websocket-protocol", protocol)
-        .body(UnsyncBoxBody::new(StreamBody::new(said)))
+        .body(UnsyncBoxBody::new(StreamBody::new(stated)))
         .unwrap();
-    (says, request)
+    (emits, request)
 }
 
 #[tokio::test]
 async fn a_terminal_in_a_pod_of_an_application_is_carried_both_ways_until_its_viewer_goes() {
-    let (window, mut lane) = shop(UiAccess::Terminal).await;
+    let (window, mut agent_tunnel) = shop(UiAccess::Terminal).await;
     for upgrade in ["websocket", "SPDY/3.1"] {
-        let (says, request) = terminal(EXEC, upgrade, "v5.channel.k8s.io");
-        let answer = soon("a terminal", lane.send_request(request))
+        let (emits, request) = terminal(EXEC, upgrade, "v5.channel.k8s.io");
+        let answer = soon("a terminal", agent_tunnel.send_request(request))
             .await
             .unwrap();
         assert_eq!(answer.status(), 200);
@@ -304,14 +313,14 @@ async fn a_terminal_in_a_pod_of_an_application_is_carried_both_ways_until_its_vi
             "v5.channel.k8s.io"
         );
         assert_eq!(answer.headers()["sec-websocket-accept"], "yes");
-        let mut heard = answer.into_body();
-        for said in ["ls\n", "exit\n"] {
-            says.send(Bytes::from(said)).await.unwrap();
-            let frame = soon("an echo", heard.frame()).await.unwrap().unwrap();
-            assert_eq!(frame.into_data().unwrap(), said);
+        let mut arrived = answer.into_body();
+        for stated in ["ls\n", "exit\n"] {
+            emits.send(Bytes::from(stated)).await.unwrap();
+            let frame = soon("an echo", arrived.frame()).await.unwrap().unwrap();
+            assert_eq!(frame.into_data().unwrap(), stated);
         }
-        drop(says);
-        let rest = soon("the end", heard.collect()).await.unwrap();
+        drop(emits);
+        let rest = soon("the end", arrived.collect()).await.unwrap();
         assert!(rest.to_bytes().is_empty());
         let asked = changes(&window).pop().unwrap();
         assert_eq!(asked.1, json!(["upgrade", upgrade, "v5.channel.k8s.io"]));
@@ -321,11 +330,11 @@ async fn a_terminal_in_a_pod_of_an_application_is_carried_both_ways_until_its_vi
 
 #[tokio::test]
 async fn no_terminal_is_opened_elsewhere_or_for_something_else() {
-    let (window, mut lane) = shop(UiAccess::Terminal).await;
+    let (window, mut agent_tunnel) = shop(UiAccess::Terminal).await;
     let stray = object("v1", "Pod", "stray", "u8");
     let at = "/api/v1/namespaces/shop/pods/stray";
     window
-        .told
+        .reply
         .objects
         .lock()
         .unwrap()
@@ -342,14 +351,18 @@ async fn no_terminal_is_opened_elsewhere_or_for_something_else() {
         (EXEC, "h2c", "v5.channel.k8s.io", 400),
     ] {
         let (_says, request) = terminal(target, upgrade, protocol);
-        let answer = soon("an answer", lane.send_request(request)).await.unwrap();
+        let answer = soon("an answer", agent_tunnel.send_request(request))
+            .await
+            .unwrap();
         assert_eq!(answer.status(), code, "{target} {upgrade} {protocol}");
     }
     assert_eq!(changes(&window), []);
 
-    let (window, mut lane) = shop(UiAccess::Operate).await;
+    let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
     let (_says, request) = terminal(EXEC, "websocket", "v5.channel.k8s.io");
-    let answer = soon("an answer", lane.send_request(request)).await.unwrap();
+    let answer = soon("an answer", agent_tunnel.send_request(request))
+        .await
+        .unwrap();
     assert_eq!(answer.status(), 403);
     assert!(window.asked().is_empty());
 }

@@ -32,7 +32,7 @@ async fn a_copy_of_a_predecessor_is_taken_over_and_made_anew_only_where_that_is_
         setup
     };
     let policy = |policy: &str| Some((keys::SOURCE_UID_MISMATCH_POLICY, policy.to_owned()));
-    for (setup, annotation, made_anew) in [
+    for (setup, annotation, remade) in [
         (Setup::default(), None, false),
         (recreates(), policy("upsert"), false),
         (recreates(), None, true),
@@ -48,7 +48,7 @@ async fn a_copy_of_a_predecessor_is_taken_over_and_made_anew_only_where_that_is_
             next["metadata"]["annotations"] = json!({ key: value });
         }
         talk.deliver(about(Verb::Create, &next)).await;
-        if made_anew {
+        if remade {
             let here = world.object(APPS, "one").unwrap();
             assert!(
                 Meta::of(&here).is_deleting(),
@@ -62,7 +62,7 @@ async fn a_copy_of_a_predecessor_is_taken_over_and_made_anew_only_where_that_is_
         talk.listens_until(there).await;
         let after = world.object(APPS, "one").unwrap();
         let same = Meta::of(&after).uid() == Meta::of(&before).uid();
-        assert_eq!(same, !made_anew, "{:?}", world.writes());
+        assert_eq!(same, !remade, "{:?}", world.writes());
     }
 }
 
@@ -105,7 +105,7 @@ async fn an_application_that_is_not_to_be_adopted_stays_and_either_principal_hea
     for (world, setup) in [(own(None), never), (own(Some("never")), Setup::default())] {
         let (scene, mut talk) =
             connected_with(Arc::clone(&world), Manner::Ours, setup.clone()).await;
-        talk.say(about(Verb::Create, &app("one", "5", "main")))
+        talk.emit(about(Verb::Create, &app("one", "5", "main")))
             .await;
         let answer = talk.acknowledged("one_hub-one_5").await;
         let refused = answer.extensions.get("refused").unwrap();
@@ -115,18 +115,18 @@ async fn an_application_that_is_not_to_be_adopted_stays_and_either_principal_hea
 
         let mut scene = scene_with(Arc::clone(&world), Manner::Go, setup).await;
         let mut talk = scene.principal.conversation().await;
-        talk.say(about(Verb::Create, &app("one", "5", "main")))
+        talk.emit(about(Verb::Create, &app("one", "5", "main")))
             .await;
-        let told = talk.until(Verb::Error).await;
-        let told: ErrorReport = payload::decode("error", &told.payload).unwrap();
+        let reply = talk.until(Verb::Error).await;
+        let reply: ErrorReport = payload::decode("error", &reply.payload).unwrap();
         assert_eq!(
             (
-                told.resource_name.as_str(),
-                told.resource_namespace.as_str()
+                reply.resource_name.as_str(),
+                reply.resource_namespace.as_str()
             ),
             ("one", "spoke1")
         );
-        assert!(told.message.contains("set to never"), "{}", told.message);
+        assert!(reply.message.contains("set to never"), "{}", reply.message);
         let here = world.object(APPS, "one").unwrap();
         assert_eq!(
             (source(Some(&here)), revision(Some(&here))),

@@ -11,13 +11,13 @@ use http_body_util::combinators::UnsyncBoxBody;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use protocol::version::Capabilities;
+use protocol::wire::agent_tunnel::Chunk;
+use protocol::wire::agent_tunnel::lane_server::{Lane as LaneService, LaneServer};
 use protocol::wire::authapi::authentication_server::{Authentication, AuthenticationServer};
 use protocol::wire::authapi::{AuthRequest, AuthResponse, RefreshTokenRequest};
 use protocol::wire::cloudevents::CloudEvent;
 use protocol::wire::eventstreamapi::event_stream_server::{EventStream, EventStreamServer};
 use protocol::wire::eventstreamapi::{Event as Frame, PingRequest, PongReply, PushSummary};
-use protocol::wire::lane::Chunk;
-use protocol::wire::lane::lane_server::{Lane as LaneService, LaneServer};
 use protocol::wire::logstreamapi::log_stream_service_server::{
     LogStreamService, LogStreamServiceServer,
 };
@@ -56,7 +56,7 @@ pub(super) struct Principal {
     pub(super) address: SocketAddr,
     pub(super) authenticated: Arc<Mutex<Vec<AuthRequest>>>,
     conversations: mpsc::Receiver<Conversation>,
-    lanes: mpsc::Receiver<Carrier>,
+    agent_tunnels: mpsc::Receiver<Carrier>,
     logs: mpsc::Receiver<Streaming<LogStreamData>>,
     pub(super) terminals: mpsc::Receiver<Opened>,
     pub(super) tokens: Arc<Mutex<Tokens>>,
@@ -96,7 +96,7 @@ struct Services {
     manner: Manner,
     authenticated: Arc<Mutex<Vec<AuthRequest>>>,
     conversations: mpsc::Sender<Conversation>,
-    lanes: mpsc::Sender<Carrier>,
+    agent_tunnels: mpsc::Sender<Carrier>,
     logs: mpsc::Sender<Streaming<LogStreamData>>,
     tokens: Arc<Mutex<Tokens>>,
 }
@@ -128,7 +128,7 @@ impl Principal {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (send, conversations) = mpsc::channel(8);
-        let (opened, lanes) = mpsc::channel(8);
+        let (opened, agent_tunnels) = mpsc::channel(8);
         let (begun, logs) = mpsc::channel(8);
         let (shown, terminals) = mpsc::channel(8);
         let authenticated: Arc<Mutex<Vec<AuthRequest>>> = Arc::default();
@@ -138,7 +138,7 @@ impl Principal {
             tokens: Arc::clone(&tokens),
             authenticated: Arc::clone(&authenticated),
             conversations: send,
-            lanes: opened,
+            agent_tunnels: opened,
             logs: begun,
         };
         let token = CancellationToken::new();
@@ -158,7 +158,7 @@ impl Principal {
             address,
             authenticated,
             conversations,
-            lanes,
+            agent_tunnels,
             logs,
             terminals,
             tokens,
@@ -173,8 +173,8 @@ impl Principal {
     }
 
     /// The next lane that an agent opens.
-    pub(super) async fn lane(&mut self) -> Carrier {
-        soon("a lane", self.lanes.recv()).await.unwrap()
+    pub(super) async fn agent_tunnel(&mut self) -> Carrier {
+        soon("a lane", self.agent_tunnels.recv()).await.unwrap()
     }
 
     /// The next log that an agent sends. It is taken to its end here, whatever is read of it.
@@ -205,12 +205,12 @@ impl Drop for Principal {
 
 impl Conversation {
     /// Says an event.
-    pub(super) async fn say(&self, event: Event) {
-        self.say_raw(Some(event.into_cloud_event(""))).await;
+    pub(super) async fn emit(&self, event: Event) {
+        self.emit_raw(Some(event.into_cloud_event(""))).await;
     }
 
     /// Says whatever it is.
-    pub(super) async fn say_raw(&self, event: Option<CloudEvent>) {
+    pub(super) async fn emit_raw(&self, event: Option<CloudEvent>) {
         let sent = self.to.as_ref().unwrap().send(Ok(Frame { event })).await;
         assert!(sent.is_ok(), "the session is over");
     }
@@ -246,7 +246,7 @@ impl Conversation {
             loop {
                 let event = self.next().await;
                 if event.target != Target::Ack {
-                    self.say(event.ack()).await;
+                    self.emit(event.ack()).await;
                 }
                 if fits(&event) {
                     return event;
@@ -274,7 +274,7 @@ impl Conversation {
     /// Says it, and waits until the agent has done it.
     pub(super) async fn deliver(&mut self, event: Event) {
         let id = event.event_id.clone();
-        self.say(event).await;
+        self.emit(event).await;
         self.acknowledged(&id).await;
     }
 
@@ -374,11 +374,11 @@ impl LaneService for Services {
         let incoming = incoming.map(|it| it.map(|it| it.data).map_err(std::io::Error::other));
         let (send, outgoing) = tunnel::chunks();
         let tunnel = TokioIo::new(Tunnel::new(incoming, send));
-        let lanes = self.lanes.clone();
+        let agent_tunnels = self.agent_tunnels.clone();
         tokio::spawn(async move {
             let shaken = http2::handshake(TokioExecutor::new(), tunnel).await;
             let (carrier, connection) = shaken.unwrap();
-            drop(lanes.send(carrier).await);
+            drop(agent_tunnels.send(carrier).await);
             drop(connection.await);
         });
         let chunks = ReceiverStream::new(outgoing).map(|data| Ok(Chunk { data }));

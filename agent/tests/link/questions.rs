@@ -13,7 +13,7 @@ use super::{APPS, Scene, app, connected, connected_to};
 async fn answered(talk: &mut Conversation, target: Target, verb: Verb, asked: Value) -> Value {
     let event = Event::control(target, verb, Bytes::from(asked.to_string()));
     let id = event.event_id.clone();
-    talk.say(event).await;
+    talk.emit(event).await;
     let wanted = if target == Target::Redis {
         Verb::RedisResponse
     } else {
@@ -61,7 +61,7 @@ async fn a_log_that_a_go_principal_asks_for_is_sent_on_a_stream_of_its_own() {
         let asked = json!({ "uuid": pod, "namespace": "shop", "podName": pod });
         let get = Verb::Http(Method::Get);
         let asked = Bytes::from(asked.to_string());
-        talk.say(Event::control(Target::ContainerLog, get, asked))
+        talk.emit(Event::control(Target::ContainerLog, get, asked))
             .await;
         let mut log = scene.principal.log().await;
         let first = soon("its name", log.message()).await.unwrap().unwrap();
@@ -71,10 +71,10 @@ async fn a_log_that_a_go_principal_asks_for_is_sent_on_a_stream_of_its_own() {
         );
         let mut read = Vec::new();
         let last = loop {
-            let said = soon("more of it", log.message()).await.unwrap().unwrap();
-            read.extend_from_slice(&said.data);
-            if said.eof {
-                break said;
+            let stated = soon("more of it", log.message()).await.unwrap().unwrap();
+            read.extend_from_slice(&stated.data);
+            if stated.eof {
+                break stated;
             }
         };
         assert_eq!(String::from_utf8(read).unwrap(), wanted);
@@ -87,14 +87,14 @@ async fn logged(scene: &mut Scene, talk: &Conversation) -> String {
     let asked = json!({ "uuid": "talker", "namespace": "shop", "podName": "talker" });
     let asked = Bytes::from(asked.to_string());
     let get = Verb::Http(Method::Get);
-    talk.say(Event::control(Target::ContainerLog, get, asked))
+    talk.emit(Event::control(Target::ContainerLog, get, asked))
         .await;
     let mut log = scene.principal.log().await;
     let mut read = Vec::new();
     loop {
-        let said = soon("more of it", log.message()).await.unwrap().unwrap();
-        read.extend_from_slice(&said.data);
-        if said.eof {
+        let stated = soon("more of it", log.message()).await.unwrap().unwrap();
+        read.extend_from_slice(&stated.data);
+        if stated.eof {
             return String::from_utf8(read).unwrap();
         }
     }

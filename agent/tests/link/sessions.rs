@@ -17,18 +17,18 @@ use super::api::{Api, World};
 use super::principal::{Manner, NONCE, PRINCIPAL_UID, Principal};
 use super::spoke::{Setup, Spoke};
 use super::trust::Authority;
-use super::{APPS, about, app, connected, scene, told, wait};
+use super::{APPS, about, app, connected, reply, scene, wait};
 
 #[tokio::test]
 async fn garbage_ends_neither_the_session_nor_the_agent() {
     let (scene, mut talk) = connected(Manner::Ours).await;
-    talk.say_raw(None).await;
-    talk.say_raw(Some(CloudEvent::default())).await;
+    talk.emit_raw(None).await;
+    talk.emit_raw(Some(CloudEvent::default())).await;
     let nameless = CloudEvent {
         attributes: HashMap::new(),
         ..about_raw("x")
     };
-    talk.say_raw(Some(nameless)).await;
+    talk.emit_raw(Some(nameless)).await;
 
     let mut broken = about(Verb::Create, &app("broken", "1", "main"));
     broken.payload = Bytes::from_static(b"{\"metadata\": [[[");
@@ -41,7 +41,7 @@ async fn garbage_ends_neither_the_session_nor_the_agent() {
     );
     for event in [broken, elsewhere, path, empty] {
         let id = event.event_id.clone();
-        talk.say(event).await;
+        talk.emit(event).await;
         let answer = talk.acknowledged(&id).await;
         assert!(answer.extensions.contains_key("refused"), "{answer:?}");
     }
@@ -62,7 +62,7 @@ fn about_raw(kind: &str) -> CloudEvent {
 async fn an_agent_that_its_cluster_does_not_know_any_more_leaves_the_session_to_another_one() {
     let (mut scene, talk) = connected(Manner::Ours).await;
     scene.api.world.forget_clients(true);
-    talk.say(about(Verb::Create, &app("one", "1", "main")))
+    talk.emit(about(Verb::Create, &app("one", "1", "main")))
         .await;
     scene.spoke.is(LinkState::Down).await;
     assert!(scene.api.world.writes().is_empty());
@@ -70,7 +70,7 @@ async fn an_agent_that_its_cluster_does_not_know_any_more_leaves_the_session_to_
     scene.api.world.forget_clients(false);
     let mut again = scene.principal.conversation().await;
     again
-        .say(about(Verb::Create, &app("one", "1", "main")))
+        .emit(about(Verb::Create, &app("one", "1", "main")))
         .await;
     again.acknowledged("one_hub-one_1").await;
     assert_eq!(scene.api.world.writes(), ["create one"]);
@@ -86,9 +86,9 @@ async fn after_a_lost_connection_the_agent_names_what_it_holds() {
 
     let mut again = scene.principal.conversation().await;
     again.until(Verb::StatusUpdate).await;
-    let held = told(&mut again).await;
-    let [only] = held.as_slice() else {
-        panic!("{held:?}")
+    let retained = reply(&mut again).await;
+    let [only] = retained.as_slice() else {
+        panic!("{retained:?}")
     };
     assert_eq!((only.name.as_str(), only.uid.as_str()), ("one", "hub-one"));
     assert_eq!(
@@ -106,7 +106,7 @@ async fn a_principal_that_was_away_is_found_again() {
     let address = scene.principal.address;
     scene.principal = Principal::start_at(&scene.authority, Manner::Ours, address).await;
     let mut again = scene.principal.conversation().await;
-    told(&mut again).await;
+    reply(&mut again).await;
     scene.spoke.is(LinkState::Up).await;
 }
 
@@ -134,8 +134,8 @@ async fn one_more_trusted_authority_is_told_on_the_same_connection_and_one_less_
         .spoke
         .material
         .send_replace(scene.authority.material("spoke1", &both));
-    let trusted = |said: &Event| {
-        let info: SpokeInfo = payload::decode("spoke", &said.payload).unwrap();
+    let trusted = |stated: &Event| {
+        let info: SpokeInfo = payload::decode("spoke", &stated.payload).unwrap();
         info.trusts.map(|all| all.len())
     };
     while trusted(&talk.until(Verb::ClusterInfoUpdate).await) != Some(2) {}
@@ -146,7 +146,7 @@ async fn one_more_trusted_authority_is_told_on_the_same_connection_and_one_less_
         .send_replace(scene.authority.material("spoke1", &alone));
     talk.closed().await;
     let mut again = scene.principal.conversation().await;
-    assert_eq!(told(&mut again).await.len(), 1);
+    assert_eq!(reply(&mut again).await.len(), 1);
 }
 
 #[tokio::test]

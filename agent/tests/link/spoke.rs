@@ -27,7 +27,7 @@ use super::wait::soon;
 
 pub(super) struct Spoke {
     pub(super) state: watch::Receiver<LinkState>,
-    pub(super) takes_lanes: watch::Receiver<bool>,
+    pub(super) takes_tunnels: watch::Receiver<bool>,
     pub(super) material: watch::Sender<Arc<Material>>,
     pub(super) census: watch::Sender<Option<Census>>,
     pub(super) metrics: Metrics,
@@ -94,7 +94,7 @@ impl Spoke {
         replica.start(&spawner);
         let material = watch::Sender::new(material);
         let census = watch::Sender::new(None);
-        let (lane, takes_lanes) = watch::channel(false);
+        let (agent_tunnel, takes_tunnels) = watch::channel(false);
         let (state_sender, state) = watch::channel(LinkState::Down);
         let hub = hub(principal.address.port());
         let tls = ClientTls::follow(material.subscribe(), &spawner);
@@ -108,16 +108,16 @@ impl Spoke {
             material: in_effect,
             replica,
             reports,
-            desk: Some(Arc::new(desk(api, access, parts.spawner()))),
+            api_handler: Some(Arc::new(api_handler(api, access, parts.spawner()))),
             census: census.subscribe(),
             metrics: metrics.clone(),
             state: state_sender,
-            lane,
+            agent_tunnel,
         };
         spawner.spawn("link", link.run(token.clone()));
         Self {
             state,
-            takes_lanes,
+            takes_tunnels,
             material,
             census,
             metrics,
@@ -146,7 +146,7 @@ impl Drop for Spoke {
     }
 }
 
-fn desk(api: &Api, access: UiAccess, spawner: Spawner) -> ApiHandler {
+fn api_handler(api: &Api, access: UiAccess, spawner: Spawner) -> ApiHandler {
     let ui = Ui { access, user: None };
     ApiHandler::new(api.client(), ui, Setup::default().scope, spawner)
 }

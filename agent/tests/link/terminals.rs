@@ -33,8 +33,8 @@ const ONE: &str = "11111111-1111-1111-1111-111111111111";
 
 /// The principal's end of a terminal.
 pub(super) struct Opened {
-    hears: Streaming<TerminalStreamData>,
-    says: mpsc::Sender<Result<TerminalStreamData, Status>>,
+    takes_in: Streaming<TerminalStreamData>,
+    emits: mpsc::Sender<Result<TerminalStreamData, Status>>,
 }
 
 /// The principal's service.
@@ -48,24 +48,24 @@ impl TerminalStreamService for Service {
         &self,
         request: Request<Streaming<TerminalStreamData>>,
     ) -> Result<Response<Self::StreamTerminalStream>, Status> {
-        let (says, said) = mpsc::channel(8);
-        let hears = request.into_inner();
-        drop(self.0.send(Opened { hears, says }).await);
-        Ok(Response::new(ReceiverStream::new(said)))
+        let (emits, stated) = mpsc::channel(8);
+        let takes_in = request.into_inner();
+        drop(self.0.send(Opened { takes_in, emits }).await);
+        Ok(Response::new(ReceiverStream::new(stated)))
     }
 }
 
 impl Opened {
-    async fn hears(&mut self) -> TerminalStreamData {
-        let heard = soon("a frame of a terminal", self.hears.message()).await;
-        heard.unwrap().expect("the agent ended the stream")
+    async fn takes_in(&mut self) -> TerminalStreamData {
+        let arrived = soon("a frame of a terminal", self.takes_in.message()).await;
+        arrived.unwrap().expect("the agent ended the stream")
     }
 
     /// Waits until this is shown.
     async fn shows(&mut self, text: &str) {
         let mut shown = String::new();
         while !shown.contains(text) {
-            let frame = self.hears().await;
+            let frame = self.takes_in().await;
             assert_eq!((frame.error.as_str(), frame.eof), ("", false), "{shown:?}");
             assert_eq!(frame.stream_type, "stdout");
             shown.push_str(std::str::from_utf8(&frame.data).unwrap());
@@ -78,11 +78,11 @@ impl Opened {
             stream_type: "stdin".to_owned(),
             ..TerminalStreamData::default()
         };
-        self.says.send(Ok(typed)).await.unwrap();
+        self.emits.send(Ok(typed)).await.unwrap();
     }
 
     async fn handshake(&mut self, uuid: &str) {
-        let first = self.hears().await;
+        let first = self.takes_in().await;
         let handshake = TerminalStreamData {
             request_uuid: uuid.to_owned(),
             ..TerminalStreamData::default()
@@ -101,8 +101,8 @@ pub(super) async fn exec(
     assert_eq!(plural, "pods");
     let query = request.uri().query().unwrap_or_default();
     if !query.contains("command=sh&") {
-        let told = json!({ "kind": "Status", "message": "no such shell" });
-        return (StatusCode::INTERNAL_SERVER_ERROR, told.to_string()).into_response();
+        let reply = json!({ "kind": "Status", "message": "no such shell" });
+        return (StatusCode::INTERNAL_SERVER_ERROR, reply.to_string()).into_response();
     }
     assert!(
         query.ends_with("&container=c&stdin=true&stdout=true&tty=true"),
@@ -127,21 +127,21 @@ pub(super) async fn exec(
 }
 
 async fn echo(mut socket: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>) {
-    while let Some(Ok(Message::Binary(heard))) = socket.next().await {
-        let said = match Channel::read(&heard) {
+    while let Some(Ok(Message::Binary(arrived))) = socket.next().await {
+        let stated = match Channel::read(&arrived) {
             Some((Channel::Keys, b"exit 3\n")) => {
                 let end = End::Failed("command terminated with exit code 3".to_owned());
-                Channel::End.says(&end.written())
+                Channel::End.emits(&end.written())
             }
-            Some((Channel::Keys, b"exit\n")) => Channel::End.says(&End::Done.written()),
-            Some((Channel::Keys, keys)) => Channel::Screen.says(keys),
+            Some((Channel::Keys, b"exit\n")) => Channel::End.emits(&End::Done.written()),
+            Some((Channel::Keys, keys)) => Channel::Screen.emits(keys),
             Some((Channel::Size, size)) => {
                 let Size { width, height } = Size::read(size).unwrap();
-                Channel::Errors.says(format!("{width}x{height}").as_bytes())
+                Channel::Errors.emits(format!("{width}x{height}").as_bytes())
             }
             other => panic!("{other:?}"),
         };
-        if socket.send(Message::binary(said)).await.is_err() {
+        if socket.send(Message::binary(stated)).await.is_err() {
             return;
         }
     }
@@ -195,17 +195,20 @@ async fn a_terminal_that_a_go_principal_asks_for_is_carried_on_a_stream_of_its_o
             rows: 40,
             ..TerminalStreamData::default()
         };
-        terminal.says.send(Ok(resized)).await.unwrap();
+        terminal.emits.send(Ok(resized)).await.unwrap();
         terminal.shows("120x40").await;
         terminal.types(exit).await;
-        let end = terminal.hears().await;
+        let end = terminal.takes_in().await;
         assert_eq!((end.error.as_str(), end.eof), (last, last.is_empty()));
         // The stream is left to the principal, which may still have to show what it heard.
-        let Opened { mut hears, says } = terminal;
-        let more = hears.message();
+        let Opened {
+            mut takes_in,
+            emits,
+        } = terminal;
+        let more = takes_in.message();
         tokio::pin!(more);
         assert!(futures::poll!(&mut more).is_pending());
-        drop(says);
+        drop(emits);
         let more = soon("the end of the stream", more).await;
         assert_eq!(more.ok().flatten(), None);
     }
@@ -229,10 +232,10 @@ async fn a_terminal_that_is_not_opened_is_told_why_and_ends_at_once() {
         (UiAccess::Terminal, "front", "bash", "no such shell"),
     ] {
         let (mut scene, talk) = shop(access).await;
-        talk.say(question(ONE, pod, shell)).await;
+        talk.emit(question(ONE, pod, shell)).await;
         let mut terminal = scene.principal.terminal().await;
         terminal.handshake(ONE).await;
-        let end = terminal.hears().await;
+        let end = terminal.takes_in().await;
         assert!(end.error.contains(why), "{pod}: {}", end.error);
     }
 }
@@ -254,8 +257,8 @@ async fn a_terminal_ends_on_the_cluster_when_its_viewer_or_the_session_is_gone()
     terminal.handshake(other).await;
     terminal.shows("80x24").await;
     talk.end(Status::unavailable("the hub restarts")).await;
-    let heard = soon("the end", terminal.hears.message()).await;
-    assert!(!matches!(heard, Ok(Some(_))), "{heard:?}");
+    let arrived = soon("the end", terminal.takes_in.message()).await;
+    assert!(!matches!(arrived, Ok(Some(_))), "{arrived:?}");
     let ended = open.wait_for(|open| *open == 0);
     drop(soon("the API's end", ended).await.unwrap());
 }

@@ -33,7 +33,7 @@ pub const ARGOCD_PLACE: &str = "argocd-agent.open-cluster-management.io/argocd-n
 pub const BROUGHT: &str = "argocd-agent.open-cluster-management.io/brought";
 /// What the definitions say of Argo CD's kinds that the add-on has brought to a cluster. It stands in the schema, so
 /// whoever applies a definition of their own takes it out; and everybody who knows the API can read it.
-pub const BROUGHT_KIND: &str =
+pub const INSTALLED_KIND: &str =
     "Brought by argocd-agent-addon as it is on the hub, without descriptions.";
 
 /// The Secret of the CA.

@@ -62,14 +62,18 @@ fn a_watch_tells_each_version_once_and_a_namesake_as_another() {
     let (mut objects, made) = with_one();
     let mut seen = Seen::new();
     assert_eq!(
-        objects.news(&mut seen, |_| true),
-        [News::Applied("a", made.clone())]
+        objects.updates(&mut seen, |_| true),
+        [Change::Applied("a", made.clone())]
     );
-    assert!(objects.news(&mut seen, |_| true).is_empty());
+    assert!(objects.updates(&mut seen, |_| true).is_empty());
     objects.delete(&"a", None).unwrap();
     let again = objects.create("a", object("a")).unwrap();
     let uid = Meta::of(&made).uid().to_owned();
-    let expected = [News::Gone("a", uid), News::Applied("a", again)];
-    assert_eq!(objects.news(&mut seen, |_| true), expected);
-    assert!(objects.news(&mut Seen::new(), |key| *key == "b").is_empty());
+    let expected = [Change::Gone("a", uid), Change::Applied("a", again)];
+    assert_eq!(objects.updates(&mut seen, |_| true), expected);
+    assert!(
+        objects
+            .updates(&mut Seen::new(), |key| *key == "b")
+            .is_empty()
+    );
 }

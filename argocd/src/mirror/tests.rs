@@ -250,15 +250,15 @@ fn a_go_principal_is_not_told_of_commands() {
     live["metadata"]["annotations"][keys::REFRESH] = "normal".into();
     live["metadata"]["annotations"][keys::SOURCE_UID] = "from before".into();
     for ours in [true, false] {
-        let told = wire(&live, "Application", ours);
-        assert_eq!(told.get("operation").is_some(), ours);
-        assert_eq!(Meta::of(&told).annotation(keys::REFRESH).is_some(), ours);
+        let reply = wire(&live, "Application", ours);
+        assert_eq!(reply.get("operation").is_some(), ours);
+        assert_eq!(Meta::of(&reply).annotation(keys::REFRESH).is_some(), ours);
         assert_eq!(
-            Meta::of(&told).annotation(keys::LAST_COMMAND).is_some(),
+            Meta::of(&reply).annotation(keys::LAST_COMMAND).is_some(),
             ours
         );
-        assert_eq!(Meta::of(&told).source_uid(), None);
-        assert_eq!(told["status"]["sync"]["status"], "Synced");
+        assert_eq!(Meta::of(&reply).source_uid(), None);
+        assert_eq!(reply["status"]["sync"]["status"], "Synced");
     }
 }
 
@@ -294,17 +294,17 @@ proptest! {
     fn whatever_is_said_to_a_plugin_is_shown_as_it_was_written(
         source in testing::application(), live in testing::application(),
     ) {
-        let said = |app: &Value| {
+        let stated = |app: &Value| {
             let spec = &app["spec"];
             format!("{} {}", spec["source"], spec["other"])
         };
         for ours in [true, false] {
-            let told = wire(&source, "Application", ours).to_string();
-            let desired = application(&serde_json::from_str(&told).unwrap(), "c").unwrap();
-            prop_assert_eq!(said(&desired), said(&source));
+            let reply = wire(&source, "Application", ours).to_string();
+            let desired = application(&serde_json::from_str(&reply).unwrap(), "c").unwrap();
+            prop_assert_eq!(stated(&desired), stated(&source));
             let reached = application_patch(&live, &desired, &source, &follow(), "c")
                 .map_or_else(|| live.clone(), |patch| patch.applied_to(&live));
-            prop_assert_eq!(said(&reached), said(&source));
+            prop_assert_eq!(stated(&reached), stated(&source));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::is_held;
+use super::is_blocked;
 use crate::command::{Judgement, Operation};
 use crate::keys::{self, HUB_CONDITION_PREFIX};
 use crate::object::{Application, Meta};
@@ -110,7 +110,7 @@ pub(super) fn shown(hub: &Value, report: &Value, judgement: &Judgement) -> Optio
         // Nothing is written only to have no list in place of an empty one.
         status.insert("conditions".to_owned(), Value::Array(shown));
     }
-    if is_held(judgement) {
+    if is_blocked(judgement) {
         status.remove("operationState");
         if let Some(state) = hub.operation_state() {
             status.insert("operationState".to_owned(), state.value().clone());

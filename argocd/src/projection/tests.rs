@@ -326,18 +326,18 @@ proptest! {
     fn whatever_is_said_to_a_plugin_arrives_and_is_left_alone(
         hub in crate::testing::application(), live in crate::testing::application(),
     ) {
-        let said = |app: &Value| {
+        let stated = |app: &Value| {
             let spec = &app["spec"];
             format!("{} {}", spec["source"]["plugin"], spec["other"])
         };
         let travelled: Value = serde_json::from_str(&wire_application(&hub).to_string()).unwrap();
         let desired = desired_on_spoke(&travelled, &CONTEXT).unwrap();
-        prop_assert_eq!(said(&desired), said(&hub));
+        prop_assert_eq!(stated(&desired), stated(&hub));
         let reached = match patch_for_spoke(&live, &desired) {
             Some(patch) => patch.applied_to(&live),
             None => live,
         };
-        prop_assert_eq!(said(&reached), said(&hub));
+        prop_assert_eq!(stated(&reached), stated(&hub));
     }
 
     #[test]

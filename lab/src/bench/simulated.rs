@@ -359,7 +359,7 @@ impl Life {
     /// That it holds nothing, which is so at the begin of a session.
     fn tell_all(&mut self) {
         let end = SyncedResourceList::default();
-        self.session.say(Event::request_synced_resource_list(&end));
+        self.session.emit(Event::request_synced_resource_list(&end));
     }
 
     fn report(&mut self, revision: String) {

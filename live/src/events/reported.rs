@@ -75,7 +75,7 @@ struct Series {
 
 /// One Event, in what may be told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sighting {
+pub(super) struct Observation {
     /// The UID of the Event there.
     pub(super) id: String,
     /// The UID of what it is about there.
@@ -119,7 +119,7 @@ impl Noted {
     }
 
     /// Those that are about this Application there, and whose every field can be told.
-    pub(super) fn sightings(self, namespace: &str, name: &str) -> Vec<Sighting> {
+    pub(super) fn sightings(self, namespace: &str, name: &str) -> Vec<Observation> {
         let is_about = |claim: &Claim| {
             let about = &claim.involved_object;
             about.kind.as_deref() == Some("Application")
@@ -127,12 +127,12 @@ impl Noted {
                 && about.name.as_deref() == Some(name)
         };
         let about = self.items.0.into_iter().filter(is_about);
-        about.filter_map(Claim::sighting).collect()
+        about.filter_map(Claim::observation).collect()
     }
 }
 
 impl Claim {
-    fn sighting(self) -> Option<Sighting> {
+    fn observation(self) -> Option<Observation> {
         let series = self.series.unwrap_or_default();
         let first = self.first_timestamp.as_deref().and_then(second);
         let begun = self.event_time.as_deref().and_then(second);
@@ -144,7 +144,7 @@ impl Claim {
         let component = self.source.component.filter(|it| !it.is_empty());
         let component = component.or(self.reporting_component).unwrap_or_default();
         let count = self.count.or(series.count).unwrap_or(1).max(1);
-        Some(Sighting {
+        Some(Observation {
             id: word(self.metadata.uid)?,
             of: word(self.involved_object.uid)?,
             severity: match self.severity?.as_str() {
@@ -171,11 +171,11 @@ fn word(text: Option<String>) -> Option<String> {
 
 /// The API counts bytes.
 fn message(text: &str) -> String {
-    let mut told = claim::words(text, LONGEST_MESSAGE);
-    while told.len() > LONGEST_MESSAGE {
-        told.pop();
+    let mut reply = claim::words(text, LONGEST_MESSAGE);
+    while reply.len() > LONGEST_MESSAGE {
+        reply.pop();
     }
-    told
+    reply
 }
 
 fn second(text: &str) -> Option<i64> {

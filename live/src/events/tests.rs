@@ -171,8 +171,11 @@ fn names_are_kept_apart_by_event_application_and_cluster() {
 #[test]
 fn what_is_long_is_cut_and_what_is_no_word_is_left_out() {
     let long = json!({ "message": format!("a\u{1b}[31m\n{}", "ä".repeat(2000)) });
-    let told = made(&long).unwrap()["message"].as_str().unwrap().to_owned();
-    assert!(told.starts_with("a [31m ä") && told.len() <= 1024, "{told}");
+    let reply = made(&long).unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(
+        reply.starts_with("a [31m ä") && reply.len() <= 1024,
+        "{reply}"
+    );
     let (longest, longer) = ("r".repeat(128), "r".repeat(129));
     assert_eq!(
         made(&json!({ "reason": longest })).unwrap()["reason"],

@@ -12,7 +12,7 @@ fn object(request: &Request) -> &Object {
 
 #[test]
 fn what_argo_cd_and_kubectl_ask_is_read_and_written_as_it_was() {
-    for (target, verb, told) in [
+    for (target, verb, reply) in [
         ("/version", Verb::Get, "/version"),
         ("/api?timeout=32s", Verb::Get, "/api"),
         ("/apis", Verb::Get, "/apis"),
@@ -61,7 +61,7 @@ fn what_argo_cd_and_kubectl_ask_is_read_and_written_as_it_was() {
     ] {
         let read = get(target).unwrap();
         assert_eq!(read.verb, verb, "{target}");
-        assert_eq!(read.subject.to_string(), told);
+        assert_eq!(read.subject.to_string(), reply);
         assert_eq!(read.target(), target);
     }
 }

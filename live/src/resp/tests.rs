@@ -51,8 +51,8 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 /// What a scanner tells of bytes that come in pieces, with neighbouring data joined; and how many values were whole.
-fn told(pieces: &[&[u8]]) -> Result<(Vec<String>, usize), Malformed> {
-    let (mut scanner, mut told, mut whole) = (Scanner::new(LIMITS), vec![], 0);
+fn reply(pieces: &[&[u8]]) -> Result<(Vec<String>, usize), Malformed> {
+    let (mut scanner, mut reply, mut whole) = (Scanner::new(LIMITS), vec![], 0);
     let mut data: Vec<u8> = vec![];
     for piece in pieces {
         let mut rest = *piece;
@@ -63,19 +63,19 @@ fn told(pieces: &[&[u8]]) -> Result<(Vec<String>, usize), Malformed> {
                 continue;
             }
             if !data.is_empty() && step != Step::More {
-                told.push(format!("{:?}", std::mem::take(&mut data)));
+                reply.push(format!("{:?}", std::mem::take(&mut data)));
             }
             match step {
                 Step::Event(Event::Line(kind)) => {
-                    told.push(format!("{kind:?} {}", scanner.text().escape_ascii()));
+                    reply.push(format!("{kind:?} {}", scanner.text().escape_ascii()));
                 }
-                Step::Event(event) => told.push(format!("{event:?}")),
+                Step::Event(event) => reply.push(format!("{event:?}")),
                 Step::Done => whole += 1,
                 Step::More => break,
             }
         }
     }
-    Ok((told, whole))
+    Ok((reply, whole))
 }
 
 proptest! {
@@ -98,11 +98,11 @@ proptest! {
         cuts.extend([0, bytes.len()]);
         cuts.sort_unstable();
         let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
-        let whole = told(&[&bytes]).unwrap();
+        let whole = reply(&[&bytes]).unwrap();
         prop_assert_eq!(whole.1, values.len());
-        prop_assert_eq!(told(&pieces).unwrap(), whole);
+        prop_assert_eq!(reply(&pieces).unwrap(), whole);
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
-        prop_assert_eq!(told(&single).unwrap().1, values.len());
+        prop_assert_eq!(reply(&single).unwrap().1, values.len());
     }
 
     #[test]
@@ -125,7 +125,7 @@ proptest! {
             prop_assert!(used <= bytes.len());
             prop_assert!(value.to_bytes().len() <= used);
         }
-        if let Ok((_, whole)) = told(&bytes.chunks(7).collect::<Vec<_>>()) {
+        if let Ok((_, whole)) = reply(&bytes.chunks(7).collect::<Vec<_>>()) {
             prop_assert!(whole <= bytes.len());
         }
     }

@@ -50,7 +50,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Whether a write that made this version while the watch was at `then` has been told, or what came of it
     /// since: the object itself may be gone again.
-    pub(crate) const fn tells(&self, version: u64, then: &Self) -> bool {
+    pub(crate) const fn notifies(&self, version: u64, then: &Self) -> bool {
         // A list that was begun later has all that was before it.
         self.reached >= version || self.complete > then.begun
     }
@@ -198,23 +198,23 @@ mod tests {
     #[test]
     fn a_write_is_told_by_a_later_word_or_by_a_list_that_was_begun_after_it() {
         let mut cache = Cache::<&str, u8>::default();
-        let mut hear = |change, version| {
+        let mut take_in = |change, version| {
             cache.absorb(Word { change, version });
             cache.progress()
         };
-        hear(Change::Restarted, None);
-        let then = hear(Change::Listed("a", 1), Some(7));
-        assert!(!then.tells(7, &then), "the list is not complete");
-        let then = hear(Change::Complete, None);
-        assert!(then.tells(7, &then) && !then.tells(8, &then));
-        assert!(hear(Change::Unread, Some(8)).tells(8, &then));
-        assert!(hear(Change::Deleted("a"), Some(9)).tells(9, &then));
+        take_in(Change::Restarted, None);
+        let then = take_in(Change::Listed("a", 1), Some(7));
+        assert!(!then.notifies(7, &then), "the list is not complete");
+        let then = take_in(Change::Complete, None);
+        assert!(then.notifies(7, &then) && !then.notifies(8, &then));
+        assert!(take_in(Change::Unread, Some(8)).notifies(8, &then));
+        assert!(take_in(Change::Deleted("a"), Some(9)).notifies(9, &then));
 
-        let while_listing = hear(Change::Restarted, None);
-        let complete = hear(Change::Complete, None);
-        assert!(complete.tells(20, &then), "it has what was before it");
+        let while_listing = take_in(Change::Restarted, None);
+        let complete = take_in(Change::Complete, None);
+        assert!(complete.notifies(20, &then), "it has what was before it");
         assert!(
-            !complete.tells(20, &while_listing),
+            !complete.notifies(20, &while_listing),
             "it may have been made before the write"
         );
         assert!(complete.is_silent_since(&complete) && !complete.is_silent_since(&then));
@@ -223,20 +223,23 @@ mod tests {
     #[test]
     fn when_the_hub_is_back_at_an_earlier_state_a_write_is_told_by_its_own_version() {
         let mut cache = Cache::<&str, u8>::default();
-        let mut hear = |change, version| {
+        let mut take_in = |change, version| {
             cache.absorb(Word { change, version });
             cache.progress()
         };
-        hear(Change::Restarted, None);
-        hear(Change::Listed("a", 1), Some(20));
-        let before = hear(Change::Complete, None);
+        take_in(Change::Restarted, None);
+        take_in(Change::Listed("a", 1), Some(20));
+        let before = take_in(Change::Complete, None);
 
-        hear(Change::Restarted, None);
-        hear(Change::Listed("a", 0), Some(10));
-        let now = hear(Change::Complete, None);
-        assert!(now.tells(30, &before), "nobody waits for what never comes");
-        assert!(!now.tells(11, &now), "20 was of another history");
-        assert!(hear(Change::Applied("a", 2), Some(11)).tells(11, &now));
+        take_in(Change::Restarted, None);
+        take_in(Change::Listed("a", 0), Some(10));
+        let now = take_in(Change::Complete, None);
+        assert!(
+            now.notifies(30, &before),
+            "nobody waits for what never comes"
+        );
+        assert!(!now.notifies(11, &now), "20 was of another history");
+        assert!(take_in(Change::Applied("a", 2), Some(11)).notifies(11, &now));
     }
 
     proptest! {
@@ -245,7 +248,7 @@ mod tests {
         #[test]
         fn what_counts_as_told_is_there(steps in prop::collection::vec(0u8..6, 1..60)) {
             let mut cache = Cache::<(), u64>::default();
-            let (mut hub, mut told) = (1_u64, 0_usize);
+            let (mut hub, mut reply) = (1_u64, 0_usize);
             let mut events = vec![1_u64];
             let mut listing = None;
             let mut expected: Option<(u64, Progress)> = None;
@@ -267,11 +270,11 @@ mod tests {
                     }
                     4 => listing.flatten().map(|count| {
                         listing = None;
-                        told = count;
+                        reply = count;
                         (Change::Complete, None)
                     }),
-                    5 if listing.is_none() => events.get(told).map(|version| {
-                        told += 1;
+                    5 if listing.is_none() => events.get(reply).map(|version| {
+                        reply += 1;
                         (Change::Applied((), *version), Some(*version))
                     }),
                     _ => None,
@@ -280,7 +283,7 @@ mod tests {
                     cache.absorb(Word { change, version });
                 }
                 if let Some((version, then)) = &expected
-                    && cache.progress().tells(*version, then)
+                    && cache.progress().notifies(*version, then)
                 {
                     prop_assert!(cache.live()[&()] >= *version);
                 }

@@ -13,8 +13,8 @@ use tracing::info;
 
 use self::workers::{PendingWork, Workers};
 use super::{
-    Addon, Error, Hosts, Metrics, View, event::Events, metrics::Controller, object_cache::ObjectCache,
-    permissions::Part, queue::Outcome, registration, watches::Watches,
+    Addon, Error, Hosts, Metrics, View, event::Events, metrics::Controller,
+    object_cache::ObjectCache, permissions::Part, queue::Outcome, registration, watches::Watches,
 };
 use crate::{api::addon::Version, name::ClusterName};
 
@@ -136,19 +136,19 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         events,
         metrics,
     });
-    let mut crew = Workers::new(hub, agenda);
+    let mut worker_pool = Workers::new(hub, agenda);
     let mut wake = wake.chain(stream::pending());
     loop {
-        let next_due = crew.dispatch(concurrency.max(1));
-        match next(&token, &mut watches, &mut crew, &mut wake, next_due).await {
+        let next_due = worker_pool.dispatch(concurrency.max(1));
+        match next(&token, &mut watches, &mut worker_pool, &mut wake, next_due).await {
             Next::Stop => break,
             Next::WatchEnded(error) => return Err(error),
-            Next::Finished(key, outcome) => crew.finish(key, outcome),
-            Next::Woken(cluster) => crew.agenda.add(Key::Cluster(cluster)),
+            Next::Finished(key, outcome) => worker_pool.finish(key, outcome),
+            Next::Woken(cluster) => worker_pool.agenda.add(Key::Cluster(cluster)),
             Next::Due => {}
         }
     }
-    crew.drain().await;
+    worker_pool.drain().await;
     Ok(())
 }
 
@@ -165,19 +165,19 @@ enum Next {
 async fn next<A: Addon>(
     token: &CancellationToken,
     watches: &mut JoinSet<Error>,
-    crew: &mut Workers<A>,
+    worker_pool: &mut Workers<A>,
     wake: &mut (impl futures::Stream<Item = ClusterName> + Unpin),
     next_due: Option<Instant>,
 ) -> Next {
-    let agenda = Arc::clone(&crew.agenda);
-    let mut revision = crew.revision.clone();
-    let listing = crew.is_listing();
+    let agenda = Arc::clone(&worker_pool.agenda);
+    let mut revision = worker_pool.revision.clone();
+    let listing = worker_pool.is_listing();
     let far = Instant::now() + Duration::from_hours(1);
     tokio::select! {
         biased;
         () = token.cancelled() => Next::Stop,
         Some(ended) = watches.join_next() => Next::WatchEnded(ended.unwrap_or(Error::Panicked)),
-        Some((key, outcome)) = crew.join_next() => Next::Finished(key, outcome),
+        Some((key, outcome)) = worker_pool.join_next() => Next::Finished(key, outcome),
         Some(cluster) = wake.next() => Next::Woken(cluster),
         () = agenda.changed.notified() => Next::Due,
         // The last list may be empty and wake nobody.

@@ -89,7 +89,7 @@ impl Error {
     }
 
     /// Whether the hub did not answer, or could not: nobody's fault here, and over some time.
-    pub fn is_weather(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         if matches!(self, Self::Overdue(_)) {
             return true;
         }
@@ -157,16 +157,16 @@ mod tests {
     fn a_hub_that_does_not_answer_is_weather_and_a_refusal_is_not() {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let silent = || kube::Error::Service(Box::new(std::io::Error::other("refused")));
-        assert!(write(kube::Error::Service(Box::new(refused))).is_weather());
-        assert!(write(answer(503)).is_weather());
-        assert!(!write(answer(403)).is_weather());
+        assert!(write(kube::Error::Service(Box::new(refused))).is_transient());
+        assert!(write(answer(503)).is_transient());
+        assert!(!write(answer(403)).is_transient());
         let hook = |source| Error::Hook {
             hook: "left",
             cluster: "c".to_owned(),
             source,
         };
-        assert!(hook(Box::new(write(silent()))).is_weather());
-        assert!(hook(Box::new(silent())).is_weather());
-        assert!(!hook("own".into()).is_weather());
+        assert!(hook(Box::new(write(silent()))).is_transient());
+        assert!(hook(Box::new(silent())).is_transient());
+        assert!(!hook("own".into()).is_transient());
     }
 }

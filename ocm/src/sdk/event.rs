@@ -45,7 +45,7 @@ pub(crate) struct NewEvent<'a> {
 /// The Event's name is made from what it says, so that a restart does not repeat it either.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    said: Mutex<LastEmitted>,
+    stated: Mutex<LastEmitted>,
 }
 
 #[derive(Debug, Default)]
@@ -58,12 +58,12 @@ struct LastEmitted {
 impl LastEmitted {
     /// Whether this is new and within the budget.
     fn take(&mut self, object: &str, reason: &str, now: Timestamp) -> bool {
-        let said = self.by_object.get(object);
-        if said.is_some_and(|reasons| reasons.contains(reason)) || !self.may_say(now) {
+        let stated = self.by_object.get(object);
+        if stated.is_some_and(|reasons| reasons.contains(reason)) || !self.may_say(now) {
             return false;
         }
-        let said = self.by_object.entry(object.to_owned()).or_default();
-        said.insert(reason.to_owned())
+        let stated = self.by_object.entry(object.to_owned()).or_default();
+        stated.insert(reason.to_owned())
     }
 
     /// Whether the budget has room for one more, which is counted.
@@ -85,47 +85,47 @@ impl LastEmitted {
 impl Events {
     /// The object is gone, or all is well with it: what was said may be said again.
     pub(crate) fn forget(&self, regarding: &ObjectReference) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.by_object.remove(&key(regarding));
+        let mut stated = self.stated.lock().unwrap_or_else(PoisonError::into_inner);
+        stated.by_object.remove(&key(regarding));
     }
 
     /// Says something, unless it was said, and tells whether it was new. An Event that cannot be
     /// written is no reason to fail.
-    pub(crate) async fn say(
+    pub(crate) async fn emit(
         &self,
         client: &Client,
         reporter: &str,
-        saying: NewEvent<'_>,
+        emitting: NewEvent<'_>,
         now: Timestamp,
         metrics: &Metrics,
     ) -> bool {
-        let object = key(&saying.regarding);
+        let object = key(&emitting.regarding);
         let new = {
-            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-            said.take(&object, saying.reason, now)
+            let mut stated = self.stated.lock().unwrap_or_else(PoisonError::into_inner);
+            stated.take(&object, emitting.reason, now)
         };
         if !new {
             return false;
         }
-        write(client, event(reporter, saying, None, now), metrics).await;
+        write(client, event(reporter, emitting, None, now), metrics).await;
         true
     }
 
     /// Says what has happened just now, each time that it does.
-    pub(crate) async fn tell(
+    pub(crate) async fn notify(
         &self,
         client: &Client,
         reporter: &str,
-        saying: NewEvent<'_>,
+        emitting: NewEvent<'_>,
         now: Timestamp,
         metrics: &Metrics,
     ) {
         let may_say = {
-            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-            said.may_say(now)
+            let mut stated = self.stated.lock().unwrap_or_else(PoisonError::into_inner);
+            stated.may_say(now)
         };
         if may_say {
-            write(client, event(reporter, saying, Some(now), now), metrics).await;
+            write(client, event(reporter, emitting, Some(now), now), metrics).await;
         }
     }
 }
@@ -153,13 +153,13 @@ fn key(object: &ObjectReference) -> String {
 }
 
 /// `at`: what makes it another one than an earlier one that said the same.
-fn event(reporter: &str, saying: NewEvent<'_>, at: Option<Timestamp>, now: Timestamp) -> Event {
+fn event(reporter: &str, emitting: NewEvent<'_>, at: Option<Timestamp>, now: Timestamp) -> Event {
     let NewEvent {
         regarding,
         warning,
         reason,
         note,
-    } = saying;
+    } = emitting;
     let name = regarding.name.clone().unwrap_or_default();
     let at = at.map(|at| at.to_string());
     let identity = digest(&json!([regarding.uid, reason, note, at]));
@@ -199,30 +199,30 @@ mod tests {
 
     #[test]
     fn a_thing_is_said_once_an_object() {
-        let mut said = LastEmitted::default();
-        assert!(said.take("a", "Reason", at(0)));
-        assert!(!said.take("a", "Reason", at(100_000)));
-        assert!(said.take("a", "Other", at(0)));
-        assert!(said.take("b", "Reason", at(0)));
+        let mut stated = LastEmitted::default();
+        assert!(stated.take("a", "Reason", at(0)));
+        assert!(!stated.take("a", "Reason", at(100_000)));
+        assert!(stated.take("a", "Other", at(0)));
+        assert!(stated.take("b", "Reason", at(0)));
     }
 
     #[test]
     fn a_flood_of_requests_is_not_answered_with_a_flood_of_events() {
-        let mut said = LastEmitted::default();
-        let told = |said: &mut LastEmitted, second| {
+        let mut stated = LastEmitted::default();
+        let reply = |stated: &mut LastEmitted, second| {
             let names = (0..1000).map(|number| format!("{second}-{number}"));
             names
-                .filter(|name| said.take(name, "Reason", at(second)))
+                .filter(|name| stated.take(name, "Reason", at(second)))
                 .count()
         };
-        assert_eq!(told(&mut said, 0), BUDGET);
-        assert_eq!(told(&mut said, 59), 0);
-        assert_eq!(told(&mut said, 60), BUDGET);
+        assert_eq!(reply(&mut stated, 0), BUDGET);
+        assert_eq!(reply(&mut stated, 59), 0);
+        assert_eq!(reply(&mut stated, 60), BUDGET);
     }
 
     #[test]
     fn the_same_saying_has_the_same_name_after_a_restart() {
-        let saying = || NewEvent {
+        let emitting = || NewEvent {
             regarding: ObjectReference {
                 name: Some("csr".to_owned()),
                 uid: Some("u".to_owned()),
@@ -233,8 +233,8 @@ mod tests {
             note: "note",
         };
         let (first, second) = (
-            event("a", saying(), None, at(0)),
-            event("a", saying(), None, at(9)),
+            event("a", emitting(), None, at(0)),
+            event("a", emitting(), None, at(9)),
         );
         assert_eq!(first.metadata.name, second.metadata.name);
         assert_eq!(first.metadata.namespace.as_deref(), Some("default"));

@@ -9,21 +9,21 @@ use crate::{
 /// Whether the add-on's workloads run, for authors who have nothing better to go by: every Deployment
 /// wants no replica or has a ready one, every `DaemonSet` is ready wherever it should be.
 pub fn availability(input: &HealthInput<'_>) -> Verdict {
-    let said = |status: Status, reason: &str, message: String| {
+    let condition = |status: Status, reason: &str, message: String| {
         Verdict::new(condition::addon::AVAILABLE, status, reason, message)
     };
     if input.works.is_empty() {
         let message = "Addon manifestWork is not found".to_owned();
-        return said(Status::Unknown, "WorkNotFound", message);
+        return condition(Status::Unknown, "WorkNotFound", message);
     }
     for work in input.works {
         let available = condition::find(&work.status.conditions, condition::work::AVAILABLE);
         let Some(available) = available else {
             let message = "Addon manifestWork is not applied yet".to_owned();
-            return said(Status::Unknown, "WorkNotApplied", message);
+            return condition(Status::Unknown, "WorkNotApplied", message);
         };
         if available.status == Status::False.as_str() {
-            return said(Status::False, "WorkNotApplied", available.message.clone());
+            return condition(Status::False, "WorkNotApplied", available.message.clone());
         }
     }
     let objects = input
@@ -33,11 +33,11 @@ pub fn availability(input: &HealthInput<'_>) -> Verdict {
     let workloads: Vec<_> = objects.filter(|object| is_workload(object)).collect();
     if workloads.is_empty() {
         let message = "Addon work is applied".to_owned();
-        return said(Status::True, "WorkApplied", message);
+        return condition(Status::True, "WorkApplied", message);
     }
     if workloads.iter().all(|object| object.values().is_empty()) {
         let message = "Probe results are not returned".to_owned();
-        return said(Status::Unknown, "NoProbeResult", message);
+        return condition(Status::Unknown, "NoProbeResult", message);
     }
     if let Some(object) = workloads.iter().find(|object| !is_ready(object)) {
         let meta = &object.resource_meta;
@@ -45,11 +45,11 @@ pub fn availability(input: &HealthInput<'_>) -> Verdict {
             "{} {}/{} is not ready",
             meta.kind, meta.namespace, meta.name
         );
-        return said(Status::False, "ProbeUnavailable", message);
+        return condition(Status::False, "ProbeUnavailable", message);
     }
     let name = input.target.addon.metadata.name.as_deref();
     let message = format!("{} add-on is available.", name.unwrap_or_default());
-    said(Status::True, "ProbeAvailable", message)
+    condition(Status::True, "ProbeAvailable", message)
 }
 
 fn is_workload(object: &ManifestCondition) -> bool {
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    fn said(works: &[WorkReport]) -> (Status, String) {
+    fn condition(works: &[WorkReport]) -> (Status, String) {
         let (name, cluster) = (ClusterName::new("c").unwrap(), ManagedCluster::default());
         let addon = ManagedClusterAddOn::default();
         let verdict = availability(&HealthInput {
@@ -162,7 +162,7 @@ mod tests {
             ),
         ];
         for (works, status, reason) in cases {
-            assert_eq!(said(&works), (status, reason.to_owned()));
+            assert_eq!(condition(&works), (status, reason.to_owned()));
         }
     }
 }

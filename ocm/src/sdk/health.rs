@@ -73,11 +73,11 @@ fn failures(work: &WorkReport) -> Vec<String> {
     let objects = work.status.resource_status.manifests.iter().filter(failed);
     let named: Vec<_> = objects.take(SHOWN).map(describe).collect();
     if named.is_empty() {
-        let said = condition::find(&work.status.conditions, condition::work::APPLIED);
+        let stated = condition::find(&work.status.conditions, condition::work::APPLIED);
         return vec![format!(
             "{}: {}",
             work.name,
-            said.map_or("", |c| c.message.as_str())
+            stated.map_or("", |c| c.message.as_str())
         )];
     }
     named
@@ -88,13 +88,13 @@ const SHOWN: usize = 5;
 
 fn describe(object: &ManifestCondition) -> String {
     let meta = &object.resource_meta;
-    let said = condition::find(&object.conditions, condition::work::APPLIED);
-    let said: String = said
+    let stated = condition::find(&object.conditions, condition::work::APPLIED);
+    let stated: String = stated
         .map_or("", |c| c.message.as_str())
         .chars()
         .take(300)
         .collect();
-    format!("{} {}/{}: {said}", meta.kind, meta.namespace, meta.name)
+    format!("{} {}/{}: {stated}", meta.kind, meta.namespace, meta.name)
 }
 
 /// The verdict when works could not be rendered or written.
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    fn said(works: &[WorkReport]) -> Option<(Status, String)> {
+    fn stated(works: &[WorkReport]) -> Option<(Status, String)> {
         let works: Vec<_> = works.iter().collect();
         manifest_applied(KIND, &works).map(|verdict| (verdict.status, verdict.reason))
     }
@@ -154,13 +154,13 @@ mod tests {
         let failed = Some((Status::False, reason::FAILED.to_owned()));
         let (good, old) = (work(Status::True, 2), work(Status::True, 1));
         let (bad, old_bad) = (work(Status::False, 2), work(Status::False, 1));
-        assert_eq!(said(&[]), applied);
-        assert_eq!(said(std::slice::from_ref(&good)), applied);
-        assert_eq!(said(&[good.clone(), old.clone()]), None);
-        assert_eq!(said(&[good.clone(), old_bad]), None);
-        assert_eq!(said(&[good.clone(), bad.clone()]), failed);
-        assert_eq!(said(&[bad, good]), failed);
-        assert_eq!(said(&[WorkReport::default()]), None);
+        assert_eq!(stated(&[]), applied);
+        assert_eq!(stated(std::slice::from_ref(&good)), applied);
+        assert_eq!(stated(&[good.clone(), old.clone()]), None);
+        assert_eq!(stated(&[good.clone(), old_bad]), None);
+        assert_eq!(stated(&[good.clone(), bad.clone()]), failed);
+        assert_eq!(stated(&[bad, good]), failed);
+        assert_eq!(stated(&[WorkReport::default()]), None);
     }
 
     #[test]

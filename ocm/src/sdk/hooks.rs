@@ -97,9 +97,9 @@ mod tests {
     }
 
     fn work(generation: i64, values: &[(&str, &str, &str, Option<&str>)]) -> WorkReport {
-        let manifests = values.iter().map(|(kind, name, value, said)| {
-            let values = said.map(
-                |said| json!({ "name": value, "fieldValue": { "type": "String", "string": said } }),
+        let manifests = values.iter().map(|(kind, name, value, stated)| {
+            let values = stated.map(
+                |stated| json!({ "name": value, "fieldValue": { "type": "String", "string": stated } }),
             );
             json!({
                 "resourceMeta": { "kind": kind, "namespace": "n", "name": name },
@@ -147,8 +147,8 @@ mod tests {
     #[test]
     fn the_condition_names_what_is_waited_for() {
         assert_eq!(verdict(&[]).status, Status::True);
-        let said = verdict(&["Job n/j: not reported yet".to_owned()]);
-        assert_eq!(said.reason, "HookManifestIsNotCompleted");
-        assert!(said.message.contains("Job n/j"), "{}", said.message);
+        let stated = verdict(&["Job n/j: not reported yet".to_owned()]);
+        assert_eq!(stated.reason, "HookManifestIsNotCompleted");
+        assert!(stated.message.contains("Job n/j"), "{}", stated.message);
     }
 }

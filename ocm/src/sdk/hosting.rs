@@ -111,8 +111,8 @@ mod tests {
             (&these, "h", Some(&refused), "not accepted"),
         ];
         for (hosts, name, host, why) in cases {
-            let said = judge(hosts, name, host).unwrap_err();
-            assert!(said.contains(why), "{said}");
+            let stated = judge(hosts, name, host).unwrap_err();
+            assert!(stated.contains(why), "{stated}");
         }
     }
 

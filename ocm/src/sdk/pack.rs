@@ -41,9 +41,9 @@ pub(crate) fn pack(items: &[Item], now: &Bins) -> Result<Bins, TooLarge> {
     let mut homeless: BTreeMap<&ResourceIdentifier, usize> =
         items.iter().map(|item| (&item.id, item.size)).collect();
     let mut bins: BTreeMap<usize, Bin<'_>> = BTreeMap::new();
-    for (number, held) in now {
+    for (number, blocked) in now {
         let mut bin = Bin::default();
-        for id in held {
+        for id in blocked {
             if let Some((id, size)) = homeless.get_key_value(id)
                 && bin.takes(*size)
             {

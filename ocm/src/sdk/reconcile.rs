@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tracing::{debug, info};
 
 use self::{
-    events::{explain, give_up, regarding, tell, warn_about},
+    events::{explain, give_up, notify, regarding, warn_about},
     idle::Idle,
     plan::{Look, Plan, Stage, Works},
     report::Facts,
@@ -25,7 +25,7 @@ mod idle;
 mod plan;
 mod report;
 
-pub(crate) use self::plan::held;
+pub(crate) use self::plan::blocked;
 
 /// A look that is not due to any event: catches what no event told. Long, since nothing should.
 const SWEEP: Duration = Duration::from_hours(2);
@@ -53,11 +53,11 @@ pub(crate) async fn reconcile<A: Addon>(
             verdict,
             clears,
         } => {
-            let held = hold(hub, target, &verdict, now).await?;
+            let blocked = hold(hub, target, &verdict, now).await?;
             if clears {
                 return clear(hub, name, &observed).await;
             }
-            Ok(held)
+            Ok(blocked)
         }
         Stage::Served(target) => serve(hub, target, &observed, now).await,
     }
@@ -130,7 +130,7 @@ async fn part<A: Addon>(
 ) -> Result<Outcome, Error> {
     let Teardown {
         steps,
-        said,
+        stated,
         given_up,
         finalizers,
         deserted,
@@ -138,16 +138,16 @@ async fn part<A: Addon>(
     } = {
         let state = hub.world.look();
         let configs = |named: &_| state.config(named).map(Arc::clone);
-        let parting = TeardownInput {
+        let teardown_input = TeardownInput {
             version: hub.version,
             cluster,
             observed,
             now,
         };
-        teardown::farewell(hub.addon.as_ref(), parting, &configs)
+        teardown::tear_down(hub.addon.as_ref(), teardown_input, &configs)
     };
-    if let Some((said, addon)) = said.zip(observed.addon.as_deref()) {
-        apply::hooks(hub, cluster, addon, &said, now).await?;
+    if let Some((stated, addon)) = stated.zip(observed.addon.as_deref()) {
+        apply::hooks(hub, cluster, addon, &stated, now).await?;
         if let Some(pending) = given_up {
             give_up(hub, cluster, addon, &pending, now).await;
         }
@@ -200,7 +200,7 @@ async fn hold<A: Addon>(
     now: Timestamp,
 ) -> Result<Outcome, Error> {
     let live = target.addon.conditions();
-    if let Some(conditions) = report::held(hub.addon.health_mode(), verdict, live, now) {
+    if let Some(conditions) = report::blocked(hub.addon.health_mode(), verdict, live, now) {
         info!(cluster = %target.name, reason = verdict.reason, "cluster held");
         apply::conditions(hub, target, &conditions).await?;
     }
@@ -254,7 +254,7 @@ async fn serve<A: Addon>(
     if worked.as_ref().is_err_and(Error::is_conflict) {
         return Ok(Outcome::Soon);
     }
-    let recheck = say(hub, target, &facts, now).await?;
+    let recheck = write_report(hub, target, &facts, now).await?;
     worked.map(|()| Outcome::Settled(Some(recheck.map_or(SWEEP, |recheck| recheck.min(SWEEP)))))
 }
 
@@ -305,7 +305,7 @@ async fn see_to_works<A: Addon>(
 }
 
 /// Says what is new, and tells when the author wants to be asked again.
-async fn say<A: Addon>(
+async fn write_report<A: Addon>(
     hub: &Hub<A>,
     target: Target<'_>,
     facts: &Facts,
@@ -321,14 +321,14 @@ async fn say<A: Addon>(
     let report = report::report(hub.addon.health_mode(), target, facts, &health, now);
     let recheck = health.recheck.into_iter().chain(report.recheck).min();
     let live = target.addon.conditions();
-    let news = changes::news(live, &report);
+    let updates = changes::updates(live, &report);
     if let Some(conditions) = report.deploy {
         apply::conditions(hub, target, &conditions).await?;
     }
     if let Some(available) = report.available {
         apply::available(hub, target, available).await?;
     }
-    tell(hub, target, &news, now).await;
+    notify(hub, target, &updates, now).await;
     Ok(recheck)
 }
 

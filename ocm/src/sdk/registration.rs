@@ -128,11 +128,11 @@ fn verdict(wanted: &Wanted<'_>) -> Verdict {
 }
 
 fn is_said(desired: &ManagedClusterAddOnStatus, live: &ManagedClusterAddOnStatus) -> bool {
-    let said = |wanted| {
+    let stated = |wanted| {
         let found = condition::find(&live.conditions, condition::addon::REGISTRATION_APPLIED);
         found.is_some_and(|found| condition::same(wanted, found))
     };
-    desired.conditions.iter().all(said)
+    desired.conditions.iter().all(stated)
         && same_kinds(&desired.supported_configs, &live.supported_configs)
         && desired.registrations == live.registrations
         && desired.namespace == live.namespace

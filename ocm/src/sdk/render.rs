@@ -243,10 +243,10 @@ fn mark<'a>(body: &'a Value, marks: &str, key: &str) -> Option<&'a Value> {
 
 fn location(body: &Value) -> Location {
     let marks = ["annotations", "labels"];
-    let said = marks
+    let stated = marks
         .into_iter()
         .find_map(|marks| mark(body, marks, keys::HOSTED_LOCATION));
-    match said.and_then(Value::as_str) {
+    match stated.and_then(Value::as_str) {
         Some("hosting") => Location::Hosting,
         Some("none") => Location::Nowhere,
         Some(_) | None => Location::Managed,
@@ -321,7 +321,7 @@ fn drop_empty(value: &mut Value, field: &str) {
 }
 
 /// Which objects a work holds.
-pub(crate) fn held(spec: &Value) -> BTreeMap<ResourceIdentifier, usize> {
+pub(crate) fn identifiers(spec: &Value) -> BTreeMap<ResourceIdentifier, usize> {
     let manifests = spec
         .pointer("/workload/manifests")
         .and_then(Value::as_array);

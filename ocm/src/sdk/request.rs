@@ -79,7 +79,7 @@ async fn bring_on<A: Addon>(
     }
     let Some(ca) = hub.addon.signing_ca(&approved.spec.signer_name) else {
         let note = "approved; waiting for a CA to sign with";
-        say(hub, &approved, true, "NoSigningCa", note, now).await;
+        emit_event(hub, &approved, true, "NoSigningCa", note, now).await;
         return Ok(Outcome::Settled(Some(CA_PAUSE)));
     };
     issue(hub, approved, &granted, &ca, now).await
@@ -108,8 +108,9 @@ fn judge<A: Addon>(hub: &Hub<A>, request: &CertificateSigningRequest) -> Result<
         wanted: &wanted,
     };
     let granted = csr::check(request, situation)?;
-    let held = target.and_then(|target| reconcile::held(hub.addon.as_ref(), target, &observed));
-    match held {
+    let blocked =
+        target.and_then(|target| reconcile::blocked(hub.addon.as_ref(), target, &observed));
+    match blocked {
         Some(verdict) => Err(Refusal::NotServed {
             cluster,
             message: verdict.message,
@@ -125,14 +126,14 @@ async fn refuse<A: Addon>(
     now: Timestamp,
 ) {
     let note = format!("left pending: {refusal}");
-    if say(hub, request, true, refusal.reason(), &note, now).await {
+    if emit_event(hub, request, true, refusal.reason(), &note, now).await {
         let name = request.metadata.name.as_deref().unwrap_or_default();
         warn!(request = name, reason = refusal.reason(), %refusal, "certificate request left pending");
         hub.metrics.refused(refusal.reason());
     }
 }
 
-async fn say<A: Addon>(
+async fn emit_event<A: Addon>(
     hub: &Hub<A>,
     request: &CertificateSigningRequest,
     warning: bool,
@@ -142,7 +143,7 @@ async fn say<A: Addon>(
 ) -> bool {
     let name = request.metadata.name.as_deref().unwrap_or_default();
     let regarding = regarding(name, request.metadata.uid.clone());
-    let saying = NewEvent {
+    let emitting = NewEvent {
         regarding,
         warning,
         reason,
@@ -150,7 +151,7 @@ async fn say<A: Addon>(
     };
     let reporter = hub.addon.name().as_str();
     hub.events
-        .say(&hub.client, reporter, saying, now, &hub.metrics)
+        .emit(&hub.client, reporter, emitting, now, &hub.metrics)
         .await
 }
 
@@ -212,7 +213,7 @@ async fn issue<A: Addon>(
     let certificate = match certificate {
         Ok(certificate) => certificate,
         Err(source) => {
-            say(
+            emit_event(
                 hub,
                 &request,
                 true,

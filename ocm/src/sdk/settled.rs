@@ -320,16 +320,16 @@ mod tests {
     #[test]
     fn what_a_status_makes_up_is_told_and_an_offer_that_goes_is_not() {
         let addon = addon(&spec_hash(&object()), false);
-        let told = |offer: &ClusterManagementAddOn| {
+        let reply = |offer: &ClusterManagementAddOn| {
             let judged = settle(&addon, Some(offer), &supported(), |_| Some(object()));
             judged.unwrap_err().needs_a_person()
         };
         let nothing = json!([]);
         assert_eq!(
-            told(&offer(&nothing, false)),
+            reply(&offer(&nothing, false)),
             Some("ConfigurationNotOffered")
         );
-        assert_eq!(told(&offer(&nothing, true)), None);
+        assert_eq!(reply(&offer(&nothing, true)), None);
     }
 
     #[test]

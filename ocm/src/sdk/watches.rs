@@ -19,7 +19,7 @@ use super::{
     Error,
     drive::Key,
     hash::{Live, spec_hash},
-    object_cache::{ConfigObject, Offer, Permission, Work, ObjectCache},
+    object_cache::{ConfigObject, ObjectCache, Offer, Permission, Work},
     permissions::Part,
     place, settled,
 };

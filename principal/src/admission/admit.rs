@@ -91,7 +91,7 @@ pub(crate) struct Admission {
 pub(crate) struct Admitted {
     pub(crate) holder: Holder,
     pub(crate) enrolment: Enrolment,
-    pub(crate) papers: Arc<Credentials>,
+    pub(crate) peer_credentials: Arc<Credentials>,
 }
 
 impl Admission {
@@ -130,11 +130,12 @@ impl Admission {
             proof,
             principal_uid: &principal_uid,
         };
-        let (cluster, papers) = self.shown(peer, claims).await?;
-        self.not_revoked(&cluster, &papers)?;
+        let (cluster, peer_credentials) = self.shown(peer, claims).await?;
+        self.not_revoked(&cluster, &peer_credentials)?;
         self.register(&cluster, claimed).await?;
-        self.enrolled(&cluster, claimed, &papers)?;
-        presentable(&version, &agent_namespace).map_err(|refusal| self.told(&cluster, refusal))?;
+        self.enrolled(&cluster, claimed, &peer_credentials)?;
+        presentable(&version, &agent_namespace)
+            .map_err(|refusal| self.record_refusal(&cluster, refusal))?;
         if !self.budget.spend(&cluster) {
             return Err(Refusal::TooMany);
         }
@@ -155,8 +156,8 @@ impl Admission {
             announced,
         };
         Ok(AuthResponse {
-            access_token: self.issue(Purpose::Access, &holder, &papers)?,
-            refresh_token: self.issue(Purpose::Refresh, &holder, &papers)?,
+            access_token: self.issue(Purpose::Access, &holder, &peer_credentials)?,
+            refresh_token: self.issue(Purpose::Refresh, &holder, &peer_credentials)?,
             version: answer,
             principal_namespace: self.argocd_namespace.clone(),
             principal_uid: principal_uid.to_string(),
@@ -168,17 +169,18 @@ impl Admission {
     /// Exchanges a refresh token for an access token, on the certificate that it was issued on.
     pub(crate) fn refresh(&self, peer: &Peer, token: &str) -> Result<AuthResponse, Refusal> {
         self.serving()?;
-        let (Verified { holder, expires }, papers) = self.verify(peer, token, Purpose::Refresh)?;
-        self.enrolled(&holder.cluster, holder.mode, &papers)?;
+        let (Verified { holder, expires }, peer_credentials) =
+            self.verify(peer, token, Purpose::Refresh)?;
+        self.enrolled(&holder.cluster, holder.mode, &peer_credentials)?;
         if !self.budget.spend(&holder.cluster) {
             return Err(Refusal::TooMany);
         }
         let left = expires.duration_since(self.clock.now());
         let renewal = jiff::SignedDuration::try_from(REFRESH_RENEWAL).unwrap_or_default();
         Ok(AuthResponse {
-            access_token: self.issue(Purpose::Access, &holder, &papers)?,
+            access_token: self.issue(Purpose::Access, &holder, &peer_credentials)?,
             refresh_token: if left < renewal {
-                self.issue(Purpose::Refresh, &holder, &papers)?
+                self.issue(Purpose::Refresh, &holder, &peer_credentials)?
             } else {
                 String::new()
             },
@@ -191,22 +193,26 @@ impl Admission {
         &self,
         cluster: &ClusterName,
         mode: Mode,
-        papers: &Credentials,
+        peer_credentials: &Credentials,
     ) -> Option<End> {
         if !*self.active.borrow() {
             return Some(End::Inactive);
         }
-        if self.are_revoked(cluster, papers) {
+        if self.are_revoked(cluster, peer_credentials) {
             return Some(End::Revoked);
         }
         let passwords = self.passwords.as_ref();
-        if passwords.is_some_and(|passwords| !papers.are_current(&passwords.users())) {
+        if passwords.is_some_and(|passwords| !peer_credentials.are_current(&passwords.users())) {
             return Some(End::Password);
         }
         match self.fleet.borrow().clusters.get(cluster.as_str()) {
             None => Some(End::LeftFleet),
             Some(enrolment) if enrolment.mode != mode => Some(End::ModeChanged),
-            Some(enrolment) if !enrolment.certificates.admit(papers.certificate.as_deref()) => {
+            Some(enrolment)
+                if !enrolment
+                    .certificates
+                    .admit(peer_credentials.certificate.as_deref()) =>
+            {
                 Some(End::Revoked)
             }
             Some(_) => None,
@@ -222,11 +228,11 @@ impl Admission {
         &self,
         cluster: &ClusterName,
         mode: Mode,
-        papers: &Credentials,
+        peer_credentials: &Credentials,
     ) -> Option<End> {
-        self.verdict(cluster, mode, papers).or_else(|| {
+        self.verdict(cluster, mode, peer_credentials).or_else(|| {
             let trust = Trust::new(&Arc::clone(&self.material.borrow()));
-            (!papers.are_trusted(&trust, self.clock.now())).then_some(End::Certificate)
+            (!peer_credentials.are_trusted(&trust, self.clock.now())).then_some(End::Certificate)
         })
     }
 
@@ -251,20 +257,25 @@ impl Admission {
         uid.ok_or_else(starting)
     }
 
-    fn are_revoked(&self, cluster: &ClusterName, papers: &Credentials) -> bool {
+    fn are_revoked(&self, cluster: &ClusterName, peer_credentials: &Credentials) -> bool {
         let list = self.revoked.borrow();
-        list.as_ref()
-            .is_some_and(|list| list.has_cluster(cluster.as_str()) || papers.are_revoked(list))
+        list.as_ref().is_some_and(|list| {
+            list.has_cluster(cluster.as_str()) || peer_credentials.are_revoked(list)
+        })
     }
 
-    fn not_revoked(&self, cluster: &ClusterName, papers: &Credentials) -> Result<(), Refusal> {
-        if !self.are_revoked(cluster, papers) {
+    fn not_revoked(
+        &self,
+        cluster: &ClusterName,
+        peer_credentials: &Credentials,
+    ) -> Result<(), Refusal> {
+        if !self.are_revoked(cluster, peer_credentials) {
             return Ok(());
         }
         tracing::info!(%cluster, "rejected a revoked agent");
         // Whoever is not enrolled must not be able to make us remember it.
         if self.fleet.borrow().clusters.contains_key(cluster.as_str()) {
-            return Err(self.told(cluster, Refusal::Revoked));
+            return Err(self.record_refusal(cluster, Refusal::Revoked));
         }
         Err(Refusal::Revoked)
     }
@@ -301,7 +312,7 @@ impl Admission {
         &self,
         cluster: &ClusterName,
         claimed: Mode,
-        papers: &Credentials,
+        peer_credentials: &Credentials,
     ) -> Result<Enrolment, Refusal> {
         let known = self.fleet.borrow().clusters.get(cluster.as_str()).cloned();
         let Some(enrolment) = known else {
@@ -309,7 +320,10 @@ impl Admission {
             tracing::info!(%cluster, "rejected a cluster that is not enrolled");
             return Err(Refusal::NotEnrolled);
         };
-        if !enrolment.certificates.admit(papers.certificate.as_deref()) {
+        if !enrolment
+            .certificates
+            .admit(peer_credentials.certificate.as_deref())
+        {
             self.registry
                 .report_refused(cluster, "the agent's certificate is revoked");
             return Err(Refusal::Revoked);
@@ -332,31 +346,38 @@ impl Admission {
         purpose: Purpose,
     ) -> Result<(Verified, Credentials), Refusal> {
         let key = Arc::clone(&self.jwt_key.borrow());
-        let mut papers = None;
+        let mut peer_credentials = None;
         let bound_to = |cluster: &ClusterName| {
-            papers = self.presented(peer, cluster);
-            papers.as_ref().map(|papers| papers.binding)
+            peer_credentials = self.presented(peer, cluster);
+            peer_credentials
+                .as_ref()
+                .map(|peer_credentials| peer_credentials.binding)
         };
         let verified = key.verify_bound(token, purpose, self.clock.now(), bound_to);
         let verified = verified.map_err(|why| {
             tracing::info!(address = %peer.address, error = %Chain(&why), "rejected a token");
             Refusal::InvalidToken
         })?;
-        let papers = papers.ok_or(Refusal::InvalidToken)?;
-        self.not_revoked(&verified.holder.cluster, &papers)?;
-        Ok((verified, papers))
+        let peer_credentials = peer_credentials.ok_or(Refusal::InvalidToken)?;
+        self.not_revoked(&verified.holder.cluster, &peer_credentials)?;
+        Ok((verified, peer_credentials))
     }
 
-    fn issue(&self, purpose: Purpose, holder: &Holder, papers: &Credentials) -> Result<String, Refusal> {
+    fn issue(
+        &self,
+        purpose: Purpose,
+        holder: &Holder,
+        peer_credentials: &Credentials,
+    ) -> Result<String, Refusal> {
         let key = Arc::clone(&self.jwt_key.borrow());
-        key.issue(purpose, holder, papers.binding, self.clock.now())
+        key.issue(purpose, holder, peer_credentials.binding, self.clock.now())
             .map_err(|why| {
                 tracing::error!(error = %Chain(&why), "cannot issue tokens");
                 Refusal::Internal
             })
     }
 
-    fn told(&self, cluster: &ClusterName, refusal: Refusal) -> Refusal {
+    fn record_refusal(&self, cluster: &ClusterName, refusal: Refusal) -> Refusal {
         self.registry.report_refused(cluster, &refusal.to_string());
         refusal
     }

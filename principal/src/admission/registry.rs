@@ -32,7 +32,7 @@ use crate::{
 mod contest;
 
 use contest::{Contest, Incumbent};
-pub(crate) use slot::{Said, SessionSlot};
+pub(crate) use slot::{SessionSlot, SpokeFacts};
 
 /// A driver ends within one turn of its loop; one that does not is left behind rather than waited for.
 const PREDECESSOR: Duration = Duration::from_secs(5);
@@ -110,7 +110,7 @@ struct State {
 struct Live {
     id: u64,
     mode: Mode,
-    papers: Arc<Credentials>,
+    peer_credentials: Arc<Credentials>,
     end: watch::Sender<Option<End>>,
     gone: CancellationToken,
     began: Instant,
@@ -120,7 +120,7 @@ struct Live {
 /// What a session and those who want its seat show each other.
 #[derive(Debug)]
 struct Signs {
-    heard: Mutex<Instant>,
+    arrived: Mutex<Instant>,
     /// Somebody fights for the seat; taken by the session, which tells a person.
     is_contested: AtomicBool,
     /// How the session stood at its last turn, and when that was; none before the first.
@@ -129,14 +129,14 @@ struct Signs {
 
 impl Live {
     fn incumbent(&self) -> Incumbent {
-        let heard = *self
+        let arrived = *self
             .signs
-            .heard
+            .arrived
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         Incumbent {
             began: self.began,
-            heard,
+            arrived,
         }
     }
 }
@@ -170,17 +170,17 @@ impl Registry {
     /// it is not this one's turn.
     ///
     /// Cancel safety: dropped while waiting, the seat is free again.
-    pub(crate) async fn take_seat(
+    pub(crate) async fn acquire_slot(
         &self,
         cluster: &ClusterName,
         mode: Mode,
-        papers: &Arc<Credentials>,
+        peer_credentials: &Arc<Credentials>,
     ) -> Result<SessionSlot, Refusal> {
-        let patience = Instant::now() + IN_LINE;
-        let (seat, predecessor) = loop {
-            match self.sit_down(cluster, mode, papers) {
-                Found::SessionSlot(seat, predecessor) => break (seat, predecessor),
-                Found::Taken(until) => timeout_at(patience, until.cancelled())
+        let response_timeout = Instant::now() + IN_LINE;
+        let (session_slot, predecessor) = loop {
+            match self.sit_down(cluster, mode, peer_credentials) {
+                Found::SessionSlot(session_slot, predecessor) => break (session_slot, predecessor),
+                Found::Taken(until) => timeout_at(response_timeout, until.cancelled())
                     .await
                     .map_err(|_elapsed| Refusal::Contested)?,
             }
@@ -192,11 +192,16 @@ impl Registry {
         {
             tracing::warn!(%cluster, "the older session did not end in time; continuing without it");
         }
-        seat.report_connected(mode, papers);
-        Ok(seat)
+        session_slot.report_connected(mode, peer_credentials);
+        Ok(session_slot)
     }
 
-    fn sit_down(&self, cluster: &ClusterName, mode: Mode, papers: &Arc<Credentials>) -> Found {
+    fn sit_down(
+        &self,
+        cluster: &ClusterName,
+        mode: Mode,
+        peer_credentials: &Arc<Credentials>,
+    ) -> Found {
         let now = Instant::now();
         let mut state = self.lock();
         let State {
@@ -219,14 +224,14 @@ impl Registry {
         let (end, ended) = watch::channel(None);
         let gone = CancellationToken::new();
         let signs = Arc::new(Signs {
-            heard: Mutex::new(now),
+            arrived: Mutex::new(now),
             is_contested: AtomicBool::new(is_contested),
             figures: Mutex::default(),
         });
         let newer = Live {
             id,
             mode,
-            papers: Arc::clone(papers),
+            peer_credentials: Arc::clone(peer_credentials),
             end,
             gone: gone.clone(),
             began: now,
@@ -237,7 +242,7 @@ impl Registry {
             older.gone
         });
         drop(state);
-        let seat = SessionSlot {
+        let session_slot = SessionSlot {
             registry: self.clone(),
             cluster: cluster.clone(),
             id,
@@ -246,13 +251,16 @@ impl Registry {
             signs,
             why: None,
         };
-        Found::SessionSlot(seat, predecessor)
+        Found::SessionSlot(session_slot, predecessor)
     }
 
     /// Ends every session for which `verdict` has a reason.
-    pub(crate) fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Credentials) -> Option<End>) {
+    pub(crate) fn end_where(
+        &self,
+        verdict: impl Fn(&ClusterName, Mode, &Credentials) -> Option<End>,
+    ) {
         for (cluster, live) in &self.lock().live {
-            if let Some(end) = verdict(cluster, live.mode, &live.papers) {
+            if let Some(end) = verdict(cluster, live.mode, &live.peer_credentials) {
                 live.end.send_replace(Some(end));
             }
         }

@@ -48,7 +48,7 @@ mod terminal;
 mod tests;
 
 pub(crate) use log::Log;
-use room::{Room, held};
+use room::{Room, with_permit};
 pub(crate) use terminal::Opened as Terminal;
 
 /// Questions of one cluster at the same time. A Go agent answers one after the other.
@@ -68,12 +68,15 @@ impl Sessions {
         &self,
         cluster: &ClusterName,
         request: Request<Body>,
-        patience: Duration,
+        response_timeout: Duration,
     ) -> Result<Response<Body>, NotAnswered> {
         if let Some(line) = self.questions.line(cluster) {
-            return line.ask(request, patience).await;
+            return line.ask(request, response_timeout).await;
         }
-        let answered = self.lanes.ask(cluster, request, patience).await?;
+        let answered = self
+            .agent_tunnels
+            .ask(cluster, request, response_timeout)
+            .await?;
         Ok(answered.map(|body| UnsyncBoxBody::new(body.map_err(Into::into))))
     }
 }
@@ -84,7 +87,12 @@ pub(crate) struct Questions(Arc<Mutex<BTreeMap<ClusterName, Arc<Line>>>>);
 
 impl Questions {
     /// From now on the agent of this cluster is asked on this session.
-    pub(crate) fn open(&self, cluster: &ClusterName, mode: Mode, spawner: &Spawner) -> Ear {
+    pub(crate) fn open(
+        &self,
+        cluster: &ClusterName,
+        mode: Mode,
+        spawner: &Spawner,
+    ) -> GoRequestReceiver {
         let (asking, asked) = mpsc::channel(MOST);
         let line = Arc::new(Line {
             cluster: cluster.clone(),
@@ -98,7 +106,7 @@ impl Questions {
             over: CancellationToken::new(),
         });
         self.lock().insert(cluster.clone(), Arc::clone(&line));
-        Ear {
+        GoRequestReceiver {
             all: self.clone(),
             line,
             asked,
@@ -192,13 +200,13 @@ impl Waiting {
 
 /// The driver's end of a line; dropped, the session is over for all who wait.
 #[derive(Debug)]
-pub(crate) struct Ear {
+pub(crate) struct GoRequestReceiver {
     all: Questions,
     line: Arc<Line>,
     asked: mpsc::Receiver<Event>,
 }
 
-impl Ear {
+impl GoRequestReceiver {
     /// The next question to be said, of those that somebody still waits for: what was given up, perhaps a change, must
     /// not come about afterwards. Cancel-safe; none when nobody can ask any more.
     pub(crate) async fn next(&mut self) -> Option<Event> {
@@ -212,7 +220,7 @@ impl Ear {
     }
 
     /// Takes an event of the agent if it is an answer. One that nobody waits for any more is nothing.
-    pub(crate) fn hears(&self, event: &Event) -> bool {
+    pub(crate) fn takes_in(&self, event: &Event) -> bool {
         match event.target {
             Target::Resource => self.line.answered(event),
             Target::Redis => match redis::push(event) {
@@ -232,7 +240,7 @@ impl Ear {
     }
 }
 
-impl Drop for Ear {
+impl Drop for GoRequestReceiver {
     fn drop(&mut self) {
         let mut lines = self.all.lock();
         let mine = lines.get(&self.line.cluster);
@@ -251,14 +259,14 @@ impl Line {
     async fn ask(
         self: &Arc<Self>,
         request: Request<Body>,
-        patience: Duration,
+        response_timeout: Duration,
     ) -> Result<Response<Body>, NotAnswered> {
         let target = request.uri().path_and_query();
         let target = target.map_or("", |it| it.as_str()).to_owned();
         match CacheKey::from_target(&target) {
-            Some((key, false)) => redis::get(self, &key, patience).await,
-            Some((key, true)) => redis::follow(self, &key, patience).await,
-            None => resource::ask(self, request, &target, patience).await,
+            Some((key, false)) => redis::get(self, &key, response_timeout).await,
+            Some((key, true)) => redis::follow(self, &key, response_timeout).await,
+            None => resource::ask(self, request, &target, response_timeout).await,
         }
     }
 
@@ -266,7 +274,7 @@ impl Line {
     async fn question(
         self: &Arc<Self>,
         event: Event,
-        patience: Duration,
+        response_timeout: Duration,
     ) -> Result<Bytes, NotAnswered> {
         let (answer, answered) = oneshot::channel();
         let id = event.event_id.clone();
@@ -274,15 +282,15 @@ impl Line {
             let room = waiting.answers.len() < MOST;
             room.then(|| waiting.answers.insert(id, answer)).is_some()
         })?;
-        self.say(event)?;
-        timeout(patience, answered)
+        self.emit(event)?;
+        timeout(response_timeout, answered)
             .await
-            .map_err(|_elapsed| NotAnswered::Late(patience))?
+            .map_err(|_elapsed| NotAnswered::Late(response_timeout))?
             .map_err(|_dropped| NotAnswered::Ended)?
     }
 
     /// Has the driver say an event as soon as the session takes it.
-    fn say(&self, event: Event) -> Result<(), NotAnswered> {
+    fn emit(&self, event: Event) -> Result<(), NotAnswered> {
         self.asking
             .try_send(event)
             .map_err(|refused| match refused {

@@ -69,7 +69,7 @@ struct Budgets {
     follows: usize,
     follows_of_cluster: usize,
     /// How long an agent may take to begin an answer.
-    patience: Duration,
+    response_timeout: Duration,
 }
 
 impl Default for Budgets {
@@ -82,7 +82,7 @@ impl Default for Budgets {
             follows: 512,
             follows_of_cluster: 64,
             // Less than Argo CD's client waits for redis.
-            patience: Duration::from_millis(2500),
+            response_timeout: Duration::from_millis(2500),
         }
     }
 }
@@ -162,9 +162,9 @@ impl RedisProxy {
     /// Accepts until the program stops.
     pub(crate) async fn run(self) {
         let Self { tcp, shared } = self;
-        let aside = shared.sessions.spawner.aside();
+        let background = shared.sessions.spawner.background();
         let serve = |socket, address| serve(Arc::clone(&shared), socket, address);
-        accept::serve(&tcp, &aside, "redis client", serve).await;
+        accept::serve(&tcp, &background, "redis client", serve).await;
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct Budgets {
     /// How long a terminal may last.
     pub(crate) terminal_life: Duration,
     /// How long an agent may take to begin an answer.
-    pub(crate) patience: Duration,
+    pub(crate) response_timeout: Duration,
 }
 
 impl Budgets {
@@ -91,7 +91,7 @@ impl Budgets {
             lasting_per_cluster: 64,
             terminals_per_cluster: 16,
             terminal_life: Duration::from_hours(4),
-            patience: Duration::from_secs(30),
+            response_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -165,9 +165,9 @@ impl ResourceProxy {
     /// Accepts until the program stops.
     pub(crate) async fn run(self) {
         let Self { tcp, shared } = self;
-        let aside = shared.sessions.spawner.aside();
+        let background = shared.sessions.spawner.background();
         let serve = |socket, address| serve(Arc::clone(&shared), socket, address);
-        accept::serve(&tcp, &aside, "visit", serve).await;
+        accept::serve(&tcp, &background, "visit", serve).await;
     }
 }
 
@@ -216,7 +216,7 @@ async fn drive(
         async move { Ok::<_, Infallible>(answer::answer(shared, caller, request).await) }
     });
     let stop = shared.sessions.spawner.token().clone();
-    let mut builder = auto::Builder::new(Tasks::new(shared.sessions.spawner.aside()));
+    let mut builder = auto::Builder::new(Tasks::new(shared.sessions.spawner.background()));
     builder
         .http1()
         .timer(TokioTimer::new())

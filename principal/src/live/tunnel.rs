@@ -22,7 +22,7 @@ use hyper::{
     client::conn::http2::{self, SendRequest},
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use protocol::{payload::Undecodable, wire::lane::Chunk};
+use protocol::{payload::Undecodable, wire::agent_tunnel::Chunk};
 use runtime::{
     error::Chain,
     tunnel::{self, Tasks, Tunnel},
@@ -50,7 +50,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const PING: Duration = Duration::from_secs(5);
 /// What a reader who does not read makes us hold, and all those of one cluster together.
 const STREAM_WINDOW: u32 = 256 << 10;
-const LANE_WINDOW: u32 = 32 << 20;
+const TUNNEL_WINDOW: u32 = 32 << 20;
 /// Lanes of one cluster at a time: the newest, and those whose last requests have not ended.
 const MOST: usize = 4;
 
@@ -71,7 +71,7 @@ struct State {
 struct Lane {
     id: u64,
     mode: Mode,
-    papers: Arc<Credentials>,
+    peer_credentials: Arc<Credentials>,
     /// What Argo CD's namespace is called there. A claim.
     argocd_namespace: String,
     /// None where a newer lane has taken over.
@@ -124,12 +124,12 @@ impl Tunnels {
         &self,
         cluster: &ClusterName,
         request: Request<Body>,
-        patience: Duration,
+        response_timeout: Duration,
     ) -> Result<Response<Incoming>, NotAnswered> {
         let mut carrier = self.carrier(cluster).ok_or(NotAnswered::NotConnected)?;
-        timeout(patience, carrier.send_request(request))
+        timeout(response_timeout, carrier.send_request(request))
             .await
-            .map_err(|_elapsed| NotAnswered::Late(patience))?
+            .map_err(|_elapsed| NotAnswered::Late(response_timeout))?
             .map_err(NotAnswered::Lost)
     }
 
@@ -148,11 +148,14 @@ impl Tunnels {
     }
 
     /// Ends every lane for which `verdict` has a reason.
-    pub(crate) fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Credentials) -> Option<End>) {
-        for (cluster, lanes) in &self.lock().open {
-            for lane in lanes {
-                if verdict(cluster, lane.mode, &lane.papers).is_some() {
-                    lane.end.cancel();
+    pub(crate) fn end_where(
+        &self,
+        verdict: impl Fn(&ClusterName, Mode, &Credentials) -> Option<End>,
+    ) {
+        for (cluster, agent_tunnels) in &self.lock().open {
+            for agent_tunnel in agent_tunnels {
+                if verdict(cluster, agent_tunnel.mode, &agent_tunnel.peer_credentials).is_some() {
+                    agent_tunnel.end.cancel();
                 }
             }
         }
@@ -162,7 +165,7 @@ impl Tunnels {
     pub(crate) fn count(&self) -> BTreeMap<String, usize> {
         let state = self.lock();
         let open = state.open.iter();
-        open.map(|(cluster, lanes)| (cluster.to_string(), lanes.len()))
+        open.map(|(cluster, agent_tunnels)| (cluster.to_string(), agent_tunnels.len()))
             .collect()
     }
 
@@ -177,24 +180,24 @@ impl Tunnels {
         let mut state = self.lock();
         let id = state.next;
         state.next = state.next.wrapping_add(1);
-        let lanes = state.open.entry(cluster.clone()).or_default();
-        for older in lanes.iter_mut() {
+        let agent_tunnels = state.open.entry(cluster.clone()).or_default();
+        for older in agent_tunnels.iter_mut() {
             older.carrier = None;
         }
-        if lanes.len() >= MOST {
-            lanes.remove(0).end.cancel();
+        if agent_tunnels.len() >= MOST {
+            agent_tunnels.remove(0).end.cancel();
         }
-        lanes.push(Lane {
+        agent_tunnels.push(Lane {
             id,
             mode: admitted.holder.mode,
-            papers: Arc::clone(&admitted.papers),
+            peer_credentials: Arc::clone(&admitted.peer_credentials),
             argocd_namespace: admitted.holder.announced.namespace.clone(),
             carrier: Some(carrier),
             end,
         });
         drop(state);
         Place {
-            lanes: self.clone(),
+            agent_tunnels: self.clone(),
             cluster,
             id,
         }
@@ -216,17 +219,17 @@ struct Ends {
 /// A lane's place among those of its cluster; dropped, it is free.
 #[derive(Debug)]
 struct Place {
-    lanes: Tunnels,
+    agent_tunnels: Tunnels,
     cluster: ClusterName,
     id: u64,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.lanes.lock();
-        if let Some(lanes) = state.open.get_mut(&self.cluster) {
-            lanes.retain(|lane| lane.id != self.id);
-            if lanes.is_empty() {
+        let mut state = self.agent_tunnels.lock();
+        if let Some(agent_tunnels) = state.open.get_mut(&self.cluster) {
+            agent_tunnels.retain(|agent_tunnel| agent_tunnel.id != self.id);
+            if agent_tunnels.is_empty() {
                 state.open.remove(&self.cluster);
             }
         }
@@ -235,7 +238,7 @@ impl Drop for Place {
 
 impl Sessions {
     /// Takes the lane of an admitted agent and returns what we say on it.
-    pub(crate) fn open_lane(
+    pub(crate) fn open_tunnel(
         self: &Arc<Self>,
         admitted: Admitted,
         inbound: Streaming<Chunk>,
@@ -243,10 +246,10 @@ impl Sessions {
         let end = CancellationToken::new();
         // Its end is the end of the connection inside, and so of every request on it.
         let gone = CancellationToken::new();
-        let held = gone.clone().drop_guard();
+        let retained = gone.clone().drop_guard();
         let incoming = inbound
             .map(move |chunk| {
-                let _held_as_long_as_it_is_read = &held;
+                let _held_as_long_as_it_is_read = &retained;
                 chunk.map(|it| it.data).map_err(io::Error::other)
             })
             .take_until(end.clone().cancelled_owned());
@@ -255,17 +258,17 @@ impl Sessions {
         let span = tracing::info_span!("lane", cluster = %admitted.holder.cluster);
         let living = Arc::clone(self).live(admitted, tunnel, Ends { end, gone });
         self.spawner
-            .aside()
+            .background()
             .spawn_short("lane", living.instrument(span));
         outgoing
     }
 
     async fn live(self: Arc<Self>, admitted: Admitted, tunnel: Tunnel, ends: Ends) {
         let Ends { end, gone } = ends;
-        let shaking = http2::Builder::new(Tasks::new(self.spawner.aside()))
+        let shaking = http2::Builder::new(Tasks::new(self.spawner.background()))
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(LANE_WINDOW)
+            .initial_connection_window_size(TUNNEL_WINDOW)
             .keep_alive_interval(PING)
             .keep_alive_timeout(PING)
             .keep_alive_while_idle(true)
@@ -273,15 +276,17 @@ impl Sessions {
         let Ok(Ok((carrier, connection))) = timeout(HANDSHAKE, shaking).await else {
             return tracing::info!("a tunnel failed to start");
         };
-        let _place = self.lanes.take_over(&admitted, carrier, end.clone());
-        let (holder, papers) = (&admitted.holder, &admitted.papers);
+        let _place = self
+            .agent_tunnels
+            .take_over(&admitted, carrier, end.clone());
+        let (holder, peer_credentials) = (&admitted.holder, &admitted.peer_credentials);
         let verdict = self
             .gate
-            .verdict_at_opening(&holder.cluster, holder.mode, papers);
+            .verdict_at_opening(&holder.cluster, holder.mode, peer_credentials);
         if verdict.is_some() {
             return end.cancel();
         }
-        let _open = self.metrics.lane();
+        let _open = self.metrics.agent_tunnel();
         tracing::info!("lane opened");
         // Over when nobody asks on it any more; what was asked goes on until the tunnel is dropped.
         let asking = async {
@@ -295,7 +300,7 @@ impl Sessions {
             () = self.spawner.token().cancelled() => {}
             () = end.cancelled() => {}
             () = gone.cancelled() => {}
-            () = sleep(self.life(papers)) => {}
+            () = sleep(self.life(peer_credentials)) => {}
             () = asking => {}
         }
         end.cancel();
@@ -303,8 +308,8 @@ impl Sessions {
     }
 
     /// No longer than a session may live, nor than the certificate.
-    fn life(&self, papers: &Credentials) -> Duration {
-        let left = papers.not_after().map(|not_after| {
+    fn life(&self, peer_credentials: &Credentials) -> Duration {
+        let left = peer_credentials.not_after().map(|not_after| {
             let left = not_after.duration_since(self.clock.now());
             Duration::try_from(left).unwrap_or_default()
         });

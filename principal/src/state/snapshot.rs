@@ -22,7 +22,7 @@ pub(crate) struct Snapshot {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) reports: Sessions,
     pub(crate) figures: ByCluster<Figures>,
-    pub(crate) lanes: ByCluster<usize>,
+    pub(crate) agent_tunnels: ByCluster<usize>,
 }
 
 /// Sums over all clusters.
@@ -53,7 +53,7 @@ pub(crate) struct Trouble {
 
 impl Trouble {
     fn add(&mut self, report: &SessionReport) {
-        self.deletion_held += usize::from(report.held.is_some());
+        self.deletion_held += usize::from(report.blocked_deletion.is_some());
         self.misconduct += usize::from(report.misconduct.is_some());
         self.refused += usize::from(report.refused.is_some());
         self.stuck += usize::from(report.stuck.is_some());
@@ -209,7 +209,7 @@ impl Snapshot {
             last_error,
             agent_version,
             mode,
-            held,
+            blocked_deletion,
             stuck,
             misconduct,
             refused,
@@ -234,11 +234,11 @@ impl Snapshot {
             "certificateExpires": certificate.as_ref().map(|it| it.not_after.to_string()),
             "argocd": argocd,
             "misconduct": misconduct.as_deref().map(cut),
-            "heldDeletions": held.as_ref().map_or(0, |it| it.count),
+            "heldDeletions": blocked_deletion.as_ref().map_or(0, |it| it.count),
             "refusedObjects": refused.as_ref().map_or(0, |it| it.count),
             "stuckWrites": stuck.as_ref().map_or(0, |it| it.count),
             "unmirroredObjects": unmirrored.as_ref().map_or(0, |it| it.count),
-            "lanes": self.lanes.get(cluster).copied().unwrap_or_default(),
+            "lanes": self.agent_tunnels.get(cluster).copied().unwrap_or_default(),
             "session": figures.map(session),
         })
     }
@@ -251,7 +251,7 @@ fn session(figures: &Figures) -> Value {
         unacknowledged,
         inbox_objects,
         agreed,
-        heard,
+        arrived,
     } = figures;
     json!({
         "outboxObjects": outbox_objects,
@@ -259,7 +259,7 @@ fn session(figures: &Figures) -> Value {
         "oldestUnacknowledgedSeconds": unacknowledged.as_secs(),
         "inboxObjects": inbox_objects,
         "lastResyncSecondsAgo": agreed.map(|it| it.as_secs()),
-        "heardSecondsAgo": heard.as_secs(),
+        "heardSecondsAgo": arrived.as_secs(),
     })
 }
 

@@ -12,13 +12,13 @@ use std::{
 
 use argocd::routing::RoutingSettings;
 use protocol::{Event, Facet, ObjectKey};
-use runtime::{clock::Clock, notifier::News};
+use runtime::{clock::Clock, notifier::ChangeNotifier};
 use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
     fleet::{ClusterName, Fleet},
     metrics::Metrics,
-    report::{Refused, Stuck, Told},
+    report::{Refused, Stuck, Update},
     settings::{MirrorLimits, Settings},
 };
 
@@ -40,7 +40,7 @@ pub(crate) use apply::Sender;
 pub(crate) use conditions::keep as keep_conditions;
 pub(crate) use encode::EventEncoder;
 pub use index::Key;
-pub(crate) use lookup::{Expected, Lookup, There, Whose};
+pub(crate) use lookup::{Expected, Lookup, ObjectOwner, There};
 use mailbox::Mailbox;
 pub(crate) use mirror::keep as keep_mirrors;
 
@@ -61,11 +61,11 @@ pub(crate) struct Hub {
     writes: Semaphore,
     dirty: WorkQueue<Key>,
     /// Mirrors that are not as they should be.
-    crooked: WorkQueue<ObjectKey>,
+    mirrors_to_reconcile: WorkQueue<ObjectKey>,
     mirror_limits: MirrorLimits,
     troubles: FailingWrites,
-    /// Told whenever an Application is reported.
-    news: News,
+    /// Update whenever an Application is reported.
+    updates: ChangeNotifier,
     argocd_namespace: String,
     clock: Clock,
     metrics: Metrics,
@@ -115,9 +115,9 @@ impl State {
     }
 
     /// A cluster without a session hears nothing: its next connect compares everything.
-    fn tell(&self, cluster: &str, say: impl FnOnce(&Mailbox)) {
+    fn notify(&self, cluster: &str, emit: impl FnOnce(&Mailbox)) {
         if let Some((_, mailbox)) = self.sessions.get(cluster) {
-            say(mailbox);
+            emit(mailbox);
         }
     }
 }
@@ -152,10 +152,10 @@ impl Hub {
             principal_uid: OnceLock::new(),
             writes: Semaphore::new(settings.limits.writes),
             dirty: WorkQueue::default(),
-            crooked: WorkQueue::default(),
+            mirrors_to_reconcile: WorkQueue::default(),
             mirror_limits: settings.limits.mirrors,
             troubles: FailingWrites::default(),
-            news: News::default(),
+            updates: ChangeNotifier::default(),
             argocd_namespace: settings.argocd_namespace.clone(),
             clock,
             metrics,
@@ -253,13 +253,13 @@ impl Hub {
         &self,
         cluster: &ClusterName,
         before: Option<u64>,
-    ) -> (u64, Told<Refused>) {
+    ) -> (u64, Update<Refused>) {
         let state = self.lock();
         let now = state.index.complaints_of(cluster.as_str());
         if before == Some(now) {
-            return (now, Told::Same);
+            return (now, Update::Same);
         }
-        (now, Told::Now(state.index.refused(cluster.as_str())))
+        (now, Update::Now(state.index.refused(cluster.as_str())))
     }
 
     /// What a cluster refused, for a condition on the Application, or on those that need it.
@@ -294,15 +294,15 @@ impl Hub {
         };
         for effect in effects {
             match effect {
-                Effect::State { cluster, key } => state.tell(&cluster, |mailbox| {
+                Effect::State { cluster, key } => state.notify(&cluster, |mailbox| {
                     trace(mailbox, &key, Facet::State);
                     mailbox.state(key);
                 }),
-                Effect::Command { cluster, key } => state.tell(&cluster, |mailbox| {
+                Effect::Command { cluster, key } => state.notify(&cluster, |mailbox| {
                     trace(mailbox, &key, Facet::Command);
                     mailbox.command(key);
                 }),
-                Effect::Gone { cluster, key, uid } => state.tell(&cluster, |mailbox| {
+                Effect::Gone { cluster, key, uid } => state.notify(&cluster, |mailbox| {
                     trace(mailbox, &key, Facet::State);
                     mailbox.gone(key, uid);
                 }),
@@ -332,7 +332,7 @@ impl Subscription {
     pub(crate) fn delete(&self, key: &ObjectKey, uid: &str) -> Event {
         let event = self.hub.delete(key, uid);
         let (traces, matter) = (self.mailbox.traces(), (key, Facet::State));
-        spans::said(traces, matter, self.cluster.as_str(), event)
+        spans::sent(traces, matter, self.cluster.as_str(), event)
     }
 }
 

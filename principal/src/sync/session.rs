@@ -22,7 +22,7 @@ use tracing::Instrument as _;
 
 use crate::{
     admission::{
-        admit::{Admitted, Admission, Credentials},
+        admit::{Admission, Admitted, Credentials},
         registry::End,
         trust::{Roots, Trust},
         users::Passwords,
@@ -53,7 +53,7 @@ const OUTBOUND: usize = 16;
 pub(crate) struct Sessions {
     pub(crate) gate: Arc<Admission>,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) lanes: Tunnels,
+    pub(crate) agent_tunnels: Tunnels,
     pub(crate) questions: Questions,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
@@ -90,26 +90,26 @@ impl Sessions {
     ) {
         let (cluster, mode) = (admitted.holder.cluster.clone(), admitted.holder.mode);
         let registry = &self.gate.registry;
-        let seat = tokio::select! {
+        let session_slot = tokio::select! {
             biased;
-            seat = registry.take_seat(&cluster, mode, &admitted.papers) => seat,
+            session_slot = registry.acquire_slot(&cluster, mode, &admitted.peer_credentials) => session_slot,
             () = outbound.closed() => return,
         };
-        let seat = match seat {
-            Ok(seat) => seat,
+        let session_slot = match session_slot {
+            Ok(session_slot) => session_slot,
             Err(refusal) => {
                 self.metrics.refused(refusal.reason());
-                return end::tell(&outbound, &refusal).await;
+                return end::send_refusal(&outbound, &refusal).await;
             }
         };
         let verdict = self
             .gate
-            .verdict_at_opening(&cluster, mode, &admitted.papers);
+            .verdict_at_opening(&cluster, mode, &admitted.peer_credentials);
         if let Some(end) = verdict {
-            return end::close(seat, &outbound, end::Over::Hub(end)).await;
+            return end::close(session_slot, &outbound, end::Over::Hub(end)).await;
         }
         let _open = self.metrics.session();
-        let driver = driver::Driver::new(&self, seat, &admitted, inbound, outbound);
+        let driver = driver::Driver::new(&self, session_slot, &admitted, inbound, outbound);
         let session = driver.id();
         tracing::info!(session, version = %admitted.holder.announced.version, "session opened");
         let reason = driver.run().await;
@@ -120,7 +120,7 @@ impl Sessions {
 
 /// What the program is told, as it changes, and where who may come in is told on.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct PolicyInputs {
     pub(crate) fleet: watch::Receiver<Arc<Fleet>>,
     pub(crate) roots: Roots,
     pub(crate) gate: watch::Sender<Arc<Fleet>>,
@@ -130,12 +130,12 @@ pub(crate) struct Told {
 /// CAs, revocation list, passwords, stop.
 ///
 /// A source that has ended tells nothing new; what it told last stays in use.
-pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, told: Told) {
-    let Told {
+pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, reply: PolicyInputs) {
+    let PolicyInputs {
         mut fleet,
         mut roots,
         gate: door,
-    } = told;
+    } = reply;
     let gate = &sessions.gate;
     let (mut active, mut revoked) = (gate.active.clone(), gate.revoked.clone());
     let mut users = gate.passwords.as_ref().map(Passwords::follow);
@@ -144,13 +144,15 @@ pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, told: Told) {
         sessions.follow_fleet(&door, &Arc::clone(&fleet.borrow_and_update()));
         active.borrow_and_update();
         revoked.borrow_and_update();
-        sessions.end_where(|cluster, mode, papers| gate.verdict(cluster, mode, papers));
+        sessions.end_where(|cluster, mode, peer_credentials| {
+            gate.verdict(cluster, mode, peer_credentials)
+        });
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            () = news(&mut fleet) => {}
-            () = news(&mut active) => {}
-            () = news(&mut revoked) => {}
+            () = changed(&mut fleet) => {}
+            () = changed(&mut active) => {}
+            () = changed(&mut revoked) => {}
             () = news_of(users.as_mut()) => {}
             Some(trust) = roots.changed() => sessions.follow_trust(&trust),
         }
@@ -159,7 +161,7 @@ pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, told: Told) {
 }
 
 /// Resolves at the next change; never when there will be none. Cancel-safe.
-async fn news<T>(source: &mut watch::Receiver<T>) {
+async fn changed<T>(source: &mut watch::Receiver<T>) {
     if source.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
@@ -168,7 +170,7 @@ async fn news<T>(source: &mut watch::Receiver<T>) {
 /// The same of a source that may not be there.
 async fn news_of<T>(source: Option<&mut watch::Receiver<T>>) {
     match source {
-        Some(source) => news(source).await,
+        Some(source) => changed(source).await,
         None => std::future::pending().await,
     }
 }
@@ -177,7 +179,7 @@ impl Sessions {
     /// Ends every session and every lane for which `verdict` has a reason.
     fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Credentials) -> Option<End>) {
         self.gate.registry.end_where(&verdict);
-        self.lanes.end_where(verdict);
+        self.agent_tunnels.end_where(verdict);
     }
 
     /// The hub's index first: whoever is let in must find its objects there.
@@ -198,8 +200,8 @@ impl Sessions {
 
     fn follow_trust(&self, trust: &Trust) {
         let now = self.clock.now();
-        self.end_where(|_, _, papers| {
-            (!papers.are_trusted(trust, now)).then_some(End::Certificate)
+        self.end_where(|_, _, peer_credentials| {
+            (!peer_credentials.are_trusted(trust, now)).then_some(End::Certificate)
         });
     }
 }

@@ -174,7 +174,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
         header: None,
         connection: itself.clone(),
     };
-    let aside = shared.spawner.aside();
+    let background = shared.spawner.background();
     let mut driving = Box::pin(async move {
         let _held = (place, slot, open);
         if let Err(error) = connection::drive(&shared, stream, peer).await {
@@ -185,7 +185,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
         biased;
         () = &mut driving => {}
         // Nobody can tell before the first request what a connection is for. One that others share stays where it is.
-        () = itself.gives_way(), if !is_shared => aside.spawn_short("connection", driving),
+        () = itself.gives_way(), if !is_shared => background.spawn_short("connection", driving),
     }
 }
 

@@ -5,8 +5,9 @@ use std::{net::SocketAddr, sync::Arc};
 use protocol::{
     refusal::Refusal,
     wire::{
+        agent_tunnel::lane_server::LaneServer,
         authapi::authentication_server::AuthenticationServer,
-        eventstreamapi::event_stream_server::EventStreamServer, lane::lane_server::LaneServer,
+        eventstreamapi::event_stream_server::EventStreamServer,
         logstreamapi::log_stream_service_server::LogStreamServiceServer,
         terminalstreamapi::terminal_stream_service_server::TerminalStreamServiceServer,
         versionapi::version_server::VersionServer,
@@ -18,7 +19,7 @@ use tower::ServiceExt as _;
 
 use crate::{
     admission::{
-        admit::{Admitted, Admission},
+        admit::{Admission, Admitted},
         identity::PeerCertificate,
     },
     settings::Settings,
@@ -53,7 +54,7 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
     let events = events::Service {
         sessions: Arc::clone(sessions),
     };
-    let lane = tunnel::Service {
+    let agent_tunnel = tunnel::Service {
         sessions: Arc::clone(sessions),
     };
     let logs = logs::Service {
@@ -85,7 +86,7 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
             largest,
             metrics: gate.metrics.clone(),
         })
-        .add_service(LaneServer::new(lane).max_decoding_message_size(LARGEST_CHUNK))
+        .add_service(LaneServer::new(agent_tunnel).max_decoding_message_size(LARGEST_CHUNK))
         .add_service(
             LogStreamServiceServer::new(logs)
                 .accept_compressed(CompressionEncoding::Gzip)

@@ -291,7 +291,7 @@ impl Agent {
         self.event(Target::Resync, Verb::RequestResourceResync)
             .await;
         for object in objects {
-            self.say(Event::request_update(object)).await;
+            self.emit(Event::request_update(object)).await;
         }
         self.ends(objects).await;
     }
@@ -305,26 +305,26 @@ impl Agent {
             checksum: argocd::digest::list_checksum(entries),
             ..SyncedResourceList::default()
         };
-        self.say(Event::request_synced_resource_list(&list)).await;
+        self.emit(Event::request_synced_resource_list(&list)).await;
     }
 
-    pub(crate) async fn say(&self, event: Event) {
-        self.say_raw(event.into_cloud_event("agent://agent-managed"))
+    pub(crate) async fn emit(&self, event: Event) {
+        self.emit_raw(event.into_cloud_event("agent://agent-managed"))
             .await;
     }
 
-    pub(crate) async fn say_raw(&self, event: CloudEvent) {
-        self.say_frame(Frame { event: Some(event) }).await;
+    pub(crate) async fn emit_raw(&self, event: CloudEvent) {
+        self.emit_frame(Frame { event: Some(event) }).await;
     }
 
-    pub(crate) async fn say_frame(&self, frame: Frame) {
+    pub(crate) async fn emit_frame(&self, frame: Frame) {
         bounded("send", self.send.send(frame)).await.unwrap();
     }
 
     /// Says something and waits for its acknowledgement.
-    pub(crate) async fn tell(&mut self, event: Event) -> Event {
+    pub(crate) async fn notify(&mut self, event: Event) -> Event {
         let id = event.event_id.clone();
-        self.say(event).await;
+        self.emit(event).await;
         bounded("acknowledgement", async {
             loop {
                 if let Some(at) = self.acked.iter().position(|ack| ack.event_id == id) {
@@ -436,7 +436,7 @@ pub(crate) fn report(verb: Verb, replica: &Value) -> Event {
 }
 
 /// What a spoke says in a resync about what it holds.
-pub(crate) fn held(kind: Kind, name: &str, uid: &str, digest: Option<String>) -> RequestUpdate {
+pub(crate) fn retained(kind: Kind, name: &str, uid: &str, digest: Option<String>) -> RequestUpdate {
     RequestUpdate {
         name: name.to_owned(),
         namespace: "argocd".to_owned(),

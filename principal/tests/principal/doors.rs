@@ -191,13 +191,13 @@ async fn a_cluster_that_claims_another_mode_is_refused_and_the_reason_is_told() 
     };
     let refused = caller.authenticate(claim).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);
-    let told = |why: &str| why.contains("autonomous") && why.contains("managed");
+    let reply = |why: &str| why.contains("autonomous") && why.contains("managed");
     world
         .reported("why", |reports| {
             reports
                 .get("a")
                 .and_then(|report| report.last_error.as_deref())
-                .is_some_and(told)
+                .is_some_and(reply)
         })
         .await;
 }
@@ -275,7 +275,7 @@ async fn an_oversized_message_ends_its_own_session_only() {
     let key = ObjectKey::new(Kind::Application, "argocd", "app");
     let body = vec![b' '; 1 << 20];
     large
-        .say(Event::about(
+        .emit(Event::about(
             &key,
             Verb::StatusUpdate,
             "uid",
@@ -283,14 +283,17 @@ async fn an_oversized_message_ends_its_own_session_only() {
             body.into(),
         ))
         .await;
-    let told = large.end().await;
+    let reply = large.end().await;
     // A Go agent would read any other end again and again.
-    assert_eq!(told.code(), Code::Unavailable);
-    assert!(told.message().contains("above the size limit"), "{told:?}");
+    assert_eq!(reply.code(), Code::Unavailable);
+    assert!(
+        reply.message().contains("above the size limit"),
+        "{reply:?}"
+    );
     world
         .reported("why", |reports| {
             let why = reports["a"].last_error.as_deref().unwrap_or_default();
-            !reports["a"].connected && why.contains("larger")
+            !reports["a"].connected && why.contains("above the size limit")
         })
         .await;
     world
@@ -307,13 +310,13 @@ async fn an_oversized_message_ends_its_own_session_only() {
 async fn malformed_events_are_counted_and_the_session_goes_on() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
-    agent.say_frame(Frame { event: None }).await;
+    agent.emit_frame(Frame { event: None }).await;
     agent
-        .say_raw(protocol::wire::cloudevents::CloudEvent::default())
+        .emit_raw(protocol::wire::cloudevents::CloudEvent::default())
         .await;
     let key = ObjectKey::new(Kind::Application, "argocd", "app");
     let unreadable = Event::about(&key, Verb::StatusUpdate, "uid", "1", "no json".into());
-    let answered = agent.tell(unreadable).await;
+    let answered = agent.notify(unreadable).await;
     assert!(
         answered
             .extensions
@@ -326,7 +329,7 @@ async fn malformed_events_are_counted_and_the_session_goes_on() {
         .await;
 
     let forbidden = Event::about(&key, Verb::SpecUpdate, "uid", "1", "{}".into());
-    agent.tell(forbidden).await;
+    agent.notify(forbidden).await;
     world
         .counted(&format!("{REFUSED_EVENTS}{{reason=\"not_allowed\"}} 1"))
         .await;

@@ -27,7 +27,7 @@ fn answer(question: &Event, status: u16, resource: &str) -> Event {
 }
 
 /// What is said on a stream of a log.
-fn said(uuid: &str, data: &'static [u8], eof: bool) -> LogStreamData {
+fn stated(uuid: &str, data: &'static [u8], eof: bool) -> LogStreamData {
     LogStreamData {
         request_uuid: uuid.to_owned(),
         data: Bytes::from_static(data),
@@ -62,8 +62,8 @@ async fn a_go_agent_is_asked_over_its_session() {
             (&asked["resource"], &asked["name"]),
             (&json!("pods"), &json!("x"))
         );
-        other.say(answer(&question, 200, "forged")).await;
-        agent.say(answer(&question, 200, "{}")).await;
+        other.emit(answer(&question, 200, "forged")).await;
+        agent.emit(answer(&question, 200, "{}")).await;
     };
     let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
     assert_eq!(answered.status(), StatusCode::OK);
@@ -71,7 +71,7 @@ async fn a_go_agent_is_asked_over_its_session() {
 
     let answering = async {
         let question = agent.event(Target::Resource, get).await;
-        agent.say(answer(&question, 403, "")).await;
+        agent.emit(answer(&question, 403, "")).await;
     };
     let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
     assert_eq!(answered.status(), StatusCode::FORBIDDEN);
@@ -90,7 +90,7 @@ async fn a_go_agent_sends_a_log_on_a_stream_of_its_own_and_only_what_it_was_aske
     let world = world(&["a", "b"]).await;
     let (mut agent, channel, token) = Agent::go(&world, "a").await;
     let (_other, others_channel, others_token) = Agent::go(&world, "b").await;
-    let unasked = logs(&channel, &token, vec![said("x", b"", false)]).await;
+    let unasked = logs(&channel, &token, vec![stated("x", b"", false)]).await;
     assert_eq!(unasked.unwrap_err().code(), Code::NotFound);
     let mut visitor = Visitor::of(&world, "a").await;
     let sending = async {
@@ -102,9 +102,9 @@ async fn a_go_agent_sends_a_log_on_a_stream_of_its_own_and_only_what_it_was_aske
         let uuid = asked.uuid;
         let log = || {
             vec![
-                said(&uuid, b"", false),
-                said(&uuid, b"t one\n", false),
-                said(&uuid, b"", true),
+                stated(&uuid, b"", false),
+                stated(&uuid, b"t one\n", false),
+                stated(&uuid, b"", true),
             ]
         };
         let forged = logs(&others_channel, &others_token, log()).await;
@@ -125,7 +125,7 @@ async fn logs_do_not_spend_what_a_cluster_needs_to_come_in() {
     let world = world(&["a"]).await;
     let (_agent, channel, token) = Agent::go(&world, "a").await;
     for at in 0..40 {
-        let unasked = logs(&channel, &token, vec![said("x", b"", false)]).await;
+        let unasked = logs(&channel, &token, vec![stated("x", b"", false)]).await;
         assert_eq!(unasked.unwrap_err().code(), Code::NotFound, "{at}");
     }
     Agent::go(&world, "a").await;
@@ -160,14 +160,14 @@ async fn an_answer_that_is_too_large_is_acknowledged_and_the_session_goes_on() {
         for large in answers {
             let answering = async {
                 let question = agent.event(Target::Resource, get).await;
-                agent.tell(answer(&question, 200, &large)).await;
+                agent.notify(answer(&question, 200, &large)).await;
             };
-            let (told, ()) = tokio::join!(visitor.told(crate::visits::get(&pod)), answering);
-            assert_eq!(told.0, 502);
+            let (reply, ()) = tokio::join!(visitor.reply(crate::visits::get(&pod)), answering);
+            assert_eq!(reply.0, 502);
             assert!(
-                told.1.contains("exceeds the message size limit"),
+                reply.1.contains("exceeds the message size limit"),
                 "{}",
-                told.1
+                reply.1
             );
             count += 1;
             let counted = "argocd_principal_events_refused_total{reason=\"too_large\"}";
@@ -175,7 +175,7 @@ async fn an_answer_that_is_too_large_is_acknowledged_and_the_session_goes_on() {
         }
         let answering = async {
             let question = agent.event(Target::Resource, get).await;
-            agent.say(answer(&question, 200, "{}")).await;
+            agent.emit(answer(&question, 200, "{}")).await;
         };
         let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
         assert_eq!(answered.status(), StatusCode::OK);

@@ -7,7 +7,7 @@ use protocol::{Event, Kind, Target, Verb};
 use serde_json::json;
 
 use crate::{
-    agent::{Agent, body, held, replica, report},
+    agent::{Agent, body, replica, report, retained},
     world::{World, application},
 };
 
@@ -55,15 +55,15 @@ async fn a_go_agent_hears_that_a_workload_stays_before_its_application_goes() {
     assert!(!body(&deleting)["metadata"]["deletionTimestamp"].is_null());
     let hub = world.hub.application("a", "waiting").unwrap();
     let copy = replica(&hub, &json!({}));
-    agent.tell(report(Verb::Delete, &copy)).await;
+    agent.notify(report(Verb::Delete, &copy)).await;
     let archiving = json!({ "metadata": { "finalizers": ["hub.example/other"] } });
     world.edit("a", "waiting", &archiving);
     world.edit("a", "waiting", &spared);
     world.create(application("a", "later"));
     agent.about("later").await;
-    let said = agent.unread(Kind::Application);
-    let states = said.iter().filter(|event| event.verb != Verb::Delete);
-    assert_eq!(states.count(), 0, "it would make it anew: {said:?}");
+    let stated = agent.unread(Kind::Application);
+    let states = stated.iter().filter(|event| event.verb != Verb::Delete);
+    assert_eq!(states.count(), 0, "it would make it anew: {stated:?}");
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn what_a_go_agent_has_nothing_of_is_let_go_and_not_said_to_it() {
     }
     let uid = world.hub.application("a", "there").unwrap()["metadata"]["uid"].clone();
     let (mut agent, ..) = Agent::go(&world, "a").await;
-    let there = held(Kind::Application, "there", uid.as_str().unwrap(), None);
+    let there = retained(Kind::Application, "there", uid.as_str().unwrap(), None);
     agent.holds(&[there]).await;
     let deleting = agent.event(APPLICATION, Verb::Create).await;
     assert_eq!(deleting.object().unwrap().name, "there");
@@ -104,6 +104,6 @@ async fn what_a_go_agent_has_nothing_of_is_let_go_and_not_said_to_it() {
         json!([keys::RESOURCES_FINALIZER, "hub.example/archive"])
     );
     let unheard = agent.unread(Kind::Application);
-    let said = |event: &&Event| event.object().is_some_and(|key| key.name == "unheard");
-    assert!(!unheard.into_iter().any(|event| said(&event)));
+    let stated = |event: &&Event| event.object().is_some_and(|key| key.name == "unheard");
+    assert!(!unheard.into_iter().any(|event| stated(&event)));
 }

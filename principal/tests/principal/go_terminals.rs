@@ -57,7 +57,7 @@ async fn shows(agent: &mut Agent, status: u16) {
     );
     assert_eq!(asked, ["pods", "shop", "x", ""].map(str::to_owned).into());
     agent
-        .say(Event::resource_response(&ResourceResponse {
+        .emit(Event::resource_response(&ResourceResponse {
             uuid: question.event_id.clone(),
             status,
             resource: "{}".to_owned(),
@@ -75,29 +75,29 @@ fn frame(uuid: &str) -> TerminalStreamData {
 /// The agent's end of a terminal.
 struct Shell {
     uuid: String,
-    says: mpsc::Sender<TerminalStreamData>,
-    hears: Streaming<TerminalStreamData>,
+    emits: mpsc::Sender<TerminalStreamData>,
+    takes_in: Streaming<TerminalStreamData>,
 }
 
 impl Shell {
     async fn open(connection: &Connection, token: &str, uuid: &str) -> Result<Self, Status> {
-        let (says, said) = mpsc::channel(8);
-        says.send(frame(uuid)).await.unwrap();
-        let mut request = tonic::Request::new(ReceiverStream::new(said));
+        let (emits, stated) = mpsc::channel(8);
+        emits.send(frame(uuid)).await.unwrap();
+        let mut request = tonic::Request::new(ReceiverStream::new(stated));
         let token = token.parse().unwrap();
         request.metadata_mut().insert("authorization", token);
         let mut client = TerminalStreamServiceClient::new(connection.clone());
         let opening = client.stream_terminal(request);
-        let hears = bounded("a terminal", opening).await?.into_inner();
+        let takes_in = bounded("a terminal", opening).await?.into_inner();
         Ok(Self {
             uuid: uuid.to_owned(),
-            says,
-            hears,
+            emits,
+            takes_in,
         })
     }
 
-    async fn says(&self, frame: TerminalStreamData) {
-        self.says.send(frame).await.unwrap();
+    async fn emits(&self, frame: TerminalStreamData) {
+        self.emits.send(frame).await.unwrap();
     }
 
     async fn shows(&self, text: &'static str) {
@@ -106,11 +106,11 @@ impl Shell {
             stream_type: "stdout".to_owned(),
             ..frame(&self.uuid)
         };
-        self.says(shown).await;
+        self.emits(shown).await;
     }
 
-    async fn hears(&mut self) -> Option<TerminalStreamData> {
-        bounded("a frame", self.hears.message()).await.unwrap()
+    async fn takes_in(&mut self) -> Option<TerminalStreamData> {
+        bounded("a frame", self.takes_in.message()).await.unwrap()
     }
 }
 
@@ -132,8 +132,8 @@ impl Window {
         Self(WebSocketStream::from_raw_socket(stream, Role::Client, None).await)
     }
 
-    async fn says(&mut self, channel: Channel, what: &[u8]) {
-        let message = Message::binary(channel.says(what));
+    async fn emits(&mut self, channel: Channel, what: &[u8]) {
+        let message = Message::binary(channel.emits(what));
         self.0.send(message).await.unwrap();
     }
 
@@ -142,10 +142,10 @@ impl Window {
         message.unwrap().unwrap()
     }
 
-    async fn is_told(&mut self, end: &End) {
+    async fn is_reported(&mut self, end: &End) {
         let message = self.reads().await.into_data();
-        let (channel, said) = Channel::read(&message).unwrap();
-        assert_eq!((channel, End::read(said)), (Channel::End, end.clone()));
+        let (channel, stated) = Channel::read(&message).unwrap();
+        assert_eq!((channel, End::read(stated)), (Channel::End, end.clone()));
         assert!(self.reads().await.is_close());
     }
 }
@@ -179,8 +179,8 @@ async fn a_terminal_of_a_go_agent_is_carried_in_the_words_of_either_side() {
     let (_agent, mut window, mut shell, asked) = Box::pin(open(&world)).await;
     let TerminalRequest { command, tty, .. } = asked;
     assert_eq!((command, tty), (vec!["sh".to_owned()], true));
-    window.says(Channel::Keys, b"ls\n").await;
-    let typed = shell.hears().await.unwrap();
+    window.emits(Channel::Keys, b"ls\n").await;
+    let typed = shell.takes_in().await.unwrap();
     assert_eq!(
         (&typed.data[..], typed.stream_type.as_str()),
         (&b"ls\n"[..], "stdin")
@@ -189,8 +189,8 @@ async fn a_terminal_of_a_go_agent_is_carried_in_the_words_of_either_side() {
         width: 120,
         height: 40,
     };
-    window.says(Channel::Size, &size.written()).await;
-    let resized = shell.hears().await.unwrap();
+    window.emits(Channel::Size, &size.written()).await;
+    let resized = shell.takes_in().await.unwrap();
     assert_eq!(
         (resized.resize, resized.cols, resized.rows),
         (true, 120, 40)
@@ -203,13 +203,13 @@ async fn a_terminal_of_a_go_agent_is_carried_in_the_words_of_either_side() {
     );
     let why = "command terminated with exit code 3".to_owned();
     shell
-        .says(TerminalStreamData {
+        .emits(TerminalStreamData {
             error: why.clone(),
             ..frame(&shell.uuid)
         })
         .await;
-    window.is_told(&End::Failed(why)).await;
-    assert_eq!(shell.hears().await, None);
+    window.is_reported(&End::Failed(why)).await;
+    assert_eq!(shell.takes_in().await, None);
 }
 
 #[tokio::test]
@@ -218,9 +218,9 @@ async fn a_terminal_ends_for_both_sides_whichever_is_gone() {
     let (agent, mut window, shell, _) = Box::pin(open(&world)).await;
     drop(agent);
     let message = window.reads().await.into_data();
-    let (channel, said) = Channel::read(&message).unwrap();
+    let (channel, stated) = Channel::read(&message).unwrap();
     assert_eq!(channel, Channel::End);
-    let End::Failed(why) = End::read(said) else {
+    let End::Failed(why) = End::read(stated) else {
         panic!("it looks as if the shell had ended");
     };
     assert!(why.contains("session"), "{why}");
@@ -228,21 +228,21 @@ async fn a_terminal_ends_for_both_sides_whichever_is_gone() {
 
     let (_agent, window, mut shell, _) = Box::pin(open(&world)).await;
     drop(window);
-    let told = shell.hears().await.unwrap();
+    let reply = shell.takes_in().await.unwrap();
     assert_eq!(
-        told.error, "client disconnected",
+        reply.error, "client disconnected",
         "so that the command is ended"
     );
-    assert_eq!(shell.hears().await, None);
+    assert_eq!(shell.takes_in().await, None);
 
     let (_agent, mut window, shell, _) = Box::pin(open(&world)).await;
     shell
-        .says(TerminalStreamData {
+        .emits(TerminalStreamData {
             eof: true,
             ..frame(&shell.uuid)
         })
         .await;
-    window.is_told(&End::Done).await;
+    window.is_reported(&End::Done).await;
 }
 
 #[tokio::test]
@@ -269,9 +269,9 @@ async fn no_terminal_is_opened_in_a_pod_that_a_go_agent_does_not_show() {
         let asking = visitor.ask(exec(upgrade, protocol));
         let (answer, ()) = tokio::join!(asking, shows(&mut agent, 200));
         assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{upgrade}");
-        let told = read(answer).await.unwrap();
-        let told = std::str::from_utf8(&told).unwrap();
-        assert!(told.contains("WebSocket"), "{told}");
+        let reply = read(answer).await.unwrap();
+        let reply = std::str::from_utf8(&reply).unwrap();
+        assert!(reply.contains("WebSocket"), "{reply}");
     }
     // The next thing that it hears of is this.
     let mut visitor = Visitor::of(&world, "a").await;

@@ -47,7 +47,7 @@ async fn bodies_that_are_no_json_change_nothing_and_a_person_is_told() {
     ];
     for (number, body) in bodies.iter().enumerate() {
         let answer = agent
-            .tell(status(body.to_vec(), &format!("bad-{number}")))
+            .notify(status(body.to_vec(), &format!("bad-{number}")))
             .await;
         let why: Vec<&String> = answer.extensions.values().collect();
         assert!(why.iter().any(|it| it.contains("decode")), "{why:?}");
@@ -60,8 +60,8 @@ async fn bodies_that_are_no_json_change_nothing_and_a_person_is_told() {
         .await;
     world
         .reported("misconduct", |reports| {
-            let said = reports["a"].misconduct.as_deref().unwrap_or_default();
-            said.contains("invalid messages") && reports["a"].connected
+            let stated = reports["a"].misconduct.as_deref().unwrap_or_default();
+            stated.contains("invalid messages") && reports["a"].connected
         })
         .await;
     assert_eq!(world.hub.application("a", "app"), Some(hub));
@@ -100,7 +100,7 @@ async fn of_a_key_that_is_there_twice_the_last_counts_and_unknown_ones_survive()
         "status":{{"sync":{{"status":"Synced","fromTheFuture":{{"x":[1,null]}}}}}}}}"#,
         source = argocd::keys::SOURCE_UID,
     );
-    agent.tell(status(body, "1")).await;
+    agent.notify(status(body, "1")).await;
     world
         .until("shown", |hub| {
             let app = hub.application("a", "app").unwrap_or_default();
@@ -130,7 +130,7 @@ async fn what_a_status_forges_besides_is_not_taken() {
             "status": { "health": { "status": "Healthy" } },
         }),
     );
-    agent.tell(report(Verb::StatusUpdate, &forged)).await;
+    agent.notify(report(Verb::StatusUpdate, &forged)).await;
     world
         .until("shown", |hub| {
             let app = hub.application("a", "app").unwrap_or_default();
@@ -164,9 +164,9 @@ async fn a_uid_of_another_clusters_object_opens_nothing() {
         &json!({ "status": { "health": { "status": "Degraded" } } }),
     );
     for (verb, version) in [(Verb::StatusUpdate, "7"), (Verb::Delete, "8")] {
-        let mut said = stolen.clone();
-        said["metadata"]["resourceVersion"] = version.into();
-        other.tell(report(verb, &said)).await;
+        let mut stated = stolen.clone();
+        stated["metadata"]["resourceVersion"] = version.into();
+        other.notify(report(verb, &stated)).await;
     }
     world
         .counted(&format!("{REFUSED}{{reason=\"not_theirs\"}} 1"))
@@ -179,7 +179,7 @@ async fn what_is_acknowledged_and_was_never_said_is_counted_and_ends_no_wait() {
     let (world, mut agent, _hub) = delivered().await;
     for number in 0..50 {
         agent
-            .say(status("{}", &format!("never-{number}")).ack())
+            .emit(status("{}", &format!("never-{number}")).ack())
             .await;
     }
     world
@@ -199,12 +199,12 @@ async fn what_an_agent_may_not_say_is_told_to_a_person() {
     let (world, mut agent, hub) = delivered().await;
     let theirs = replica(&hub, &json!({ "spec": { "project": "mine" } }));
     for verb in [Verb::Create, Verb::SpecUpdate, Verb::SetOperation] {
-        agent.tell(report(verb, &theirs)).await;
+        agent.notify(report(verb, &theirs)).await;
     }
     world
         .reported("misconduct", |reports| {
-            let said = reports["a"].misconduct.as_deref().unwrap_or_default();
-            said.contains("does not allow")
+            let stated = reports["a"].misconduct.as_deref().unwrap_or_default();
+            stated.contains("does not allow")
         })
         .await;
     assert_eq!(world.hub.application("a", "app"), Some(hub));
@@ -219,7 +219,9 @@ async fn what_a_cluster_refuses_is_told_until_it_works() {
         message: "no room".to_owned(),
         contest: None,
     };
-    agent.tell(Event::error(Kind::Application, &failure)).await;
+    agent
+        .notify(Event::error(Kind::Application, &failure))
+        .await;
     world
         .reported("refused", |reports| {
             let refused = reports["a"].refused.as_ref();
@@ -230,7 +232,7 @@ async fn what_a_cluster_refuses_is_told_until_it_works() {
         &hub,
         &json!({ "status": { "health": { "status": "Healthy" } } }),
     );
-    agent.tell(report(Verb::StatusUpdate, &healthy)).await;
+    agent.notify(report(Verb::StatusUpdate, &healthy)).await;
     world
         .reported("all is well", |reports| reports["a"].refused.is_none())
         .await;

@@ -43,7 +43,7 @@ async fn shown(world: &World) -> Agent {
         .event(Target::Resync, Verb::RequestSyncedResourceList)
         .await;
     agent
-        .tell(report(Verb::Create, &source("app", 1, &json!({}))))
+        .notify(report(Verb::Create, &source("app", 1, &json!({}))))
         .await;
     agent
 }
@@ -65,17 +65,17 @@ async fn what_an_autonomous_cluster_owns_is_shown_in_its_namespace() {
     assert_eq!(mirror["spec"]["project"], "a-default");
     assert_eq!(mirror["spec"]["destination"]["name"], "a");
     agent
-        .tell(report(Verb::SpecUpdate, &source("app", 2, &synced())))
+        .notify(report(Verb::SpecUpdate, &source("app", 2, &synced())))
         .await;
     let mirror = the_mirror(&world.hub).unwrap();
     assert_eq!(mirror["status"]["sync"]["status"], "Synced");
     let writes = world.hub.writes();
     agent
-        .tell(report(Verb::SpecUpdate, &source("app", 3, &synced())))
+        .notify(report(Verb::SpecUpdate, &source("app", 3, &synced())))
         .await;
     assert_eq!(world.hub.writes(), writes, "the same again costs no write");
     agent
-        .tell(report(Verb::Delete, &source("app", 3, &json!({}))))
+        .notify(report(Verb::Delete, &source("app", 3, &json!({}))))
         .await;
     world
         .until("the mirror is gone", |hub| the_mirror(hub).is_none())
@@ -131,9 +131,9 @@ async fn a_command_on_a_mirror_goes_to_its_cluster_and_ends_there() {
     assert_eq!(Meta::of(&body(&asked)).source_uid(), Some("spoke-app"));
 
     let late = source("app", 2, &synced());
-    agent.tell(report(Verb::SpecUpdate, &late)).await;
-    let held = the_mirror(&world.hub).unwrap();
-    assert_eq!(held["operation"], operation, "not taken yet");
+    agent.notify(report(Verb::SpecUpdate, &late)).await;
+    let retained = the_mirror(&world.hub).unwrap();
+    assert_eq!(retained["operation"], operation, "not taken yet");
 
     let command::Take::Set(patch) = command::take(&late, &asked.event_id, &operation) else {
         panic!("it was not taken before");
@@ -145,7 +145,7 @@ async fn a_command_on_a_mirror_goes_to_its_cluster_and_ends_there() {
         "phase": "Succeeded", "operation": operation,
         "startedAt": "2026-01-01T00:00:01Z", "finishedAt": "2026-01-01T00:00:02Z",
     });
-    agent.tell(report(Verb::SpecUpdate, &taken)).await;
+    agent.notify(report(Verb::SpecUpdate, &taken)).await;
     let done = the_mirror(&world.hub).unwrap();
     assert!(done.get("operation").is_none_or(Value::is_null), "{done:#}");
     assert_eq!(done["status"]["operationState"]["phase"], "Succeeded");
@@ -160,7 +160,7 @@ async fn a_command_on_a_mirror_goes_to_its_cluster_and_ends_there() {
     let refreshed = command::take_refresh(&taken, &body(&asked)).unwrap();
     let mut refreshed = refreshed.applied_to(&taken);
     refreshed["metadata"]["annotations"][keys::REFRESH] = Value::Null;
-    agent.tell(report(Verb::SpecUpdate, &refreshed)).await;
+    agent.notify(report(Verb::SpecUpdate, &refreshed)).await;
     let done = the_mirror(&world.hub).unwrap();
     assert!(Meta::of(&done).annotation(keys::REFRESH).is_none());
     let repeats: Vec<_> = agent
@@ -187,7 +187,7 @@ async fn what_was_asked_of_an_application_is_not_asked_of_the_one_that_took_its_
     agent.event(APPLICATION, Verb::SetOperation).await;
     let successor = json!({ "metadata": { "uid": "another" } });
     agent
-        .tell(report(Verb::Create, &source("app", 2, &successor)))
+        .notify(report(Verb::Create, &source("app", 2, &successor)))
         .await;
     let mirror = the_mirror(&world.hub).unwrap();
     assert_eq!(Meta::of(&mirror).source_uid(), Some("another"));
@@ -239,7 +239,7 @@ async fn an_agent_is_told_what_the_hub_shows_and_says_what_is_different() {
         .await;
     let stub = json!({ "metadata": { "name": "app", "namespace": "a", "uid": "spoke-app" } });
     agent
-        .tell(about(Kind::Application, Verb::Delete, &stub))
+        .notify(about(Kind::Application, Verb::Delete, &stub))
         .await;
     world
         .until("the mirror is gone", |hub| the_mirror(hub).is_none())
@@ -253,20 +253,23 @@ async fn mirrors_of_which_most_would_go_wait_for_a_person() {
     let names: Vec<String> = (0..11).map(|number| format!("app-{number:02}")).collect();
     for name in &names {
         agent
-            .tell(report(Verb::Create, &source(name, 1, &json!({}))))
+            .notify(report(Verb::Create, &source(name, 1, &json!({}))))
             .await;
     }
     for name in &names {
         let stub = json!({ "metadata": { "name": name, "namespace": "a", "uid": format!("spoke-{name}") } });
         agent
-            .tell(about(Kind::Application, Verb::Delete, &stub))
+            .notify(about(Kind::Application, Verb::Delete, &stub))
             .await;
     }
     world
-        .reported("held", |reports| reports["a"].held.is_some())
+        .reported("held", |reports| reports["a"].blocked_deletion.is_some())
         .await;
-    let held = world.handle.sessions.borrow()["a"].held.clone().unwrap();
-    assert_eq!((held.count, held.mirrors), (11, true));
+    let retained = world.handle.sessions.borrow()["a"]
+        .blocked_deletion
+        .clone()
+        .unwrap();
+    assert_eq!((retained.count, retained.mirrors), (11, true));
     assert!(
         names
             .iter()
@@ -274,10 +277,10 @@ async fn mirrors_of_which_most_would_go_wait_for_a_person() {
     );
     // One that the cluster has after all stays, whatever is confirmed.
     agent
-        .tell(report(Verb::SpecUpdate, &source(&names[0], 2, &json!({}))))
+        .notify(report(Verb::SpecUpdate, &source(&names[0], 2, &json!({}))))
         .await;
     let mut fleet = principal::Fleet::clone(&autonomous(&["a", "ab"]));
-    fleet.clusters.get_mut("a").unwrap().confirm_delete = Some(held.digest);
+    fleet.clusters.get_mut("a").unwrap().confirm_delete = Some(retained.digest);
     world.fleet.send_replace(std::sync::Arc::new(fleet));
     world
         .until("they are gone", |hub| {
@@ -304,7 +307,7 @@ async fn nothing_that_a_cluster_says_leaves_its_own_place() {
         "labels": { keys::IGNORE_SYNC: "true" },
     } });
     agent
-        .tell(report(Verb::SpecUpdate, &source("app", 2, &poison)))
+        .notify(report(Verb::SpecUpdate, &source("app", 2, &poison)))
         .await;
     let mirror = the_mirror(&world.hub).unwrap();
     assert_eq!(Meta::of(&mirror).source_uid(), Some("spoke-app"));
@@ -314,7 +317,7 @@ async fn nothing_that_a_cluster_says_leaves_its_own_place() {
     assert!(!mirror::is_mirror(&other));
 
     let refused = agent
-        .tell(report(Verb::Create, &source("mine", 1, &json!({}))))
+        .notify(report(Verb::Create, &source("mine", 1, &json!({}))))
         .await;
     assert!(
         refused.extensions["refused"].contains("not its mirror"),
@@ -324,13 +327,13 @@ async fn nothing_that_a_cluster_says_leaves_its_own_place() {
         &world.hub.application("a", "mine").unwrap()
     ));
     let refused = agent
-        .tell(report(Verb::Create, &source("b/../ab", 1, &json!({}))))
+        .notify(report(Verb::Create, &source("b/../ab", 1, &json!({}))))
         .await;
     assert!(refused.extensions.contains_key("refused"));
     let mut project = crate::world::open_project("team");
     project["metadata"]["uid"] = "p".into();
     agent
-        .tell(about(Kind::AppProject, Verb::Create, &project))
+        .notify(about(Kind::AppProject, Verb::Create, &project))
         .await;
     let kept = world.hub.project("argocd", "a-team").unwrap();
     assert_eq!(kept["spec"]["description"], "the hub's own");
@@ -344,7 +347,7 @@ async fn nothing_that_a_cluster_says_leaves_its_own_place() {
         .await;
     for verb in [Verb::StatusUpdate, Verb::SetOperation] {
         let refused = agent
-            .tell(report(verb, &source("app", 9, &json!({}))))
+            .notify(report(verb, &source("app", 9, &json!({}))))
             .await;
         assert!(refused.extensions.contains_key("refused"), "{verb}");
     }
@@ -359,7 +362,7 @@ async fn a_project_is_shown_under_the_clusters_prefix_and_to_no_other_cluster() 
     project["metadata"]["uid"] = "p".into();
     project["metadata"]["resourceVersion"] = "5".into();
     agent
-        .tell(about(Kind::AppProject, Verb::Create, &project))
+        .notify(about(Kind::AppProject, Verb::Create, &project))
         .await;
     let mirror = world.hub.project("argocd", "a-team").unwrap();
     assert_eq!(mirror["spec"]["sourceNamespaces"], json!(["a"]));
@@ -378,14 +381,14 @@ async fn a_project_is_shown_under_the_clusters_prefix_and_to_no_other_cluster() 
         .await;
     world.create(application("ab", "later"));
     managed.about("later").await;
-    let told = managed.unread(Kind::AppProject);
-    let names: Vec<_> = told
+    let reply = managed.unread(Kind::AppProject);
+    let names: Vec<_> = reply
         .iter()
         .filter_map(|event| event.object().map(|key| key.name))
         .collect();
     assert_eq!(names, ["default"]);
     agent
-        .tell(about(Kind::AppProject, Verb::Delete, &project))
+        .notify(about(Kind::AppProject, Verb::Delete, &project))
         .await;
     world
         .until("it is gone", |hub| {
@@ -415,8 +418,8 @@ async fn mirrors_of_a_cluster_that_leaves_stay_and_are_let_alone() {
     world.fleet.send_replace(enrolled(&["a", "ab"]));
     let mut managed = Agent::empty(&world, "a").await;
     managed.about("another").await;
-    let told = managed.unread(Kind::Application);
-    assert!(told.is_empty(), "a mirror is not delivered: {told:#?}");
+    let reply = managed.unread(Kind::Application);
+    assert!(reply.is_empty(), "a mirror is not delivered: {reply:#?}");
 }
 
 #[tokio::test]
@@ -425,25 +428,25 @@ async fn a_cluster_has_its_share_and_no_more() {
     let mut agent = shown(&world).await;
     let big = json!({ "status": { "summary": { "images": ["x".repeat(60_000)] } } });
     agent
-        .tell(report(Verb::SpecUpdate, &source("app", 2, &big)))
+        .notify(report(Verb::SpecUpdate, &source("app", 2, &big)))
         .await;
     assert!(the_mirror(&world.hub).unwrap()["status"]["summary"].is_object());
     for number in 0..20 {
         let name = format!("app-{number}");
         agent
-            .tell(report(Verb::Create, &source(&name, 1, &json!({}))))
+            .notify(report(Verb::Create, &source(&name, 1, &json!({}))))
             .await;
     }
     world
         .reported("told", |reports| reports["a"].unmirrored.is_some())
         .await;
-    let told = world.handle.sessions.borrow()["a"]
+    let reply = world.handle.sessions.borrow()["a"]
         .unmirrored
         .clone()
         .unwrap();
     assert!(
-        told.names[0].contains("limit of 16 mirrored objects"),
-        "{told:?}"
+        reply.names[0].contains("limit of 16 mirrored objects"),
+        "{reply:?}"
     );
     assert!(world.hub.application("a", "app-14").is_some());
     assert!(world.hub.application("a", "app-15").is_none());

@@ -84,16 +84,20 @@ fn code(asked: Asked, code: u16) {
 }
 
 /// The answers to a get, and what the agent was asked.
-async fn got(client: &mut Client<TcpStream>, lane: &mut Lane, value: &'static [u8]) -> Value {
-    client.say(&[b"get", TREE]).await;
-    let asked = lane.next().await;
+async fn got(
+    client: &mut Client<TcpStream>,
+    agent_tunnel: &mut Lane,
+    value: &'static [u8],
+) -> Value {
+    client.emit(&[b"get", TREE]).await;
+    let asked = agent_tunnel.next().await;
     let target = asked.request.uri().path_and_query().unwrap().as_str();
     assert_eq!(
         target,
         "/argocd/cache/resources-tree/-/guestbook/0/1.8.3.gz"
     );
     found(asked, value.len(), vec![Ok(Bytes::from_static(value))]);
-    client.told().await.unwrap()
+    client.reply().await.unwrap()
 }
 
 #[tokio::test]
@@ -110,47 +114,50 @@ async fn who_does_not_know_the_password_is_told_nothing() {
         &["client", "setinfo", "LIB-NAME", "x"],
         &["hello", "3"],
     ] {
-        let told = client.error(line).await;
-        assert!(told.starts_with("NOAUTH"), "{line:?}: {told}");
+        let reply = client.error(line).await;
+        assert!(reply.starts_with("NOAUTH"), "{line:?}: {reply}");
     }
     for line in [
         &["AUTH", "wrong"][..],
         &["AUTH", "other", PASSWORD],
         &["hello", "3", "auth", "default", "wrong"],
     ] {
-        let told = client.error(line).await;
-        assert!(told.starts_with("WRONGPASS"), "{line:?}: {told}");
+        let reply = client.error(line).await;
+        assert!(reply.starts_with("WRONGPASS"), "{line:?}: {reply}");
     }
-    assert_eq!(client.told().await, None, "three times is enough");
+    assert_eq!(client.reply().await, None, "three times is enough");
 
     world.redis_login.send_replace(None);
     let mut early = Client::stranger(&world).await;
-    let told = early.error(&["AUTH", PASSWORD]).await;
-    assert!(told.contains("not known yet"), "{told}");
+    let reply = early.error(&["AUTH", PASSWORD]).await;
+    assert!(reply.contains("not known yet"), "{reply}");
 }
 
 #[tokio::test]
 async fn a_tree_comes_from_the_cluster_and_a_miss_is_a_null() {
     let world = lonely().await;
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     for mut client in [Client::of(&world).await, Client::three(&world).await] {
-        let value = got(&mut client, &mut lane, b"tree\r\n$1").await;
+        let value = got(&mut client, &mut agent_tunnel, b"tree\r\n$1").await;
         assert_eq!(value.as_bytes(), Some(&b"tree\r\n$1"[..]));
-        assert_eq!(got(&mut client, &mut lane, b"").await, Value::bytes(""));
+        assert_eq!(
+            got(&mut client, &mut agent_tunnel, b"").await,
+            Value::bytes("")
+        );
     }
     let mut two = Client::of(&world).await;
-    two.say(&[b"get", TREE]).await;
-    code(lane.next().await, 404);
-    assert_eq!(two.told().await, Some(Value::Nothing(Kind::Bulk)));
+    two.emit(&[b"get", TREE]).await;
+    code(agent_tunnel.next().await, 404);
+    assert_eq!(two.reply().await, Some(Value::Nothing(Kind::Bulk)));
     let mut three = Client::three(&world).await;
-    three.say(&[b"get", TREE]).await;
-    code(lane.next().await, 403);
-    assert_eq!(three.told().await, Some(Value::Line(Kind::Null, vec![])));
+    three.emit(&[b"get", TREE]).await;
+    code(agent_tunnel.next().await, 403);
+    assert_eq!(three.reply().await, Some(Value::Line(Kind::Null, vec![])));
     // A shard of it, and what is written on the hub about it.
     three
-        .say(&[b"get", b"app|resources-tree|a_guestbook|2|1.8.3.gz"])
+        .emit(&[b"get", b"app|resources-tree|a_guestbook|2|1.8.3.gz"])
         .await;
-    let asked = lane.next().await;
+    let asked = agent_tunnel.next().await;
     assert!(
         asked
             .request
@@ -159,55 +166,55 @@ async fn a_tree_comes_from_the_cluster_and_a_miss_is_a_null() {
             .ends_with("/guestbook/2/1.8.3.gz")
     );
     code(asked, 404);
-    three.told().await.unwrap();
-    let told = three
+    three.reply().await.unwrap();
+    let reply = three
         .error(&["set", "app|resources-tree|a_guestbook|1.8.3.gz", "x"])
         .await;
-    assert!(told.starts_with("NOPERM"), "{told}");
+    assert!(reply.starts_with("NOPERM"), "{reply}");
     // Of its own Application the hub's redis would know, and that is not there.
-    let told = three
+    let reply = three
         .error(&["get", "app|resources-tree|local|1.8.3.gz"])
         .await;
-    assert!(told.contains("redis does not answer"), "{told}");
+    assert!(reply.contains("redis does not answer"), "{reply}");
     assert_eq!(three.ask(&["ping"]).await, Value::simple("PONG"));
 }
 
 #[tokio::test]
 async fn a_value_of_any_size_is_carried_in_pieces_and_never_cut_short() {
     let world = lonely().await;
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     let mut client = Client::three(&world).await;
     let piece = Bytes::from(vec![b'x'; 1 << 20]);
-    client.say(&[b"get", TREE]).await;
+    client.emit(&[b"get", TREE]).await;
     let pieces = std::iter::repeat_with(|| Ok(piece.clone())).take(30);
-    found(lane.next().await, 30 << 20, pieces.collect());
-    let whole = client.told().await.unwrap();
+    found(agent_tunnel.next().await, 30 << 20, pieces.collect());
+    let whole = client.reply().await.unwrap();
     assert_eq!(whole.as_bytes().map(<[u8]>::len), Some(30 << 20));
 
-    client.say(&[b"get", TREE]).await;
-    found(lane.next().await, 41 << 20, vec![]);
-    let told = client.told().await.unwrap();
-    let told = String::from_utf8_lossy(told.as_error().unwrap()).into_owned();
-    assert!(told.contains("larger"), "{told}");
+    client.emit(&[b"get", TREE]).await;
+    found(agent_tunnel.next().await, 41 << 20, vec![]);
+    let reply = client.reply().await.unwrap();
+    let reply = String::from_utf8_lossy(reply.as_error().unwrap()).into_owned();
+    assert!(reply.contains("larger"), "{reply}");
 
     for end in [Some(Err(io::Error::other("gone"))), None] {
         let mut client = Client::three(&world).await;
-        client.say(&[b"get", TREE]).await;
-        let (says, pieces) = mpsc::channel(1);
+        client.emit(&[b"get", TREE]).await;
+        let (emits, pieces) = mpsc::channel(1);
         let mut response = Response::new(stream(ReceiverStream::new(pieces).boxed()));
         response
             .headers_mut()
             .insert(CONTENT_LENGTH, (2 << 20).into());
-        lane.next().await.answer.send(response).unwrap();
-        says.send(Ok(piece.clone())).await.unwrap();
+        agent_tunnel.next().await.answer.send(response).unwrap();
+        emits.send(Ok(piece.clone())).await.unwrap();
         // It has begun; what follows can only be the rest of it.
         let begun = client.io.read_buf(&mut client.buffer);
         assert!(bounded("the beginning", begun).await.unwrap() > 0);
         if let Some(end) = end {
-            says.send(end).await.unwrap();
+            emits.send(end).await.unwrap();
         }
-        drop(says);
-        assert_eq!(client.told().await, None, "let go rather than told less");
+        drop(emits);
+        assert_eq!(client.reply().await, None, "let go rather than told less");
     }
 }
 
@@ -217,19 +224,19 @@ async fn a_cluster_that_is_away_is_answered_for_at_once_with_what_was_last_known
     let mut client = Client::of(&world).await;
     let tree = str::from_utf8(TREE).unwrap();
     assert_eq!(client.ask(&["get", tree]).await, Value::Nothing(Kind::Bulk));
-    let mut lane = Lane::of(&world, "a").await;
-    got(&mut client, &mut lane, b"tree").await;
-    lane.living.abort();
+    let mut agent_tunnel = Lane::of(&world, "a").await;
+    got(&mut client, &mut agent_tunnel, b"tree").await;
+    agent_tunnel.living.abort();
     world.counted("argocd_principal_lanes 0").await;
     assert_eq!(client.ask(&["get", tree]).await, Value::bytes("tree"));
     let counted = "argocd_principal_redis_requests_total{outcome=\"remembered\"} 1";
     world.counted(counted).await;
     // Once it is back and has none, that counts.
-    let mut lane = Lane::of(&world, "a").await;
-    client.say(&[b"get", TREE]).await;
-    code(lane.next().await, 404);
-    assert_eq!(client.told().await, Some(Value::Nothing(Kind::Bulk)));
-    lane.living.abort();
+    let mut agent_tunnel = Lane::of(&world, "a").await;
+    client.emit(&[b"get", TREE]).await;
+    code(agent_tunnel.next().await, 404);
+    assert_eq!(client.reply().await, Some(Value::Nothing(Kind::Bulk)));
+    agent_tunnel.living.abort();
     world.counted("argocd_principal_lanes 0").await;
     assert_eq!(client.ask(&["get", tree]).await, Value::Nothing(Kind::Bulk));
 }
@@ -237,43 +244,43 @@ async fn a_cluster_that_is_away_is_answered_for_at_once_with_what_was_last_known
 #[tokio::test]
 async fn a_subscriber_is_told_what_the_cluster_tells_and_when_it_is_back() {
     let world = lonely().await;
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     let channel = str::from_utf8(CHANNEL).unwrap();
     for (mut client, kind) in [
         (Client::three(&world).await, Kind::Push),
         (Client::of(&world).await, Kind::Array),
     ] {
-        let told = client.ask(&["subscribe", channel]).await;
+        let reply = client.ask(&["subscribe", channel]).await;
         let confirmed = vec![
             Value::bytes("subscribe"),
             Value::bytes(CHANNEL),
             Value::integer(1),
         ];
-        assert_eq!(told, Value::Group(kind, confirmed));
-        let asked = lane.next().await;
+        assert_eq!(reply, Value::Group(kind, confirmed));
+        let asked = agent_tunnel.next().await;
         assert_eq!(
             asked.request.uri().path_and_query().unwrap(),
             "/argocd/cache/managed-resources/-/guestbook/0/1.8.3?watch=true"
         );
-        let (tells, changes) = mpsc::channel(1);
+        let (notifies, changes) = mpsc::channel(1);
         let body = stream(ReceiverStream::new(changes).boxed());
         asked.answer.send(Response::new(body)).unwrap();
         let message = ["message".into(), CHANNEL.to_vec(), vec![]].map(Value::bytes);
         let message = Value::Group(kind, message.into());
         for _ in 0..2 {
-            tells.send(Ok(Bytes::from_static(b"\n"))).await.unwrap();
-            assert_eq!(client.told().await.as_ref(), Some(&message));
+            notifies.send(Ok(Bytes::from_static(b"\n"))).await.unwrap();
+            assert_eq!(client.reply().await.as_ref(), Some(&message));
         }
         // The stream breaks: it is opened again, and nobody knows what happened meanwhile.
-        drop(tells);
-        let asked = lane.next().await;
-        let (tells, changes) = mpsc::channel(1);
+        drop(notifies);
+        let asked = agent_tunnel.next().await;
+        let (notifies, changes) = mpsc::channel(1);
         let body = stream(ReceiverStream::new(changes).boxed());
         asked.answer.send(Response::new(body)).unwrap();
-        assert_eq!(client.told().await.as_ref(), Some(&message));
-        let told = client.ask(&["unsubscribe", channel]).await;
-        assert_eq!(told.elements()[2], Value::integer(0));
-        bounded("the end of the stream", tells.closed()).await;
+        assert_eq!(client.reply().await.as_ref(), Some(&message));
+        let reply = client.ask(&["unsubscribe", channel]).await;
+        assert_eq!(reply.elements()[2], Value::integer(0));
+        bounded("the end of the stream", notifies.closed()).await;
     }
 }
 
@@ -291,11 +298,11 @@ async fn bytes_that_are_no_command_end_the_connection_and_harm_nobody() {
     ] {
         let mut client = Client::of(&world).await;
         client.io.write_all(bytes).await.unwrap();
-        let told = client.told().await.unwrap();
+        let reply = client.reply().await.unwrap();
         let shown = bytes.escape_ascii().to_string();
-        let text = told.as_error().unwrap_or_else(|| panic!("{shown}"));
+        let text = reply.as_error().unwrap_or_else(|| panic!("{shown}"));
         assert!(text.starts_with(b"ERR Protocol error"), "{shown}");
-        assert_eq!(client.told().await, None);
+        assert_eq!(client.reply().await, None);
     }
     // A stranger has no large commands.
     let mut client = Client::stranger(&world).await;
@@ -306,8 +313,8 @@ async fn bytes_that_are_no_command_end_the_connection_and_harm_nobody() {
             .write_all(&resp::command(&[b"set", b"x", &large]))
             .await,
     );
-    while let Some(told) = client.told().await {
-        assert!(told.as_error().unwrap().starts_with(b"NOAUTH"));
+    while let Some(reply) = client.reply().await {
+        assert!(reply.as_error().unwrap().starts_with(b"NOAUTH"));
     }
     assert_eq!(other.ask(&["ping"]).await, Value::simple("PONG"));
 }
@@ -322,7 +329,7 @@ async fn strangers_leave_room_for_each_other_and_for_who_is_known() {
         assert!(stranger.error(&["ping"]).await.starts_with("NOAUTH"));
         strangers.push(stranger);
     }
-    assert_eq!(Client::stranger(&world).await.told().await, None);
+    assert_eq!(Client::stranger(&world).await.reply().await, None);
     let counted = "argocd_principal_redis_requests_total{outcome=\"too_many_connections\"} 1";
     world.counted(counted).await;
     assert_eq!(known.ask(&["ping"]).await, Value::simple("PONG"));
@@ -362,13 +369,13 @@ async fn with_tls_it_shows_the_certificate_that_it_was_given() {
 async fn with_the_hubs_redis_it_speaks_tls_if_its_certificate_is_trusted() {
     let address = free_address().await;
     let world = world(format!("localhost:{}", address.port()), true).await;
-    let papers = tempfile::tempdir().unwrap();
+    let peer_credentials = tempfile::tempdir().unwrap();
     for (authority, is_trusted) in [(&Authority::new(), false), (&world.authority, true)] {
         let Leaf { chain, key } = authority.server();
         for (name, text) in [("chain", chain), ("key", key), ("ca", authority.pem())] {
-            std::fs::write(papers.path().join(name), text).unwrap();
+            std::fs::write(peer_credentials.path().join(name), text).unwrap();
         }
-        let _redis = Redis::with_tls(address, papers.path()).await;
+        let _redis = Redis::with_tls(address, peer_credentials.path()).await;
         let mut client = over_tls(&world).await;
         let set = client.ask(&["set", "app|resources-tree|local|1.8.3", "tree"]);
         let set = set.await;
@@ -407,25 +414,25 @@ async fn what_is_the_hubs_own_is_in_its_redis() {
     }
     let [mut second, mut third] = clients;
     for client in [&mut third, &mut second] {
-        let told = client.ask(&["subscribe", "new-revoked-token"]).await;
-        assert_eq!(told.elements()[0], Value::bytes("subscribe"));
+        let reply = client.ask(&["subscribe", "new-revoked-token"]).await;
+        assert_eq!(reply.elements()[0], Value::bytes("subscribe"));
     }
     let mut teller = Client::three(&world).await;
     let publish = ["publish", "new-revoked-token", "id"];
     assert_eq!(teller.ask(&publish).await, Value::integer(2));
     for client in [&mut third, &mut second] {
-        let message = client.told().await.unwrap();
+        let message = client.reply().await.unwrap();
         assert_eq!(message.elements()[2], Value::bytes("id"));
     }
     // In version 3 the answers to commands come between messages.
     assert_eq!(third.ask(&["exists", "x"]).await, Value::integer(0));
-    let told = second.error(&["exists", "x"]).await;
-    assert!(told.contains("allowed in this context"), "{told}");
+    let reply = second.error(&["exists", "x"]).await;
+    assert!(reply.contains("allowed in this context"), "{reply}");
     let pong = Value::Group(Kind::Array, vec![Value::bytes("pong"), Value::bytes("")]);
     assert_eq!(second.ask(&["ping"]).await, pong);
     drop(redis);
     assert_eq!(
-        third.told().await,
+        third.reply().await,
         None,
         "its subscription is gone, so it is told"
     );

@@ -8,7 +8,7 @@ use runtime::credentials::Material;
 use tonic::Code;
 
 use crate::{
-    agent::{Agent, Caller, body, held, replica, report, request},
+    agent::{Agent, Caller, body, replica, report, request, retained},
     authority::Authority,
     world::{World, application, enrolled},
 };
@@ -19,9 +19,9 @@ async fn a_newer_session_takes_over_and_the_older_is_told() {
     let world = World::with(&["a"]).await;
     let mut older = Agent::empty(&world, "a").await;
     let mut newer = Agent::empty(&world, "a").await;
-    let told = older.end().await;
+    let reply = older.end().await;
     assert_eq!(
-        (told.code(), told.message()),
+        (reply.code(), reply.message()),
         (Code::Unavailable, "superseded by a newer session")
     );
     world.create(application("a", "app"));
@@ -112,14 +112,14 @@ async fn two_agents_with_one_identity_settle_on_one_of_them_and_a_person_is_told
     let mut sitting = caller.subscribe(Some(&token)).await.unwrap();
     for _ in 0..6 {
         let newer = caller.subscribe(Some(&token)).await.unwrap();
-        let told = sitting.end().await;
-        assert_eq!(told.message(), "superseded by a newer session");
+        let reply = sitting.end().await;
+        assert_eq!(reply.message(), "superseded by a newer session");
         sitting = newer;
     }
     world
         .reported("a second agent", |reports| {
-            let said = reports["a"].misconduct.as_deref().unwrap_or_default();
-            said.contains("two agents with the same identity") && reports["a"].connected
+            let stated = reports["a"].misconduct.as_deref().unwrap_or_default();
+            stated.contains("two agents with the same identity") && reports["a"].connected
         })
         .await;
     // When whoever sits goes, the next one need not come again.
@@ -141,7 +141,7 @@ async fn an_agent_that_beats_and_then_is_silent_is_left_and_one_that_never_beats
     let mut quiet = Agent::empty(&world, "ab").await;
     let mut beating = Agent::empty(&world, "a").await;
     for _ in 0..2 {
-        let answer = beating.tell(Event::ping()).await;
+        let answer = beating.notify(Event::ping()).await;
         assert_eq!(answer.verb, Verb::Processed);
     }
     assert_eq!(beating.end().await.code(), Code::Ok);
@@ -171,7 +171,8 @@ async fn a_name_that_begins_like_anothers_gains_nothing() {
         .await;
 
     let mut a = Agent::of(&world, "a").await;
-    a.holds(&[held(Kind::Application, "app", &uid, None)]).await;
+    a.holds(&[retained(Kind::Application, "app", &uid, None)])
+        .await;
     let stub = a.about("app").await;
     assert_eq!(stub.verb, Verb::Delete, "it should not have it");
     assert!(
@@ -181,9 +182,9 @@ async fn a_name_that_begins_like_anothers_gains_nothing() {
 
     let forged =
         json!({ "status": { "sync": { "status": "Forged" } }, "operation": { "sync": {} } });
-    a.tell(report(Verb::StatusUpdate, &replica(&theirs, &forged)))
+    a.notify(report(Verb::StatusUpdate, &replica(&theirs, &forged)))
         .await;
-    a.tell(report(Verb::Delete, &replica(&theirs, &json!({}))))
+    a.notify(report(Verb::Delete, &replica(&theirs, &json!({}))))
         .await;
     assert_eq!(world.hub.application("ab", "app").unwrap(), theirs);
     assert_eq!(world.hub.writes(), 0);
@@ -221,9 +222,9 @@ async fn in_the_first_session_after_an_enrolment_nothing_is_taken_away() {
         Arc::new(fleet)
     };
     world.fleet.send_replace(fresh(true));
-    let held = [held(Kind::Application, "old", "uid-of-before", None)];
+    let retained = [retained(Kind::Application, "old", "uid-of-before", None)];
     let mut first = Agent::of(&world, "a").await;
-    first.holds(&held).await;
+    first.holds(&retained).await;
     world.create(application("a", "app"));
     first.about("app").await;
     assert!(
@@ -235,7 +236,7 @@ async fn in_the_first_session_after_an_enrolment_nothing_is_taken_away() {
 
     world.fleet.send_replace(fresh(false));
     let mut second = Agent::of(&world, "a").await;
-    second.holds(&held).await;
+    second.holds(&retained).await;
     assert_eq!(second.about("old").await.verb, Verb::Delete);
 }
 
@@ -243,14 +244,14 @@ async fn in_the_first_session_after_an_enrolment_nothing_is_taken_away() {
 async fn what_an_agent_says_of_argo_cd_is_reported_and_outlives_its_session() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
-    let said = |argo_cd| {
+    let stated = |argo_cd| {
         Event::spoke_info(&SpokeInfo {
             argo_cd,
             ..SpokeInfo::default()
         })
     };
     for argocd in [ArgoCd::Missing, ArgoCd::Installed, ArgoCd::Missing] {
-        agent.tell(said(Some(argocd))).await;
+        agent.notify(stated(Some(argocd))).await;
         assert_eq!(world.handle.sessions.borrow()["a"].argocd, Some(argocd));
     }
     drop(agent);
@@ -263,8 +264,8 @@ async fn what_an_agent_says_of_argo_cd_is_reported_and_outlives_its_session() {
     );
 
     let mut agent = Agent::empty(&world, "a").await;
-    let mut garbage = said(None);
+    let mut garbage = stated(None);
     garbage.payload = "[[{".into();
-    agent.tell(garbage).await;
+    agent.notify(garbage).await;
     assert_eq!(world.handle.sessions.borrow()["a"].argocd, None);
 }

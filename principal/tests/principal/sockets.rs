@@ -73,11 +73,11 @@ impl Call {
         bounded("send", self.0.send(message)).await.unwrap();
     }
 
-    pub(crate) async fn say(&mut self, message: &impl prost::Message) {
-        self.say_flagged(0, &message.encode_to_vec()).await;
+    pub(crate) async fn emit(&mut self, message: &impl prost::Message) {
+        self.emit_flagged(0, &message.encode_to_vec()).await;
     }
 
-    pub(crate) async fn say_flagged(&mut self, flag: u8, body: &[u8]) {
+    pub(crate) async fn emit_flagged(&mut self, flag: u8, body: &[u8]) {
         let length = u32::try_from(body.len()).unwrap().to_be_bytes();
         let frame = [&[flag], &length[..], body].concat();
         self.send(Message::Binary(frame.into())).await;
@@ -91,7 +91,7 @@ impl Call {
             capabilities: Vec::new(),
             ..request()
         };
-        call.say(&request).await;
+        call.emit(&request).await;
         call.end().await;
         call.headers().await;
         let tokens: AuthResponse = call.message().await;
@@ -110,7 +110,7 @@ impl Call {
             let envelope: Envelope = self.message().await;
             let event = Event::try_from(envelope.event.unwrap()).unwrap();
             if event.target != Target::Ack {
-                self.say(&envelope_of(event.ack())).await;
+                self.emit(&envelope_of(event.ack())).await;
             }
             if event.target == target {
                 return event;

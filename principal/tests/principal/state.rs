@@ -14,8 +14,8 @@ use crate::{
 async fn until(world: &World, cluster: &str, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
     let looking = async {
         loop {
-            let told = world.state.page(&Page::default());
-            let rows = told["clusters"].as_array().unwrap();
+            let reply = world.state.page(&Page::default());
+            let rows = reply["clusters"].as_array().unwrap();
             let row = rows.iter().find(|it| it["cluster"] == cluster);
             if let Some(row) = row.filter(|row| fits(row)) {
                 return row.clone();
@@ -55,12 +55,12 @@ async fn the_state_follows_a_session_and_shows_no_secret() {
     assert_eq!(row["session"]["outboxObjects"], 0);
     assert!(row["session"]["lastResyncSecondsAgo"].is_u64(), "{row}");
 
-    let told = world.state.page(&Page::default()).to_string();
+    let reply = world.state.page(&Page::default()).to_string();
     let counted = world.metrics();
     let tokens = [&tokens.access_token, &tokens.refresh_token];
     let parts = tokens.iter().flat_map(|token| token.split('.'));
     for canary in parts.chain(["canary", "PRIVATE KEY", "BEGIN", "eyJ"]) {
-        assert!(!told.contains(canary), "{canary} in {told}");
+        assert!(!reply.contains(canary), "{canary} in {reply}");
         assert!(!counted.contains(canary), "{canary} in {counted}");
     }
     let is_counted = |line: &str| counted.lines().any(|it| it == line);

@@ -6,7 +6,7 @@ use protocol::{Event, Kind, Target, Verb};
 use serde_json::{Value, json};
 
 use crate::{
-    agent::{Agent, body, held, replica, report},
+    agent::{Agent, body, replica, report, retained},
     world::{World, application, open_project},
 };
 
@@ -34,14 +34,14 @@ async fn an_application_goes_out_and_its_status_comes_back() {
     assert!(body(&came).get("status").is_none());
 
     agent
-        .tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
+        .notify(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
         .await;
     let shown = world.hub.application("a", "app").unwrap();
     assert_eq!(shown["status"]["sync"]["revision"], "one");
     assert_eq!(shown["spec"], hub["spec"]);
 
     agent
-        .tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
+        .notify(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
         .await;
     assert_eq!(world.hub.writes(), 1, "the same again costs no write");
 
@@ -117,7 +117,7 @@ async fn a_deletion_waits_for_the_spoke_and_then_ends() {
     agent.event(APPLICATION, Verb::Create).await;
 
     let copy = replica(&hub, &json!({}));
-    agent.tell(report(Verb::Delete, &copy)).await;
+    agent.notify(report(Verb::Delete, &copy)).await;
     let kept = world.hub.application("a", "app").unwrap();
     assert_eq!(
         kept["metadata"]["finalizers"],
@@ -134,7 +134,7 @@ async fn a_deletion_waits_for_the_spoke_and_then_ends() {
     );
     let mut gone = report(Verb::Delete, &copy);
     gone.event_id.push('2');
-    agent.tell(gone).await;
+    agent.notify(gone).await;
     let released = world.hub.application("a", "app").unwrap();
     assert_eq!(
         released["metadata"]["finalizers"],
@@ -181,7 +181,7 @@ async fn a_resync_confirms_what_is_right_and_sends_only_what_is_not() {
         app["metadata"]["uid"].as_str().unwrap().to_owned()
     };
     let holding = |name: &str| {
-        held(
+        retained(
             Kind::Application,
             name,
             &uid(name),
@@ -190,10 +190,10 @@ async fn a_resync_confirms_what_is_right_and_sends_only_what_is_not() {
     };
     let project = digests.get("default").cloned();
     let holds = [
-        held(Kind::AppProject, "default", "project", project),
+        retained(Kind::AppProject, "default", "project", project),
         holding("right"),
         holding("stale"),
-        held(Kind::Application, "unknown", "uid-of-nobody", None),
+        retained(Kind::Application, "unknown", "uid-of-nobody", None),
     ];
     let mut second = Agent::of(&world, "a").await;
     second.holds(&holds).await;
@@ -224,7 +224,7 @@ async fn while_the_hub_is_away_statuses_are_coalesced_and_the_last_one_arrives()
     for number in 0..100 {
         let mut copy = replica(&hub, &synced(&number.to_string()));
         copy["metadata"]["resourceVersion"] = number.to_string().into();
-        agent.say(report(Verb::StatusUpdate, &copy)).await;
+        agent.emit(report(Verb::StatusUpdate, &copy)).await;
     }
     world.hub.set_outage(false);
     world
@@ -250,7 +250,7 @@ async fn a_sync_is_said_once_and_the_hub_shows_it_until_it_has_ended() {
 
     // A status from before the command arrived neither clears nor changes it.
     agent
-        .tell(report(
+        .notify(report(
             Verb::StatusUpdate,
             &replica(&hub, &synced("before")),
         ))
@@ -271,7 +271,7 @@ async fn a_sync_is_said_once_and_the_hub_shows_it_until_it_has_ended() {
         } },
     });
     agent
-        .tell(report(Verb::StatusUpdate, &replica(&hub, &ended)))
+        .notify(report(Verb::StatusUpdate, &replica(&hub, &ended)))
         .await;
     let shown = world.hub.application("a", "app").unwrap();
     assert!(shown.get("operation").is_none());
@@ -298,7 +298,9 @@ async fn what_the_spoke_cannot_do_is_a_condition_until_it_can() {
         message: "no room".to_owned(),
         contest: None,
     };
-    agent.tell(Event::error(Kind::Application, &failure)).await;
+    agent
+        .notify(Event::error(Kind::Application, &failure))
+        .await;
     let condition = |memory: &Memory| {
         let app = memory.application("a", "app").unwrap();
         let message = app
@@ -312,7 +314,7 @@ async fn what_the_spoke_cannot_do_is_a_condition_until_it_can() {
         })
         .await;
     agent
-        .tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
+        .notify(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
         .await;
     world.until("untold", |m| condition(m).is_none()).await;
     assert_eq!(
@@ -332,7 +334,7 @@ async fn a_sync_asked_for_while_no_principal_ran_is_said_once_the_spoke_has_repo
     let mut agent = Agent::empty(&world, "a").await;
     agent.event(APPLICATION, Verb::Create).await;
     agent
-        .tell(report(Verb::StatusUpdate, &replica(&app, &synced("one"))))
+        .notify(report(Verb::StatusUpdate, &replica(&app, &synced("one"))))
         .await;
     let command = agent.event(APPLICATION, Verb::SetOperation).await;
     assert_eq!(body(&command)["operation"], app["operation"]);
@@ -365,7 +367,7 @@ async fn a_sync_that_ended_while_no_principal_ran_is_not_done_again() {
         } },
     });
     agent
-        .tell(report(Verb::StatusUpdate, &replica(&app, &ended)))
+        .notify(report(Verb::StatusUpdate, &replica(&app, &ended)))
         .await;
     assert!(
         world

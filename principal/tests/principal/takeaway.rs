@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use principal::{Fleet, HeldDeletion, store::Watched};
+use principal::{BlockedDeletion, Fleet, store::Watched};
 use protocol::{
     Event, Kind, Target, Verb,
     payload::{RequestUpdate, SyncedResourceList},
@@ -10,7 +10,7 @@ use protocol::{
 use tokio::sync::watch;
 
 use crate::{
-    agent::{Agent, held},
+    agent::{Agent, retained},
     world::{World, application, enrolled},
 };
 
@@ -18,7 +18,7 @@ fn unknown(count: usize) -> Vec<RequestUpdate> {
     (0..count)
         .map(|number| {
             let name = format!("old-{number:02}");
-            held(Kind::Application, &name, &format!("uid-{name}"), None)
+            retained(Kind::Application, &name, &format!("uid-{name}"), None)
         })
         .collect()
 }
@@ -32,13 +32,13 @@ fn deletes(agent: &Agent) -> usize {
 }
 
 /// Deletes are said before everything that comes later, so this one shows that they were all.
-async fn all_was_said(world: &World, agent: &mut Agent, name: &str) {
+async fn all_was_sent(world: &World, agent: &mut Agent, name: &str) {
     world.create(application("a", name));
     agent.about(name).await;
 }
 
-fn told(world: &World) -> Option<HeldDeletion> {
-    world.handle.sessions.borrow()["a"].held.clone()
+fn reply(world: &World) -> Option<BlockedDeletion> {
+    world.handle.sessions.borrow()["a"].blocked_deletion.clone()
 }
 
 fn confirming(digest: &str) -> Arc<Fleet> {
@@ -55,13 +55,13 @@ async fn nothing_goes_before_the_last_word_or_on_a_list_that_is_cut() {
         .event(Target::Resync, Verb::RequestResourceResync)
         .await;
     let objects = unknown(2);
-    agent.tell(Event::request_update(&objects[0])).await;
-    all_was_said(&world, &mut agent, "one").await;
+    agent.notify(Event::request_update(&objects[0])).await;
+    all_was_sent(&world, &mut agent, "one").await;
     assert_eq!(deletes(&agent), 0, "it may have more to say");
     agent.ends(&objects).await;
-    all_was_said(&world, &mut agent, "two").await;
+    all_was_sent(&world, &mut agent, "two").await;
     assert_eq!(deletes(&agent), 0, "one of the list was not named");
-    agent.tell(Event::request_update(&objects[1])).await;
+    agent.notify(Event::request_update(&objects[1])).await;
     agent.ends(&objects).await;
     assert_eq!(agent.about("old-00").await.verb, Verb::Delete);
     assert_eq!(agent.about("old-01").await.verb, Verb::Delete);
@@ -76,9 +76,9 @@ async fn an_end_that_cannot_be_read_is_none() {
         .await;
     let mut end = Event::request_synced_resource_list(&SyncedResourceList::default());
     end.payload = "{\"checksum\": 7}".into();
-    agent.tell(Event::request_update(&unknown(1)[0])).await;
-    agent.tell(end).await;
-    all_was_said(&world, &mut agent, "one").await;
+    agent.notify(Event::request_update(&unknown(1)[0])).await;
+    agent.notify(end).await;
+    all_was_sent(&world, &mut agent, "one").await;
     assert_eq!(deletes(&agent), 0);
 }
 
@@ -88,33 +88,33 @@ async fn a_mass_delete_is_held_until_a_person_has_confirmed_this_very_list() {
     let mut agent = Agent::of(&world, "a").await;
     agent.holds(&unknown(11)).await;
     world
-        .reported("held", |reports| reports["a"].held.is_some())
+        .reported("held", |reports| reports["a"].blocked_deletion.is_some())
         .await;
-    let first = told(&world).unwrap();
+    let first = reply(&world).unwrap();
     assert_eq!((first.count, first.names.len()), (11, 11));
     assert_eq!(first.names[0], "Application argocd/old-00");
-    all_was_said(&world, &mut agent, "one").await;
+    all_was_sent(&world, &mut agent, "one").await;
     assert_eq!(deletes(&agent), 0);
 
     world.fleet.send_replace(confirming("another"));
-    all_was_said(&world, &mut agent, "two").await;
-    assert_eq!((deletes(&agent), told(&world)), (0, Some(first.clone())));
+    all_was_sent(&world, &mut agent, "two").await;
+    assert_eq!((deletes(&agent), reply(&world)), (0, Some(first.clone())));
     drop(agent);
     world
         .reported("lost", |reports| !reports["a"].connected)
         .await;
-    assert_eq!(told(&world), Some(first.clone()), "it is still held");
+    assert_eq!(reply(&world), Some(first.clone()), "it is still held");
 
     let mut agent = Agent::of(&world, "a").await;
     agent.holds(&unknown(11)).await;
-    all_was_said(&world, &mut agent, "three").await;
-    assert_eq!((deletes(&agent), told(&world)), (0, Some(first.clone())));
+    all_was_sent(&world, &mut agent, "three").await;
+    assert_eq!((deletes(&agent), reply(&world)), (0, Some(first.clone())));
     world.fleet.send_replace(confirming(&first.digest));
     for object in unknown(11) {
         assert_eq!(agent.about(&object.name).await.verb, Verb::Delete);
     }
     world
-        .reported("done", |reports| reports["a"].held.is_none())
+        .reported("done", |reports| reports["a"].blocked_deletion.is_none())
         .await;
 }
 
@@ -128,7 +128,7 @@ async fn an_enrolment_that_begins_anew_begins_with_a_first_session() {
     before.end().await;
     let mut agent = Agent::of(&world, "a").await;
     agent.holds(&unknown(1)).await;
-    all_was_said(&world, &mut agent, "one").await;
+    all_was_sent(&world, &mut agent, "one").await;
     assert_eq!(deletes(&agent), 0);
 }
 
@@ -152,7 +152,7 @@ async fn delivered(world: &World, agent: &mut Agent, count: usize) -> Vec<Reques
         agent.about(&name).await;
         let there = world.hub.application("a", &name).unwrap();
         let uid = there["metadata"]["uid"].as_str().unwrap();
-        holds.push(held(Kind::Application, &name, uid, None));
+        holds.push(retained(Kind::Application, &name, uid, None));
     }
     holds
 }
@@ -174,10 +174,10 @@ async fn a_hub_that_is_put_back_while_it_is_watched_does_not_get_round_the_brake
     lose(&world, &holds[..11]);
     agent.holds(&holds).await;
     world
-        .reported("held", |reports| reports["a"].held.is_some())
+        .reported("held", |reports| reports["a"].blocked_deletion.is_some())
         .await;
-    all_was_said(&world, &mut agent, "one").await;
-    assert_eq!((deletes(&agent), told(&world).unwrap().count), (0, 11));
+    all_was_sent(&world, &mut agent, "one").await;
+    assert_eq!((deletes(&agent), reply(&world).unwrap().count), (0, 11));
 }
 
 #[tokio::test]
@@ -188,6 +188,6 @@ async fn a_deletion_that_nobody_saw_is_found_by_a_comparison_at_once() {
     lose(&world, &holds[..1]);
     agent.holds(&holds).await;
     assert_eq!(agent.about("app-00").await.verb, Verb::Delete);
-    all_was_said(&world, &mut agent, "one").await;
+    all_was_sent(&world, &mut agent, "one").await;
     assert_eq!(deletes(&agent), 0, "the other one stays");
 }

@@ -38,21 +38,21 @@ fn exec(upgrade: &str, protocol: &str) -> Request<Empty<Bytes>> {
 type Ends = (mpsc::Sender<Result<Frame<Bytes>, io::Error>>, Incoming);
 
 fn open(asked: Asked) -> Ends {
-    let (says, said) = mpsc::channel(1);
+    let (emits, stated) = mpsc::channel(1);
     let answer = Response::builder()
         .header("x-stream-upgrade", "websocket")
         .header("sec-websocket-protocol", "v5.channel.k8s.io")
         .header("sec-websocket-accept", "yes")
         .header("set-cookie", "no")
         .body(UnsyncBoxBody::new(StreamBody::new(ReceiverStream::new(
-            said,
+            stated,
         ))))
         .unwrap();
     asked.answer.send(answer).unwrap();
-    (says, asked.request.into_body())
+    (emits, asked.request.into_body())
 }
 
-async fn hears(ends: &mut Ends) -> Option<Bytes> {
+async fn takes_in(ends: &mut Ends) -> Option<Bytes> {
     let frame = bounded("what is said", ends.1.frame()).await?.ok()?;
     frame.into_data().ok()
 }
@@ -60,10 +60,10 @@ async fn hears(ends: &mut Ends) -> Option<Bytes> {
 #[tokio::test]
 async fn a_terminal_goes_through_to_the_agent_and_back() {
     let world = world(&["a"]).await;
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     let mut visitor = Visitor::of(&world, "a").await;
     let opening = async {
-        let asked = lane.next().await;
+        let asked = agent_tunnel.next().await;
         let headers = asked.request.headers();
         assert_eq!(headers["x-stream-upgrade"], "websocket");
         assert_eq!(headers["sec-websocket-protocol"], "v5.channel.k8s.io");
@@ -81,30 +81,30 @@ async fn a_terminal_goes_through_to_the_agent_and_back() {
         .unwrap();
     let mut client = TokioIo::new(stream);
     client.write_all(b"ls\n").await.unwrap();
-    assert_eq!(hears(&mut agent).await.unwrap(), "ls\n");
+    assert_eq!(takes_in(&mut agent).await.unwrap(), "ls\n");
     agent
         .0
         .send(Ok(Frame::data(Bytes::from("a b\n"))))
         .await
         .unwrap();
-    let mut heard = [0; 4];
-    bounded("an answer", client.read_exact(&mut heard))
+    let mut arrived = [0; 4];
+    bounded("an answer", client.read_exact(&mut arrived))
         .await
         .unwrap();
-    assert_eq!(&heard, b"a b\n");
+    assert_eq!(&arrived, b"a b\n");
     // Whoever typed goes, and the agent hears of it.
     drop(client);
-    assert_eq!(hears(&mut agent).await, None);
+    assert_eq!(takes_in(&mut agent).await, None);
     world.counted("argocd_principal_lanes 1").await;
 }
 
 #[tokio::test]
 async fn a_terminal_that_the_agent_ends_ends_for_its_viewer_with_its_last_words() {
     let world = world(&["a"]).await;
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     let mut visitor = Visitor::of(&world, "a").await;
     let asking = visitor.ask(exec("websocket", "v5.channel.k8s.io"));
-    let (answer, agent) = tokio::join!(asking, async { open(lane.next().await) });
+    let (answer, agent) = tokio::join!(asking, async { open(agent_tunnel.next().await) });
     let stream = bounded("the stream", hyper::upgrade::on(answer))
         .await
         .unwrap();
@@ -126,7 +126,7 @@ async fn a_terminal_that_the_agent_ends_ends_for_its_viewer_with_its_last_words(
 #[tokio::test]
 async fn what_is_no_terminal_is_refused_before_an_agent_hears_of_it() {
     let world = world(&["a"]).await;
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     let bearer = "base64url.bearer.authorization.k8s.io.YWRtaW4";
     for (upgrade, protocol, code) in [
         ("websocket", bearer, StatusCode::FORBIDDEN),
@@ -140,7 +140,7 @@ async fn what_is_no_terminal_is_refused_before_an_agent_hears_of_it() {
     let mut visitor = Visitor::of(&world, "a").await;
     let asking = visitor.ask(get(PODS));
     let answering = async {
-        let asked = lane.next().await;
+        let asked = agent_tunnel.next().await;
         assert_eq!(asked.request.uri().path(), PODS);
         drop(asked);
     };
@@ -151,12 +151,12 @@ async fn what_is_no_terminal_is_refused_before_an_agent_hears_of_it() {
 #[tokio::test]
 async fn a_cluster_has_so_many_terminals_at_a_time_and_no_more() {
     let world = world(&["a"]).await;
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     let mut open_ones = vec![];
     for _ in 0..16 {
         let mut visitor = Visitor::of(&world, "a").await;
         let asking = visitor.ask(exec("websocket", "v5.channel.k8s.io"));
-        let (answer, agent) = tokio::join!(asking, async { open(lane.next().await) });
+        let (answer, agent) = tokio::join!(asking, async { open(agent_tunnel.next().await) });
         assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
         let stream = bounded("the stream", hyper::upgrade::on(answer))
             .await
@@ -171,18 +171,18 @@ async fn a_cluster_has_so_many_terminals_at_a_time_and_no_more() {
 #[tokio::test]
 async fn what_lasts_ends_at_once_when_the_certificate_that_opened_it_is_revoked() {
     let world = world(&["a"]).await;
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     let leaf = credential(&world, "a");
     let mut visitor = Visitor::with(&world, &leaf).await;
     let asking = visitor.ask(exec("websocket", "v5.channel.k8s.io"));
-    let (answer, mut agent) = tokio::join!(asking, async { open(lane.next().await) });
+    let (answer, mut agent) = tokio::join!(asking, async { open(agent_tunnel.next().await) });
     let terminal = bounded("the stream", hyper::upgrade::on(answer))
         .await
         .unwrap();
     let mut reader = Visitor::with(&world, &leaf).await;
     let following = async {
         let never = futures::stream::pending().boxed();
-        lane.next().await.answer(stream(never));
+        agent_tunnel.next().await.answer(stream(never));
     };
     let log = format!("{PODS}/x/log?follow=true");
     let (log, ()) = tokio::join!(reader.get(&log), following);
@@ -192,7 +192,7 @@ async fn what_lasts_ends_at_once_when_the_certificate_that_opened_it_is_revoked(
     let list = Revoked::read([fingerprint.as_str()]);
     world.revoked.send_replace(Some(Arc::new(list)));
     assert!(read(log).await.is_err(), "it has not come to its end");
-    assert_eq!(hears(&mut agent).await, None);
+    assert_eq!(takes_in(&mut agent).await, None);
     let mut shown = vec![];
     let mut terminal = TokioIo::new(terminal);
     let _broken = bounded("the end", terminal.read_to_end(&mut shown)).await;

@@ -59,22 +59,22 @@ async fn a_token_opens_the_cluster_that_it_names_with_the_certificate_of_all() {
     let world = world(Visitors::Upstream).await;
     let shared = world.authority.client("argocd-agent:of-all");
     let mut visitor = Visitor::with(&world, &shared).await;
-    let (code, message) = visitor.told(get(PODS)).await;
+    let (code, message) = visitor.reply(get(PODS)).await;
     assert!(code == 401 && message.contains("certificate"), "{message}");
 
-    let mut lane = Lane::of(&world, "b").await;
-    let other = visitor.told(with_token(&token("a", &shared))).await;
+    let mut agent_tunnel = Lane::of(&world, "b").await;
+    let other = visitor.reply(with_token(&token("a", &shared))).await;
     assert_eq!(other.0, NOT_CONNECTED, "{}", other.1);
-    let answering = async { lane.next().await.answer(whole(b"{}")) };
+    let answering = async { agent_tunnel.next().await.answer(whole(b"{}")) };
     let asking = visitor.ask(with_token(&token("b", &shared)));
     let (answer, ()) = tokio::join!(asking, answering);
 
     assert_eq!(read(answer).await.unwrap(), "{}");
-    let (code, message) = visitor.told(with_token(&token("c", &shared))).await;
+    let (code, message) = visitor.reply(with_token(&token("c", &shared))).await;
     assert!(code == 401 && message.contains("not enrolled"), "{message}");
 
     let other = world.authority.client("argocd-agent:another");
-    let (code, message) = visitor.told(with_token(&token("a", &other))).await;
+    let (code, message) = visitor.reply(with_token(&token("a", &other))).await;
     assert!(
         code == 401 && message.contains("another certificate"),
         "{message}"
@@ -86,9 +86,9 @@ async fn a_worthless_token_is_not_made_up_for_by_the_certificate() {
     let world = world(Visitors::Upstream).await;
     let of_cluster = world.authority.client("a");
     let mut visitor = Visitor::with(&world, &of_cluster).await;
-    assert_eq!(visitor.told(get(PODS)).await.0, NOT_CONNECTED);
+    assert_eq!(visitor.reply(get(PODS)).await.0, NOT_CONNECTED);
     for token in ["x", "x.y.z"] {
-        let (code, message) = visitor.told(with_token(token)).await;
+        let (code, message) = visitor.reply(with_token(token)).await;
         assert!(
             code == 401 && message.contains("token"),
             "{token:?}: {message}"
@@ -98,7 +98,7 @@ async fn a_worthless_token_is_not_made_up_for_by_the_certificate() {
     let list = Revoked::read([fingerprint.as_str()]);
     world.revoked.send_replace(Some(Arc::new(list)));
     let again = with_token(&token("a", &of_cluster));
-    assert_eq!(visitor.told(again).await.0, 401, "it is on the list");
+    assert_eq!(visitor.reply(again).await.0, 401, "it is on the list");
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn a_token_is_nothing_where_each_cluster_has_a_certificate() {
     let world = world(Visitors::Named).await;
     let shared = world.authority.client("a");
     let mut visitor = Visitor::with(&world, &shared).await;
-    let (code, message) = visitor.told(with_token(&token("a", &shared))).await;
+    let (code, message) = visitor.reply(with_token(&token("a", &shared))).await;
     assert!(code == 401 && message.contains("certificate"), "{message}");
 }
 
@@ -114,7 +114,7 @@ async fn a_token_is_nothing_where_each_cluster_has_a_certificate() {
 async fn what_lasts_ends_with_the_token_that_opened_it() {
     let world = world(Visitors::Upstream).await;
     let shared = world.authority.client("argocd-agent:of-all");
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     let mut visitor = Visitor::with(&world, &shared).await;
     // Good for some seconds more.
     let issued = Timestamp::now() - VISIT_LIFE + Duration::from_secs(5);
@@ -123,14 +123,14 @@ async fn what_lasts_ends_with_the_token_that_opened_it() {
     let asking = visitor.ask(request);
     let answering = async {
         let never = futures::stream::pending().boxed();
-        lane.next().await.answer(stream(never));
+        agent_tunnel.next().await.answer(stream(never));
     };
     let (answer, ()) = tokio::join!(asking, answering);
     assert_eq!(answer.status().as_u16(), 200);
     assert!(read(answer).await.is_err(), "it has not come to its end");
     // Whoever comes with another one is let in.
     let mut visitor = Visitor::with(&world, &shared).await;
-    let answering = async { lane.next().await.answer(whole(b"{}")) };
+    let answering = async { agent_tunnel.next().await.answer(whole(b"{}")) };
     let asking = visitor.ask(with_token(&token("a", &shared)));
     let (answer, ()) = tokio::join!(asking, answering);
     assert_eq!(read(answer).await.unwrap(), "{}");

@@ -15,8 +15,8 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use principal::{admission::identity::visitor, store::Memory};
 use protocol::wire::{
+    agent_tunnel::{Chunk, lane_client::LaneClient},
     authapi::AuthRequest,
-    lane::{Chunk, lane_client::LaneClient},
 };
 use runtime::{
     credentials::client_config,
@@ -82,7 +82,7 @@ impl Visitor {
     }
 
     /// The status and the message of an answer that is not what was asked for.
-    pub(crate) async fn told(&mut self, request: Request<Empty<Bytes>>) -> (u16, String) {
+    pub(crate) async fn reply(&mut self, request: Request<Empty<Bytes>>) -> (u16, String) {
         let answer = self.ask(request).await;
         let code = answer.status().as_u16();
         let text = read(answer).await.unwrap();
@@ -143,9 +143,9 @@ pub(crate) struct Lane {
 impl Lane {
     /// The only one of its cluster.
     pub(crate) async fn of(world: &World, cluster: &str) -> Self {
-        let lane = Self::open(world, cluster, request()).await;
+        let agent_tunnel = Self::open(world, cluster, request()).await;
         world.counted("argocd_principal_lanes 1").await;
-        lane
+        agent_tunnel
     }
 
     pub(crate) async fn open(world: &World, cluster: &str, request: AuthRequest) -> Self {
@@ -201,7 +201,7 @@ pub(crate) fn stream(chunks: BoxStream<'static, io::Result<Bytes>>) -> Body {
 #[tokio::test]
 async fn a_request_reaches_the_agent_and_a_large_answer_comes_back() {
     let world = world(&["a"]).await;
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     let mut visitor = Visitor::of(&world, "a").await;
     let mut request = get("/api/v1/namespaces/shop/p%6Fds?labelSelector=a%3Db&limit=500");
     for (name, value) in [
@@ -212,7 +212,7 @@ async fn a_request_reaches_the_agent_and_a_large_answer_comes_back() {
         request.headers_mut().insert(name, value.parse().unwrap());
     }
     let answering = async {
-        let asked = lane.next().await;
+        let asked = agent_tunnel.next().await;
         let target = asked.request.uri().path_and_query().unwrap().as_str();
         assert_eq!(target, format!("{PODS}?labelSelector=a%3Db&limit=500"));
         let names: Vec<_> = asked
@@ -237,23 +237,23 @@ async fn each_credential_opens_its_own_cluster_only() {
     let world = world(&["a", "b"]).await;
     let _lane = Lane::of(&world, "a").await;
     let mut other = Visitor::of(&world, "b").await;
-    let (code, message) = other.told(get(PODS)).await;
+    let (code, message) = other.reply(get(PODS)).await;
     assert_eq!(code, 502, "{message}");
     let named = get(&format!("{PODS}?agentName=a"));
-    assert_eq!(other.told(named).await.0, 403);
+    assert_eq!(other.reply(named).await.0, 403);
     let mut agent = Visitor::with(&world, &world.certificate("a")).await;
-    assert_eq!(agent.told(get(PODS)).await.0, 401);
+    assert_eq!(agent.reply(get(PODS)).await.0, 401);
     let mut stranger = Visitor::of(&world, "c").await;
-    assert_eq!(stranger.told(get(PODS)).await.0, 401);
+    assert_eq!(stranger.reply(get(PODS)).await.0, 401);
     let mut known = Visitor::of(&world, "a").await;
     world.fleet.send_replace(enrolled(&["b"]));
-    assert_eq!(known.told(get(PODS)).await.0, 401, "it left the fleet");
+    assert_eq!(known.reply(get(PODS)).await.0, 401, "it left the fleet");
 }
 
 #[tokio::test]
 async fn what_is_not_understood_is_refused_before_an_agent_hears_of_it() {
     let world = world(&["a"]).await;
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     let mut visitor = Visitor::of(&world, "a").await;
     for target in [
         "/metrics",
@@ -262,45 +262,51 @@ async fn what_is_not_understood_is_refused_before_an_agent_hears_of_it() {
         "/api/v1/watch/pods",
         "/api/v1/pods?x=1",
     ] {
-        assert_eq!(visitor.told(get(target)).await.0, 403, "{target}");
+        assert_eq!(visitor.reply(get(target)).await.0, 403, "{target}");
     }
     let mut posing = get(PODS);
     posing
         .headers_mut()
         .insert("impersonate-user", "system:admin".parse().unwrap());
-    let (code, message) = visitor.told(posing).await;
+    let (code, message) = visitor.reply(posing).await;
     assert!(
         code == 403 && message.contains("impersonate-user"),
         "{message}"
     );
-    assert!(lane.asked.try_recv().is_err(), "nothing reached the agent");
+    assert!(
+        agent_tunnel.asked.try_recv().is_err(),
+        "nothing reached the agent"
+    );
 }
 
 #[tokio::test]
 async fn an_agent_that_goes_away_is_told_of_and_ends_what_it_had_begun() {
     let world = world(&["a"]).await;
     let mut visitor = Visitor::of(&world, "a").await;
-    let (code, message) = visitor.told(get(PODS)).await;
+    let (code, message) = visitor.reply(get(PODS)).await;
     assert!(
         code == 502 && message.contains("not connected"),
         "{message}"
     );
 
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     let begun = async {
         let never = futures::stream::pending().boxed();
         let first = futures::stream::iter([Ok(Bytes::from_static(b"half"))]);
-        lane.next().await.answer(stream(first.chain(never).boxed()));
+        agent_tunnel
+            .next()
+            .await
+            .answer(stream(first.chain(never).boxed()));
     };
     let (answer, ()) = tokio::join!(visitor.get(PODS), begun);
     assert_eq!(answer.status(), StatusCode::OK);
     let mut waiting = Visitor::of(&world, "a").await;
     let unanswered = async {
-        let asked = lane.next().await;
-        lane.living.abort();
+        let asked = agent_tunnel.next().await;
+        agent_tunnel.living.abort();
         asked
     };
-    let ((code, _), _asked) = tokio::join!(waiting.told(get(PODS)), unanswered);
+    let ((code, _), _asked) = tokio::join!(waiting.reply(get(PODS)), unanswered);
     assert_eq!(code, 502);
     assert!(
         read(answer).await.is_err(),
@@ -308,7 +314,7 @@ async fn an_agent_that_goes_away_is_told_of_and_ends_what_it_had_begun() {
     );
     world.counted("argocd_principal_lanes 0").await;
     let mut later = Visitor::of(&world, "a").await;
-    assert_eq!(later.told(get(PODS)).await.0, 502);
+    assert_eq!(later.reply(get(PODS)).await.0, 502);
 
     let _again = Lane::of(&world, "a").await;
 }
@@ -316,21 +322,21 @@ async fn an_agent_that_goes_away_is_told_of_and_ends_what_it_had_begun() {
 #[tokio::test]
 async fn who_reads_slowly_slows_nobody_else() {
     let world = world(&["a"]).await;
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     let mut slow = vec![];
     for _ in 0..16 {
         let mut visitor = Visitor::of(&world, "a").await;
         let endless = async {
             let chunk = Bytes::from(vec![7; 64 << 10]);
             let chunks = futures::stream::repeat_with(move || Ok(chunk.clone()));
-            lane.next().await.answer(stream(chunks.boxed()));
+            agent_tunnel.next().await.answer(stream(chunks.boxed()));
         };
         let (answer, ()) = tokio::join!(visitor.get(PODS), endless);
         slow.push((visitor, answer));
     }
     let mut quick = Visitor::of(&world, "a").await;
     for _ in 0..20 {
-        let answering = async { lane.next().await.answer(whole(b"{}")) };
+        let answering = async { agent_tunnel.next().await.answer(whole(b"{}")) };
         let (answer, ()) = tokio::join!(quick.get(PODS), answering);
         assert_eq!(read(answer).await.unwrap(), "{}");
     }
@@ -340,13 +346,14 @@ async fn who_reads_slowly_slows_nobody_else() {
 #[tokio::test]
 async fn many_who_follow_logs_leave_room_for_others() {
     let world = world(&["a"]).await;
-    let mut lane = Lane::of(&world, "a").await;
+    let mut agent_tunnel = Lane::of(&world, "a").await;
     let log = format!("{PODS}/x/log?follow=true");
     let mut following = vec![];
     for _ in 0..64 {
         let mut visitor = Visitor::of(&world, "a").await;
         let never = async {
-            lane.next()
+            agent_tunnel
+                .next()
                 .await
                 .answer(stream(futures::stream::pending().boxed()));
         };
@@ -359,7 +366,7 @@ async fn many_who_follow_logs_leave_room_for_others() {
     assert!(answer.headers().contains_key("retry-after"));
     drop(answer);
     let mut other = Visitor::of(&world, "a").await;
-    let answering = async { lane.next().await.answer(whole(b"{}")) };
+    let answering = async { agent_tunnel.next().await.answer(whole(b"{}")) };
     let (answer, ()) = tokio::join!(other.get(PODS), answering);
     assert_eq!(answer.status(), StatusCode::OK);
     // One viewer goes, and another one may come.
@@ -370,7 +377,7 @@ async fn many_who_follow_logs_leave_room_for_others() {
             let asking = visitor.get(&log);
             let answer = tokio::select! {
                 answer = asking => answer,
-                asked = lane.next() => { drop(asked); return; }
+                asked = agent_tunnel.next() => { drop(asked); return; }
             };
             assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
         }

@@ -30,7 +30,7 @@ async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
     let leaf = world.certificate("a");
 
     let mut call = Call::open(&world, &leaf, VERSION, &[]).await;
-    call.say(&protocol::wire::versionapi::VersionRequest {})
+    call.emit(&protocol::wire::versionapi::VersionRequest {})
         .await;
     call.end().await;
     assert_eq!(call.headers().await["content-type"], "application/grpc");
@@ -41,7 +41,7 @@ async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
     assert_eq!(call.code().await, Some(CloseCode::Normal));
 
     let mut call = Call::open(&world, &leaf, AUTHENTICATE, &[]).await;
-    call.say(&request()).await;
+    call.emit(&request()).await;
     call.end().await;
     call.headers().await;
     let tokens: AuthResponse = call.message().await;
@@ -61,7 +61,7 @@ async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
         ..SyncedResourceList::default()
     };
     for event in [asked.ack(), Event::request_synced_resource_list(&list)] {
-        session.say(&envelope_of(event)).await;
+        session.emit(&envelope_of(event)).await;
     }
     world.create(application("a", "app"));
     loop {
@@ -84,7 +84,7 @@ async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
 async fn a_refusal_is_one_frame_of_headers_with_the_status() {
     let world = World::with(&["a"]).await;
     let mut call = Call::open(&world, &world.certificate("b"), AUTHENTICATE, &[]).await;
-    call.say(&request()).await;
+    call.emit(&request()).await;
     call.end().await;
     let headers = call.headers().await;
     assert_eq!(headers["grpc-status"], "16");
@@ -195,24 +195,24 @@ async fn an_answer_that_is_too_large_for_a_message_fails_and_the_session_goes_on
     {
         let answering = async {
             let question = session.event(Target::Resource).await;
-            let said = answer(&question, large.clone());
-            let said = if flag == 1 { gzip(&said) } else { said };
-            session.say_flagged(flag, &said).await;
+            let stated = answer(&question, large.clone());
+            let stated = if flag == 1 { gzip(&stated) } else { stated };
+            session.emit_flagged(flag, &stated).await;
         };
-        let (told, ()) = tokio::join!(visitor.told(visits::get(&pod)), answering);
-        assert_eq!(told.0, 502);
+        let (reply, ()) = tokio::join!(visitor.reply(visits::get(&pod)), answering);
+        assert_eq!(reply.0, 502);
         assert!(
-            told.1.contains("exceeds the message size limit"),
+            reply.1.contains("exceeds the message size limit"),
             "{}",
-            told.1
+            reply.1
         );
         let counted = "argocd_principal_events_refused_total{reason=\"too_large\"}";
         world.counted(&format!("{counted} {}", count + 1)).await;
     }
     let answering = async {
         let question = session.event(Target::Resource).await;
-        let said = answer(&question, "{}".to_owned());
-        session.say_flagged(0, &said).await;
+        let stated = answer(&question, "{}".to_owned());
+        session.emit_flagged(0, &stated).await;
     };
     let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
     assert_eq!(answered.status(), http::StatusCode::OK);
@@ -234,7 +234,7 @@ async fn what_is_compressed_as_nobody_here_reads_it_is_refused_as_grpc_says() {
         let mut call = Call::open(&world, &leaf, AUTHENTICATE, headers.as_slice()).await;
         // An encoding that nobody knows is refused by its name; the other messages are, before the end is heard.
         if status != "12" {
-            call.say_flagged(1, message).await;
+            call.emit_flagged(1, message).await;
         }
         if status == "0" {
             call.end().await;

@@ -233,11 +233,11 @@ fn what_an_agent_says_of_its_spoke_is_optional_and_has_a_future() {
         read(r#"{"argoCd":"elsewhere"}"#).unwrap(),
         Some(payload::ArgoCd::Other)
     );
-    let said = payload::SpokeInfo {
+    let stated = payload::SpokeInfo {
         argo_cd: Some(payload::ArgoCd::Missing),
         ..payload::SpokeInfo::default()
     };
-    let event = Event::spoke_info(&said);
+    let event = Event::spoke_info(&stated);
     assert_eq!(event.payload.as_ref(), br#"{"argoCd":"missing"}"#);
     assert_eq!(event.verb, Verb::ClusterInfoUpdate);
     // Either end reads the counts that the other one sends.
@@ -262,14 +262,14 @@ fn what_an_agent_says_of_its_spoke_is_optional_and_has_a_future() {
 fn no_two_things_said_of_one_version_have_one_name() {
     let key = ObjectKey::new(Kind::Application, "argocd", "app");
     let id = |verb, version| Event::about(&key, verb, "u", version, Bytes::new()).event_id;
-    let said = [
+    let stated = [
         Verb::SpecUpdate,
         Verb::SetOperation,
         Verb::TerminateOperation,
         Verb::Delete,
     ];
-    let names: BTreeSet<_> = said.into_iter().map(|verb| id(verb, "7")).collect();
-    assert_eq!(names.len(), said.len(), "{names:?}");
+    let names: BTreeSet<_> = stated.into_iter().map(|verb| id(verb, "7")).collect();
+    assert_eq!(names.len(), stated.len(), "{names:?}");
     assert_eq!(id(Verb::SpecUpdate, "7"), "app_u_7", "as in Go");
     assert_eq!(id(Verb::Delete, ""), "app_u_", "the answer to a question");
 }

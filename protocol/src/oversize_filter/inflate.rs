@@ -12,7 +12,7 @@ pub(super) struct Inflating(GzDecoder<Bounded>);
 /// Holds so many bytes and takes no more.
 #[derive(Debug)]
 struct Bounded {
-    held: BytesMut,
+    retained: BytesMut,
     most: usize,
 }
 
@@ -32,8 +32,8 @@ pub(super) enum Pushed {
 impl Inflating {
     /// A message of at most so many bytes.
     pub(super) fn new(most: usize) -> Self {
-        let held = BytesMut::new();
-        Self(GzDecoder::new(Bounded { held, most }))
+        let retained = BytesMut::new();
+        Self(GzDecoder::new(Bounded { retained, most }))
     }
 
     /// Takes in what has come of it; not to be called again unless that was [`Pushed::More`].
@@ -69,18 +69,18 @@ impl Inflating {
     fn take(&mut self) -> BytesMut {
         let bounded = self.0.get_mut();
         bounded.most = 0;
-        std::mem::take(&mut bounded.held)
+        std::mem::take(&mut bounded.retained)
     }
 }
 
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = self.most.saturating_sub(self.held.len());
+        let room = self.most.saturating_sub(self.retained.len());
         let some = bytes.get(..room).unwrap_or(bytes);
         if some.is_empty() && !bytes.is_empty() {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        self.held.extend_from_slice(some);
+        self.retained.extend_from_slice(some);
         Ok(some.len())
     }
 
@@ -103,9 +103,9 @@ mod tests {
         let mut inflating = Inflating::new(1000);
         let mut pushed = bomb.chunks(7).map(|piece| inflating.push(piece));
         let full = pushed.find(|it| !matches!(it, Pushed::More));
-        let Some(Pushed::Full(held)) = full else {
+        let Some(Pushed::Full(retained)) = full else {
             panic!("{full:?}")
         };
-        assert_eq!(held.len(), 1000);
+        assert_eq!(retained.len(), 1000);
     }
 }

@@ -64,21 +64,21 @@ fn messages(mut bytes: &[u8]) -> Vec<Frame> {
 
 /// What comes out when it goes in in pieces of this.
 fn sifted(headers: &HeaderMap, bytes: &[u8], piece: usize) -> (Vec<u8>, u64) {
-    let mut sieve = OversizeFilter::new(LARGEST, headers);
+    let mut oversize = OversizeFilter::new(LARGEST, headers);
     let mut out = vec![];
     for piece in bytes.chunks(piece) {
         let mut piece = Bytes::copy_from_slice(piece);
         while !piece.is_empty() {
-            out.extend(sieve.push(&mut piece).unwrap_or_default());
+            out.extend(oversize.push(&mut piece).unwrap_or_default());
         }
     }
-    (out, sieve.take_cut())
+    (out, oversize.take_cut())
 }
 
 #[test]
 fn what_is_too_large_loses_its_data_and_nothing_else() {
     let (small, large) = (event(100), event(LARGEST));
-    let said = [
+    let stated = [
         framed(0, &message(small.clone())),
         framed(0, &message(large.clone())),
         framed(0, &[]),
@@ -96,8 +96,8 @@ fn what_is_too_large_loses_its_data_and_nothing_else() {
         framed(0, &message(small)),
     ]
     .concat();
-    for piece in [1, 2, 3, 7, 1000, HEAD, LARGEST, said.len()] {
-        let (out, cut) = sifted(&HeaderMap::new(), &said, piece);
+    for piece in [1, 2, 3, 7, 1000, HEAD, LARGEST, stated.len()] {
+        let (out, cut) = sifted(&HeaderMap::new(), &stated, piece);
         assert_eq!((messages(&out), cut), (messages(&wanted), 1), "{piece}");
     }
 }
@@ -120,11 +120,11 @@ fn what_has_no_head_is_left_to_whoever_reads() {
         (0, message(named)),
         (0, message(no_answer)),
     ] {
-        let said = [framed(flag, &message), framed(0, b"after")].concat();
-        for piece in [1, 999, said.len()] {
+        let stated = [framed(flag, &message), framed(0, b"after")].concat();
+        for piece in [1, 999, stated.len()] {
             assert_eq!(
-                sifted(&HeaderMap::new(), &said, piece),
-                (said.clone(), 0),
+                sifted(&HeaderMap::new(), &stated, piece),
+                (stated.clone(), 0),
                 "{flag} {piece}"
             );
         }
@@ -135,7 +135,7 @@ fn what_has_no_head_is_left_to_whoever_reads() {
 fn what_is_compressed_is_known_by_what_it_is_inflated() {
     let (small, large) = (event(100), event(LARGEST));
     let noisy = answer(noise(2 * LARGEST));
-    let said = [
+    let stated = [
         framed(1, &gzip(&message(small.clone()))),
         framed(1, &gzip(&message(large.clone()))),
         framed(1, &gzip(&[])),
@@ -160,8 +160,8 @@ fn what_is_compressed_is_known_by_what_it_is_inflated() {
         framed(0, &message(small)),
     ]
     .concat();
-    for piece in [1, 2, 3, 7, 1000, HEAD, LARGEST, said.len()] {
-        let (out, cut) = sifted(&compressing(), &said, piece);
+    for piece in [1, 2, 3, 7, 1000, HEAD, LARGEST, stated.len()] {
+        let (out, cut) = sifted(&compressing(), &stated, piece);
         assert_eq!((messages(&out), cut), (messages(&wanted), 3), "{piece}");
     }
 }
@@ -188,7 +188,7 @@ fn what_is_compressed_and_no_answer_is_left_to_whoever_reads() {
     let broken = vec![1, 0, 0, 0, 0];
     let whole = gzip(&message(event(100)));
     let (half, _) = whole.split_at(whole.len() - 1);
-    for (said, wanted) in [
+    for (stated, wanted) in [
         (gzip(&message(no_answer)), &too_large),
         (gzip(&vec![0; 10 << 20]), &too_large),
         (vec![0; LARGEST + 1], &too_large),
@@ -196,10 +196,10 @@ fn what_is_compressed_and_no_answer_is_left_to_whoever_reads() {
         (half.to_vec(), &broken),
         (vec![], &broken),
     ] {
-        let said = [framed(1, &said), framed(0, b"after")].concat();
+        let stated = [framed(1, &stated), framed(0, b"after")].concat();
         let wanted = [&wanted[..], &framed(0, b"after")].concat();
-        for piece in [1, 999, said.len()] {
-            let sifted = sifted(&compressing(), &said, piece);
+        for piece in [1, 999, stated.len()] {
+            let sifted = sifted(&compressing(), &stated, piece);
             assert_eq!(sifted, (wanted.clone(), 0), "{piece}");
         }
     }
@@ -209,10 +209,10 @@ fn what_is_compressed_and_no_answer_is_left_to_whoever_reads() {
 fn many_messages_that_are_small_on_their_way_are_inflated_one_by_one() {
     let message = gzip(&message(event(LARGEST / 2)));
     let mut bytes = Bytes::from(framed(1, &message).repeat(100));
-    let mut sieve = OversizeFilter::new(LARGEST, &compressing());
+    let mut oversize = OversizeFilter::new(LARGEST, &compressing());
     let mut all = 0;
     while !bytes.is_empty() {
-        let out = sieve.push(&mut bytes).unwrap_or_default();
+        let out = oversize.push(&mut bytes).unwrap_or_default();
         assert!(out.len() < ENOUGH + LARGEST, "{}", out.len());
         all += out.len();
     }

@@ -81,10 +81,10 @@ impl Session {
         match (&flight.matter, refusal) {
             (_, Some(reason)) => self.note_refusal(key.clone(), facet, reason.clone()),
             (Matter::Facet(_, Facet::State), None) => {
-                self.said.insert(key.clone());
+                self.stated.insert(key.clone());
             }
             (Matter::Delete(_), None) => {
-                self.said.remove(key);
+                self.stated.remove(key);
                 self.done.remove(key);
             }
             (Matter::Facet(_, Facet::Command), None) => {

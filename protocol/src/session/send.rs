@@ -8,7 +8,7 @@ use super::{
 };
 use crate::event::Event;
 use crate::object::{Facet, ObjectKey};
-use crate::outbox::Saying;
+use crate::outbox::Emission;
 use crate::wire::cloudevents::CloudEvent;
 
 /// What every Go agent, and so ours, calls itself.
@@ -50,7 +50,7 @@ impl Session {
         {
             self.outbox.unmark(key, *facet);
             // the newest value, while we are at it
-            if let Some(newer) = source.encode(key, *facet, self.said.contains(key)) {
+            if let Some(newer) = source.encode(key, *facet, self.stated.contains(key)) {
                 flight.event = newer;
             }
         }
@@ -66,12 +66,12 @@ impl Session {
             return Some(self.launch(Flight::new(Matter::Control, event, &self.limits, now)));
         }
         loop {
-            let (key, saying) = self.outbox.next_object()?;
-            let (matter, facet, event) = match saying {
-                Saying::Delete(event) => (Matter::Delete(key.clone()), Facet::State, Some(event)),
-                Saying::Facet(facet) => {
+            let (key, emitting) = self.outbox.next_object()?;
+            let (matter, facet, event) = match emitting {
+                Emission::Delete(event) => (Matter::Delete(key.clone()), Facet::State, Some(event)),
+                Emission::Facet(facet) => {
                     let event = source
-                        .encode(&key, facet, self.said.contains(&key))
+                        .encode(&key, facet, self.stated.contains(&key))
                         .filter(|event| !self.was_done(&key, facet, event));
                     (Matter::Facet(key.clone(), facet), facet, event)
                 }

@@ -78,7 +78,7 @@ pub trait Source {
     /// `said_before`: the peer has acknowledged a state of this object in this session, so
     /// [`Verb::SpecUpdate`](crate::Verb::SpecUpdate) will do; otherwise it is
     /// [`Verb::Create`](crate::Verb::Create), which a Go agent needs before it adopts anything.
-    fn encode(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event>;
+    fn encode(&self, key: &ObjectKey, facet: Facet, stated_before: bool) -> Option<Event>;
 }
 
 /// Names one piece of work of one session.
@@ -154,5 +154,5 @@ pub struct Stats {
     /// Acknowledgements of what was never sent, or of what was acknowledged already.
     pub strays: u64,
     /// When the peer was last heard, on the session's clock.
-    pub last_heard: Duration,
+    pub last_received: Duration,
 }

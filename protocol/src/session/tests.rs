@@ -6,7 +6,7 @@ use super::*;
 
 mod hearing;
 mod receipt;
-mod saying;
+mod sending;
 use crate::object::{Kind, Mode};
 use crate::version::Capabilities;
 
@@ -37,9 +37,9 @@ impl Store {
 }
 
 impl Source for Store {
-    fn encode(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
+    fn encode(&self, key: &ObjectKey, facet: Facet, stated_before: bool) -> Option<Event> {
         let verb = match facet {
-            Facet::State if said_before => Verb::SpecUpdate,
+            Facet::State if stated_before => Verb::SpecUpdate,
             Facet::State => Verb::Create,
             Facet::Status => Verb::StatusUpdate,
             Facet::Command => Verb::SetOperation,
@@ -106,7 +106,7 @@ fn an_agent_pings_and_the_principal_answers() {
     assert_eq!(agent.next_timeout(at(29)), Some(at(1)));
     let ping = sent(&mut agent, &store, at(30)).remove(0);
     take(&mut principal, ping, at(31));
-    assert_eq!(principal.stats(at(31)).last_heard, at(31));
+    assert_eq!(principal.stats(at(31)).last_received, at(31));
     assert_eq!(
         verbs(&sent(&mut principal, &store, at(31))),
         [Verb::Processed]
@@ -159,7 +159,7 @@ fn a_command_that_a_go_agent_has_done_is_not_said_again() {
     let mut session = Session::new(Role::Principal, peer, Limits::default());
     let key = app("a");
     let mut store = Store::of([key.clone()]);
-    let said = |session: &mut Session, store: &Store, now| {
+    let stated = |session: &mut Session, store: &Store, now| {
         session.mark(&key, Facet::Command);
         let events = sent(session, store, now);
         for event in &events {
@@ -167,11 +167,11 @@ fn a_command_that_a_go_agent_has_done_is_not_said_again() {
         }
         verbs(&events)
     };
-    assert_eq!(said(&mut session, &store, at(0)), [Verb::SetOperation]);
+    assert_eq!(stated(&mut session, &store, at(0)), [Verb::SetOperation]);
     // a status from before it asks for it once more
-    assert_eq!(said(&mut session, &store, at(1)), []);
+    assert_eq!(stated(&mut session, &store, at(1)), []);
     store.change(&app("a"));
-    assert_eq!(said(&mut session, &store, at(2)), [Verb::SetOperation]);
+    assert_eq!(stated(&mut session, &store, at(2)), [Verb::SetOperation]);
 }
 
 #[test]
@@ -188,12 +188,12 @@ fn a_sync_that_waits_does_not_hold_up_what_a_go_principal_says_next() {
         let sync = Event::about(&app("a"), Verb::SetOperation, "uid", "1", Bytes::new());
         take(&mut session, sync, at(0));
         let verdicts = [(0, retry.clone()), (1, retry.clone()), (2, Verdict::Done)];
-        let said = verdicts.map(|(second, verdict)| {
+        let stated = verdicts.map(|(second, verdict)| {
             let work = session.next_work(at(second)).unwrap();
             session.finished(work.id, verdict, at(second));
             sent(&mut session, &store, at(second)).len()
         });
-        assert_eq!(said, acks);
+        assert_eq!(stated, acks);
     }
 }
 
@@ -201,7 +201,7 @@ fn a_sync_that_waits_does_not_hold_up_what_a_go_principal_says_next() {
 fn a_peer_is_not_told_of_kinds_that_it_has_no_word_for() {
     let key = ObjectKey::new(Kind::TlsCerts, "argocd", "argocd-tls-certs-cm");
     let store = Store::of([key.clone()]);
-    for (capabilities, told) in [
+    for (capabilities, reply) in [
         (Capabilities::default(), false),
         (Capabilities::ours(), true),
     ] {
@@ -211,8 +211,8 @@ fn a_peer_is_not_told_of_kinds_that_it_has_no_word_for() {
         };
         let mut session = Session::new(Role::Principal, peer, Limits::default());
         session.mark(&key, Facet::State);
-        assert_eq!(session.next_outgoing(&store, at(0)).is_some(), told);
-        session.say(Event::about(&key, Verb::Delete, "uid", "", Bytes::new()));
-        assert_eq!(session.next_outgoing(&store, at(0)).is_some(), told);
+        assert_eq!(session.next_outgoing(&store, at(0)).is_some(), reply);
+        session.emit(Event::about(&key, Verb::Delete, "uid", "", Bytes::new()));
+        assert_eq!(session.next_outgoing(&store, at(0)).is_some(), reply);
     }
 }

@@ -29,7 +29,7 @@ const MOST_LEFT: usize = HEAD * 2;
 pub struct LongFrames {
     largest: usize,
     /// What each long frame is given to, from its beginning.
-    sieve: OversizeFilter,
+    oversize: OversizeFilter,
     state: State,
     /// Answers whose data was left out, since this was asked last.
     cut: u64,
@@ -53,7 +53,7 @@ struct Long {
     read: usize,
     /// Bytes that have not.
     left: u64,
-    sieve: OversizeFilter,
+    oversize: OversizeFilter,
     /// What is left of those that have.
     kept: BytesMut,
 }
@@ -63,7 +63,7 @@ impl LongFrames {
     pub fn new(largest: usize, headers: &HeaderMap) -> Self {
         Self {
             largest,
-            sieve: OversizeFilter::new(largest, headers),
+            oversize: OversizeFilter::new(largest, headers),
             state: State::Head(BytesMut::new()),
             cut: 0,
         }
@@ -130,7 +130,7 @@ impl LongFrames {
                     mask,
                     read: 0,
                     left: length,
-                    sieve: self.sieve.anew(),
+                    oversize: self.oversize.anew(),
                     kept: BytesMut::new(),
                 }));
             }
@@ -147,9 +147,9 @@ impl LongFrames {
             return;
         };
         let is_over = long.left == 0;
-        if is_over && long.sieve.is_between() && long.sieve.take_cut() == 1 {
+        if is_over && long.oversize.is_between() && long.oversize.take_cut() == 1 {
             self.cut = self.cut.saturating_add(1);
-            say(&long.kept, out);
+            append_frame(&long.kept, out);
             self.pass_on(0);
         } else if is_over || long.kept.len() > MOST_LEFT {
             // Whoever reads this finds it too long and reads no further.
@@ -183,7 +183,7 @@ impl Long {
             out.extend_from_slice(&PONG);
         }
         while !plain.is_empty() && self.kept.len() <= MOST_LEFT {
-            let kept = self.sieve.push(&mut plain).unwrap_or_default();
+            let kept = self.oversize.push(&mut plain).unwrap_or_default();
             self.kept.extend_from_slice(&kept);
         }
     }
@@ -226,7 +226,7 @@ fn parts(mut head: &[u8]) -> (bool, u64, Option<[u8; 4]>) {
 }
 
 /// Says a message as a client does.
-fn say(message: &[u8], out: &mut BytesMut) {
+fn append_frame(message: &[u8], out: &mut BytesMut) {
     out.put_u8(WHOLE_BINARY);
     match (u8::try_from(message.len()), u16::try_from(message.len())) {
         (Ok(length), _) if length < TWO_BYTES => out.put_u8(MASKED | length),
@@ -279,16 +279,16 @@ mod tests {
         (out, long.take_cut())
     }
 
-    fn said(message: &[u8]) -> Vec<u8> {
+    fn frame_of(message: &[u8]) -> Vec<u8> {
         let mut out = BytesMut::new();
-        say(message, &mut out);
+        append_frame(message, &mut out);
         out.to_vec()
     }
 
     /// What a sieve leaves of a message.
     fn sieved(message: &[u8]) -> Bytes {
-        let mut sieve = OversizeFilter::new(LARGEST, &compressing());
-        sieve.push(&mut Bytes::copy_from_slice(message)).unwrap()
+        let mut oversize = OversizeFilter::new(LARGEST, &compressing());
+        oversize.push(&mut Bytes::copy_from_slice(message)).unwrap()
     }
 
     #[test]
@@ -298,7 +298,7 @@ mod tests {
         let large = message(answer(noise(2 * LARGEST)));
         for large in [grpc(0, &large), grpc(1, &gzip(&large))] {
             let all = [&usual[..], &ping, &frame(&large), &ping, &usual].concat();
-            let bare = said(&sieved(&large));
+            let bare = frame_of(&sieved(&large));
             let wanted = [&usual[..], &ping, &bare, &ping, &usual].concat();
             for piece in [1, 13, 8000, all.len()] {
                 assert_eq!(thinned(&all, piece), (wanted.clone(), 1), "{piece}");
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn a_long_frame_gives_signs_until_it_is_there() {
         let large = grpc(0, &message(answer(vec![b'x'; 4 * SIGN].into())));
-        let wanted = [&PONG.repeat(4)[..], &said(&sieved(&large))].concat();
+        let wanted = [&PONG.repeat(4)[..], &frame_of(&sieved(&large))].concat();
         assert_eq!(thinned(&frame(&large), 1000), (wanted, 1));
     }
 
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn a_message_is_framed_by_its_length() {
         for length in [0, 1, 125, 126, 0xffff, 0x1_0000] {
-            let framed = said(&vec![b'x'; length]);
+            let framed = frame_of(&vec![b'x'; length]);
             let (head, rest) = framed.split_at(size(&framed));
             let length = u64::try_from(length).unwrap();
             assert_eq!(parts(head), (true, length, Some([0; 4])));

@@ -50,10 +50,10 @@ pub(crate) struct Hub {
 }
 
 impl Source for Hub {
-    fn encode(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
+    fn encode(&self, key: &ObjectKey, facet: Facet, stated_before: bool) -> Option<Event> {
         let object = self.objects.get(&key.name)?;
         match facet {
-            Facet::State if said_before => {
+            Facet::State if stated_before => {
                 Some(object.event(key, Verb::SpecUpdate, object.version))
             }
             Facet::State => Some(object.event(key, Verb::Create, object.version)),
@@ -71,7 +71,7 @@ impl Hub {
         match dice.roll(10) {
             0 => {
                 if let Some(object) = self.objects.remove(&name) {
-                    session.say(object.event(&key(&name), Verb::Delete, version));
+                    session.emit(object.event(&key(&name), Verb::Delete, version));
                 }
             }
             1 | 2 => {
@@ -100,7 +100,7 @@ impl Hub {
 
     pub(crate) fn connected(&mut self, session: &mut Session) {
         self.unconfirmed = Unconfirmed::new(self.objects.keys().map(|name| key(name)));
-        session.say(Event::request_resource_resync());
+        session.emit(Event::request_resource_resync());
     }
 
     pub(crate) fn work(&mut self, event: &Event, session: &mut Session) {
@@ -145,7 +145,7 @@ impl Hub {
         let body: RequestUpdate = payload::decode("request-update", &event.payload).unwrap();
         let key = key(&body.name);
         match self.objects.get(&body.name) {
-            None => session.say(Event::about(
+            None => session.emit(Event::about(
                 &key,
                 Verb::Delete,
                 &body.uid,

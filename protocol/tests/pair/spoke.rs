@@ -99,7 +99,7 @@ impl Spoke {
 
     fn name_all(&self, session: &mut Session) {
         for (name, object) in &self.objects {
-            session.say(Event::request_update(&RequestUpdate {
+            session.emit(Event::request_update(&RequestUpdate {
                 name: name.clone(),
                 uid: object.uid.to_string(),
                 kind: Kind::Application.to_string(),
@@ -108,7 +108,7 @@ impl Spoke {
             }));
             session.mark(key(name), Facet::Status);
         }
-        session.say(Event::request_synced_resource_list(
+        session.emit(Event::request_synced_resource_list(
             &SyncedResourceList::default(),
         ));
     }

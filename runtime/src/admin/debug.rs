@@ -59,8 +59,8 @@ impl fmt::Debug for LookIn {
 
 impl LookIn {
     /// Told by this function.
-    pub fn new(tell: impl Fn(&Page) -> Value + Send + Sync + 'static) -> Self {
-        Self(Arc::new(tell))
+    pub fn new(notify: impl Fn(&Page) -> Value + Send + Sync + 'static) -> Self {
+        Self(Arc::new(notify))
     }
 }
 
@@ -126,7 +126,7 @@ async fn state(State(look_in): State<LookIn>, Query(page): Query<Page>) -> Json<
 }
 
 async fn level() -> Response {
-    log::levels().map_or_else(no_levels, told)
+    log::levels().map_or_else(no_levels, levels_response)
 }
 
 async fn set_level(wanted: String) -> Response {
@@ -134,7 +134,7 @@ async fn set_level(wanted: String) -> Response {
         return no_levels();
     };
     match levels.set(wanted.trim()) {
-        Ok(()) => told(levels),
+        Ok(()) => levels_response(levels),
         Err(error) => (StatusCode::BAD_REQUEST, Chain(&error).to_string()).into_response(),
     }
 }
@@ -144,10 +144,10 @@ async fn reset_level() -> Response {
         return no_levels();
     };
     levels.reset();
-    told(levels)
+    levels_response(levels)
 }
 
-fn told(levels: &Levels) -> Response {
+fn levels_response(levels: &Levels) -> Response {
     Json(json!({"level": levels.now(), "atStart": levels.at_start()})).into_response()
 }
 

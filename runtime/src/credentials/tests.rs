@@ -149,8 +149,8 @@ async fn files_that_change_are_taken_over_and_bad_ones_are_not() {
     assert_ne!(before.chain(), after.chain());
     // Whoever dials when it is told must not show the old one: nobody would tell it again.
     let shows = |it: &Arc<Material>| it.identity.as_ref().unwrap().chain() == after.chain();
-    let told = tokio::time::timeout(Duration::from_secs(30), in_effect.wait_for(shows));
-    drop(told.await.unwrap().unwrap());
+    let reply = tokio::time::timeout(Duration::from_secs(30), in_effect.wait_for(shows));
+    drop(reply.await.unwrap().unwrap());
     assert!(!Arc::ptr_eq(&config, &tls.current().unwrap()));
 }
 

@@ -78,7 +78,7 @@ impl<C: Send + Sync + 'static> Current<C> {
     ) -> Self {
         let first = Arc::clone(&material.borrow_and_update());
         let config = Arc::new(ArcSwapOption::new(build(&first).ok()));
-        let (tell, built_from) = watch::channel(first);
+        let (notify, built_from) = watch::channel(first);
         let (slot, token) = (Arc::clone(&config), spawner.token().clone());
         spawner.spawn("tls", async move {
             while let Some(Ok(())) = token.run_until_cancelled(material.changed()).await {
@@ -86,7 +86,7 @@ impl<C: Send + Sync + 'static> Current<C> {
                 match build(&material) {
                     Ok(newer) => {
                         slot.store(Some(newer));
-                        tell.send_replace(material);
+                        notify.send_replace(material);
                     }
                     Err(error) => {
                         tracing::warn!(error = %Chain(&error), "new TLS material is not usable; keeping the old");

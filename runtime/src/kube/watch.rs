@@ -94,7 +94,7 @@ impl<K> Watch<K> {
 
 /// What a watch of a kind that may not exist has seen.
 #[derive(Debug, Clone)]
-pub enum Sighting<K> {
+pub enum Observation<K> {
     /// The API does not serve this kind, as far as its answer tells. Told once, until it does.
     NotServed,
     /// Anything else.
@@ -114,9 +114,9 @@ pub async fn watch_trimmed<K>(
 ) where
     K: Resource<DynamicType: Clone> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    watch_if_served(watch, token, |sighting| match sighting {
-        Sighting::NotServed => {}
-        Sighting::Seen(event) => handle(event),
+    watch_if_served(watch, token, |observation| match observation {
+        Observation::NotServed => {}
+        Observation::Seen(event) => handle(event),
     })
     .await;
 }
@@ -128,7 +128,7 @@ pub async fn watch_trimmed<K>(
 pub async fn watch_if_served<K>(
     watch: Watch<K>,
     token: CancellationToken,
-    mut handle: impl FnMut(Sighting<K>) + Send,
+    mut handle: impl FnMut(Observation<K>) + Send,
 ) where
     K: Resource<DynamicType: Clone> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -141,7 +141,7 @@ pub async fn watch_if_served<K>(
         let error = match next {
             Ok(event) => {
                 health.works(&event);
-                seen.take(event, &mut |event| handle(Sighting::Seen(event)));
+                seen.take(event, &mut |event| handle(Observation::Seen(event)));
                 continue;
             }
             Err(error) => error,
@@ -151,12 +151,12 @@ pub async fn watch_if_served<K>(
                 kind = health.kind,
                 "the API was restored to an earlier state; listing all objects again"
             );
-            handle(Sighting::Seen(Event::Rewound));
+            handle(Observation::Seen(Event::Rewound));
             continue;
         }
         if is_not_served(&error) {
             if health.is_served {
-                handle(Sighting::NotServed);
+                handle(Observation::NotServed);
             }
             // Versions of the former definition mean nothing for the next one: list anew.
             events = watcher(api.clone(), config.clone()).boxed();

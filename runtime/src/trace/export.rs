@@ -85,14 +85,14 @@ pub(super) fn provider(
         .with_max_queue_size(QUEUE)
         .with_scheduled_delay(EVERY)
         .build();
-    let told = Told {
+    let reply = LoggedOnce {
         exporter,
         waiting: Arc::clone(&waiting),
         counted: counted.clone(),
         is_away: AtomicBool::new(false),
     };
     let queue = Queue {
-        batches: BatchSpanProcessor::new(told, batches),
+        batches: BatchSpanProcessor::new(reply, batches),
         waiting,
         counted,
     };
@@ -152,14 +152,14 @@ impl SpanProcessor for Queue {
 
 /// Counts what came of a batch, and says once that the collector is away, and once that it is back.
 #[derive(Debug)]
-struct Told<E> {
+struct LoggedOnce<E> {
     exporter: E,
     waiting: Arc<AtomicUsize>,
     counted: ByWord,
     is_away: AtomicBool,
 }
 
-impl<E: SpanExporter> SpanExporter for Told<E> {
+impl<E: SpanExporter> SpanExporter for LoggedOnce<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
         self.waiting.fetch_sub(spans, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use crate::args::OtlpArgs;
 
 /// How long one request to the collector may take, and how long it may take to reach it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where traces go, and which.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,7 +123,9 @@ impl Settings {
         let address = self.address();
         let wrong = |_source| Invalid::Address(address.to_owned());
         let endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(wrong)?;
-        let endpoint = endpoint.connect_timeout(PATIENCE).timeout(PATIENCE);
+        let endpoint = endpoint
+            .connect_timeout(RESPONSE_TIMEOUT)
+            .timeout(RESPONSE_TIMEOUT);
         let trusting = match &self.trust {
             Trust::Anybody => return Ok(endpoint.connect_lazy()),
             Trust::System => ClientTlsConfig::new().with_native_roots(),

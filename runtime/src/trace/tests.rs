@@ -68,11 +68,11 @@ fn the_newest_change_counts_and_what_is_kept_has_a_bound() {
         notes.note("app", of(number));
     }
     let note = notes.take(&"app").unwrap();
-    let told = format!("{note:?}");
-    assert!(told.contains("changes: 1000"), "{told}");
-    assert!(told.contains("newest: Context(SpanContext"), "{told}");
+    let reply = format!("{note:?}");
+    assert!(reply.contains("changes: 1000"), "{reply}");
+    assert!(reply.contains("newest: Context(SpanContext"), "{reply}");
     // The newest, and eight of those before.
-    assert_eq!(told.matches("SpanContext").count(), 9, "{told}");
+    assert_eq!(reply.matches("SpanContext").count(), 9, "{reply}");
     assert!(notes.take(&"app").is_none());
 
     let notes = Notes::default();

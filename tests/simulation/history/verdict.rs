@@ -138,7 +138,7 @@ impl World {
         let reports = principal.map(|principal| principal.handle.sessions.borrow().clone());
         for site in &self.sites {
             let report = reports.as_ref().and_then(|all| all.get(&site.name));
-            if !report.is_some_and(|report| report.connected && report.held.is_none()) {
+            if !report.is_some_and(|report| report.connected && report.blocked_deletion.is_none()) {
                 findings.push(format!("{}: the principal reports {report:?}", site.name));
             }
             let outbox = site

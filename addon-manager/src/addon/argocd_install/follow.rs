@@ -143,13 +143,13 @@ fn plain(mut deployment: Deployment) -> Deployment {
 pub async fn follow(
     client: Client,
     namespace: String,
-    told: watch::Sender<Hub>,
+    reply: watch::Sender<Hub>,
     token: CancellationToken,
 ) {
     let deployments = Api::namespaced(client.clone(), &namespace);
     let watched = Watch::<Deployment>::new(deployments).labels(OF_ARGOCD);
     let following = watch_trimmed(watched, token.clone(), |event| {
-        told.send_if_modified(|hub| hub.deployment(event));
+        reply.send_if_modified(|hub| hub.deployment(event));
     });
     let crd = ApiResource {
         group: "apiextensions.k8s.io".to_owned(),
@@ -161,9 +161,9 @@ pub async fn follow(
     let definitions = CRDS.into_iter().map(|name| {
         let watched = Watch::<DynamicObject>::new(Api::all_with(client.clone(), &crd))
             .fields(&format!("metadata.name={name}"));
-        let told = &told;
+        let reply = &reply;
         watch_trimmed(watched, token.clone(), move |event| {
-            told.send_if_modified(|hub| hub.definition(name, event));
+            reply.send_if_modified(|hub| hub.definition(name, event));
         })
     });
     tokio::join!(following, join_all(definitions));

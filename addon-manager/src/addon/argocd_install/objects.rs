@@ -86,7 +86,7 @@ impl Templates {
     }
 
     /// The objects for one spoke: definitions first.
-    pub fn render(&self, brought: &Brought<'_>) -> Result<Rendered, Error> {
+    pub fn render(&self, installed: &Brought<'_>) -> Result<Rendered, Error> {
         let Brought {
             spoke,
             image,
@@ -94,7 +94,7 @@ impl Templates {
             crds,
             keep,
             config,
-        } = brought;
+        } = installed;
         let further: Vec<&str> = spoke.further_namespaces().map(String::as_str).collect();
         let values = BTreeMap::from([
             ("AGENT_NAMESPACE", spoke.agent_namespace.clone()),
@@ -128,8 +128,8 @@ impl Templates {
 /// The agent's objects, and beside them those of Argo CD, if it is brought.
 ///
 /// Its images may come from where a pull secret is asked for, so the klusterlet shall copy that one here, too.
-pub fn beside(mut objects: Vec<Value>, brought: Rendered, spoke: &Spoke) -> Rendered {
-    let Rendered { manifests, configs } = brought;
+pub fn beside(mut objects: Vec<Value>, installed: Rendered, spoke: &Spoke) -> Rendered {
+    let Rendered { manifests, configs } = installed;
     if !manifests.is_empty() {
         let namespace = |it: &&mut Value| {
             it.pointer("/kind") == Some(&json!("Namespace"))

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use argocd::keys::addon::BROUGHT_KIND;
+use argocd::keys::addon::INSTALLED_KIND;
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Map, Value};
 
@@ -125,7 +125,7 @@ pub fn definition(crd: &Value) -> Option<Value> {
             strip(schema);
             // By this we know it again when the cluster comes back.
             if let Some(schema) = schema.as_object_mut() {
-                schema.insert("description".to_owned(), BROUGHT_KIND.into());
+                schema.insert("description".to_owned(), INSTALLED_KIND.into());
             }
         }
     }

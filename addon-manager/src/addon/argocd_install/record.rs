@@ -120,7 +120,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_write_that_hangs_does_not_outlast_the_time_as_the_leader() {
-        let (asked, mut told) = watch::channel(());
+        let (asked, mut reply) = watch::channel(());
         let hub = tower::service_fn(move |_: Request<Body>| {
             asked.send_replace(());
             std::future::pending::<Result<Response<Body>, Infallible>>()
@@ -136,7 +136,7 @@ mod tests {
         let client = Client::new(hub, "default");
         let writing = run(client, Version::V1Beta1, wanted, token.clone());
         let losing = async {
-            told.changed().await.unwrap();
+            reply.changed().await.unwrap();
             token.cancel();
         };
         let both = async { tokio::join!(writing, losing) };

@@ -3,7 +3,7 @@ use super::*;
 const DECISIONS: [Option<Decision>; 4] = [
     None,
     Some(Decision::Brought),
-    Some(Decision::BroughtWithoutDefinitions),
+    Some(Decision::InstalledWithoutDefinitions),
     Some(Decision::Found),
 ];
 const RUNS: [Option<Runs>; 5] = [
@@ -15,19 +15,19 @@ const RUNS: [Option<Runs>; 5] = [
 ];
 const INSTALLS: [Install; 3] = [Install::Auto, Install::Always, Install::Never];
 
-fn lack() -> Missing {
+fn missing_part() -> Missing {
     Pattern::of(&Hub::with(Vec::new(), &[])).unwrap_err()
 }
 
 /// Every question that there is, with its answer.
 fn all(mut check: impl FnMut(&Question<'_>, &Verdict)) {
-    let lack = lack();
+    let missing_part = missing_part();
     for install in INSTALLS {
         for recorded in DECISIONS {
             for recalled in DECISIONS {
                 for runs in RUNS {
                     for has_others_kinds in [false, true] {
-                        for lack in [None, Some(&lack)] {
+                        for missing_part in [None, Some(&missing_part)] {
                             let question = Question {
                                 install,
                                 recorded,
@@ -36,7 +36,7 @@ fn all(mut check: impl FnMut(&Question<'_>, &Verdict)) {
                                     runs,
                                     has_others_kinds,
                                 },
-                                lack,
+                                missing_part,
                             };
                             check(&question, &decide(&question));
                         }
@@ -61,7 +61,7 @@ fn asked(
             runs,
             has_others_kinds,
         },
-        lack: None,
+        missing_part: None,
     })
 }
 
@@ -83,10 +83,10 @@ fn an_empty_cluster_gets_one_once_that_is_written_down() {
     };
     assert_eq!(first, expected);
     let then = asked(Install::Auto, first.decision, Some(Runs::Nothing), false);
-    assert!(then.brings && !then.records);
+    assert!(then.installs_argocd && !then.records);
     // Definitions of somebody else's are not written over, unless a person says that all of it is ours.
     let beside = asked(Install::Auto, None, Some(Runs::Nothing), true);
-    assert_eq!(beside.decision, Some(Decision::BroughtWithoutDefinitions));
+    assert_eq!(beside.decision, Some(Decision::InstalledWithoutDefinitions));
     let ours = asked(Install::Always, None, Some(Runs::Nothing), true);
     assert_eq!(ours.decision, Some(Decision::Brought));
 }
@@ -94,12 +94,12 @@ fn an_empty_cluster_gets_one_once_that_is_written_down() {
 #[test]
 fn nothing_is_brought_that_is_not_written_down_or_not_wanted() {
     all(|question, verdict| {
-        let written = question.recorded.is_some_and(Decision::brings);
-        assert!(!verdict.brings || written, "{question:?}");
-        assert!(!verdict.brings || !verdict.records, "{question:?}");
+        let written = question.recorded.is_some_and(Decision::installs_argocd);
+        assert!(!verdict.installs_argocd || written, "{question:?}");
+        assert!(!verdict.installs_argocd || !verdict.records, "{question:?}");
         if question.install == Install::Never {
             assert!(
-                !verdict.brings && !verdict.records && verdict.need.is_none(),
+                !verdict.installs_argocd && !verdict.records && verdict.need.is_none(),
                 "{question:?}"
             );
         }
@@ -113,8 +113,10 @@ fn what_was_decided_stays_whatever_the_spoke_says_or_the_hub_lacks() {
         if question.install == Install::Auto && known.is_some() {
             assert_eq!(verdict.decision, known, "{question:?}");
         }
-        if question.install != Install::Never && question.recorded.is_some_and(Decision::brings) {
-            assert!(verdict.brings, "{question:?}");
+        if question.install != Install::Never
+            && question.recorded.is_some_and(Decision::installs_argocd)
+        {
+            assert!(verdict.installs_argocd, "{question:?}");
         }
     });
 }
@@ -124,13 +126,13 @@ fn an_argo_cd_of_somebody_else_is_left_alone() {
     all(|question, verdict| {
         let foreign = question.seen.runs == Some(Runs::Foreign);
         let known = question.recorded.or(question.recalled);
-        if foreign && !known.is_some_and(Decision::brings) {
-            let brings = verdict.decision.is_some_and(Decision::brings);
-            assert!(!brings && !verdict.brings, "{question:?}");
+        if foreign && !known.is_some_and(Decision::installs_argocd) {
+            let installs_argocd = verdict.decision.is_some_and(Decision::installs_argocd);
+            assert!(!installs_argocd && !verdict.installs_argocd, "{question:?}");
         }
     });
-    let told = asked(Install::Always, None, Some(Runs::Foreign), true);
-    assert_eq!(told.need, Some(Need::NotOurs));
+    let reply = asked(Install::Always, None, Some(Runs::Foreign), true);
+    assert_eq!(reply.need, Some(Need::NotOurs));
     let quiet = asked(Install::Auto, None, Some(Runs::Foreign), true);
     assert_eq!((quiet.need, quiet.records), (None, false), "costs no write");
 }
@@ -145,12 +147,12 @@ fn one_that_was_found_and_goes_is_written_down_and_not_replaced() {
             runs: Some(runs),
             has_others_kinds: false,
         },
-        lack: None,
+        missing_part: None,
     };
     let gone = decide(&question(Install::Auto, None, Runs::Nothing));
     assert_eq!((gone.decision, gone.records), (Some(Decision::Found), true));
     let written = decide(&question(Install::Auto, gone.decision, Runs::Nothing));
-    assert!(!written.records && !written.brings);
+    assert!(!written.records && !written.installs_argocd);
     // A person may have ours brought in its place.
     let asked = decide(&question(Install::Always, gone.decision, Runs::Nothing));
     assert_eq!(
@@ -162,12 +164,12 @@ fn one_that_was_found_and_goes_is_written_down_and_not_replaced() {
 #[test]
 fn without_a_pattern_nothing_begins_and_a_person_is_told() {
     all(|question, verdict| {
-        if question.lack.is_some() && question.recorded.or(question.recalled).is_none() {
-            assert!(!verdict.records && !verdict.brings, "{question:?}");
+        if question.missing_part.is_some() && question.recorded.or(question.recalled).is_none() {
+            assert!(!verdict.records && !verdict.installs_argocd, "{question:?}");
             let empty = matches!(question.seen.runs, Some(Runs::Nothing | Runs::Ours));
-            let told = matches!(verdict.need, Some(Need::Pattern(_)));
+            let reply = matches!(verdict.need, Some(Need::Pattern(_)));
             assert_eq!(
-                told,
+                reply,
                 empty && question.install != Install::Never,
                 "{question:?}"
             );
@@ -197,16 +199,16 @@ fn definitions_that_we_brought_before_are_ours_again_and_those_of_others_are_not
         (session(ArgoCd::Installed, true), Decision::Brought),
         (
             session(ArgoCd::Installed, false),
-            Decision::BroughtWithoutDefinitions,
+            Decision::InstalledWithoutDefinitions,
         ),
     ] {
         let seen = Seen::of(Some(&session));
         let verdict = asked(Install::Auto, None, seen.runs, seen.has_others_kinds);
         assert_eq!(verdict.decision, Some(expected), "{session:?}");
         // Once it is written down that they are left alone, no word of the cluster changes it.
-        let written = Some(Decision::BroughtWithoutDefinitions);
+        let written = Some(Decision::InstalledWithoutDefinitions);
         let later = asked(Install::Auto, written, seen.runs, seen.has_others_kinds);
-        assert_eq!((later.decision, later.brings), (written, true));
+        assert_eq!((later.decision, later.installs_argocd), (written, true));
     }
 }
 
@@ -214,7 +216,10 @@ fn definitions_that_we_brought_before_are_ours_again_and_those_of_others_are_not
 fn why_a_cluster_without_argo_cd_gets_none_is_known() {
     all(|question, verdict| {
         let withheld = withheld(question.install, verdict, question.seen);
-        if question.seen.runs != Some(Runs::Nothing) || verdict.brings || verdict.need.is_some() {
+        if question.seen.runs != Some(Runs::Nothing)
+            || verdict.installs_argocd
+            || verdict.need.is_some()
+        {
             assert_eq!(withheld, None, "{question:?}");
         } else if question.install == Install::Never {
             assert_eq!(withheld, Some(Skipped::Unwanted), "{question:?}");
@@ -229,7 +234,7 @@ fn why_a_cluster_without_argo_cd_gets_none_is_known() {
 fn rendered(image: &str, config: &AddOnDeploymentConfigSpec, session: &SessionReport) -> String {
     let server = pattern::tests::deployment("server", "argocd-server", image);
     let hub = Hub::with(vec![server], &pattern::tests::crds());
-    let bringing = Installer::new(
+    let installation = Installer::new(
         watch::channel(hub).1,
         watch::Sender::new(Records::default()),
     );
@@ -243,7 +248,7 @@ fn rendered(image: &str, config: &AddOnDeploymentConfigSpec, session: &SessionRe
         config,
         spoke: &objects::tests::spoke(),
     };
-    let rendered = bringing.unwrap().render(&ask).unwrap();
+    let rendered = installation.unwrap().render(&ask).unwrap();
     serde_json::to_string(&rendered.manifests).unwrap()
 }
 
@@ -272,7 +277,7 @@ fn what_was_brought_is_not_moved_over_what_may_be_somebody_elses() {
     let server = pattern::tests::deployment("server", "argocd-server", "argocd:v3");
     let hub = Hub::with(vec![server], &pattern::tests::crds());
     let (records, mut noted) = watch::channel(Records::default());
-    let bringing = Installer::new(watch::channel(hub).1, records).unwrap();
+    let installation = Installer::new(watch::channel(hub).1, records).unwrap();
     let cluster = ClusterName::new("spoke").unwrap();
     let session = SessionReport {
         argocd_runs: Some(Runs::Nothing),
@@ -293,18 +298,21 @@ fn what_was_brought_is_not_moved_over_what_may_be_somebody_elses() {
         config: &config,
         spoke,
     };
-    let first = bringing.render(&ask(None, None, &spoke)).unwrap();
+    let first = installation.render(&ask(None, None, &spoke)).unwrap();
     assert!(first.manifests.is_empty());
     let record = noted.borrow_and_update()[&cluster].clone();
     let here = spoke.argocd_namespace.clone();
     assert_eq!(record.place.as_ref(), Some(&here));
 
     let written = Some(record.decision);
-    let there = bringing.render(&ask(written, Some(&here), &spoke));
+    let there = installation.render(&ask(written, Some(&here), &spoke));
     assert!(!there.unwrap().manifests.is_empty());
-    let moved = bringing.render(&ask(written, Some(&here), &elsewhere));
-    let told = moved.unwrap_err().to_string();
-    assert!(told.contains(&here) && told.contains("elsewhere"), "{told}");
+    let moved = installation.render(&ask(written, Some(&here), &elsewhere));
+    let reply = moved.unwrap_err().to_string();
+    assert!(
+        reply.contains(&here) && reply.contains("elsewhere"),
+        "{reply}"
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What is said of the Argo CD of a cluster: that it has none, why, and what is wrong with one that we have brought.
 
-use principal::{HealthProblem, ArgoCd, Cause};
+use principal::{ArgoCd, Cause, HealthProblem};
 
 use super::Needs;
 use crate::addon::argocd_install::{Need, Skipped};
@@ -16,19 +16,19 @@ pub const ARGOCD_UNHEALTHY: &str = "ArgoCDUnhealthy";
 
 /// What needs a person of it, if anything does. Where one should be brought and cannot, that is the cause.
 pub(super) fn cause(needs: &Needs<'_>) -> Option<(&'static str, String)> {
-    if let Some(need) = needs.bringing {
+    if let Some(need) = needs.installation {
         return Some(not_brought(need));
     }
-    let lacks_kinds = needs.argocd == Some(ArgoCd::Missing);
-    if lacks_kinds || needs.withheld.is_some() {
-        return Some((ARGOCD_MISSING, missing(lacks_kinds, needs.withheld)));
+    let misses_kinds = needs.argocd == Some(ArgoCd::Missing);
+    if misses_kinds || needs.withheld.is_some() {
+        return Some((ARGOCD_MISSING, missing(misses_kinds, needs.withheld)));
     }
     let ails = needs.ails?;
     Some((ARGOCD_UNHEALTHY, unhealthy(ails)))
 }
 
-fn missing(lacks_kinds: bool, withheld: Option<Skipped>) -> String {
-    let what = if lacks_kinds {
+fn missing(misses_kinds: bool, withheld: Option<Skipped>) -> String {
+    let what = if misses_kinds {
         "its API does not serve Applications and AppProjects of argoproj.io"
     } else {
         "no Argo CD runs in its Argo CD namespace (ARGOCD_NAMESPACE)"
@@ -58,13 +58,13 @@ fn not_brought(need: &Need) -> (&'static str, String) {
     }
 }
 
-fn unhealthy(ailment: &HealthProblem) -> String {
+fn unhealthy(health_problem: &HealthProblem) -> String {
     let HealthProblem {
         workload,
         cause,
         subject,
         detail,
-    } = ailment;
+    } = health_problem;
     let detail = if detail.is_empty() {
         String::new()
     } else {

@@ -43,7 +43,7 @@ pub struct Facts<'a> {
 
 /// A verdict, and when to ask again because it depends on the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct AvailableVerdict {
     /// None says nothing at all.
     pub verdict: Option<Verdict>,
     /// None until something happens.
@@ -56,7 +56,7 @@ pub fn tells_of_a_session(reason: &str) -> bool {
 }
 
 /// Whether the add-on works on the cluster.
-pub fn available(facts: &Facts<'_>, now: Timestamp) -> Said {
+pub fn available(facts: &Facts<'_>, now: Timestamp) -> AvailableVerdict {
     if let (None, Some(since)) = (facts.deployed_at, facts.going_since) {
         return outgoing(facts, since, now);
     }
@@ -67,7 +67,7 @@ pub fn available(facts: &Facts<'_>, now: Timestamp) -> Said {
         let verdict = facts
             .render_error
             .map(|message| unavailable(AGENT_NOT_DEPLOYED, message));
-        return Said {
+        return AvailableVerdict {
             verdict,
             recheck: None,
         };
@@ -87,7 +87,7 @@ pub fn available(facts: &Facts<'_>, now: Timestamp) -> Said {
     }
     let (reason, message) = absence(facts, deployed_at);
     let message = known_before(facts, reason).unwrap_or(message);
-    Said {
+    AvailableVerdict {
         verdict: Some(unavailable(reason, &message)),
         recheck: None,
     }
@@ -95,7 +95,7 @@ pub fn available(facts: &Facts<'_>, now: Timestamp) -> Said {
 
 /// Nothing is there but what has to go first. That takes a moment on a cluster that works, and lasts on one whose work
 /// agent does not.
-fn outgoing(facts: &Facts<'_>, since: Timestamp, now: Timestamp) -> Said {
+fn outgoing(facts: &Facts<'_>, since: Timestamp, now: Timestamp) -> AvailableVerdict {
     let left = GRACE.saturating_sub(now.duration_since(since));
     if left.is_positive() {
         return hold(facts, left);
@@ -104,7 +104,7 @@ fn outgoing(facts: &Facts<'_>, since: Timestamp, now: Timestamp) -> Said {
         "an earlier ManifestWork has been in deletion since {since:.0} because the cluster has not removed its \
         objects; the manager creates a new one after that; check the cluster's work agent"
     );
-    Said {
+    AvailableVerdict {
         verdict: Some(unavailable(AGENT_NOT_DEPLOYED, &message)),
         recheck: None,
     }
@@ -114,22 +114,22 @@ fn outgoing(facts: &Facts<'_>, since: Timestamp, now: Timestamp) -> Said {
 /// less again would be a write for each absent agent at each start.
 fn known_before(facts: &Facts<'_>, reason: &str) -> Option<String> {
     let absent = [AGENT_NEVER_CONNECTED, AGENT_DISCONNECTED, AGENT_UNAVAILABLE];
-    let said = facts
+    let stated = facts
         .live
         .filter(|_| facts.session.is_none() && absent.contains(&reason))?;
-    let same = said.status == "False" && said.reason == reason;
+    let same = stated.status == "False" && stated.reason == reason;
     // Unless it names another address than the agent dials by now.
     let current = facts.dials.is_none_or(|address| {
-        said.message.contains(&named(address)) || reason == AGENT_UNAVAILABLE
+        stated.message.contains(&named(address)) || reason == AGENT_UNAVAILABLE
     });
-    (same && current).then(|| said.message.clone())
+    (same && current).then(|| stated.message.clone())
 }
 
-fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Said {
+fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> AvailableVerdict {
     if facts.ready == Some(true) {
         let works = availability::works(session.agent_version.as_deref());
         let verdict = Verdict::new(AVAILABLE, true, AGENT_CONNECTED, works);
-        return Said {
+        return AvailableVerdict {
             verdict: Some(verdict),
             recheck: None,
         };
@@ -140,7 +140,7 @@ fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Said
         return hold(facts, left);
     }
     let message = "the agent is connected, but the cluster reports no ready pod of its Deployment";
-    Said {
+    AvailableVerdict {
         verdict: Some(unavailable(AGENT_UNAVAILABLE, message)),
         recheck: None,
     }
@@ -218,7 +218,7 @@ fn history(facts: &Facts<'_>, deployed_at: Timestamp) -> String {
 }
 
 /// Says again what is said now.
-fn hold(facts: &Facts<'_>, left: SignedDuration) -> Said {
+fn hold(facts: &Facts<'_>, left: SignedDuration) -> AvailableVerdict {
     let verdict = facts.live.and_then(|live| {
         let status = match live.status.as_str() {
             "True" => Status::True,
@@ -235,7 +235,7 @@ fn hold(facts: &Facts<'_>, left: SignedDuration) -> Said {
     });
     // A little later than the end, so that the end is over.
     let recheck = Duration::try_from(left).unwrap_or_default() + Duration::from_millis(100);
-    Said {
+    AvailableVerdict {
         verdict,
         recheck: Some(recheck),
     }
@@ -250,11 +250,11 @@ pub fn applied(works: &[WorkReport]) -> Option<Result<(), String>> {
     let mut verdict = Some(Ok(()));
     for work in works {
         let conditions = &work.status.conditions;
-        let said = condition::find(conditions, condition::work::APPLIED).filter(|it| {
+        let stated = condition::find(conditions, condition::work::APPLIED).filter(|it| {
             it.observed_generation
                 .is_none_or(|seen| seen == work.generation)
         });
-        match said {
+        match stated {
             Some(it) if it.status == "True" => {}
             Some(it) => return Some(Err(it.message.clone())),
             None => verdict = None,

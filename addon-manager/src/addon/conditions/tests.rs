@@ -12,14 +12,14 @@ fn a_mode_change_is_held_and_says_why_and_how_to_go_on() {
         (Some(3), "of the 3 Applications of this cluster"),
         (None, "a cluster can write its own labels"),
     ] {
-        let held_mode = Some(HeldMode {
+        let blocked_mode = Some(BlockedMode {
             recorded: Mode::Managed,
             asked: Mode::Autonomous,
             applications,
         });
         let verdict = degraded(
             &Needs {
-                held_mode,
+                blocked_mode,
                 ..Needs::default()
             },
             at(0),
@@ -41,8 +41,8 @@ fn a_secret_of_somebody_else_in_the_place_of_ours_needs_a_person() {
         },
         at(0),
     );
-    let said = (verdict.status, verdict.reason.as_str());
-    assert_eq!(said, (Status::True, "ClusterSecretConflict"));
+    let stated = (verdict.status, verdict.reason.as_str());
+    assert_eq!(stated, (Status::True, "ClusterSecretConflict"));
     assert_eq!(verdict.message, "delete or rename it");
 }
 
@@ -67,7 +67,7 @@ fn what_is_not_shown_of_an_autonomous_cluster_is_told_with_the_reason() {
 
 #[test]
 fn a_held_deletion_names_what_would_go_and_how_to_let_it_go() {
-    let held = HeldDeletion {
+    let stored = BlockedDeletion {
         names: vec![
             "Application argocd/a".to_owned(),
             "Application argocd/b".to_owned(),
@@ -78,7 +78,7 @@ fn a_held_deletion_names_what_would_go_and_how_to_let_it_go() {
     };
     let verdict = degraded(
         &Needs {
-            held_deletion: Some(&held),
+            blocked_deletion: Some(&stored),
             ..Needs::default()
         },
         at(0),
@@ -107,8 +107,8 @@ fn a_cluster_without_argo_cd_is_told_with_the_next_step() {
         )
     };
     let missing = verdict(Some(ArgoCd::Missing));
-    let said = (missing.status, missing.reason.as_str());
-    assert_eq!(said, (Status::True, ARGOCD_MISSING));
+    let stated = (missing.status, missing.reason.as_str());
+    assert_eq!(stated, (Status::True, ARGOCD_MISSING));
     assert!(missing.message.contains("install Argo CD"));
     for argocd in [None, Some(ArgoCd::Installed), Some(ArgoCd::Other)] {
         assert_eq!(verdict(argocd).status, Status::False);
@@ -117,25 +117,32 @@ fn a_cluster_without_argo_cd_is_told_with_the_next_step() {
 
 #[test]
 fn what_is_in_the_way_of_an_argo_cd_is_told_in_its_place() {
-    let lack = argocd_install::Need::Pattern("install Argo CD on the hub".to_owned());
+    let missing_part = argocd_install::Need::Pattern("install Argo CD on the hub".to_owned());
     for (need, reason) in [
-        (lack, HUB_ARGOCD_UNREADABLE),
+        (missing_part, HUB_ARGOCD_UNREADABLE),
         (argocd_install::Need::NotOurs, ARGOCD_NOT_OURS),
     ] {
         let instead = Needs {
             argocd: Some(ArgoCd::Missing),
-            bringing: Some(&need),
+            installation: Some(&need),
             ..Needs::default()
         };
-        let said = degraded(&instead, at(0));
-        assert_eq!(said.reason, reason, "the cause, and not what follows of it");
-        assert!(!said.message.contains(ARGOCD_MISSING), "{}", said.message);
+        let stated = degraded(&instead, at(0));
+        assert_eq!(
+            stated.reason, reason,
+            "the cause, and not what follows of it"
+        );
+        assert!(
+            !stated.message.contains(ARGOCD_MISSING),
+            "{}",
+            stated.message
+        );
     }
 }
 
 #[test]
 fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
-    let held = HeldDeletion {
+    let stored = BlockedDeletion {
         names: vec!["Application argocd/a".to_owned()],
         count: 1,
         mirrors: false,
@@ -143,8 +150,8 @@ fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
     };
     let mut needs = Needs {
         secret_error: Some("delete or rename it"),
-        held_deletion: Some(&held),
-        held_mode: Some(HeldMode {
+        blocked_deletion: Some(&stored),
+        blocked_mode: Some(BlockedMode {
             recorded: Mode::Managed,
             asked: Mode::Autonomous,
             applications: Some(3),
@@ -202,12 +209,12 @@ fn what_a_cluster_refuses_and_an_agent_that_misbehaves_need_a_person() {
         (verdict.status, verdict.reason.as_str()),
         (Status::True, "AgentMisbehaves")
     );
-    for said in [
+    for stated in [
         "invalid messages",
         "ObjectsRefused",
         "Application/c/app, and 4 more",
     ] {
-        assert!(verdict.message.contains(said), "{}", verdict.message);
+        assert!(verdict.message.contains(stated), "{}", verdict.message);
     }
 }
 
@@ -256,8 +263,8 @@ fn everything_that_is_wrong_with_certificates_is_told() {
         project_error: Some("upgrade the chart"),
         ..Needs::default()
     };
-    let told = degraded(&needs, at(900));
-    assert_eq!(told.reason, CERTIFICATE_EXPIRING);
+    let reply = degraded(&needs, at(900));
+    assert_eq!(reply.reason, CERTIFICATE_EXPIRING);
     for part in [
         "the agent's certificate expires",
         "the Secret y ends at T",
@@ -265,7 +272,7 @@ fn everything_that_is_wrong_with_certificates_is_told() {
         "also CertificateRotationWaits: ",
         "also ClusterProjectMissing: upgrade the chart",
     ] {
-        assert!(told.message.contains(part), "{}", told.message);
+        assert!(reply.message.contains(part), "{}", reply.message);
     }
 }
 
@@ -305,9 +312,9 @@ fn a_revocation_outweighs_everything_else() {
         render_error: Some("x"),
         ..Needs::default()
     };
-    let told = degraded(&needs, at(0));
-    assert_eq!(told.reason, REVOKED);
-    assert!(told.message.contains(crate::keys::REVOKED));
+    let reply = degraded(&needs, at(0));
+    assert_eq!(reply.reason, REVOKED);
+    assert!(reply.message.contains(crate::keys::REVOKED));
 }
 
 #[test]

@@ -169,20 +169,20 @@ fn each_further_namespace_of_applications_is_made_with_rights_in_it_alone() {
     let roles = of_the_agent(&objects, "Role");
     assert_eq!(roles[1]["rules"][0]["resources"], json!(["applications"]));
     assert_eq!(roles[1]["rules"].as_array().unwrap().len(), 1);
-    let told = |objects: &[Value]| {
+    let reply = |objects: &[Value]| {
         let pod = &of_kind(objects, "Deployment")[0]["spec"]["template"]["spec"];
         let env = pod["containers"][0]["env"].as_array().unwrap().iter();
         let mut env = env.filter(|it| it["name"] == "ARGOCD_AGENT_ALLOWED_NAMESPACES");
         env.next().map(|it| it["value"].clone())
     };
-    assert_eq!(told(&objects), Some(json!("team-a,team-b")));
+    assert_eq!(reply(&objects), Some(json!("team-a,team-b")));
     let last = objects.last().unwrap();
     assert_eq!(last["kind"], "Deployment", "its rights are there before it");
 
     let autonomous = render(&further(Mode::Autonomous, &["team-a"]));
     assert_eq!(of_the_agent(&autonomous, "Role").len(), 1);
-    assert_eq!(told(&autonomous), None);
-    assert_eq!(told(&render(&spoke())), None);
+    assert_eq!(reply(&autonomous), None);
+    assert_eq!(reply(&render(&spoke())), None);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn the_certificates_of_a_proxy_are_beside_those_of_the_principal() {
 
 #[test]
 fn traces_go_to_the_collector_that_is_named_and_by_its_certificates() {
-    let told = |traces: Traces| {
+    let reply = |traces: Traces| {
         let objects = render(&Spoke {
             traces: Some(traces),
             ..spoke()
@@ -310,7 +310,7 @@ fn traces_go_to_the_collector_that_is_named_and_by_its_certificates() {
         ratio: None,
     };
     assert_eq!(
-        told(plain),
+        reply(plain),
         (vec![json!(address), json!("true")], json!(null))
     );
     let known = Traces {
@@ -318,7 +318,7 @@ fn traces_go_to_the_collector_that_is_named_and_by_its_certificates() {
         ca: Some("COLLECTOR PEM".to_owned()),
         ratio: Some("0.1".to_owned()),
     };
-    let (env, ca) = told(known);
+    let (env, ca) = reply(known);
     assert_eq!(env, [&address, "/etc/argocd-agent/ca/otlp-ca.crt", "0.1"]);
     assert_eq!(ca, "COLLECTOR PEM");
 }

@@ -25,11 +25,13 @@ pub(super) fn traces(config: &AddOnDeploymentConfigSpec) -> Result<Option<Traces
     let is_pem = ca
         .as_ref()
         .map(|it| it.contains("-----BEGIN CERTIFICATE-----"));
-    let told = ca.as_deref().unwrap_or_default();
+    let reply = ca.as_deref().unwrap_or_default();
     match (insecure, is_pem) {
         (true, None) | (false, Some(true)) => {}
-        (true, Some(_)) => return Err(wrong("OTLP_CA", told, "empty where OTLP_INSECURE is true")),
-        (false, None | Some(false)) => return Err(wrong("OTLP_CA", told, CERTIFICATES)),
+        (true, Some(_)) => {
+            return Err(wrong("OTLP_CA", reply, "empty where OTLP_INSECURE is true"));
+        }
+        (false, None | Some(false)) => return Err(wrong("OTLP_CA", reply, CERTIFICATES)),
     }
     let kept = ratio.as_deref().unwrap_or("1");
     let part = "a number from 0 to 1";

@@ -70,12 +70,12 @@ fn a_route_counts_if_it_passes_tls_through_to_the_service() {
         found(&seen(vec![route("argocd-agent-principal", "edge")])),
         None
     );
-    let told = json!({
+    let reply = json!({
         "spec": { "to": { "name": "argocd-agent-principal" }, "tls": { "termination": "passthrough" } },
         "status": { "ingress": [{ "host": "told.example.org" }] },
     });
     assert_eq!(
-        found(&seen(vec![told])),
+        found(&seen(vec![reply])),
         Some(at("told.example.org:443", Source::Route))
     );
 }

@@ -10,30 +10,30 @@ use runtime::kube::UnderWay;
 
 /// What is known, by cluster.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct SecretCache {
     secrets: BTreeMap<String, Secret>,
     writes: UnderWay<String>,
     /// Those of which only the answer to our write has told: UIDs. A watch that breaks before it tells misses nothing when it
     /// lists anew, so that it would never say that this one is gone.
-    untold: BTreeMap<String, String>,
+    unreported: BTreeMap<String, String>,
 }
 
-impl Held {
+impl SecretCache {
     pub(super) fn get(&self, cluster: &str) -> Option<&Secret> {
         self.secrets.get(cluster)
     }
 
     /// The watch tells that it is so.
-    pub(super) fn told(&mut self, cluster: &str, secret: Secret) {
-        self.untold.remove(cluster);
+    pub(super) fn reply(&mut self, cluster: &str, secret: Secret) {
+        self.unreported.remove(cluster);
         keep(&mut self.secrets, cluster, secret);
     }
 
     /// The Secret with this UID is gone; another that we have made in its place is not.
     pub(super) fn gone(&mut self, cluster: &str, uid: &str) {
         self.writes.went(&cluster.to_owned(), uid);
-        if self.untold.get(cluster).is_some_and(|it| it == uid) {
-            self.untold.remove(cluster);
+        if self.unreported.get(cluster).is_some_and(|it| it == uid) {
+            self.unreported.remove(cluster);
         }
         let known = self.secrets.get(cluster);
         if known.is_some_and(|known| uid_of(known) == uid) {
@@ -44,11 +44,11 @@ impl Held {
     /// The list is complete: what it has not told of either is not there, as far as anybody knows. One that was made while the
     /// list was on its way comes with the watch. Says whose they were.
     pub(super) fn listed(&mut self) -> Vec<String> {
-        let untold = std::mem::take(&mut self.untold);
-        for (cluster, uid) in &untold {
+        let unreported = std::mem::take(&mut self.unreported);
+        for (cluster, uid) in &unreported {
             self.gone(cluster, uid);
         }
-        untold.into_keys().collect()
+        unreported.into_keys().collect()
     }
 
     /// The answer to our write says that it is so.
@@ -56,35 +56,35 @@ impl Held {
         let uid = uid_of(&secret);
         let is_known = self.get(cluster).is_some_and(|it| uid_of(it) == uid);
         if !is_known {
-            self.untold.insert(cluster.to_owned(), uid.to_owned());
+            self.unreported.insert(cluster.to_owned(), uid.to_owned());
         }
         keep(&mut self.secrets, cluster, secret);
     }
 
     /// Their numbers mean nothing any more: whatever the list says counts.
     pub(super) fn rewound(&mut self) {
-        for held in self.secrets.values_mut() {
-            held.metadata.resource_version = None;
+        for stored in self.secrets.values_mut() {
+            stored.metadata.resource_version = None;
         }
     }
 }
 
 /// A write under way; what goes until its answer is there is not brought back by the answer.
 pub(super) struct Writing<'a> {
-    held: &'a Mutex<Held>,
+    stored: &'a Mutex<SecretCache>,
     cluster: &'a str,
 }
 
 impl<'a> Writing<'a> {
-    pub(super) fn begin(held: &'a Mutex<Held>, cluster: &'a str) -> Self {
-        let mut known = held.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn begin(stored: &'a Mutex<SecretCache>, cluster: &'a str) -> Self {
+        let mut known = stored.lock().unwrap_or_else(PoisonError::into_inner);
         known.writes.begin(cluster.to_owned());
-        Self { held, cluster }
+        Self { stored, cluster }
     }
 
     /// The answer says that it is so.
     pub(super) fn answered(self, secret: Secret) {
-        let mut known = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         let cluster = self.cluster.to_owned();
         if !known.writes.has_gone(&cluster, uid_of(&secret)) {
             known.answered(self.cluster, secret);
@@ -94,7 +94,7 @@ impl<'a> Writing<'a> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        let mut known = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         known.writes.end(&self.cluster.to_owned());
     }
 }
@@ -105,18 +105,18 @@ fn uid_of(secret: &Secret) -> &str {
 
 /// Keeps the newer of two: the watch tells of what was before our last write when that is long done, and to act on
 /// that would write again, with another key.
-fn keep(held: &mut BTreeMap<String, Secret>, cluster: &str, secret: Secret) {
+fn keep(stored: &mut BTreeMap<String, Secret>, cluster: &str, secret: Secret) {
     let version = |secret: &Secret| {
         let version = secret.metadata.resource_version.as_ref()?;
         version.parse::<u64>().ok()
     };
-    let known = held.get(cluster);
+    let known = stored.get(cluster);
     let known = known.filter(|known| known.metadata.uid == secret.metadata.uid);
     let older = known
         .and_then(version)
         .zip(version(&secret))
-        .is_some_and(|(known, told)| told < known);
+        .is_some_and(|(known, reply)| reply < known);
     if !older {
-        held.insert(cluster.to_owned(), secret);
+        stored.insert(cluster.to_owned(), secret);
     }
 }

@@ -21,7 +21,7 @@ fn what_was_written_needs_no_second_write() {
     assert!(!is_as(&written, &secret(marked(desired("us")))));
 }
 
-fn told(uid: &str, version: &str) -> Secret {
+fn reply(uid: &str, version: &str) -> Secret {
     let mut secret = secret(desired(version));
     secret.metadata.uid = Some(uid.to_owned());
     secret.metadata.resource_version = Some(version.to_owned());
@@ -30,60 +30,60 @@ fn told(uid: &str, version: &str) -> Secret {
 
 #[test]
 fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
-    let held = Mutex::new(Held::default());
-    let there = || held.lock().unwrap().get("c").cloned();
-    for before in [None, Some(told("1", "8"))] {
-        let writing = Writing::begin(&held, "c");
+    let stored = Mutex::new(SecretCache::default());
+    let there = || stored.lock().unwrap().get("c").cloned();
+    for before in [None, Some(reply("1", "8"))] {
+        let writing = Writing::begin(&stored, "c");
         if let Some(before) = before {
-            held.lock().unwrap().told("c", before);
+            stored.lock().unwrap().reply("c", before);
         }
-        held.lock().unwrap().gone("c", "1");
-        writing.answered(told("1", "9"));
+        stored.lock().unwrap().gone("c", "1");
+        writing.answered(reply("1", "9"));
         assert_eq!(there(), None);
     }
-    Writing::begin(&held, "c").answered(told("2", "11"));
-    held.lock().unwrap().gone("c", "1");
-    assert_eq!(there(), Some(told("2", "11")), "what took its place stays");
-    held.lock().unwrap().gone("c", "2");
+    Writing::begin(&stored, "c").answered(reply("2", "11"));
+    stored.lock().unwrap().gone("c", "1");
+    assert_eq!(there(), Some(reply("2", "11")), "what took its place stays");
+    stored.lock().unwrap().gone("c", "2");
     assert_eq!(there(), None);
 }
 
 #[test]
 fn one_that_went_before_the_watch_told_of_it_is_missed_by_the_next_complete_list() {
-    let held = Mutex::new(Held::default());
-    let there = || held.lock().unwrap().get("c").cloned();
+    let stored = Mutex::new(SecretCache::default());
+    let there = || stored.lock().unwrap().get("c").cloned();
     let nobody = Vec::<String>::new();
-    Writing::begin(&held, "c").answered(told("1", "8"));
-    Writing::begin(&held, "c").answered(told("1", "9"));
-    assert_eq!(there(), Some(told("1", "9")));
-    assert_eq!(held.lock().unwrap().listed(), ["c"]);
+    Writing::begin(&stored, "c").answered(reply("1", "8"));
+    Writing::begin(&stored, "c").answered(reply("1", "9"));
+    assert_eq!(there(), Some(reply("1", "9")));
+    assert_eq!(stored.lock().unwrap().listed(), ["c"]);
     assert_eq!(there(), None);
     // Told of by the watch, it is one that a later list would be known to lack.
-    Writing::begin(&held, "c").answered(told("2", "11"));
-    held.lock().unwrap().told("c", told("2", "11"));
-    Writing::begin(&held, "c").answered(told("2", "12"));
-    assert_eq!(held.lock().unwrap().listed(), nobody);
-    assert_eq!(there(), Some(told("2", "12")));
+    Writing::begin(&stored, "c").answered(reply("2", "11"));
+    stored.lock().unwrap().reply("c", reply("2", "11"));
+    Writing::begin(&stored, "c").answered(reply("2", "12"));
+    assert_eq!(stored.lock().unwrap().listed(), nobody);
+    assert_eq!(there(), Some(reply("2", "12")));
     // Another one in its place is untold again, until it goes.
-    held.lock().unwrap().gone("c", "2");
-    Writing::begin(&held, "c").answered(told("3", "14"));
-    held.lock().unwrap().gone("c", "3");
-    assert_eq!(held.lock().unwrap().listed(), nobody);
+    stored.lock().unwrap().gone("c", "2");
+    Writing::begin(&stored, "c").answered(reply("3", "14"));
+    stored.lock().unwrap().gone("c", "3");
+    assert_eq!(stored.lock().unwrap().listed(), nobody);
 }
 
 #[test]
 fn a_watch_that_is_behind_takes_nothing_back() {
-    let mut held = Held::default();
+    let mut stored = SecretCache::default();
     let mut version_after = |secret| {
-        held.told("c", secret);
-        let held = held.get("c").unwrap();
-        held.metadata.resource_version.clone().unwrap()
+        stored.reply("c", secret);
+        let stored = stored.get("c").unwrap();
+        stored.metadata.resource_version.clone().unwrap()
     };
-    assert_eq!(version_after(told("1", "9")), "9");
-    assert_eq!(version_after(told("1", "8")), "9", "of before our write");
-    assert_eq!(version_after(told("1", "10")), "10");
-    assert_eq!(version_after(told("2", "3")), "3", "another Secret");
-    assert_eq!(version_after(told("2", "opaque")), "opaque");
+    assert_eq!(version_after(reply("1", "9")), "9");
+    assert_eq!(version_after(reply("1", "8")), "9", "of before our write");
+    assert_eq!(version_after(reply("1", "10")), "10");
+    assert_eq!(version_after(reply("2", "3")), "3", "another Secret");
+    assert_eq!(version_after(reply("2", "opaque")), "opaque");
 }
 
 #[test]
@@ -95,13 +95,13 @@ fn what_waiting_does_not_mend_is_for_a_person() {
             "no right", reason,
         )))),
     };
-    let told = refused("Forbidden").needs_a_person().unwrap();
+    let reply = refused("Forbidden").needs_a_person().unwrap();
     for part in [
         "write Secret cluster-c",
         "no right",
         "upgrade the Helm release",
     ] {
-        assert!(told.contains(part), "{told}");
+        assert!(reply.contains(part), "{reply}");
     }
     assert_eq!(refused("InternalError").needs_a_person(), None);
     assert_eq!(Error::NotListed.needs_a_person(), None);

@@ -47,37 +47,37 @@ fn agent(trusts: &[&Authority], leaf: Option<&Authority>) -> Agent {
     }
 }
 
-fn step(held: &Holding, agents: &Agents) -> Move {
-    decide(held, Some(agents), &[], now()).step
+fn step(stored: &Holding, agents: &Agents) -> Move {
+    decide(stored, Some(agents), &[], now()).step
 }
 
 #[test]
 fn a_rotation_begins_when_it_is_asked_for_and_once_for_each_time() {
-    let mut held = settled();
-    assert_eq!(step(&held, &Agents::new()), Move::Stay);
-    held.asked = Some("1".to_owned());
-    assert_eq!(step(&held, &Agents::new()), Move::Introduce);
-    held.taken = Some("1".to_owned());
-    assert_eq!(step(&held, &Agents::new()), Move::Stay);
-    held.asked = Some("2".to_owned());
-    assert_eq!(step(&held, &Agents::new()), Move::Introduce);
+    let mut stored = settled();
+    assert_eq!(step(&stored, &Agents::new()), Move::Stay);
+    stored.asked = Some("1".to_owned());
+    assert_eq!(step(&stored, &Agents::new()), Move::Introduce);
+    stored.taken = Some("1".to_owned());
+    assert_eq!(step(&stored, &Agents::new()), Move::Stay);
+    stored.asked = Some("2".to_owned());
+    assert_eq!(step(&stored, &Agents::new()), Move::Introduce);
 }
 
 #[test]
 fn a_rotation_that_is_asked_for_during_another_follows_it() {
-    let mut held = introduced();
-    held.asked = Some("2".to_owned());
-    held.taken = Some("1".to_owned());
-    assert_eq!(step(&held, &Agents::new()), Move::Switch);
-    (held.next, held.since) = (None, None);
-    assert_eq!(step(&held, &Agents::new()), Move::Introduce);
+    let mut stored = introduced();
+    stored.asked = Some("2".to_owned());
+    stored.taken = Some("1".to_owned());
+    assert_eq!(step(&stored, &Agents::new()), Move::Switch);
+    (stored.next, stored.since) = (None, None);
+    assert_eq!(step(&stored, &Agents::new()), Move::Introduce);
 }
 
 #[test]
 fn a_ca_of_ours_is_replaced_in_the_last_fifth_of_its_life() {
-    let held = settled();
+    let stored = settled();
     let years = |years: i64| now() + SignedDuration::from_hours(24 * 365 * years);
-    let at = |now| decide(&held, Some(&Agents::new()), &[], now).step;
+    let at = |now| decide(&stored, Some(&Agents::new()), &[], now).step;
     assert_eq!(at(years(7)), Move::Stay);
     assert_eq!(at(years(9)), Move::Introduce);
     let foreign = Holding {
@@ -90,12 +90,12 @@ fn a_ca_of_ours_is_replaced_in_the_last_fifth_of_its_life() {
 
 #[test]
 fn a_ca_of_somebody_else_is_never_replaced() {
-    let held = Holding {
+    let stored = Holding {
         ours: false,
         asked: Some("1".to_owned()),
         ..settled()
     };
-    let decision = decide(&held, Some(&Agents::new()), &[], now());
+    let decision = decide(&stored, Some(&Agents::new()), &[], now());
     assert_eq!(decision.step, Move::Stay);
     assert!(
         decision
@@ -107,10 +107,10 @@ fn a_ca_of_somebody_else_is_never_replaced() {
 
 #[test]
 fn the_next_ca_signs_when_every_agent_has_said_that_it_trusts_it() {
-    let held = introduced();
-    let next = held.next.clone().unwrap();
-    let both = agent(&[&held.ca, &next], Some(&held.ca));
-    let old = agent(&[&held.ca], Some(&held.ca));
+    let stored = introduced();
+    let next = stored.next.clone().unwrap();
+    let both = agent(&[&stored.ca, &next], Some(&stored.ca));
+    let old = agent(&[&stored.ca], Some(&stored.ca));
     let silent = Agent::default();
     for behind in [&old, &silent] {
         let agents = [
@@ -118,27 +118,27 @@ fn the_next_ca_signs_when_every_agent_has_said_that_it_trusts_it() {
             ("b".to_owned(), behind.clone()),
         ]
         .into();
-        let decision = decide(&held, Some(&agents), &[], now());
+        let decision = decide(&stored, Some(&agents), &[], now());
         assert_eq!(decision.step, Move::Stay);
         assert_eq!(decision.waits_for, ["b".to_owned()].into());
     }
     let agents = [("a".to_owned(), both.clone()), ("b".to_owned(), both)].into();
-    assert_eq!(step(&held, &agents), Move::Switch);
+    assert_eq!(step(&stored, &agents), Move::Switch);
 }
 
 #[test]
 fn the_old_ca_goes_when_every_agent_has_shown_a_certificate_of_the_new_one() {
-    let (held, old) = (retiring(), make::authority(now()).unwrap());
-    let (new, stays) = (agent(&[], Some(&held.ca)), agent(&[], Some(&old)));
+    let (stored, old) = (retiring(), make::authority(now()).unwrap());
+    let (new, stays) = (agent(&[], Some(&stored.ca)), agent(&[], Some(&old)));
     let agents = [("a".to_owned(), new.clone()), ("b".to_owned(), stays)].into();
-    let decision = decide(&held, Some(&agents), &[], now());
+    let decision = decide(&stored, Some(&agents), &[], now());
     assert_eq!(
         (decision.step, decision.waits_for),
         (Move::Stay, ["b".to_owned()].into())
     );
     let agents = [("a".to_owned(), new)].into();
-    assert_eq!(step(&held, &agents), Move::Retire);
-    let decision = decide(&held, Some(&agents), &["a-secret"], now());
+    assert_eq!(step(&stored, &agents), Move::Retire);
+    let decision = decide(&stored, Some(&agents), &["a-secret"], now());
     assert_eq!(decision.step, Move::Stay, "what we serve with comes first");
 }
 
@@ -155,8 +155,8 @@ fn a_cluster_that_the_hub_has_lost_is_not_waited_for() {
 
 #[test]
 fn nothing_moves_while_nobody_knows_who_there_is() {
-    for held in [introduced(), retiring()] {
-        assert_eq!(decide(&held, None, &[], now()).step, Move::Stay);
+    for stored in [introduced(), retiring()] {
+        assert_eq!(decide(&stored, None, &[], now()).step, Move::Stay);
     }
 }
 
@@ -167,19 +167,19 @@ proptest! {
         states in proptest::collection::vec((any::<bool>(), any::<bool>(), any::<bool>()), 0..6),
     ) {
         let old = make::authority(now()).unwrap();
-        let held = if retires { retiring() } else { introduced() };
-        let next = held.next.clone().unwrap_or_else(|| held.ca.clone());
+        let stored = if retires { retiring() } else { introduced() };
+        let next = stored.next.clone().unwrap_or_else(|| stored.ca.clone());
         let agents: Agents = states
             .iter()
             .enumerate()
             .map(|(at, (lost, trusts, renewed))| {
                 let trusted: &[&Authority] = if *trusts { &[&old, &next] } else { &[&old] };
-                let leaf = if *renewed { &held.ca } else { &old };
+                let leaf = if *renewed { &stored.ca } else { &old };
                 (at.to_string(), Agent { lost: *lost, ..agent(trusted, Some(leaf)) })
             })
             .collect();
         let there = || states.iter().filter(|(lost, ..)| !lost);
-        match step(&held, &agents) {
+        match step(&stored, &agents) {
             Move::Switch => prop_assert!(there().all(|(_, trusts, _)| *trusts)),
             Move::Retire => prop_assert!(there().all(|(.., renewed)| *renewed)),
             Move::Stay | Move::Introduce => {}

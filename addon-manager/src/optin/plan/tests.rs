@@ -87,7 +87,7 @@ fn what_was_deleted_under_the_label_is_made_again_and_says_so() {
 
 #[test]
 fn opting_out_and_in_again_with_another_mode_tells_the_mode_before() {
-    for (before, told) in [
+    for (before, reply) in [
         (Mode::Managed, Some(Mode::Managed)),
         (Mode::Autonomous, None),
     ] {
@@ -97,7 +97,7 @@ fn opting_out_and_in_again_with_another_mode_tells_the_mode_before() {
         };
         let steps = plan(&relabelled, &own());
         assert!(
-            matches!(&steps[..], [Step::Make { mode: Mode::Autonomous, former, .. }] if *former == told),
+            matches!(&steps[..], [Step::Make { mode: Mode::Autonomous, former, .. }] if *former == reply),
             "{steps:?}"
         );
     }
@@ -247,10 +247,10 @@ fn a_mode_that_was_wiped_is_written_again() {
 
 #[test]
 fn a_label_alone_never_changes_the_mode_of_what_a_person_made() {
-    let held = world(cluster(Some("autonomous")), Some(addon(Some("managed"))));
-    assert_eq!(plan(&held, &own()), []);
+    let stored = world(cluster(Some("autonomous")), Some(addon(Some("managed"))));
+    assert_eq!(plan(&stored, &own()), []);
     assert_eq!(
-        held_change(held.clusters.get("c"), &held.addons["c"]),
+        blocked_change(stored.clusters.get("c"), &stored.addons["c"]),
         Some(Mode::Autonomous)
     );
 

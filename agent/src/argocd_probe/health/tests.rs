@@ -24,7 +24,7 @@ fn found_of(replicas: i64, status: &Value, pods: &[Value]) -> HealthProblem {
         .iter()
         .map(|pod| serde_json::from_value(pod.clone()).unwrap())
         .collect();
-    ailment(name, program, &pods)
+    health_problem(name, program, &pods)
 }
 
 fn pod(status: &Value) -> Value {
@@ -46,8 +46,12 @@ fn waiting(reason: &str, message: &str) -> Value {
     json!({ "waiting": { "reason": reason, "message": message } })
 }
 
-fn told(ailment: &HealthProblem) -> (Cause, &str, &str) {
-    (ailment.cause, &ailment.subject, &ailment.detail)
+fn reply(health_problem: &HealthProblem) -> (Cause, &str, &str) {
+    (
+        health_problem.cause,
+        &health_problem.subject,
+        &health_problem.detail,
+    )
 }
 
 #[test]
@@ -65,7 +69,7 @@ fn an_image_that_cannot_be_pulled_is_named_with_the_registrys_answer_in_either_w
             "example.org/argocd:v9",
             "example.org: not found",
         );
-        assert_eq!(told(&found), expected, "{reason}");
+        assert_eq!(reply(&found), expected, "{reason}");
         assert_eq!(found.workload, "Deployment argocd-repo-server");
     }
 }
@@ -84,7 +88,7 @@ fn a_container_that_ends_again_and_again_is_told_without_its_last_words() {
     ] {
         let found = found(&[with(&container(state, 3, last))]);
         assert_eq!(
-            told(&found),
+            reply(&found),
             (Cause::Crashes, "argocd-repo-server", expected)
         );
     }
@@ -146,20 +150,20 @@ fn an_init_container_counts_until_it_has_ended_well() {
     let failed = json!({ "terminated": { "exitCode": 1, "reason": "Error" } });
     let failed = found(&[pod(&failed)]);
     assert_eq!(
-        told(&failed),
+        reply(&failed),
         (Cause::Crashes, "secret-init", "exit code 1")
     );
 }
 
 #[test]
 fn without_pods_the_clusters_reason_is_told_if_it_has_one() {
-    assert_eq!(told(&found(&[])), (Cause::NotMade, "", ""));
+    assert_eq!(reply(&found(&[])), (Cause::NotMade, "", ""));
     let failure = json!({ "conditions": [
         { "type": "ReplicaFailure", "status": "True", "message": "exceeded quota: compute" },
     ] });
     let quota = found_of(1, &failure, &[]);
     assert_eq!(
-        told(&quota),
+        reply(&quota),
         (Cause::NotMade, "", "exceeded quota: compute")
     );
     assert_eq!(found_of(0, &json!({}), &[]).cause, Cause::ScaledDown);
@@ -202,7 +206,7 @@ fn of_several_that_is_told_which_others_may_follow_from() {
 
 #[test]
 fn an_ordinary_start_is_not_told() {
-    let (begin, mut patience) = (Instant::now(), Patience::default());
+    let (begin, mut grace_period) = (Instant::now(), GracePeriod::default());
     for second in 0..170 {
         let cause = if second < 20 {
             Cause::NotBegun
@@ -211,50 +215,53 @@ fn an_ordinary_start_is_not_told() {
         };
         let at = begin + Duration::from_secs(second);
         assert_eq!(
-            patience.look(at, Some(one(cause, "x", ""))),
+            grace_period.look(at, Some(one(cause, "x", ""))),
             None,
             "{second}"
         );
-        assert!(patience.waits());
+        assert!(grace_period.waits());
     }
-    assert_eq!(patience.look(begin + Duration::from_secs(170), None), None);
-    assert!(!patience.waits());
+    assert_eq!(
+        grace_period.look(begin + Duration::from_secs(170), None),
+        None
+    );
+    assert!(!grace_period.waits());
     // The next one has its own time.
     let later = begin + Duration::from_secs(200);
     assert_eq!(
-        patience.look(later, Some(one(Cause::Starting, "x", ""))),
+        grace_period.look(later, Some(one(Cause::Starting, "x", ""))),
         None
     );
 }
 
 #[test]
 fn what_does_not_go_by_itself_is_told_soon_and_in_the_same_words() {
-    let (begin, mut patience) = (Instant::now(), Patience::default());
+    let (begin, mut grace_period) = (Instant::now(), GracePeriod::default());
     let at = |second| begin + Duration::from_secs(second);
     let pull = |detail: &str| one(Cause::ImagePull, "x", detail);
-    assert_eq!(patience.look(at(0), Some(pull("not found"))), None);
-    assert_eq!(patience.look(at(29), Some(pull("not found"))), None);
-    assert_eq!(patience.look(at(30), Some(pull(""))), Some(pull("")));
+    assert_eq!(grace_period.look(at(0), Some(pull("not found"))), None);
+    assert_eq!(grace_period.look(at(29), Some(pull("not found"))), None);
+    assert_eq!(grace_period.look(at(30), Some(pull(""))), Some(pull("")));
     let first = Some(pull("not found"));
-    assert_eq!(patience.look(at(35), Some(pull("not found"))), first);
-    assert_eq!(patience.look(at(40), Some(pull("no such host"))), first);
+    assert_eq!(grace_period.look(at(35), Some(pull("not found"))), first);
+    assert_eq!(grace_period.look(at(40), Some(pull("no such host"))), first);
     // Another trouble is another one.
     let crash = one(Cause::Crashes, "x", "exit code 1");
-    assert_eq!(patience.look(at(45), Some(crash.clone())), Some(crash));
+    assert_eq!(grace_period.look(at(45), Some(crash.clone())), Some(crash));
 }
 
 #[test]
 fn it_goes_when_all_is_well_for_a_while_and_what_crashes_is_not_well_in_between() {
-    let (begin, mut patience) = (Instant::now(), Patience::default());
+    let (begin, mut grace_period) = (Instant::now(), GracePeriod::default());
     let at = |second| begin + Duration::from_secs(second);
     let crash = || Some(one(Cause::Crashes, "x", "exit code 1"));
-    patience.look(at(0), crash());
-    assert_eq!(patience.look(at(30), crash()), crash());
-    assert_eq!(patience.look(at(35), None), crash());
-    assert_eq!(patience.look(at(45), None), crash());
-    assert_eq!(patience.look(at(47), crash()), crash());
-    assert_eq!(patience.look(at(50), None), crash());
-    assert!(patience.waits());
-    assert_eq!(patience.look(at(65), None), None);
-    assert!(!patience.waits());
+    grace_period.look(at(0), crash());
+    assert_eq!(grace_period.look(at(30), crash()), crash());
+    assert_eq!(grace_period.look(at(35), None), crash());
+    assert_eq!(grace_period.look(at(45), None), crash());
+    assert_eq!(grace_period.look(at(47), crash()), crash());
+    assert_eq!(grace_period.look(at(50), None), crash());
+    assert!(grace_period.waits());
+    assert_eq!(grace_period.look(at(65), None), None);
+    assert!(!grace_period.waits());
 }

@@ -11,16 +11,16 @@ fn census(applications: u64, resources: u64) -> Census {
 
 #[test]
 fn what_was_said_is_not_said_again_and_what_moves_all_the_time_only_now_and_then() {
-    let said = census(1, 100);
+    let stated = census(1, 100);
     let soon = Duration::from_secs(10);
-    assert!(is_news(None, &said, Duration::ZERO));
-    assert!(!is_news(Some(&said), &said, PATIENCE));
-    assert!(is_news(Some(&said), &census(2, 100), Duration::ZERO));
-    assert!(!is_news(Some(&said), &census(1, 101), soon));
-    assert!(is_news(Some(&said), &census(1, 101), PATIENCE));
+    assert!(is_change(None, &stated, Duration::ZERO));
+    assert!(!is_change(Some(&stated), &stated, RESPONSE_TIMEOUT));
+    assert!(is_change(Some(&stated), &census(2, 100), Duration::ZERO));
+    assert!(!is_change(Some(&stated), &census(1, 101), soon));
+    assert!(is_change(Some(&stated), &census(1, 101), RESPONSE_TIMEOUT));
     let upgraded = Census {
         server_version: Some("1.37".to_owned()),
-        ..said.clone()
+        ..stated.clone()
     };
-    assert!(is_news(Some(&said), &upgraded, soon));
+    assert!(is_change(Some(&stated), &upgraded, soon));
 }

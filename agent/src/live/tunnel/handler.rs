@@ -182,10 +182,10 @@ impl ApiHandler {
             }
             Err(refused) => {
                 let (code, reason) = refused.as_status();
-                let told = Chain(&refused).to_string();
+                let reply = Chain(&refused).to_string();
                 line.code = code.as_u16();
-                line.why.clone_from(&told);
-                refusal(code, reason, &told)
+                line.why.clone_from(&reply);
+                refusal(code, reason, &reply)
             }
         }
     }

@@ -14,7 +14,7 @@ use kube::api::{
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use protocol::{Kind, ObjectKey};
-use runtime::kube::{Event, Gone, Sighting, Watch, watch_if_served};
+use runtime::kube::{Event, Gone, Observation, Watch, watch_if_served};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -88,9 +88,9 @@ impl Spoke for Kubernetes {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource(kind)),
         };
         let watch = narrowed(Watch::new(api), kind, &self.label_selector);
-        watch_if_served(watch, token, move |sighting| {
-            if let Some(told) = told(kind, sighting) {
-                report(told);
+        watch_if_served(watch, token, move |observation| {
+            if let Some(reply) = to_report(kind, observation) {
+                report(reply);
             }
         })
         .boxed()
@@ -258,19 +258,19 @@ fn labels(kind: Kind, label_selector: &str) -> String {
     }
 }
 
-fn told(kind: Kind, sighting: Sighting<DynamicObject>) -> Option<Report> {
-    Some(match sighting {
-        Sighting::NotServed => Report::NotServed,
-        Sighting::Seen(Event::Synced) => Report::Synced,
-        Sighting::Seen(Event::Rewound) => Report::Rewound,
-        Sighting::Seen(Event::Applied { object, .. }) => match serde_json::to_value(*object) {
+fn to_report(kind: Kind, observation: Observation<DynamicObject>) -> Option<Report> {
+    Some(match observation {
+        Observation::NotServed => Report::NotServed,
+        Observation::Seen(Event::Synced) => Report::Synced,
+        Observation::Seen(Event::Rewound) => Report::Rewound,
+        Observation::Seen(Event::Applied { object, .. }) => match serde_json::to_value(*object) {
             Ok(object) => Report::Applied(object),
             Err(error) => {
                 tracing::warn!(%kind, %error, "skipping an object that cannot be cached");
                 return None;
             }
         },
-        Sighting::Seen(Event::Deleted(Gone {
+        Observation::Seen(Event::Deleted(Gone {
             namespace,
             name,
             uid,

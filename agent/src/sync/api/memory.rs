@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use argocd::memory::{Denied, News, Objects, Seen};
+use argocd::memory::{Change, Denied, Objects, Seen};
 use argocd::{Meta, Patch, patch};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use protocol::{Kind, ObjectKey};
 use runtime::error::ErrorClass;
-use runtime::notifier::News as Changes;
+use runtime::notifier::ChangeNotifier as Changes;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -116,13 +116,13 @@ impl Memory {
     }
 
     /// What a watch has to tell now; none while watches are broken. With it, how often they have broken.
-    fn news(
+    fn renewed_credentials(
         &self,
         seen: &mut Seen<ObjectKey>,
         is_watched: impl Fn(&ObjectKey) -> bool,
-    ) -> Option<(Vec<News<ObjectKey>>, u64)> {
+    ) -> Option<(Vec<Change<ObjectKey>>, u64)> {
         let state = self.lock();
-        (!state.broken).then(|| (state.objects.news(seen, is_watched), state.breaks))
+        (!state.broken).then(|| (state.objects.updates(seen, is_watched), state.breaks))
     }
 
     /// When something changes, whoever made it.
@@ -139,7 +139,7 @@ impl Memory {
         let mut state = self.lock();
         let result = change(&mut state);
         drop(state);
-        self.shared.changed.tell();
+        self.shared.changed.notify();
         result
     }
 
@@ -197,12 +197,14 @@ impl Spoke for Memory {
             let mut listed = None;
             loop {
                 let count = memory.shared.changed.count();
-                if let Some((news, breaks)) = memory.news(&mut seen, &is_watched) {
+                if let Some((renewed_credentials, breaks)) =
+                    memory.renewed_credentials(&mut seen, &is_watched)
+                {
                     let is_seen = listed == Some(breaks);
-                    for news in news {
-                        report(match news {
-                            News::Applied(_, object) => Report::Applied(object),
-                            News::Gone(key, uid) => Report::Gone { key, uid, is_seen },
+                    for renewed_credentials in renewed_credentials {
+                        report(match renewed_credentials {
+                            Change::Applied(_, object) => Report::Applied(object),
+                            Change::Gone(key, uid) => Report::Gone { key, uid, is_seen },
                         });
                     }
                     if !is_seen {
@@ -305,7 +307,7 @@ fn only_for(uid: &str, mut patch: Patch) -> Patch {
 
 fn outage() -> Error {
     Error::Failed {
-        blame: ErrorClass::Transient,
+        error_class: ErrorClass::Transient,
         source: "outage".into(),
     }
 }

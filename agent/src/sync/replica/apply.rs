@@ -78,7 +78,7 @@ impl Writer {
         object: &Value,
     ) -> Result<Arc<Value>, Error> {
         let made = self.create(key, object).await;
-        let missing = matches!(&made, Err(error) if error.lacks_namespace());
+        let missing = matches!(&made, Err(error) if error.misses_namespace());
         if !missing || !self.creates_namespaces {
             return made;
         }

@@ -36,9 +36,9 @@ impl CacheStatus {
 
     /// Takes in what runs here; true if it is news.
     pub(super) fn saw_running(&mut self, runs: Running) -> bool {
-        let is_news = self.runs.as_ref() != Some(&runs);
+        let is_change = self.runs.as_ref() != Some(&runs);
         self.runs = Some(runs);
-        is_news
+        is_change
     }
 
     /// Whether everything that is on the spoke is known. A kind that does not exist has no objects.
@@ -85,31 +85,35 @@ mod tests {
             namespace: Some("argocd".to_owned()),
         };
         let (apps, projects) = (target(Kind::Application), target(Kind::AppProject));
-        let mut sight = CacheStatus::none_of([apps.clone(), projects.clone()]);
-        assert!(sight.saw(&apps, false));
-        assert!(!sight.is_complete());
+        let mut sync_status = CacheStatus::none_of([apps.clone(), projects.clone()]);
+        assert!(sync_status.saw(&apps, false));
+        assert!(!sync_status.is_complete());
         let running = |runs| Running {
             runs,
             kinds_brought: false,
             ails: None,
         };
-        assert!(sight.clone().saw_running(running(Runs::Ours)) && sight.runs().is_none());
-        assert!(sight.saw(&projects, true));
+        assert!(
+            sync_status.clone().saw_running(running(Runs::Ours)) && sync_status.runs().is_none()
+        );
+        assert!(sync_status.saw(&projects, true));
         assert_eq!(
-            (sight.is_complete(), sight.argocd()),
+            (sync_status.is_complete(), sync_status.argocd()),
             (true, ArgoCd::Missing)
         );
-        assert!(!sight.serves(Kind::Application) && sight.serves(Kind::AppProject));
+        assert!(!sync_status.serves(Kind::Application) && sync_status.serves(Kind::AppProject));
 
-        assert_eq!(sight.runs(), None, "nobody has looked");
+        assert_eq!(sync_status.runs(), None, "nobody has looked");
         let nothing = running(Runs::Nothing);
-        assert!(sight.saw_running(nothing.clone()) && !sight.saw_running(nothing.clone()));
-        assert_eq!(sight.runs(), Some(&nothing));
+        assert!(
+            sync_status.saw_running(nothing.clone()) && !sync_status.saw_running(nothing.clone())
+        );
+        assert_eq!(sync_status.runs(), Some(&nothing));
 
-        assert!(!sight.saw(&projects, true), "a later list is no news");
-        assert!(sight.saw(&apps, true));
+        assert!(!sync_status.saw(&projects, true), "a later list is no news");
+        assert!(sync_status.saw(&apps, true));
         assert_eq!(
-            (sight.is_complete(), sight.argocd()),
+            (sync_status.is_complete(), sync_status.argocd()),
             (true, ArgoCd::Installed)
         );
     }

@@ -17,7 +17,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// After this long without a contest an edit is the first one again.
 const PEACE: Duration = Duration::from_mins(1);
 /// After so many reverts, about half a minute, a person has to settle it.
-const TOLD_AFTER: u32 = 6;
+const REPORT_AFTER: u32 = 6;
 
 /// Objects whose live state has to be compared with what the hub wants.
 #[derive(Debug, Default)]
@@ -75,8 +75,8 @@ struct Contest {
 }
 
 impl Contest {
-    const fn is_told(&self) -> bool {
-        self.reverts >= TOLD_AFTER
+    const fn is_reported(&self) -> bool {
+        self.reverts >= REPORT_AFTER
     }
 
     fn ends(&self) -> Instant {
@@ -103,7 +103,7 @@ impl Contests {
         // A contest that nobody continued is over.
         self.waiting.retain(|key, contest| {
             let goes_on = contest.dirty || now < contest.ends();
-            if !goes_on && contest.is_told() {
+            if !goes_on && contest.is_reported() {
                 over.push(key.clone());
             }
             goes_on
@@ -114,7 +114,7 @@ impl Contests {
     /// Whether putting it right once more is what a person has to be told.
     pub(super) fn is_to_be_told(&self, key: &ObjectKey) -> bool {
         let contest = self.waiting.get(key);
-        contest.is_some_and(|contest| contest.reverts == TOLD_AFTER - 1)
+        contest.is_some_and(|contest| contest.reverts == REPORT_AFTER - 1)
     }
 
     /// Something was written, or could not be: the next look at this object waits.
@@ -134,7 +134,7 @@ impl Contests {
     pub(super) fn next(&self) -> Option<Instant> {
         let all = self.waiting.values();
         all.filter_map(|contest| {
-            let ends = contest.is_told().then(|| contest.ends());
+            let ends = contest.is_reported().then(|| contest.ends());
             if contest.dirty {
                 Some(contest.next)
             } else {
@@ -193,16 +193,16 @@ mod tests {
     async fn a_contest_is_told_once_and_that_it_is_over_too() {
         let (drift, mut contests) = (Drift::default(), Contests::default());
         let mut now = Instant::now();
-        let mut told = 0;
+        let mut reply = 0;
         for _ in 0..12 {
             drift.check(key());
             while contests.due(&drift, now).look.is_empty() {
                 now = contests.next().expect("it is dirty");
             }
-            told += u32::from(contests.is_to_be_told(&key()));
+            reply += u32::from(contests.is_to_be_told(&key()));
             contests.wrote(key(), false, now);
         }
-        assert_eq!(told, 1);
+        assert_eq!(reply, 1);
         now = contests.next().expect("the end of the contest");
         let over = Due {
             over: vec![key()],

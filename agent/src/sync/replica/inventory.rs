@@ -13,7 +13,7 @@ use crate::sync::cache::{Entry, Store};
 
 /// What we hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct Inventory {
     /// One for each object.
     pub updates: Vec<RequestUpdate>,
     /// Go's checksum over all of them.
@@ -21,7 +21,7 @@ pub struct Held {
 }
 
 /// Everything that came from this principal.
-pub(super) fn held(store: &Store, reader: Reader<'_>) -> Held {
+pub(super) fn retained(store: &Store, reader: Reader<'_>) -> Inventory {
     let all = store.all().into_iter();
     list(
         all.filter_map(|(key, entry)| update(&key, &entry, reader))
@@ -30,15 +30,15 @@ pub(super) fn held(store: &Store, reader: Reader<'_>) -> Held {
 }
 
 /// What came from this principal in some ranges.
-pub(super) fn held_in(store: &Store, reader: Reader<'_>, ranges: &Ranges) -> Held {
-    let mut held = held(store, reader);
-    held.updates.retain(|update| {
+pub(super) fn held_in(store: &Store, reader: Reader<'_>, ranges: &Ranges) -> Inventory {
+    let mut retained = retained(store, reader);
+    retained.updates.retain(|update| {
         is_in(
             &ranges::name_of(&update.kind, &update.namespace, &update.name),
             ranges,
         )
     });
-    list(held.updates)
+    list(retained.updates)
 }
 
 /// The Applications of this principal in some ranges.
@@ -51,9 +51,9 @@ pub(super) fn shown_in(store: &Store, reader: Reader<'_>, ranges: &Ranges) -> Ve
 
 /// Sums over what came from this principal, and over what we show of it.
 pub(super) fn sums(store: &Store, reader: Reader<'_>) -> SyncedResourceList {
-    let held = held(store, reader);
-    let mut objects = Sums::for_objects(held.updates.len());
-    for update in &held.updates {
+    let retained = retained(store, reader);
+    let mut objects = Sums::for_objects(retained.updates.len());
+    for update in &retained.updates {
         let name = ranges::name_of(&update.kind, &update.namespace, &update.name);
         objects.add(&name, update.digest.as_deref().unwrap_or_default());
     }
@@ -63,7 +63,7 @@ pub(super) fn sums(store: &Store, reader: Reader<'_>) -> SyncedResourceList {
         statuses.add(&name, &ranges::shown(&live));
     }
     SyncedResourceList {
-        checksum: held.checksum,
+        checksum: retained.checksum,
         ranges: Some(objects.to_bytes()),
         statuses: Some(statuses.to_bytes()),
     }
@@ -84,18 +84,18 @@ fn is_in(name: &str, ranges: &Ranges) -> bool {
     u32::try_from(ranges::range_of(name, of)).is_ok_and(|range| ranges.these.contains(&range))
 }
 
-fn list(updates: Vec<RequestUpdate>) -> Held {
+fn list(updates: Vec<RequestUpdate>) -> Inventory {
     let entries = updates
         .iter()
         .map(|u| (u.kind.as_str(), u.name.as_str(), u.uid.as_str()));
     let checksum = digest::list_checksum(entries);
-    Held { updates, checksum }
+    Inventory { updates, checksum }
 }
 
 /// One object that the principal asks about; without a UID it is not here.
-pub(super) fn one(store: &Store, reader: Reader<'_>, asked: &SyncedResource) -> Held {
+pub(super) fn one(store: &Store, reader: Reader<'_>, asked: &SyncedResource) -> Inventory {
     let Ok(kind) = asked.kind.parse::<Kind>() else {
-        return Held::default();
+        return Inventory::default();
     };
     let argocd_namespace = &reader.scope.argocd_namespace;
     let moved = kind != Kind::Application
@@ -117,7 +117,7 @@ pub(super) fn one(store: &Store, reader: Reader<'_>, asked: &SyncedResource) -> 
         kind: asked.kind.clone(),
         ..RequestUpdate::default()
     });
-    Held {
+    Inventory {
         updates: vec![update],
         checksum: None,
     }
@@ -224,7 +224,7 @@ mod tests {
             ..welcome()
         };
         for (welcome, namespace) in [(ours, "spoke1"), (welcome(), "argocd")] {
-            let held = held(
+            let retained = retained(
                 &store(),
                 Reader {
                     scope: &scope(),
@@ -232,7 +232,7 @@ mod tests {
                 },
             );
             assert_eq!(
-                held.updates.first().map(|u| u.namespace.as_str()),
+                retained.updates.first().map(|u| u.namespace.as_str()),
                 Some(namespace)
             );
         }
@@ -245,9 +245,13 @@ mod tests {
                 scope: &scope(),
                 welcome,
             };
-            let held = held(&store(), reader);
-            assert!(held.checksum.is_some());
-            held.updates.into_iter().map(|update| update.name).collect()
+            let retained = retained(&store(), reader);
+            assert!(retained.checksum.is_some());
+            retained
+                .updates
+                .into_iter()
+                .map(|update| update.name)
+                .collect()
         };
         assert_eq!(names(&welcome()), ["ours"]);
         let unnamed = Welcome {
@@ -270,14 +274,14 @@ mod tests {
             leaving: false,
         };
         store.remember(ObjectKey::new(Kind::Application, "argocd", "ours"), wanted);
-        let held = held(
+        let retained = retained(
             &store,
             Reader {
                 scope: &scope(),
                 welcome: &welcome(),
             },
         );
-        let digests: Vec<_> = held
+        let digests: Vec<_> = retained
             .updates
             .iter()
             .map(|update| update.digest.as_deref())
@@ -292,7 +296,7 @@ mod tests {
             kind: "Application".to_owned(),
             ..SyncedResource::default()
         };
-        let held = one(
+        let retained = one(
             &store(),
             Reader {
                 scope: &scope(),
@@ -301,7 +305,7 @@ mod tests {
             &asked,
         );
         assert_eq!(
-            held.updates.first().map(|update| update.uid.as_str()),
+            retained.updates.first().map(|update| update.uid.as_str()),
             Some("")
         );
     }

@@ -52,7 +52,7 @@ impl Replica {
         let live = entry.live.as_deref();
         let plan = plan::drift(&wanted.desired, live, wanted.written.as_ref(), self.policy);
         // What waits for Argo CD is looked at again when that comes.
-        if plan.steps.is_empty() || !self.sight.borrow().serves(key.kind) {
+        if plan.steps.is_empty() || !self.sync_status.borrow().serves(key.kind) {
             return;
         }
         if key.kind == Kind::Application && contests.is_to_be_told(&key) {

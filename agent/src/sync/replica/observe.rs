@@ -34,7 +34,7 @@ pub(super) fn start(
     spoke: &Arc<dyn Spoke>,
     scope: &Scope,
     observer: &Observer,
-    sight: &Arc<watch::Sender<CacheStatus>>,
+    sync_status: &Arc<watch::Sender<CacheStatus>>,
     spawner: &Spawner,
 ) {
     for target in targets(scope) {
@@ -43,16 +43,17 @@ pub(super) fn start(
             "watch {kind}s in {}",
             target.namespace.as_deref().unwrap_or("all namespaces")
         );
-        let (observer, sight, watched) = (observer.clone(), Arc::clone(sight), target.clone());
+        let (observer, sync_status, watched) =
+            (observer.clone(), Arc::clone(sync_status), target.clone());
         let report: Reporter = Arc::new(move |report| match report {
             Report::Applied(object) => observer.applied(kind, object),
             Report::Gone { key, uid, is_seen } => observer.gone(&key, &uid, is_seen),
             Report::Synced => {
-                observer.sees(&sight, &watched, true);
+                observer.sees(&sync_status, &watched, true);
                 observer.listed(&watched);
             }
             Report::Rewound => observer.store.outdate(|key| watched.covers(key)),
-            Report::NotServed => observer.sees(&sight, &watched, false),
+            Report::NotServed => observer.sees(&sync_status, &watched, false),
         });
         spawner.spawn(name, spoke.watch(target, report, token));
     }
@@ -92,10 +93,10 @@ pub(super) fn targets(scope: &Scope) -> Vec<Target> {
 
 impl Observer {
     /// All of this target is known: it was listed, or its kind does not exist.
-    fn sees(&self, sight: &watch::Sender<CacheStatus>, target: &Target, is_served: bool) {
-        let before = sight.borrow().argocd();
-        sight.send_if_modified(|sight| sight.saw(target, is_served));
-        let now = sight.borrow().argocd();
+    fn sees(&self, sync_status: &watch::Sender<CacheStatus>, target: &Target, is_served: bool) {
+        let before = sync_status.borrow().argocd();
+        sync_status.send_if_modified(|sync_status| sync_status.saw(target, is_served));
+        let now = sync_status.borrow().argocd();
         if before == now {
             return;
         }
@@ -132,7 +133,7 @@ impl Observer {
         let Change::Changed { before } = self.store.seen(key.clone(), Arc::clone(&object)) else {
             return;
         };
-        if meta.source_uid().is_some() && is_news(before.as_deref(), &object) {
+        if meta.source_uid().is_some() && is_change(before.as_deref(), &object) {
             self.reports.status(key.clone());
         }
         self.stuck.saw(&self.store, &key, &object);
@@ -188,7 +189,7 @@ impl Observer {
 }
 
 /// Whether the hub would see a difference.
-fn is_news(before: Option<&Value>, now: &Value) -> bool {
+fn is_change(before: Option<&Value>, now: &Value) -> bool {
     let Some(before) = before else { return true };
     [
         "/status",
@@ -239,9 +240,9 @@ mod tests {
             );
             observer.gone(&key(name), name, name == "seen");
         }
-        let said = reports.take().events;
-        assert_eq!(said[&key("seen")].event_id, "seen_seen_7_delete");
-        assert_eq!(said[&key("missing")].event_id, "missing_missing_");
+        let stated = reports.take().events;
+        assert_eq!(stated[&key("seen")].event_id, "seen_seen_7_delete");
+        assert_eq!(stated[&key("missing")].event_id, "missing_missing_");
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use argocd::{glob, projection::Written};
 use protocol::{Event, Kind, Mode, ObjectKey, Verdict};
-use runtime::error::{ErrorClass, Chain};
+use runtime::error::{Chain, ErrorClass};
 
 use super::message::{Message, Reader};
 use super::plan::{self, Memory, No, Plan};
 use super::stale_cache_backoff::Recheck;
-use super::{BUSY_PAUSE, PERSON_PAUSE, Replica, WEATHER_PAUSE, apply};
+use super::{BUSY_PAUSE, PERSON_PAUSE, Replica, TRANSIENT_PAUSE, apply};
 use crate::sync::cache::Wanted;
 
 impl Replica {
@@ -38,10 +38,10 @@ impl Replica {
                 tracing::debug!(object = %key, why, "cannot run the command yet; retrying");
                 Verdict::Retry { after: BUSY_PAUSE }
             }
-            Ok(plan) if !plan.steps.is_empty() && !self.sight.borrow().serves(key.kind) => {
+            Ok(plan) if !plan.steps.is_empty() && !self.sync_status.borrow().serves(key.kind) => {
                 tracing::debug!(object = %key, "waits for Argo CD");
                 Verdict::Retry {
-                    after: WEATHER_PAUSE,
+                    after: TRANSIENT_PAUSE,
                 }
             }
             Ok(plan) => {
@@ -104,7 +104,7 @@ impl Replica {
                 Err(error) => return self.judge(key, &error),
             }
             // The status in the answer may be newer than what a watch will tell us about.
-            self.tell(key);
+            self.notify(key);
         }
         self.backoff.end(key);
         self.memorise(key, memory, wanted);
@@ -115,7 +115,7 @@ impl Replica {
     }
 
     /// The hub has to be told how the object is now.
-    fn tell(&self, key: &ObjectKey) {
+    fn notify(&self, key: &ObjectKey) {
         match self.scope.mode {
             Mode::Managed => self.reports.status(key.clone()),
             Mode::Autonomous => self.reports.owned(key.clone()),
@@ -200,7 +200,7 @@ impl Replica {
             return self.look_again(key, error);
         }
         tracing::warn!(object = %key, error = %Chain(error), "write failed; retrying");
-        if error.lacks_namespace() && key.kind == Kind::Application {
+        if error.misses_namespace() && key.kind == Kind::Application {
             let namespace = &key.namespace;
             let message = format!(
                 "namespace {namespace:?} does not exist on the cluster: create it, or let the agent do so \
@@ -208,8 +208,8 @@ impl Replica {
             );
             self.reports.error(key, key, message);
         }
-        let after = match error.blame() {
-            ErrorClass::Transient => WEATHER_PAUSE,
+        let after = match error.error_class() {
+            ErrorClass::Transient => TRANSIENT_PAUSE,
             ErrorClass::User | ErrorClass::Internal => PERSON_PAUSE,
         };
         Verdict::Retry { after }

@@ -63,16 +63,16 @@ mod tests {
 
     #[test]
     fn looks_are_quick_at_first_then_rare_and_told_once() {
-        let (patience, key) = (
+        let (grace_period, key) = (
             StaleCacheBackoff::default(),
             ObjectKey::new(Kind::Application, "argocd", "app"),
         );
-        let looks: Vec<Recheck> = (0..100).map(|_| patience.look(&key)).collect();
+        let looks: Vec<Recheck> = (0..100).map(|_| grace_period.look(&key)).collect();
         assert_eq!(looks.first().map(|look| look.pause), Some(FIRST_PAUSE));
         assert_eq!(looks.last().map(|look| look.pause), Some(LONGEST_PAUSE));
         assert_eq!(looks.iter().filter(|look| look.is_strange).count(), 1);
         assert_eq!(looks.iter().filter(|look| !look.is_over).count(), 5);
-        patience.end(&key);
-        assert_eq!(looks.first(), Some(&patience.look(&key)));
+        grace_period.end(&key);
+        assert_eq!(looks.first(), Some(&grace_period.look(&key)));
     }
 }

@@ -11,7 +11,7 @@ use crate::sync::source;
 
 /// See [`Reports::told`].
 #[derive(Debug)]
-pub struct Told<'a> {
+pub struct ReportEncoder<'a> {
     reports: &'a Reports,
     operations: bool,
     mode: Mode,
@@ -21,8 +21,8 @@ impl Reports {
     /// `operations`: whether the operation that is set here is told, too. A Go principal takes one that it did not
     /// have, or had overwritten with an older report, for one that somebody wants now, and says it again: the sync
     /// would run twice. It learns of an operation by the state that Argo CD keeps of it.
-    pub const fn told(&self, operations: bool, mode: Mode) -> Told<'_> {
-        Told {
+    pub const fn reply(&self, operations: bool, mode: Mode) -> ReportEncoder<'_> {
+        ReportEncoder {
             reports: self,
             operations,
             mode,
@@ -30,19 +30,19 @@ impl Reports {
     }
 }
 
-impl Source for Told<'_> {
-    fn encode(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
-        let event = self.event(key, facet, said_before);
-        self.reports.traces.said(key, facet, self.mode, event)
+impl Source for ReportEncoder<'_> {
+    fn encode(&self, key: &ObjectKey, facet: Facet, stated_before: bool) -> Option<Event> {
+        let event = self.event(key, facet, stated_before);
+        self.reports.traces.sent(key, facet, self.mode, event)
     }
 }
 
-impl Told<'_> {
-    fn event(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
+impl ReportEncoder<'_> {
+    fn event(&self, key: &ObjectKey, facet: Facet, stated_before: bool) -> Option<Event> {
         match (facet, self.mode) {
             (Facet::State, Mode::Autonomous) => {
                 let live = self.reports.store.live(key)?;
-                source::state(key, &live, self.operations, said_before)
+                source::state(key, &live, self.operations, stated_before)
             }
             (Facet::Status, Mode::Managed) => {
                 status_event(key, &*self.reports.store.live(key)?, self.operations)

@@ -18,9 +18,9 @@ use tonic::transport::Endpoint;
 use tower::ServiceExt as _;
 use tower::util::BoxCloneSyncService;
 
-use super::connector::{self, BOTH, Reached, Connector};
+use super::connector::{self, BOTH, Connector, Reached};
 use super::dial::Error;
-use super::transport_choice::{Outcome, Way, TransportChoice};
+use super::transport_choice::{Outcome, TransportChoice, Way};
 use super::websocket::Calls;
 use crate::config::Hub;
 
@@ -47,7 +47,7 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Hears what the last connection came to, for whoever can choose another way.
-    fn hear(&self, _outcome: Outcome) {}
+    fn take_in(&self, _outcome: Outcome) {}
 
     /// Whether another connection is worth a try although this one is good.
     fn is_probing(&self) -> bool {
@@ -111,19 +111,19 @@ impl Network {
             Some(self.tls.current().ok_or(Error::NoTls)?)
         };
         let address = connector::authority(&hub.host, hub.port);
-        let road = Connector::new(hub, tls).ok_or_else(|| Error::Address {
+        let route_to_hub = Connector::new(hub, tls).ok_or_else(|| Error::Address {
             address: address.clone(),
         })?;
         if way == Way::Http2 {
-            let reached = tokio::time::timeout(CONNECT_TIMEOUT, road.connect(&BOTH))
+            let reached = tokio::time::timeout(CONNECT_TIMEOUT, route_to_hub.connect(&BOTH))
                 .await
                 .map_err(|_elapsed| Error::ConnectTimeout { address })??;
             if reached.http2 != Some(false) {
-                return Ok((http2(hub, &road, reached).await?, way));
+                return Ok((http2(hub, &route_to_hub, reached).await?, way));
             }
         }
         let calls = Calls {
-            road: Arc::new(road),
+            route_to_hub: Arc::new(route_to_hub),
             largest: hub.max_message,
             spawner: self.spawner.clone(),
         };
@@ -148,9 +148,9 @@ impl Connect for Network {
         self.open_by(way).map_ok(|(carrier, _way)| carrier).boxed()
     }
 
-    fn hear(&self, outcome: Outcome) {
-        let mut held = self.ways();
-        let (ways, way) = &mut *held;
+    fn take_in(&self, outcome: Outcome) {
+        let mut retained = self.ways();
+        let (ways, way) = &mut *retained;
         ways.note(*way, outcome, Instant::now());
     }
 
@@ -163,8 +163,8 @@ impl Connect for Network {
     }
 }
 
-async fn http2(hub: &Hub, road: &Connector, reached: Reached) -> Result<Carrier, Error> {
-    let address = road.authority();
+async fn http2(hub: &Hub, route_to_hub: &Connector, reached: Reached) -> Result<Carrier, Error> {
+    let address = route_to_hub.authority();
     let bad_address = || Error::Address {
         address: address.clone(),
     };

@@ -198,23 +198,23 @@ async fn trusting(route: &Route) -> Result<Arc<ClientConfig>, String> {
     let Some(path) = &route.ca else {
         return Err("set --proxy-ca-path, or caBundle in the proxyConfig".to_owned());
     };
-    let roots = tokio::fs::read(path).await.map_err(told)?;
+    let roots = tokio::fs::read(path).await.map_err(error_text)?;
     let pem = Pem {
         roots: Some(roots),
         ..Pem::default()
     };
     let now = runtime::clock::Clock::system().now();
-    let material = Material::parse(&pem, now).map_err(told)?;
+    let material = Material::parse(&pem, now).map_err(error_text)?;
     let roots = material.roots.ok_or("it has no certificate")?;
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-        .map_err(told)?
+        .map_err(error_text)?
         .with_root_certificates(roots.store())
         .with_no_client_auth();
     Ok(Arc::new(config))
 }
 
-fn told(error: impl StdError + 'static) -> String {
+fn error_text(error: impl StdError + 'static) -> String {
     runtime::error::Chain(&error).to_string()
 }
 
@@ -275,7 +275,7 @@ mod tests {
             let path = directory.path().join("ca.crt");
             tokio::fs::write(&path, trusted).await.unwrap();
             let listener = TcpListener::bind(("localhost", 0)).await.unwrap();
-            let road = Connector {
+            let route_to_hub = Connector {
                 host: "hub.example".to_owned(),
                 port: 8443,
                 name: "hub.example".try_into().unwrap(),
@@ -293,7 +293,7 @@ mod tests {
                 signing_key: rcgen::KeyPair::from_pem(&proxys.signing_key.serialize_pem()).unwrap(),
             };
             let echo = async {
-                let mut reached = road.connect(&BOTH).await?;
+                let mut reached = route_to_hub.connect(&BOTH).await?;
                 reached.io.write_u8(7).await.unwrap();
                 Ok::<_, Error>(reached.io.read_u8().await.unwrap())
             };

@@ -21,11 +21,11 @@ pub(super) async fn wait(
     network: &dyn Connect,
     material: &mut watch::Receiver<Arc<Material>>,
 ) -> bool {
-    let mut said = false;
+    let mut stated = false;
     while !network.is_ready() {
-        if !said {
+        if !stated {
             tracing::info!("waiting for certificates");
-            said = true;
+            stated = true;
         }
         if let Ok(Err(_sender_gone)) = tokio::time::timeout(LOOK_AGAIN, material.changed()).await {
             return false;
@@ -36,7 +36,7 @@ pub(super) async fn wait(
 
 /// What a change of certificates means for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum Renewed {
     /// It has to give way to another one.
     Replace,
     /// It may stay, and the principal has to be told whom we trust now.
@@ -53,7 +53,7 @@ pub(crate) struct Renewal {
     used: Arc<Material>,
     latest: watch::Receiver<Arc<Material>>,
     /// Whom we trust, as the principal was told.
-    told: Option<BTreeSet<String>>,
+    reply: Option<BTreeSet<String>>,
     clock: Clock,
 }
 
@@ -61,7 +61,7 @@ impl Renewal {
     /// For a connection that was made with `used`.
     pub(crate) fn new(used: Arc<Material>, latest: watch::Receiver<Arc<Material>>) -> Self {
         Self {
-            told: trusts(&used),
+            reply: trusts(&used),
             used,
             latest,
             clock: Clock::system(),
@@ -70,22 +70,22 @@ impl Renewal {
 
     /// Whom we trust now: what to tell the principal.
     pub(crate) fn trusts(&mut self) -> Option<BTreeSet<String>> {
-        self.told = trusts(&self.latest.borrow());
-        self.told.clone()
+        self.reply = trusts(&self.latest.borrow());
+        self.reply.clone()
     }
 
     /// Resolves when there is something to do about certificates.
     ///
     /// *Cancel safety*: nothing is lost.
-    pub(crate) async fn news(&mut self) -> News {
+    pub(crate) async fn renewed_credentials(&mut self) -> Renewed {
         loop {
             let latest = Arc::clone(&self.latest.borrow_and_update());
             let due = until_due(&self.used, &latest, self.clock.now());
             if due == Some(Duration::ZERO) {
-                return News::Replace;
+                return Renewed::Replace;
             }
-            if trusts(&latest) != self.told {
-                return News::Trust;
+            if trusts(&latest) != self.reply {
+                return Renewed::Trust;
             }
             let Some(wait) = due else {
                 if self.latest.changed().await.is_err() {
@@ -94,7 +94,7 @@ impl Renewal {
                 continue;
             };
             match tokio::time::timeout(wait, self.latest.changed()).await {
-                Err(_elapsed) => return News::Replace,
+                Err(_elapsed) => return Renewed::Replace,
                 Ok(Err(_sender_gone)) => return std::future::pending().await,
                 Ok(Ok(())) => {}
             }

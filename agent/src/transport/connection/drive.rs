@@ -24,13 +24,13 @@ use tonic::codec::CompressionEncoding;
 use tonic::{Request, Status};
 
 use super::connect::Carrier;
-use super::credentials::{News, Renewal};
+use super::credentials::{Renewal, Renewed};
 use super::dial::{Opened, Welcome};
 use super::questions::Questions;
 use super::recover::End;
 use crate::live::tunnel::ApiHandler;
 use crate::metrics::Metrics;
-use crate::sync::replica::{Replica, CacheStatus};
+use crate::sync::replica::{CacheStatus, Replica};
 use crate::sync::report::Reports;
 
 mod pause;
@@ -50,9 +50,9 @@ pub(super) struct Drive<'a> {
     pub(super) compression: bool,
     pub(super) replica: &'a Replica,
     pub(super) reports: &'a Reports,
-    pub(super) desk: Option<&'a Arc<ApiHandler>>,
+    pub(super) api_handler: Option<&'a Arc<ApiHandler>>,
     pub(super) metrics: &'a Metrics,
-    pub(super) sight: watch::Receiver<CacheStatus>,
+    pub(super) sync_status: watch::Receiver<CacheStatus>,
     pub(super) census: watch::Receiver<Option<Census>>,
     pub(super) renewal: Renewal,
     /// Called once, when the principal is heard for the first time.
@@ -69,7 +69,7 @@ enum Happened {
     RoomToSend,
     HungUp,
     Due,
-    Certificates(News),
+    Certificates(Renewed),
     Known(bool),
     Stop,
 }
@@ -96,7 +96,7 @@ pub(super) struct Moving<'a> {
     knowing: Option<BoxFuture<'a, bool>>,
     /// Since when we are draining, and what for.
     draining: Option<(Instant, End)>,
-    heard: bool,
+    arrived: bool,
     /// When the principal was last not read, because there was no room for more of what it says.
     unread: Duration,
 }
@@ -144,7 +144,7 @@ impl Drive<'_> {
             known: Instant::now(),
             knowing: None,
             draining: None,
-            heard: false,
+            arrived: false,
             unread: Duration::ZERO,
         };
         self.greet(&mut moving);
@@ -178,7 +178,7 @@ impl Drive<'_> {
     fn send(&self, moving: &mut Moving<'_>) {
         moving.full = false;
         let capabilities = &moving.session.peer().capabilities;
-        let source = self.reports.told(
+        let source = self.reports.reply(
             capabilities.has(Capability::CommandIdentity),
             self.replica.mode(),
         );
@@ -233,11 +233,11 @@ impl Drive<'_> {
             Some(answer) = questions.next(), if answers => Happened::Answered(answer),
             frame = incoming.next(), if has_room => Happened::Frame(frame),
             () = self.reports.changed(), if !draining => Happened::Changed,
-            Ok(()) = self.sight.changed(), if !draining => Happened::CacheStatus,
+            Ok(()) = self.sync_status.changed(), if !draining => Happened::CacheStatus,
             Ok(()) = self.census.changed(), if !draining => Happened::CacheStatus,
             () = outgoing.closed(), if hung_up.is_none() => Happened::HungUp,
             Ok(_) = outgoing.reserve(), if *full => Happened::RoomToSend,
-            news = self.renewal.news(), if !draining => Happened::Certificates(news),
+            renewed_credentials = self.renewal.renewed_credentials(), if !draining => Happened::Certificates(renewed_credentials),
             known = answered(knowing) => Happened::Known(known),
             () = tokio::time::sleep(wait) => Happened::Due,
         };
@@ -260,11 +260,13 @@ impl Drive<'_> {
             }
             Happened::Known(true) => moving.knowing = None,
             Happened::Known(false) => return Some(moving.ended(End::Unknown)),
-            Happened::Answered(answer) => moving.session.say(answer),
+            Happened::Answered(answer) => moving.session.emit(answer),
             Happened::Changed => self.take_reports(moving),
-            Happened::CacheStatus | Happened::Certificates(News::Trust) => self.tell_sight(moving),
+            Happened::CacheStatus | Happened::Certificates(Renewed::Trust) => {
+                self.tell_sight(moving);
+            }
             Happened::Stop => moving.drain(End::Stopped),
-            Happened::Certificates(News::Replace) => moving.drain(End::Renewed),
+            Happened::Certificates(Renewed::Replace) => moving.drain(End::Renewed),
             Happened::HungUp => moving.hung_up = Some(Instant::now()),
             Happened::Due if moving.is_silent(self.heartbeat) => return Some(End::Silent),
             Happened::RoomToSend | Happened::Due => {}
@@ -274,8 +276,8 @@ impl Drive<'_> {
 
     fn receive(&mut self, moving: &mut Moving<'_>, frame: Frame, now: Duration) -> Option<End> {
         self.metrics.received.inc();
-        if !moving.heard {
-            moving.heard = true;
+        if !moving.arrived {
+            moving.arrived = true;
             (self.on_heard)();
         }
         // A Go agent would crash on an empty frame; it says nothing and costs nothing.

@@ -50,7 +50,7 @@ const LONGEST_REASON: usize = 16 << 10;
 
 /// The questions of one session that are not answered yet.
 pub(super) struct Questions {
-    asking: FuturesUnordered<BoxFuture<'static, Told>>,
+    asking: FuturesUnordered<BoxFuture<'static, Answered>>,
     hands: Arc<Semaphore>,
     /// What is listened to in redis.
     channels: SelectAll<BoxStream<'static, Event>>,
@@ -64,12 +64,12 @@ pub(super) struct Questions {
 }
 
 /// What came of a question: its answer, and what follows it.
-struct Told {
+struct Answered {
     answer: Event,
     then: Option<BoxStream<'static, Event>>,
 }
 
-impl From<Event> for Told {
+impl From<Event> for Answered {
     fn from(answer: Event) -> Self {
         Self { answer, then: None }
     }
@@ -78,7 +78,7 @@ impl From<Event> for Told {
 /// Who answers, and how the hub calls things.
 #[derive(Clone, Copy)]
 pub(super) struct Answerer<'a> {
-    pub(super) desk: Option<&'a Arc<ApiHandler>>,
+    pub(super) api_handler: Option<&'a Arc<ApiHandler>>,
     pub(super) welcome: &'a Welcome,
 }
 
@@ -104,11 +104,11 @@ impl Questions {
         match event.target {
             Target::Redis => self.redis(answerer, event),
             Target::ContainerLog => {
-                self.log(answerer.desk, event);
+                self.log(answerer.api_handler, event);
                 None
             }
             Target::Terminal => {
-                self.terminal(answerer.desk, event);
+                self.terminal(answerer.api_handler, event);
                 None
             }
             Target::Resource
@@ -117,27 +117,27 @@ impl Questions {
             | Target::Ack
             | Target::Resync
             | Target::ClusterInfo
-            | Target::Heartbeat => self.resource(answerer.desk, event),
+            | Target::Heartbeat => self.resource(answerer.api_handler, event),
         }
     }
 
-    fn resource(&mut self, desk: Option<&Arc<ApiHandler>>, event: &Event) -> Option<Event> {
+    fn resource(&mut self, api_handler: Option<&Arc<ApiHandler>>, event: &Event) -> Option<Event> {
         let uuid = event.event_id.clone();
-        let told = |status: StatusCode| Some(Event::resource_response(&answer(&uuid, status)));
-        let Some(desk) = desk else {
-            return told(StatusCode::FORBIDDEN);
+        let reply = |status: StatusCode| Some(Event::resource_response(&answer(&uuid, status)));
+        let Some(api_handler) = api_handler else {
+            return reply(StatusCode::FORBIDDEN);
         };
         if self.asking.len() >= MOST {
-            return told(StatusCode::TOO_MANY_REQUESTS);
+            return reply(StatusCode::TOO_MANY_REQUESTS);
         }
         let Ok(asked) = payload::decode::<ResourceRequest>("resource request", &event.payload)
         else {
-            return told(StatusCode::BAD_REQUEST);
+            return reply(StatusCode::BAD_REQUEST);
         };
-        let (desk, hands) = (Arc::clone(desk), Arc::clone(&self.hands));
+        let (api_handler, hands) = (Arc::clone(api_handler), Arc::clone(&self.hands));
         let asking = async move {
             let _hand = hands.acquire().await;
-            Event::resource_response(&ask(&desk, &uuid, asked).await).into()
+            Event::resource_response(&ask(&api_handler, &uuid, asked).await).into()
         };
         self.asking.push(asking.boxed());
         None
@@ -145,44 +145,50 @@ impl Questions {
 
     fn redis(&mut self, answerer: Answerer<'_>, event: &Event) -> Option<Event> {
         let read = redis::read(event);
-        let cache = answerer.desk.filter(|desk| desk.cache().is_some());
+        let cache = answerer
+            .api_handler
+            .filter(|api_handler| api_handler.cache().is_some());
         let is_full = self.asking.len() >= MOST || self.channels.len() >= MOST_LASTING;
-        let heard = self.connections.hears(&read, Instant::now());
-        let (question, desk) = match redis::plan(read, heard, cache.is_some(), is_full) {
+        let arrived = self.connections.takes_in(&read, Instant::now());
+        let (question, api_handler) = match redis::plan(read, arrived, cache.is_some(), is_full) {
             redis::Plan::Say(answer) => return Some(answer),
             redis::Plan::Silence => return None,
             redis::Plan::Ask(question) => (question, cache?),
         };
-        let (desk, hands) = (Arc::clone(desk), Arc::clone(&self.hands));
+        let (api_handler, hands) = (Arc::clone(api_handler), Arc::clone(&self.hands));
         let (welcome, connections) = (answerer.welcome.clone(), self.connections.clone());
         let asking = async move {
             let _hand = hands.acquire().await;
-            redis::ask(&desk, &welcome, question, connections).await
+            redis::ask(&api_handler, &welcome, question, connections).await
         };
         self.asking.push(asking.boxed());
         None
     }
 
     /// Sends a log on a stream of its own. What cannot be sent is told there as well, as Go's agent does.
-    fn log(&self, desk: Option<&Arc<ApiHandler>>, event: &Event) {
-        let Some(desk) = desk else { return };
+    fn log(&self, api_handler: Option<&Arc<ApiHandler>>, event: &Event) {
+        let Some(api_handler) = api_handler else {
+            return;
+        };
         let Ok(asked) = payload::decode::<LogRequest>("log request", &event.payload) else {
             return tracing::debug!("invalid log request");
         };
         let place = Arc::clone(&self.logs).try_acquire_owned().ok();
-        let (way, shared) = (self.way.clone(), Arc::clone(desk));
+        let (way, shared) = (self.way.clone(), Arc::clone(api_handler));
         let sending = async move {
             let has_place = place.is_some();
             way.open(|channel, token| log::send(&shared, channel, token, &asked, has_place))
                 .await;
             drop(place);
         };
-        self.until_the_end(desk, "log", sending);
+        self.until_the_end(api_handler, "log", sending);
     }
 
     /// Opens a terminal on a stream of its own. Why it is not opened is told there as well.
-    fn terminal(&self, desk: Option<&Arc<ApiHandler>>, event: &Event) {
-        let Some(desk) = desk else { return };
+    fn terminal(&self, api_handler: Option<&Arc<ApiHandler>>, event: &Event) {
+        let Some(api_handler) = api_handler else {
+            return;
+        };
         let asked = payload::decode::<TerminalRequest>("terminal request", &event.payload);
         // Nobody could be told on a stream that has no name.
         let Some(asked) = asked.ok().filter(|asked| !asked.uuid.is_empty()) else {
@@ -193,14 +199,14 @@ impl Questions {
             Place::None => None,
             Place::Taken => return,
         };
-        let carrying = terminal::open(Arc::clone(desk), self.way.clone(), asked, placed);
-        self.until_the_end(desk, "terminal", carrying);
+        let carrying = terminal::open(Arc::clone(api_handler), self.way.clone(), asked, placed);
+        self.until_the_end(api_handler, "terminal", carrying);
     }
 
     /// Has this done beside the session, for as long as that lasts.
     fn until_the_end(
         &self,
-        desk: &ApiHandler,
+        api_handler: &ApiHandler,
         name: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
@@ -208,15 +214,15 @@ impl Questions {
         let work = async move {
             over.run_until_cancelled(work).await;
         };
-        desk.spawner().spawn_short(name, work);
+        api_handler.spawner().spawn_short(name, work);
     }
 
     /// The next answer; none when nothing is asked. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Event> {
         tokio::select! {
-            Some(told) = self.asking.next() => {
-                self.channels.extend(told.then);
-                Some(told.answer)
+            Some(reply) = self.asking.next() => {
+                self.channels.extend(reply.then);
+                Some(reply.answer)
             }
             Some(push) = self.channels.next() => Some(push),
             else => None,
@@ -256,7 +262,7 @@ fn answer(uuid: &str, status: StatusCode) -> ResourceResponse {
     }
 }
 
-async fn ask(desk: &ApiHandler, uuid: &str, mut asked: ResourceRequest) -> ResourceResponse {
+async fn ask(api_handler: &ApiHandler, uuid: &str, mut asked: ResourceRequest) -> ResourceResponse {
     let body = Bytes::from(asked.body.take().unwrap_or_default());
     let (method, subject, target) = read(asked);
     let mut request = Request::builder()
@@ -273,7 +279,7 @@ async fn ask(desk: &ApiHandler, uuid: &str, mut asked: ResourceRequest) -> Resou
     let Ok(request) = request.body(Full::new(body)) else {
         return answer(uuid, StatusCode::BAD_REQUEST);
     };
-    let answered = desk.answer(request).await;
+    let answered = api_handler.answer(request).await;
     let status = answered.status();
     if !status.is_success() {
         return answer(uuid, status);
@@ -387,8 +393,8 @@ mod tests {
 
     #[test]
     fn why_an_api_does_not_answer_is_in_its_own_words() {
-        let said = reason(br#"{"message":"not there"}"#);
-        assert_eq!(said.as_deref(), Some("not there"));
+        let stated = reason(br#"{"message":"not there"}"#);
+        assert_eq!(stated.as_deref(), Some("not there"));
         assert_eq!(reason(b"x"), None);
     }
 }

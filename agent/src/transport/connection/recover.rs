@@ -83,7 +83,7 @@ pub(super) enum Next {
 #[derive(Debug)]
 pub(super) struct Pauses {
     /// After what mends itself.
-    pub(super) weather: Backoff,
+    pub(super) transient: Backoff,
     /// After what a person has to mend.
     person: Backoff,
 }
@@ -91,7 +91,7 @@ pub(super) struct Pauses {
 impl Default for Pauses {
     fn default() -> Self {
         // A principal restarts in about a second; a thousand agents come back within the jitter.
-        let weather = Backoff::new(
+        let transient = Backoff::new(
             Duration::from_millis(250),
             Duration::from_secs(15),
             Duration::from_secs(30),
@@ -101,7 +101,7 @@ impl Default for Pauses {
             Duration::from_mins(1),
             Duration::from_secs(30),
         );
-        Self { weather, person }
+        Self { transient, person }
     }
 }
 
@@ -113,10 +113,10 @@ impl Pauses {
             End::Renewed => Duration::ZERO,
             End::NotDialled(error) => match error.status() {
                 Some(status) => self.after_status(status, now),
-                None => self.weather.failed(now),
+                None => self.transient.failed(now),
             },
             End::Broken(status) => self.after_status(status, now),
-            End::Closed | End::Silent => self.weather.failed(now),
+            End::Closed | End::Silent => self.transient.failed(now),
             End::Violation(_) | End::Unknown => self.person.failed(now),
         };
         Next::Again { pause }
@@ -126,7 +126,7 @@ impl Pauses {
         let broken = was_made_here(status);
         match advice(status) {
             Advice::RetrySlowly if !broken => self.person.failed(now),
-            Advice::RetrySlowly | Advice::Retry => self.weather.failed(now),
+            Advice::RetrySlowly | Advice::Retry => self.transient.failed(now),
         }
     }
 }

@@ -9,7 +9,7 @@ use protocol::version::Capability;
 use protocol::{Event, Facet, Kind, Mode, Verb, Verdict};
 
 use super::drive::{Drive, Moving};
-use crate::sync::replica::Held;
+use crate::sync::replica::Inventory;
 use crate::sync::source::{self, Answer};
 
 impl Drive<'_> {
@@ -36,12 +36,12 @@ impl Drive<'_> {
                     }
                 }
                 for event in pending.events.into_values() {
-                    moving.session.say(event);
+                    moving.session.emit(event);
                 }
                 // A Go principal has one place for errors, and nobody who takes this one away again.
                 let contests = self.reports.all_contests();
                 for event in contests.into_iter().filter(|_| is_ours) {
-                    moving.session.say(event);
+                    moving.session.emit(event);
                 }
                 if !is_ours {
                     self.tell_all(moving);
@@ -50,13 +50,13 @@ impl Drive<'_> {
             Mode::Autonomous => {
                 // What is different from what it shows it will ask for; what went meanwhile did so here.
                 for event in self.reports.take().events.into_values() {
-                    moving.session.say(event);
+                    moving.session.emit(event);
                 }
                 if !is_ours {
                     for (key, _) in source::owned(self.reports.store()) {
                         moving.session.mark(key, Facet::State);
                     }
-                    moving.session.say(Event::request_resource_resync());
+                    moving.session.emit(Event::request_resource_resync());
                 }
             }
         }
@@ -67,8 +67,8 @@ impl Drive<'_> {
     /// counts only, and only for those of managed clusters.
     pub(super) fn tell_sight(&mut self, moving: &mut Moving<'_>) {
         let (argo_cd, running) = {
-            let sight = self.sight.borrow_and_update();
-            (Some(sight.argocd()), sight.runs().cloned())
+            let sync_status = self.sync_status.borrow_and_update();
+            (Some(sync_status.argocd()), sync_status.runs().cloned())
         };
         let census = self.census.borrow_and_update().clone();
         if moving.welcome.capabilities.is_ours() {
@@ -80,11 +80,11 @@ impl Drive<'_> {
                 trusts: self.renewal.trusts(),
                 ..census.as_ref().map(for_ours).unwrap_or_default()
             };
-            moving.session.say(Event::spoke_info(&info));
+            moving.session.emit(Event::spoke_info(&info));
         } else if let Some(census) = census
             && self.replica.mode() == Mode::Managed
         {
-            moving.session.say(Event::cluster_info(&for_go(&census)));
+            moving.session.emit(Event::cluster_info(&for_go(&census)));
         }
     }
 
@@ -97,7 +97,7 @@ impl Drive<'_> {
         let is_ours = moving.welcome.capabilities.is_ours();
         let contests = pending.contests.into_values().filter(|_| is_ours);
         for event in pending.events.into_values().chain(contests) {
-            moving.session.say(event);
+            moving.session.emit(event);
         }
         for key in pending.states {
             moving.session.mark(key, Facet::State);
@@ -106,12 +106,12 @@ impl Drive<'_> {
 
     /// Names everything that we hold, and that this was all.
     fn tell_all(&self, moving: &mut Moving<'_>) {
-        let held = self.replica.held(&moving.welcome);
-        tell_held(moving, held);
+        let retained = self.replica.retained(&moving.welcome);
+        tell_held(moving, retained);
     }
 
     /// Tells what a request asks for; one that names nothing asks for everything.
-    fn tell(&self, moving: &mut Moving<'_>, request: &ResyncRequest) {
+    fn notify(&self, moving: &mut Moving<'_>, request: &ResyncRequest) {
         let ResyncRequest {
             sums,
             ranges,
@@ -124,7 +124,7 @@ impl Drive<'_> {
             let list = self.replica.sums(&moving.welcome);
             return moving
                 .session
-                .say(Event::request_synced_resource_list(&list));
+                .emit(Event::request_synced_resource_list(&list));
         }
         if ranges.is_none() && statuses.is_none() {
             return self.tell_all(moving);
@@ -135,8 +135,8 @@ impl Drive<'_> {
             }
         }
         if let Some(ranges) = ranges {
-            let held = self.replica.held_in(&moving.welcome, ranges);
-            tell_held(moving, held);
+            let retained = self.replica.held_in(&moving.welcome, ranges);
+            tell_held(moving, retained);
         }
     }
 
@@ -145,7 +145,7 @@ impl Drive<'_> {
         let decoded = match (self.replica.mode(), event.verb) {
             (Mode::Managed, Verb::RequestResourceResync) => {
                 payload::decode("resync request", &event.payload)
-                    .map(|request| self.tell(moving, &request))
+                    .map(|request| self.notify(moving, &request))
             }
             (Mode::Managed, Verb::ResponseSyncedResource) => {
                 payload::decode("synced resource", &event.payload)
@@ -175,7 +175,7 @@ impl Drive<'_> {
 
     fn say_held(&self, moving: &mut Moving<'_>, asked: &SyncedResource) {
         for body in &self.replica.holds(asked, &moving.welcome).updates {
-            moving.session.say(Event::request_update(body));
+            moving.session.emit(Event::request_update(body));
         }
     }
 
@@ -199,7 +199,7 @@ impl Drive<'_> {
                 moving.session.mark(key, Facet::State);
             }
             // Where there is no Argo CD nothing is known of its objects.
-            Answer::Gone(event) if self.replica.sees_argocd() => moving.session.say(event),
+            Answer::Gone(event) if self.replica.sees_argocd() => moving.session.emit(event),
             Answer::Gone(_) | Answer::Unknown => {}
         }
     }
@@ -210,7 +210,7 @@ impl Drive<'_> {
         let store = self.reports.store();
         if !moving.welcome.capabilities.is_ours() {
             for body in source::list(store, list.checksum.as_deref()) {
-                moving.session.say(Event::response_synced_resource(&body));
+                moving.session.emit(Event::response_synced_resource(&body));
             }
             return;
         }
@@ -244,19 +244,19 @@ fn for_go(census: &Census) -> ClusterInfo {
     }
 }
 
-fn tell_held(moving: &mut Moving<'_>, held: Held) {
-    for body in &held.updates {
-        moving.session.say(Event::request_update(body));
+fn tell_held(moving: &mut Moving<'_>, retained: Inventory) {
+    for body in &retained.updates {
+        moving.session.emit(Event::request_update(body));
     }
     let end = SyncedResourceList {
-        checksum: held.checksum,
+        checksum: retained.checksum,
         ..SyncedResourceList::default()
     };
     moving
         .session
-        .say(Event::request_synced_resource_list(&end));
+        .emit(Event::request_synced_resource_list(&end));
     tracing::debug!(
-        objects = held.updates.len(),
+        objects = retained.updates.len(),
         "sent the inventory to the principal"
     );
 }

@@ -26,22 +26,22 @@ pub(crate) type Shown = MetadataValue<Ascii>;
 /// The tokens of one session; clones share them.
 #[derive(Clone)]
 pub(crate) struct Tokens {
-    // Held for a look, never over an await.
-    held: Arc<Mutex<Held>>,
+    // CurrentToken for a look, never over an await.
+    retained: Arc<Mutex<CurrentToken>>,
     /// One renewal at a time; who waits for it finds its token.
     renewing: Arc<tokio::sync::Mutex<()>>,
     /// With what we came in.
     introduction: Arc<AuthRequest>,
 }
 
-struct Held {
+struct CurrentToken {
     access: Shown,
     /// When the token ends, if it says so.
     ends: Option<Instant>,
     refresh: String,
 }
 
-impl Held {
+impl CurrentToken {
     fn new(access: &str, refresh: String) -> Result<Self, Error> {
         let bad = |what| Error::BadAnswer { what };
         if access.is_empty() {
@@ -69,9 +69,9 @@ impl fmt::Debug for Tokens {
 impl Tokens {
     /// From what the principal has answered to this introduction.
     pub(super) fn new(introduction: AuthRequest, answer: &AuthResponse) -> Result<Self, Error> {
-        let held = Held::new(&answer.access_token, answer.refresh_token.clone())?;
+        let retained = CurrentToken::new(&answer.access_token, answer.refresh_token.clone())?;
         Ok(Self {
-            held: Arc::new(Mutex::new(held)),
+            retained: Arc::new(Mutex::new(retained)),
             renewing: Arc::default(),
             introduction: Arc::new(introduction),
         })
@@ -113,14 +113,14 @@ impl Tokens {
                 tracing::warn!(code = ?status.code(), "cannot refresh the session token");
             })
             .ok()?;
-        let mut held = self.lock();
+        let mut retained = self.lock();
         let refresh = if answer.refresh_token.is_empty() {
-            held.refresh.clone()
+            retained.refresh.clone()
         } else {
             answer.refresh_token
         };
-        *held = Held::new(&answer.access_token, refresh).ok()?;
-        Some(held.access.clone())
+        *retained = CurrentToken::new(&answer.access_token, refresh).ok()?;
+        Some(retained.access.clone())
     }
 
     async fn renew(&self, channel: &Carrier) -> Result<AuthResponse, Status> {
@@ -138,8 +138,8 @@ impl Tokens {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CurrentToken> {
+        self.retained.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -95,7 +95,9 @@ impl TransportChoice {
         let is_probe = before == State::Probing;
         match (way, outcome) {
             (Way::Http2, Outcome::Through)
-            | (Way::WebSocket, Outcome::NotSpoken | Outcome::RefreshNudger) => self.remembered = None,
+            | (Way::WebSocket, Outcome::NotSpoken | Outcome::RefreshNudger) => {
+                self.remembered = None;
+            }
             (Way::Http2, Outcome::NotSpoken) if is_probe => self.remember(now),
             (Way::Http2, Outcome::NotSpoken) => self.state = State::Doubt,
             (Way::Http2, Outcome::RefreshNudger) => self.state = State::Certain,

@@ -22,7 +22,7 @@ use tokio_tungstenite::{
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body};
 
-use super::connector::{self, HTTP1, Connector};
+use super::connector::{self, Connector, HTTP1};
 
 /// TCP, TLS and the upgrade together.
 const OPEN: Duration = Duration::from_secs(15);
@@ -66,7 +66,7 @@ type Read = stream::SplitStream<Socket>;
 /// Makes calls.
 #[derive(Clone, Debug)]
 pub(super) struct Calls {
-    pub(super) road: Arc<Connector>,
+    pub(super) route_to_hub: Arc<Connector>,
     /// Of one message.
     pub(super) largest: usize,
     pub(super) spawner: Spawner,
@@ -76,7 +76,7 @@ impl Calls {
     /// One call, until its answer begins.
     pub(super) async fn call(self, request: Request<Body>) -> Result<Response<Body>, Error> {
         let (head, body) = request.into_parts();
-        let to = self.road.authority();
+        let to = self.route_to_hub.authority();
         let opening = self.open(&head);
         let socket = timeout(OPEN, opening)
             .await
@@ -86,7 +86,7 @@ impl Calls {
         // Dropped with the answer: whoever does not read it any more does not say anything either.
         let guard = over.clone().drop_guard();
         self.spawner
-            .spawn_short("websocket", say(write, body, self.largest(), over));
+            .spawn_short("websocket", write_all(write, body, self.largest(), over));
         let Some(Frame::Metadata(lines)) = next(&mut read).await? else {
             return Err(Error::Unexpected("the answer does not begin with headers"));
         };
@@ -106,8 +106,8 @@ impl Calls {
     }
 
     async fn open(&self, head: &http::request::Parts) -> Result<Socket, Error> {
-        let to = self.road.authority();
-        let reached = self.road.connect(&HTTP1).await?;
+        let to = self.route_to_hub.authority();
+        let reached = self.route_to_hub.connect(&HTTP1).await?;
         let failed = |source| Error::Http {
             to: to.clone(),
             source,
@@ -130,7 +130,7 @@ impl Calls {
             return Err(Error::NotUpgraded {
                 to,
                 status: response.status(),
-                text: told(response).await,
+                text: error_text(response).await,
             });
         }
         let accept = response.headers().get(header::SEC_WEBSOCKET_ACCEPT);
@@ -179,7 +179,7 @@ fn upgrade(head: &http::request::Parts, to: &str, key: &str) -> Request<Empty<By
 }
 
 /// The beginning of an answer that is no upgrade, for people.
-async fn told(response: Response<Incoming>) -> String {
+async fn error_text(response: Response<Incoming>) -> String {
     let body = http_body_util::Limited::new(response.into_body(), 64 << 10);
     let bytes = body
         .collect()
@@ -192,9 +192,9 @@ async fn told(response: Response<Incoming>) -> String {
 }
 
 /// Says what the call has to say, until it is over.
-async fn say(mut socket: Write, body: Body, largest: usize, over: CancellationToken) {
-    let saying = over.run_until_cancelled(say_body(&mut socket, body, largest));
-    let code = match saying.await {
+async fn write_all(mut socket: Write, body: Body, largest: usize, over: CancellationToken) {
+    let emitting = over.run_until_cancelled(write_body(&mut socket, body, largest));
+    let code = match emitting.await {
         Some(Ok(())) => {
             // What the other end says after that is still wanted.
             over.cancelled().await;
@@ -213,7 +213,7 @@ async fn say(mut socket: Write, body: Body, largest: usize, over: CancellationTo
     drop(timeout(STUCK, socket.send(Message::Close(Some(close)))).await);
 }
 
-async fn say_body(socket: &mut Write, body: Body, largest: usize) -> Result<(), io::Error> {
+async fn write_body(socket: &mut Write, body: Body, largest: usize) -> Result<(), io::Error> {
     let mut body = pin!(body);
     let mut cutter = Cutter::new(largest);
     while let Some(frame) = body.frame().await {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{LAST, World};
 
-pub(super) async fn only_who_is_known(
+pub(super) async fn only_known_peers(
     State(world): State<Arc<World>>,
     request: Request,
     next: Next,
@@ -33,7 +33,7 @@ pub(super) async fn list_or_watch(
     Path((_, plural)): Path<(String, String)>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Response {
-    if world.inner.lock().unwrap().lacks(&plural) {
+    if world.inner.lock().unwrap().is_missing(&plural) {
         return failure(StatusCode::NOT_FOUND, "NotFound");
     }
     if query.get("watch").is_some_and(|watch| watch == "true") {
@@ -88,7 +88,7 @@ fn watch(world: Arc<World>, plural: String, query: HashMap<String, String>) -> R
                     version.borrow_and_update();
                     let next = {
                         let inner = world.inner.lock().unwrap();
-                        if inner.lacks(&asked.0) {
+                        if inner.is_missing(&asked.0) {
                             return None;
                         }
                         inner.next_line(&asked.0, &asked.1, from)
@@ -130,14 +130,14 @@ pub(super) async fn create(
     inner.writes.push(format!("create {name}"));
     world.written.notify_waiters();
     let key = (plural, name);
-    if inner.lacks(&key.0) {
+    if inner.is_missing(&key.0) {
         return failure(StatusCode::NOT_FOUND, "NotFound");
     }
     if inner.objects.contains_key(&key) {
         return failure(StatusCode::CONFLICT, "AlreadyExists");
     }
     let answer = inner.put(key, object);
-    world.tell(&inner);
+    world.notify(&inner);
     (StatusCode::CREATED, Json(answer)).into_response()
 }
 
@@ -181,7 +181,7 @@ pub(super) async fn patch_one(
         return immutable("metadata.uid");
     }
     let answer = inner.put(key, patched);
-    world.tell(&inner);
+    world.notify(&inner);
     Json(answer).into_response()
 }
 
@@ -198,7 +198,7 @@ pub(super) async fn delete(
     };
     object["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
     let answer = inner.put(key, object);
-    world.tell(&inner);
+    world.notify(&inner);
     Json(answer).into_response()
 }
 

@@ -17,7 +17,7 @@ use tracing::{Instrument as _, debug, error, info, info_span, warn};
 use super::{Hub, Key};
 use crate::sdk::{
     Addon, Error, configs,
-    failures::{News, Troubles},
+    failures::{Transition, Troubles},
     queue::{Outcome, Queue},
     reconcile, request,
 };
@@ -159,8 +159,8 @@ async fn look_at<A: Addon>(
                 Outcome::Soon
             }
             Err(error) => {
-                let news = troubles().failed(&key, error.reason(), error.is_weather());
-                tell(&error, news);
+                let updates = troubles().failed(&key, error.reason(), error.is_transient());
+                log_transition(&error, updates);
                 Outcome::Failed
             }
         }
@@ -178,21 +178,21 @@ async fn in_time<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, E
         .unwrap_or(Err(Error::Overdue(DEADLINE)))
 }
 
-fn tell(error: &Error, news: Option<News>) {
+fn log_transition(error: &Error, updates: Option<Transition>) {
     let (reason, chain) = (error.reason(), error.chain());
-    match news {
-        Some(News::Hub) => {
+    match updates {
+        Some(Transition::Hub) => {
             warn!(reason, error = %chain, "the hub API does not answer; reconciles wait");
         }
-        Some(News::Own) => warn!(reason, error = %chain, "reconcile failed"),
+        Some(Transition::Own) => warn!(reason, error = %chain, "reconcile failed"),
         None => debug!(reason, error = %chain, "reconcile still failing; retrying"),
     }
 }
 
-fn tell_end(news: Option<News>) {
-    match news {
-        Some(News::Hub) => info!("the hub API answers again"),
-        Some(News::Own) => info!("reconcile succeeds again"),
+fn tell_end(updates: Option<Transition>) {
+    match updates {
+        Some(Transition::Hub) => info!("the hub API answers again"),
+        Some(Transition::Own) => info!("reconcile succeeds again"),
         None => {}
     }
 }
@@ -217,7 +217,7 @@ mod tests {
     async fn a_reconcile_that_hangs_is_given_up_and_tried_again() {
         let hangs = timeout(DEADLINE * 2, in_time::<Outcome>(std::future::pending())).await;
         let error = hangs.expect("it is given up").unwrap_err();
-        assert!(error.is_weather() && !error.is_conflict());
+        assert!(error.is_transient() && !error.is_conflict());
         assert_eq!(error.to_string(), "timed out after 5 minutes");
         let settles = in_time(std::future::ready(Ok(Outcome::Settled(None)))).await;
         assert!(matches!(settles, Ok(Outcome::Settled(None))));

@@ -111,7 +111,7 @@ pub(crate) struct Work {
     /// A digest of its spec.
     pub(crate) digest: String,
     /// Its objects with their sizes.
-    pub(crate) held: BTreeMap<ResourceIdentifier, usize>,
+    pub(crate) blocked: BTreeMap<ResourceIdentifier, usize>,
 }
 
 impl Work {
@@ -150,7 +150,7 @@ impl Work {
             annotation: annotations.get(keys::CONFIG_SPEC_HASH).cloned(),
             owner: owner.map(|owner| owner.uid),
             digest: render::spec_digest(&spec),
-            held: render::held(&spec),
+            blocked: render::identifiers(&spec),
         }
     }
 }

@@ -134,15 +134,15 @@ pub(super) fn progress(state: &State, key: &Key, expected: &Expected) -> Progres
 
 impl Expected {
     fn is_seen(&self, state: &State, key: &Key, then: &Progress) -> bool {
-        let told = |version: &str| {
+        let reply = |version: &str| {
             let progress = progress(state, key, self);
             // What is not a number cannot be waited for.
-            cache::version(version).is_none_or(|version| progress.tells(version, then))
+            cache::version(version).is_none_or(|version| progress.notifies(version, then))
         };
         match (self, key) {
             // It was there when it was written: now it is gone.
             (Self::Version(version), Key::Request(name)) => {
-                state.request(name).is_none() || told(version)
+                state.request(name).is_none() || reply(version)
             }
             (
                 Self::Version(version)
@@ -152,7 +152,7 @@ impl Expected {
                     ..
                 },
                 Key::Cluster(_) | Key::Configs,
-            ) => told(version),
+            ) => reply(version),
             (Self::NoAddon { uid }, Key::Cluster(cluster)) => {
                 let live = state.addons.live().get(cluster);
                 live.is_none_or(|it| it.is_deleting() || it.metadata.uid.as_ref() != Some(uid))

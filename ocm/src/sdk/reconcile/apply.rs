@@ -77,15 +77,15 @@ pub(super) async fn hooks<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,
     addon: &ManagedClusterAddOn,
-    said: &Verdict,
+    stated: &Verdict,
     now: Timestamp,
 ) -> Result<(), Error> {
     let live = addon.conditions();
-    let said = said.onto(live, now);
-    if condition::find(live, &said.type_).is_some_and(|live| condition::same(live, &said)) {
+    let stated = stated.onto(live, now);
+    if condition::find(live, &stated.type_).is_some_and(|live| condition::same(live, &stated)) {
         return Ok(());
     }
-    let status = json!({ "conditions": [said] });
+    let status = json!({ "conditions": [stated] });
     let part = Part::of("hooks", Written::Conditions);
     status_part(hub, cluster, addon, part, status).await
 }

@@ -9,7 +9,7 @@ use crate::condition::{self, Status, addon};
 
 /// A turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct News {
+pub(crate) struct ConditionChange {
     /// To the worse.
     pub(crate) warning: bool,
     /// The reason of the condition.
@@ -21,9 +21,9 @@ pub(crate) struct News {
 /// The turns of what a person looks at first, from what was said to what is said now.
 ///
 /// Only a new reason is one: a message that counts on is none, and neither is what stays well.
-pub(crate) fn news(live: &[Condition], report: &Report) -> Vec<News> {
-    let said = report.deploy.iter().flatten().chain(&report.available);
-    let turns = said.filter(|now| {
+pub(crate) fn updates(live: &[Condition], report: &Report) -> Vec<ConditionChange> {
+    let stated = report.deploy.iter().flatten().chain(&report.available);
+    let turns = stated.filter(|now| {
         let before = condition::find(live, &now.type_);
         match (before.and_then(is_well), is_well(now)) {
             // What OCM says of a cluster that it has lost, or has not heard of yet, is not known either. That an agent has
@@ -35,7 +35,7 @@ pub(crate) fn news(live: &[Condition], report: &Report) -> Vec<News> {
         }
     });
     turns
-        .map(|now| News {
+        .map(|now| ConditionChange {
             warning: is_well(now) == Some(false),
             reason: now.reason.clone(),
             note: now.message.clone(),
@@ -45,13 +45,13 @@ pub(crate) fn news(live: &[Condition], report: &Report) -> Vec<News> {
 
 /// Whether a condition says that all is well; none if it is not for us to say, or not known.
 fn is_well(condition: &Condition) -> Option<bool> {
-    let says = |status: Status| condition.status == status.as_str();
+    let emits = |status: Status| condition.status == status.as_str();
     let good = match condition.type_.as_str() {
         addon::AVAILABLE => Status::True,
         addon::DEGRADED => Status::False,
         _ => return None,
     };
-    (says(Status::True) || says(Status::False)).then(|| says(good))
+    (emits(Status::True) || emits(Status::False)).then(|| emits(good))
 }
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
     }
 
     /// The reasons of Events when this was said before and that is said now; with a `!` before those that warn.
-    fn told(before: Option<&Condition>, now: Condition) -> Vec<String> {
+    fn condition_changes(before: Option<&Condition>, now: Condition) -> Vec<String> {
         let before: Vec<Condition> = before.into_iter().cloned().collect();
         let mut report = Report::default();
         if now.type_ == addon::AVAILABLE {
@@ -74,8 +74,9 @@ mod tests {
         } else {
             report.deploy = Some(vec![now]);
         }
-        let mark = |it: News| format!("{}{}", if it.warning { "!" } else { "" }, it.reason);
-        news(&before, &report).into_iter().map(mark).collect()
+        let mark =
+            |it: ConditionChange| format!("{}{}", if it.warning { "!" } else { "" }, it.reason);
+        updates(&before, &report).into_iter().map(mark).collect()
     }
 
     #[test]
@@ -84,38 +85,50 @@ mod tests {
             condition(addon::AVAILABLE, true, "AgentConnected"),
             condition(addon::AVAILABLE, false, "AgentDisconnected"),
         );
-        assert_eq!(told(None, there.clone()), ["AgentConnected"]);
-        assert_eq!(told(Some(&there), away.clone()), ["!AgentDisconnected"]);
-        assert_eq!(told(Some(&away), there.clone()), ["AgentConnected"]);
-        assert_eq!(told(Some(&there), there.clone()), [""; 0]);
+        assert_eq!(condition_changes(None, there.clone()), ["AgentConnected"]);
+        assert_eq!(
+            condition_changes(Some(&there), away.clone()),
+            ["!AgentDisconnected"]
+        );
+        assert_eq!(
+            condition_changes(Some(&away), there.clone()),
+            ["AgentConnected"]
+        );
+        assert_eq!(condition_changes(Some(&there), there.clone()), [""; 0]);
         let mut counted_on = away.clone();
         counted_on.message = "why, since longer".to_owned();
-        assert_eq!(told(Some(&away), counted_on), [""; 0]);
+        assert_eq!(condition_changes(Some(&away), counted_on), [""; 0]);
         let gone = condition(addon::AVAILABLE, false, "AgentNotDeployed");
-        assert_eq!(told(Some(&away), gone), ["!AgentNotDeployed"]);
+        assert_eq!(condition_changes(Some(&away), gone), ["!AgentNotDeployed"]);
     }
 
     #[test]
     fn that_nothing_is_wrong_is_told_only_after_something_was() {
-        let (well, held, refused) = (
+        let (well, blocked, refused) = (
             condition(addon::DEGRADED, false, "AsExpected"),
             condition(addon::DEGRADED, true, "MassDeleteHeld"),
             condition(addon::DEGRADED, true, "ObjectsRefused"),
         );
-        assert_eq!(told(None, well.clone()), [""; 0]);
-        assert_eq!(told(Some(&well), held.clone()), ["!MassDeleteHeld"]);
-        assert_eq!(told(Some(&held), refused), ["!ObjectsRefused"]);
-        assert_eq!(told(Some(&held), well), ["AsExpected"]);
+        assert_eq!(condition_changes(None, well.clone()), [""; 0]);
+        assert_eq!(
+            condition_changes(Some(&well), blocked.clone()),
+            ["!MassDeleteHeld"]
+        );
+        assert_eq!(
+            condition_changes(Some(&blocked), refused),
+            ["!ObjectsRefused"]
+        );
+        assert_eq!(condition_changes(Some(&blocked), well), ["AsExpected"]);
     }
 
     #[test]
     fn what_others_say_is_not_told_but_that_the_agent_is_back_is() {
         let mut unknown = condition(addon::AVAILABLE, true, "ManagedClusterLeaseUpdateStopped");
         unknown.status = "Unknown".to_owned();
-        assert_eq!(told(None, unknown.clone()), [""; 0]);
+        assert_eq!(condition_changes(None, unknown.clone()), [""; 0]);
         let back = condition(addon::AVAILABLE, true, "AgentConnected");
-        assert_eq!(told(Some(&unknown), back), ["AgentConnected"]);
+        assert_eq!(condition_changes(Some(&unknown), back), ["AgentConnected"]);
         let applied = condition(addon::MANIFEST_APPLIED, false, "AddonManifestAppliedFailed");
-        assert_eq!(told(None, applied), [""; 0]);
+        assert_eq!(condition_changes(None, applied), [""; 0]);
     }
 }

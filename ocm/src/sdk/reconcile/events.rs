@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tracing::warn;
 
-use super::changes::News;
+use super::changes::ConditionChange;
 use crate::{
     api::addon::ManagedClusterAddOn,
     name::ClusterName,
@@ -21,8 +21,8 @@ pub(super) async fn give_up<A: Addon>(
 ) {
     warn!(%cluster, pending, "pre-delete hooks timed out");
     let note = format!("pre-delete hooks timed out; the add-on is removed without them: {pending}");
-    let said = ("PreDeleteHookGivenUp", note.as_str());
-    warn_about(hub, regarding(hub, cluster, Some(addon)), said, now).await;
+    let stated = ("PreDeleteHookGivenUp", note.as_str());
+    warn_about(hub, regarding(hub, cluster, Some(addon)), stated, now).await;
 }
 
 /// Warns in an Event, unless that was said.
@@ -32,7 +32,7 @@ pub(super) async fn warn_about<A: Addon>(
     (reason, note): (&'static str, &str),
     now: Timestamp,
 ) {
-    let saying = NewEvent {
+    let emitting = NewEvent {
         regarding,
         warning: true,
         reason,
@@ -40,7 +40,7 @@ pub(super) async fn warn_about<A: Addon>(
     };
     let reporter = hub.addon.name().as_str();
     hub.events
-        .say(&hub.client, reporter, saying, now, &hub.metrics)
+        .emit(&hub.client, reporter, emitting, now, &hub.metrics)
         .await;
 }
 
@@ -75,22 +75,22 @@ pub(super) fn regarding<A: Addon>(
 }
 
 /// Tells in Events what has turned. Only what was written is told, so a restart repeats nothing.
-pub(super) async fn tell<A: Addon>(
+pub(super) async fn notify<A: Addon>(
     hub: &Hub<A>,
     target: Target<'_>,
-    news: &[News],
+    updates: &[ConditionChange],
     now: Timestamp,
 ) {
     let reporter = hub.addon.name().as_str();
-    for news in news {
-        let saying = NewEvent {
+    for updates in updates {
+        let emitting = NewEvent {
             regarding: regarding(hub, target.name, Some(target.addon)),
-            warning: news.warning,
-            reason: &news.reason,
-            note: &news.note,
+            warning: updates.warning,
+            reason: &updates.reason,
+            note: &updates.note,
         };
         hub.events
-            .tell(&hub.client, reporter, saying, now, &hub.metrics)
+            .notify(&hub.client, reporter, emitting, now, &hub.metrics)
             .await;
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn stage<'a>(
         cluster,
         addon: cluster_addon,
     };
-    match held(addon, target, observed) {
+    match blocked(addon, target, observed) {
         Some(verdict) => Stage::Held {
             target,
             verdict,
@@ -131,7 +131,11 @@ pub(crate) fn not_accepted<'a>(
 }
 
 /// Why the add-on does not serve a cluster, if so.
-pub(crate) fn held(addon: &impl Addon, target: Target<'_>, observed: &Observed) -> Option<Verdict> {
+pub(crate) fn blocked(
+    addon: &impl Addon,
+    target: Target<'_>,
+    observed: &Observed,
+) -> Option<Verdict> {
     let degraded = |reason: String, message: String| {
         Verdict::new(condition::addon::DEGRADED, true, reason, message)
     };

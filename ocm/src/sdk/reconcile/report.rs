@@ -103,29 +103,29 @@ pub(crate) fn report(
     mode: HealthMode,
     target: Target<'_>,
     facts: &Facts,
-    said: &Health,
+    stated: &Health,
     now: Timestamp,
 ) -> Report {
-    let verdicts = &said.verdicts;
+    let verdicts = &stated.verdicts;
     let live = target.addon.conditions();
     let mut draft = Draft::new(live, now);
     draft.state(addon::MANIFEST_APPLIED, facts.applied(false));
     if let Some(host) = &facts.host {
-        draft.say(host);
+        draft.emit(host);
         draft.state(addon::HOSTING_MANIFEST_APPLIED, facts.applied(true));
     } else {
         draft.unsay(addon::HOSTING_CLUSTER_VALIDITY);
         draft.unsay(addon::HOSTING_MANIFEST_APPLIED);
     }
     for verdict in verdicts.iter().filter(|verdict| is_authors(&verdict.kind)) {
-        draft.say(verdict);
+        draft.emit(verdict);
     }
     let available = verdicts
         .iter()
         .find(|verdict| verdict.kind == addon::AVAILABLE);
     let available = available.filter(|_| health::may_write_available(mode, target.cluster));
     let available = available.map(|verdict| verdict.onto(live, now));
-    let waits = said.pending && available.is_none() && draft.is_first_good_news();
+    let waits = stated.pending && available.is_none() && draft.is_first_good_news();
     let teething = if draft.is_first_failure() {
         facts.teething(now)
     } else {
@@ -142,7 +142,7 @@ pub(crate) fn report(
 }
 
 /// Decides what to say of a cluster that is not served: why, and nothing that was not said before.
-pub(crate) fn held(
+pub(crate) fn blocked(
     mode: HealthMode,
     verdict: &Verdict,
     live: &[Condition],
@@ -152,7 +152,7 @@ pub(crate) fn held(
     draft.state(addon::MANIFEST_APPLIED, None);
     draft.keep(addon::HOSTING_CLUSTER_VALIDITY);
     draft.keep(addon::HOSTING_MANIFEST_APPLIED);
-    draft.say(verdict);
+    draft.emit(verdict);
     draft.accompany(mode, None);
     draft.finish()
 }
@@ -212,7 +212,7 @@ struct Draft<'a> {
     now: Timestamp,
     conditions: Vec<Condition>,
     /// Whether there is a reason to write.
-    news: bool,
+    updates: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -221,29 +221,29 @@ impl<'a> Draft<'a> {
             live,
             now,
             conditions: Vec::new(),
-            news: false,
+            updates: false,
         }
     }
 
     /// What is known of works; without an answer from the cluster, what was said before.
     fn state(&mut self, kind: &str, verdict: Option<Verdict>) {
         let before = condition::find(self.live, kind);
-        let said = verdict.map(|verdict| verdict.onto(self.live, self.now));
-        let said = said.or_else(|| health::unanswered(kind, self.live));
-        self.news |= match (&said, before) {
-            (Some(said), Some(before)) => !condition::same(said, before),
+        let stated = verdict.map(|verdict| verdict.onto(self.live, self.now));
+        let stated = stated.or_else(|| health::unanswered(kind, self.live));
+        self.updates |= match (&stated, before) {
+            (Some(stated), Some(before)) => !condition::same(stated, before),
             (None, None) => false,
             (Some(_), None) | (None, Some(_)) => true,
         };
-        self.conditions.extend(said);
+        self.conditions.extend(stated);
     }
 
     /// Of two words on one thing the first counts; the second would be news for ever.
-    fn say(&mut self, verdict: &Verdict) {
-        let said = verdict.onto(self.live, self.now);
-        if condition::find(&self.conditions, &said.type_).is_none() {
-            self.news |= !is_said(&said, self.live) && !may_wait(verdict, self.live);
-            self.conditions.push(said);
+    fn emit(&mut self, verdict: &Verdict) {
+        let stated = verdict.onto(self.live, self.now);
+        if condition::find(&self.conditions, &stated.type_).is_none() {
+            self.updates |= !is_said(&stated, self.live) && !may_wait(verdict, self.live);
+            self.conditions.push(stated);
         }
     }
 
@@ -254,17 +254,17 @@ impl<'a> Draft<'a> {
 
     /// `Available` goes along with every word: with the first, so that both are one write, and with later ones, since what
     /// is left out vanishes. As it is unless there is something to say of it; that it is news is for others to find.
-    fn accompany(&mut self, mode: HealthMode, said: Option<&Condition>) {
+    fn accompany(&mut self, mode: HealthMode, stated: Option<&Condition>) {
         // In lease mode it is the cluster's own.
         if mode == HealthMode::Customized {
             let live = condition::find(self.live, addon::AVAILABLE);
-            self.conditions.extend(said.or(live).cloned());
+            self.conditions.extend(stated.or(live).cloned());
         }
     }
 
     /// Takes back what only the SDK says.
     fn unsay(&mut self, kind: &str) {
-        self.news |= condition::find(self.live, kind).is_some();
+        self.updates |= condition::find(self.live, kind).is_some();
     }
 
     /// Whether nothing was said of the works before, and now only that all is well.
@@ -276,13 +276,13 @@ impl<'a> Draft<'a> {
 
     /// Whether nothing was said of the works before, and now that the cluster could not apply one.
     fn is_first_failure(&self) -> bool {
-        let said = condition::find(&self.conditions, addon::MANIFEST_APPLIED);
-        said.is_some_and(|said| said.reason == health::reason::FAILED)
+        let stated = condition::find(&self.conditions, addon::MANIFEST_APPLIED);
+        stated.is_some_and(|stated| stated.reason == health::reason::FAILED)
             && condition::find(self.live, addon::MANIFEST_APPLIED).is_none()
     }
 
     fn finish(self) -> Option<Vec<Condition>> {
-        self.news.then_some(self.conditions)
+        self.updates.then_some(self.conditions)
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Teardown {
     /// Writes of works.
     pub(crate) steps: Vec<Step>,
     /// What is said of the hooks, if there are any.
-    pub(crate) said: Option<Verdict>,
+    pub(crate) stated: Option<Verdict>,
     /// What was not waited for any longer, for people.
     pub(crate) given_up: Option<String>,
     /// The finalizers, all of them, if they have to be written.
@@ -54,32 +54,32 @@ pub(crate) struct TeardownInput<'a> {
 }
 
 /// Decides what to write for a cluster whose add-on is being deleted, or gone.
-pub(crate) fn farewell(
+pub(crate) fn tear_down(
     addon: &impl Addon,
-    parting: TeardownInput<'_>,
+    teardown_input: TeardownInput<'_>,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
 ) -> Teardown {
-    let observed = parting.observed;
+    let observed = teardown_input.observed;
     if plan::uses_template(observed) {
         // OCM's template controller has hooks and finalizers of the same names.
         return Teardown::default();
     }
-    let mut farewell = Teardown::default();
-    if let Some(waits) = hooked(addon, parting, configs) {
-        farewell.said = Some(hooks::verdict(&waits.pending));
+    let mut tear_down = Teardown::default();
+    if let Some(waits) = hooked(addon, teardown_input, configs) {
+        tear_down.stated = Some(hooks::verdict(&waits.pending));
         if waits.pending.is_empty() {
             // Done; what has to be said is said before the finalizer goes.
         } else if let Some(left) = waits.left {
-            farewell.steps = waits.steps;
-            farewell.recheck = Some(left);
-            return farewell;
+            tear_down.steps = waits.steps;
+            tear_down.recheck = Some(left);
+            return tear_down;
         } else {
-            farewell.given_up = Some(waits.pending.join("; "));
+            tear_down.given_up = Some(waits.pending.join("; "));
         }
     }
     let outgoing = observed.works.iter().filter(|work| !work.deleting);
-    farewell.steps = outgoing.map(|work| Step::delete(work)).collect();
-    farewell.finalizers = observed.addon.as_ref().and_then(|addon| {
+    tear_down.steps = outgoing.map(|work| Step::delete(work)).collect();
+    tear_down.finalizers = observed.addon.as_ref().and_then(|addon| {
         let live = addon.metadata.finalizers.as_deref().unwrap_or_default();
         finalizers::plan(live, finalizers::Wanted::default())
     });
@@ -89,8 +89,8 @@ pub(crate) fn farewell(
             && observed.deserted.contains(&work.report.namespace)
             && work.finalizers.iter().any(has)
     };
-    farewell.deserted = observed.works.iter().filter(clings).cloned().collect();
-    farewell
+    tear_down.deserted = observed.works.iter().filter(clings).cloned().collect();
+    tear_down
 }
 
 /// How far hooks are.
@@ -106,10 +106,10 @@ struct Waits {
 /// How far the hooks are; `None` if there are none to wait for.
 fn hooked(
     addon: &impl Addon,
-    parting: TeardownInput<'_>,
+    teardown_input: TeardownInput<'_>,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
 ) -> Option<Waits> {
-    let observed = parting.observed;
+    let observed = teardown_input.observed;
     let cluster_addon = observed.addon.as_deref()?;
     // Where nothing was deployed nothing has to be undone; a cluster that is gone does nothing.
     let (cluster, true) = (observed.cluster.as_deref()?, !observed.works.is_empty()) else {
@@ -123,18 +123,18 @@ fn hooked(
     let mut waits = Waits {
         pending: Vec::new(),
         steps: Vec::new(),
-        left: left(cluster_addon, addon.hook_deadline(), parting.now),
+        left: left(cluster_addon, addon.hook_deadline(), teardown_input.now),
     };
     let target = Target {
-        name: parting.cluster,
+        name: teardown_input.cluster,
         cluster,
         addon: cluster_addon,
     };
     let look = Look {
-        version: parting.version,
+        version: teardown_input.version,
         target,
         observed,
-        now: parting.now,
+        now: teardown_input.now,
         problem: None,
     };
     let settled = plan::settle(addon, look, configs);
@@ -182,8 +182,8 @@ const SKEW: SignedDuration = SignedDuration::from_mins(5);
 fn left(addon: &ManagedClusterAddOn, deadline: Duration, now: Timestamp) -> Option<Duration> {
     let deleted = addon.metadata.deletion_timestamp.as_ref()?.0;
     let kind = condition::addon::HOOK_MANIFEST_COMPLETED;
-    let said = condition::find(addon.conditions(), kind);
-    let ours = said.map(|said| now.duration_since(said.last_transition_time.0));
+    let stated = condition::find(addon.conditions(), kind);
+    let ours = stated.map(|stated| now.duration_since(stated.last_transition_time.0));
     let theirs = now.duration_since(deleted).saturating_sub(SKEW);
     let taken = ours
         .unwrap_or_default()

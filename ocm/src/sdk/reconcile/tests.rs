@@ -39,19 +39,19 @@ fn hub_of(client: Client) -> Hub<Author> {
 async fn what_was_said_of_an_add_on_that_is_gone_is_said_of_its_successor_too() {
     let (hub, name, now) = (hub(), cluster_name(), Timestamp::UNIX_EPOCH);
     let addon = observed().addon.unwrap();
-    let says = async || {
-        let saying = NewEvent {
+    let emits = async || {
+        let emitting = NewEvent {
             regarding: regarding(&hub, &name, Some(&addon)),
             warning: true,
             reason: "NotTakenIn",
             note: "",
         };
         let (client, metrics) = (&hub.client, &hub.metrics);
-        hub.events.say(client, "a", saying, now, metrics).await
+        hub.events.emit(client, "a", emitting, now, metrics).await
     };
-    assert!(says().await);
-    assert!(!says().await);
+    assert!(emits().await);
+    assert!(!emits().await);
     // There is none in this world, and there are no works of one.
     reconcile(&hub, &name, now).await.unwrap();
-    assert!(says().await);
+    assert!(emits().await);
 }

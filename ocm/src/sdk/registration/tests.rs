@@ -44,18 +44,24 @@ fn with_status(status: ManagedClusterAddOnStatus) -> ManagedClusterAddOn {
 
 #[test]
 fn one_write_says_everything_and_a_second_is_not_needed() {
-    let said = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
-    assert_eq!(said.namespace, "there");
-    assert_eq!(said.registrations.len(), 1);
-    assert_eq!(said.health_check.as_ref().unwrap().mode, "Customized");
-    assert_eq!(said.conditions[0].reason, "SetPermissionApplied");
-    assert_eq!(said.supported_configs[0].resource, "addondeploymentconfigs");
-    assert_eq!(decide(&[custom()], &with_status(said), Some("there")), None);
+    let stated = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    assert_eq!(stated.namespace, "there");
+    assert_eq!(stated.registrations.len(), 1);
+    assert_eq!(stated.health_check.as_ref().unwrap().mode, "Customized");
+    assert_eq!(stated.conditions[0].reason, "SetPermissionApplied");
+    assert_eq!(
+        stated.supported_configs[0].resource,
+        "addondeploymentconfigs"
+    );
+    assert_eq!(
+        decide(&[custom()], &with_status(stated), Some("there")),
+        None
+    );
 }
 
 #[test]
 fn what_a_cluster_wrote_there_is_put_right() {
-    let said = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    let stated = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
     let poisons: [fn(&mut ManagedClusterAddOnStatus); 5] = [
         |status| {
             let signer = status.registrations[0].custom_signer.as_mut().unwrap();
@@ -67,11 +73,11 @@ fn what_a_cluster_wrote_there_is_put_right() {
         |status| status.conditions.clear(),
     ];
     for poison in poisons {
-        let mut poisoned = said.clone();
+        let mut poisoned = stated.clone();
         poison(&mut poisoned);
         assert_eq!(
             decide(&[custom()], &with_status(poisoned), Some("there")),
-            Some(said.clone())
+            Some(stated.clone())
         );
     }
 }
@@ -91,30 +97,30 @@ fn a_cluster_with_configurations_of_its_own_learns_the_kinds_first() {
         .spec
         .configs
         .push(crate::api::addon::AddOnConfig::default());
-    let said = decide(&[custom()], &addon, None).unwrap();
-    assert_eq!(said.registrations, []);
-    addon.status = Some(said);
+    let stated = decide(&[custom()], &addon, None).unwrap();
+    assert_eq!(stated.registrations, []);
+    addon.status = Some(stated);
     assert_eq!(decide(&[custom()], &addon, None), None);
 }
 
 #[test]
 fn an_unsettled_change_keeps_the_namespace() {
-    let said = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
-    assert_eq!(decide(&[custom()], &with_status(said), None), None);
+    let stated = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    assert_eq!(decide(&[custom()], &with_status(stated), None), None);
 }
 
 #[test]
 fn the_driver_is_the_agents_to_choose() {
     let wanted = [Registration::KubeClient];
-    let mut said = decide(&wanted, &ManagedClusterAddOn::default(), Some("there")).unwrap();
-    let client = said.registrations[0].kube_client.as_mut().unwrap();
+    let mut stated = decide(&wanted, &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    let client = stated.registrations[0].kube_client.as_mut().unwrap();
     assert_eq!(client.driver, "csr");
     client.driver = "token".to_owned();
     client.subject = Some(Subject {
         user: "system:serviceaccount:c:a-agent".to_owned(),
         ..Subject::default()
     });
-    assert_eq!(decide(&wanted, &with_status(said), Some("there")), None);
+    assert_eq!(decide(&wanted, &with_status(stated), Some("there")), None);
 }
 
 #[test]
@@ -129,14 +135,14 @@ fn in_the_old_version_the_driver_is_left_to_the_agent() {
         version: Version::V1Alpha1,
         problem: None,
     };
-    let said = plan(&wanted, &ManagedClusterAddOn::default(), Some("n"), now()).unwrap();
-    let client = said.registrations[0].kube_client.as_ref().unwrap();
+    let stated = plan(&wanted, &ManagedClusterAddOn::default(), Some("n"), now()).unwrap();
+    let client = stated.registrations[0].kube_client.as_ref().unwrap();
     assert_eq!(client.driver, "");
     assert_eq!(
-        plan(&wanted, &with_status(said.clone()), Some("n"), now()),
+        plan(&wanted, &with_status(stated.clone()), Some("n"), now()),
         None
     );
-    let mut driven = said;
+    let mut driven = stated;
     driven.registrations[0].kube_client.as_mut().unwrap().driver = CSR.to_owned();
     assert_eq!(plan(&wanted, &with_status(driven), Some("n"), now()), None);
 }
@@ -154,26 +160,26 @@ fn permissions_that_could_not_be_given_are_told_and_the_rest_is_said_nevertheles
         problem,
     };
     let fresh = ManagedClusterAddOn::default();
-    let said = plan(&wanted(Some("forbidden")), &fresh, Some("n"), now()).unwrap();
-    assert_eq!(said.conditions[0].reason, "SetPermissionFailed");
-    assert!(said.conditions[0].message.ends_with("agent: forbidden"));
-    assert_eq!(said.health_check.as_ref().unwrap().mode, "Lease");
-    let again = plan(&wanted(None), &with_status(said), Some("n"), now()).unwrap();
+    let stated = plan(&wanted(Some("forbidden")), &fresh, Some("n"), now()).unwrap();
+    assert_eq!(stated.conditions[0].reason, "SetPermissionFailed");
+    assert!(stated.conditions[0].message.ends_with("agent: forbidden"));
+    assert_eq!(stated.health_check.as_ref().unwrap().mode, "Lease");
+    let again = plan(&wanted(None), &with_status(stated), Some("n"), now()).unwrap();
     assert_eq!(again.conditions[0].reason, "SetPermissionApplied");
 }
 
 #[test]
 fn a_token_subject_other_than_the_agents_is_taken_away() {
     let wanted = [Registration::KubeClient];
-    let mut said = decide(&wanted, &ManagedClusterAddOn::default(), Some("there")).unwrap();
-    said.registrations[0].kube_client = Some(KubeClientConfig {
+    let mut stated = decide(&wanted, &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    stated.registrations[0].kube_client = Some(KubeClientConfig {
         driver: "token".to_owned(),
         subject: Some(Subject {
             user: "system:serviceaccount:kube-system:root".to_owned(),
             ..Subject::default()
         }),
     });
-    let again = decide(&wanted, &with_status(said), Some("there")).unwrap();
+    let again = decide(&wanted, &with_status(stated), Some("there")).unwrap();
     assert_eq!(
         again.registrations[0].kube_client.as_ref().unwrap().subject,
         None
@@ -203,7 +209,7 @@ prop_compose! {
         mode in prop::option::of("Lease|Customized|Other"),
         users in prop::collection::vec("[a-z:]{0,8}", 0..3),
         driver in "csr|token|",
-        said in any::<bool>(),
+        stated in any::<bool>(),
     ) -> ManagedClusterAddOnStatus {
         let registration = |user: String| RegistrationConfig {
             kind: KUBE_CLIENT.to_owned(),
@@ -213,7 +219,7 @@ prop_compose! {
             }),
             custom_signer: None,
         };
-        let verdict = Verdict::new("RegistrationApplied", said, "SetPermissionApplied", "");
+        let verdict = Verdict::new("RegistrationApplied", stated, "SetPermissionApplied", "");
         ManagedClusterAddOnStatus {
             conditions: vec![verdict.onto(&[], now())],
             namespace,
@@ -229,14 +235,14 @@ proptest! {
     fn whatever_was_written_one_write_puts_it_right(poison in poison(), settled in any::<bool>()) {
         let wanted = [custom(), Registration::KubeClient];
         let namespace = settled.then_some("there");
-        let Some(said) = decide(&wanted, &with_status(poison), namespace) else { return Ok(()) };
-        for registration in &said.registrations {
+        let Some(stated) = decide(&wanted, &with_status(poison), namespace) else { return Ok(()) };
+        for registration in &stated.registrations {
             let client = registration.kube_client.as_ref();
             let user = client.and_then(|client| client.subject.as_ref()).map(|s| s.user.as_str());
             let own = "system:open-cluster-management:cluster:c:addon:a";
             let is_own = user.is_none_or(|user| user.starts_with(own));
             prop_assert!(is_own);
         }
-        prop_assert_eq!(decide(&wanted, &with_status(said), namespace), None);
+        prop_assert_eq!(decide(&wanted, &with_status(stated), namespace), None);
     }
 }

@@ -146,15 +146,15 @@ mod tests {
         let agent = Arc::new(authority.agent("a").peer_certificate());
         let proxy = Arc::new(authority.client("proxy").peer_certificate());
         let (a, all) = (name("a"), users(&format!("a:{HASH}")));
-        let papers = [
+        let peer_credentials = [
             Credentials::of_certificate(&agent),
             Credentials::of_proof(&agent, &proxy),
             Credentials::of_user(&a, &all, None).unwrap(),
             Credentials::of_user(&a, &all, Some(&agent)).unwrap(),
             Credentials::of_header(&a),
         ];
-        for (at, one) in papers.iter().enumerate() {
-            for other in papers.iter().skip(at + 1) {
+        for (at, one) in peer_credentials.iter().enumerate() {
+            for other in peer_credentials.iter().skip(at + 1) {
                 assert_ne!(one.binding, other.binding);
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::refusal::Refusal;
 
-use super::{Admitted, Admission};
+use super::{Admission, Admitted};
 use crate::{
     admission::tokens::{Purpose, Verified},
     transport::listener::Peer,
@@ -23,13 +23,13 @@ impl Admission {
     /// The same for what people have asked for: it comes in numbers of theirs, and costs little if it was not.
     pub(crate) fn recognize(&self, peer: &Peer, token: &str) -> Result<Admitted, Refusal> {
         self.serving()?;
-        let (Verified { holder, expires: _ }, papers) =
+        let (Verified { holder, expires: _ }, peer_credentials) =
             self.verify(peer, token, Purpose::Access)?;
-        let enrolment = self.enrolled(&holder.cluster, holder.mode, &papers)?;
+        let enrolment = self.enrolled(&holder.cluster, holder.mode, &peer_credentials)?;
         Ok(Admitted {
             holder,
             enrolment,
-            papers: Arc::new(papers),
+            peer_credentials: Arc::new(peer_credentials),
         })
     }
 }

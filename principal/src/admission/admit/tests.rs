@@ -64,7 +64,8 @@ fn setup(clusters: &[(&str, Mode)]) -> Setup {
 
 impl Setup {
     fn verdict(&self, mode: Mode) -> Option<End> {
-        self.gate.verdict(&name("spoke1"), mode, &papers(self))
+        self.gate
+            .verdict(&name("spoke1"), mode, &peer_credentials(self))
     }
 
     /// Says which certificates of `spoke1` count.
@@ -87,7 +88,7 @@ impl Setup {
     }
 }
 
-fn papers(setup: &Setup) -> Credentials {
+fn peer_credentials(setup: &Setup) -> Credentials {
     Credentials::of_certificate(&setup.peer("spoke1").certificate.unwrap())
 }
 

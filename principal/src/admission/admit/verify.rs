@@ -82,12 +82,12 @@ impl Admission {
                 };
                 let proved = judge.judge(proof, proxy).map_err(refused)?;
                 let cluster = self.identify(peer, &proved)?;
-                let papers = Credentials::of_proof(&proved, proxy);
+                let peer_credentials = Credentials::of_proof(&proved, proxy);
                 if self.fleet.borrow().clusters.contains_key(cluster.as_str()) {
                     let mut known = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
                     known.insert(cluster.clone(), proved);
                 }
-                Ok((cluster, papers))
+                Ok((cluster, peer_credentials))
             }
         }
     }
@@ -106,8 +106,12 @@ impl Admission {
         let cluster = checked.inspect_err(|refusal| {
             tracing::info!(address = %peer.address, %refusal, "rejected a password");
         })?;
-        let papers = Credentials::of_user(&cluster, &passwords.users(), peer.certificate.as_ref());
-        Ok((cluster, papers.ok_or(Refusal::AuthenticationFailed)?))
+        let peer_credentials =
+            Credentials::of_user(&cluster, &passwords.users(), peer.certificate.as_ref());
+        Ok((
+            cluster,
+            peer_credentials.ok_or(Refusal::AuthenticationFailed)?,
+        ))
     }
 
     fn by_header(&self, peer: &Peer) -> Result<(ClusterName, Credentials), Refusal> {
@@ -119,8 +123,8 @@ impl Admission {
             tracing::info!(address = %peer.address, reason = %why, "rejected an identity header");
             Refusal::AuthenticationFailed
         })?;
-        let papers = Credentials::of_header(&cluster);
-        Ok((cluster, papers))
+        let peer_credentials = Credentials::of_header(&cluster);
+        Ok((cluster, peer_credentials))
     }
 
     /// What a request shows of itself for this cluster: the token is looked at after that.
@@ -135,7 +139,7 @@ impl Admission {
                 let found = self.by_header(peer).ok()?;
                 Some(found)
                     .filter(|(found, _)| is_same(found))
-                    .map(|(_, papers)| papers)
+                    .map(|(_, peer_credentials)| peer_credentials)
             }
             Method::Ocm { .. } | Method::Cn | Method::Subject(_) | Method::Uri(_) => {
                 if let Some(proxy) = self.proxy(peer) {

@@ -24,7 +24,7 @@ const FORGOTTEN: Duration = Duration::from_mins(10);
 pub(super) struct Incumbent {
     pub(super) began: Instant,
     /// When it was heard last.
-    pub(super) heard: Instant,
+    pub(super) arrived: Instant,
 }
 
 /// How often a seat was taken from a session that lived.
@@ -46,7 +46,7 @@ impl Contest {
             self.last = Some(now);
             return false;
         }
-        if now.saturating_duration_since(incumbent.heard) < ALIVE {
+        if now.saturating_duration_since(incumbent.arrived) < ALIVE {
             self.times = self.times.saturating_add(1);
             self.last = Some(now);
         }
@@ -88,8 +88,8 @@ mod tests {
             now += pause;
             let since = now.duration_since(began).as_millis();
             let silent = since % heard_every.as_millis();
-            let heard = now - Duration::from_millis(u64::try_from(silent).unwrap());
-            if contest.may_take(Incumbent { began, heard }, now) {
+            let arrived = now - Duration::from_millis(u64::try_from(silent).unwrap());
+            if contest.may_take(Incumbent { began, arrived }, now) {
                 (began, changes) = (now, changes + 1);
             }
         }
@@ -119,9 +119,9 @@ mod tests {
         let mut contest = Contest::default();
         for time in 1..100 {
             let began = start + (time - 1) * 30 * SECOND;
-            let heard = began + 5 * SECOND;
+            let arrived = began + 5 * SECOND;
             let now = start + time * 30 * SECOND;
-            assert!(contest.may_take(Incumbent { began, heard }, now));
+            assert!(contest.may_take(Incumbent { began, arrived }, now));
             assert!(!contest.is_on(now));
         }
     }
@@ -132,7 +132,7 @@ mod tests {
         let mut now = Instant::now();
         let sits_since = |began| Incumbent {
             began,
-            heard: began,
+            arrived: began,
         };
         for _ in 0..=FREE {
             assert!(contest.may_take(sits_since(now), now));

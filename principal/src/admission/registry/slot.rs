@@ -6,7 +6,7 @@ use std::{
 };
 
 use live::cluster_info::Census;
-use protocol::payload::{HealthProblem, ArgoCd, Runs};
+use protocol::payload::{ArgoCd, HealthProblem, Runs};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +14,7 @@ use super::{End, Registry, Signs};
 use crate::{
     admission::admit::Credentials,
     fleet::{ClusterName, Mode},
-    report::{HeldDeletion, Refused, ShownCertificate, Stuck, Unmirrored},
+    report::{BlockedDeletion, Refused, ShownCertificate, Stuck, Unmirrored},
     state::Figures,
 };
 
@@ -34,13 +34,13 @@ pub(crate) struct SessionSlot {
 impl SessionSlot {
     /// Resolves when the hub wants this session to end. Cancel-safe.
     pub(crate) async fn ended(&mut self) -> End {
-        told(&mut self.end).await
+        ended_with(&mut self.end).await
     }
 
     /// The same for whoever has the rest of the session in hand meanwhile.
     pub(crate) fn end(&self) -> impl Future<Output = End> + use<> {
         let mut end = self.end.clone();
-        async move { told(&mut end).await }
+        async move { ended_with(&mut end).await }
     }
 
     /// A number that no other session of this process has.
@@ -49,13 +49,13 @@ impl SessionSlot {
     }
 
     /// The agent was heard.
-    pub(crate) fn heard(&self) {
-        let mut heard = self
+    pub(crate) fn arrived(&self) {
+        let mut arrived = self
             .signs
-            .heard
+            .arrived
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *heard = Instant::now();
+        *arrived = Instant::now();
     }
 
     /// How the session stands after this turn, for whoever looks.
@@ -79,16 +79,16 @@ impl SessionSlot {
     }
 
     /// Records what is held back on this cluster now.
-    pub(crate) fn report_held(&self, held: Option<HeldDeletion>) {
+    pub(crate) fn report_held(&self, blocked_deletion: Option<BlockedDeletion>) {
         self.registry.report(&self.cluster, |report, _now| {
-            if let Some(held) = held
+            if let Some(blocked_deletion) = blocked_deletion
                 .as_ref()
-                .filter(|held| report.held.as_ref() != Some(held))
+                .filter(|blocked_deletion| report.blocked_deletion.as_ref() != Some(blocked_deletion))
             {
-                let (cluster, count, digest) = (&self.cluster, held.count, &held.digest);
+                let (cluster, count, digest) = (&self.cluster, blocked_deletion.count, &blocked_deletion.digest);
                 tracing::warn!(%cluster, count, digest, "mass deletion blocked; confirmation required");
             }
-            report.held = held;
+            report.blocked_deletion = blocked_deletion;
         });
     }
 
@@ -124,14 +124,14 @@ impl SessionSlot {
     }
 
     /// Records what the agent says of its cluster and of itself.
-    pub(crate) fn report_spoke(&self, said: Said) {
-        let Said {
+    pub(crate) fn report_spoke(&self, stated: SpokeFacts) {
+        let SpokeFacts {
             argocd,
             runs,
             kinds_brought,
             ails,
             trusts,
-        } = said;
+        } = stated;
         let trusts = trusts.filter(is_modest);
         self.registry.report(&self.cluster, |report, _now| {
             report.argocd = argocd;
@@ -148,12 +148,15 @@ impl SessionSlot {
         counted.insert(self.cluster.clone(), census);
     }
 
-    pub(super) fn report_connected(&self, mode: Mode, papers: &Credentials) {
-        let shown = papers.certificate.as_ref().map(|it| ShownCertificate {
-            not_before: it.not_before(),
-            not_after: it.not_after(),
-            authority: it.authority().cloned(),
-        });
+    pub(super) fn report_connected(&self, mode: Mode, peer_credentials: &Credentials) {
+        let shown = peer_credentials
+            .certificate
+            .as_ref()
+            .map(|it| ShownCertificate {
+                not_before: it.not_before(),
+                not_after: it.not_after(),
+                authority: it.authority().cloned(),
+            });
         self.registry.report(&self.cluster, |report, now| {
             report.connected = true;
             report.since = now;
@@ -165,7 +168,7 @@ impl SessionSlot {
     }
 }
 
-async fn told(end: &mut watch::Receiver<Option<End>>) -> End {
+async fn ended_with(end: &mut watch::Receiver<Option<End>>) -> End {
     match end.wait_for(Option::is_some).await {
         Ok(end) => (*end).unwrap_or(End::Stopping),
         // The sender lives in the seat's entry: gone without a word means that another took it.
@@ -175,7 +178,7 @@ async fn told(end: &mut watch::Receiver<Option<End>>) -> End {
 
 /// What an agent says of its cluster and of itself. All of it claims.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct SpokeFacts {
     /// Whether the cluster has Argo CD's kinds.
     pub(crate) argocd: Option<ArgoCd>,
     /// What of an Argo CD runs there.

@@ -27,8 +27,11 @@ fn setup() -> (Registry, watch::Receiver<Sessions>, Clock) {
 async fn a_newer_session_waits_for_the_older_to_go() {
     let (registry, reports, _) = setup();
     let (a, cert) = (name("a"), certificate());
-    let mut older = registry.take_seat(&a, Mode::Managed, &cert).await.unwrap();
-    let newer = registry.take_seat(&a, Mode::Managed, &cert);
+    let mut older = registry
+        .acquire_slot(&a, Mode::Managed, &cert)
+        .await
+        .unwrap();
+    let newer = registry.acquire_slot(&a, Mode::Managed, &cert);
     tokio::pin!(newer);
     assert!(futures::poll!(&mut newer).is_pending());
     assert_eq!(older.ended().await, End::Superseded);
@@ -46,8 +49,14 @@ async fn a_newer_session_waits_for_the_older_to_go() {
 async fn a_session_that_does_not_end_is_left_behind() {
     let (registry, _, _) = setup();
     let (a, cert) = (name("a"), certificate());
-    let stuck = registry.take_seat(&a, Mode::Managed, &cert).await.unwrap();
-    let newer = registry.take_seat(&a, Mode::Managed, &cert).await.unwrap();
+    let stuck = registry
+        .acquire_slot(&a, Mode::Managed, &cert)
+        .await
+        .unwrap();
+    let newer = registry
+        .acquire_slot(&a, Mode::Managed, &cert)
+        .await
+        .unwrap();
     assert_ne!(stuck.id(), newer.id());
     drop(stuck);
     assert!(registry.lock().live.contains_key("a"));
@@ -58,11 +67,11 @@ async fn a_cluster_whose_name_begins_like_anothers_has_its_own_seat() {
     let (registry, reports, _) = setup();
     let cert = certificate();
     let mut a = registry
-        .take_seat(&name("a"), Mode::Managed, &cert)
+        .acquire_slot(&name("a"), Mode::Managed, &cert)
         .await
         .unwrap();
     let ab = registry
-        .take_seat(&name("ab"), Mode::Managed, &cert)
+        .acquire_slot(&name("ab"), Mode::Managed, &cert)
         .await
         .unwrap();
     assert!(futures::poll!(Box::pin(a.ended())).is_pending());
@@ -78,11 +87,14 @@ async fn a_report_tells_when_and_why_a_session_ended() {
     let (registry, reports, clock) = setup();
     let (a, cert) = (name("a"), certificate());
     registry.report_authenticated(&a, Mode::Managed, "1.2.3");
-    let mut seat = registry.take_seat(&a, Mode::Managed, &cert).await.unwrap();
+    let mut session_slot = registry
+        .acquire_slot(&a, Mode::Managed, &cert)
+        .await
+        .unwrap();
     let later = "2026-01-01T01:00:00Z".parse().unwrap();
     clock.set(later);
-    seat.ends_because("connection lost");
-    drop(seat);
+    session_slot.ends_because("connection lost");
+    drop(session_slot);
     let shown = cert.certificate.as_ref().unwrap();
     let expected = SessionReport {
         connected: false,
@@ -104,12 +116,12 @@ async fn a_report_tells_when_and_why_a_session_ended() {
 #[tokio::test]
 async fn who_left_the_fleet_is_forgotten_when_its_session_has_ended() {
     let (registry, reports, _) = setup();
-    let seat = registry
-        .take_seat(&name("a"), Mode::Managed, &certificate())
+    let session_slot = registry
+        .acquire_slot(&name("a"), Mode::Managed, &certificate())
         .await
         .unwrap();
     registry.end_where(|_, _, _| Some(End::LeftFleet));
-    drop(seat);
+    drop(session_slot);
     assert!(reports.borrow().is_empty());
 }
 
@@ -117,19 +129,22 @@ async fn who_left_the_fleet_is_forgotten_when_its_session_has_ended() {
 async fn a_refusal_is_told_without_touching_the_session() {
     let (registry, reports, _) = setup();
     let (a, cert) = (name("a"), certificate());
-    let seat = registry.take_seat(&a, Mode::Managed, &cert).await.unwrap();
+    let session_slot = registry
+        .acquire_slot(&a, Mode::Managed, &cert)
+        .await
+        .unwrap();
     registry.report_refused(&a, "wrong mode");
     let report = reports.borrow()["a"].clone();
     assert!(report.connected);
     assert_eq!(report.last_error.as_deref(), Some("wrong mode"));
-    drop(seat);
+    drop(session_slot);
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_two_that_fight_for_a_seat_the_newer_waits_in_line_and_is_then_refused() {
     let (registry, reports, _) = setup();
     let (a, cert) = (name("a"), certificate());
-    let sit = async || registry.take_seat(&a, Mode::Managed, &cert).await;
+    let sit = async || registry.acquire_slot(&a, Mode::Managed, &cert).await;
     let mut sitting = sit().await.unwrap();
     // Whoever is told to go goes at once and comes again.
     while !sitting.take_contested() {

@@ -109,7 +109,7 @@ impl Log {
     /// Carries what the agent says, in the pace of whoever reads, until either has had enough or that is too slow.
     pub(crate) async fn carry(
         self,
-        mut said: impl Stream<Item = Result<LogStreamData, Status>> + Unpin,
+        mut stated: impl Stream<Item = Result<LogStreamData, Status>> + Unpin,
     ) -> Result<(), Status> {
         // At this code a Go agent stops; at any other it would open the log anew.
         let stopped = Status::cancelled;
@@ -129,13 +129,13 @@ impl Log {
                 biased;
                 why = &mut ended => return Err(why),
                 () = self.pieces.closed() => return Err(gone()),
-                next = said.next() => next,
+                next = stated.next() => next,
             };
             let piece = match next {
                 // Broken off: whoever reads finds no end.
                 None => return Ok(()),
                 Some(Err(status)) => return Err(status),
-                Some(Ok(said)) => piece(said),
+                Some(Ok(stated)) => piece(stated),
             };
             let Some(piece) = piece else { continue };
             let is_last = !matches!(piece, Piece::Data(_));
@@ -156,10 +156,10 @@ impl Log {
 }
 
 /// What a message says of the log; nothing, as the first one, which only says which log it is.
-fn piece(said: LogStreamData) -> Option<Piece> {
+fn piece(stated: LogStreamData) -> Option<Piece> {
     let LogStreamData {
         data, eof, error, ..
-    } = said;
+    } = stated;
     if !error.is_empty() {
         Some(Piece::Failed(error.chars().take(1024).collect()))
     } else if eof {
@@ -173,7 +173,7 @@ fn piece(said: LogStreamData) -> Option<Piece> {
 pub(super) async fn ask(
     line: &Arc<Line>,
     request: LogRequest,
-    patience: Duration,
+    response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
     let uuid = Uuid::new_v4().to_string();
     let stamps = request.timestamps;
@@ -193,19 +193,19 @@ pub(super) async fn ask(
         true
     })?;
     let verb = Verb::Http(Method::Get);
-    line.say(Event::question(
+    line.emit(Event::question(
         Target::ContainerLog,
         verb,
         &uuid,
         payload::encode(&request),
     ))?;
-    let mut opened = timeout(patience, opened)
+    let mut opened = timeout(response_timeout, opened)
         .await
-        .map_err(|_elapsed| NotAnswered::Late(patience))?
+        .map_err(|_elapsed| NotAnswered::Late(response_timeout))?
         .map_err(|_dropped| NotAnswered::Ended)?;
     let first = match timeout(BRIEF, opened.0.recv()).await {
         Ok(Some(Piece::Failed(why))) => {
-            let (code, reason) = told(&why);
+            let (code, reason) = status_of(&why);
             return Ok(resource::refusal(code, reason, &why));
         }
         Ok(None) => return Err(NotAnswered::Ended),
@@ -227,7 +227,7 @@ pub(super) async fn ask(
 }
 
 /// Which status a log that cannot be opened had: the agent passes on the words only.
-fn told(why: &str) -> (StatusCode, &'static str) {
+fn status_of(why: &str) -> (StatusCode, &'static str) {
     if why.ends_with("not found") {
         (StatusCode::NOT_FOUND, "NotFound")
     } else {

@@ -25,7 +25,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{Line, MOST_LASTING, Place, Placed, held, read, resource};
+use super::{Line, MOST_LASTING, Place, Placed, read, resource, with_permit};
 use crate::{
     fleet::ClusterName,
     live::tunnel::{Body, NotAnswered},
@@ -106,9 +106,9 @@ pub(super) fn asked(cluster: &ClusterName, key: &CacheKey, keys: Keys) -> Option
 pub(super) async fn get(
     line: &Arc<Line>,
     key: &CacheKey,
-    patience: Duration,
+    response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
-    let (found, answer) = find(line, key, patience).await?;
+    let (found, answer) = find(line, key, response_timeout).await?;
     let RedisValue {
         bytes,
         cache_hit,
@@ -124,20 +124,27 @@ pub(super) async fn get(
         (StatusCode::NOT_FOUND, vec![])
     };
     let kind = "application/octet-stream";
-    Ok(held(resource::with_body(code, kind, value.into()), answer))
+    Ok(with_permit(
+        resource::with_body(code, kind, value.into()),
+        answer,
+    ))
 }
 
 /// A value, and the answer that it was in.
 type Found = (RedisValue, Bytes);
 
 /// Looks for a value, and learns on the way how the agent wants its keys.
-async fn find(line: &Arc<Line>, key: &CacheKey, patience: Duration) -> Result<Found, NotAnswered> {
+async fn find(
+    line: &Arc<Line>,
+    key: &CacheKey,
+    response_timeout: Duration,
+) -> Result<Found, NotAnswered> {
     let begun = Instant::now();
     let known = line.keys.get();
     // What is elsewhere than in Argo CD's namespace is called the same by both.
     let prefixed = asked(&line.cluster, key, known.unwrap_or(Keys::Prefixed));
     let first = match prefixed {
-        Some(key) => value(line, key, patience).await?,
+        Some(key) => value(line, key, response_timeout).await?,
         None => Found::default(),
     };
     if known.is_some() || key.namespace.is_some() {
@@ -154,7 +161,7 @@ async fn find(line: &Arc<Line>, key: &CacheKey, patience: Duration) -> Result<Fo
     }
     let took = begun.elapsed();
     let pause = took.saturating_mul(2).max(AT_ONCE);
-    let left = patience.saturating_sub(took).min(pause);
+    let left = response_timeout.saturating_sub(took).min(pause);
     match value(line, key.to_string(), left).await {
         Ok(second) => {
             line.keys.set(Keys::AsTheyAre);
@@ -168,21 +175,25 @@ async fn find(line: &Arc<Line>, key: &CacheKey, patience: Duration) -> Result<Fo
     }
 }
 
-async fn value(line: &Arc<Line>, key: String, patience: Duration) -> Result<Found, NotAnswered> {
+async fn value(
+    line: &Arc<Line>,
+    key: String,
+    response_timeout: Duration,
+) -> Result<Found, NotAnswered> {
     let command = RedisCommand {
         get: Some(RedisGet { key }),
         ..RedisCommand::default()
     };
     let connection = Uuid::new_v4().to_string();
-    let (said, answer) = say(line, &connection, command, patience).await?;
-    Ok((said.get.ok_or(NotAnswered::Besides)?, answer))
+    let (stated, answer) = forward(line, &connection, command, response_timeout).await?;
+    Ok((stated.get.ok_or(NotAnswered::Besides)?, answer))
 }
 
-async fn say(
+async fn forward(
     line: &Arc<Line>,
     connection: &str,
     command: RedisCommand,
-    patience: Duration,
+    response_timeout: Duration,
 ) -> Result<(RedisAnswer, Bytes), NotAnswered> {
     let uuid = Uuid::new_v4().to_string();
     let request = RedisRequest {
@@ -192,9 +203,9 @@ async fn say(
     };
     let body = payload::encode(&request);
     let event = Event::question(Target::Redis, Verb::RedisRequest, &uuid, body);
-    let answer = line.question(event, patience).await?;
-    let said: RedisResponse = read("redis response", &answer)?;
-    Ok((said.body, answer))
+    let answer = line.question(event, response_timeout).await?;
+    let stated: RedisResponse = read("redis response", &answer)?;
+    Ok((stated.body, answer))
 }
 
 /// Whether an event says that a message has come, and on which connection.
@@ -211,10 +222,10 @@ pub(super) fn push(event: &Event) -> Option<String> {
 pub(super) async fn follow(
     line: &Arc<Line>,
     key: &CacheKey,
-    patience: Duration,
+    response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
     if key.namespace.is_none() && line.keys.get().is_none() {
-        find(line, key, patience).await?;
+        find(line, key, response_timeout).await?;
     }
     let keys = line.keys.get().unwrap_or(Keys::Prefixed);
     let Some(channel) = asked(&line.cluster, key, keys) else {
@@ -222,10 +233,10 @@ pub(super) async fn follow(
         return Ok(resource::refusal(StatusCode::NOT_FOUND, "NotFound", why));
     };
     let connection = Uuid::new_v4().to_string();
-    let (tell, told) = mpsc::channel(UNREAD);
+    let (notify, reply) = mpsc::channel(UNREAD);
     let place = line.wait_for(Place::Push(connection.clone()), |waiting, id| {
         let room = waiting.pushes.len() < MOST_LASTING;
-        room.then(|| waiting.pushes.insert(id, tell)).is_some()
+        room.then(|| waiting.pushes.insert(id, notify)).is_some()
     })?;
     let command = RedisCommand {
         subscribe: Some(RedisSubscribe {
@@ -233,7 +244,7 @@ pub(super) async fn follow(
         }),
         ..RedisCommand::default()
     };
-    let (answer, _) = say(line, &connection, command, patience).await?;
+    let (answer, _) = forward(line, &connection, command, response_timeout).await?;
     let subscribed = answer.subscribe_response.ok_or(NotAnswered::Besides)?;
     if !subscribed.error.is_empty() {
         let why = format!("the cluster's redis: {}", subscribed.error);
@@ -244,11 +255,11 @@ pub(super) async fn follow(
         key: key.clone(),
         channel,
         connection,
-        told,
+        reply,
         ping: Instant::now() + PING,
         _place: place,
     };
-    let news = unfold(Some(following), |following| async move {
+    let updates = unfold(Some(following), |following| async move {
         let mut following = following?;
         match following.next().await {
             Ok(()) => Some((Ok(Frame::data(Bytes::from_static(b"\n"))), Some(following))),
@@ -256,7 +267,7 @@ pub(super) async fn follow(
         }
     });
     Ok(Response::new(UnsyncBoxBody::new(StreamBody::new(
-        news.boxed(),
+        updates.boxed(),
     ))))
 }
 
@@ -267,7 +278,7 @@ struct Following {
     /// As what the agent was asked for it.
     channel: String,
     connection: String,
-    told: mpsc::Receiver<()>,
+    reply: mpsc::Receiver<()>,
     /// When the agent is told next that somebody still listens.
     ping: Instant,
     _place: Placed,
@@ -278,7 +289,7 @@ impl Following {
         loop {
             tokio::select! {
                 biased;
-                told = self.told.recv() => return told.ok_or(NotAnswered::Ended),
+                reply = self.reply.recv() => return reply.ok_or(NotAnswered::Ended),
                 () = sleep_until(self.ping) => {}
             }
             self.ping = Instant::now() + PING;
@@ -289,7 +300,7 @@ impl Following {
             if !self.is_told_so() {
                 return Err(NotAnswered::Besides);
             }
-            match say(&self.line, &self.connection, ping, PONG).await {
+            match forward(&self.line, &self.connection, ping, PONG).await {
                 Ok((answer, _)) => answer.pong.ok_or(NotAnswered::Besides)?,
                 // The agent minds only ten minutes of silence.
                 Err(NotAnswered::Busy) => continue,

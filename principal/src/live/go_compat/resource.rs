@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use super::{Line, held, log, read, terminal};
+use super::{Line, log, read, terminal, with_permit};
 use crate::live::tunnel::{Body, NotAnswered};
 
 /// The patch that a Go agent applies, whatever it is asked for.
@@ -46,9 +46,9 @@ pub(super) async fn ask(
     line: &Arc<Line>,
     request: Request<Body>,
     target: &str,
-    patience: Duration,
+    response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
-    let until = Instant::now() + patience;
+    let until = Instant::now() + response_timeout;
     let (parts, body) = request.into_parts();
     let Ok(asked) = Asked::parse(parts.method.as_str(), target) else {
         return Ok(refusal(
@@ -66,7 +66,7 @@ pub(super) async fn ask(
         }
         body.collect().await.map(Collected::to_bytes)
     };
-    let Ok(Ok(body)) = timeout(patience, reading).await else {
+    let Ok(Ok(body)) = timeout(response_timeout, reading).await else {
         let why = "the body of the request is missing, timed out or too large";
         return Ok(refusal(StatusCode::BAD_REQUEST, "BadRequest", why));
     };
@@ -78,8 +78,8 @@ pub(super) async fn ask(
         Way::Not(code, reason, why) => Ok(refusal(code, reason, why)),
         Way::Log(request) => log::ask(line, *request, left).await,
         Way::Ask(method, request) => {
-            let (answer, said) = put(line, method, *request, left).await?;
-            Ok(held(answered(&asked, answer), said))
+            let (answer, stated) = put(line, method, *request, left).await?;
+            Ok(with_permit(answered(&asked, answer), stated))
         }
     }
 }
@@ -89,7 +89,7 @@ pub(super) async fn put(
     line: &Arc<Line>,
     method: Method,
     request: ResourceRequest,
-    patience: Duration,
+    response_timeout: Duration,
 ) -> Result<(ResourceResponse, Bytes), NotAnswered> {
     let uuid = Uuid::new_v4().to_string();
     let request = ResourceRequest {
@@ -98,8 +98,8 @@ pub(super) async fn put(
     };
     let body = payload::encode(&request);
     let event = Event::question(Target::Resource, Verb::Http(method), &uuid, body);
-    let said = line.question(event, patience).await?;
-    Ok((read("resource response", &said)?, said))
+    let stated = line.question(event, response_timeout).await?;
+    Ok((read("resource response", &stated)?, stated))
 }
 
 /// Which words of Go's a request has.

@@ -33,7 +33,7 @@ impl Room {
         let size = u32::try_from(answer.len()).unwrap_or(u32::MAX);
         let taken = Arc::clone(&self.0).try_acquire_many_owned(size.saturating_mul(2));
         let with = taken.map_err(|_full| NotAnswered::Busy)?;
-        Ok(Bytes::from_owner(Held {
+        Ok(Bytes::from_owner(PermitBody {
             data: answer,
             _with: with,
         }))
@@ -47,22 +47,22 @@ impl Room {
 }
 
 /// Bytes that hold something as long as they are there.
-struct Held<T> {
+struct PermitBody<T> {
     data: Bytes,
     _with: T,
 }
 
-impl<T> AsRef<[u8]> for Held<T> {
+impl<T> AsRef<[u8]> for PermitBody<T> {
     fn as_ref(&self) -> &[u8] {
         &self.data
     }
 }
 
 /// A response that holds the answer it was made of, and so its room, until it is passed on.
-pub(super) fn held(response: Response<Body>, answer: Bytes) -> Response<Body> {
+pub(super) fn with_permit(response: Response<Body>, answer: Bytes) -> Response<Body> {
     let hold = move |data| {
         let with = answer.clone();
-        Bytes::from_owner(Held { data, _with: with })
+        Bytes::from_owner(PermitBody { data, _with: with })
     };
     let hold = move |frame: Frame<Bytes>| frame.map_data(&hold);
     response.map(|body| UnsyncBoxBody::new(body.map_frame(hold)))

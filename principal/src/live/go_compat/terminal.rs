@@ -57,7 +57,7 @@ const LARGEST: usize = 1 << 20;
 /// What is typed is cut into pieces of this: of one that is larger than its buffer, a Go agent forgets the rest.
 const PIECE: usize = 16 << 10;
 /// How long either side may take to hear that it is over.
-const PARTING: Duration = Duration::from_secs(5);
+const LAST_MESSAGE: Duration = Duration::from_secs(5);
 
 type Socket = WebSocketStream<Tunnel>;
 /// What is said to an agent on a stream.
@@ -65,8 +65,8 @@ pub(crate) type Frames = mpsc::Sender<Result<TerminalStreamData, Status>>;
 
 /// The stream of a terminal that an agent has opened.
 pub(crate) struct Opened {
-    pub(crate) hears: BoxStream<'static, Result<TerminalStreamData, Status>>,
-    pub(crate) says: Frames,
+    pub(crate) takes_in: BoxStream<'static, Result<TerminalStreamData, Status>>,
+    pub(crate) emits: Frames,
 }
 
 impl fmt::Debug for Opened {
@@ -146,7 +146,7 @@ pub(super) async fn ask(
     line: &Arc<Line>,
     asked: &Asked,
     headers: &HeaderMap,
-    said: Body,
+    stated: Body,
     until: Instant,
 ) -> Result<Response<Body>, NotAnswered> {
     let planned = plan(line.mode, asked, headers);
@@ -165,20 +165,20 @@ pub(super) async fn ask(
         let room = waiting.terminals.len() < MOST_LASTING;
         room.then(|| waiting.terminals.insert(id, open)).is_some()
     })?;
-    line.say(Event::question(
+    line.emit(Event::question(
         Target::Terminal,
         Verb::TerminalRequest,
         &uuid,
         payload::encode(&plan.request),
     ))?;
-    let patience = until.saturating_duration_since(Instant::now());
-    let opened = timeout(patience, opened)
+    let response_timeout = until.saturating_duration_since(Instant::now());
+    let opened = timeout(response_timeout, opened)
         .await
-        .map_err(|_elapsed| NotAnswered::Late(patience))?
+        .map_err(|_elapsed| NotAnswered::Late(response_timeout))?
         .map_err(|_dropped| NotAnswered::Ended)?;
     drop(place);
     let (send, outgoing) = tunnel::chunks();
-    let incoming = said.into_data_stream().map_err(io::Error::other);
+    let incoming = stated.into_data_stream().map_err(io::Error::other);
     let viewer = (Tunnel::new(incoming, send.clone()), send);
     let carrying = carry(viewer, opened, uuid, line.over.clone());
     line.spawner.spawn_short("terminal", carrying);
@@ -205,8 +205,8 @@ async fn not_shown(
         ..asked.object().cloned().unwrap_or_default()
     };
     let shown = resource::read_of(&pod);
-    let patience = until.saturating_duration_since(Instant::now());
-    let (answer, _said) = resource::put(line, Method::Get, shown, patience).await?;
+    let response_timeout = until.saturating_duration_since(Instant::now());
+    let (answer, _said) = resource::put(line, Method::Get, shown, response_timeout).await?;
     let code = match answer.status {
         200 => return Ok(None),
         status => StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
@@ -235,16 +235,16 @@ async fn carry(
     config.max_frame_size = Some(LARGEST);
     let socket = Socket::from_raw_socket(viewer, Role::Server, Some(config)).await;
     let (mut screen, keys) = socket.split();
-    let Opened { hears, says } = opened;
+    let Opened { takes_in, emits } = opened;
     let ended = tokio::select! {
         biased;
         () = over.cancelled() => Some(failed("the session of this cluster's agent has ended")),
         // Noticed even while an agent takes nothing of what is typed.
         () = gone.closed() => None,
-        () = types(keys, &uuid, &says) => None,
-        end = shows(hears, &mut screen) => end,
+        () = types(keys, &uuid, &emits) => None,
+        end = shows(takes_in, &mut screen) => end,
     };
-    let parting = async {
+    let teardown_input = async {
         if let Some(end) = ended {
             return part(screen, &end).await;
         }
@@ -253,9 +253,9 @@ async fn carry(
             error: "client disconnected".to_owned(),
             ..frame(&uuid)
         };
-        drop(says.send(Ok(gone)).await);
+        drop(emits.send(Ok(gone)).await);
     };
-    let _late = timeout(PARTING, parting).await;
+    let _late = timeout(LAST_MESSAGE, teardown_input).await;
 }
 
 fn failed(why: &str) -> End {
@@ -270,7 +270,7 @@ fn frame(uuid: &str) -> TerminalStreamData {
 }
 
 /// Says what is typed, and how large the window is, until nobody is there any more.
-async fn types(mut keys: SplitStream<Socket>, uuid: &str, says: &Frames) {
+async fn types(mut keys: SplitStream<Socket>, uuid: &str, emits: &Frames) {
     loop {
         let message = match keys.next().await {
             Some(Ok(message @ (Message::Binary(_) | Message::Text(_)))) => message.into_data(),
@@ -278,7 +278,7 @@ async fn types(mut keys: SplitStream<Socket>, uuid: &str, says: &Frames) {
             Some(Ok(Message::Close(_)) | Err(_)) | None => return,
         };
         for frame in frames(&message, uuid) {
-            if says.send(Ok(frame)).await.is_err() {
+            if emits.send(Ok(frame)).await.is_err() {
                 // The agent is gone, which is told by what it said.
                 return std::future::pending().await;
             }
@@ -337,16 +337,16 @@ pub(super) fn shown(frame: &TerminalStreamData) -> Shown {
         "stderr" | "error" => Channel::Errors,
         _ => Channel::Screen,
     };
-    Shown::Message(channel.says(&frame.data))
+    Shown::Message(channel.emits(&frame.data))
 }
 
 /// Shows what the agent says, in the pace of whoever looks, until it ends; none: nobody looks any more.
 async fn shows(
-    mut hears: BoxStream<'static, Result<TerminalStreamData, Status>>,
+    mut takes_in: BoxStream<'static, Result<TerminalStreamData, Status>>,
     screen: &mut SplitSink<Socket, Message>,
 ) -> Option<End> {
     loop {
-        let Some(Ok(frame)) = hears.next().await else {
+        let Some(Ok(frame)) = takes_in.next().await else {
             let why = "the connection to the agent of this cluster was lost";
             return Some(failed(why));
         };
@@ -360,7 +360,7 @@ async fn shows(
 
 /// Tells whoever looks how it has ended.
 async fn part(mut screen: SplitSink<Socket, Message>, end: &End) {
-    let status = Message::binary(Channel::End.says(&end.written()));
+    let status = Message::binary(Channel::End.emits(&end.written()));
     let close = Message::Close(Some(CloseFrame {
         code: CloseCode::Normal,
         reason: "".into(),

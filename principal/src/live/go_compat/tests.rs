@@ -22,13 +22,13 @@ mod log;
 mod subscriptions;
 mod terminal;
 
-const PATIENCE: Duration = Duration::from_millis(2500);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(2500);
 
 fn cluster() -> ClusterName {
     ClusterName::try_from("a").unwrap()
 }
 
-fn open(questions: &Questions, cluster: &ClusterName) -> Ear {
+fn open(questions: &Questions, cluster: &ClusterName) -> GoRequestReceiver {
     let spawner = Parts::new(CancellationToken::new()).spawner();
     questions.open(cluster, Mode::Managed, &spawner)
 }
@@ -196,31 +196,31 @@ async fn what_an_agent_answers_is_what_the_api_would_have_said() {
 #[tokio::test]
 async fn only_the_agent_that_was_asked_is_heard_and_an_end_is_told_at_once() {
     let questions = Questions::default();
-    let mut ear = open(&questions, &cluster());
+    let mut subscriber = open(&questions, &cluster());
     let other = open(&questions, &ClusterName::try_from("b").unwrap());
     let line = questions.line(&cluster()).unwrap();
-    let asking = line.ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE);
+    let asking = line.ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT);
     let answering = async {
-        let question = ear.next().await.unwrap();
+        let question = subscriber.next().await.unwrap();
         assert_eq!(
             (question.target, question.verb),
             (Target::Resource, Verb::Http(Method::Get))
         );
         assert_eq!(json_of(&question)["uuid"], question.event_id);
-        assert!(other.hears(&resource_says(&question, 200, "forged")));
-        assert!(ear.hears(&resource_says(&question, 200, "theirs")));
-        assert!(ear.hears(&resource_says(&question, 200, "again")));
-        assert!(!ear.hears(&Event::ping()));
+        assert!(other.takes_in(&resource_says(&question, 200, "forged")));
+        assert!(subscriber.takes_in(&resource_says(&question, 200, "theirs")));
+        assert!(subscriber.takes_in(&resource_says(&question, 200, "again")));
+        assert!(!subscriber.takes_in(&Event::ping()));
     };
     let (answer, ()) = tokio::join!(asking, answering);
     assert_eq!(text(answer.unwrap()).await, "theirs");
 
-    let asking = line.ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE);
-    let ending = async { drop((ear.next().await, ear)) };
+    let asking = line.ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT);
+    let ending = async { drop((subscriber.next().await, subscriber)) };
     let (answer, ()) = tokio::join!(asking, ending);
     assert!(matches!(answer, Err(NotAnswered::Ended)), "{answer:?}");
     let late = line
-        .ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE)
+        .ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT)
         .await;
     assert!(matches!(late, Err(NotAnswered::Ended)), "{late:?}");
     assert!(questions.line(&cluster()).is_none());
@@ -229,9 +229,10 @@ async fn only_the_agent_that_was_asked_is_heard_and_an_end_is_told_at_once() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_answer_costs_no_more_than_the_patience_and_the_bound() {
     let questions = Questions::default();
-    let mut ear = open(&questions, &cluster());
+    let mut subscriber = open(&questions, &cluster());
     let line = questions.line(&cluster()).unwrap();
-    let asking = (0..=MOST).map(|_| line.ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE));
+    let asking =
+        (0..=MOST).map(|_| line.ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT));
     let all = futures::future::join_all(asking).await;
     let busy = all.iter().filter(|it| matches!(it, Err(NotAnswered::Busy)));
     assert_eq!(busy.count(), 1);
@@ -244,7 +245,7 @@ async fn an_agent_that_does_not_answer_costs_no_more_than_the_patience_and_the_b
         "nothing is left of them"
     );
     assert!(
-        ear.next().now_or_never().is_none(),
+        subscriber.next().now_or_never().is_none(),
         "and nothing is said of them"
     );
 }
@@ -278,11 +279,11 @@ async fn how_an_agent_wants_its_keys_is_learned_once() {
     let hit = json!({ "get": { "bytes": "dHJlZQ==", "cacheHit": true, "error": "" } });
     for is_mapped_by_namespace in [true, false] {
         let questions = Questions::default();
-        let mut ear = open(&questions, &cluster());
+        let mut subscriber = open(&questions, &cluster());
         let line = questions.line(&cluster()).unwrap();
         let agent = async {
             let mut keys = vec![];
-            while let Some(question) = ear.next().await {
+            while let Some(question) = subscriber.next().await {
                 let key = json_of(&question)["body"]["get"]["key"]
                     .as_str()
                     .unwrap()
@@ -293,7 +294,7 @@ async fn how_an_agent_wants_its_keys_is_learned_once() {
                     continue;
                 }
                 let found = is_bare && keys.len() > 2;
-                ear.hears(&redis_says(&question, if found { &hit } else { &miss }));
+                subscriber.takes_in(&redis_says(&question, if found { &hit } else { &miss }));
                 if keys.len() >= 3 {
                     break;
                 }
@@ -301,10 +302,10 @@ async fn how_an_agent_wants_its_keys_is_learned_once() {
             keys
         };
         let asking = async {
-            let first = line.ask(request(TREE), PATIENCE).await.unwrap();
+            let first = line.ask(request(TREE), RESPONSE_TIMEOUT).await.unwrap();
             (
                 first.status(),
-                line.ask(request(TREE), PATIENCE).await.unwrap(),
+                line.ask(request(TREE), RESPONSE_TIMEOUT).await.unwrap(),
             )
         };
         let ((first, second), keys) = tokio::join!(asking, agent);
@@ -322,34 +323,34 @@ async fn how_an_agent_wants_its_keys_is_learned_once() {
 #[tokio::test(start_paused = true)]
 async fn a_subscription_tells_of_messages_and_ends_when_nobody_answers_its_pings() {
     let questions = Questions::default();
-    let mut ear = open(&questions, &cluster());
+    let mut subscriber = open(&questions, &cluster());
     let line = questions.line(&cluster()).unwrap();
     let target = "/argocd/cache/managed-resources/team/guestbook/0/1.8.3?watch=true";
     let subscribing = async {
-        let question = ear.next().await.unwrap();
+        let question = subscriber.next().await.unwrap();
         let channel = json_of(&question)["body"]["subscribe"]["channel"].clone();
         assert_eq!(channel, "app|managed-resources|team_guestbook|1.8.3");
         let done = json!({ "subscribeResponse": { "error": "" } });
-        ear.hears(&redis_says(&question, &done));
+        subscriber.takes_in(&redis_says(&question, &done));
         question
     };
-    let (answer, question) = tokio::join!(line.ask(request(target), PATIENCE), subscribing);
+    let (answer, question) = tokio::join!(line.ask(request(target), RESPONSE_TIMEOUT), subscribing);
     let mut body = answer.unwrap().into_body();
-    ear.hears(&redis_says(
+    subscriber.takes_in(&redis_says(
         &question,
         &json!({ "pushFromSubscribe": { "channelName": "c" } }),
     ));
     assert!(body.frame().await.unwrap().is_ok());
     let ponging = async {
-        let ping = ear.next().await.unwrap();
+        let ping = subscriber.next().await.unwrap();
         assert_eq!(json_of(&ping)["body"], json!({ "ping": {} }));
         assert_eq!(
             json_of(&ping)["connectionUuid"],
             json_of(&question)["connectionUuid"]
         );
-        ear.hears(&redis_says(&ping, &json!({ "pong": {} })));
+        subscriber.takes_in(&redis_says(&ping, &json!({ "pong": {} })));
         // The next one is not answered.
-        ear.next().await.unwrap();
+        subscriber.next().await.unwrap();
         advance(Duration::from_secs(31)).await;
     };
     let (end, ()) = tokio::join!(body.frame(), ponging);

@@ -22,13 +22,13 @@ use super::{
     event_refresh,
     follow::{Channel, Follow},
     page,
-    reader::{Reader, Said, Unreadable},
+    reader::{RawCommand, Reader, Unreadable},
     remote::Remote,
     upstream::{self, NotRelayed, Upstream},
     value::{self, NotCarried},
     writer::Writer,
 };
-use crate::sync::hub::Whose;
+use crate::sync::hub::ObjectOwner;
 
 mod channels;
 mod login;
@@ -87,7 +87,7 @@ impl From<NotRelayed> for Ended {
 
 /// What happens next.
 enum Next {
-    Said(Option<Said>),
+    Command(Option<RawCommand>),
     Changed(Option<Channel>),
     Spoke(Result<(), upstream::Error>),
     Late,
@@ -114,7 +114,7 @@ struct Client<S: AsyncWrite> {
     /// Its subscriptions: those that clusters tell, and those that the hub's redis does.
     follows: BTreeMap<Channel, Follow>,
     local: BTreeSet<Channel>,
-    tell: mpsc::Sender<Channel>,
+    notify: mpsc::Sender<Channel>,
 }
 
 /// Serves one client until it goes or has to.
@@ -128,7 +128,7 @@ where
 {
     let stop = shared.sessions.spawner.token().clone();
     let (read, write) = tokio::io::split(stream);
-    let (tell, mut changes) = mpsc::channel(16);
+    let (notify, mut changes) = mpsc::channel(16);
     let mut reader = Reader::new(read);
     let mut client = Client {
         shared,
@@ -139,7 +139,7 @@ where
         wrong_passwords: 0,
         follows: BTreeMap::new(),
         local: BTreeSet::new(),
-        tell,
+        notify,
     };
     let mut deadline = Instant::now() + LOGIN;
     loop {
@@ -147,16 +147,16 @@ where
         let next = tokio::select! {
             biased;
             () = stop.cancelled() => Next::Stop,
-            said = reader.command() => Next::Said(client.readable(said).await?),
+            stated = reader.command() => Next::Command(client.readable(stated).await?),
             channel = changes.recv() => Next::Changed(channel),
             spoke = speaks(client.upstream.as_mut()) => Next::Spoke(spoke),
             () = sleep_until(deadline) => Next::Late,
         };
         match next {
-            Next::Stop | Next::Said(None) | Next::Changed(None) => return Ok(()),
+            Next::Stop | Next::Command(None) | Next::Changed(None) => return Ok(()),
             Next::Late => return Err(Ended::Silent),
-            Next::Said(Some(said)) => {
-                let goes = client.answer(&said, &mut reader).await?;
+            Next::Command(Some(stated)) => {
+                let goes = client.answer(&stated, &mut reader).await?;
                 client.writer.flush().await?;
                 if goes == Goes::Away {
                     return Ok(());
@@ -194,21 +194,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Tells the client why it cannot be understood.
     async fn readable(
         &mut self,
-        said: Result<Option<Said>, Unreadable>,
-    ) -> Result<Option<Said>, Ended> {
-        if let Err(why @ (Unreadable::Malformed(_) | Unreadable::NoCommand)) = &said {
+        stated: Result<Option<RawCommand>, Unreadable>,
+    ) -> Result<Option<RawCommand>, Ended> {
+        if let Err(why @ (Unreadable::Malformed(_) | Unreadable::NoCommand)) = &stated {
             self.writer.error(&format!("ERR {why}")).await?;
             self.writer.flush().await?;
         }
-        Ok(said?)
+        Ok(stated?)
     }
 
     async fn answer(
         &mut self,
-        said: &Said,
+        stated: &RawCommand,
         reader: &mut Reader<ReadHalf<S>>,
     ) -> Result<Goes, Ended> {
-        let read = command::read(&said.words);
+        let read = command::read(&stated.words);
         let refused = match &read {
             Ok(command) => self.refused(command).map(ToOwned::to_owned),
             // Whoever is not known yet is told nothing of what there is.
@@ -219,9 +219,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             self.writer.error(refused).await?;
         }
         match read {
-            Ok(command) if refused.is_none() => self.carry_out(command, said, reader).await,
+            Ok(command) if refused.is_none() => self.carry_out(command, stated, reader).await,
             // What is left of it would be taken for the next one.
-            _ if !said.is_whole => Err(Ended::TooLong),
+            _ if !stated.is_whole => Err(Ended::TooLong),
             _ => Ok(Goes::On),
         }
     }
@@ -245,7 +245,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             match command {
                 Command::Set(key) => {
                     let whose = self.whose(key).map(|(_, whose)| whose);
-                    matches!(whose, Some(Whose::Cluster(_))).then_some(OF_A_CLUSTER)
+                    matches!(whose, Some(ObjectOwner::Cluster(_))).then_some(OF_A_CLUSTER)
                 }
                 Command::Hello(..)
                 | Command::Auth(_)
@@ -263,11 +263,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     async fn carry_out(
         &mut self,
         command: Command<'_>,
-        said: &Said,
+        stated: &RawCommand,
         reader: &mut Reader<ReadHalf<S>>,
     ) -> Result<Goes, Ended> {
         let can_be_long = matches!(command, Command::Set(_) | Command::Other);
-        if !said.is_whole && !can_be_long {
+        if !stated.is_whole && !can_be_long {
             return Err(Ended::TooLong);
         }
         match command {
@@ -284,24 +284,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 return Ok(Goes::Away);
             }
             Command::Get(key) => match self.whose(key) {
-                Some((_, Whose::Nobody)) => self.writer.null().await?,
-                Some((key, Whose::Cluster(there))) => {
+                Some((_, ObjectOwner::NoOne)) => self.writer.null().await?,
+                Some((key, ObjectOwner::Cluster(there))) => {
                     if key.item == Item::ResourcesTree {
                         event_refresh::look(&self.shared, &there);
                     }
                     let remote = Remote::new(there, &key);
                     value::carry(&self.shared, &remote, &mut self.writer).await?;
                 }
-                Some((_, Whose::Hub)) => self.forward(said, reader).await?,
+                Some((_, ObjectOwner::Hub)) => self.forward(stated, reader).await?,
                 None => match page::value(&self.shared, key) {
                     Some(value) => {
                         self.shared.sessions.metrics.redis_request("page");
                         self.writer.value(&Value::bytes(value)).await?;
                     }
-                    None => self.forward(said, reader).await?,
+                    None => self.forward(stated, reader).await?,
                 },
             },
-            Command::Set(_) | Command::Other => self.forward(said, reader).await?,
+            Command::Set(_) | Command::Other => self.forward(stated, reader).await?,
             Command::Subscribe(channels) => self.subscribe(&channels).await?,
             Command::Unsubscribe(channels) => self.unsubscribe(&channels).await?,
         }
@@ -309,7 +309,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     /// Whose Application a key is about, if it is about one.
-    fn whose(&self, key: &[u8]) -> Option<(CacheKey, Whose)> {
+    fn whose(&self, key: &[u8]) -> Option<(CacheKey, ObjectOwner)> {
         let key = CacheKey::parse(key)?;
         let hub = &self.shared.sessions.hub;
         let whose = hub.whose(key.namespace.as_deref(), &key.name);
@@ -319,7 +319,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Has the hub's redis answer a command.
     async fn forward(
         &mut self,
-        said: &Said,
+        stated: &RawCommand,
         reader: &mut Reader<ReadHalf<S>>,
     ) -> Result<(), Ended> {
         let shared = Arc::clone(&self.shared);
@@ -327,7 +327,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         if let Err(why) = self.reach_upstream().await {
             shared.sessions.metrics.redis_request("local_failed");
             tracing::warn!(error = %Chain(&why), "the hub's redis does not answer");
-            return if said.is_whole {
+            return if stated.is_whole {
                 Ok(self.writer.error(NOT_REACHED).await?)
             } else {
                 Err(why.into())
@@ -336,8 +336,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let Some(upstream) = &mut self.upstream else {
             return Ok(self.writer.error(NOT_REACHED).await?);
         };
-        upstream.write(&said.raw).await?;
-        let mut is_whole = said.is_whole;
+        upstream.write(&stated.raw).await?;
+        let mut is_whole = stated.is_whole;
         while !is_whole {
             let mut piece = vec![];
             let reading = timeout(PAUSE, reader.more(&mut piece));

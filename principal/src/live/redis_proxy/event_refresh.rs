@@ -27,7 +27,7 @@ use super::{Shared, remote::REQUEST_ID};
 use crate::{
     fleet::ClusterName,
     live::tunnel::{Body, NotAnswered},
-    sync::hub::{There, Whose, store::WriteError},
+    sync::hub::{ObjectOwner, There, store::WriteError},
     transport::listener::slots::Slots,
 };
 
@@ -41,7 +41,7 @@ const MOST_OF_CLUSTER: usize = 8;
 /// At the same time: one cluster that does not answer leaves some for others.
 const AT_ONCE: usize = 16;
 /// How long a cluster may take to answer, and the hub to take what is new of it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_mins(1);
 /// Of an answer: bytes.
 const LARGEST: usize = 2 << 20;
@@ -79,7 +79,7 @@ enum NotNoted {
     Status(StatusCode),
     #[error("the answer is too long or was truncated")]
     Broken,
-    #[error("no answer within {PATIENCE:?}")]
+    #[error("no answer within {RESPONSE_TIMEOUT:?}")]
     Late,
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
@@ -89,7 +89,11 @@ enum NotNoted {
 pub(super) fn look(shared: &Arc<Shared>, there: &There) {
     let looks = &shared.looks;
     // Only our own agents have a lane; with others nothing is done.
-    let Some(namespace) = shared.sessions.lanes.argocd_namespace(&there.cluster) else {
+    let Some(namespace) = shared
+        .sessions
+        .agent_tunnels
+        .argocd_namespace(&there.cluster)
+    else {
         return;
     };
     let waiting = Arc::clone(&looks.waiting).try_acquire_owned();
@@ -111,17 +115,18 @@ pub(super) fn look(shared: &Arc<Shared>, there: &There) {
         uid_there: there.source_uid.clone(),
     };
     let (shared, there) = (Arc::clone(shared), there.clone());
-    let spawner = shared.sessions.spawner.aside();
+    let spawner = shared.sessions.spawner.background();
     spawner.spawn_short("events of an application", async move {
         let _held = (waiting, of_cluster);
         let stop = shared.sessions.spawner.token().clone();
-        let bringing = async {
+        let installation = async {
             sleep_until(turn).await;
             // Never closed.
             let _one = shared.looks.at_once.acquire().await;
             bring(&shared, &there, &observed).await;
         };
-        stop.run_until_cancelled(timeout(LONGEST, bringing)).await;
+        stop.run_until_cancelled(timeout(LONGEST, installation))
+            .await;
     });
 }
 
@@ -130,7 +135,7 @@ async fn bring(shared: &Shared, there: &There, observed: &Observed) {
         namespace, name, ..
     } = observed;
     let cluster = &there.cluster;
-    let asking = timeout(PATIENCE, ask(shared, cluster, observed));
+    let asking = timeout(RESPONSE_TIMEOUT, ask(shared, cluster, observed));
     let noted = match asking.await.unwrap_or(Err(NotNoted::Late)) {
         Ok(noted) if noted.is_empty() => return,
         Ok(noted) => noted,
@@ -140,8 +145,8 @@ async fn bring(shared: &Shared, there: &There, observed: &Observed) {
     };
     // It may have gone since, or elsewhere.
     match shared.sessions.hub.whose(Some(namespace), name) {
-        Whose::Cluster(now) if now == *there => {}
-        Whose::Cluster(_) | Whose::Hub | Whose::Nobody => return,
+        ObjectOwner::Cluster(now) if now == *there => {}
+        ObjectOwner::Cluster(_) | ObjectOwner::Hub | ObjectOwner::NoOne => return,
     }
     match write(shared, observed, noted).await {
         Ok(()) => shared.looks.is_failing.store(false, Ordering::Relaxed),
@@ -189,8 +194,8 @@ async fn ask(
     }
     let answer = shared
         .sessions
-        .lanes
-        .ask(cluster, request, PATIENCE)
+        .agent_tunnels
+        .ask(cluster, request, RESPONSE_TIMEOUT)
         .await?;
     if answer.status() != StatusCode::OK {
         return Err(NotNoted::Status(answer.status()));

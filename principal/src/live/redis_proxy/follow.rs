@@ -40,16 +40,16 @@ impl Follow {
         shared: &Arc<Shared>,
         remote: Remote,
         channel: Channel,
-        tell: mpsc::Sender<Channel>,
+        notify: mpsc::Sender<Channel>,
     ) -> Option<Self> {
         let one = Arc::clone(&shared.follows).try_acquire_owned().ok()?;
         let of_cluster = shared.follows_of_cluster.take(remote.cluster.clone())?;
         let end = shared.sessions.spawner.token().child_token();
-        let following = follow(Arc::clone(shared), remote, channel, tell, end.clone());
+        let following = follow(Arc::clone(shared), remote, channel, notify, end.clone());
         shared
             .sessions
             .spawner
-            .aside()
+            .background()
             .spawn_short("follow", following);
         Some(Self {
             _end: end.drop_guard(),
@@ -63,14 +63,14 @@ async fn follow(
     shared: Arc<Shared>,
     remote: Remote,
     channel: Channel,
-    tell: mpsc::Sender<Channel>,
+    notify: mpsc::Sender<Channel>,
     end: CancellationToken,
 ) {
     let telling = async {
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1, HEALTHY);
         let mut is_first = true;
         loop {
-            if once(&shared, &remote, &channel, &tell, &mut backoff, is_first).await
+            if once(&shared, &remote, &channel, &notify, &mut backoff, is_first).await
                 == Ended::Unheard
             {
                 return;
@@ -94,7 +94,7 @@ async fn once(
     shared: &Shared,
     remote: &Remote,
     channel: &Channel,
-    tell: &mpsc::Sender<Channel>,
+    notify: &mpsc::Sender<Channel>,
     backoff: &mut Backoff,
     is_first: bool,
 ) -> Ended {
@@ -111,13 +111,13 @@ async fn once(
         }
     };
     backoff.succeeded(Instant::now());
-    if !is_first && tell.send(channel.clone()).await.is_err() {
+    if !is_first && notify.send(channel.clone()).await.is_err() {
         return Ended::Unheard;
     }
     let mut body = response.into_body();
     while let Some(Ok(frame)) = body.frame().await {
-        let is_news = frame.data_ref().is_some_and(|data| !data.is_empty());
-        if is_news && tell.send(channel.clone()).await.is_err() {
+        let is_change = frame.data_ref().is_some_and(|data| !data.is_empty());
+        if is_change && notify.send(channel.clone()).await.is_err() {
             return Ended::Unheard;
         }
     }

@@ -80,12 +80,12 @@ impl Memory {
         let now = state.tick();
         let known = state.values.get_mut(key)?;
         let before = std::mem::replace(&mut known.used, now);
-        let told = (known.value.clone(), known.at);
+        let reply = (known.value.clone(), known.at);
         if let Some(key) = state.used.remove(&before) {
             state.used.insert(now, key);
         }
         drop(state);
-        Some(told)
+        Some(reply)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

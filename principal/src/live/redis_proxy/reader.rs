@@ -20,7 +20,7 @@ const LIMITS: Limits = Limits {
 
 /// A command as it was said.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct RawCommand {
     /// Its words, as far as they are whole.
     pub(super) words: Vec<Vec<u8>>,
     /// All of its bytes that were read.
@@ -46,7 +46,7 @@ pub(super) struct Reader<R> {
     io: R,
     buffer: BytesMut,
     scanner: Scanner,
-    said: Said,
+    stated: RawCommand,
     /// The word that is read, and how much of it is left.
     word: Vec<u8>,
     left: u64,
@@ -60,7 +60,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             io,
             buffer: BytesMut::new(),
             scanner: Scanner::new(LIMITS),
-            said: Said::default(),
+            stated: RawCommand::default(),
             word: vec![],
             left: 0,
             is_open: false,
@@ -70,10 +70,10 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     /// The next command; none when the client is gone. Cancel-safe.
     ///
     /// Of a large one the rest is to be had with [`Self::more`], and must be before the next.
-    pub(super) async fn command(&mut self) -> Result<Option<Said>, Unreadable> {
+    pub(super) async fn command(&mut self) -> Result<Option<RawCommand>, Unreadable> {
         loop {
-            if let Some(said) = self.advance()? {
-                return Ok(Some(said));
+            if let Some(stated) = self.advance()? {
+                return Ok(Some(stated));
             }
             if !self.fill().await? {
                 return Ok(None);
@@ -116,7 +116,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 
     /// What is read, up to the end of a command; none if that is not read yet.
-    fn advance(&mut self) -> Result<Option<Said>, Unreadable> {
+    fn advance(&mut self) -> Result<Option<RawCommand>, Unreadable> {
         loop {
             let mut rest = self.buffer.as_ref();
             let before = rest.len();
@@ -126,14 +126,14 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             match step {
                 Step::Event(Event::Group(Kind::Array, Some(1..))) => self.is_open = true,
                 Step::Event(_) if !self.is_open => return Err(Unreadable::NoCommand),
-                Step::Event(Event::Bytes(Kind::Bulk, Some(0))) => self.said.words.push(vec![]),
+                Step::Event(Event::Bytes(Kind::Bulk, Some(0))) => self.stated.words.push(vec![]),
                 Step::Event(Event::Bytes(Kind::Bulk, Some(length))) => self.left = length,
                 Step::Event(Event::Data(data)) => {
                     self.word.extend_from_slice(data);
                     let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
                     self.left = self.left.saturating_sub(length);
                     if self.left == 0 {
-                        self.said.words.push(std::mem::take(&mut self.word));
+                        self.stated.words.push(std::mem::take(&mut self.word));
                     }
                 }
                 Step::Event(_) => return Err(Unreadable::NoCommand),
@@ -141,15 +141,15 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 Step::More => {}
             }
             let used = self.buffer.split_to(used);
-            self.said.raw.extend_from_slice(&used);
+            self.stated.raw.extend_from_slice(&used);
             if is_done {
-                self.said.is_whole = true;
-                return Ok(Some(std::mem::take(&mut self.said)));
+                self.stated.is_whole = true;
+                return Ok(Some(std::mem::take(&mut self.stated)));
             }
-            if self.said.raw.len() > KEPT {
+            if self.stated.raw.len() > KEPT {
                 // The rest of its words is passed on as it comes.
                 self.word = vec![];
-                return Ok(Some(std::mem::take(&mut self.said)));
+                return Ok(Some(std::mem::take(&mut self.stated)));
             }
             if is_all {
                 return Ok(None);
@@ -173,7 +173,7 @@ mod tests {
         // A pipe that carries little at once.
         let (mut client, ours) = tokio::io::duplex(1000);
         let sent = bytes.clone();
-        let saying = async move {
+        let emitting = async move {
             tokio::io::AsyncWriteExt::write_all(&mut client, &sent)
                 .await
                 .unwrap();
@@ -193,7 +193,7 @@ mod tests {
             assert!(reader.command().await.unwrap().is_none());
             [first.raw, all, third.raw].concat()
         };
-        let ((), read) = tokio::join!(saying, reading);
+        let ((), read) = tokio::join!(emitting, reading);
         assert_eq!(read, bytes);
     }
 
@@ -210,9 +210,9 @@ mod tests {
             b"*1025\r\n",
             b"$3\r\nget\r\n",
         ] {
-            let told = Reader::new(bytes).command().await;
+            let reply = Reader::new(bytes).command().await;
             let shown = bytes.escape_ascii().to_string();
-            let why = told.unwrap_err();
+            let why = reply.unwrap_err();
             assert!(!matches!(why, Unreadable::Read(_)), "{shown}");
         }
     }

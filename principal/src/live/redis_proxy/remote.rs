@@ -80,7 +80,7 @@ pub(super) struct Value {
     pub(super) body: Body,
     pub(super) line: Line,
     remembered_as: String,
-    _held: Held,
+    _held: ValuePermit,
 }
 
 impl Value {
@@ -96,7 +96,7 @@ impl Value {
 
 /// What a request holds until its answer is read to the end or dropped.
 #[derive(Debug)]
-struct Held {
+struct ValuePermit {
     _one: OwnedSemaphorePermit,
     _of_cluster: Slot<ClusterName>,
 }
@@ -110,7 +110,7 @@ pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
         line.outcome = "too_many_requests";
         return Answer::Busy;
     };
-    let held = Held {
+    let retained = ValuePermit {
         _one: one,
         _of_cluster: of_cluster,
     };
@@ -142,7 +142,7 @@ pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
                 body: response.into_body(),
                 line,
                 remembered_as,
-                _held: held,
+                _held: retained,
             }))
         }
         (StatusCode::NOT_FOUND | StatusCode::FORBIDDEN, _) => {
@@ -187,8 +187,10 @@ pub(super) async fn ask(
     if let Ok(id) = id.parse() {
         request.headers_mut().insert(REQUEST_ID, id);
     }
-    let (sessions, patience) = (&shared.sessions, shared.budgets.patience);
-    sessions.ask(&remote.cluster, request, patience).await
+    let (sessions, response_timeout) = (&shared.sessions, shared.budgets.response_timeout);
+    sessions
+        .ask(&remote.cluster, request, response_timeout)
+        .await
 }
 
 fn length(response: &Response<Body>) -> Option<u64> {

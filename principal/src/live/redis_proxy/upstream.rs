@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use super::{Shared, command::Version, writer::Writer};
 
 /// How long a connection may take, and how long an answer may pause.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 const PIECE: usize = 16 << 10;
 /// What redis says is passed on as it comes, so its size costs us nothing.
 const LIMITS: Limits = Limits {
@@ -73,7 +73,7 @@ impl Upstream {
     ) -> Result<Self, Error> {
         let (address, tls) = (&shared.settings.server, shared.server_tls.as_ref());
         let cannot = |error| Error::Connect(address.clone(), error);
-        let io = timeout(PATIENCE, reach(address, tls))
+        let io = timeout(RESPONSE_TIMEOUT, reach(address, tls))
             .await
             .map_err(|late| cannot(late.into()))?
             .map_err(cannot)?;
@@ -111,7 +111,7 @@ impl Upstream {
             // TLS may still hold some of it.
             self.io.flush().await
         };
-        let written = timeout(PATIENCE, writing).await;
+        let written = timeout(RESPONSE_TIMEOUT, writing).await;
         Ok(written.map_err(io::Error::from)??)
     }
 
@@ -157,7 +157,7 @@ impl Upstream {
                 return Ok(group);
             }
             if is_all {
-                let filled = timeout(PATIENCE, self.fill()).await;
+                let filled = timeout(RESPONSE_TIMEOUT, self.fill()).await;
                 filled.map_err(|late| Error::Talk(late.into()))??;
             }
         }
@@ -170,7 +170,7 @@ impl Upstream {
                 drop(self.buffer.split_to(used));
                 return Ok(value);
             }
-            let filled = timeout(PATIENCE, self.fill()).await;
+            let filled = timeout(RESPONSE_TIMEOUT, self.fill()).await;
             filled.map_err(io::Error::from)??;
         }
     }

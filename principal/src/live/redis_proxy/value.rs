@@ -36,9 +36,9 @@ pub(super) async fn carry<W: AsyncWrite + Unpin>(
         Answer::Busy => writer.error(BUSY).await?,
         Answer::TooLarge => {
             let most = shared.settings.largest_value;
-            let told =
+            let reply =
                 format!("ERR the value is larger than {most} bytes (--redis-proxy-max-value)");
-            writer.error(&told).await?;
+            writer.error(&reply).await?;
         }
         Answer::Known(bytes) => {
             begin(writer, bytes.len()).await?;

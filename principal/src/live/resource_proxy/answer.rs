@@ -127,7 +127,7 @@ impl Refused {
 
 /// What a request holds until its answer is read to the end or dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct RequestPermits {
     _one: OwnedSemaphorePermit,
     _of_cluster: Slot<ClusterName>,
     lasting: Option<Slot<ClusterName>>,
@@ -135,7 +135,7 @@ pub(super) struct Held {
 }
 
 /// What the agent said, what is held for it, and the ends of a terminal if one was asked for.
-type Answered = (Response<Body>, Held, Option<Ends>);
+type Answered = (Response<Body>, RequestPermits, Option<Ends>);
 
 /// Answers one request of whoever came.
 pub(super) async fn answer(
@@ -148,26 +148,28 @@ pub(super) async fn answer(
     let cluster = visitor.as_ref().map(|it| it.cluster.clone());
     let mut line = Line::new(shared.sessions.metrics.clone(), cluster, &request);
     match ask(&shared, whoever, request, &mut line).await {
-        Ok((answered, held, Some(ends))) if answered.headers().contains_key(upgrade::HEADER) => {
-            ends.begin(&shared, visitor, answered, (line, held))
+        Ok((answered, retained, Some(ends)))
+            if answered.headers().contains_key(upgrade::HEADER) =>
+        {
+            ends.begin(&shared, visitor, answered, (line, retained))
         }
-        Ok((answered, held, _)) => {
+        Ok((answered, retained, _)) => {
             line.answered(answered.status());
             let (parts, body) = answered.into_parts();
             let body = match visitor {
-                Some(visitor) if held.lasting.is_some() => trusted(body, shared, visitor),
+                Some(visitor) if retained.lasting.is_some() => trusted(body, shared, visitor),
                 Some(_) | None => body,
             };
-            let mut response = Response::new(counted(body, line, held));
+            let mut response = Response::new(counted(body, line, retained));
             *response.status_mut() = parts.status;
             carry(&parts.headers, response.headers_mut(), &ANSWERED);
             response
         }
         Err(refused) => {
             let (code, reason, word) = refused.as_status();
-            let told = Chain(&refused).to_string();
-            line.refused(code, word, &told);
-            refusal(code, reason, &told)
+            let reply = Chain(&refused).to_string();
+            line.refused(code, word, &reply);
+            refusal(code, reason, &reply)
         }
     }
 }
@@ -190,7 +192,7 @@ async fn ask(
     let target = request.uri().path_and_query().map_or("", |it| it.as_str());
     let asked = Asked::parse(request.method().as_str(), target)?;
     line.asks(&asked);
-    let held = hold(shared, &visitor.cluster, &asked)?;
+    let retained = hold(shared, &visitor.cluster, &asked)?;
     let uri = Uri::builder()
         .scheme("http")
         .authority("spoke")
@@ -202,7 +204,7 @@ async fn ask(
         .transpose()?;
     let (parts, body) = request.into_parts();
     let (ends, body) = match opened {
-        Some((ends, said)) => (Some(ends), said),
+        Some((ends, stated)) => (Some(ends), stated),
         None => (None, UnsyncBoxBody::new(Limited::new(body, LARGEST))),
     };
     let mut onward = Request::new(body);
@@ -215,9 +217,11 @@ async fn ask(
     if let Some(ends) = &ends {
         ends.ask(&parts.headers, onward.headers_mut());
     }
-    let (sessions, patience) = (&shared.sessions, shared.budgets.patience);
-    let answered = sessions.ask(&visitor.cluster, onward, patience).await?;
-    Ok((answered, held, ends))
+    let (sessions, response_timeout) = (&shared.sessions, shared.budgets.response_timeout);
+    let answered = sessions
+        .ask(&visitor.cluster, onward, response_timeout)
+        .await?;
+    Ok((answered, retained, ends))
 }
 
 /// Asked at each request, since connections last.
@@ -240,7 +244,7 @@ fn may_come_in(shared: &Shared, visitor: &Visitor) -> Result<(), Refused> {
     }
 }
 
-fn hold(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Held, Refused> {
+fn hold(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<RequestPermits, Refused> {
     let too_many = |of| Refused::TooMany { of };
     let lasting = if asked.is_lasting() {
         let slot = shared.lasting.take(cluster.clone());
@@ -255,7 +259,7 @@ fn hold(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Held, R
         None
     };
     let of_cluster = shared.by_cluster.take(cluster.clone());
-    Ok(Held {
+    Ok(RequestPermits {
         _of_cluster: of_cluster.ok_or_else(|| too_many("of this cluster"))?,
         lasting,
         _terminal: terminal,
@@ -274,9 +278,9 @@ pub(super) fn carry(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) 
 }
 
 /// The body as it comes; its line is written when it has been read to the end or dropped.
-fn counted(body: Body, mut line: Line, held: Held) -> Body {
+fn counted(body: Body, mut line: Line, retained: RequestPermits) -> Body {
     let body = body.map_frame(move |frame| {
-        let _held_with_the_body = &held;
+        let _held_with_the_body = &retained;
         line.carried(frame.data_ref().map_or(0, Bytes::len));
         frame
     });

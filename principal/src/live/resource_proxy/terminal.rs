@@ -22,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::{
     Shared, Visitor,
-    answer::{Body, Held, carry},
+    answer::{Body, RequestPermits, carry},
     audit::Line,
     distrust,
 };
@@ -44,14 +44,14 @@ impl Ends {
             let lines = headers.get_all(name).iter();
             lines.map(|it| it.to_str().unwrap_or("?")).collect()
         })?;
-        let (send, said) = tunnel::chunks();
-        let said = ReceiverStream::new(said).map(|chunk| Ok(Frame::data(chunk)));
+        let (send, stated) = tunnel::chunks();
+        let stated = ReceiverStream::new(stated).map(|chunk| Ok(Frame::data(chunk)));
         let ends = Self {
             upgrade,
             client: hyper::upgrade::on(request),
             send,
         };
-        Ok((ends, UnsyncBoxBody::new(StreamBody::new(said))))
+        Ok((ends, UnsyncBoxBody::new(StreamBody::new(stated))))
     }
 
     /// What the agent is told of how its client would speak.
@@ -69,7 +69,7 @@ impl Ends {
         shared: &Arc<Shared>,
         visitor: Option<Visitor>,
         answered: Response<Body>,
-        (mut line, held): (Line, Held),
+        (mut line, retained): (Line, RequestPermits),
     ) -> Response<Body> {
         let (parts, body) = answered.into_parts();
         line.answered(StatusCode::SWITCHING_PROTOCOLS);
@@ -84,7 +84,7 @@ impl Ends {
         let agent = Tunnel::new(body, send);
         let sharing = Arc::clone(shared);
         let carried = async move {
-            let _held_as_long = held;
+            let _held_as_long = retained;
             let client = match client.await {
                 Ok(client) => TokioIo::new(client),
                 Err(error) => {
@@ -103,7 +103,7 @@ impl Ends {
         shared
             .sessions
             .spawner
-            .aside()
+            .background()
             .spawn_short("terminal", carried);
         let nothing = Empty::new().map_err(|never| match never {});
         let mut response = Response::new(UnsyncBoxBody::new(nothing));

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{
     fleet::{Certificates, Enrolment},
-    report::{HeldDeletion, ShownCertificate},
+    report::{BlockedDeletion, ShownCertificate},
 };
 
 fn enrolment(mode: Mode) -> Enrolment {
@@ -38,7 +38,7 @@ fn moment() -> Snapshot {
         ("c", Mode::Autonomous),
     ];
     let clusters = clusters.map(|(name, mode)| (name.to_owned(), enrolment(mode)));
-    let held = HeldDeletion {
+    let blocked_deletion = BlockedDeletion {
         names: vec!["Application argocd/shop".to_owned()],
         count: 12,
         mirrors: false,
@@ -49,7 +49,7 @@ fn moment() -> Snapshot {
         (
             "c".to_owned(),
             SessionReport {
-                held: Some(held),
+                blocked_deletion: Some(blocked_deletion),
                 ..connected("2026-01-01T00:00:00Z")
             },
         ),
@@ -77,7 +77,7 @@ fn moment() -> Snapshot {
             ("c".to_owned(), figures(3, 5)),
         ]
         .into(),
-        lanes: [("a".to_owned(), 1)].into(),
+        agent_tunnels: [("a".to_owned(), 1)].into(),
     }
 }
 
@@ -103,8 +103,8 @@ fn page(asked: &Value) -> Page {
     serde_json::from_value(asked.clone()).unwrap()
 }
 
-fn names(told: &Value) -> Vec<&str> {
-    let clusters = told["clusters"].as_array().unwrap();
+fn names(reply: &Value) -> Vec<&str> {
+    let clusters = reply["clusters"].as_array().unwrap();
     clusters
         .iter()
         .map(|it| it["cluster"].as_str().unwrap())
@@ -162,8 +162,8 @@ fn a_page_is_small_however_many_clusters_there_are_and_whatever_they_claim() {
     };
     let all = (0..5_000).map(|number| (format!("cluster-{number}"), claims.clone()));
     moment.reports = Arc::new(all.collect());
-    let told = moment.page(&page(&json!({"limit": 1_000_000}))).to_string();
-    assert!(told.len() < 1 << 20, "{} bytes", told.len());
+    let reply = moment.page(&page(&json!({"limit": 1_000_000}))).to_string();
+    assert!(reply.len() < 1 << 20, "{} bytes", reply.len());
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn what_waits_grows_old_while_nothing_happens_and_what_does_not_wait_does_not() 
     let then = waiting.after(later);
     assert_eq!(then.unacknowledged, Duration::from_secs(5));
     assert_eq!(
-        (then.agreed, then.heard),
+        (then.agreed, then.arrived),
         (Some(Duration::from_secs(63)), later)
     );
     assert_eq!(

@@ -50,10 +50,10 @@ impl Hub {
         from: &Sender,
         event: &Event,
     ) -> (Verdict, Option<&'static str>) {
-        let span = spans::heard(from, event);
+        let span = spans::received(from, event);
         let context = span.as_ref().map(Span::context);
         let (verdict, reason) = trace::within(context, self.apply_claim(from, event)).await;
-        trace::told(span, protocol::trace::outcome(&verdict));
+        trace::finish_span(span, protocol::trace::outcome(&verdict));
         (verdict, reason)
     }
 
@@ -127,9 +127,9 @@ impl Hub {
         let Some(judgement) = judged(from, key, entry, report) else {
             return;
         };
-        let held = matches!(judgement.operation, Operation::Hold);
+        let retained = matches!(judgement.operation, Operation::Hold);
         let has_operation = entry.application().operation().is_some();
-        if held {
+        if retained {
             state.index.name_operation(key);
         } else if has_operation && from.names_commands {
             state.index.take_operation(key);
@@ -140,11 +140,11 @@ impl Hub {
             self.post(&state, effects);
         }
         let cluster = from.cluster.as_str();
-        if held || judgement.terminate {
-            state.tell(cluster, |mailbox| mailbox.command(key.object()));
+        if retained || judgement.terminate {
+            state.notify(cluster, |mailbox| mailbox.command(key.object()));
         }
         if judgement.refresh {
-            state.tell(cluster, |mailbox| mailbox.state(key.object()));
+            state.notify(cluster, |mailbox| mailbox.state(key.object()));
         }
     }
 
@@ -182,7 +182,7 @@ impl Hub {
         if !wanted {
             // Somebody took the copy away over there; the hub still wants it.
             self.lock()
-                .tell(from.cluster.as_str(), |mailbox| mailbox.state(key.object()));
+                .notify(from.cluster.as_str(), |mailbox| mailbox.state(key.object()));
             return refused("not_deleting", "the hub has not deleted it");
         }
         let written = self
@@ -210,10 +210,10 @@ impl Hub {
         };
         let message: String = report.message.chars().take(LONGEST_REPORT).collect();
         let cluster = &from.cluster;
-        let said = Some(format!("cluster {cluster} reports: {message}"));
+        let stated = Some(format!("cluster {cluster} reports: {message}"));
         let effects = match report.contest {
-            None => state.index.set_report(&key, said),
-            Some(Contest::On) => state.index.set_contest(&key, said),
+            None => state.index.set_report(&key, stated),
+            Some(Contest::On) => state.index.set_contest(&key, stated),
             Some(Contest::Over) => state.index.set_contest(&key, None),
             Some(Contest::Other) => Vec::new(),
         };
@@ -255,8 +255,8 @@ impl Hub {
             return refused("hub", reason.clone());
         }
         let error = Chain(error).to_string();
-        let (after, is_told) = self.troubles.failed(from.cluster.as_str(), key, &error);
-        if is_told {
+        let (after, is_reported) = self.troubles.failed(from.cluster.as_str(), key, &error);
+        if is_reported {
             tracing::warn!(object = %key, error, "hub write still failing; retrying");
         } else {
             tracing::debug!(object = %key, error, "hub write failed; retrying");

@@ -132,9 +132,9 @@ impl Hub {
         match &entry.placement {
             // An application controller on the hub leaves those of clusters alone, if there is one at all.
             Placement::Conflict(_) => self.lock().index.is_for_a_cluster(application),
-            Placement::Routed(_, held) => held
+            Placement::Routed(_, retained) => retained
                 .as_ref()
-                .is_some_and(|held| held.condition == keys::CONDITION_NAME_CONFLICT),
+                .is_some_and(|retained| retained.condition == keys::CONDITION_NAME_CONFLICT),
             Placement::Local | Placement::Ignored | Placement::Mirror(_) => false,
         }
     }
@@ -191,7 +191,9 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
     let mut wanted = Vec::new();
     match &entry.placement {
         Placement::Conflict(reason) => wanted.push((keys::CONDITION_CONFLICT, reason.clone())),
-        Placement::Routed(_, Some(held)) => wanted.push((held.condition, held.message.clone())),
+        Placement::Routed(_, Some(retained)) => {
+            wanted.push((retained.condition, retained.message.clone()));
+        }
         Placement::Routed(place, None) if !connected => {
             let waits = waiting(entry, &place.cluster);
             wanted.extend(waits.map(|message| (DISCONNECTED, message)));
@@ -225,12 +227,12 @@ fn waiting(entry: &Entry, cluster: &str) -> Option<String> {
     let refused = format!("not refreshed: cluster {cluster} is not connected");
     // Once answered, the condition itself remembers, until the cluster is back.
     let shown = entry.object().pointer("/status/conditions");
-    let told = shown
+    let reply = shown
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
         .any(|it| it["type"] == DISCONNECTED && it["message"] == refused);
-    (told || wants_refresh(entry.object())).then_some(refused)
+    (reply || wants_refresh(entry.object())).then_some(refused)
 }
 
 /// Kubernetes writes times in whole seconds.

@@ -23,21 +23,21 @@ pub(crate) struct EventEncoder<'a> {
 }
 
 impl Source for EventEncoder<'_> {
-    fn encode(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
-        let Some(event) = self.event(key, facet, said_before) else {
-            spans::unsaid(self.traces, (key, facet));
+    fn encode(&self, key: &ObjectKey, facet: Facet, stated_before: bool) -> Option<Event> {
+        let Some(event) = self.event(key, facet, stated_before) else {
+            spans::unsent(self.traces, (key, facet));
             return None;
         };
         let cluster = self.cluster.as_str();
-        Some(spans::said(self.traces, (key, facet), cluster, event))
+        Some(spans::sent(self.traces, (key, facet), cluster, event))
     }
 }
 
 impl EventEncoder<'_> {
-    fn event(&self, key: &ObjectKey, facet: Facet, said_before: bool) -> Option<Event> {
+    fn event(&self, key: &ObjectKey, facet: Facet, stated_before: bool) -> Option<Event> {
         let event = match (key.kind, facet) {
             (Kind::Application, Facet::State) => {
-                let entry = self.told(key)?;
+                let entry = self.deliverable_entry(key)?;
                 if entry.is_mirror_of(self.cluster.as_str()) {
                     // Its state is the cluster's own; what is said is that somebody asks for a refresh.
                     entry.refresh()?;
@@ -46,31 +46,31 @@ impl EventEncoder<'_> {
                     // It would make it anew.
                     return None;
                 } else {
-                    self.application(key, &entry, said_before)
+                    self.application(key, &entry, stated_before)
                 }
             }
-            (Kind::Application, Facet::Command) => command(key, &self.told(key)?)?,
+            (Kind::Application, Facet::Command) => command(key, &self.deliverable_entry(key)?)?,
             (_, Facet::State) => {
                 let cluster = self.cluster.as_str();
                 let provision = self.hub.lock().index.provision(cluster, key)?;
-                about(key, state(said_before), &provision, &provision)
+                about(key, state(stated_before), &provision, &provision)
             }
             (_, Facet::Status | Facet::Command) => return None,
         };
         Some(self.hub.signed(event))
     }
 
-    fn application(&self, key: &ObjectKey, entry: &Entry, said_before: bool) -> Event {
+    fn application(&self, key: &ObjectKey, entry: &Entry, stated_before: bool) -> Event {
         let hub: &Arc<Value> = entry.object();
         let mut wire = wire(hub, self.is_go);
         if let Some(id) = entry.refresh() {
             wire = command::with_refresh_id(wire, id);
         }
-        about(key, state(said_before), hub, &wire)
+        about(key, state(stated_before), hub, &wire)
     }
 
     /// What the cluster may hear of: what is delivered to it, and mirrors of its own.
-    fn told(&self, key: &ObjectKey) -> Option<Entry> {
+    fn deliverable_entry(&self, key: &ObjectKey) -> Option<Entry> {
         let key = Key::from_object(key)?;
         let state = self.hub.lock();
         let entry = state.index.application(&key)?;
@@ -154,8 +154,8 @@ pub(super) fn operation_id(key: &Key, entry: &Entry) -> Option<String> {
     Some(event.event_id)
 }
 
-const fn state(said_before: bool) -> Verb {
-    if said_before {
+const fn state(stated_before: bool) -> Verb {
+    if stated_before {
         Verb::SpecUpdate
     } else {
         Verb::Create

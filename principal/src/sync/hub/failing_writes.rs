@@ -15,14 +15,14 @@ const FIRST: Duration = Duration::from_secs(2);
 /// What does not pass soon, such as a missing right, costs one request a minute.
 const LONGEST: Duration = Duration::from_mins(1);
 /// After so many tries, half a minute, it is no weather any more.
-const TOLD_AFTER: u32 = 5;
+const REPORT_AFTER: u32 = 5;
 /// What is told of an error.
 const LONGEST_ERROR: usize = 300;
 
 /// The objects whose last write failed, by cluster. Bounded by the objects that its session works on.
 #[derive(Debug, Default)]
 pub(super) struct FailingWrites {
-    // Held for a lookup, never over an await.
+    // Blocked for a lookup, never over an await.
     clusters: Mutex<BTreeMap<String, BTreeMap<ObjectKey, Trouble>>>,
 }
 
@@ -34,8 +34,8 @@ struct Trouble {
 }
 
 impl Trouble {
-    const fn is_told(&self) -> bool {
-        self.tries >= TOLD_AFTER
+    const fn is_reported(&self) -> bool {
+        self.tries >= REPORT_AFTER
     }
 }
 
@@ -46,7 +46,7 @@ impl FailingWrites {
         let theirs = clusters.entry(cluster.to_owned()).or_default();
         let trouble = theirs.entry(key.clone()).or_default();
         trouble.tries = trouble.tries.saturating_add(1);
-        let is_told_now = trouble.tries == TOLD_AFTER;
+        let is_told_now = trouble.tries == REPORT_AFTER;
         if is_told_now {
             trouble.error = error.chars().take(LONGEST_ERROR).collect();
         }
@@ -80,7 +80,7 @@ impl FailingWrites {
         let mut clusters = self.lock();
         let theirs = clusters.get_mut(cluster)?;
         theirs.retain(|key, _| concerns(key));
-        let mut stuck = theirs.iter().filter(|(_, it)| it.is_told());
+        let mut stuck = theirs.iter().filter(|(_, it)| it.is_reported());
         let (key, first) = stuck.next()?;
         Some(Stuck {
             example: format!("{key}: {}", first.error),
@@ -92,7 +92,7 @@ impl FailingWrites {
     pub(super) fn count(&self) -> usize {
         let clusters = self.lock();
         let all = clusters.values().flat_map(BTreeMap::values);
-        all.filter(|it| it.is_told()).count()
+        all.filter(|it| it.is_reported()).count()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<ObjectKey, Trouble>>> {
@@ -118,7 +118,7 @@ mod tests {
             .collect();
         assert_eq!(tries.first(), Some(&(FIRST, false)));
         assert_eq!(tries.last(), Some(&(LONGEST, false)));
-        assert_eq!(tries.iter().filter(|(_, told)| *told).count(), 1);
+        assert_eq!(tries.iter().filter(|(_, reply)| *reply).count(), 1);
         troubles.failed("b", &key("other"), "weather");
         let stuck = troubles.of("a", |_| true).unwrap();
         assert_eq!(
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn what_is_nobodys_concern_any_more_is_stuck_no_more() {
         let troubles = FailingWrites::default();
-        for _ in 0..TOLD_AFTER {
+        for _ in 0..REPORT_AFTER {
             troubles.failed("a", &key("deleted"), "forbidden");
         }
         assert_eq!((troubles.of("a", |_| false), troubles.count()), (None, 0));

@@ -26,7 +26,7 @@ mod queries;
 mod settle;
 
 pub use entry::Key;
-pub(crate) use entry::{Entry, Held, Place, Placement};
+pub(crate) use entry::{Blocked, Entry, Place, Placement};
 use problems::Complaints;
 use provisions::Provisions;
 
@@ -250,7 +250,7 @@ impl Index {
         if kind == Kind::Repository {
             let after = self.provisions.repository(name);
             let concerned: Vec<_> = before.iter().chain(after).collect();
-            effects.extend(self.who_needs(&concerned));
+            effects.extend(self.clusters_that_need(&concerned));
         }
         effects
     }
@@ -267,9 +267,9 @@ impl Index {
 
     /// A cluster refuses something that it is provided with.
     pub(crate) fn refuse(&mut self, cluster: &str, key: &ObjectKey, reason: &str) -> Vec<Effect> {
-        let is_news = self.provisions.refuse(cluster, key, reason);
-        let repository = self.provisions.repository(&key.name).filter(|_| is_news);
-        self.who_needs(&repository.into_iter().collect::<Vec<_>>())
+        let is_change = self.provisions.refuse(cluster, key, reason);
+        let repository = self.provisions.repository(&key.name).filter(|_| is_change);
+        self.clusters_that_need(&repository.into_iter().collect::<Vec<_>>())
     }
 
     /// A cluster is asked anew; what it refused before counts no more.
@@ -279,10 +279,10 @@ impl Index {
             .iter()
             .filter_map(|key| self.provisions.repository(&key.name))
             .collect();
-        self.who_needs(&refused)
+        self.clusters_that_need(&refused)
     }
 
-    fn who_needs(&self, repositories: &[&Repository]) -> Vec<Effect> {
+    fn clusters_that_need(&self, repositories: &[&Repository]) -> Vec<Effect> {
         if repositories.is_empty() {
             return Vec::new();
         }

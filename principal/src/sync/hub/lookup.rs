@@ -32,11 +32,11 @@ pub(crate) struct Expected {
 
 /// Who knows the state of an Application.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum ObjectOwner {
     /// The hub's own Argo CD, as far as anybody does.
     Hub,
     /// Nobody: it lost its name on a cluster to another one, whose state must not be taken for its own.
-    Nobody,
+    NoOne,
     /// A cluster.
     Cluster(There),
 }
@@ -58,18 +58,20 @@ pub(crate) struct There {
 
 impl Hub {
     /// Who knows the state of an Application; without a namespace it is in Argo CD's.
-    pub(crate) fn whose(&self, namespace: Option<&str>, name: &str) -> Whose {
+    pub(crate) fn whose(&self, namespace: Option<&str>, name: &str) -> ObjectOwner {
         let key = Key {
             namespace: namespace.unwrap_or(&self.argocd_namespace).to_owned(),
             name: name.to_owned(),
         };
         let state = self.lock();
         let Some(entry) = state.index.application(&key) else {
-            return Whose::Hub;
+            return ObjectOwner::Hub;
         };
         let (cluster, namespace, is_mirror) = match &entry.placement {
-            Placement::Routed(_, Some(held)) if held.condition == keys::CONDITION_NAME_CONFLICT => {
-                return Whose::Nobody;
+            Placement::Routed(_, Some(retained))
+                if retained.condition == keys::CONDITION_NAME_CONFLICT =>
+            {
+                return ObjectOwner::NoOne;
             }
             // One that is held back may have a copy from before, which is left alone and goes on.
             Placement::Routed(place, _) => match &place.spoke_namespace {
@@ -77,10 +79,12 @@ impl Hub {
                 SpokeNamespace::Same(namespace) => (&place.cluster, Some(namespace.clone()), false),
             },
             Placement::Mirror(cluster) => (cluster, None, true),
-            Placement::Local | Placement::Ignored | Placement::Conflict(_) => return Whose::Hub,
+            Placement::Local | Placement::Ignored | Placement::Conflict(_) => {
+                return ObjectOwner::Hub;
+            }
         };
         match ClusterName::try_from(cluster.as_str()) {
-            Ok(cluster) => Whose::Cluster(There {
+            Ok(cluster) => ObjectOwner::Cluster(There {
                 cluster,
                 namespace,
                 name: key.name,
@@ -91,7 +95,7 @@ impl Hub {
                     .flatten()
                     .map(str::to_owned),
             }),
-            Err(_no_cluster) => Whose::Nobody,
+            Err(_no_cluster) => ObjectOwner::NoOne,
         }
     }
 
@@ -228,7 +232,7 @@ fn application(
 
 fn judge(cluster: &str, key: &Key, entry: &Entry) -> Lookup {
     match &entry.placement {
-        Placement::Routed(place, held) if place.cluster == cluster => match held {
+        Placement::Routed(place, retained) if place.cluster == cluster => match retained {
             None => Lookup::Wanted {
                 key: key.object(),
                 digest: entry.digest(),

@@ -33,7 +33,7 @@ pub(crate) struct Mailbox(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    // Held for a lookup, never over an await.
+    // Blocked for a lookup, never over an await.
     notes: Mutex<IndexMap<ObjectKey, Note>>,
     changed: Notify,
     /// Nothing will be noted here any more.

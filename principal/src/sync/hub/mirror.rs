@@ -45,7 +45,7 @@ pub(super) struct Mirrors {
     making: UnderWay<ObjectKey>,
     /// What we made and only the answer has told of: UIDs. A watch that breaks before it tells misses nothing when it lists
     /// anew, so that it would never say that this one is gone.
-    untold: BTreeMap<ObjectKey, String>,
+    unreported: BTreeMap<ObjectKey, String>,
 }
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Mirror {
     fn is_held_for(&self, cluster: &str) -> bool {
         self.cluster == cluster
             && match self.stand {
-                Stand::Writing | Stand::Held { .. } => true,
+                Stand::Writing | Stand::Blocked { .. } => true,
                 Stand::Leaving => false,
             }
     }
@@ -73,7 +73,7 @@ enum Stand {
     /// A session is writing it.
     Writing,
     /// It was written so; the digest names what the cluster said.
-    Held { digest: String, object: Arc<Value> },
+    Blocked { digest: String, object: Arc<Value> },
     /// The cluster does not have it any more.
     Leaving,
 }
@@ -151,7 +151,7 @@ impl Mirrors {
     /// It is on the hub as the cluster said, which `digest` names.
     fn wrote(&mut self, key: &ObjectKey, digest: String, object: Arc<Value>) {
         if let Some(mirror) = self.known.get_mut(key) {
-            mirror.stand = Stand::Held { digest, object };
+            mirror.stand = Stand::Blocked { digest, object };
         }
     }
 
@@ -186,18 +186,18 @@ impl Mirrors {
 
     /// The answer to a create told of it first.
     fn answered(&mut self, key: &ObjectKey, uid: &str) {
-        self.untold.insert(key.clone(), uid.to_owned());
+        self.unreported.insert(key.clone(), uid.to_owned());
     }
 
     /// The watch tells of this name.
-    pub(super) fn told(&mut self, key: &ObjectKey) {
-        self.untold.remove(key);
+    pub(super) fn reply(&mut self, key: &ObjectKey) {
+        self.unreported.remove(key);
     }
 
     /// What a complete list of this kind has not told of either. One that was made while it was on its way comes with the
     /// watch.
     pub(super) fn take_untold(&mut self, kind: Kind) -> BTreeMap<ObjectKey, String> {
-        let taken = self.untold.extract_if(.., |key, _| key.kind == kind);
+        let taken = self.unreported.extract_if(.., |key, _| key.kind == kind);
         taken.collect()
     }
 
@@ -229,7 +229,9 @@ impl Mirrors {
     /// Whether what the hub has now is not what it should have.
     pub(super) fn is_crooked(&self, key: &ObjectKey, live: Option<&Arc<Value>>) -> bool {
         let is_as_written = match self.known.get(key).map(|mirror| &mirror.stand) {
-            Some(Stand::Held { object, .. }) => live.is_some_and(|live| Arc::ptr_eq(live, object)),
+            Some(Stand::Blocked { object, .. }) => {
+                live.is_some_and(|live| Arc::ptr_eq(live, object))
+            }
             Some(Stand::Writing) | None => true,
             // that it is gone has to be noted, too
             Some(Stand::Leaving) => return true,
@@ -244,10 +246,10 @@ impl Mirrors {
         // a stranger of the same name is nobody's business here
         let ours = live.filter(|live| mirror::is_of(live, &known.cluster));
         match (&known.stand, ours) {
-            (Stand::Held { object, .. }, None) if live.is_none() => {
+            (Stand::Blocked { object, .. }, None) if live.is_none() => {
                 Need::Make(mirror::recreated(object))
             }
-            (Stand::Held { object, .. }, Some(live)) => {
+            (Stand::Blocked { object, .. }, Some(live)) => {
                 mirror::healing_patch(live, object).map_or(Need::Nothing, Need::Mend)
             }
             (Stand::Leaving, Some(live)) if is_made_of(live, &known.source_uid) => {
@@ -257,15 +259,15 @@ impl Mirrors {
                     None => Need::End,
                 }
             }
-            (Stand::Writing | Stand::Held { .. } | Stand::Leaving, _) => Need::Nothing,
+            (Stand::Writing | Stand::Blocked { .. } | Stand::Leaving, _) => Need::Nothing,
         }
     }
 
     /// What of a cluster is held on the hub, with the UIDs there.
     fn held_of(&self, cluster: &str) -> impl Iterator<Item = (&ObjectKey, &str)> {
         let known = self.known.iter();
-        let held = known.filter(move |(_, mirror)| mirror.is_held_for(cluster));
-        held.map(|(key, mirror)| (key, mirror.source_uid.as_str()))
+        let retained = known.filter(move |(_, mirror)| mirror.is_held_for(cluster));
+        retained.map(|(key, mirror)| (key, mirror.source_uid.as_str()))
     }
 
     /// Whether this one is.
@@ -276,7 +278,7 @@ impl Mirrors {
 
     fn digest(&self, key: &ObjectKey, live: &Arc<Value>) -> Option<&str> {
         match &self.known.get(key)?.stand {
-            Stand::Held { digest, object } => (Arc::ptr_eq(live, object)
+            Stand::Blocked { digest, object } => (Arc::ptr_eq(live, object)
                 || mirror::healing_patch(live, object).is_none())
             .then_some(digest.as_str()),
             Stand::Writing | Stand::Leaving => None,

@@ -53,8 +53,8 @@ impl Hub {
                 is_seen: false,
             } => state.missing.note(kind, key, uid),
             Report::Synced(kind) => {
-                let untold = state.mirrors.take_untold(kind).into_iter();
-                let untold = untold.map(
+                let unreported = state.mirrors.take_untold(kind).into_iter();
+                let unreported = unreported.map(
                     |(
                         ObjectKey {
                             namespace, name, ..
@@ -65,7 +65,7 @@ impl Hub {
                         (key, uid)
                     },
                 );
-                let missing: BTreeMap<_, _> = untold.chain(state.missing.take(kind)).collect();
+                let missing: BTreeMap<_, _> = unreported.chain(state.missing.take(kind)).collect();
                 for (key, uid) in missing {
                     let missing = Report::Deleted {
                         kind,
@@ -86,7 +86,7 @@ impl Hub {
                 self.take_in(&mut state, report);
             }
         }
-        self.news.tell();
+        self.updates.notify();
         state.is_synced()
     }
 
@@ -95,7 +95,7 @@ impl Hub {
         let cause = Cause::of(&report, &state.index);
         let is_unseen = matches!(report, Report::Deleted { is_seen: false, .. });
         if let Some(key) = &concerned {
-            state.mirrors.told(key);
+            state.mirrors.reply(key);
             if let Report::Deleted { uid, .. } = &report {
                 state.mirrors.went(key, uid);
             }
@@ -105,7 +105,7 @@ impl Hub {
         if is_unseen {
             effects.retain(|effect| match effect {
                 Effect::Gone { cluster, .. } => {
-                    state.tell(cluster, Mailbox::compare);
+                    state.notify(cluster, Mailbox::compare);
                     false
                 }
                 Effect::State { .. } | Effect::Command { .. } | Effect::Conditions(_) => true,
@@ -115,7 +115,7 @@ impl Hub {
             if let (Effect::Gone { cluster, key, .. }, Some(last)) = (effect, &last)
                 && key.kind == Kind::Application
             {
-                state.tell(cluster, |mailbox| {
+                state.notify(cluster, |mailbox| {
                     mailbox.last(key.clone(), Arc::clone(last));
                 });
             }
@@ -128,7 +128,7 @@ impl Hub {
                 mirrors.note_coming(&key, false);
             }
             if mirrors.is_crooked(&key, live) {
-                self.crooked.mark(key);
+                self.mirrors_to_reconcile.mark(key);
             }
         }
     }
@@ -242,28 +242,28 @@ mod tests {
     #[test]
     fn what_was_seen_to_go_goes_and_what_is_only_missing_is_compared() {
         let hub = hub();
-        let (ear, other) = (hub.subscribe(&name("a")), hub.subscribe(&name("ab")));
+        let (subscriber, other) = (hub.subscribe(&name("a")), hub.subscribe(&name("ab")));
         went(&hub, "one", false);
         went(&hub, "two", true);
-        let notes = ear.mailbox.take();
+        let notes = subscriber.mailbox.take();
         let gone = |name: &str| {
             let object: ObjectKey = key(name).object();
             notes.get(&object).and_then(|note| note.gone.clone())
         };
         assert_eq!((gone("one"), gone("two")), (None, Some("two".to_owned())));
         assert!(knows(&hub, "one"), "until the list is complete");
-        assert!(!ear.mailbox.take_comparison());
+        assert!(!subscriber.mailbox.take_comparison());
         hub.report(Report::Synced(Watched::Application));
         assert!(!knows(&hub, "one"));
-        assert!(ear.mailbox.take().is_empty());
-        assert!(ear.mailbox.take_comparison() && !ear.mailbox.take_comparison());
+        assert!(subscriber.mailbox.take().is_empty());
+        assert!(subscriber.mailbox.take_comparison() && !subscriber.mailbox.take_comparison());
         assert!(!other.mailbox.take_comparison(), "it has no copy");
     }
 
     #[test]
     fn what_a_list_has_under_another_uid_or_again_is_not_missing() {
         let hub = hub();
-        let ear = hub.subscribe(&name("a"));
+        let subscriber = hub.subscribe(&name("a"));
         for name in ["one", "two"] {
             went(&hub, name, false);
         }
@@ -271,14 +271,20 @@ mod tests {
         applied(&hub, "two", "two");
         hub.report(Report::Synced(Watched::Application));
         assert!(knows(&hub, "one") && knows(&hub, "two"));
-        assert!(ear.mailbox.take().values().all(|note| note.gone.is_none()));
-        assert!(!ear.mailbox.take_comparison());
+        assert!(
+            subscriber
+                .mailbox
+                .take()
+                .values()
+                .all(|note| note.gone.is_none())
+        );
+        assert!(!subscriber.mailbox.take_comparison());
     }
 
     #[test]
     fn a_project_that_is_only_missing_takes_nothing_along_either() {
         let hub = hub();
-        let ear = hub.subscribe(&name("a"));
+        let subscriber = hub.subscribe(&name("a"));
         hub.report(Report::Deleted {
             kind: Watched::AppProject,
             key: Key::of(Meta::of(&open_project("default"))),
@@ -286,7 +292,13 @@ mod tests {
             is_seen: false,
         });
         hub.report(Report::Synced(Watched::AppProject));
-        assert!(ear.mailbox.take().values().all(|note| note.gone.is_none()));
-        assert!(ear.mailbox.take_comparison());
+        assert!(
+            subscriber
+                .mailbox
+                .take()
+                .values()
+                .all(|note| note.gone.is_none())
+        );
+        assert!(subscriber.mailbox.take_comparison());
     }
 }

@@ -68,14 +68,14 @@ impl Cause {
 }
 
 /// There is nothing to say of what was marked: what the mark was for is over.
-pub(super) fn unsaid(notes: &Notes<Matter>, (key, facet): (&ObjectKey, Facet)) {
+pub(super) fn unsent(notes: &Notes<Matter>, (key, facet): (&ObjectKey, Facet)) {
     if trace::is_on() {
         drop(notes.take(&(key.clone(), facet)));
     }
 }
 
 /// What is said, as a part of the change that it was marked for.
-pub(super) fn said(
+pub(super) fn sent(
     notes: &Notes<Matter>,
     (key, facet): (&ObjectKey, Facet),
     cluster: &str,
@@ -97,7 +97,7 @@ pub(super) fn said(
 }
 
 /// The span of taking in what a cluster says of an object, going on from what it says it belongs to.
-pub(super) fn heard(from: &Sender, event: &Event) -> Option<Span> {
+pub(super) fn received(from: &Sender, event: &Event) -> Option<Span> {
     if !trace::is_on() || !matches!(event.target, Target::Object(_)) {
         return None;
     }

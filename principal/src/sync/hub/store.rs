@@ -155,7 +155,7 @@ impl WriteError {
     }
 
     /// Whose move it is.
-    pub const fn blame(&self) -> ErrorClass {
+    pub const fn error_class(&self) -> ErrorClass {
         match self {
             Self::Conflict | Self::NotFound | Self::Unfit(_) | Self::Unavailable(_) => {
                 ErrorClass::Transient

@@ -42,9 +42,9 @@ fn a_session_is_told_what_there_is_and_hears_of_what_changes() {
         Watched::Application,
         application("a", "app", "1", 1),
     ));
-    let ear = hub.subscribe(&name("a"));
-    assert!(ear.delivered.contains(&key("a")));
-    assert!(ear.mailbox.take().is_empty());
+    let subscriber = hub.subscribe(&name("a"));
+    assert!(subscriber.delivered.contains(&key("a")));
+    assert!(subscriber.mailbox.take().is_empty());
     let edited = with(
         application("a", "app", "1", 2),
         json!({ "spec": { "project": "other" } }),
@@ -55,10 +55,10 @@ fn a_session_is_told_what_there_is_and_hears_of_what_changes() {
         Watched::Application,
         application("ab", "app", "2", 3),
     ));
-    let heard = ear.mailbox.take();
-    assert!(heard[&key("a")].state);
+    let arrived = subscriber.mailbox.take();
+    assert!(arrived[&key("a")].state);
     assert!(
-        !heard.contains_key(&key("ab")),
+        !arrived.contains_key(&key("ab")),
         "nothing of another cluster"
     );
 }
@@ -79,23 +79,23 @@ fn an_older_ear_that_is_dropped_does_not_take_the_newer_along() {
 #[test]
 fn without_a_collector_a_change_is_told_without_a_context_and_nothing_is_kept_for_it() {
     let hub = hub();
-    let ear = hub.subscribe(&name("a"));
+    let subscriber = hub.subscribe(&name("a"));
     hub.report(Report::Applied(
         Watched::Application,
         application("a", "app", "1", 1),
     ));
-    assert!(ear.mailbox.take()[&key("a")].state);
-    assert!(ear.mailbox.traces().is_empty());
-    assert_eq!(ear.delete(&key("a"), "1").trace(), None);
+    assert!(subscriber.mailbox.take()[&key("a")].state);
+    assert!(subscriber.mailbox.traces().is_empty());
+    assert_eq!(subscriber.delete(&key("a"), "1").trace(), None);
 }
 
 #[test]
 fn ready_is_only_who_has_read_every_kind() {
     let hub = hub();
-    let told: Vec<bool> = Watched::ALL
+    let reply: Vec<bool> = Watched::ALL
         .map(|kind| hub.report(Report::Synced(kind)))
         .to_vec();
-    assert_eq!(told, [false, false, false, false, false, true]);
+    assert_eq!(reply, [false, false, false, false, false, true]);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
         application("a", "app", "1", 7),
     ));
     let (a, ab) = (name("a"), name("ab"));
-    let said = EventEncoder {
+    let stated = EventEncoder {
         hub: &hub,
         cluster: &a,
         is_go: false,
@@ -115,10 +115,10 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
     .encode(&key("a"), Facet::State, false)
     .unwrap();
     assert_eq!(
-        (said.verb, said.event_id.as_str()),
+        (stated.verb, stated.event_id.as_str()),
         (Verb::Create, "app_1_7")
     );
-    assert_eq!(said.principal_uid.as_deref(), Some("us"));
+    assert_eq!(stated.principal_uid.as_deref(), Some("us"));
     let update = EventEncoder {
         hub: &hub,
         cluster: &a,
@@ -145,20 +145,20 @@ fn a_command_is_named_by_the_version_that_introduced_it() {
     hub.report(Report::Synced(Watched::Application));
     let app = application("a", "app", "1", 1);
     hub.report(Report::Applied(Watched::Application, app.clone()));
-    let ear = hub.subscribe(&name("a"));
+    let subscriber = hub.subscribe(&name("a"));
     let asked = json!({ "metadata": { "resourceVersion": "2" }, "operation": { "sync": {} } });
     hub.report(Report::Applied(
         Watched::Application,
         with(app.clone(), asked.clone()),
     ));
-    assert!(ear.mailbox.take()[&key("a")].command);
+    assert!(subscriber.mailbox.take()[&key("a")].command);
     let touched = json!({ "metadata": { "resourceVersion": "3", "labels": { "x": "y" } } });
     hub.report(Report::Applied(
         Watched::Application,
         with(with(app, asked), touched),
     ));
     let a = name("a");
-    let said = EventEncoder {
+    let stated = EventEncoder {
         hub: &hub,
         cluster: &a,
         is_go: false,
@@ -167,10 +167,10 @@ fn a_command_is_named_by_the_version_that_introduced_it() {
     .encode(&key("a"), Facet::Command, true)
     .unwrap();
     assert_eq!(
-        (said.verb, said.event_id.as_str()),
+        (stated.verb, stated.event_id.as_str()),
         (Verb::SetOperation, "app_1_2_operation")
     );
-    drop(ear);
+    drop(subscriber);
     let again = hub.subscribe(&name("a"));
     assert!(
         again.mailbox.take()[&key("a")].command,
@@ -229,7 +229,7 @@ fn the_state_of_an_application_is_known_where_it_runs_under_its_name_there() {
         hub.report(Report::Applied(Watched::Application, object));
     }
     let there = |cluster: &str, app: &str, uid: &str| {
-        Whose::Cluster(There {
+        ObjectOwner::Cluster(There {
             cluster: name(cluster),
             namespace: None,
             name: app.to_owned(),
@@ -243,15 +243,15 @@ fn the_state_of_an_application_is_known_where_it_runs_under_its_name_there() {
     assert_eq!(hub.whose(Some("argocd"), "moved"), hub.whose(None, "moved"));
     assert_eq!(
         hub.whose(None, "app"),
-        Whose::Nobody,
+        ObjectOwner::NoOne,
         "another has its name"
     );
-    assert_eq!(hub.whose(None, "local"), Whose::Hub);
-    assert_eq!(hub.whose(Some("a"), "unknown"), Whose::Hub);
+    assert_eq!(hub.whose(None, "local"), ObjectOwner::Hub);
+    assert_eq!(hub.whose(Some("a"), "unknown"), ObjectOwner::Hub);
     assert_eq!(hub.whose(Some("own"), "app"), there("own", "app", "5"));
     // Who leaves the fleet is asked nothing more.
     hub.set_fleet(&fleet(&["ab"]));
-    assert_eq!(hub.whose(Some("a"), "app"), Whose::Hub);
+    assert_eq!(hub.whose(Some("a"), "app"), ObjectOwner::Hub);
 }
 
 /// Everything that there is, and that this is all.
@@ -275,11 +275,11 @@ fn when_the_hub_is_back_at_an_earlier_state_all_sessions_end_and_older_versions_
         &hub,
         vec![wanting("new", 20), application("a", "later", "2", 19)],
     );
-    let (ear, other) = (hub.subscribe(&name("a")), hub.subscribe(&name("ab")));
-    ear.mailbox.take();
+    let (subscriber, other) = (hub.subscribe(&name("a")), hub.subscribe(&name("ab")));
+    subscriber.mailbox.take();
 
     assert!(!hub.report(Report::Rewound(Watched::Application)));
-    assert!(ear.mailbox.is_over() && other.mailbox.is_over());
+    assert!(subscriber.mailbox.is_over() && other.mailbox.is_over());
     assert!(
         !hub.is_authority_for(&name("a")),
         "half a list decides nothing"
@@ -299,11 +299,14 @@ fn when_the_hub_is_back_at_an_earlier_state_all_sessions_end_and_older_versions_
         is_seen: false,
     });
     assert!(hub.report(Report::Synced(Watched::Application)));
-    assert!(ear.mailbox.take().is_empty(), "nobody saw it being deleted");
+    assert!(
+        subscriber.mailbox.take().is_empty(),
+        "nobody saw it being deleted"
+    );
 
-    let ear = hub.subscribe(&name("a"));
-    assert!(!ear.mailbox.is_over());
-    assert!(ear.delivered.contains(&key("a")));
+    let subscriber = hub.subscribe(&name("a"));
+    assert!(!subscriber.mailbox.is_over());
+    assert!(subscriber.delivered.contains(&key("a")));
     let state = hub.lock();
     let entry = state
         .index
@@ -322,8 +325,8 @@ fn a_sync_that_the_hub_has_forgotten_is_not_asked_for_a_second_time() {
     };
     report_all(&hub, vec![application("a", "app", "1", 9)]);
     hub.report(Report::Applied(Watched::Application, asking(10)));
-    let ear = hub.subscribe(&name("a"));
-    assert!(ear.mailbox.take()[&key("a")].command);
+    let subscriber = hub.subscribe(&name("a"));
+    assert!(subscriber.mailbox.take()[&key("a")].command);
     // It was taken, ran, and is over; then the hub goes back to where it was asked for, by a later version.
     hub.report(Report::Applied(
         Watched::Application,
@@ -333,9 +336,10 @@ fn a_sync_that_the_hub_has_forgotten_is_not_asked_for_a_second_time() {
     hub.report(Report::Rewound(Watched::Application));
     hub.report(Report::Applied(Watched::Application, asking(12)));
     hub.report(Report::Synced(Watched::Application));
-    let ear = hub.subscribe(&name("a"));
+    let subscriber = hub.subscribe(&name("a"));
     assert!(
-        ear.mailbox
+        subscriber
+            .mailbox
             .take()
             .get(&key("a"))
             .is_none_or(|note| !note.command),

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// Things to look at. Bounded by how many there are.
 #[derive(Debug)]
 pub(super) struct WorkQueue<K> {
-    // Held for a lookup, never over an await.
+    // Blocked for a lookup, never over an await.
     things: Mutex<Things<K>>,
     changed: Notify,
 }

@@ -108,11 +108,11 @@ impl Hub {
     pub(super) async fn wait_while(&self, is_old: impl Fn(&State) -> bool) -> Result<(), Elapsed> {
         let waiting = async {
             loop {
-                let seen = self.news.count();
+                let seen = self.updates.count();
                 if !is_old(&self.lock()) {
                     return;
                 }
-                self.news.since(seen).await;
+                self.updates.since(seen).await;
             }
         };
         tokio::time::timeout(NEWS, waiting).await

@@ -9,7 +9,7 @@ use argocd::digest;
 use serde_json::json;
 
 use super::inventory::{Inventory, Named};
-use crate::report::HeldDeletion;
+use crate::report::BlockedDeletion;
 
 /// So many of a kind may go on any spoke.
 const FEW: usize = 10;
@@ -24,7 +24,7 @@ const REVIEW: Duration = Duration::from_mins(1);
 /// What waits to be decided about, in one session.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    pub(super) doomed: Option<DeletionCandidates>,
+    pub(super) deletion_candidates: Option<DeletionCandidates>,
     /// When it is to be decided what goes.
     pub(super) decision: Option<Duration>,
 }
@@ -44,13 +44,13 @@ pub(super) enum Decision {
     /// These go; there may be none.
     Go(Vec<Named>),
     /// Too many: nothing goes.
-    Hold(HeldDeletion),
+    Hold(BlockedDeletion),
 }
 
 impl Waiting {
     /// Whether something waits for a person's word.
     pub(super) const fn is_holding(&self) -> bool {
-        self.doomed.is_some()
+        self.deletion_candidates.is_some()
     }
 
     /// Who is enrolled has changed, and with it perhaps what a person has confirmed.
@@ -66,8 +66,8 @@ impl Waiting {
     }
 
     /// These are too many: they are looked at again.
-    pub(super) fn hold(&mut self, doomed: DeletionCandidates, now: Duration) {
-        self.doomed = Some(doomed);
+    pub(super) fn hold(&mut self, deletion_candidates: DeletionCandidates, now: Duration) {
+        self.deletion_candidates = Some(deletion_candidates);
         self.decision = Some(now.saturating_add(REVIEW));
     }
 }
@@ -98,9 +98,9 @@ impl DeletionCandidates {
             return Decision::Go(std::mem::take(&mut self.list));
         }
         self.digest = digest_of(&self.list);
-        let told = self.list.iter().take(TOLD);
-        Decision::Hold(HeldDeletion {
-            names: told
+        let reply = self.list.iter().take(TOLD);
+        Decision::Hold(BlockedDeletion {
+            names: reply
                 .map(|it| format!("{} {}/{}", it.kind, it.namespace, it.name))
                 .collect(),
             count: self.list.len(),
@@ -110,9 +110,9 @@ impl DeletionCandidates {
     }
 
     fn is_too_much(&self) -> bool {
-        self.of.iter().any(|(kind, held)| {
+        self.of.iter().any(|(kind, retained)| {
             let going = self.list.iter().filter(|it| it.kind == *kind).count();
-            going > FEW.max(held / SHARE)
+            going > FEW.max(retained / SHARE)
         })
     }
 }
@@ -139,9 +139,9 @@ mod tests {
     }
 
     /// A spoke with so many Applications, of which the hub does not know the first ones.
-    fn doomed(held: usize, unknown: usize) -> DeletionCandidates {
+    fn deletion_candidates(retained: usize, unknown: usize) -> DeletionCandidates {
         let mut inventory = Inventory::default();
-        for number in 0..held {
+        for number in 0..retained {
             inventory.add(named("Application", number));
         }
         inventory.add(named("AppProject", 0));
@@ -149,9 +149,9 @@ mod tests {
         DeletionCandidates::of(inventory, |it| first.contains(it))
     }
 
-    fn held(decision: Decision) -> Option<HeldDeletion> {
+    fn blocked_deletion(decision: Decision) -> Option<BlockedDeletion> {
         match decision {
-            Decision::Hold(held) => Some(held),
+            Decision::Hold(retained) => Some(retained),
             Decision::Go(_) => None,
         }
     }
@@ -159,26 +159,28 @@ mod tests {
     #[test]
     fn ten_or_a_fifth_of_a_kind_may_go_and_one_more_may_not() {
         for (of, few) in [(10, 10), (11, 10), (50, 10), (60, 12), (1000, 200)] {
-            let decision = doomed(of, few).decide(None, |_| true);
+            let decision = deletion_candidates(of, few).decide(None, |_| true);
             assert!(
                 matches!(&decision, Decision::Go(list) if list.len() == few),
                 "{few} of {of}"
             );
             if few < of {
-                let decision = doomed(of, few + 1).decide(None, |_| true);
-                assert!(held(decision).is_some(), "{} of {of}", few + 1);
+                let decision = deletion_candidates(of, few + 1).decide(None, |_| true);
+                assert!(blocked_deletion(decision).is_some(), "{} of {of}", few + 1);
             }
         }
     }
 
     #[test]
     fn what_is_held_goes_only_on_the_word_for_this_very_list() {
-        let mut doomed = doomed(30, 30);
-        let told = held(doomed.decide(Some("another"), |_| true)).unwrap();
-        assert_eq!((told.count, told.names.len()), (30, TOLD));
-        assert_eq!(told.names[0], "Application argocd/name-0000");
+        let mut deletion_candidates = deletion_candidates(30, 30);
+        let reply =
+            blocked_deletion(deletion_candidates.decide(Some("another"), |_| true)).unwrap();
+        assert_eq!((reply.count, reply.names.len()), (30, TOLD));
+        assert_eq!(reply.names[0], "Application argocd/name-0000");
         let back = named("Application", 3);
-        let Decision::Go(going) = doomed.decide(Some(&told.digest), |it| *it != back) else {
+        let Decision::Go(going) = deletion_candidates.decide(Some(&reply.digest), |it| *it != back)
+        else {
             panic!("it was confirmed");
         };
         assert_eq!(going.len(), 29);
@@ -187,10 +189,10 @@ mod tests {
 
     #[test]
     fn a_list_that_changes_has_another_digest() {
-        let mut doomed = doomed(30, 30);
-        let before = held(doomed.decide(None, |_| true)).unwrap();
+        let mut deletion_candidates = deletion_candidates(30, 30);
+        let before = blocked_deletion(deletion_candidates.decide(None, |_| true)).unwrap();
         let back = named("Application", 3);
-        let after = held(doomed.decide(None, |it| *it != back)).unwrap();
+        let after = blocked_deletion(deletion_candidates.decide(None, |it| *it != back)).unwrap();
         assert_ne!(before.digest, after.digest);
         assert_eq!(after.count, 29);
     }

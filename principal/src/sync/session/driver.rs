@@ -30,9 +30,9 @@ use crate::{
         registry::{End, SessionSlot},
     },
     fleet::{Fleet, Mode},
-    live::go_compat::Ear,
+    live::go_compat::GoRequestReceiver,
     report::Stuck,
-    sync::hub::{Hub, Sender, Subscription, EventEncoder},
+    sync::hub::{EventEncoder, Hub, Sender, Subscription},
 };
 
 /// The type of a heartbeat on the wire; the machine answers it by itself.
@@ -45,14 +45,14 @@ type Leaving = FuturesUnordered<BoxFuture<'static, ()>>;
 pub(super) struct Driver {
     sessions: Arc<Sessions>,
     hub: Arc<Hub>,
-    seat: SessionSlot,
+    session_slot: SessionSlot,
     machine: Session,
     resync: Ownership,
     subscription: Subscription,
     from: Sender,
     fleet: watch::Receiver<Arc<Fleet>>,
     /// What is asked of a Go agent; ours has a lane for that.
-    ear: Option<Ear>,
+    subscriber: Option<GoRequestReceiver>,
     inbound: Streaming<Frame>,
     outbound: mpsc::Sender<Result<Frame, Status>>,
     working: Working,
@@ -63,7 +63,7 @@ pub(super) struct Driver {
     /// When it ends whatever happens, and why then.
     ends: (Instant, End),
     pulse: HeartbeatMonitor,
-    conduct: PeerViolations,
+    peer_violations: PeerViolations,
     /// What was last told of writes that do not come about.
     stuck: Option<Stuck>,
     /// How the hub's complaints stood when they were last told.
@@ -75,7 +75,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(
         sessions: &Arc<Sessions>,
-        seat: SessionSlot,
+        session_slot: SessionSlot,
         admitted: &Admitted,
         inbound: Streaming<Frame>,
         outbound: mpsc::Sender<Result<Frame, Status>>,
@@ -83,7 +83,7 @@ impl Driver {
         let Admitted {
             holder,
             enrolment,
-            papers,
+            peer_credentials,
         } = admitted;
         let capabilities = Capabilities::read(&holder.announced.capabilities);
         let limits = MachineLimits {
@@ -97,7 +97,7 @@ impl Driver {
             is_autonomous: holder.mode == Mode::Autonomous,
         };
         let asks = || (sessions.questions).open(&holder.cluster, holder.mode, &sessions.spawner);
-        let ear = (!capabilities.is_ours()).then(asks);
+        let subscriber = (!capabilities.is_ours()).then(asks);
         let machine_peer = MachinePeer {
             mode: holder.mode,
             capabilities,
@@ -120,27 +120,27 @@ impl Driver {
             subscription,
             from,
             fleet: sessions.gate.fleet.clone(),
-            ear,
+            subscriber,
             inbound,
             outbound,
             working: FuturesUnordered::new(),
             leaving: FuturesUnordered::new(),
             pace: Pace::default(),
             started: Instant::now(),
-            ends: ends(sessions, papers),
+            ends: ends(sessions, peer_credentials),
             pulse: HeartbeatMonitor::default(),
-            conduct: PeerViolations::default(),
+            peer_violations: PeerViolations::default(),
             stuck: None,
             complaints: None,
             counted: (0, 0),
-            seat,
+            session_slot,
             sessions: Arc::clone(sessions),
         }
     }
 
     /// The number of this session.
     pub(super) const fn id(&self) -> u64 {
-        self.seat.id()
+        self.session_slot.id()
     }
 
     /// Drives until the end and says why it came, as a word.
@@ -159,18 +159,18 @@ impl Driver {
         let reason = over.reason();
         // Work that is under way is dropped before the seat: the next session must not find us writing.
         let Self {
-            seat,
+            session_slot,
             outbound,
             working,
             leaving,
             subscription,
-            ear,
+            subscriber,
             ..
         } = self;
-        drop(ear);
+        drop(subscriber);
         drop((working, leaving));
         drop(subscription);
-        close(seat, &outbound, over).await;
+        close(session_slot, &outbound, over).await;
         reason
     }
 
@@ -202,12 +202,12 @@ impl Driver {
             Next::Worked(id, verdict, reason) => {
                 let now = self.started.elapsed();
                 self.machine.finished(id, verdict, now);
-                if let Some(offence) = reason.and_then(Violation::of) {
-                    self.conduct.offended(offence, now);
+                if let Some(peer_violation) = reason.and_then(Violation::of) {
+                    self.peer_violations.offended(peer_violation, now);
                 }
                 if self.resync.is_autonomous() {
                     let unmirrored = self.hub.unmirrored(&self.from.cluster);
-                    self.seat.report_unmirrored(unmirrored);
+                    self.session_slot.report_unmirrored(unmirrored);
                 }
                 self.tell_stuck();
                 Ok(())
@@ -217,7 +217,7 @@ impl Driver {
                 Ok(())
             }
             Next::Question(event) => {
-                self.machine.say(event);
+                self.machine.emit(event);
                 Ok(())
             }
             Next::Look => self.listen(),
@@ -230,13 +230,13 @@ impl Driver {
             if note.state || note.gone.is_some() {
                 self.resync.forget(&mut self.machine, &key);
             }
-            if let Some(last) = note.last.filter(|_| self.ear.is_some()) {
-                self.machine.say(self.hub.last_words(&key, &last));
+            if let Some(last) = note.last.filter(|_| self.subscriber.is_some()) {
+                self.machine.emit(self.hub.last_words(&key, &last));
             }
             // What an autonomous cluster owns is not taken away from here.
             if let Some(uid) = note.gone.filter(|_| !self.resync.is_autonomous()) {
                 let event = self.subscription.delete(&key, &uid);
-                self.machine.say(event);
+                self.machine.emit(event);
             }
             if note.state {
                 self.machine.mark(key.clone(), Facet::State);
@@ -246,7 +246,7 @@ impl Driver {
             }
         }
         if self.subscription.mailbox.take_comparison() {
-            self.resync.hurry();
+            self.resync.resync_now();
         }
     }
 
@@ -257,10 +257,10 @@ impl Driver {
         }
         let cluster = self.from.cluster.as_str();
         let enrolment = self.fleet.borrow().clusters.get(cluster).cloned();
-        let held = self
+        let retained = self
             .resync
             .decide(&mut self.machine, &self.hub, enrolment, now);
-        self.seat.report_held(held);
+        self.session_slot.report_held(retained);
     }
 
     /// Ends what the hub waits for and the agent has nothing of.
@@ -274,17 +274,17 @@ impl Driver {
 
     /// Writes what the stream takes without waiting; true when it takes no more.
     fn write(&mut self, now: Duration) -> bool {
-        let voice = EventEncoder {
+        let event_encoder = EventEncoder {
             hub: &self.hub,
             cluster: &self.from.cluster,
-            is_go: self.ear.is_some(),
+            is_go: self.subscriber.is_some(),
             traces: self.subscription.mailbox.traces(),
         };
         loop {
             let Ok(permit) = self.outbound.try_reserve() else {
                 return true;
             };
-            let Some(event) = self.machine.next_outgoing(&voice, now) else {
+            let Some(event) = self.machine.next_outgoing(&event_encoder, now) else {
                 return false;
             };
             self.sessions.metrics.event_sent();
@@ -304,13 +304,17 @@ impl Driver {
             }
             if event.target == Target::ClusterInfo {
                 // At once, so that the last word counts.
-                spoke_info::hear(&self.seat, &event);
+                spoke_info::record(&self.session_slot, &event);
             }
-            if self.ear.as_ref().is_some_and(|ear| ear.hears(&event)) {
+            if self
+                .subscriber
+                .as_ref()
+                .is_some_and(|subscriber| subscriber.takes_in(&event))
+            {
                 self.machine.finished(id, Verdict::Done, now);
                 continue;
             }
-            if let Some(verdict) = self.resync.hear(&self.hub, &event, now) {
+            if let Some(verdict) = self.resync.take_message(&self.hub, &event, now) {
                 self.machine.finished(id, verdict, now);
                 continue;
             }
@@ -333,7 +337,7 @@ impl Driver {
 
     fn read(&mut self, frame: Frame) -> Result<(), Over> {
         self.sessions.metrics.event_received();
-        self.seat.heard();
+        self.session_slot.arrived();
         // An event without content tears a Go principal's stream down; here it is nothing.
         let Some(event) = frame.event else {
             self.sessions.metrics.event_refused("malformed");
@@ -347,11 +351,11 @@ impl Driver {
         let received = self.machine.receive(event, now).map_err(Over::Violation);
         let after = self.machine.stats(now);
         if after.malformed > before.malformed {
-            self.conduct.offended(Violation::Malformed, now);
+            self.peer_violations.offended(Violation::Malformed, now);
             self.sessions.metrics.event_refused("malformed");
         }
         if after.refused > before.refused {
-            self.conduct.offended(Violation::NotAllowed, now);
+            self.peer_violations.offended(Violation::NotAllowed, now);
             self.sessions.metrics.event_refused("not_allowed");
         }
         received
@@ -376,10 +380,10 @@ impl Driver {
 }
 
 /// A session ends with the first of its certificates, or when it has lived long enough.
-fn ends(sessions: &Sessions, papers: &Credentials) -> (Instant, End) {
+fn ends(sessions: &Sessions, peer_credentials: &Credentials) -> (Instant, End) {
     let now = Instant::now();
     let life = (now + sessions.limits.session_life, End::Life);
-    let certificate = papers.not_after().and_then(|not_after| {
+    let certificate = peer_credentials.not_after().and_then(|not_after| {
         let left = not_after.duration_since(sessions.clock.now());
         now.checked_add(Duration::try_from(left).unwrap_or_default())
     });

@@ -68,22 +68,25 @@ impl Over {
 
 /// Ends a session: the reason goes into the report, and to the peer if it still listens.
 pub(super) async fn close(
-    mut seat: SessionSlot,
+    mut session_slot: SessionSlot,
     outbound: &mpsc::Sender<Result<Frame, Status>>,
     over: Over,
 ) {
-    seat.ends_because(over.for_people());
+    session_slot.ends_because(over.for_people());
     // The seat first: whoever waits for it must not wait for a slow peer.
-    drop(seat);
+    drop(session_slot);
     if let Some(refusal) = over.last_word() {
-        tell(outbound, &refusal).await;
+        send_refusal(outbound, &refusal).await;
     }
 }
 
 /// Ends a stream with the reason, if the peer takes it in.
-pub(super) async fn tell(outbound: &mpsc::Sender<Result<Frame, Status>>, refusal: &Refusal) {
-    let told = outbound.send(Err(refusal.to_stream_status()));
-    if tokio::time::timeout(LAST_WORD, told).await.is_err() {
+pub(super) async fn send_refusal(
+    outbound: &mpsc::Sender<Result<Frame, Status>>,
+    refusal: &Refusal,
+) {
+    let reply = outbound.send(Err(refusal.to_stream_status()));
+    if tokio::time::timeout(LAST_WORD, reply).await.is_err() {
         tracing::debug!("the peer did not read the reason of the end of its session");
     }
 }

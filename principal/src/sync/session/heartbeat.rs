@@ -19,7 +19,7 @@ pub(super) struct HeartbeatMonitor {
     /// When the peer was last not read, and so could not be heard.
     unread: Duration,
     /// When it was last told that we are there, while it was not read.
-    told: Duration,
+    reply: Duration,
 }
 
 impl HeartbeatMonitor {
@@ -37,13 +37,13 @@ impl HeartbeatMonitor {
     /// How long the peer, last heard at `heard`, may yet be silent; none while its beat is not known.
     ///
     /// While it is not read it is not silent, whatever it says: that begins when it can be heard again.
-    pub(super) fn patience(
+    pub(super) fn response_timeout(
         &self,
         least: Duration,
-        heard: Duration,
+        arrived: Duration,
         now: Duration,
     ) -> Option<Duration> {
-        let since = heard.max(self.unread);
+        let since = arrived.max(self.unread);
         self.silence(least)
             .map(|limit| since.saturating_add(limit).saturating_sub(now))
     }
@@ -55,7 +55,7 @@ impl HeartbeatMonitor {
 
     /// Before the peer has to be told that we are there, because its heartbeats are not read and so not answered.
     pub(super) fn next_sign(&self, now: Duration) -> Option<Duration> {
-        let last = self.told.max(self.last?);
+        let last = self.reply.max(self.last?);
         // Heartbeats that were read together say nothing of their pace.
         let every = self.gap?.max(SHORTEST);
         Some(last.saturating_add(every).saturating_sub(now))
@@ -65,7 +65,7 @@ impl HeartbeatMonitor {
     pub(super) fn takes_sign(&mut self, now: Duration) -> bool {
         let is_due = self.next_sign(now) == Some(Duration::ZERO);
         if is_due {
-            self.told = now;
+            self.reply = now;
         }
         is_due
     }
@@ -95,11 +95,12 @@ mod tests {
         assert!(!pulse.takes_sign(100 * second), "it has no beat");
         pulse.beat(Duration::ZERO);
         pulse.beat(10 * second);
-        let patience = |pulse: &HeartbeatMonitor, now| pulse.patience(25 * second, 10 * second, now);
-        assert_eq!(patience(&pulse, 49 * second), Some(second));
+        let response_timeout =
+            |pulse: &HeartbeatMonitor, now| pulse.response_timeout(25 * second, 10 * second, now);
+        assert_eq!(response_timeout(&pulse, 49 * second), Some(second));
         pulse.unread(45 * second);
-        assert_eq!(patience(&pulse, 49 * second), Some(36 * second));
-        assert_eq!(patience(&pulse, 85 * second), Some(Duration::ZERO));
+        assert_eq!(response_timeout(&pulse, 49 * second), Some(36 * second));
+        assert_eq!(response_timeout(&pulse, 85 * second), Some(Duration::ZERO));
         let signs = (10_u32..60).filter(|now| pulse.takes_sign(*now * second));
         assert_eq!(signs.collect::<Vec<_>>(), [20, 30, 40, 50]);
         pulse.beat(60 * second);

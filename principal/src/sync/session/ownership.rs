@@ -7,7 +7,7 @@ use protocol::{Event, Facet, Mode, ObjectKey, Session, Verdict, version::Capabil
 use super::{brake::Waiting, resync::Resync, spoke_owned::Claims};
 use crate::{
     fleet::Enrolment,
-    report::HeldDeletion,
+    report::BlockedDeletion,
     sync::hub::{Hub, Subscription},
 };
 
@@ -59,10 +59,15 @@ impl Ownership {
     }
 
     /// What an agent says of an object that it owns, before that is applied; a verdict if that is all to be done.
-    pub(super) fn hear(&mut self, hub: &Hub, event: &Event, now: Duration) -> Option<Verdict> {
+    pub(super) fn take_message(
+        &mut self,
+        hub: &Hub,
+        event: &Event,
+        now: Duration,
+    ) -> Option<Verdict> {
         match self {
             Self::Managed(_) => None,
-            Self::Autonomous(claims) => claims.hear(hub, event, now),
+            Self::Autonomous(claims) => claims.take_message(hub, event, now),
         }
     }
 
@@ -84,9 +89,9 @@ impl Ownership {
 
     /// Something may have to go that nobody saw going, so the next comparison is due at once. Nothing goes from an
     /// autonomous cluster.
-    pub(super) const fn hurry(&mut self) {
+    pub(super) const fn resync_now(&mut self) {
         if let Self::Managed(resync) = self {
-            resync.hurry();
+            resync.resync_now();
         }
     }
 
@@ -153,7 +158,7 @@ impl Ownership {
         hub: &Hub,
         enrolment: Option<Enrolment>,
         now: Duration,
-    ) -> Option<HeldDeletion> {
+    ) -> Option<BlockedDeletion> {
         match self {
             Self::Managed(resync) => resync.decide(machine, hub, enrolment, now),
             Self::Autonomous(claims) => claims.decide(hub, enrolment, now),

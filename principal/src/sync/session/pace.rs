@@ -43,7 +43,7 @@ pub(super) struct Pace {
     /// When the reserve of an object is full again. Bounded by what was written since that takes.
     full: HashMap<ObjectKey, Duration>,
     /// What waits for its time. Bounded by the inbox.
-    held: HashSet<ObjectKey>,
+    retained: HashSet<ObjectKey>,
     swept: Duration,
 }
 
@@ -54,11 +54,11 @@ impl Pace {
         match turn(self.full.get(key).copied().unwrap_or_default(), now) {
             Turn::Now { full } => {
                 self.full.insert(key.clone(), full);
-                self.held.remove(key);
+                self.retained.remove(key);
                 None
             }
             Turn::At(at) => {
-                self.held.insert(key.clone());
+                self.retained.insert(key.clone());
                 Some(at.saturating_sub(now))
             }
         }
@@ -66,12 +66,12 @@ impl Pace {
 
     /// It waits no more; whether it did.
     pub(super) fn release(&mut self, key: &ObjectKey) -> bool {
-        self.held.remove(key)
+        self.retained.remove(key)
     }
 
     /// Whether anything waits.
     pub(super) fn is_holding(&self) -> bool {
-        !self.held.is_empty()
+        !self.retained.is_empty()
     }
 
     /// Forgets those whose reserve is full.
@@ -100,7 +100,7 @@ mod tests {
     /// again when it may be.
     fn written(pauses: &[u32]) -> (Vec<Duration>, Vec<Duration>) {
         let (mut pace, key) = (Pace::default(), key("app"));
-        let (mut said, mut written) = (vec![], vec![]);
+        let (mut stated, mut written) = (vec![], vec![]);
         let mut waits: Option<Duration> = None;
         let mut now = Duration::ZERO;
         let mut try_at = |pace: &mut Pace, at| match pace.hold(&key, at) {
@@ -116,14 +116,14 @@ mod tests {
                 waits = try_at(&mut pace, at);
                 assert_eq!(waits, None, "held for longer than it was told");
             }
-            said.push(now);
+            stated.push(now);
             waits = try_at(&mut pace, now);
             assert_eq!(pace.is_holding(), waits.is_some());
         }
         if let Some(at) = waits {
             assert_eq!(try_at(&mut pace, at), None);
         }
-        (said, written)
+        (stated, written)
     }
 
     proptest! {
@@ -131,8 +131,8 @@ mod tests {
         fn whatever_is_said_is_written_within_a_pause_and_no_flood_gets_more_than_its_share(
             pauses in prop::collection::vec(prop_oneof![0_u32..20, 0_u32..2000, Just(20_000)], 1..200),
         ) {
-            let (said, written) = written(&pauses);
-            for at in &said {
+            let (stated, written) = written(&pauses);
+            for at in &stated {
                 // This value or a newer one.
                 let shown = written.iter().find(|it| *it >= at);
                 prop_assert!(shown.is_some_and(|it| it.saturating_sub(*at) <= PAUSE), "{:?}", at);
@@ -149,16 +149,16 @@ mod tests {
         fn what_changes_no_faster_than_its_share_never_waits(
             pauses in prop::collection::vec(500_u32..5000, 1..200),
         ) {
-            let (said, written) = written(&pauses);
-            prop_assert_eq!(said, written);
+            let (stated, written) = written(&pauses);
+            prop_assert_eq!(stated, written);
         }
     }
 
     #[test]
     fn after_a_rest_a_few_changes_are_written_at_once() {
         let few = vec![0; usize::try_from(RESERVE).unwrap()];
-        let (said, at) = written(&few);
-        assert_eq!(said, at);
+        let (stated, at) = written(&few);
+        assert_eq!(stated, at);
         let (_, at) = written(&[few, vec![0]].concat());
         assert_eq!(at.last(), Some(&PAUSE));
     }

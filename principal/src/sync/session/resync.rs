@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 use protocol::{
     Event, Facet, Kind, ObjectKey, Session, Verb, Verdict,
     payload::{self, RequestUpdate, SyncedResourceList},
-    resync::{PATIENCE, Unconfirmed},
+    resync::{RESPONSE_TIMEOUT, Unconfirmed},
     version::Capability,
 };
 use runtime::error::Chain;
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     fleet::{ClusterName, Enrolment},
-    report::HeldDeletion,
+    report::BlockedDeletion,
     sync::hub::{Hub, Lookup},
 };
 
@@ -33,7 +33,7 @@ pub(super) struct Resync {
     /// Nothing goes for being unknown here.
     fresh: bool,
     /// Until when more is expected of the agent.
-    patience: Option<Duration>,
+    response_timeout: Option<Duration>,
     inventory: Inventory,
     /// What the hub is deleting and a Go agent has not named yet. It would make what it hears of, and keep it.
     going: BTreeSet<ObjectKey>,
@@ -63,7 +63,7 @@ impl Resync {
             cluster: cluster.clone(),
             agent_namespace: agent_namespace.to_owned(),
             fresh,
-            patience: Some(PATIENCE),
+            response_timeout: Some(RESPONSE_TIMEOUT),
             inventory: Inventory::default(),
             going: BTreeSet::new(),
             early: BTreeSet::new(),
@@ -101,7 +101,7 @@ impl Resync {
     pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
         let hurried = self.is_hurried().then_some(now);
         let next = [
-            self.patience,
+            self.response_timeout,
             self.waiting.decision,
             self.rounds.next,
             hurried,
@@ -112,7 +112,7 @@ impl Resync {
 
     /// Ends the resync when the peer has had its time.
     pub(super) fn end_when_due(&mut self, session: &mut Session, hub: &Hub, now: Duration) {
-        if self.patience.is_some_and(|until| until <= now) {
+        if self.response_timeout.is_some_and(|until| until <= now) {
             self.send_the_rest(session, hub);
             let closes = session.peer().capabilities.has(Capability::DigestResync);
             if self.inventory.is_whole(closes) {
@@ -125,7 +125,7 @@ impl Resync {
                 tracing::debug!("the inventory is incomplete; skipping deletions");
                 self.inventory = Inventory::default();
             }
-            self.patience = None;
+            self.response_timeout = None;
             self.rounds.ended(now);
         }
     }
@@ -165,25 +165,25 @@ impl Resync {
         hub: &Hub,
         enrolment: Option<Enrolment>,
         now: Duration,
-    ) -> Option<HeldDeletion> {
+    ) -> Option<BlockedDeletion> {
         self.waiting.decision = None;
-        let mut doomed = self.waiting.doomed.take()?;
+        let mut deletion_candidates = self.waiting.deletion_candidates.take()?;
         let enrolment = enrolment?;
         if self.fresh || enrolment.fresh || !hub.is_authority_for(&self.cluster) {
             tracing::debug!("skipping deletions: first session after enrolment");
             return None;
         }
         let confirmed = enrolment.confirm_delete.as_deref();
-        match doomed.decide(confirmed, |named| self.is_unknown(hub, named)) {
+        match deletion_candidates.decide(confirmed, |named| self.is_unknown(hub, named)) {
             Decision::Go(list) => {
                 for named in &list {
                     take_away(session, hub, named);
                 }
                 None
             }
-            Decision::Hold(held) => {
-                self.waiting.hold(doomed, now);
-                Some(held)
+            Decision::Hold(retained) => {
+                self.waiting.hold(deletion_candidates, now);
+                Some(retained)
             }
         }
     }
@@ -207,7 +207,7 @@ impl Resync {
             }
         }
         self.inventory.add(named);
-        self.patience = Some(now.saturating_add(PATIENCE));
+        self.response_timeout = Some(now.saturating_add(RESPONSE_TIMEOUT));
         Verdict::Done
     }
 
@@ -222,12 +222,12 @@ impl Resync {
         self.send_the_rest(session, hub);
         if self.inventory.is_complete() {
             self.absent.extend(std::mem::take(&mut self.going));
-            self.patience = None;
+            self.response_timeout = None;
             self.condemn(hub, now);
             self.rounds.ended(now);
         } else {
             // A Go agent may say its last word before the others.
-            self.patience = Some(now.saturating_add(PATIENCE));
+            self.response_timeout = Some(now.saturating_add(RESPONSE_TIMEOUT));
         }
         Verdict::Done
     }
@@ -257,8 +257,10 @@ impl Resync {
         let unknown = inventory
             .named()
             .filter(|named| self.is_unknown(hub, named));
-        let doomed = self.rounds.doomed(unknown.cloned().collect());
-        self.waiting.doomed = Some(DeletionCandidates::of(inventory, |named| doomed.contains(named)));
+        let deletion_candidates = self.rounds.deletion_candidates(unknown.cloned().collect());
+        self.waiting.deletion_candidates = Some(DeletionCandidates::of(inventory, |named| {
+            deletion_candidates.contains(named)
+        }));
         self.waiting.decision = Some(now);
     }
 
@@ -284,7 +286,7 @@ fn take_away(session: &mut Session, hub: &Hub, named: &Named) {
     };
     tracing::info!(kind = %named.kind, name = %named.name, "the hub no longer has this object");
     let key = ObjectKey::new(kind, &named.namespace, &named.name);
-    session.say(hub.delete(&key, &named.uid));
+    session.emit(hub.delete(&key, &named.uid));
 }
 
 fn refused(why: impl Into<String>) -> Verdict {

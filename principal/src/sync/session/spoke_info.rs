@@ -7,35 +7,35 @@ use protocol::{
     payload::{self, HealthProblem, SpokeInfo},
 };
 
-use crate::admission::registry::{Said, SessionSlot};
+use crate::admission::registry::{SessionSlot, SpokeFacts};
 
 /// Names of images are the longest.
 const LONGEST_NAME: usize = 256;
 const LONGEST_DETAIL: usize = 300;
 
 /// Notes what is said. Whoever says something else or nothing has no say in this.
-pub(super) fn hear(seat: &SessionSlot, event: &Event) {
-    let said = payload::decode::<SpokeInfo>("spoke", &event.payload).unwrap_or_default();
-    if let Some(census) = counted(&said) {
-        seat.report_census(census);
+pub(super) fn record(session_slot: &SessionSlot, event: &Event) {
+    let stated = payload::decode::<SpokeInfo>("spoke", &event.payload).unwrap_or_default();
+    if let Some(census) = counted(&stated) {
+        session_slot.report_census(census);
     }
-    seat.report_spoke(Said {
-        argocd: said.argo_cd,
-        runs: said.argo_cd_runs,
-        kinds_brought: said.argo_cd_kinds_brought,
-        ails: said.argo_cd_ails.map(told),
-        trusts: said.trusts,
+    session_slot.report_spoke(SpokeFacts {
+        argocd: stated.argo_cd,
+        runs: stated.argo_cd_runs,
+        kinds_brought: stated.argo_cd_kinds_brought,
+        ails: stated.argo_cd_ails.map(shortened),
+        trusts: stated.trusts,
     });
 }
 
 /// As much of it as may be told on.
-fn told(ailment: HealthProblem) -> HealthProblem {
+fn shortened(health_problem: HealthProblem) -> HealthProblem {
     let HealthProblem {
         workload,
         cause,
         subject,
         detail,
-    } = ailment;
+    } = health_problem;
     HealthProblem {
         workload: claim::words(&workload, LONGEST_NAME),
         cause,
@@ -45,12 +45,12 @@ fn told(ailment: HealthProblem) -> HealthProblem {
 }
 
 /// What has been counted, in the words of our agent or of Go's; none when it does not say.
-fn counted(said: &SpokeInfo) -> Option<Census> {
-    let version = said.server_version.as_deref().and_then(claim::version);
+fn counted(stated: &SpokeInfo) -> Option<Census> {
+    let version = stated.server_version.as_deref().and_then(claim::version);
     Some(Census {
-        applications: said.applications_count?,
-        apis: said.apis_count?,
-        resources: said.resources_count?,
+        applications: stated.applications_count?,
+        apis: stated.apis_count?,
+        resources: stated.resources_count?,
         server_version: version.map(str::to_owned),
     })
 }
@@ -63,20 +63,20 @@ mod tests {
 
     #[test]
     fn what_an_agent_says_of_its_argo_cd_is_told_in_short_lines() {
-        let said = told(HealthProblem {
+        let stated = shortened(HealthProblem {
             workload: "Deployment\nx".to_owned(),
             cause: Cause::ImagePull,
             subject: "i".repeat(10_000),
             detail: format!("\u{1b}[2J{}", "d".repeat(10_000)),
         });
         assert_eq!(
-            (said.workload.as_str(), said.cause),
+            (stated.workload.as_str(), stated.cause),
             ("Deployment x", Cause::ImagePull)
         );
         assert_eq!(
-            (said.subject.len(), said.detail.len()),
+            (stated.subject.len(), stated.detail.len()),
             (LONGEST_NAME, LONGEST_DETAIL)
         );
-        assert!(said.detail.starts_with("[2J"), "{}", said.detail);
+        assert!(stated.detail.starts_with("[2J"), "{}", stated.detail);
     }
 }

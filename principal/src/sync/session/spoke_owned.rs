@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     fleet::{ClusterName, Enrolment},
-    report::HeldDeletion,
+    report::BlockedDeletion,
     sync::hub::Hub,
 };
 
@@ -51,7 +51,7 @@ impl Claims {
         fresh: bool,
     ) -> Self {
         hub.forget_unmirrored(cluster);
-        tell(machine, hub, cluster);
+        send_inventory(machine, hub, cluster);
         Self {
             cluster: cluster.clone(),
             fresh,
@@ -63,7 +63,7 @@ impl Claims {
     /// One message of the agent for the resync. Only a Go agent has any: ours says the objects themselves.
     pub(super) fn take(&mut self, machine: &mut Session, hub: &Hub, event: &Event) -> Verdict {
         if event.verb == Verb::RequestResourceResync {
-            tell(machine, hub, &self.cluster);
+            send_inventory(machine, hub, &self.cluster);
             return Verdict::Done;
         }
         match payload::decode::<SyncedResource>("synced resource", &event.payload) {
@@ -83,7 +83,7 @@ impl Claims {
             return Verdict::Refused("nothing that is mirrored has this name".to_owned());
         };
         if !hub.shows(&self.cluster, &key, &there.uid) {
-            machine.say(Event::request_update(&RequestUpdate {
+            machine.emit(Event::request_update(&RequestUpdate {
                 name: key.name,
                 namespace: key.namespace,
                 kind: there.kind.clone(),
@@ -94,7 +94,12 @@ impl Claims {
     }
 
     /// What the agent says of an object; a verdict if it is the answer that there is none.
-    pub(super) fn hear(&mut self, hub: &Hub, event: &Event, now: Duration) -> Option<Verdict> {
+    pub(super) fn take_message(
+        &mut self,
+        hub: &Hub,
+        event: &Event,
+        now: Duration,
+    ) -> Option<Verdict> {
         let object = event.object()?;
         let key = hub.mirror_key(&self.cluster, object.kind, &object.name)?;
         if event.verb != Verb::Delete || !event.event_id.ends_with('_') {
@@ -108,7 +113,7 @@ impl Claims {
         let uid = Meta::of(&stub).uid();
         if hub.shows(&self.cluster, &key, uid) {
             self.missing.insert(key, uid.to_owned());
-            self.waiting.doomed = None;
+            self.waiting.deletion_candidates = None;
             self.waiting.decision = Some(now.saturating_add(SETTLED));
         }
         Some(Verdict::Done)
@@ -124,7 +129,7 @@ impl Claims {
         hub: &Hub,
         enrolment: Option<Enrolment>,
         now: Duration,
-    ) -> Option<HeldDeletion> {
+    ) -> Option<BlockedDeletion> {
         self.waiting.decision = None;
         let enrolment = enrolment?;
         if self.fresh || enrolment.fresh {
@@ -132,12 +137,14 @@ impl Claims {
             self.missing.clear();
             return None;
         }
-        let mut doomed = match self.waiting.doomed.take() {
-            Some(doomed) => doomed,
-            None => DeletionCandidates::of(self.inventory(hub), |named| self.is_missing(hub, named)),
+        let mut deletion_candidates = match self.waiting.deletion_candidates.take() {
+            Some(deletion_candidates) => deletion_candidates,
+            None => {
+                DeletionCandidates::of(self.inventory(hub), |named| self.is_missing(hub, named))
+            }
         };
         let confirmed = enrolment.confirm_delete.as_deref();
-        match doomed.decide(confirmed, |named| self.is_missing(hub, named)) {
+        match deletion_candidates.decide(confirmed, |named| self.is_missing(hub, named)) {
             Decision::Go(list) => {
                 for named in &list {
                     if let Some(key) = key(named) {
@@ -148,11 +155,11 @@ impl Claims {
                 self.missing.clear();
                 None
             }
-            Decision::Hold(held) => {
-                self.waiting.hold(doomed, now);
-                Some(HeldDeletion {
+            Decision::Hold(retained) => {
+                self.waiting.hold(deletion_candidates, now);
+                Some(BlockedDeletion {
                     mirrors: true,
-                    ..held
+                    ..retained
                 })
             }
         }
@@ -181,10 +188,10 @@ fn key(named: &Named) -> Option<ObjectKey> {
 }
 
 /// Says everything that the hub shows, and that this was all.
-fn tell(machine: &mut Session, hub: &Hub, cluster: &ClusterName) {
+fn send_inventory(machine: &mut Session, hub: &Hub, cluster: &ClusterName) {
     let claims = hub.claims(cluster);
     for claim in &claims {
-        machine.say(Event::request_update(claim));
+        machine.emit(Event::request_update(claim));
     }
     // By the names there, so that a Go agent can compare; two lines of one text are two.
     let lines: BTreeSet<_> = claims
@@ -202,7 +209,7 @@ fn tell(machine: &mut Session, hub: &Hub, cluster: &ClusterName) {
         checksum: digest::list_checksum(lines),
         ..SyncedResourceList::default()
     };
-    machine.say(Event::request_synced_resource_list(&end));
+    machine.emit(Event::request_synced_resource_list(&end));
     tracing::debug!(
         objects = claims.len(),
         "sent the inventory of mirrors to the agent"

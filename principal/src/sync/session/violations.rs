@@ -1,11 +1,11 @@
 //! What an agent does that no agent should: a person has to know, and not only a metric.
 //!
-//! Told once for each kind of it, however often it happens, and forgotten after a while of good conduct, so that
+//! Update once for each kind of it, however often it happens, and forgotten after a while of good conduct, so that
 //! neither a storm nor a reconnect each minute becomes a storm of writes.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::report::Told;
+use crate::report::Update;
 
 /// An event that is not acknowledged for so long: it was said four times by then.
 const DEAF: Duration = Duration::from_mins(2);
@@ -50,41 +50,42 @@ impl Violation {
 pub(super) struct PeerViolations {
     offences: BTreeMap<Violation, Duration>,
     /// What was told last in this session.
-    told: Told<String>,
+    reply: Update<String>,
 }
 
 impl Default for PeerViolations {
     fn default() -> Self {
         Self {
             offences: BTreeMap::new(),
-            told: Told::Same,
+            reply: Update::Same,
         }
     }
 }
 
 impl PeerViolations {
     /// It has done this.
-    pub(super) fn offended(&mut self, offence: Violation, now: Duration) {
-        self.offences.insert(offence, now);
+    pub(super) fn offended(&mut self, peer_violation: Violation, now: Duration) {
+        self.offences.insert(peer_violation, now);
     }
 
     /// What is to be told now, if that is another thing than before. `unheard`: for how long the oldest event about a
     /// state is not acknowledged.
-    pub(super) fn news(&mut self, unheard: Duration, now: Duration) -> Told<String> {
+    pub(super) fn updates(&mut self, unheard: Duration, now: Duration) -> Update<String> {
         if unheard >= DEAF {
             self.offended(Violation::Deaf, now);
         }
         self.offences
             .retain(|_, last| now.saturating_sub(*last) < FORGOTTEN);
         let words: Vec<&str> = self.offences.keys().map(|it| it.words()).collect();
-        let said = Told::Now((!words.is_empty()).then(|| words.join("; ")));
+        let stated = Update::Now((!words.is_empty()).then(|| words.join("; ")));
         // What it did in the session before is not forgotten at once.
-        let is_too_soon = said == Told::Now(None) && self.told == Told::Same && now < FORGOTTEN;
-        if is_too_soon || self.told == said {
-            return Told::Same;
+        let is_too_soon =
+            stated == Update::Now(None) && self.reply == Update::Same && now < FORGOTTEN;
+        if is_too_soon || self.reply == stated {
+            return Update::Same;
         }
-        self.told = said.clone();
-        said
+        self.reply = stated.clone();
+        stated
     }
 }
 
@@ -94,40 +95,53 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn told(news: Told<String>) -> String {
-        match news {
-            Told::Same => "the same".to_owned(),
-            Told::Now(said) => said.unwrap_or_else(|| "nothing".to_owned()),
+    fn message_of(updates: Update<String>) -> String {
+        match updates {
+            Update::Same => "the same".to_owned(),
+            Update::Now(stated) => stated.unwrap_or_else(|| "nothing".to_owned()),
         }
     }
 
     #[test]
     fn a_storm_is_told_once_and_forgotten_after_good_conduct() {
-        let mut conduct = PeerViolations::default();
-        assert_eq!(conduct.news(Duration::ZERO, SECOND), Told::Same);
+        let mut peer_violations = PeerViolations::default();
+        assert_eq!(
+            peer_violations.updates(Duration::ZERO, SECOND),
+            Update::Same
+        );
         let mut times = 0;
         for _ in 0..1000 {
-            conduct.offended(Violation::Malformed, 2 * SECOND);
-            times += usize::from(conduct.news(Duration::ZERO, 2 * SECOND) != Told::Same);
+            peer_violations.offended(Violation::Malformed, 2 * SECOND);
+            times +=
+                usize::from(peer_violations.updates(Duration::ZERO, 2 * SECOND) != Update::Same);
         }
         assert_eq!(times, 1);
-        conduct.offended(Violation::NotAllowed, 3 * SECOND);
-        assert!(told(conduct.news(Duration::ZERO, 3 * SECOND)).contains("; "));
+        peer_violations.offended(Violation::NotAllowed, 3 * SECOND);
+        assert!(message_of(peer_violations.updates(Duration::ZERO, 3 * SECOND)).contains("; "));
         let later = FORGOTTEN + 4 * SECOND;
-        assert_eq!(conduct.news(Duration::ZERO, later), Told::Now(None));
+        assert_eq!(
+            peer_violations.updates(Duration::ZERO, later),
+            Update::Now(None)
+        );
     }
 
     #[test]
     fn whoever_never_acknowledges_is_told_of() {
-        let mut conduct = PeerViolations::default();
-        assert_eq!(conduct.news(DEAF / 2, DEAF), Told::Same);
-        assert!(told(conduct.news(DEAF, DEAF + SECOND)).contains("acknowledged"));
+        let mut peer_violations = PeerViolations::default();
+        assert_eq!(peer_violations.updates(DEAF / 2, DEAF), Update::Same);
+        assert!(message_of(peer_violations.updates(DEAF, DEAF + SECOND)).contains("acknowledged"));
     }
 
     #[test]
     fn a_new_session_does_not_wipe_what_the_one_before_did_at_once() {
-        let mut conduct = PeerViolations::default();
-        assert_eq!(conduct.news(Duration::ZERO, FORGOTTEN / 2), Told::Same);
-        assert_eq!(conduct.news(Duration::ZERO, FORGOTTEN), Told::Now(None));
+        let mut peer_violations = PeerViolations::default();
+        assert_eq!(
+            peer_violations.updates(Duration::ZERO, FORGOTTEN / 2),
+            Update::Same
+        );
+        assert_eq!(
+            peer_violations.updates(Duration::ZERO, FORGOTTEN),
+            Update::Now(None)
+        );
     }
 }

@@ -26,15 +26,15 @@ impl LogStreamService for Service {
         request: Request<Streaming<LogStreamData>>,
     ) -> Result<Response<LogStreamResponse>, Status> {
         let admitted = recognize(&self.sessions.gate, &request)?;
-        let mut said = request.into_inner();
-        let first = timeout(FIRST, said.message())
+        let mut stated = request.into_inner();
+        let first = timeout(FIRST, stated.message())
             .await
             .map_err(|_elapsed| Status::deadline_exceeded("empty stream"))??
             .ok_or_else(|| Status::invalid_argument("invalid log message"))?;
         let cluster = &admitted.holder.cluster;
         let log = self.sessions.questions.claim(cluster, &first.request_uuid);
         let log = log.ok_or_else(|| Status::not_found("unknown request id"))?;
-        log.carry(said).await?;
+        log.carry(stated).await?;
         Ok(Response::new(LogStreamResponse {
             request_uuid: first.request_uuid,
             status: 200,

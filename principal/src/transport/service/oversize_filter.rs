@@ -36,12 +36,12 @@ impl<S: Service<Request<Body>>> Service<Request<Body>> for Sieved<S> {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let sieve = OversizeFilter::new(self.largest, request.headers());
+        let oversize = OversizeFilter::new(self.largest, request.headers());
         let metrics = self.metrics.clone();
         self.inner.call(request.map(|body| {
             Body::new(Sifted {
                 body,
-                sieve,
+                oversize,
                 came: Bytes::new(),
                 metrics,
             })
@@ -51,7 +51,7 @@ impl<S: Service<Request<Body>>> Service<Request<Body>> for Sieved<S> {
 
 struct Sifted {
     body: Body,
-    sieve: OversizeFilter,
+    oversize: OversizeFilter,
     /// What has come and was not taken yet.
     came: Bytes,
     metrics: Metrics,
@@ -76,8 +76,8 @@ impl http_body::Body for Sifted {
                     Some(Ok(Ok(data))) => data,
                 };
             }
-            let onward = this.sieve.push(&mut this.came);
-            for _ in 0..this.sieve.take_cut() {
+            let onward = this.oversize.push(&mut this.came);
+            for _ in 0..this.oversize.take_cut() {
                 this.metrics.event_refused("too_large");
             }
             if let Some(onward) = onward {

@@ -32,19 +32,19 @@ impl TerminalStreamService for Service {
         request: Request<Streaming<TerminalStreamData>>,
     ) -> Result<Response<Self::StreamTerminalStream>, Status> {
         let admitted = recognize(&self.sessions.gate, &request)?;
-        let mut hears = request.into_inner();
-        let first = timeout(FIRST, hears.message())
+        let mut takes_in = request.into_inner();
+        let first = timeout(FIRST, takes_in.message())
             .await
             .map_err(|_elapsed| Status::deadline_exceeded("empty stream"))??
             .ok_or_else(|| Status::invalid_argument("invalid terminal message"))?;
-        let (says, said) = mpsc::channel(UNSENT);
-        let hears = hears.boxed();
+        let (emits, stated) = mpsc::channel(UNSENT);
+        let takes_in = takes_in.boxed();
         let cluster = &admitted.holder.cluster;
-        let terminal = Terminal { hears, says };
+        let terminal = Terminal { takes_in, emits };
         self.sessions
             .questions
             .begin(cluster, &first.request_uuid, terminal)
             .ok_or_else(|| Status::not_found("unknown request id"))?;
-        Ok(Response::new(ReceiverStream::new(said)))
+        Ok(Response::new(ReceiverStream::new(stated)))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream::BoxStream};
-use protocol::wire::lane::{Chunk, lane_server::Lane};
+use protocol::wire::agent_tunnel::{Chunk, lane_server::Lane};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -27,7 +27,7 @@ impl Lane for Service {
         if let Ok(peer) = peer(&request) {
             peer.connection.give_way();
         }
-        let outgoing = self.sessions.open_lane(admitted, request.into_inner());
+        let outgoing = self.sessions.open_tunnel(admitted, request.into_inner());
         let chunks = ReceiverStream::new(outgoing).map(|data| Ok(Chunk { data }));
         Ok(Response::new(chunks.boxed()))
     }

@@ -58,12 +58,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         assert!(unknown.as_error().is_some());
     }
 
-    pub(super) async fn say(&mut self, words: &[&[u8]]) {
+    pub(super) async fn emit(&mut self, words: &[&[u8]]) {
         self.io.write_all(&resp::command(words)).await.unwrap();
     }
 
     /// What it is told next; none when it is let go.
-    pub(super) async fn told(&mut self) -> Option<Value> {
+    pub(super) async fn reply(&mut self) -> Option<Value> {
         let telling = async {
             loop {
                 if let Some((value, used)) = resp::decode(&self.buffer, LARGE).unwrap() {
@@ -81,8 +81,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     pub(super) async fn ask(&mut self, words: &[&str]) -> Value {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        self.say(&words).await;
-        self.told().await.unwrap()
+        self.emit(&words).await;
+        self.reply().await.unwrap()
     }
 
     pub(super) async fn error(&mut self, words: &[&str]) -> String {
@@ -106,9 +106,9 @@ impl Redis {
     }
 
     /// One that speaks nothing but TLS, with what is in this folder.
-    pub(super) async fn with_tls(address: SocketAddr, papers: &Path) -> Self {
+    pub(super) async fn with_tls(address: SocketAddr, peer_credentials: &Path) -> Self {
         let port = address.port().to_string();
-        let path = |name: &str| papers.join(name).display().to_string();
+        let path = |name: &str| peer_credentials.join(name).display().to_string();
         let (chain, key, ca) = (path("chain"), path("key"), path("ca"));
         let arguments = [
             "--port",

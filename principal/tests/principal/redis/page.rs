@@ -67,7 +67,7 @@ async fn the_page_of_clusters_is_told_of_the_connection_and_of_what_was_counted(
         server_version: Some("1.36".to_owned()),
         ..SpokeInfo::default()
     };
-    agent.tell(Event::spoke_info(&counted)).await;
+    agent.notify(Event::spoke_info(&counted)).await;
     let up = page(&mut client).await.unwrap();
     assert!(is("Successful")(Some(&up)), "{up}");
     assert_eq!(up["serverVersion"], "1.36");
@@ -81,9 +81,9 @@ async fn the_page_of_clusters_is_told_of_the_connection_and_of_what_was_counted(
         applications_count: 1,
         ..ClusterInfo::default()
     };
-    agent.tell(Event::cluster_info(&less)).await;
+    agent.notify(Event::cluster_info(&less)).await;
     assert_eq!(page(&mut client).await.unwrap()["applicationsCount"], 1);
-    agent.tell(Event::spoke_info(&counted)).await;
+    agent.notify(Event::spoke_info(&counted)).await;
 
     drop(agent);
     world

@@ -14,7 +14,7 @@ fn app() -> ObjectKey {
     ObjectKey::new(Kind::Application, "argocd", "app")
 }
 
-fn said(verb: Verb, version: &str) -> Event {
+fn stated(verb: Verb, version: &str) -> Event {
     Event::about(&app(), verb, "uid", version, Bytes::from_static(b"{}"))
 }
 
@@ -22,13 +22,13 @@ fn said(verb: Verb, version: &str) -> Event {
 fn a_state_is_acknowledged_before_it_is_applied_and_a_delete_or_a_command_after() {
     let (mut agent, store) = (ours(Role::Agent), Store::default());
     let now = Duration::ZERO;
-    take(&mut agent, said(Verb::SpecUpdate, "1"), now);
+    take(&mut agent, stated(Verb::SpecUpdate, "1"), now);
     assert_eq!(verbs(&sent(&mut agent, &store, now)), [Verb::Processed]);
     let work = agent.next_work(now).unwrap();
     agent.finished(work.id, Verdict::Done, now);
     assert!(sent(&mut agent, &store, now).is_empty(), "it was said once");
     for verb in [Verb::SetOperation, Verb::Delete] {
-        take(&mut agent, said(verb, "2"), now);
+        take(&mut agent, stated(verb, "2"), now);
         assert!(sent(&mut agent, &store, now).is_empty(), "{verb}");
         let work = agent.next_work(now).unwrap();
         agent.finished(work.id, Verdict::Done, now);
@@ -72,7 +72,7 @@ fn whoever_acknowledges_what_was_never_said_changes_nothing_and_is_counted() {
     for number in 0..1000 {
         take(
             &mut principal,
-            said(Verb::SpecUpdate, &format!("never-{number}")).ack(),
+            stated(Verb::SpecUpdate, &format!("never-{number}")).ack(),
             now,
         );
     }

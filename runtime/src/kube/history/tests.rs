@@ -109,7 +109,7 @@ async fn a_watch_of_an_api_that_went_back_lists_anew() {
     let api = Fake::default();
     api.change(|state| state.version = 20);
     let token = CancellationToken::new();
-    let (told, mut events) = tokio::sync::mpsc::channel(64);
+    let (reply, mut events) = tokio::sync::mpsc::channel(64);
     let watch = Watch::<ConfigMap>::new(Api::namespaced(api.client(), "ns"));
     let watching = watch_trimmed(watch, token.clone(), move |event| {
         let word = match event {
@@ -121,7 +121,7 @@ async fn a_watch_of_an_api_that_went_back_lists_anew() {
             Event::Synced => "synced".to_owned(),
             Event::Rewound => "rewound".to_owned(),
         };
-        told.try_send(word).unwrap();
+        reply.try_send(word).unwrap();
     });
     let looking = async {
         let mut words = vec![];

@@ -23,12 +23,12 @@ fn unreadable() -> DeserializeGuard<ConfigMap> {
     .unwrap()
 }
 
-fn told(events: Vec<watcher::Event<DeserializeGuard<ConfigMap>>>) -> Vec<String> {
+fn reply(events: Vec<watcher::Event<DeserializeGuard<ConfigMap>>>) -> Vec<String> {
     let mut seen = Seen::default();
-    let mut told = vec![];
+    let mut reply = vec![];
     for event in events {
         seen.take(event, &mut |event| {
-            told.push(match event {
+            reply.push(match event {
                 Event::Applied { object, listed } => {
                     assert_eq!(object.metadata.managed_fields, None);
                     assert_eq!(object.metadata.annotations, Some([].into()));
@@ -47,12 +47,12 @@ fn told(events: Vec<watcher::Event<DeserializeGuard<ConfigMap>>>) -> Vec<String>
             });
         });
     }
-    told
+    reply
 }
 
 #[test]
 fn a_deletion_missed_while_the_watch_was_down_is_found_by_the_next_list() {
-    let told = told(vec![
+    let reply = reply(vec![
         watcher::Event::Init,
         watcher::Event::InitApply(config_map("a", "1")),
         watcher::Event::InitApply(config_map("b", "2")),
@@ -65,7 +65,7 @@ fn a_deletion_missed_while_the_watch_was_down_is_found_by_the_next_list() {
         watcher::Event::Delete(config_map("c", "3")),
     ]);
     assert_eq!(
-        told,
+        reply,
         [
             "=a", "=b", "synced", "+c", "=b", "=c", "?a/1", "synced", "-c/3"
         ]
@@ -74,21 +74,21 @@ fn a_deletion_missed_while_the_watch_was_down_is_found_by_the_next_list() {
 
 #[test]
 fn an_object_replaced_by_its_namesake_is_told_as_deleted_first() {
-    let told = told(vec![
+    let reply = reply(vec![
         watcher::Event::Apply(config_map("a", "1")),
         watcher::Event::Apply(config_map("a", "2")),
     ]);
-    assert_eq!(told, ["+a", "?a/1", "+a"]);
+    assert_eq!(reply, ["+a", "?a/1", "+a"]);
 }
 
 #[test]
 fn what_cannot_be_read_is_skipped_and_hurts_no_other() {
-    let told = told(vec![
+    let reply = reply(vec![
         watcher::Event::Init,
         watcher::Event::InitApply(unreadable()),
         watcher::Event::InitApply(config_map("a", "1")),
         watcher::Event::InitDone,
         watcher::Event::Delete(unreadable()),
     ]);
-    assert_eq!(told, ["=a", "synced"]);
+    assert_eq!(reply, ["=a", "synced"]);
 }

@@ -3,7 +3,7 @@ use std::sync::{Mutex, PoisonError};
 use opentelemetry::trace::{TraceContextExt as _, Tracer as _};
 use opentelemetry_sdk::error::OTelSdkError;
 
-use super::super::{Context as Whose, Notes, Spot, current, is_on, within};
+use super::super::{Context as ObjectOwner, Notes, Spot, current, is_on, within};
 use super::*;
 
 /// Keeps what it is given, or takes nothing.
@@ -42,17 +42,17 @@ async fn one_change_is_one_trace_from_span_to_span() {
     let notes = Notes::default();
     notes.note("app", first.context());
     notes.note("app", second.context());
-    let told = [
+    let reply = [
         ("k8s.resource.name", "app".to_owned()),
         ("k8s.resource.uid", String::new()),
     ];
     let sent = notes
         .take(&"app")
         .unwrap()
-        .begin("Application.send".to_owned(), told)
+        .begin("Application.send".to_owned(), reply)
         .unwrap();
     // Over the wire and back.
-    let far = Whose::read(&sent.context().parent(), None).unwrap();
+    let far = ObjectOwner::read(&sent.context().parent(), None).unwrap();
     let mut done = Spot::new("application.spec-update")
         .under(Some(far))
         .begin()
@@ -107,7 +107,7 @@ impl std::io::Write for Lines {
 #[test]
 fn a_collector_that_is_away_is_one_warning() {
     let (kept, lines) = (Kept::default(), Lines::default());
-    let told = Told {
+    let reply = LoggedOnce {
         exporter: kept.clone(),
         waiting: Arc::default(),
         counted: counter(),
@@ -120,7 +120,7 @@ fn a_collector_that_is_away_is_one_warning() {
     tracing::subscriber::with_default(log, || {
         for refuses in [false, true, true, true, false, false, true] {
             kept.refuses.store(refuses, Ordering::Relaxed);
-            let outcome = futures::executor::block_on(told.export(Vec::new()));
+            let outcome = futures::executor::block_on(reply.export(Vec::new()));
             assert_eq!(outcome.is_err(), refuses);
         }
     });

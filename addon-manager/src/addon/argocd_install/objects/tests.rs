@@ -33,7 +33,7 @@ fn rendered(keep: bool, config: &AddOnDeploymentConfigSpec) -> Rendered {
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": { "name": "applications.argoproj.io" }, "spec": {},
     });
-    let brought = Brought {
+    let installed = Brought {
         spoke: &spoke(),
         image: "argocd:v3".to_owned(),
         redis_image: "redis:8".to_owned(),
@@ -41,7 +41,7 @@ fn rendered(keep: bool, config: &AddOnDeploymentConfigSpec) -> Rendered {
         keep,
         config,
     };
-    Templates::embedded().unwrap().render(&brought).unwrap()
+    Templates::embedded().unwrap().render(&installed).unwrap()
 }
 
 fn plain() -> Rendered {
@@ -63,7 +63,7 @@ fn names(objects: &[Value], which: impl Fn(&Value) -> bool) -> Vec<String> {
 #[test]
 fn the_rendering_is_the_golden_one() {
     let text = serde_json::to_string_pretty(&plain().manifests).unwrap() + "\n";
-    golden::hold("bring/objects/golden.json", &text);
+    golden::hold("argocd_install/objects/golden.json", &text);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn what_people_write_into_argo_cds_settings_is_not_taken_back() {
 fn a_new_version_of_the_hub_changes_the_images_and_nothing_else() {
     let (spoke, config) = (spoke(), AddOnDeploymentConfigSpec::default());
     let with = |image: &str| {
-        let brought = Brought {
+        let installed = Brought {
             spoke: &spoke,
             image: image.to_owned(),
             redis_image: "redis:8".to_owned(),
@@ -134,7 +134,7 @@ fn a_new_version_of_the_hub_changes_the_images_and_nothing_else() {
             keep: false,
             config: &config,
         };
-        Templates::embedded().unwrap().render(&brought).unwrap()
+        Templates::embedded().unwrap().render(&installed).unwrap()
     };
     let (before, after) = (with("argocd:v3.2"), with("argocd:v3.3"));
     let text = serde_json::to_string(&before.manifests).unwrap();

@@ -104,8 +104,8 @@ fn redis_is_that_of_the_hub_unless_it_has_another_kind() {
 
 #[test]
 fn what_the_hub_lacks_is_named_with_the_next_step() {
-    let lack = Pattern::of(&Hub::with(Vec::new(), &[crd(CRDS[0])])).unwrap_err();
-    let message = lack.to_string();
+    let missing_part = Pattern::of(&Hub::with(Vec::new(), &[crd(CRDS[0])])).unwrap_err();
+    let message = missing_part.to_string();
     for part in [
         CRDS[1],
         "a Deployment of argocd-server",
@@ -133,7 +133,7 @@ fn a_definition_loses_its_descriptions_and_what_is_the_hubs_own() {
         "{text}"
     );
     let schema = &stripped["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    assert_eq!(schema["description"], BROUGHT_KIND);
+    assert_eq!(schema["description"], INSTALLED_KIND);
     // A property of that name, and a value, stay.
     assert_eq!(
         schema["properties"]["description"],
@@ -165,7 +165,7 @@ fn a_definition_of_another_time_is_one_too() {
     for version in stripped["spec"]["versions"].as_array().unwrap() {
         assert_eq!(
             version["schema"]["openAPIV3Schema"]["description"],
-            BROUGHT_KIND
+            INSTALLED_KIND
         );
     }
     // An old one without a schema has no place for that, and is told as it is.

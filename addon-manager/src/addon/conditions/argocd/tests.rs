@@ -1,11 +1,11 @@
 use super::*;
 use crate::addon::golden;
 
-fn told(needs: &Needs<'_>) -> (&'static str, String) {
+fn reply(needs: &Needs<'_>) -> (&'static str, String) {
     cause(needs).unwrap()
 }
 
-fn ailment(cause: Cause, subject: &str, detail: &str) -> HealthProblem {
+fn health_problem(cause: Cause, subject: &str, detail: &str) -> HealthProblem {
     HealthProblem {
         workload: "Deployment argocd-repo-server".to_owned(),
         cause,
@@ -31,12 +31,12 @@ fn every_cause_says_what_is_wrong_with_which_program_and_the_next_step() {
         (Cause::Other, "", "something new"),
     ];
     let lines = all.map(|(cause, subject, detail)| {
-        let ails = ailment(cause, subject, detail);
+        let ails = health_problem(cause, subject, detail);
         let needs = Needs {
             ails: Some(&ails),
             ..Needs::default()
         };
-        let (reason, message) = told(&needs);
+        let (reason, message) = reply(&needs);
         format!("{cause:?}\n{reason}: {message}\n")
     });
     golden::hold("conditions/argocd/golden.txt", &lines.join("\n"));
@@ -59,7 +59,7 @@ fn a_cluster_without_argo_cd_says_why_none_comes_and_what_to_do() {
             "only if INSTALL_ARGOCD is true; set it, or install",
         ),
     ] {
-        let (reason, message) = told(&Needs {
+        let (reason, message) = reply(&Needs {
             withheld,
             ..missing.clone()
         });
@@ -72,32 +72,32 @@ fn a_cluster_without_argo_cd_says_why_none_comes_and_what_to_do() {
         withheld: Some(Skipped::Unwanted),
         ..Needs::default()
     };
-    let (reason, message) = told(&half);
+    let (reason, message) = reply(&half);
     assert_eq!(reason, ARGOCD_MISSING);
     assert!(message.contains("no Argo CD runs"), "{message}");
 }
 
 #[test]
 fn of_several_causes_that_is_told_which_comes_first() {
-    let (need, ails) = (Need::NotOurs, ailment(Cause::Crashes, "x", ""));
+    let (need, ails) = (Need::NotOurs, health_problem(Cause::Crashes, "x", ""));
     let all = Needs {
         argocd: Some(ArgoCd::Missing),
-        bringing: Some(&need),
+        installation: Some(&need),
         ails: Some(&ails),
         ..Needs::default()
     };
-    assert_eq!(told(&all).0, ARGOCD_NOT_OURS);
+    assert_eq!(reply(&all).0, ARGOCD_NOT_OURS);
     assert_eq!(
-        told(&Needs {
-            bringing: None,
+        reply(&Needs {
+            installation: None,
             ..all.clone()
         })
         .0,
         ARGOCD_MISSING
     );
     assert_eq!(
-        told(&Needs {
-            bringing: None,
+        reply(&Needs {
+            installation: None,
             argocd: None,
             ..all
         })

@@ -28,8 +28,9 @@ fn running() -> Facts<'static> {
     }
 }
 
-fn reason(said: &Said) -> Option<(Status, &str)> {
-    said.verdict
+fn reason(stated: &AvailableVerdict) -> Option<(Status, &str)> {
+    stated
+        .verdict
         .as_ref()
         .map(|verdict| (verdict.status, verdict.reason.as_str()))
 }
@@ -82,11 +83,14 @@ fn connected_and_running_is_available_at_once() {
 
 #[test]
 fn nothing_is_said_of_a_new_agent_for_a_minute() {
-    let said = available(&running(), at(59));
-    assert_eq!(said.verdict, None);
-    assert!(said.recheck.unwrap() > Duration::from_secs(1));
-    let said = available(&running(), at(60));
-    assert_eq!(reason(&said), Some((Status::False, AGENT_NEVER_CONNECTED)));
+    let stated = available(&running(), at(59));
+    assert_eq!(stated.verdict, None);
+    assert!(stated.recheck.unwrap() > Duration::from_secs(1));
+    let stated = available(&running(), at(60));
+    assert_eq!(
+        reason(&stated),
+        Some((Status::False, AGENT_NEVER_CONNECTED))
+    );
 }
 
 #[test]
@@ -95,18 +99,18 @@ fn what_has_to_go_first_and_does_not_is_told_after_a_minute() {
         going_since: Some(at(0)),
         ..Facts::default()
     };
-    let said = available(&facts, at(59));
-    assert_eq!(said.verdict, None);
-    assert!(said.recheck.is_some());
+    let stated = available(&facts, at(59));
+    assert_eq!(stated.verdict, None);
+    assert!(stated.recheck.is_some());
     // An agent of the earlier work may still be there.
     let session = session(true, -300);
     let still = Facts {
         session: Some(&session),
         ..facts
     };
-    let said = available(&still, at(60));
-    assert_eq!(reason(&said), Some((Status::False, AGENT_NOT_DEPLOYED)));
-    let message = said.verdict.unwrap().message;
+    let stated = available(&still, at(60));
+    assert_eq!(reason(&stated), Some((Status::False, AGENT_NOT_DEPLOYED)));
+    let message = stated.verdict.unwrap().message;
     assert!(message.contains("work agent"), "{message}");
 }
 
@@ -118,12 +122,12 @@ fn a_gap_under_a_minute_does_not_flip_it() {
         live: Some(&was),
         ..running()
     };
-    let said = available(&facts, at(159));
-    assert_eq!(reason(&said), Some((Status::True, AGENT_CONNECTED)));
-    assert_eq!(said.verdict.unwrap().message, "as it was");
-    let said = available(&facts, at(160));
-    assert_eq!(reason(&said), Some((Status::False, AGENT_DISCONNECTED)));
-    let message = said.verdict.unwrap().message;
+    let stated = available(&facts, at(159));
+    assert_eq!(reason(&stated), Some((Status::True, AGENT_CONNECTED)));
+    assert_eq!(stated.verdict.unwrap().message, "as it was");
+    let stated = available(&facts, at(160));
+    assert_eq!(reason(&stated), Some((Status::False, AGENT_DISCONNECTED)));
+    let message = stated.verdict.unwrap().message;
     for part in [
         &at(100).to_string(),
         "connection reset",
@@ -145,8 +149,8 @@ fn a_restart_of_the_principal_is_not_held_against_the_agents() {
         reason(&available(&facts, at(1030))),
         Some((Status::True, AGENT_CONNECTED))
     );
-    let said = available(&facts, at(1060));
-    assert_eq!(reason(&said), Some((Status::False, AGENT_DISCONNECTED)));
+    let stated = available(&facts, at(1060));
+    assert_eq!(reason(&stated), Some((Status::False, AGENT_DISCONNECTED)));
 
     let refused = SessionReport {
         last_seen: None,
@@ -173,8 +177,8 @@ fn nobody_is_said_to_have_never_connected_who_may_have_before_the_principal_star
         (at(-10), "it has never connected"),
         (at(10), "not seen since this principal started"),
     ] {
-        let said = available(&no_pod(Some(serving_since)), at(100));
-        let message = said.verdict.unwrap().message;
+        let stated = available(&no_pod(Some(serving_since)), at(100));
+        let message = stated.verdict.unwrap().message;
         assert!(message.contains(expected), "{message}");
     }
 }
@@ -233,8 +237,8 @@ fn a_pod_that_the_cluster_has_not_reported_yet_is_waited_for() {
         ..running()
     };
     assert_eq!(available(&facts, at(110)).verdict, None);
-    let said = available(&facts, at(160));
-    assert_eq!(reason(&said), Some((Status::False, AGENT_UNAVAILABLE)));
+    let stated = available(&facts, at(160));
+    assert_eq!(reason(&stated), Some((Status::False, AGENT_UNAVAILABLE)));
 }
 
 fn work(status: &str, observed: i64) -> WorkReport {
@@ -271,9 +275,9 @@ proptest! {
     ) {
         let session = session(connected, since);
         let facts = Facts { ready, session: known.then_some(&session), ..running() };
-        let said = available(&facts, at(now));
-        prop_assert!(said.verdict.is_some() || said.recheck.is_some());
-        if let Some(recheck) = said.recheck {
+        let stated = available(&facts, at(now));
+        prop_assert!(stated.verdict.is_some() || stated.recheck.is_some());
+        if let Some(recheck) = stated.recheck {
             let later = at(now) + SignedDuration::try_from(recheck).unwrap();
             prop_assert!(available(&facts, later).recheck.is_none());
         }
@@ -288,22 +292,26 @@ fn a_restart_says_nothing_new_of_agents_that_are_still_away() {
         live: Some(&live("True", AGENT_CONNECTED)),
         ..running()
     };
-    let told = available(&before, at(200)).verdict.unwrap();
+    let reply = available(&before, at(200)).verdict.unwrap();
     let never = available(&running(), at(200)).verdict.unwrap();
     let no_pod = Facts {
         ready: Some(false),
         ..running()
     };
     let no_pod_said = available(&no_pod, at(200)).verdict.unwrap();
-    for (said, then) in [(told, running()), (never, running()), (no_pod_said, no_pod)] {
-        let was = said.onto(&[], at(200));
+    for (stated, then) in [
+        (reply, running()),
+        (never, running()),
+        (no_pod_said, no_pod),
+    ] {
+        let was = stated.onto(&[], at(200));
         let restarted = Facts {
             session: None,
             serving_since: Some(at(1000)),
             live: Some(&was),
             ..then
         };
-        assert_eq!(available(&restarted, at(1100)).verdict, Some(said));
+        assert_eq!(available(&restarted, at(1100)).verdict, Some(stated));
     }
     // What is another thing is told.
     let was = live("False", AGENT_UNAVAILABLE);
@@ -312,8 +320,11 @@ fn a_restart_says_nothing_new_of_agents_that_are_still_away() {
         live: Some(&was),
         ..running()
     };
-    let said = available(&restarted, at(1100));
-    assert_eq!(reason(&said), Some((Status::False, AGENT_NEVER_CONNECTED)));
+    let stated = available(&restarted, at(1100));
+    assert_eq!(
+        reason(&stated),
+        Some((Status::False, AGENT_NEVER_CONNECTED))
+    );
 }
 
 #[test]
@@ -322,8 +333,8 @@ fn an_agent_that_does_not_come_is_told_with_the_address_that_it_dials() {
         dials: Some(dials),
         ..running()
     };
-    let said = |facts: &Facts<'_>| available(facts, at(120)).verdict.unwrap().message;
-    let first = said(&facts("old.example.org:443"));
+    let stated = |facts: &Facts<'_>| available(facts, at(120)).verdict.unwrap().message;
+    let first = stated(&facts("old.example.org:443"));
     assert!(
         first.ends_with("that it can reach the principal's address (old.example.org:443)"),
         "{first}"
@@ -334,7 +345,7 @@ fn an_agent_that_does_not_come_is_told_with_the_address_that_it_dials() {
         ..live("False", AGENT_NEVER_CONNECTED)
     };
     let again = |dials| {
-        said(&Facts {
+        stated(&Facts {
             live: Some(&live),
             deployed_at: Some(at(1)),
             ..facts(dials)

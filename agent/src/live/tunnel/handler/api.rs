@@ -11,7 +11,7 @@ use live::request::{Object, Query, Request as Asked, Subject, Verb};
 use serde_json::Value;
 
 /// How long the API may take to begin an answer: less than the hub waits for us.
-pub(super) const PATIENCE: Duration = Duration::from_secs(25);
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(25);
 /// Larger than any object can be in the store of an API server.
 const LARGEST: usize = 8 << 20;
 const IMPERSONATE: HeaderName = HeaderName::from_static("impersonate-user");
@@ -20,7 +20,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Why the API did not say what was asked.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failed {
-    #[error("timed out: the API of the cluster did not answer within {PATIENCE:?}")]
+    #[error("timed out: the API of the cluster did not answer within {RESPONSE_TIMEOUT:?}")]
     Late,
     #[error("send the request to the cluster's API")]
     Ask(#[source] Box<kube::Error>),
@@ -53,7 +53,7 @@ impl Api {
         if let Some(user) = &self.user {
             request.headers_mut().insert(IMPERSONATE, user.clone());
         }
-        tokio::time::timeout(PATIENCE, self.client.send(request))
+        tokio::time::timeout(RESPONSE_TIMEOUT, self.client.send(request))
             .await
             .map_err(|_elapsed| Failed::Late)?
             .map_err(|error| Failed::Ask(Box::new(error)))
@@ -87,7 +87,7 @@ impl Api {
 /// A whole answer, which is JSON.
 pub(super) async fn read(answered: Response<KubeBody>, what: String) -> Result<Value, Failed> {
     let body = Limited::new(answered.into_body(), LARGEST).collect();
-    let Ok(Ok(body)) = tokio::time::timeout(PATIENCE, body).await else {
+    let Ok(Ok(body)) = tokio::time::timeout(RESPONSE_TIMEOUT, body).await else {
         return Err(Failed::Unreadable(what));
     };
     serde_json::from_slice(&body.to_bytes()).map_err(|_not_json| Failed::Unreadable(what))

@@ -13,7 +13,7 @@ use live::request::{Object, Request as Asked, Verb};
 use live::ui_access::Allowed;
 use serde_json::Value;
 
-use super::api::PATIENCE;
+use super::api::RESPONSE_TIMEOUT;
 use super::belongs::Search;
 use super::{ApiHandler, Refused, carry};
 
@@ -56,7 +56,7 @@ impl ApiHandler {
             self.judged(object).await?;
             return Ok(onward);
         }
-        let body = tokio::time::timeout(PATIENCE, Limited::new(body, LARGEST).collect())
+        let body = tokio::time::timeout(RESPONSE_TIMEOUT, Limited::new(body, LARGEST).collect())
             .await
             .map_err(|_elapsed| Refused::Body)?
             .map_err(|_too_long_or_gone| Refused::Body)?

@@ -19,7 +19,7 @@ use runtime::error::Chain;
 use runtime::tunnel::{self, Tunnel};
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{Body, ApiHandler, Refused, carry};
+use super::{ApiHandler, Body, Refused, carry};
 
 impl ApiHandler {
     /// Opens one, if the Pod belongs to an Application.
@@ -62,10 +62,10 @@ impl ApiHandler {
         let names = upgrade::ANSWERED.map(HeaderName::from_static);
         carry(answered.headers(), headers, &names);
         let incoming = body.into_data_stream().map_err(io::Error::other);
-        let lane = Tunnel::new(incoming, send);
+        let agent_tunnel = Tunnel::new(incoming, send);
         self.spawner.spawn_short("terminal", async move {
             match hyper::upgrade::on(answered).await {
-                Ok(api) => tunnel::join(TokioIo::new(api), lane).await,
+                Ok(api) => tunnel::join(TokioIo::new(api), agent_tunnel).await,
                 Err(error) => tracing::info!(error = %Chain(&error), "a terminal failed to start"),
             }
         });

@@ -1,7 +1,7 @@
 //! What an API server's answer to a write means.
 
 use kube::core::response::StatusCause;
-use runtime::error::{ErrorClass, blame_kube};
+use runtime::error::{ErrorClass, classify_kube};
 
 use super::super::Error;
 
@@ -22,13 +22,13 @@ pub(super) fn sorted(error: kube::Error, stale: &[u16]) -> Error {
     } else {
         // What is missing or forbidden may be so for a moment only: a namespace or a definition that is on its way,
         // an API server that has not read its roles yet.
-        let blame = if is_code(&error, &[403, 404]) {
+        let error_class = if is_code(&error, &[403, 404]) {
             ErrorClass::Transient
         } else {
-            blame_kube(&error)
+            classify_kube(&error)
         };
         Error::Failed {
-            blame,
+            error_class,
             source: Box::new(error),
         }
     }
@@ -89,7 +89,7 @@ mod tests {
         assert!(matches!(
             create(404),
             Error::Failed {
-                blame: ErrorClass::Transient,
+                error_class: ErrorClass::Transient,
                 ..
             }
         ));

@@ -24,9 +24,9 @@ pub(in crate::sync::replica) enum Error {
 
 impl Error {
     /// Whose move it is.
-    pub(in crate::sync::replica) const fn blame(&self) -> ErrorClass {
+    pub(in crate::sync::replica) const fn error_class(&self) -> ErrorClass {
         match self.write() {
-            Some(api::Error::Failed { blame, .. }) => *blame,
+            Some(api::Error::Failed { error_class, .. }) => *error_class,
             Some(api::Error::Refused(_)) => ErrorClass::Internal,
             Some(api::Error::NoNamespace(_)) => ErrorClass::User,
             Some(api::Error::Stale | api::Error::Misfit(_)) | None => ErrorClass::Transient,
@@ -39,7 +39,7 @@ impl Error {
     }
 
     /// There is no namespace to put it into.
-    pub(in crate::sync::replica) const fn lacks_namespace(&self) -> bool {
+    pub(in crate::sync::replica) const fn misses_namespace(&self) -> bool {
         matches!(self.write(), Some(api::Error::NoNamespace(_)))
     }
 

@@ -64,7 +64,7 @@ fn carried_out(live: Option<Value>, step: &Step, desired: &Value) -> Option<Valu
     }
 }
 
-fn obeyed(live: Option<Value>, message: &Value) -> (Option<Value>, Plan) {
+fn executed(live: Option<Value>, message: &Value) -> (Option<Value>, Plan) {
     let desired = desired(message);
     let incoming = Incoming {
         message,
@@ -82,19 +82,19 @@ fn obeyed(live: Option<Value>, message: &Value) -> (Option<Value>, Plan) {
 #[test]
 fn a_new_application_is_created_and_a_second_look_finds_nothing_to_do() {
     let message = hub_app("u1", "main");
-    let (world, first) = obeyed(None, &message);
+    let (world, first) = executed(None, &message);
     assert!(matches!(first.steps.as_slice(), [Step::Create(_)]));
     let live = world.unwrap();
     assert_eq!(Meta::of(&live).source_uid(), Some("u1"));
     assert_eq!(Meta::of(&live).principal_uid(), Some(PRINCIPAL));
-    let (_, second) = obeyed(Some(live), &message);
+    let (_, second) = executed(Some(live), &message);
     assert_eq!(second, Plan::steps(vec![], Memory::Want));
 }
 
 #[test]
 fn a_different_source_uid_is_taken_over_in_place_unless_somebody_asked_otherwise() {
-    let (world, _) = obeyed(None, &hub_app("u1", "main"));
-    let (after, plan) = obeyed(world.clone(), &hub_app("u2", "main"));
+    let (world, _) = executed(None, &hub_app("u1", "main"));
+    let (after, plan) = executed(world.clone(), &hub_app("u2", "main"));
     assert!(matches!(plan.steps.as_slice(), [Step::Converge { .. }]));
     let after = after.unwrap();
     assert_eq!(Meta::of(&after).source_uid(), Some("u2"));
@@ -102,7 +102,7 @@ fn a_different_source_uid_is_taken_over_in_place_unless_somebody_asked_otherwise
 
     let mut message = hub_app("u2", "main");
     message["metadata"]["annotations"] = json!({ keys::SOURCE_UID_MISMATCH_POLICY: "recreate" });
-    let (_, plan) = obeyed(world, &message);
+    let (_, plan) = executed(world, &message);
     assert!(matches!(plan.steps.as_slice(), [Step::Delete { .. }]));
 }
 
@@ -113,7 +113,7 @@ fn an_unmanaged_application_is_adopted_or_left_alone_as_the_policy_says() {
         "spec": { "project": "default" },
     });
     let message = hub_app("u1", "main");
-    let (after, _) = obeyed(Some(local.clone()), &message);
+    let (after, _) = executed(Some(local.clone()), &message);
     assert_eq!(Meta::of(&after.unwrap()).source_uid(), Some("u1"));
 
     local["metadata"]["annotations"] = json!({ keys::ADOPTION_POLICY: "never" });
@@ -132,7 +132,7 @@ fn what_a_go_principal_asks_with_a_state_is_done_by_its_replica_alone() {
     let mut message = hub_app("u1", "main");
     message["operation"] = json!({ "sync": {} });
     let planned = |live: Option<&Value>, before| {
-        let (_, plan) = obeyed(live.cloned(), &message);
+        let (_, plan) = executed(live.cloned(), &message);
         along(plan, "app_u1_5", &message, live, before)
     };
     let operation = |plan: &Plan| match &plan.steps[..] {
@@ -148,7 +148,7 @@ fn what_a_go_principal_asks_with_a_state_is_done_by_its_replica_alone() {
     let record = Meta::of(object).annotation(keys::LAST_COMMAND);
     assert_eq!(operation(&planned(None, record)), Value::Null);
 
-    let (replica, _) = obeyed(None, &hub_app("u1", "main"));
+    let (replica, _) = executed(None, &hub_app("u1", "main"));
     let mut replica = replica.unwrap();
     assert_eq!(
         operation(&planned(Some(&replica), None)),
@@ -162,18 +162,18 @@ fn what_a_go_principal_asks_with_a_state_is_done_by_its_replica_alone() {
 
 #[test]
 fn a_deleting_hub_object_takes_its_replica_with_it_and_nothing_else() {
-    let (world, _) = obeyed(None, &hub_app("u1", "main"));
-    let (after, plan) = obeyed(world.clone(), &deleting(hub_app("u1", "main")));
+    let (world, _) = executed(None, &hub_app("u1", "main"));
+    let (after, plan) = executed(world.clone(), &deleting(hub_app("u1", "main")));
     assert_eq!(plan.memory, Memory::Leaving);
     assert!(Meta::of(&after.clone().unwrap()).is_deleting());
-    let (_, again) = obeyed(after, &deleting(hub_app("u1", "main")));
+    let (_, again) = executed(after, &deleting(hub_app("u1", "main")));
     assert_eq!(again.steps, []);
 }
 
 #[test]
 fn a_deletion_of_a_successor_takes_over_the_copy_of_its_predecessor_and_deletes_it() {
-    let (world, _) = obeyed(None, &hub_app("u1", "main"));
-    let (after, plan) = obeyed(world, &deleting(hub_app("u2", "main")));
+    let (world, _) = executed(None, &hub_app("u1", "main"));
+    let (after, plan) = executed(world, &deleting(hub_app("u2", "main")));
     assert_eq!((plan.memory, plan.gone), (Memory::Leaving, None));
     let after = after.unwrap();
     assert!(Meta::of(&after).is_deleting());
@@ -183,7 +183,7 @@ fn a_deletion_of_a_successor_takes_over_the_copy_of_its_predecessor_and_deletes_
 
 #[test]
 fn a_deletion_of_something_else_leaves_what_is_here_alone_and_waits_for_nothing() {
-    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let (world, _) = executed(None, &hub_app("u1", "main"));
     let mut nameless = world.clone().unwrap();
     nameless["metadata"]["annotations"]
         .as_object_mut()
@@ -205,17 +205,17 @@ fn a_deletion_of_something_else_leaves_what_is_here_alone_and_waits_for_nothing(
 
 #[test]
 fn a_deleting_hub_object_without_a_replica_is_released_at_once() {
-    let (_, plan) = obeyed(None, &deleting(hub_app("u1", "main")));
+    let (_, plan) = executed(None, &deleting(hub_app("u1", "main")));
     assert_eq!(plan.gone.as_deref(), Some("u1"));
     assert_eq!(plan.steps, []);
 }
 
 #[test]
 fn finalizers_that_the_hub_took_away_are_taken_away_before_the_deletion() {
-    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let (world, _) = executed(None, &hub_app("u1", "main"));
     let mut message = deleting(hub_app("u1", "main"));
     message["metadata"]["finalizers"] = json!([]);
-    let (after, plan) = obeyed(world, &message);
+    let (after, plan) = executed(world, &message);
     assert!(matches!(
         plan.steps.as_slice(),
         [Step::Converge { .. }, Step::Delete { .. }]
@@ -225,7 +225,7 @@ fn finalizers_that_the_hub_took_away_are_taken_away_before_the_deletion() {
 
 #[test]
 fn a_delete_of_something_else_deletes_nothing() {
-    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let (world, _) = executed(None, &hub_app("u1", "main"));
     let live = world.as_ref();
     for (source, same_name, principal) in [
         ("u2", false, PRINCIPAL),
@@ -249,7 +249,7 @@ fn a_delete_of_something_else_deletes_nothing() {
 
 #[test]
 fn a_delete_of_a_successor_means_its_predecessor_only_with_our_stamp() {
-    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let (world, _) = executed(None, &hub_app("u1", "main"));
     let plan = delete("u2", true, Some(PRINCIPAL), world.as_ref());
     assert_eq!(plan.memory, Memory::Leaving);
     assert!(matches!(plan.steps.last(), Some(Step::Delete { .. })));
@@ -269,7 +269,7 @@ fn a_delete_of_a_successor_means_its_predecessor_only_with_our_stamp() {
 
 #[test]
 fn a_delete_leaves_the_workload_because_the_hub_asked_for_no_cascade() {
-    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let (world, _) = executed(None, &hub_app("u1", "main"));
     let plan = delete("u1", true, Some(PRINCIPAL), world.as_ref());
     let after = plan
         .steps
@@ -280,15 +280,15 @@ fn a_delete_leaves_the_workload_because_the_hub_asked_for_no_cascade() {
 
 #[test]
 fn what_a_user_wants_left_alone_is_left_alone() {
-    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let (world, _) = executed(None, &hub_app("u1", "main"));
     let mut live = world.unwrap();
     live["metadata"]["labels"][keys::IGNORE_SYNC] = "true".into();
     let going = deleting(hub_app("u1", "main"));
-    assert_eq!(obeyed(Some(live.clone()), &going).1, Plan::NOTHING);
+    assert_eq!(executed(Some(live.clone()), &going).1, Plan::NOTHING);
     let another = hub_app("u2", "other");
-    assert_eq!(obeyed(Some(live.clone()), &another).1, Plan::NOTHING);
+    assert_eq!(executed(Some(live.clone()), &another).1, Plan::NOTHING);
     // It is remembered for the day when the label goes.
-    let (left, plan) = obeyed(Some(live.clone()), &hub_app("u1", "other"));
+    let (left, plan) = executed(Some(live.clone()), &hub_app("u1", "other"));
     assert_eq!(
         (left.as_ref(), plan),
         (Some(&live), Plan::steps(vec![], Memory::Want))
@@ -303,7 +303,7 @@ fn what_a_user_wants_left_alone_is_left_alone() {
 fn a_local_edit_is_reverted_and_a_local_deletion_is_undone() {
     let message = hub_app("u1", "main");
     let desired = desired(&message);
-    let (world, _) = obeyed(None, &message);
+    let (world, _) = executed(None, &message);
     let mut live = world.unwrap();
     assert_eq!(drift(&desired, Some(&live), None, POLICY).steps, []);
     live["spec"]["source"]["targetRevision"] = "hacked".into();
@@ -322,7 +322,7 @@ fn what_the_api_server_makes_of_a_value_is_not_written_again() {
     let mut message = hub_app("u1", "main");
     message["spec"]["fieldOfTheFuture"] = "x".into();
     let desired = desired(&message);
-    let (world, _) = obeyed(None, &message);
+    let (world, _) = executed(None, &message);
     let mut pruned = world.unwrap();
     pruned["spec"]
         .as_object_mut()
@@ -344,7 +344,7 @@ fn what_the_api_server_makes_of_a_value_is_not_written_again() {
 
 #[test]
 fn a_sync_is_taken_once_and_only_by_the_replica_of_its_object() {
-    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let (world, _) = executed(None, &hub_app("u1", "main"));
     let mut message = hub_app("u1", "main");
     message["operation"] = json!({ "sync": { "revision": "main" } });
     let plan = sync("app_u1_5_operation", &message, world.as_ref(), POLICY).unwrap();
@@ -359,7 +359,7 @@ fn a_sync_is_taken_once_and_only_by_the_replica_of_its_object() {
 
 #[test]
 fn a_command_waits_until_the_application_here_is_the_one_that_it_is_about() {
-    let (world, _) = obeyed(None, &hub_app("u1", "main"));
+    let (world, _) = executed(None, &hub_app("u1", "main"));
     let mut message = hub_app("u2", "main");
     message["operation"] = json!({ "sync": {} });
     let asked = |live: Option<&Value>| sync("app_u2_5_operation", &message, live, POLICY);
@@ -369,7 +369,7 @@ fn a_command_waits_until_the_application_here_is_the_one_that_it_is_about() {
         let terminated = terminate(&message, live, POLICY);
         assert!(matches!(terminated, Err(No::NotYet(_))), "{live:?}");
     }
-    let (world, _) = obeyed(world, &hub_app("u2", "main"));
+    let (world, _) = executed(world, &hub_app("u2", "main"));
     assert_eq!(asked(world.as_ref()).unwrap().steps.len(), 1);
 }
 
@@ -400,7 +400,7 @@ fn any_live() -> impl Strategy<Value = Option<Value>> {
         any::<bool>(),
     );
     prop::option::of(
-        fields.prop_map(|(stamp, principal, labels, revision, held, going)| {
+        fields.prop_map(|(stamp, principal, labels, revision, retained, going)| {
             let mut annotations = serde_json::Map::new();
             annotations.insert("local".to_owned(), "kept".into());
             if let Some(uid) = stamp {
@@ -409,7 +409,7 @@ fn any_live() -> impl Strategy<Value = Option<Value>> {
             if let Some(uid) = principal {
                 annotations.insert(keys::PRINCIPAL_UID.to_owned(), uid.into());
             }
-            let finalizers = if held || going {
+            let finalizers = if retained || going {
                 vec![keys::RESOURCES_FINALIZER]
             } else {
                 vec![]
@@ -431,8 +431,8 @@ proptest! {
     fn a_second_plan_is_empty(live in any_live(), uid in "u[1-2]", going in any::<bool>()) {
         let message = hub_app(&uid, "main");
         let message = if going { deleting(message) } else { message };
-        let (world, _) = obeyed(live, &message);
-        let (_, second) = obeyed(world, &message);
+        let (world, _) = executed(live, &message);
+        let (_, second) = executed(world, &message);
         prop_assert_eq!(second.steps, vec![]);
     }
 
@@ -456,7 +456,7 @@ proptest! {
     #[test]
     fn what_somebody_added_here_survives(live in any_live(), uid in "u[1-2]") {
         let was_there = live.as_ref().is_some_and(|live| !Meta::of(live).is_deleting());
-        let (world, _) = obeyed(live, &hub_app(&uid, "main"));
+        let (world, _) = executed(live, &hub_app(&uid, "main"));
         if let (true, Some(world)) = (was_there, world) {
             prop_assert_eq!(Meta::of(&world).annotation("local"), Some("kept"));
         }

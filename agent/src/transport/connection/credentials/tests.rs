@@ -84,7 +84,7 @@ async fn the_principal_is_told_once_whom_we_trust_now() {
     let mut renewal = Renewal::new(alone, follow);
     assert_eq!(renewal.trusts().map(|all| all.len()), Some(1));
     latest.send_replace(Arc::new(both));
-    assert_eq!(renewal.news().await, News::Trust);
+    assert_eq!(renewal.renewed_credentials().await, Renewed::Trust);
     assert_eq!(renewal.trusts().map(|all| all.len()), Some(2));
-    assert!(futures::poll!(Box::pin(renewal.news())).is_pending());
+    assert!(futures::poll!(Box::pin(renewal.renewed_credentials())).is_pending());
 }

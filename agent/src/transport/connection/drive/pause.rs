@@ -9,7 +9,7 @@ impl Moving<'_> {
     pub(super) fn wait(&self, heartbeat: Option<Duration>) -> Duration {
         let now = self.begun.elapsed();
         let silence = heartbeat
-            .map(|interval| (self.heard(now) + silence_limit(interval)).saturating_sub(now));
+            .map(|interval| (self.arrived(now) + silence_limit(interval)).saturating_sub(now));
         let drain = self
             .draining
             .as_ref()
@@ -36,13 +36,14 @@ impl Moving<'_> {
 
     pub(super) fn is_silent(&self, heartbeat: Option<Duration>) -> bool {
         let now = self.begun.elapsed();
-        heartbeat
-            .is_some_and(|interval| now.saturating_sub(self.heard(now)) >= silence_limit(interval))
+        heartbeat.is_some_and(|interval| {
+            now.saturating_sub(self.arrived(now)) >= silence_limit(interval)
+        })
     }
 
     /// Since when the principal is silent. While it is not read it is not.
-    fn heard(&self, now: Duration) -> Duration {
-        self.session.stats(now).last_heard.max(self.unread)
+    fn arrived(&self, now: Duration) -> Duration {
+        self.session.stats(now).last_received.max(self.unread)
     }
 }
 

@@ -39,23 +39,23 @@ impl<'a> Moving<'a> {
             }
             if questions::is_one(&work.event) {
                 let answerer = Answerer {
-                    desk: drive.desk,
+                    api_handler: drive.api_handler,
                     welcome: &self.welcome,
                 };
                 if let Some(answer) = self.questions.take(answerer, &work.event) {
-                    self.session.say(answer);
+                    self.session.emit(answer);
                 }
                 self.session.finished(work.id, Verdict::Done, now);
                 continue;
             }
             let (replica, welcome) = (drive.replica, self.welcome.clone());
-            let span = spans::heard(&work.event, replica.mode(), &welcome);
+            let span = spans::received(&work.event, replica.mode(), &welcome);
             self.working.push(
                 async move {
                     let context = span.as_ref().map(Span::context);
                     let done = trace::within(context, replica.carry_out(&work.event, &welcome));
                     let verdict = done.await;
-                    trace::told(span, protocol::trace::outcome(&verdict));
+                    trace::finish_span(span, protocol::trace::outcome(&verdict));
                     (work.id, verdict)
                 }
                 .boxed(),

@@ -22,11 +22,11 @@ const PIECE: usize = 64 << 10;
 /// Pieces that the principal has not taken yet.
 const UNSENT: usize = 2;
 /// How long the principal may take to say that it has heard the end.
-const PARTING: Duration = Duration::from_secs(10);
+const LAST_MESSAGE: Duration = Duration::from_secs(10);
 
 /// Sends a log to its end, or until nobody reads it any more. Without a place there are too many already.
 pub(super) async fn send(
-    desk: &ApiHandler,
+    api_handler: &ApiHandler,
     channel: Carrier,
     token: Shown,
     asked: &LogRequest,
@@ -34,20 +34,20 @@ pub(super) async fn send(
 ) -> Opening {
     let (pieces, request) = pod::stream(UNSENT, token);
     let mut client = LogStreamServiceClient::new(channel);
-    let heard = client.stream_logs(request);
-    tokio::pin!(heard);
-    let saying = say(desk, asked, &pieces, has_place);
+    let arrived = client.stream_logs(request);
+    tokio::pin!(arrived);
+    let emitting = send_chunks(api_handler, asked, &pieces, has_place);
     tokio::select! {
         biased;
         // The principal has had enough: its viewer went.
-        ended = &mut heard => {
+        ended = &mut arrived => {
             tracing::debug!(?ended, "the viewer of a log left");
             return Opening::of(&ended);
         }
-        _said = saying => {}
+        _said = emitting => {}
     }
     drop(pieces);
-    match timeout(PARTING, heard).await {
+    match timeout(LAST_MESSAGE, arrived).await {
         Ok(ended) => {
             if let Err(status) = &ended {
                 tracing::debug!(code = ?status.code(), "the principal did not confirm the end of a log");
@@ -59,8 +59,8 @@ pub(super) async fn send(
 }
 
 /// Says the log. None: nobody listens.
-async fn say(
-    desk: &ApiHandler,
+async fn send_chunks(
+    api_handler: &ApiHandler,
     asked: &LogRequest,
     pieces: &mpsc::Sender<LogStreamData>,
     has_place: bool,
@@ -79,7 +79,7 @@ async fn say(
     }
     let request = Request::get(target(asked)).header("x-request-id", asked.uuid.as_str());
     let request = request.body(Empty::<Bytes>::new()).ok()?;
-    let answered = desk.answer(request).await;
+    let answered = api_handler.answer(request).await;
     if !answered.status().is_success() {
         let why = refused(answered, "the log cannot be read").await;
         return pieces.send(of(Bytes::new(), true, &why)).await.ok();

@@ -53,8 +53,8 @@ pub(super) fn stream<T>(
     unsent: usize,
     token: Shown,
 ) -> (mpsc::Sender<T>, Request<ReceiverStream<T>>) {
-    let (say, said) = mpsc::channel(unsent);
-    let mut request = Request::new(ReceiverStream::new(said));
+    let (emit, stated) = mpsc::channel(unsent);
+    let mut request = Request::new(ReceiverStream::new(stated));
     request.metadata_mut().insert("authorization", token);
-    (say, request)
+    (emit, request)
 }

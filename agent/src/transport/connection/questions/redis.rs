@@ -17,7 +17,7 @@ use protocol::payload::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::{LARGEST, Told};
+use super::{Answered, LARGEST};
 use crate::live::tunnel::{ApiHandler, handler};
 use crate::transport::connection::Welcome;
 
@@ -138,15 +138,15 @@ pub(super) struct Connections(Arc<Mutex<BTreeMap<String, Instant>>>);
 impl Connections {
     /// Notes that the connection of a question is there, and says whether it was known before. A ping alone makes none
     /// known.
-    pub(super) fn hears(&self, question: &Question, now: Instant) -> bool {
+    pub(super) fn takes_in(&self, question: &Question, now: Instant) -> bool {
         let mut all = self.lock();
-        all.retain(|_, heard| !is_gone(*heard, now));
+        all.retain(|_, arrived| !is_gone(*arrived, now));
         let is_known = all.contains_key(&question.connection);
         if !is_known && matches!(question.asked, Asked::Ping | Asked::Unknown) {
             return false;
         }
         if !is_known && all.len() >= MOST {
-            let oldest = all.iter().min_by_key(|(_, heard)| **heard);
+            let oldest = all.iter().min_by_key(|(_, arrived)| **arrived);
             if let Some(oldest) = oldest.map(|(connection, _)| connection.clone()) {
                 all.remove(&oldest);
             }
@@ -157,8 +157,8 @@ impl Connections {
 
     /// Whether anybody may still be there.
     fn has(&self, connection: &str, now: Instant) -> bool {
-        let heard = self.lock().get(connection).copied();
-        heard.is_some_and(|heard| !is_gone(heard, now))
+        let arrived = self.lock().get(connection).copied();
+        arrived.is_some_and(|arrived| !is_gone(arrived, now))
     }
 
     fn forget(&self, connection: &str) {
@@ -170,24 +170,24 @@ impl Connections {
     }
 }
 
-fn is_gone(heard: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(heard) >= GONE
+fn is_gone(arrived: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(arrived) >= GONE
 }
 
 /// Answers a question out of this cluster's redis.
 pub(super) async fn ask(
-    desk: &ApiHandler,
+    api_handler: &ApiHandler,
     welcome: &Welcome,
     question: Question,
     connections: Connections,
-) -> Told {
+) -> Answered {
     match &question.asked {
         Asked::Get(key) => {
-            let value = get(desk, welcome, &question.uuid, key).await;
+            let value = get(api_handler, welcome, &question.uuid, key).await;
             question.value(value).into()
         }
         Asked::Subscribe(channel) => {
-            let answered = request(desk, welcome, &question.uuid, channel, true).await;
+            let answered = request(api_handler, welcome, &question.uuid, channel, true).await;
             match answered {
                 // Nothing is told on a channel of nobody, or to people who may see nothing.
                 None => question.subscribed("").into(),
@@ -196,7 +196,7 @@ pub(super) async fn ask(
                     let channel = channel.clone();
                     let answer = question.subscribed("");
                     let pushes = pushes(answered.into_body(), question, channel, connections);
-                    Told {
+                    Answered {
                         answer,
                         then: Some(pushes),
                     }
@@ -214,8 +214,8 @@ fn is_nothing(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN)
 }
 
-async fn get(desk: &ApiHandler, welcome: &Welcome, uuid: &str, key: &str) -> RedisValue {
-    let Some(answered) = request(desk, welcome, uuid, key, false).await else {
+async fn get(api_handler: &ApiHandler, welcome: &Welcome, uuid: &str, key: &str) -> RedisValue {
+    let Some(answered) = request(api_handler, welcome, uuid, key, false).await else {
         return RedisValue::default();
     };
     match answered.status() {
@@ -236,7 +236,7 @@ async fn get(desk: &ApiHandler, welcome: &Welcome, uuid: &str, key: &str) -> Red
 
 /// Has the cache answer as it answers on a lane; none for a key that is about no Application here.
 async fn request(
-    desk: &ApiHandler,
+    api_handler: &ApiHandler,
     welcome: &Welcome,
     uuid: &str,
     key: &str,
@@ -245,11 +245,11 @@ async fn request(
     let key = key_here(
         &CacheKey::parse(key.as_bytes())?,
         welcome,
-        desk.keeps_namespaces(),
+        api_handler.keeps_namespaces(),
     );
     let request = Request::get(key.target(watch)).header("x-request-id", uuid);
     let request = request.body(Empty::<Bytes>::new()).ok()?;
-    Some(desk.cache()?.answer(request).await)
+    Some(api_handler.cache()?.answer(request).await)
 }
 
 /// A key of the hub's as it is here. Where namespaces are not kept, all Applications of the hub are in Argo CD's.
@@ -312,7 +312,7 @@ mod tests {
         })
     }
 
-    fn said(plan: Plan) -> Value {
+    fn answer_of(plan: Plan) -> Value {
         let Plan::Say(answer) = plan else {
             panic!("nothing is said: {plan:?}");
         };
@@ -329,13 +329,16 @@ mod tests {
         let get = || question(&json!({ "get": { "key": "k" } }));
         let subscribe = || question(&json!({ "subscribe": { "channel": "k" } }));
         let missing = json!({ "get": { "bytes": null, "cacheHit": false, "error": "" } });
-        assert_eq!(said(plan(get(), false, false, false)), missing);
-        assert!(said(plan(get(), true, true, true))["get"]["error"] != "");
+        assert_eq!(answer_of(plan(get(), false, false, false)), missing);
+        assert!(answer_of(plan(get(), true, true, true))["get"]["error"] != "");
         assert_eq!(plan(get(), false, true, false), Plan::Ask(get()));
-        let told = said(plan(subscribe(), false, false, false));
-        assert_eq!(told, json!({ "subscribeResponse": { "error": "" } }));
+        let reply = answer_of(plan(subscribe(), false, false, false));
+        assert_eq!(reply, json!({ "subscribeResponse": { "error": "" } }));
         let ping = || question(&json!({ "ping": {} }));
-        assert_eq!(said(plan(ping(), true, true, true)), json!({ "pong": {} }));
+        assert_eq!(
+            answer_of(plan(ping(), true, true, true)),
+            json!({ "pong": {} })
+        );
         assert_eq!(plan(ping(), false, true, false), Plan::Silence);
         assert_eq!(
             plan(question(&json!([1])), true, true, false),
@@ -349,17 +352,17 @@ mod tests {
         let ping = question(&json!({ "ping": {} }));
         let get = question(&json!({ "get": { "key": "k" } }));
         let begun = Instant::now();
-        assert!(!connections.hears(&ping, begun), "of another session");
-        assert!(!connections.hears(&get, begun));
+        assert!(!connections.takes_in(&ping, begun), "of another session");
+        assert!(!connections.takes_in(&get, begun));
         let later = begun + Duration::from_mins(9);
-        assert!(connections.hears(&ping, later));
+        assert!(connections.takes_in(&ping, later));
         assert!(connections.has("c", later + Duration::from_mins(9)));
         assert!(!connections.has("c", later + GONE));
-        assert!(!connections.hears(&ping, later + GONE));
+        assert!(!connections.takes_in(&ping, later + GONE));
         for number in 0..2 * MOST {
             let mut other = get.clone();
             other.connection = number.to_string();
-            connections.hears(&other, later);
+            connections.takes_in(&other, later);
         }
         assert_eq!(connections.lock().len(), MOST);
     }

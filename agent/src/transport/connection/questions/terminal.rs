@@ -44,7 +44,7 @@ const UNSENT: usize = 4;
 /// The largest message of an API, and of somebody who pastes into a terminal.
 const LARGEST: usize = 1 << 20;
 /// How long the principal may take to end a terminal whose last word it has.
-const PARTING: Duration = Duration::from_secs(10);
+const LAST_MESSAGE: Duration = Duration::from_secs(10);
 
 type Socket = WebSocketStream<Tunnel>;
 
@@ -94,16 +94,16 @@ impl Drop for Placed {
 
 /// Opens a terminal and carries it, until either side has had enough. Without a place there are too many already.
 pub(super) async fn open(
-    desk: Arc<ApiHandler>,
+    api_handler: Arc<ApiHandler>,
     way: Way,
     asked: TerminalRequest,
     placed: Option<Placed>,
 ) {
     let uuid = asked.uuid.clone();
     let (channel, token) = way.fresh().await;
-    let (say, request) = pod::stream(UNSENT, token);
+    let (emit, request) = pod::stream(UNSENT, token);
     // The first one says only which terminal it is.
-    let Ok(()) = say.try_send(frame(&uuid)) else {
+    let Ok(()) = emit.try_send(frame(&uuid)) else {
         return;
     };
     let client = TerminalStreamServiceClient::new(channel).max_decoding_message_size(2 * LARGEST);
@@ -114,12 +114,12 @@ pub(super) async fn open(
         if placed.is_none() {
             return End::Failed("too many terminals of this cluster are open".to_owned());
         }
-        shows(&desk, asked, opened, &say).await
+        shows(&api_handler, asked, opened, &emit).await
     };
     let end = tokio::select! {
         biased;
         // The principal has ended it, or is gone.
-        () = say.closed() => return,
+        () = emit.closed() => return,
         () = &mut typing => return,
         () = sleep(LIFE) => End::Failed(format!("a terminal ends after {LIFE:?}")),
         end = showing => end,
@@ -135,12 +135,12 @@ pub(super) async fn open(
         },
     };
     // Go's principal forgets what it has not shown yet when we end the stream: it is for it to do so.
-    let parting = async {
-        if say.send(last).await.is_ok() {
+    let teardown_input = async {
+        if emit.send(last).await.is_ok() {
             typing.await;
         }
     };
-    let _ended = timeout(PARTING, parting).await;
+    let _ended = timeout(LAST_MESSAGE, teardown_input).await;
 }
 
 fn frame(uuid: &str) -> TerminalStreamData {
@@ -177,8 +177,8 @@ async fn types(
             continue;
         };
         if let Some(message) = message(&frame, protocol) {
-            let said = keys.send(Message::binary(message)).await;
-            sink = sink.filter(|_| said.is_ok());
+            let stated = keys.send(Message::binary(message)).await;
+            sink = sink.filter(|_| stated.is_ok());
         }
     }
 }
@@ -193,31 +193,31 @@ fn message(frame: &TerminalStreamData, protocol: &str) -> Option<Vec<u8>> {
             width: u16::try_from(frame.cols).unwrap_or(u16::MAX),
             height: u16::try_from(frame.rows).unwrap_or(u16::MAX),
         };
-        return Some(Channel::Size.says(&size.written()));
+        return Some(Channel::Size.emits(&size.written()));
     }
     let is_typed = frame.stream_type == "stdin" && !frame.data.is_empty();
-    is_typed.then(|| Channel::Keys.says(&frame.data))
+    is_typed.then(|| Channel::Keys.emits(&frame.data))
 }
 
 /// Opens the terminal on the cluster and says what it shows; how it has ended is for the caller to say.
 async fn shows(
-    desk: &ApiHandler,
+    api_handler: &ApiHandler,
     asked: TerminalRequest,
     opened: oneshot::Sender<(SplitSink<Socket, Message>, &'static str)>,
-    say: &mpsc::Sender<TerminalStreamData>,
+    emit: &mpsc::Sender<TerminalStreamData>,
 ) -> End {
-    let (socket, protocol) = match begin(desk, &asked).await {
+    let (socket, protocol) = match begin(api_handler, &asked).await {
         Ok(begun) => begun,
         Err(why) => return End::Failed(why),
     };
     let (mut keys, screen) = socket.split();
     // As Go's agent does, until the viewer says how large its window is.
-    let size = Channel::Size.says(&Size::USUAL.written());
+    let size = Channel::Size.emits(&Size::USUAL.written());
     if asked.tty && keys.send(Message::binary(size)).await.is_err() {
         return lost();
     }
     let _gone = opened.send((keys, protocol));
-    show(screen, &asked.uuid, say).await
+    show(screen, &asked.uuid, emit).await
 }
 
 fn lost() -> End {
@@ -227,7 +227,7 @@ fn lost() -> End {
 async fn show(
     mut screen: SplitStream<Socket>,
     uuid: &str,
-    say: &mpsc::Sender<TerminalStreamData>,
+    emit: &mpsc::Sender<TerminalStreamData>,
 ) -> End {
     loop {
         let message = match screen.next().await {
@@ -236,8 +236,8 @@ async fn show(
             Some(Ok(Message::Close(_)) | Err(_)) | None => return lost(),
         };
         let mut shown = match Channel::read(&message) {
-            Some((Channel::Screen | Channel::Errors, said)) => message.slice_ref(said),
-            Some((Channel::End, said)) => return End::read(said),
+            Some((Channel::Screen | Channel::Errors, stated)) => message.slice_ref(stated),
+            Some((Channel::End, stated)) => return End::read(stated),
             Some((Channel::Keys | Channel::Size | Channel::Closed, _)) | None => continue,
         };
         while !shown.is_empty() {
@@ -246,7 +246,7 @@ async fn show(
                 stream_type: "stdout".to_owned(),
                 ..frame(uuid)
             };
-            if say.send(piece).await.is_err() {
+            if emit.send(piece).await.is_err() {
                 return lost();
             }
         }
@@ -254,18 +254,21 @@ async fn show(
 }
 
 /// Has it opened as on a lane; else why it is not.
-async fn begin(desk: &ApiHandler, asked: &TerminalRequest) -> Result<(Socket, &'static str), String> {
-    let (send, said) = tunnel::chunks();
-    let said = ReceiverStream::new(said).map(|chunk| Ok::<_, Infallible>(Frame::data(chunk)));
+async fn begin(
+    api_handler: &ApiHandler,
+    asked: &TerminalRequest,
+) -> Result<(Socket, &'static str), String> {
+    let (send, stated) = tunnel::chunks();
+    let stated = ReceiverStream::new(stated).map(|chunk| Ok::<_, Infallible>(Frame::data(chunk)));
     let request = Request::get(target(asked))
         .header("x-request-id", asked.uuid.as_str())
         .header(upgrade::HEADER, Upgrade::WebSocket.as_str())
         .header(SEC_WEBSOCKET_KEY, generate_key())
         .header(SEC_WEBSOCKET_VERSION, "13")
         .header(SEC_WEBSOCKET_PROTOCOL, channels::PROTOCOLS.join(", "))
-        .body(StreamBody::new(said))
+        .body(StreamBody::new(stated))
         .map_err(|error| error.to_string())?;
-    let answered = desk.answer(request).await;
+    let answered = api_handler.answer(request).await;
     if !answered.headers().contains_key(upgrade::HEADER) {
         return Err(refused(answered, "the terminal cannot be opened").await);
     }
@@ -354,8 +357,8 @@ mod tests {
             rows: 1 << 20,
             ..frame("x")
         };
-        let said = message(&resized, better).unwrap();
-        let (channel, size) = Channel::read(&said).unwrap();
+        let stated = message(&resized, better).unwrap();
+        let (channel, size) = Channel::read(&stated).unwrap();
         let wanted = Size {
             width: 120,
             height: u16::MAX,

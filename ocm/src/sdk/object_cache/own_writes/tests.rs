@@ -8,7 +8,7 @@ use crate::{
     api::addon::ManagedClusterAddOn,
     sdk::{
         cache::{Change, Word},
-        object_cache::{Work, ObjectCache},
+        object_cache::{ObjectCache, Work},
     },
 };
 
@@ -25,7 +25,11 @@ fn second(count: u64) -> Duration {
 }
 
 /// The add-on watch tells something.
-fn hear(world: &ObjectCache, change: Change<ClusterName, Arc<ManagedClusterAddOn>>, version: u64) {
+fn take_in(
+    world: &ObjectCache,
+    change: Change<ClusterName, Arc<ManagedClusterAddOn>>,
+    version: u64,
+) {
     let version = Some(version);
     world.absorb(|state| &mut state.addons, Word { change, version });
 }
@@ -49,16 +53,16 @@ fn version(version: u64) -> Expected {
 #[test]
 fn a_cluster_is_left_alone_until_its_last_write_has_come_back_however_long_that_takes() {
     let (world, start) = (ObjectCache::default(), Instant::now());
-    hear(&world, Change::Applied(cluster(), addon("1", false)), 3);
+    take_in(&world, Change::Applied(cluster(), addon("1", false)), 3);
     world.expect(&key(), version(9));
     world.expect(&key(), version(3));
     // The watch is busy with others, minutes behind.
     for step in 4..9 {
-        hear(&world, other(), step);
+        take_in(&world, other(), step);
         let later = start + second(step * 50);
         assert!(world.is_behind(&key(), later), "at version {step}");
     }
-    hear(&world, Change::Applied(cluster(), addon("1", false)), 9);
+    take_in(&world, Change::Applied(cluster(), addon("1", false)), 9);
     assert!(!world.is_behind(&key(), start + second(9 * 50)));
     assert!(world.look().awaited.0.is_empty());
 }
@@ -68,7 +72,7 @@ fn what_was_just_made_is_not_taken_for_gone() {
     let (world, start) = (ObjectCache::default(), Instant::now());
     world.expect(&key(), version(9));
     assert!(world.is_behind(&key(), start));
-    hear(&world, other(), 10);
+    take_in(&world, other(), 10);
     assert!(
         !world.is_behind(&key(), start),
         "made, and gone before it was told"
@@ -81,7 +85,7 @@ fn a_watch_that_says_nothing_is_not_waited_for_for_ever() {
     world.expect(&key(), version(9));
     let start = Instant::now();
     assert!(world.is_behind(&key(), start + second(50)));
-    hear(&world, other(), 5);
+    take_in(&world, other(), 5);
     assert!(world.is_behind(&key(), start + second(70)));
     assert!(world.is_behind(&key(), start + second(120)));
     assert!(!world.is_behind(&key(), start + second(131)));
@@ -104,10 +108,10 @@ fn a_removal_is_seen_when_it_is_going_gone_or_another() {
         (Change::Deleted(cluster()), true),
     ] {
         let world = ObjectCache::default();
-        hear(&world, Change::Applied(cluster(), addon("1", false)), 1);
+        take_in(&world, Change::Applied(cluster(), addon("1", false)), 1);
         let uid = "1".to_owned();
         world.expect(&key(), Expected::NoAddon { uid });
-        hear(&world, change, 2);
+        take_in(&world, change, 2);
         now = Instant::now();
         assert_eq!(!world.is_behind(&key(), now), seen);
     }
@@ -135,7 +139,7 @@ fn a_removal_is_seen_when_it_is_going_gone_or_another() {
 #[test]
 fn works_and_permissions_are_followed_by_their_own_watches() {
     let (world, now) = (ObjectCache::default(), Instant::now());
-    hear(&world, other(), 100);
+    take_in(&world, other(), 100);
     let work = Expected::Work {
         version: "9".to_owned(),
     };

@@ -152,8 +152,8 @@ fn finalizers_follow_from_what_is_rendered() {
         ),
     ];
     for (manifests, wanted) in cases {
-        let said = decide(&hosting_author(manifests), &hosted()).finalizers;
-        assert_eq!(said.unwrap_or_default(), wanted);
+        let stated = decide(&hosting_author(manifests), &hosted()).finalizers;
+        assert_eq!(stated.unwrap_or_default(), wanted);
     }
 }
 
@@ -181,6 +181,6 @@ fn an_add_on_without_hooks_gives_its_finalizer_back() {
     let live = [keys::PRE_DELETE_FINALIZER, "other.io/x"].map(str::to_owned);
     addon.metadata.finalizers = Some(live.into());
     met.addon = Some(Arc::new(addon));
-    let said = decide(&author(vec![config_map("x", 1)]), &met).finalizers;
-    assert_eq!(said, Some(vec!["other.io/x".to_owned()]));
+    let stated = decide(&author(vec![config_map("x", 1)]), &met).finalizers;
+    assert_eq!(stated, Some(vec!["other.io/x".to_owned()]));
 }

@@ -61,7 +61,7 @@ fn decide_with(author: &Author, met: &Observed, content: &Value) -> Plan {
 }
 
 /// The author renders what the configuration says.
-fn says(text: &str) -> Author {
+fn author_of(text: &str) -> Author {
     author(vec![config_map(text, 1)])
 }
 
@@ -69,13 +69,13 @@ fn says(text: &str) -> Author {
 fn an_edit_in_place_waits_until_it_is_rolled_out_to_the_cluster() {
     let (old, new) = (config("old"), config("new"));
     let met = rolled_out(&old);
-    let Works::Change(first) = decide_with(&says("old"), &met, &old).works else {
+    let Works::Change(first) = decide_with(&author_of("old"), &met, &old).works else {
         panic!()
     };
     let met = carry_out(&met, &first);
 
     // The object is edited; OCM still wants the old content here.
-    let waiting = decide_with(&says("new"), &met, &new);
+    let waiting = decide_with(&author_of("new"), &met, &new);
     assert!(matches!(
         waiting.works,
         Works::Keep(Waiting::NotRolledOut(_))
@@ -87,12 +87,12 @@ fn an_edit_in_place_waits_until_it_is_rolled_out_to_the_cluster() {
         works: met.works,
         ..rolled_out(&new)
     };
-    let Works::Change(then) = decide_with(&says("new"), &met, &new).works else {
+    let Works::Change(then) = decide_with(&author_of("new"), &met, &new).works else {
         panic!()
     };
     assert_eq!(names(&then), ["apply addon-a-deploy-0"]);
     let met = carry_out(&met, &then);
-    let Works::Change(rest) = decide_with(&says("new"), &met, &new).works else {
+    let Works::Change(rest) = decide_with(&author_of("new"), &met, &new).works else {
         panic!()
     };
     assert_eq!(rest, []);
@@ -106,11 +106,11 @@ proptest! {
         let (old, new) = (config("old"), config("new"));
         for staged in staged {
             let met = rolled_out(&old);
-            let Works::Change(first) = decide_with(&says("old"), &met, &old).works else { panic!() };
+            let Works::Change(first) = decide_with(&author_of("old"), &met, &old).works else { panic!() };
             let works = carry_out(&met, &first).works;
             let now = if staged { rolled_out(&new) } else { rolled_out(&old) };
             let met = Observed { works, ..now };
-            let changes = match decide_with(&says("new"), &met, &new).works {
+            let changes = match decide_with(&author_of("new"), &met, &new).works {
                 Works::Change(steps) => steps.len(),
                 Works::Keep(_) | Works::Refused(_) => 0,
             };

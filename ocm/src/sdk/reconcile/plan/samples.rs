@@ -22,7 +22,7 @@ pub(crate) struct Author {
     pub(crate) error: Option<RenderError>,
     pub(crate) admission: Admission,
     pub(crate) hosts: Hosts,
-    pub(crate) said: Mutex<Health>,
+    pub(crate) stated: Mutex<Health>,
 }
 
 impl Addon for Author {
@@ -57,9 +57,9 @@ impl Addon for Author {
     }
 
     fn conditions(&self, _: HealthInput<'_>) -> Health {
-        self.said
+        self.stated
             .lock()
-            .map(|said| said.clone())
+            .map(|stated| stated.clone())
             .unwrap_or_default()
     }
 }
@@ -71,7 +71,7 @@ pub(crate) fn author(manifests: Vec<Value>) -> Author {
         error: None,
         admission: Admission::Serve,
         hosts: Hosts::None,
-        said: Mutex::default(),
+        stated: Mutex::default(),
     }
 }
 

@@ -13,15 +13,15 @@ fn a_second_look_finds_nothing_to_do() {
     assert_eq!(names(&first), ["apply addon-a-deploy-0"]);
     let after = carry_out(&observed(), &first);
     assert_eq!(steps(&author, &after), []);
-    let mut said = (**observed().addon.as_ref().unwrap()).clone();
+    let mut stated = (**observed().addon.as_ref().unwrap()).clone();
     let registration = decide(&author, &after).registration.unwrap();
-    let before = said.status.take().unwrap();
-    said.status = Some(ManagedClusterAddOnStatus {
+    let before = stated.status.take().unwrap();
+    stated.status = Some(ManagedClusterAddOnStatus {
         conditions: [before.conditions, registration.conditions].concat(),
         ..registration
     });
     let after = Observed {
-        addon: Some(Arc::new(said)),
+        addon: Some(Arc::new(stated)),
         ..after
     };
     assert_eq!(decide(&author, &after).registration, None);
@@ -253,11 +253,11 @@ fn the_stage_follows_from_what_is_there() {
 #[test]
 fn an_add_on_on_a_cluster_that_is_not_accepted_says_so() {
     let (author, name) = (author(Vec::new()), cluster_name());
-    let said = |met: &Observed| {
-        let said = not_accepted(&author, &name, met);
-        said.map(|(_, verdict)| (verdict.kind, verdict.reason))
+    let stated = |met: &Observed| {
+        let stated = not_accepted(&author, &name, met);
+        stated.map(|(_, verdict)| (verdict.kind, verdict.reason))
     };
-    assert_eq!(said(&observed()), None);
+    assert_eq!(stated(&observed()), None);
     let mut met = observed();
     met.cluster = Some(Arc::new(ManagedCluster::default()));
     assert_eq!(phase(&met), "not admitted");
@@ -265,16 +265,16 @@ fn an_add_on_on_a_cluster_that_is_not_accepted_says_so() {
         condition::addon::DEGRADED.to_owned(),
         "ClusterNotAccepted".to_owned(),
     );
-    assert_eq!(said(&met), Some(degraded));
+    assert_eq!(stated(&met), Some(degraded));
     let mut not_ours = (**met.addon.as_ref().unwrap()).clone();
     not_ours.metadata.owner_references = None;
     let not_ours = Observed {
         addon: Some(Arc::new(not_ours)),
         ..met.clone()
     };
-    assert_eq!(said(&not_ours), None);
+    assert_eq!(stated(&not_ours), None);
     met.cluster = None;
-    assert_eq!(said(&met), None, "there is nobody to accept");
+    assert_eq!(stated(&met), None, "there is nobody to accept");
 }
 
 #[test]

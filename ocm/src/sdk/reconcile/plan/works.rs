@@ -176,10 +176,10 @@ impl WantedWork<'_> {
             id: manifest.id.clone(),
             size: manifest.size,
         });
-        let held = live
+        let blocked = live
             .iter()
-            .map(|(number, work)| (*number, work.held.keys().cloned().collect()));
-        let bins = pack::pack(&sizes.collect::<Vec<_>>(), &held.collect());
+            .map(|(number, work)| (*number, work.blocked.keys().cloned().collect()));
+        let bins = pack::pack(&sizes.collect::<Vec<_>>(), &blocked.collect());
         let bins = bins.map_err(|error| RenderError {
             message: error.to_string(),
         })?;
@@ -224,7 +224,7 @@ impl WantedWork<'_> {
                 // Works that take objects come first: one that lets go of an object before
                 // another has taken it would have it deleted on the cluster.
                 let takes =
-                    live.is_none_or(|live| ids.iter().any(|id| !live.held.contains_key(id)));
+                    live.is_none_or(|live| ids.iter().any(|id| !live.blocked.contains_key(id)));
                 let name = place.deploy_name(self.addon, self.cluster(), *number);
                 applies.push((!takes, self.apply(place, name, &spec)));
             }

@@ -59,11 +59,11 @@ fn decide(live: &[Condition], facts: &Facts, verdicts: &[Verdict], lost: bool) -
         cluster: &cluster,
         addon: &addon,
     };
-    let said = Health {
+    let stated = Health {
         verdicts: verdicts.to_vec(),
         ..Health::default()
     };
-    report(HealthMode::Customized, target, facts, &said, at(9))
+    report(HealthMode::Customized, target, facts, &stated, at(9))
 }
 
 /// What the hub has after this report.
@@ -149,13 +149,13 @@ fn available_is_not_written_while_the_hub_has_lost_the_cluster_and_at_once_when_
 fn what_goes_wrong_is_said_and_taken_back_when_it_is_over() {
     let mut facts = settled(vec![WorkReport::default()]);
     facts.problem = Some("too large".to_owned());
-    let said = decide(&[], &facts, &[], false);
-    let condition = &said.deploy.as_ref().unwrap()[0];
+    let stated = decide(&[], &facts, &[], false);
+    let condition = &stated.deploy.as_ref().unwrap()[0];
     assert_eq!(
         (condition.status.as_str(), condition.message.as_str()),
         ("False", "too large")
     );
-    let live = carry_out(&[], &said);
+    let live = carry_out(&[], &stated);
     let over = decide(&live, &settled(vec![WorkReport::default()]), &[], false);
     assert_eq!(over.deploy, Some(Vec::new()));
 }
@@ -207,30 +207,30 @@ fn an_author_cannot_speak_for_ocm() {
         "ManifestApplied",
     ]
     .map(|kind| Verdict::new(kind, true, "R", ""));
-    let said = decide(&[], &settled(vec![applied(true)]), &verdicts, false);
-    assert_eq!(kinds(said.deploy.as_ref()), ["ManifestApplied"]);
-    assert_eq!(said.deploy.unwrap()[0].reason, health::reason::APPLIED);
+    let stated = decide(&[], &settled(vec![applied(true)]), &verdicts, false);
+    assert_eq!(kinds(stated.deploy.as_ref()), ["ManifestApplied"]);
+    assert_eq!(stated.deploy.unwrap()[0].reason, health::reason::APPLIED);
 }
 
 #[test]
 fn of_two_words_on_one_thing_the_first_counts() {
     let verdicts = ["First", "Second"].map(|reason| Verdict::new("Own", true, reason, ""));
     let facts = settled(Vec::new());
-    let said = decide(&[], &facts, &verdicts, false);
-    assert_eq!(kinds(said.deploy.as_ref()), ["ManifestApplied", "Own"]);
-    let live = carry_out(&[], &said);
+    let stated = decide(&[], &facts, &verdicts, false);
+    assert_eq!(kinds(stated.deploy.as_ref()), ["ManifestApplied", "Own"]);
+    let live = carry_out(&[], &stated);
     assert_eq!(decide(&live, &facts, &verdicts, false), Report::default());
 }
 
 #[test]
 fn bad_news_is_said_at_once() {
     let verdicts = [Verdict::new("Degraded", true, "R", "m")];
-    let said = decide(&[], &settled(vec![WorkReport::default()]), &verdicts, false);
-    assert_eq!(kinds(said.deploy.as_ref()), ["Degraded"]);
-    let live = carry_out(&[], &said);
-    let said = decide(&live, &settled(vec![applied(true)]), &verdicts, false);
+    let stated = decide(&[], &settled(vec![WorkReport::default()]), &verdicts, false);
+    assert_eq!(kinds(stated.deploy.as_ref()), ["Degraded"]);
+    let live = carry_out(&[], &stated);
+    let stated = decide(&live, &settled(vec![applied(true)]), &verdicts, false);
     assert_eq!(
-        kinds(said.deploy.as_ref()),
+        kinds(stated.deploy.as_ref()),
         ["ManifestApplied", "Degraded"],
         "all or it vanishes"
     );
@@ -243,21 +243,24 @@ fn a_hold_says_why_and_keeps_what_was_said() {
         &decide(&[], &settled(vec![applied(true)]), &good(), false),
     );
     let verdict = Verdict::new("Degraded", true, "Reserved", "m");
-    let said = held(HealthMode::Lease, &verdict, &live, at(9)).unwrap();
-    assert_eq!(kinds(Some(&said)), ["ManifestApplied", "Degraded"]);
-    let said = held(HealthMode::Customized, &verdict, &live, at(9)).unwrap();
+    let stated = blocked(HealthMode::Lease, &verdict, &live, at(9)).unwrap();
+    assert_eq!(kinds(Some(&stated)), ["ManifestApplied", "Degraded"]);
+    let stated = blocked(HealthMode::Customized, &verdict, &live, at(9)).unwrap();
     assert_eq!(
-        kinds(Some(&said)),
+        kinds(Some(&stated)),
         ["ManifestApplied", "Degraded", "Available"]
     );
     let live = carry_out(
         &live,
         &Report {
-            deploy: Some(said),
+            deploy: Some(stated),
             ..Report::default()
         },
     );
-    assert_eq!(held(HealthMode::Customized, &verdict, &live, at(10)), None);
+    assert_eq!(
+        blocked(HealthMode::Customized, &verdict, &live, at(10)),
+        None
+    );
 }
 
 prop_compose! {
@@ -314,8 +317,8 @@ fn in_hosted_mode_each_place_has_a_condition_of_its_own() {
         hosted: true,
         ..applied(false)
     };
-    let said = decide(&[], &hosted(vec![applied(true), there], valid), &[], false);
-    let states = said.deploy.iter().flatten();
+    let stated = decide(&[], &hosted(vec![applied(true), there], valid), &[], false);
+    let states = stated.deploy.iter().flatten();
     let states: Vec<_> = states
         .map(|c| (c.type_.as_str(), c.status.as_str()))
         .collect();
@@ -327,7 +330,7 @@ fn in_hosted_mode_each_place_has_a_condition_of_its_own() {
     assert_eq!(states, wanted);
 
     // Back home nobody is told of a host any more.
-    let live = carry_out(&[], &said);
+    let live = carry_out(&[], &stated);
     let home = decide(&live, &settled(vec![applied(true)]), &[], false);
     assert_eq!(kinds(home.deploy.as_ref()), ["ManifestApplied"]);
     let live = home.deploy.unwrap();
@@ -346,14 +349,14 @@ fn a_hold_keeps_what_was_said_of_the_host() {
     let facts = hosted(vec![applied(true)], invalid);
     let live = carry_out(&[], &decide(&[], &facts, &[], false));
     let why = Verdict::new("Degraded", true, "R", "m");
-    let said = held(HealthMode::Customized, &why, &live, at(9)).unwrap();
+    let stated = blocked(HealthMode::Customized, &why, &live, at(9)).unwrap();
     let wanted = [
         "ManifestApplied",
         "HostingClusterValidity",
         "HostingManifestApplied",
         "Degraded",
     ];
-    assert_eq!(kinds(Some(&said)), wanted);
+    assert_eq!(kinds(Some(&stated)), wanted);
 }
 
 #[test]
@@ -369,9 +372,12 @@ fn in_lease_mode_available_is_the_clusters_own() {
         verdicts: good().to_vec(),
         ..Health::default()
     };
-    let said = report(HealthMode::Lease, target, &facts, &health, at(9));
-    assert_eq!(said.available, None);
-    assert_eq!(kinds(said.deploy.as_ref()), ["ManifestApplied", "Degraded"]);
+    let stated = report(HealthMode::Lease, target, &facts, &health, at(9));
+    assert_eq!(stated.available, None);
+    assert_eq!(
+        kinds(stated.deploy.as_ref()),
+        ["ManifestApplied", "Degraded"]
+    );
 }
 
 /// `Available` will be known soon; until then the first good news of the works has time.
@@ -389,8 +395,9 @@ fn the_first_good_news_waits_for_available_and_bad_news_does_not() {
         pending: true,
         ..Health::default()
     };
-    let decide =
-        |facts: &Facts, said: &Health| report(HealthMode::Customized, target, facts, said, at(9));
+    let decide = |facts: &Facts, stated: &Health| {
+        report(HealthMode::Customized, target, facts, stated, at(9))
+    };
     let [available, degraded] = good();
     let well = settled(vec![applied(true)]);
     assert_eq!(
@@ -420,9 +427,9 @@ fn the_first_failure_of_an_install_is_said_when_it_lasts() {
         created: second.map(at),
         ..applied(false)
     };
-    let said = |works: Vec<WorkReport>| decide(&[], &settled(works), &degraded, false);
+    let stated = |works: Vec<WorkReport>| decide(&[], &settled(works), &degraded, false);
     // It is second 9.
-    let early = said(vec![failed_since(Some(5))]);
+    let early = stated(vec![failed_since(Some(5))]);
     assert_eq!(
         (early.deploy, early.recheck),
         (None, Some(Duration::from_secs(6)))
@@ -433,12 +440,12 @@ fn the_first_failure_of_an_install_is_said_when_it_lasts() {
         vec![failed_since(Some(3600))],
         vec![failed_since(Some(5)), failed_since(Some(-1))],
     ] {
-        let late = said(late);
+        let late = stated(late);
         assert_eq!(kinds(late.deploy.as_ref()), ["ManifestApplied", "Degraded"]);
         assert_eq!(late.recheck, None);
     }
 
-    let well = said(vec![applied(true)]).deploy.unwrap();
+    let well = stated(vec![applied(true)]).deploy.unwrap();
     let after = settled(vec![failed_since(Some(5))]);
     let again = decide(&well, &after, &degraded, false);
     assert!(again.deploy.is_some(), "somebody was told otherwise");

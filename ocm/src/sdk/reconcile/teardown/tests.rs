@@ -48,13 +48,13 @@ fn deleting(finalizers: &[&str]) -> Observed {
 }
 
 fn decide(author: &Author, met: &Observed, now: i64) -> Teardown {
-    let parting = TeardownInput {
+    let teardown_input = TeardownInput {
         version: Version::V1Beta1,
         cluster: &cluster_name(),
         observed: met,
         now: at(now),
     };
-    farewell(author, parting, &|_| None)
+    tear_down(author, teardown_input, &|_| None)
 }
 
 /// The cluster reports the hook's Jobs.
@@ -99,14 +99,20 @@ fn hooks_run_before_anything_goes_and_the_finalizer_is_dropped_with_the_works() 
     let half = reported(&met, &[("one", "True"), ("two", "False")]);
     let waiting = decide(&author, &half, 2);
     assert_eq!(waiting.finalizers, None);
-    assert!(waiting.said.unwrap().message.ends_with("Job n/two: False"));
+    assert!(
+        waiting
+            .stated
+            .unwrap()
+            .message
+            .ends_with("Job n/two: False")
+    );
 
     let done = decide(
         &author,
         &reported(&met, &[("one", "True"), ("two", "True")]),
         3,
     );
-    assert_eq!(done.said.unwrap().status, Status::True);
+    assert_eq!(done.stated.unwrap().status, Status::True);
     assert_eq!(done.finalizers, Some(vec![]));
     assert_eq!(done.given_up, None);
     assert_eq!(
@@ -120,7 +126,7 @@ fn hooks_that_do_not_end_are_given_up_at_their_deadline() {
     let (author, met) = (hooked_author(), deleting(&[keys::PRE_DELETE_FINALIZER]));
     let met = carry_out(&met, &decide(&author, &met, 1).steps);
     let late = decide(&author, &met, 600);
-    assert_eq!(late.said.unwrap().status, Status::False);
+    assert_eq!(late.stated.unwrap().status, Status::False);
     assert!(late.given_up.unwrap().contains("not started"));
     assert_eq!(late.finalizers, Some(vec![]));
     assert_eq!(late.steps.len(), 2);
@@ -129,7 +135,7 @@ fn hooks_that_do_not_end_are_given_up_at_their_deadline() {
 /// The deletion is of the hub's clock, and what was said of the hooks is of ours.
 #[test]
 fn clocks_that_disagree_neither_cut_hooks_short_nor_keep_an_add_on() {
-    let deleted_at = |deleted: i64, said: Option<i64>| {
+    let deleted_at = |deleted: i64, stated: Option<i64>| {
         let mut met = deleting(&[keys::PRE_DELETE_FINALIZER]);
         let mut addon = (**met.addon.as_ref().unwrap()).clone();
         addon.metadata.deletion_timestamp = Some(Time(at(deleted)));
@@ -137,7 +143,7 @@ fn clocks_that_disagree_neither_cut_hooks_short_nor_keep_an_add_on() {
         let kind = condition::addon::HOOK_MANIFEST_COMPLETED;
         conditions.retain(|it| it.type_ != kind);
         let waits = Verdict::new(kind, false, "R", "");
-        conditions.extend(said.map(|said| waits.onto(&[], at(said))));
+        conditions.extend(stated.map(|stated| waits.onto(&[], at(stated))));
         met.addon = Some(Arc::new(addon));
         met
     };
@@ -177,7 +183,7 @@ fn a_cluster_that_is_gone_is_waited_for_by_nobody() {
     met.cluster = None;
     met.deserted = ["c".to_owned()].into();
     let first = decide(&hooked_author(), &met, 1);
-    assert_eq!(first.said, None);
+    assert_eq!(first.stated, None);
     assert_eq!(names(&first.steps), ["delete addon-a-deploy-0"]);
     assert_eq!(first.finalizers, Some(vec!["other.io/x".to_owned()]));
     assert_eq!(first.deserted, [], "it may go by itself");
@@ -201,7 +207,7 @@ fn without_hooks_or_without_anything_deployed_nothing_is_waited_for() {
     let plain = author(vec![config_map("x", 1)]);
     let went = decide(&plain, &deleting(&[]), 1);
     assert_eq!(names(&went.steps), ["delete addon-a-deploy-0"]);
-    assert_eq!((went.said, went.finalizers), (None, None));
+    assert_eq!((went.stated, went.finalizers), (None, None));
     let mut met = deleting(&[keys::PRE_DELETE_FINALIZER]);
     met.works.clear();
     assert_eq!(decide(&hooked_author(), &met, 1).finalizers, Some(vec![]));
@@ -259,13 +265,13 @@ proptest! {
     ) {
         let (author, met) = (hooked_author(), deleting(&[keys::PRE_DELETE_FINALIZER]));
         let met = carry_out(&met, &decide(&author, &met, 0).steps);
-        let jobs: Vec<_> = jobs.iter().map(|(name, said)| (name.as_str(), said.as_str())).collect();
-        let said = decide(&author, &reported(&met, &jobs), now);
+        let jobs: Vec<_> = jobs.iter().map(|(name, stated)| (name.as_str(), stated.as_str())).collect();
+        let stated = decide(&author, &reported(&met, &jobs), now);
         let complete = |name| jobs.iter().find(|(job, _)| *job == name).is_some_and(|(_, it)| *it == "True");
         let done = complete("one") && complete("two");
-        prop_assert_eq!(said.finalizers.is_some(), done || now >= 600);
-        prop_assert_eq!(said.given_up.is_some(), !done && now >= 600);
+        prop_assert_eq!(stated.finalizers.is_some(), done || now >= 600);
+        prop_assert_eq!(stated.given_up.is_some(), !done && now >= 600);
         // While it waits it never deletes, and says when it looks again.
-        prop_assert_eq!(said.recheck.is_some(), said.finalizers.is_none());
+        prop_assert_eq!(stated.recheck.is_some(), stated.finalizers.is_none());
     }
 }

@@ -22,7 +22,7 @@ struct Kept {
     version: usize,
     writes: usize,
     conditions: Vec<Value>,
-    said: BTreeMap<String, BTreeSet<String>>,
+    stated: BTreeMap<String, BTreeSet<String>>,
 }
 
 fn kind(condition: &Value) -> String {
@@ -39,18 +39,18 @@ impl Kept {
         let kinds: BTreeSet<_> = conditions.iter().map(kind).collect();
         let manager = manager.to_owned();
         if applied {
-            let before = self.said.insert(manager, kinds.clone());
+            let before = self.stated.insert(manager, kinds.clone());
             let before = before.unwrap_or_default();
-            let said = |it: &String| self.said.values().any(|all| all.contains(it));
-            let gone: BTreeSet<_> = before.into_iter().filter(|it| !said(it)).collect();
+            let stated = |it: &String| self.stated.values().any(|all| all.contains(it));
+            let gone: BTreeSet<_> = before.into_iter().filter(|it| !stated(it)).collect();
             let stays = |it: &Value| !kinds.contains(&kind(it)) && !gone.contains(&kind(it));
             self.conditions.retain(stays);
             self.conditions.extend(conditions.iter().cloned());
         } else {
-            for said in self.said.values_mut() {
-                said.retain(|it| kinds.contains(it));
+            for stated in self.stated.values_mut() {
+                stated.retain(|it| kinds.contains(it));
             }
-            self.said.entry(manager).or_default().extend(kinds);
+            self.stated.entry(manager).or_default().extend(kinds);
             self.conditions.clone_from(conditions);
         }
         self.version += 1;
@@ -98,7 +98,7 @@ async fn answer(kept: Arc<Mutex<Kept>>, request: Request<Body>) -> Response<Body
     } else {
         403
     };
-    let said = if code == 200 {
+    let stated = if code == 200 {
         json!(kept.lock().unwrap().addon())
     } else {
         let reason = if code == 409 { "Conflict" } else { "Forbidden" };
@@ -107,7 +107,7 @@ async fn answer(kept: Arc<Mutex<Kept>>, request: Request<Body>) -> Response<Body
             "message": "", "reason": reason, "code": code,
         })
     };
-    let body = Body::from(serde_json::to_vec(&said).unwrap());
+    let body = Body::from(serde_json::to_vec(&stated).unwrap());
     Response::builder().status(code).body(body).unwrap()
 }
 
@@ -123,7 +123,7 @@ fn kept() -> (Hub<Author>, Arc<Mutex<Kept>>) {
 }
 
 /// Says this of what was seen.
-async fn says(
+async fn emits(
     hub: &Hub<Author>,
     seen: &ManagedClusterAddOn,
     lost: bool,
@@ -131,7 +131,7 @@ async fn says(
 ) -> Result<(), Error> {
     let verdicts = verdicts.iter();
     let verdicts = verdicts.map(|(kind, status)| Verdict::new(*kind, *status, "R", ""));
-    *hub.addon.said.lock().unwrap() = Health {
+    *hub.addon.stated.lock().unwrap() = Health {
         verdicts: verdicts.collect(),
         ..Health::default()
     };
@@ -156,7 +156,7 @@ async fn says(
         settled: true,
         ..Facts::default()
     };
-    say(hub, target, &facts, Timestamp::UNIX_EPOCH)
+    write_report(hub, target, &facts, Timestamp::UNIX_EPOCH)
         .await
         .map(drop)
 }
@@ -164,39 +164,39 @@ async fn says(
 #[tokio::test]
 async fn what_the_first_word_said_goes_when_it_is_not_said_any_more_and_available_stays() {
     let (hub, kept) = kept();
-    let now_says = async |lost: bool, verdicts: &[(&str, bool)]| {
+    let now_reports = async |lost: bool, verdicts: &[(&str, bool)]| {
         let seen = kept.lock().unwrap().addon();
-        says(&hub, &seen, lost, verdicts).await.unwrap();
+        emits(&hub, &seen, lost, verdicts).await.unwrap();
         let kept = kept.lock().unwrap();
         (kept.writes, kept.kinds())
     };
     let well = [("Available", true), ("Own", true)];
     let all = ["Available", "ManifestApplied", "Own"].map(str::to_owned);
-    assert_eq!(now_says(false, &well).await, (1, all.to_vec()));
-    assert_eq!(now_says(false, &well).await, (1, all.to_vec()));
+    assert_eq!(now_reports(false, &well).await, (1, all.to_vec()));
+    assert_eq!(now_reports(false, &well).await, (1, all.to_vec()));
 
     let troubled = [("Available", true), ("Degraded", true)];
     let without = ["Available", "Degraded", "ManifestApplied"].map(str::to_owned);
-    assert_eq!(now_says(false, &troubled).await, (2, without.to_vec()));
+    assert_eq!(now_reports(false, &troubled).await, (2, without.to_vec()));
 
     // What OCM says of a cluster that it has lost is neither taken away nor contradicted.
     kept.lock().unwrap().lose();
     let over = [("Available", true), ("Degraded", false)];
-    assert_eq!(now_says(true, &over).await, (3, without.to_vec()));
+    assert_eq!(now_reports(true, &over).await, (3, without.to_vec()));
     let available = || {
         let kept = kept.lock().unwrap();
         let mut all = kept.conditions.iter();
         all.find(|it| kind(it) == "Available").unwrap()["status"].clone()
     };
     assert_eq!(available(), "Unknown");
-    assert_eq!(now_says(false, &over).await, (4, without.to_vec()));
+    assert_eq!(now_reports(false, &over).await, (4, without.to_vec()));
     assert_eq!(available(), "True");
 
     // What is new of both is one write.
     let gone = [("Available", false), ("Degraded", true)];
-    assert_eq!(now_says(false, &gone).await, (5, without.to_vec()));
+    assert_eq!(now_reports(false, &gone).await, (5, without.to_vec()));
     assert_eq!(available(), "False");
-    assert_eq!(now_says(false, &gone).await, (5, without.to_vec()));
+    assert_eq!(now_reports(false, &gone).await, (5, without.to_vec()));
 }
 
 #[tokio::test]
@@ -204,7 +204,7 @@ async fn available_is_not_said_over_what_somebody_has_written_meanwhile() {
     let (hub, kept) = kept();
     let seen = kept.lock().unwrap().addon();
     kept.lock().unwrap().lose();
-    let said = says(&hub, &seen, false, &[("Available", true)]).await;
-    assert!(said.unwrap_err().is_conflict());
+    let stated = emits(&hub, &seen, false, &[("Available", true)]).await;
+    assert!(stated.unwrap_err().is_conflict());
     assert_eq!(kept.lock().unwrap().kinds(), ["Available"]);
 }

@@ -76,8 +76,8 @@ async fn a_revoked_cluster_is_thrown_out_and_stays_out_whatever_it_holds() {
         setup.gate.admit(&peer, &tokens.access_token).map(drop),
     ];
     assert_eq!(refusals, [const { Err(Refusal::Revoked) }; 3]);
-    let told = setup.reports.borrow()["spoke1"].last_error.clone();
-    assert_eq!(told.as_deref(), Some("the agent's certificate is revoked"));
+    let reply = setup.reports.borrow()["spoke1"].last_error.clone();
+    assert_eq!(reply.as_deref(), Some("the agent's certificate is revoked"));
 }
 
 #[tokio::test]

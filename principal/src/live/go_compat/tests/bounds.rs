@@ -17,23 +17,27 @@ fn endless() -> impl futures::Stream<Item = Result<LogStreamData, tonic::Status>
 }
 
 /// A log that an agent has opened for whoever asked for it so.
-async fn opened(questions: &Questions, ear: &mut Ear, query: &str) -> (Response<Body>, Log) {
+async fn opened(
+    questions: &Questions,
+    subscriber: &mut GoRequestReceiver,
+    query: &str,
+) -> (Response<Body>, Log) {
     let line = questions.line(&cluster()).unwrap();
     let opening = async {
-        let question = ear.next().await.unwrap();
+        let question = subscriber.next().await.unwrap();
         questions.claim(&cluster(), &question.event_id).unwrap()
     };
     let target = format!("{LOG}{query}");
-    let (answer, log) = tokio::join!(line.ask(request(&target), PATIENCE), opening);
+    let (answer, log) = tokio::join!(line.ask(request(&target), RESPONSE_TIMEOUT), opening);
     (answer.unwrap(), log)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_log_that_is_not_read_is_let_go_before_it_holds_up_its_agent() {
     let questions = Questions::default();
-    let mut ear = open(&questions, &cluster());
+    let mut subscriber = open(&questions, &cluster());
     for (query, seconds) in [("", 5), ("?follow=true", 60)] {
-        let (_unread, log) = opened(&questions, &mut ear, query).await;
+        let (_unread, log) = opened(&questions, &mut subscriber, query).await;
         let begun = tokio::time::Instant::now();
         let ended = timeout(Duration::from_hours(1), log.carry(endless())).await;
         let why = ended.expect("it ends").unwrap_err();
@@ -45,8 +49,8 @@ async fn a_log_that_is_not_read_is_let_go_before_it_holds_up_its_agent() {
 #[tokio::test(start_paused = true)]
 async fn a_log_that_is_not_followed_has_an_end_however_it_is_read() {
     let questions = Questions::default();
-    let mut ear = open(&questions, &cluster());
-    let (slowly_read, log) = opened(&questions, &mut ear, "").await;
+    let mut subscriber = open(&questions, &cluster());
+    let (slowly_read, log) = opened(&questions, &mut subscriber, "").await;
     let reading = async {
         let mut body = slowly_read.into_body();
         while let Some(Ok(_)) = body.frame().await {
@@ -62,22 +66,25 @@ async fn a_log_that_is_not_followed_has_an_end_however_it_is_read() {
     let (ended, ()) = timeout(Duration::from_hours(1), both).await.unwrap();
     assert_eq!(ended.0, tonic::Code::Cancelled);
     let life = Duration::from_mins(3);
-    assert!((life..life + PATIENCE * 2).contains(&ended.1), "{ended:?}");
+    assert!(
+        (life..life + RESPONSE_TIMEOUT * 2).contains(&ended.1),
+        "{ended:?}"
+    );
 }
 
 #[tokio::test]
 async fn logs_that_are_open_leave_room_on_the_connection() {
     let questions = Questions::default();
-    let mut ear = open(&questions, &cluster());
+    let mut subscriber = open(&questions, &cluster());
     let line = questions.line(&cluster()).unwrap();
     let mut all = vec![];
     for _ in 0..MOST_LOGS {
-        all.push(opened(&questions, &mut ear, "?follow=true").await);
+        all.push(opened(&questions, &mut subscriber, "?follow=true").await);
     }
-    let one_more = line.ask(request(LOG), PATIENCE).await;
+    let one_more = line.ask(request(LOG), RESPONSE_TIMEOUT).await;
     assert!(matches!(one_more, Err(NotAnswered::Busy)), "{one_more:?}");
     all.pop();
-    opened(&questions, &mut ear, "").await;
+    opened(&questions, &mut subscriber, "").await;
     let (most, limits) = (STREAMS, crate::settings::Limits::default());
     assert!(usize::try_from(most).unwrap() >= MOST_LOGS);
     assert!(limits.streams_per_connection > most);
@@ -86,32 +93,32 @@ async fn logs_that_are_open_leave_room_on_the_connection() {
 #[tokio::test(start_paused = true)]
 async fn what_was_given_up_is_not_said_any_more() {
     let questions = Questions::default();
-    let mut ear = open(&questions, &cluster());
+    let mut subscriber = open(&questions, &cluster());
     let line = questions.line(&cluster()).unwrap();
     let mut given_up = request("/apis/apps/v1/namespaces/shop/deployments/front");
     *given_up.method_mut() = http::Method::DELETE;
-    let late = line.ask(given_up, PATIENCE).await;
+    let late = line.ask(given_up, RESPONSE_TIMEOUT).await;
     assert!(matches!(late, Err(NotAnswered::Late(_))), "{late:?}");
-    let late = line.ask(request(LOG), PATIENCE).await;
+    let late = line.ask(request(LOG), RESPONSE_TIMEOUT).await;
     assert!(matches!(late, Err(NotAnswered::Late(_))), "{late:?}");
-    let question = ear.next().now_or_never();
+    let question = subscriber.next().now_or_never();
     assert!(question.is_none(), "{question:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn answers_that_nobody_takes_hold_no_more_than_their_room() {
     let questions = Questions::default();
-    let mut ear = open(&questions, &cluster());
+    let mut subscriber = open(&questions, &cluster());
     let line = questions.line(&cluster()).unwrap();
     let large = "x".repeat(7 << 20);
     let mut taken = vec![];
     for at in 0..=4 {
         let answering = async {
-            let question = ear.next().await.unwrap();
-            ear.hears(&resource_says(&question, 200, &large));
+            let question = subscriber.next().await.unwrap();
+            subscriber.takes_in(&resource_says(&question, 200, &large));
         };
         let asked = request("/api/v1/namespaces/shop/pods/x");
-        let (answer, ()) = tokio::join!(line.ask(asked, PATIENCE), answering);
+        let (answer, ()) = tokio::join!(line.ask(asked, RESPONSE_TIMEOUT), answering);
         assert_eq!(answer.is_ok(), at < 4, "{at}");
         taken.extend(answer.ok());
     }

@@ -7,7 +7,7 @@ use super::super::log::{Piece, Unstamped};
 use super::*;
 
 /// What an agent says of a log.
-fn said(data: &'static [u8], error: &str) -> LogStreamData {
+fn stated(data: &'static [u8], error: &str) -> LogStreamData {
     LogStreamData {
         data: Bytes::from_static(data),
         eof: data.is_empty(),
@@ -19,11 +19,11 @@ fn said(data: &'static [u8], error: &str) -> LogStreamData {
 /// What whoever asks for a log reads when its agent says this.
 async fn logged(query: &str, log: Vec<LogStreamData>) -> (StatusCode, Option<Bytes>) {
     let questions = Questions::default();
-    let mut ear = open(&questions, &cluster());
+    let mut subscriber = open(&questions, &cluster());
     let line = questions.line(&cluster()).unwrap();
     let target = format!("/api/v1/namespaces/shop/pods/x/log{query}");
     let opening = async {
-        let question = ear.next().await.unwrap();
+        let question = subscriber.next().await.unwrap();
         assert_eq!(question.target, Target::ContainerLog);
         let other = ClusterName::try_from("b").unwrap();
         let uuid = &question.event_id;
@@ -36,7 +36,7 @@ async fn logged(query: &str, log: Vec<LogStreamData>) -> (StatusCode, Option<Byt
             .unwrap();
     };
     let reading = async {
-        let answer = line.ask(request(&target), PATIENCE).await.unwrap();
+        let answer = line.ask(request(&target), RESPONSE_TIMEOUT).await.unwrap();
         let status = answer.status();
         (
             status,
@@ -53,7 +53,13 @@ async fn logged(query: &str, log: Vec<LogStreamData>) -> (StatusCode, Option<Byt
 
 #[tokio::test]
 async fn a_log_is_carried_to_whoever_asked_until_its_end() {
-    let whole = || vec![said(b"t one\nt t", ""), said(b"wo\n", ""), said(b"", "")];
+    let whole = || {
+        vec![
+            stated(b"t one\nt t", ""),
+            stated(b"wo\n", ""),
+            stated(b"", ""),
+        ]
+    };
     let read = logged("", whole()).await;
     assert_eq!(
         read,
@@ -62,11 +68,11 @@ async fn a_log_is_carried_to_whoever_asked_until_its_end() {
     let read = logged("?timestamps=true&follow=true", whole()).await;
     let stamped = Bytes::from_static(b"t one\nt two\n");
     assert_eq!(read, (StatusCode::OK, Some(stamped)));
-    let (status, _) = logged("", vec![said(b"", "pods \"x\" not found")]).await;
+    let (status, _) = logged("", vec![stated(b"", "pods \"x\" not found")]).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
-    let (status, _) = logged("", vec![said(b"", "container is waiting")]).await;
+    let (status, _) = logged("", vec![stated(b"", "container is waiting")]).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
-    let broken = logged("", vec![said(b"t half", "")]).await;
+    let broken = logged("", vec![stated(b"t half", "")]).await;
     assert_eq!(broken, (StatusCode::OK, None), "what breaks off has no end");
 }
 
@@ -74,14 +80,14 @@ async fn a_log_is_carried_to_whoever_asked_until_its_end() {
 async fn a_log_ends_with_the_session_and_with_whoever_reads() {
     for is_session in [true, false] {
         let questions = Questions::default();
-        let mut ear = open(&questions, &cluster());
+        let mut subscriber = open(&questions, &cluster());
         let line = questions.line(&cluster()).unwrap();
         let log = "/api/v1/namespaces/shop/pods/x/log?follow=true";
         let opening = async {
-            let question = ear.next().await.unwrap();
+            let question = subscriber.next().await.unwrap();
             questions.claim(&cluster(), &question.event_id).unwrap()
         };
-        let (answer, claimed) = tokio::join!(line.ask(request(log), PATIENCE), async {
+        let (answer, claimed) = tokio::join!(line.ask(request(log), RESPONSE_TIMEOUT), async {
             let claimed = opening.await;
             claimed
                 .pieces
@@ -94,7 +100,7 @@ async fn a_log_ends_with_the_session_and_with_whoever_reads() {
         let carrying = claimed.carry(futures::stream::pending());
         let ending = async {
             if is_session {
-                drop(ear);
+                drop(subscriber);
                 drop(answer.into_body().collect().await.unwrap_err());
             } else {
                 drop(answer);

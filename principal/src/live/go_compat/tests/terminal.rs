@@ -67,19 +67,20 @@ fn a_terminal_is_asked_for_as_it_was_and_in_mode_managed_only() {
 #[test]
 fn what_is_typed_is_cut_into_what_a_go_agent_reads_at_once() {
     let typed = vec![b'x'; 100_000];
-    let message = Bytes::from(Channel::Keys.says(&typed));
-    let said = frames(&message, "u");
+    let message = Bytes::from(Channel::Keys.emits(&typed));
+    let stated = frames(&message, "u");
     assert!(
-        said.iter()
+        stated
+            .iter()
             .all(|it| it.data.len() <= 16 << 10 && it.request_uuid == "u")
     );
-    let whole: Vec<u8> = said.iter().flat_map(|it| it.data.to_vec()).collect();
+    let whole: Vec<u8> = stated.iter().flat_map(|it| it.data.to_vec()).collect();
     assert_eq!(whole, typed);
     let resized = Size {
         width: 3,
         height: 2,
     };
-    let resized = Bytes::from(Channel::Size.says(&resized.written()));
+    let resized = Bytes::from(Channel::Size.emits(&resized.written()));
     let [resized] = frames(&resized, "u").try_into().unwrap();
     assert_eq!((resized.resize, resized.cols, resized.rows), (true, 3, 2));
     let [closed] = frames(&Bytes::from_static(&[255, 0]), "u")
@@ -93,28 +94,28 @@ fn what_is_typed_is_cut_into_what_a_go_agent_reads_at_once() {
 
 #[test]
 fn what_a_go_agent_says_is_shown_with_its_end() {
-    let said = |data: &'static [u8], stream: &str| TerminalStreamData {
+    let stated = |data: &'static [u8], stream: &str| TerminalStreamData {
         data: Bytes::from_static(data),
         stream_type: stream.to_owned(),
         ..TerminalStreamData::default()
     };
     assert_eq!(
-        shown(&said(b"x", "stdout")),
+        shown(&stated(b"x", "stdout")),
         Shown::Message(b"\x01x".to_vec())
     );
     assert_eq!(
-        shown(&said(b"x", "stderr")),
+        shown(&stated(b"x", "stderr")),
         Shown::Message(b"\x02x".to_vec())
     );
-    assert_eq!(shown(&said(b"", "")), Shown::Nothing, "the handshake");
+    assert_eq!(shown(&stated(b"", "")), Shown::Nothing, "the handshake");
     let eof = TerminalStreamData {
         eof: true,
-        ..said(b"", "")
+        ..stated(b"", "")
     };
     assert_eq!(shown(&eof), Shown::End(End::Done));
     let error = TerminalStreamData {
         error: "no such shell".to_owned(),
-        ..said(b"", "")
+        ..stated(b"", "")
     };
     assert_eq!(
         shown(&error),

@@ -11,7 +11,7 @@ use super::{
     },
     BUSY, Client, Ended,
 };
-use crate::sync::hub::Whose;
+use crate::sync::hub::ObjectOwner;
 
 /// Channels of one client.
 const MOST: usize = 64;
@@ -32,7 +32,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 self.writer.error("ERR too many channels").await?;
                 continue;
             }
-            let Some((key, Whose::Cluster(there))) = self.whose(channel) else {
+            let Some((key, ObjectOwner::Cluster(there))) = self.whose(channel) else {
                 let command = resp::command(&[b"SUBSCRIBE", channel]);
                 // It confirms for itself.
                 self.tell_upstream(&command).await?;
@@ -40,8 +40,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 continue;
             };
             let remote = Remote::new(there, &key);
-            let tell = self.tell.clone();
-            match Follow::start(&self.shared, remote, channel.to_vec(), tell) {
+            let notify = self.notify.clone();
+            match Follow::start(&self.shared, remote, channel.to_vec(), notify) {
                 None => self.writer.error(BUSY).await?,
                 Some(follow) => {
                     self.follows.insert(channel.to_vec(), follow);

@@ -30,8 +30,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let before = self.writer.version;
         let version = version.unwrap_or(before);
         if version != before && self.listens() {
-            let told = "ERR the version of a connection with subscriptions stays";
-            return Ok(self.writer.error(told).await?);
+            let reply = "ERR the version of a connection with subscriptions stays";
+            return Ok(self.writer.error(reply).await?);
         }
         if version != before {
             // Made anew in the other version when it is needed.

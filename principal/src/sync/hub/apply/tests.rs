@@ -19,7 +19,7 @@ use serde_json::json;
 struct Setup {
     memory: Memory,
     hub: Arc<Hub>,
-    ear: Subscription,
+    subscriber: Subscription,
 }
 
 /// A hub in memory, as it was read once; its changes are not watched.
@@ -41,8 +41,12 @@ fn setup(app: &Value) -> Setup {
     ));
     let known = memory.application("a", "app").unwrap();
     hub.report(Report::Applied(Watched::Application, known));
-    let ear = hub.subscribe(&name("a"));
-    Setup { memory, hub, ear }
+    let subscriber = hub.subscribe(&name("a"));
+    Setup {
+        memory,
+        hub,
+        subscriber,
+    }
 }
 
 fn sender(cluster: &str) -> Sender {
@@ -102,7 +106,7 @@ async fn a_write_that_somebody_overtook_is_made_again_on_what_they_left() {
     let now = setup.memory.application("a", "app").unwrap();
     assert_eq!(now["spec"]["source"]["path"], "edited");
     assert_eq!(now["status"]["health"]["status"], "Healthy");
-    let notes = setup.ear.mailbox.take();
+    let notes = setup.subscriber.mailbox.take();
     assert!(
         notes[&hub_key()].state,
         "the edit is said without waiting for the watch"
@@ -157,12 +161,12 @@ async fn operations_that_will_never_fit_are_refused() {
 async fn a_refresh_that_a_report_does_not_know_is_said_again() {
     let asked = json!({ "metadata": { "annotations": { keys::REFRESH: "hard" } } });
     let setup = setup(&with(application("a", "app", "1", 1), asked));
-    setup.ear.mailbox.take();
+    setup.subscriber.mailbox.take();
     assert_eq!(
         setup.hub.apply(&sender("a"), &healthy()).await,
         Verdict::Done
     );
-    assert!(setup.ear.mailbox.take()[&hub_key()].state);
+    assert!(setup.subscriber.mailbox.take()[&hub_key()].state);
     let again = setup.hub.subscribe(&name("a"));
     assert!(
         again.mailbox.take()[&hub_key()].state,
@@ -229,7 +233,7 @@ async fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
     });
     assert_eq!(applying.await, Verdict::Done);
     assert!(setup.hub.lock().index.application(&key).is_none());
-    let note = setup.ear.mailbox.take()[&hub_key()].clone();
+    let note = setup.subscriber.mailbox.take()[&hub_key()].clone();
     assert_eq!((note.gone.as_deref(), note.state), (Some("1"), false));
 }
 
@@ -289,7 +293,7 @@ async fn a_copy_that_went_by_itself_is_asked_for_again() {
         .apply(&sender("a"), &event(Verb::Delete, json!({})))
         .await;
     assert!(matches!(verdict, Verdict::Refused(_)));
-    assert!(setup.ear.mailbox.take()[&hub_key()].state);
+    assert!(setup.subscriber.mailbox.take()[&hub_key()].state);
     assert_eq!(setup.memory.writes(), 0);
 }
 
@@ -304,16 +308,16 @@ async fn a_report_that_is_too_long_is_cut_and_goes_with_the_next_status() {
     };
     let error = Event::error(Kind::Application, &report);
     assert_eq!(setup.hub.apply(&sender("a"), &error).await, Verdict::Done);
-    let told = || setup.hub.lock().index.by_uid("1").unwrap().1.report.clone();
-    assert!(told().is_some_and(|report| report.len() < 2 * LONGEST_REPORT));
+    let reply = || setup.hub.lock().index.by_uid("1").unwrap().1.report.clone();
+    assert!(reply().is_some_and(|report| report.len() < 2 * LONGEST_REPORT));
     setup.hub.apply(&sender("a"), &healthy()).await;
-    assert_eq!(told(), None);
+    assert_eq!(reply(), None);
 }
 
 #[tokio::test]
 async fn a_contest_stays_until_it_is_over_or_another_session_begins() {
     let setup = setup(&application("a", "app", "1", 1));
-    let say = async |contest| {
+    let emit = async |contest| {
         let report = ErrorReport {
             resource_name: "app".to_owned(),
             resource_namespace: "argocd".to_owned(),
@@ -323,7 +327,7 @@ async fn a_contest_stays_until_it_is_over_or_another_session_begins() {
         let error = Event::error(Kind::Application, &report);
         assert_eq!(setup.hub.apply(&sender("a"), &error).await, Verdict::Done);
     };
-    let told = || {
+    let reply = || {
         setup
             .hub
             .lock()
@@ -334,12 +338,12 @@ async fn a_contest_stays_until_it_is_over_or_another_session_begins() {
             .contest
             .clone()
     };
-    say(Contest::On).await;
+    emit(Contest::On).await;
     setup.hub.apply(&sender("a"), &healthy()).await;
-    assert!(told().is_some_and(|told| told.contains("helm")));
-    say(Contest::Over).await;
-    assert_eq!(told(), None);
-    say(Contest::On).await;
+    assert!(reply().is_some_and(|reply| reply.contains("helm")));
+    emit(Contest::Over).await;
+    assert_eq!(reply(), None);
+    emit(Contest::On).await;
     let _next = setup.hub.subscribe(&name("a"));
-    assert_eq!(told(), None, "it says again what it still finds");
+    assert_eq!(reply(), None, "it says again what it still finds");
 }

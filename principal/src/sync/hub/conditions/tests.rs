@@ -117,12 +117,12 @@ async fn a_conflict_is_told_and_untold_beside_what_the_spoke_says() {
             kinds(memory, "a", "app") == ["SyncError", keys::CONDITION_CONFLICT]
         })
         .await;
-    let told = setup.memory.application("a", "app").unwrap();
+    let reply = setup.memory.application("a", "app").unwrap();
     assert_eq!(
-        told["status"]["conditions"][1]["lastTransitionTime"],
+        reply["status"]["conditions"][1]["lastTransitionTime"],
         "2026-01-01T12:00:00Z"
     );
-    let mended = with(told, json!({ "spec": { "destination": { "name": "a" } } }));
+    let mended = with(reply, json!({ "spec": { "destination": { "name": "a" } } }));
     setup.memory.put(Watched::Application, mended);
     setup
         .until("untold", |memory| {
@@ -301,17 +301,17 @@ async fn a_refresh_that_no_cluster_will_do_is_answered_at_once() {
     let again = with(setup.memory.application("a", "app").unwrap(), asked.clone());
     setup.memory.put(Watched::Application, again);
     // Another one after it, which shows that the first was looked at.
-    let held = json!({ "spec": { "project": "none" } });
-    let held = with(with(application("a", "held", "2", 1), held), asked);
-    setup.memory.put(Watched::Application, held);
+    let retained = json!({ "spec": { "project": "none" } });
+    let retained = with(with(application("a", "held", "2", 1), retained), asked);
+    setup.memory.put(Watched::Application, retained);
     setup
         .until("told", |memory| {
             kinds(memory, "a", "held") == [keys::CONDITION_NOT_ADMITTED]
         })
         .await;
-    let held = setup.memory.application("a", "held").unwrap();
+    let retained = setup.memory.application("a", "held").unwrap();
     assert!(
-        !wants_refresh(&held),
+        !wants_refresh(&retained),
         "nobody will refresh what is not delivered"
     );
     assert!(

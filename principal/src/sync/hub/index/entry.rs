@@ -14,7 +14,7 @@ use super::{Effect, judge};
 
 mod place;
 
-pub(crate) use place::{Held, Place, Placement};
+pub(crate) use place::{Blocked, Place, Placement};
 
 /// Namespace and name on the hub.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,7 +62,7 @@ pub(super) struct Uses {
 
 /// What was last said to a cluster about an Application.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Said {
+struct LastSent {
     cluster: String,
     digest: String,
 }
@@ -84,7 +84,7 @@ pub(crate) struct Entry {
     object: Arc<Value>,
     pub(crate) placement: Placement,
     commands: Commands,
-    said: Option<Said>,
+    stated: Option<LastSent>,
     /// The cluster that may hold a copy.
     pub(super) holder: Option<String>,
     /// The hosts that are counted for it.
@@ -109,7 +109,7 @@ impl Entry {
             object: Arc::new(Value::Null),
             placement: Placement::Local,
             commands: Commands::default(),
-            said: None,
+            stated: None,
             holder: None,
             uses: None,
             report: None,
@@ -143,7 +143,7 @@ impl Entry {
     /// time that the hub has forgotten, and its next report decides.
     fn begin_anew(&mut self, object: Value) -> Introduced {
         self.object = Arc::new(Value::Null);
-        (self.commands, self.said) = (Commands::default(), None);
+        (self.commands, self.stated) = (Commands::default(), None);
         let introduced = self.take_in(object);
         self.commands.operation = None;
         Introduced {
@@ -312,7 +312,7 @@ impl Entry {
     pub(super) fn settle(
         &mut self,
         key: &Key,
-        held: Option<Held>,
+        retained: Option<Blocked>,
         introduced: Introduced,
     ) -> Vec<Effect> {
         if let Placement::Mirror(cluster) = &self.placement {
@@ -320,18 +320,21 @@ impl Entry {
             return self.settle_mirror(&cluster, key, introduced);
         }
         if let Placement::Routed(_, before) = &mut self.placement {
-            *before = held;
+            *before = retained;
         }
         let mut effects: Vec<Effect> = self.leave(key).into_iter().collect();
         let Some(cluster) = self.delivered_to().map(str::to_owned) else {
-            self.said = None;
+            self.stated = None;
             return effects;
         };
-        let now = Said {
+        let now = LastSent {
             cluster: cluster.clone(),
             digest: self.digest(),
         };
-        let before = self.said.as_ref().filter(|said| said.cluster == cluster);
+        let before = self
+            .stated
+            .as_ref()
+            .filter(|stated| stated.cluster == cluster);
         if before != Some(&now) || introduced.refresh {
             effects.push(Effect::State {
                 cluster: cluster.clone(),
@@ -346,13 +349,13 @@ impl Entry {
             });
         }
         self.holder = Some(cluster);
-        self.said = Some(now);
+        self.stated = Some(now);
         effects
     }
 
     /// Of a mirror only commands are said.
     fn settle_mirror(&mut self, cluster: &str, key: &Key, introduced: Introduced) -> Vec<Effect> {
-        (self.said, self.holder) = (None, None);
+        (self.stated, self.holder) = (None, None);
         let cluster = || cluster.to_owned();
         let state = introduced.refresh.then(|| Effect::State {
             cluster: cluster(),

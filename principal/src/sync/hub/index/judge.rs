@@ -9,7 +9,7 @@ use argocd::{
 };
 use serde_json::Value;
 
-use super::{Held, Key, Place};
+use super::{Blocked, Key, Place};
 
 /// The project as this cluster may see it; none if it is none of its business.
 pub(super) fn project_for(project: &Value, cluster: Cluster<'_>) -> Option<Value> {
@@ -34,25 +34,25 @@ pub(super) fn admission(
     application: Application<'_>,
     project: Option<AppProject<'_>>,
     target: Target<'_>,
-) -> Option<Held> {
+) -> Option<Blocked> {
     if application.is_deleting() {
         return None;
     }
     let refused = admit(application, project, target).err()?;
-    Some(Held {
+    Some(Blocked {
         condition: keys::CONDITION_NOT_ADMITTED,
         message: refused.to_string(),
     })
 }
 
 /// An older Application keeps the name.
-pub(super) fn name_conflict(place: &Place, keeper: &Key) -> Held {
+pub(super) fn name_conflict(place: &Place, keeper: &Key) -> Blocked {
     let Place {
         cluster,
         spoke_namespace: _,
         name,
     } = place;
-    Held {
+    Blocked {
         condition: keys::CONDITION_NAME_CONFLICT,
         message: format!(
             "on cluster {cluster:?} the name {name:?} is taken by the older Application of namespace {:?}; \

@@ -185,9 +185,9 @@ impl Model {
                 let copies = self.copies.entry((*cluster).to_owned()).or_default();
                 copies.insert(key, String::new());
             }
-            let held = self.copies.get(*cluster).cloned().unwrap_or_default();
-            for key in held.into_keys() {
-                self.tell(cluster, &key);
+            let retained = self.copies.get(*cluster).cloned().unwrap_or_default();
+            for key in retained.into_keys() {
+                self.notify(cluster, &key);
                 if key.kind != Kind::Application && self.wanted(cluster, &key).is_none() {
                     self.copies
                         .entry((*cluster).to_owned())
@@ -202,7 +202,7 @@ impl Model {
     fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::State { cluster, key } => self.tell(&cluster, &key),
+                Effect::State { cluster, key } => self.notify(&cluster, &key),
                 Effect::Gone {
                     cluster,
                     key,
@@ -216,7 +216,7 @@ impl Model {
     }
 
     /// Says what the hub wants now, if it wants anything.
-    fn tell(&mut self, cluster: &str, key: &ObjectKey) {
+    fn notify(&mut self, cluster: &str, key: &ObjectKey) {
         if let Some(digest) = self.wanted(cluster, key) {
             self.copies
                 .entry(cluster.to_owned())
@@ -243,8 +243,8 @@ impl Model {
     /// Nobody has a Secret, a project or a key that is not for them.
     fn check_provisions(&self) -> Result<(), TestCaseError> {
         for cluster in self.index.clusters.names() {
-            let held = self.copies.get(cluster).into_iter().flatten();
-            for (key, digest) in held.filter(|(key, _)| key.kind != Kind::Application) {
+            let retained = self.copies.get(cluster).into_iter().flatten();
+            for (key, digest) in retained.filter(|(key, _)| key.kind != Kind::Application) {
                 prop_assert_eq!(Some(digest.clone()), self.wanted(cluster, key));
             }
         }

@@ -31,7 +31,7 @@ const OF_HOSTS: [(Kind, Shared); 2] = [
 
 /// What a cluster was told last about one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Said {
+struct LastSent {
     uid: String,
     digest: String,
 }
@@ -50,7 +50,7 @@ pub(super) struct Provisions {
     /// Whether a cluster gets the repositories without a project, too, if that is known.
     sharing: BTreeMap<String, bool>,
     /// By cluster; there is an entry for everyone that is provided.
-    said: BTreeMap<String, BTreeMap<ObjectKey, Said>>,
+    stated: BTreeMap<String, BTreeMap<ObjectKey, LastSent>>,
     /// What a cluster refuses to take, and why.
     refused: BTreeMap<(String, ObjectKey), String>,
     /// How often that has changed.
@@ -82,17 +82,17 @@ impl Provisions {
             .filter_map(|(name, enrolment)| Some((name.clone(), enrolment.shares_unscoped?)))
             .collect();
         let before = std::mem::replace(&mut self.sharing, sharing);
-        self.said
+        self.stated
             .retain(|cluster, _| fleet.clusters.contains_key(cluster));
         let keys = self.keys();
         let mut effects = Vec::new();
         for (cluster, _) in managed {
-            self.said.entry(cluster.clone()).or_default();
+            self.stated.entry(cluster.clone()).or_default();
             let changed = before.get(cluster) != self.sharing.get(cluster);
-            let said = keys
+            let stated = keys
                 .iter()
-                .filter_map(|key| self.say(cluster, key, clusters));
-            effects.extend(said.filter(|effect| match effect {
+                .filter_map(|key| self.emit(cluster, key, clusters));
+            effects.extend(stated.filter(|effect| match effect {
                 Effect::Gone { key, .. } => changed && key.kind == Kind::Repository,
                 Effect::State { .. } | Effect::Command { .. } | Effect::Conditions(_) => true,
             }));
@@ -104,7 +104,7 @@ impl Provisions {
     pub(super) fn shares_as(&self, fleet: &Fleet) -> bool {
         let provided = |(name, enrolment): (&String, &crate::Enrolment)| {
             let managed = enrolment.mode == Mode::Managed;
-            managed == self.said.contains_key(name)
+            managed == self.stated.contains_key(name)
                 && enrolment.shares_unscoped.filter(|_| managed) == self.sharing.get(name).copied()
         };
         fleet.clusters.iter().all(provided)
@@ -141,11 +141,11 @@ impl Provisions {
         if matches!(kind, Kind::AppProject | Kind::Repository) {
             keys.extend(OF_HOSTS.map(|(kind, shared)| self.key(kind, shared.name())));
         }
-        let provided: Vec<String> = self.said.keys().cloned().collect();
+        let provided: Vec<String> = self.stated.keys().cloned().collect();
         provided
             .iter()
             .flat_map(|cluster| keys.iter().map(move |key| (cluster, key)))
-            .filter_map(|(cluster, key)| self.say(cluster, key, clusters))
+            .filter_map(|(cluster, key)| self.emit(cluster, key, clusters))
             .collect()
     }
 
@@ -173,18 +173,18 @@ impl Provisions {
         OF_HOSTS
             .map(|(kind, shared)| self.key(kind, shared.name()))
             .iter()
-            .filter_map(|key| self.say(cluster, key, clusters))
+            .filter_map(|key| self.emit(cluster, key, clusters))
             .collect()
     }
 
     /// Remembers what this cluster should have now; says what follows from that.
-    fn say(&mut self, cluster: &str, key: &ObjectKey, clusters: &Clusters) -> Option<Effect> {
-        if !self.said.contains_key(cluster) {
+    fn emit(&mut self, cluster: &str, key: &ObjectKey, clusters: &Clusters) -> Option<Effect> {
+        if !self.stated.contains_key(cluster) {
             return None;
         }
         let now = self.identify(cluster, key, clusters);
-        let said = self.said.get_mut(cluster)?;
-        if said.get(key) == now.as_ref() {
+        let stated = self.stated.get_mut(cluster)?;
+        if stated.get(key) == now.as_ref() {
             return None;
         }
         if self
@@ -196,15 +196,15 @@ impl Provisions {
         }
         let (cluster, key) = (cluster.to_owned(), key.clone());
         Some(if let Some(now) = now {
-            said.insert(key.clone(), now);
+            stated.insert(key.clone(), now);
             Effect::State { cluster, key }
         } else {
-            let uid = said.remove(&key)?.uid;
+            let uid = stated.remove(&key)?.uid;
             Effect::Gone { cluster, key, uid }
         })
     }
 
-    fn identify(&self, cluster: &str, key: &ObjectKey, clusters: &Clusters) -> Option<Said> {
+    fn identify(&self, cluster: &str, key: &ObjectKey, clusters: &Clusters) -> Option<LastSent> {
         let uid = || Some(Meta::of(self.object(key)?).uid().to_owned());
         let digest = match key.kind {
             Kind::Repository => {
@@ -218,7 +218,7 @@ impl Provisions {
             }
             Kind::Application => return None,
         };
-        Some(Said {
+        Some(LastSent {
             uid: uid()?,
             digest,
         })
@@ -228,9 +228,9 @@ impl Provisions {
         match &repository.project {
             // A project is said before what belongs to it.
             Some(project) => self
-                .said
+                .stated
                 .get(cluster)
-                .is_some_and(|said| said.contains_key(&self.key(Kind::AppProject, project))),
+                .is_some_and(|stated| stated.contains_key(&self.key(Kind::AppProject, project))),
             None => self.sharing.get(cluster) == Some(&true),
         }
     }
@@ -326,12 +326,15 @@ impl Provisions {
 
     /// Everything that this cluster should have.
     pub(super) fn provided_to(&self, cluster: &str) -> impl Iterator<Item = &ObjectKey> {
-        self.said.get(cluster).into_iter().flat_map(BTreeMap::keys)
+        self.stated
+            .get(cluster)
+            .into_iter()
+            .flat_map(BTreeMap::keys)
     }
 
     /// Whether this cluster is provided by the hub at all.
     pub(super) fn provides(&self, cluster: &str) -> bool {
-        self.said.contains_key(cluster)
+        self.stated.contains_key(cluster)
     }
 
     /// Whether it can be said what this cluster should have of one.
@@ -352,8 +355,8 @@ impl Provisions {
         name: &str,
     ) -> Option<(ObjectKey, String)> {
         let key = self.key(kind, name);
-        let said = self.said.get(cluster)?.get(&key)?;
-        let digest = said.digest.clone();
+        let stated = self.stated.get(cluster)?.get(&key)?;
+        let digest = stated.digest.clone();
         Some((key, digest))
     }
 }
@@ -364,10 +367,10 @@ impl Provisions {
     pub(super) fn refuse(&mut self, cluster: &str, key: &ObjectKey, reason: &str) -> bool {
         let is_provided = self.provided_to(cluster).any(|provided| provided == key);
         let place = (cluster.to_owned(), key.clone());
-        let is_news =
+        let is_change =
             is_provided && self.refused.insert(place, reason.to_owned()).as_deref() != Some(reason);
-        self.refusals = self.refusals.wrapping_add(u64::from(is_news));
-        is_news
+        self.refusals = self.refusals.wrapping_add(u64::from(is_change));
+        is_change
     }
 
     /// How often it has changed what is refused.
@@ -415,7 +418,7 @@ impl Provisions {
             }
             let key = self.key(Kind::Repository, name);
             let secret = key.subject();
-            let provided = self.said.get(cluster)?.contains_key(&key);
+            let provided = self.stated.get(cluster)?.contains_key(&key);
             match self.refused.get(&(cluster.to_owned(), key)) {
                 Some(reason) => {
                     refusal.get_or_insert_with(|| {

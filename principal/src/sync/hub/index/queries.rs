@@ -36,8 +36,8 @@ impl Index {
         if !self.provisions.knows(cluster, kind, name) {
             return Provided::Unclear;
         }
-        let said = self.provisions.digest(cluster, kind, name);
-        said.map_or(Provided::Nothing, |(key, digest)| {
+        let stated = self.provisions.digest(cluster, kind, name);
+        stated.map_or(Provided::Nothing, |(key, digest)| {
             Provided::This(key, digest)
         })
     }

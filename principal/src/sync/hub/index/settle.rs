@@ -8,7 +8,7 @@ use argocd::{
 
 use super::{
     Effect, Index,
-    entry::{Entry, Held, Key, Place, Placement, Uses},
+    entry::{Blocked, Entry, Key, Place, Placement, Uses},
     judge,
 };
 
@@ -110,14 +110,14 @@ impl Index {
         let Some(entry) = self.applications.get(key) else {
             return Vec::new();
         };
-        let held = self.judge(entry);
+        let retained = self.judge(entry);
         let Some(entry) = self.applications.get_mut(key) else {
             return Vec::new();
         };
-        entry.settle(key, held, introduced)
+        entry.settle(key, retained, introduced)
     }
 
-    fn judge(&self, entry: &Entry) -> Option<Held> {
+    fn judge(&self, entry: &Entry) -> Option<Blocked> {
         let place = entry.placement.place()?;
         let keeper = self.claims.get(place).and_then(BTreeSet::first);
         let other = keeper

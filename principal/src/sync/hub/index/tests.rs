@@ -45,7 +45,7 @@ fn gone(cluster: &str, namespace: &str, name: &str, uid: &str) -> Effect {
 }
 
 /// What is said to clusters.
-fn said(effects: Vec<Effect>) -> Vec<Effect> {
+fn stated(effects: Vec<Effect>) -> Vec<Effect> {
     effects
         .into_iter()
         .filter(|effect| !matches!(effect, Effect::Conditions(_)))
@@ -53,12 +53,12 @@ fn said(effects: Vec<Effect>) -> Vec<Effect> {
 }
 
 fn set(index: &mut Index, object: Value) -> Vec<Effect> {
-    said(index.set_application(object, true))
+    stated(index.set_application(object, true))
 }
 
 fn condition<'a>(index: &'a Index, namespace: &str, name: &str) -> Option<&'a str> {
     match &index.application(&key(namespace, name))?.placement {
-        Placement::Routed(_, held) => held.as_ref().map(|held| held.condition),
+        Placement::Routed(_, retained) => retained.as_ref().map(|retained| retained.condition),
         Placement::Conflict(_) => Some(keys::CONDITION_CONFLICT),
         Placement::Local | Placement::Ignored | Placement::Mirror(_) => None,
     }
@@ -101,7 +101,7 @@ fn a_deletion_is_said_to_whoever_holds_a_copy() {
     let mut index = index(&["a"]);
     set(&mut index, application("a", "app", "1", 1));
     assert_eq!(index.remove_application(&key("a", "app"), "another"), []);
-    let effects = said(index.remove_application(&key("a", "app"), "1"));
+    let effects = stated(index.remove_application(&key("a", "app"), "1"));
     assert_eq!(effects, [gone("a", "a", "app", "1")]);
     assert!(index.by_uid("1").is_none());
 }
@@ -140,8 +140,8 @@ fn leaving_the_fleet_and_coming_back_deletes_nothing() {
         &mut index,
         with(application("argocd", "other", "2", 2), to("a")),
     );
-    assert_eq!(said(index.set_fleet(&fleet(&[]))), []);
-    let back = said(index.set_fleet(&fleet(&["a"])));
+    assert_eq!(stated(index.set_fleet(&fleet(&[]))), []);
+    let back = stated(index.set_fleet(&fleet(&["a"])));
     let project = Effect::State {
         cluster: "a".to_owned(),
         key: ObjectKey::new(Kind::AppProject, "argocd", "default"),
@@ -166,7 +166,7 @@ fn a_server_that_is_not_known_any_more_deletes_nothing() {
     let by_server = json!({ "spec": { "destination": { "name": null, "server": server } } });
     let app = with(application("argocd", "app", "1", 1), by_server);
     assert_eq!(set(&mut index, app.clone()), [state("a", "argocd", "app")]);
-    assert_eq!(said(index.set_fleet(&fleet(&["a"]))), []);
+    assert_eq!(stated(index.set_fleet(&fleet(&["a"]))), []);
     let touched = with(app, json!({ "metadata": { "resourceVersion": "2" } }));
     assert_eq!(set(&mut index, touched), []);
 }
@@ -198,7 +198,7 @@ fn what_the_project_does_not_admit_is_held_until_it_does() {
         condition(&index, "a", "app"),
         Some(keys::CONDITION_NOT_ADMITTED)
     );
-    let effects = said(index.set_project("team", Some(open_project("team"))));
+    let effects = stated(index.set_project("team", Some(open_project("team"))));
     let project = ObjectKey::new(Kind::AppProject, "argocd", "team");
     let project = Effect::State {
         cluster: "a".to_owned(),
@@ -211,7 +211,7 @@ fn what_the_project_does_not_admit_is_held_until_it_does() {
         open_project("team"),
         json!({ "spec": { "destinations": [] } }),
     );
-    let effects = said(index.set_project("team", Some(closed)));
+    let effects = stated(index.set_project("team", Some(closed)));
     assert!(effects.iter().all(
         |effect| !matches!(effect, Effect::Gone { key, .. } if key.kind == Kind::Application)
     ));
@@ -252,18 +252,21 @@ fn a_project_is_said_to_those_whom_it_concerns() {
         cluster: cluster.to_owned(),
         key: key.clone(),
     };
-    assert_eq!(said(index.set_project("team", project("a"))), [state("a")]);
-    assert_eq!(said(index.set_project("team", project("a"))), []);
+    assert_eq!(
+        stated(index.set_project("team", project("a"))),
+        [state("a")]
+    );
+    assert_eq!(stated(index.set_project("team", project("a"))), []);
     let gone = |cluster: &str| Effect::Gone {
         cluster: cluster.to_owned(),
         key: key.clone(),
         uid: "project-team".to_owned(),
     };
     assert_eq!(
-        said(index.set_project("team", project("ab"))),
+        stated(index.set_project("team", project("ab"))),
         [gone("a"), state("ab")]
     );
-    assert_eq!(said(index.set_project("team", None)), [gone("ab")]);
+    assert_eq!(stated(index.set_project("team", None)), [gone("ab")]);
 }
 
 #[test]
@@ -279,7 +282,7 @@ fn the_older_keeps_a_name_and_the_other_gets_it_when_it_goes() {
         Some(keys::CONDITION_NAME_CONFLICT)
     );
     assert_eq!(condition(&index, "argocd", "app"), None);
-    let effects = said(index.remove_application(&key("argocd", "app"), "2"));
+    let effects = stated(index.remove_application(&key("argocd", "app"), "2"));
     assert_eq!(
         effects,
         [gone("a", "argocd", "app", "2"), state("a", "a", "app")]
@@ -333,7 +336,7 @@ fn an_operation_that_is_found_at_the_start_has_no_name_until_it_is_given_one() {
     let operation = json!({ "operation": { "sync": {} } });
     let found = with(application("a", "app", "1", 7), operation);
     assert_eq!(
-        said(index.set_application(found, false)),
+        stated(index.set_application(found, false)),
         [state("a", "a", "app")]
     );
     let entry = index.application(&key("a", "app")).unwrap();

@@ -24,7 +24,7 @@ use super::write::{Live, Step, Written};
 const STEPS: usize = 4;
 
 /// An object of a cluster, checked.
-struct Said {
+struct Claimed {
     /// What the hub calls it.
     key: ObjectKey,
     /// As the cluster says.
@@ -89,35 +89,35 @@ impl Hub {
         if let Err(why) = begun {
             return self.not_shown(from, kind, &source, "budget", why);
         }
-        let said = Said {
+        let stated = Claimed {
             key,
             source,
             desired,
         };
         let written = self
-            .write_mirror(&said.key, |live| step(from, &said, live))
+            .write_mirror(&stated.key, |live| step(from, &stated, live))
             .await;
         match written {
             Ok(Written {
                 object: Some(live), ..
             }) => {
-                self.write_ended(from, &said.key);
-                self.shown(from, &said, live)
+                self.write_ended(from, &stated.key);
+                self.shown(from, &stated, live)
             }
             Err(WriteError::Refused(reason)) => {
-                self.write_ended(from, &said.key);
-                tracing::warn!(object = %said.key, reason, "the hub rejected a mirror");
-                self.lock().mirrors.forget(&said.key);
-                self.not_shown(from, kind, &said.source, "hub", reason)
+                self.write_ended(from, &stated.key);
+                tracing::warn!(object = %stated.key, reason, "the hub rejected a mirror");
+                self.lock().mirrors.forget(&stated.key);
+                self.not_shown(from, kind, &stated.source, "hub", reason)
             }
-            Err(error) => self.write_failed(from, &said.key, &error),
+            Err(error) => self.write_failed(from, &stated.key, &error),
             Ok(Written { object: None, .. }) => again(),
         }
     }
 
     /// The hub has it; `live` is what it has.
-    fn shown(&self, from: &Sender, said: &Said, live: Arc<Value>) -> Refusable {
-        let Said { key, source, .. } = said;
+    fn shown(&self, from: &Sender, stated: &Claimed, live: Arc<Value>) -> Refusable {
+        let Claimed { key, source, .. } = stated;
         let cluster = from.cluster.as_str();
         if !mirror::is_of(&live, cluster) {
             let why = format!(
@@ -139,7 +139,7 @@ impl Hub {
             state.mirrors.wrote(key, digest, live);
             // Somebody may have been quicker than our note.
             if state.mirrors.is_crooked(key, state.index.object(key)) {
-                self.crooked.mark(key.clone());
+                self.mirrors_to_reconcile.mark(key.clone());
             }
         }
         if let Some(application) = Key::from_object(key) {
@@ -200,13 +200,13 @@ impl Hub {
 }
 
 /// What brings the mirror about.
-fn step(from: &Sender, said: &Said, live: Option<&Live>) -> Step {
+fn step(from: &Sender, stated: &Claimed, live: Option<&Live>) -> Step {
     let cluster = from.cluster.as_str();
-    let Said {
+    let Claimed {
         key,
         source,
         desired,
-    } = said;
+    } = stated;
     let Some(live) = live else {
         return Step::Create(match key.kind {
             Kind::Application => mirror::created(desired, source, cluster),

@@ -52,7 +52,7 @@ impl Hub {
     /// Lets a mirror go whose object a cluster does not have; done soon, and again until it is done.
     pub(crate) fn end_mirror(&self, cluster: &ClusterName, key: &ObjectKey, source_uid: &str) {
         self.lock().mirrors.leave(key, cluster.as_str(), source_uid);
-        self.crooked.mark(key.clone());
+        self.mirrors_to_reconcile.mark(key.clone());
     }
 
     /// What the hub calls an object of a cluster; none if nothing there can have that name.
@@ -77,10 +77,10 @@ impl Hub {
     pub(crate) fn unmirrored(&self, cluster: &ClusterName) -> Option<Unmirrored> {
         let state = self.lock();
         let refused = state.mirrors.refused.get(cluster.as_str())?;
-        let told = refused.iter().take(TOLD);
+        let reply = refused.iter().take(TOLD);
         (!refused.is_empty()).then(|| Unmirrored {
             count: refused.len(),
-            names: told
+            names: reply
                 .map(|(key, why)| format!("{} {}: {why}", key.kind, key.name))
                 .collect(),
         })

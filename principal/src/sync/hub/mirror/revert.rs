@@ -94,10 +94,10 @@ pub(crate) async fn keep(
                 return std::future::pending().await;
             }
             match waiting {
-                None => hub.crooked.next().await,
+                None => hub.mirrors_to_reconcile.next().await,
                 Some((when, key)) => tokio::select! {
                     biased;
-                    key = hub.crooked.next() => key,
+                    key = hub.mirrors_to_reconcile.next() => key,
                     () = sleep_until(when) => key,
                 },
             }
@@ -150,7 +150,12 @@ impl Hub {
             object,
         ) {
             // What remains of our write is what is wanted: the API server leaves out what it does not know.
-            (Some(Stand::Held { object: held, .. }), Some(object)) if changed => *held = object,
+            (
+                Some(Stand::Blocked {
+                    object: retained, ..
+                }),
+                Some(object),
+            ) if changed => *retained = object,
             (Some(Stand::Leaving), None) => state.mirrors.left(key),
             _ => {}
         }

@@ -30,7 +30,7 @@ fn setup() -> (Memory, Hub, Sender) {
     (memory, hub, from)
 }
 
-fn says(path: &str) -> Event {
+fn emits(path: &str) -> Event {
     let mut source = application("argocd", "app", "theirs", 1);
     source["spec"]["source"]["path"] = path.into();
     let key = ObjectKey::new(Kind::Application, "argocd", "app");
@@ -72,11 +72,11 @@ async fn lost_before_the_answer(memory: &Memory, hub: &Hub, from: &Sender, event
 #[tokio::test]
 async fn a_mirror_that_goes_before_its_create_is_answered_is_made_again() {
     let (memory, hub, from) = setup();
-    lost_before_the_answer(&memory, &hub, &from, &says("one")).await;
+    lost_before_the_answer(&memory, &hub, &from, &emits("one")).await;
     assert!(hub.lock().index.application(&place()).is_none());
     assert!(hub.lock().mirrors.making.is_empty());
-    let crooked = hub.crooked.next().await;
-    assert!(hub.settle_mirror(&crooked).await.unwrap());
+    let mirrors_to_reconcile = hub.mirrors_to_reconcile.next().await;
+    assert!(hub.settle_mirror(&mirrors_to_reconcile).await.unwrap());
     let again = memory.application("own", "app").unwrap();
     assert_eq!(
         Meta::of(&again).annotation(keys::MIRRORED_FROM),
@@ -87,11 +87,11 @@ async fn a_mirror_that_goes_before_its_create_is_answered_is_made_again() {
 #[tokio::test]
 async fn a_mirror_that_goes_before_a_patch_is_answered_is_made_again() {
     let (memory, hub, from) = setup();
-    assert_eq!(hub.apply(&from, &says("one")).await, Verdict::Done);
-    lost_before_the_answer(&memory, &hub, &from, &says("two")).await;
+    assert_eq!(hub.apply(&from, &emits("one")).await, Verdict::Done);
+    lost_before_the_answer(&memory, &hub, &from, &emits("two")).await;
     assert!(hub.lock().index.application(&place()).is_none());
-    let crooked = hub.crooked.next().await;
-    assert!(hub.settle_mirror(&crooked).await.unwrap());
+    let mirrors_to_reconcile = hub.mirrors_to_reconcile.next().await;
+    assert!(hub.settle_mirror(&mirrors_to_reconcile).await.unwrap());
     let again = memory.application("own", "app").unwrap();
     assert_eq!(again.pointer("/spec/source/path"), Some(&json!("two")));
 }
@@ -99,18 +99,18 @@ async fn a_mirror_that_goes_before_a_patch_is_answered_is_made_again() {
 #[tokio::test]
 async fn a_mirror_that_went_before_the_watch_told_of_it_is_made_again_after_the_next_list() {
     let (memory, hub, from) = setup();
-    assert_eq!(hub.apply(&from, &says("one")).await, Verdict::Done);
+    assert_eq!(hub.apply(&from, &emits("one")).await, Verdict::Done);
     memory.delete(Watched::Application, "own", "app");
     hub.report(Report::Synced(Watched::AppProject));
     assert!(hub.lock().index.application(&place()).is_some());
     hub.report(Report::Synced(Watched::Application));
     assert!(hub.lock().index.application(&place()).is_none());
-    let crooked = hub.crooked.next().await;
-    assert!(hub.settle_mirror(&crooked).await.unwrap());
+    let mirrors_to_reconcile = hub.mirrors_to_reconcile.next().await;
+    assert!(hub.settle_mirror(&mirrors_to_reconcile).await.unwrap());
     let again = memory.application("own", "app").unwrap();
     // Told of by the watch, it is one that a later list would be known to lack.
     hub.report(Report::Applied(Watched::Application, again));
-    assert!(hub.lock().mirrors.untold.is_empty());
+    assert!(hub.lock().mirrors.unreported.is_empty());
     hub.report(Report::Synced(Watched::Application));
     assert!(hub.lock().index.application(&place()).is_some());
 }

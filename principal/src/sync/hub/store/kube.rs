@@ -109,8 +109,8 @@ impl Store for Kubernetes {
         let watches = Watched::ALL.map(|kind| {
             let report = Reporter::clone(&report);
             watch_trimmed(self.watch_of(kind), token.clone(), move |event| {
-                if let Some(told) = told(kind, event) {
-                    report(told);
+                if let Some(reply) = to_report(kind, event) {
+                    report(reply);
                 }
             })
         });
@@ -261,7 +261,7 @@ fn identity(config: &ConfigMap) -> Result<String, WriteError> {
     })
 }
 
-fn told(kind: Watched, event: Event<DynamicObject>) -> Option<Report> {
+fn to_report(kind: Watched, event: Event<DynamicObject>) -> Option<Report> {
     match event {
         Event::Applied { object, listed: _ } => match serde_json::to_value(*object) {
             Ok(object) => Some(Report::Applied(kind, object)),

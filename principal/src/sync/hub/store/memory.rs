@@ -7,11 +7,11 @@ use std::{
 
 use argocd::{
     Meta, Patch,
-    memory::{Denied, News, Objects, Seen},
+    memory::{Change, Denied, Objects, Seen},
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use live::events::{self, Observed};
-use runtime::notifier::News as Changes;
+use runtime::notifier::ChangeNotifier as Changes;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +26,7 @@ pub struct Memory {
 
 #[derive(Debug, Default)]
 struct Shared {
-    // Held for one read or write, never over an await.
+    // Blocked for one read or write, never over an await.
     state: Mutex<State>,
     changed: Changes,
 }
@@ -210,7 +210,7 @@ impl Memory {
         let mut state = self.lock();
         let result = change(&mut state);
         drop(state);
-        self.shared.changed.tell();
+        self.shared.changed.notify();
         result
     }
 
@@ -255,12 +255,18 @@ impl Memory {
     }
 
     /// `lists`: it lists, so it does not see anything go.
-    fn tell(&self, kind: Watched, seen: &mut Seen<(Watched, Key)>, lists: bool, report: &Reporter) {
-        let news = self.lock().objects.news(seen, |(is, _)| *is == kind);
-        for news in news {
-            report(match news {
-                News::Applied(_, object) => Report::Applied(kind, object),
-                News::Gone((_, key), uid) => Report::Deleted {
+    fn notify(
+        &self,
+        kind: Watched,
+        seen: &mut Seen<(Watched, Key)>,
+        lists: bool,
+        report: &Reporter,
+    ) {
+        let updates = self.lock().objects.updates(seen, |(is, _)| *is == kind);
+        for updates in updates {
+            report(match updates {
+                Change::Applied(_, object) => Report::Applied(kind, object),
+                Change::Gone((_, key), uid) => Report::Deleted {
                     kind,
                     key,
                     uid,
@@ -295,7 +301,7 @@ impl Store for Memory {
                     (state.broken, state.breaks)
                 };
                 for (kind, seen) in seen.iter_mut().filter(|_| !broken) {
-                    memory.tell(*kind, seen, listed != Some(breaks), &report);
+                    memory.notify(*kind, seen, listed != Some(breaks), &report);
                 }
                 if !broken {
                     listed = Some(breaks);

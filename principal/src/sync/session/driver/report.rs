@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Driver, Violation};
-use crate::{report::Told, state::Figures};
+use crate::{report::Update, state::Figures};
 
 impl Driver {
     /// Tells what cannot be written.
@@ -11,7 +11,7 @@ impl Driver {
         let stuck = self.hub.stuck(&self.from.cluster);
         if stuck != self.stuck {
             self.stuck.clone_from(&stuck);
-            self.seat.report_stuck(stuck);
+            self.session_slot.report_stuck(stuck);
         }
     }
 
@@ -24,27 +24,27 @@ impl Driver {
             stats.strays.saturating_sub(strays),
         );
         self.counted = (stats.resent, stats.strays);
-        self.seat.show(Figures {
+        self.session_slot.show(Figures {
             outbox_objects: stats.outbox_objects,
             in_flight: stats.in_flight,
             unacknowledged: stats.unheard,
             inbox_objects: stats.inbox_objects,
             agreed: self.resync.agreed().map(|at| now.saturating_sub(at)),
-            heard: now.saturating_sub(stats.last_heard),
+            arrived: now.saturating_sub(stats.last_received),
         });
-        if self.seat.take_contested() {
-            self.conduct.offended(Violation::Contested, now);
+        if self.session_slot.take_contested() {
+            self.peer_violations.offended(Violation::Contested, now);
         }
-        if let Told::Now(misconduct) = self.conduct.news(stats.unheard, now) {
-            self.seat.report_misconduct(misconduct);
+        if let Update::Now(misconduct) = self.peer_violations.updates(stats.unheard, now) {
+            self.session_slot.report_misconduct(misconduct);
         }
     }
 
     /// What the cluster refuses is looked through only when something about that has changed.
     pub(super) fn tell_refused(&mut self) {
         let (complaints, refused) = self.hub.refused(&self.from.cluster, self.complaints);
-        if let Told::Now(refused) = refused {
-            self.seat.report_refused(refused);
+        if let Update::Now(refused) = refused {
+            self.session_slot.report_refused(refused);
         }
         self.complaints = Some(complaints);
     }

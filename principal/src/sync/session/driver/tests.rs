@@ -17,7 +17,7 @@ use tonic::codec::Codec as _;
 use super::*;
 use crate::{
     admission::{
-        admit::{Budget, Admission},
+        admit::{Admission, Budget},
         identity::Method,
         registry::Registry,
         tokens::{Announced, Holder},
@@ -111,7 +111,7 @@ fn status(application: &str) -> Bytes {
 }
 
 /// A stream that says this and then neither ends nor says more.
-fn saying(statuses: &[&str]) -> Streaming<Frame> {
+fn emitting(statuses: &[&str]) -> Streaming<Frame> {
     let chunks: Vec<_> = statuses
         .iter()
         .map(|name| Ok::<_, Infallible>(Chunk::data(status(name))))
@@ -166,7 +166,7 @@ pub(super) fn sessions_on(store: Arc<dyn Store>, limits: Limits) -> Arc<Sessions
     Arc::new(Sessions {
         gate: Arc::new(gate),
         hub: Arc::new(hub),
-        lanes: crate::live::tunnel::Tunnels::default(),
+        agent_tunnels: crate::live::tunnel::Tunnels::default(),
         questions: crate::live::go_compat::Questions::default(),
         limits,
         metrics,
@@ -193,13 +193,21 @@ pub(super) async fn driver(
             },
         },
         enrolment: enrolment(Mode::Managed),
-        papers: Arc::new(Credentials::of_certificate(&certificate)),
+        peer_credentials: Arc::new(Credentials::of_certificate(&certificate)),
     };
     let registry = &sessions.gate.registry;
     let mode = admitted.holder.mode;
-    let seat = registry.take_seat(&name("a"), mode, &admitted.papers).await;
-    let seat = seat.unwrap();
-    Driver::new(sessions, seat, &admitted, saying(statuses), outbound)
+    let session_slot = registry
+        .acquire_slot(&name("a"), mode, &admitted.peer_credentials)
+        .await;
+    let session_slot = session_slot.unwrap();
+    Driver::new(
+        sessions,
+        session_slot,
+        &admitted,
+        emitting(statuses),
+        outbound,
+    )
 }
 
 /// How many turns a session takes in a minute in which the peer says no more than `statuses` and reads nothing.

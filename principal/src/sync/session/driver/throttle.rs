@@ -48,7 +48,7 @@ impl Driver {
     /// The same when the agent has gone, who may never come back. One who does waits for us, and says it again.
     pub(super) async fn leave_word(&mut self) {
         let bound = self.sessions.limits.drain;
-        let end = self.seat.end();
+        let end = self.session_slot.end();
         tokio::select! {
             biased;
             _end = end => {}
@@ -61,8 +61,8 @@ impl Driver {
             let Some(Work { id, event }) = self.machine.next_work(now) else {
                 return;
             };
-            let held = event.object().is_some_and(|key| self.pace.release(&key));
-            if held {
+            let retained = event.object().is_some_and(|key| self.pace.release(&key));
+            if retained {
                 self.begin(id, event);
             } else {
                 let after = Duration::MAX;

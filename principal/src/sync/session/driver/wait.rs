@@ -9,7 +9,7 @@ use tokio::time::{sleep, sleep_until};
 use tonic::{Code, Status};
 
 use super::{Driver, Over};
-use crate::live::go_compat::Ear;
+use crate::live::go_compat::GoRequestReceiver;
 
 /// The shortest pause, whatever is due: what is due and not begun after a turn will not be begun by the next one.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -39,7 +39,7 @@ impl Driver {
         let asks = !full && self.machine.takes_questions();
         let next = tokio::select! {
             biased;
-            end = self.seat.ended() => Next::Over(Over::Hub(end)),
+            end = self.session_slot.ended() => Next::Over(Over::Hub(end)),
             () = sleep_until(self.ends.0) => Next::Over(Over::Hub(self.ends.1)),
             () = self.outbound.closed() => Next::Over(Over::Peer("the connection was lost".to_owned())),
             Some((id, verdict, reason)) = self.working.next(), if !self.working.is_empty() => {
@@ -53,7 +53,7 @@ impl Driver {
             },
             Ok(()) = self.fleet.changed(), if self.resync.waiting().is_holding() => Next::Fleet,
             () = self.subscription.mailbox.changed() => Next::Look,
-            Some(event) = question(self.ear.as_mut()), if asks => Next::Question(event),
+            Some(event) = question(self.subscriber.as_mut()), if asks => Next::Question(event),
             _room = self.outbound.reserve(), if full => Next::Look,
             () = sleep(pause) => Next::Look,
         };
@@ -88,7 +88,7 @@ impl Driver {
         [
             self.machine.next_timeout(now),
             self.resync.next_timeout(now),
-            self.patience(now),
+            self.response_timeout(now),
             sign,
         ]
         .into_iter()
@@ -100,17 +100,17 @@ impl Driver {
 
     /// A peer that sends heartbeats and then says nothing is gone.
     pub(super) fn listen(&self) -> Result<(), Over> {
-        if self.patience(self.started.elapsed()) == Some(Duration::ZERO) {
+        if self.response_timeout(self.started.elapsed()) == Some(Duration::ZERO) {
             return Err(Over::Peer("the agent timed out".to_owned()));
         }
         Ok(())
     }
 
     /// How long the agent may yet be silent.
-    fn patience(&self, now: Duration) -> Option<Duration> {
-        let heard = self.machine.stats(now).last_heard;
+    fn response_timeout(&self, now: Duration) -> Option<Duration> {
+        let arrived = self.machine.stats(now).last_received;
         let least = self.sessions.limits.silence;
-        self.pulse.patience(least, heard, now)
+        self.pulse.response_timeout(least, arrived, now)
     }
 
     /// As long as there is no room for more of what the agent says, it is not read. Its heartbeats are not answered then,
@@ -126,9 +126,9 @@ impl Driver {
 }
 
 /// What is asked next; never of an agent that has a lane. Cancel-safe.
-async fn question(ear: Option<&mut Ear>) -> Option<Event> {
-    match ear {
-        Some(ear) => ear.next().await,
+async fn question(subscriber: Option<&mut GoRequestReceiver>) -> Option<Event> {
+    match subscriber {
+        Some(subscriber) => subscriber.next().await,
         None => std::future::pending().await,
     }
 }

@@ -9,7 +9,7 @@ use argocd::ranges::{Sums, name_of};
 use protocol::{
     Event, Session, Verdict,
     payload::{Ranges, ResyncRequest, SyncedResourceList},
-    resync::{PATIENCE, Unconfirmed},
+    resync::{RESPONSE_TIMEOUT, Unconfirmed},
 };
 use runtime::random;
 
@@ -51,7 +51,7 @@ impl Comparison {
     /// A peer that knows no sums names everything that it has.
     fn ask(&mut self, session: &mut Session) {
         self.asked = self.every.is_some();
-        session.say(if self.asked {
+        session.emit(if self.asked {
             Event::resync_request(&ResyncRequest {
                 sums: true,
                 ..ResyncRequest::default()
@@ -72,15 +72,15 @@ impl Comparison {
     }
 
     /// What of the unknown may be taken away.
-    pub(super) fn doomed(&mut self, unknown: BTreeSet<Named>) -> BTreeSet<Named> {
-        let doomed = if self.later {
+    pub(super) fn deletion_candidates(&mut self, unknown: BTreeSet<Named>) -> BTreeSet<Named> {
+        let deletion_candidates = if self.later {
             unknown.intersection(&self.suspects).cloned().collect()
         } else {
             unknown.clone()
         };
         self.later = true;
         self.suspects = unknown;
-        doomed
+        deletion_candidates
     }
 }
 
@@ -101,20 +101,20 @@ impl Resync {
         if is_due {
             self.rounds.next = None;
             self.inventory = Inventory::default();
-            self.patience = Some(now.saturating_add(PATIENCE));
+            self.response_timeout = Some(now.saturating_add(RESPONSE_TIMEOUT));
             self.rounds.ask(session);
         }
         is_due
     }
 
     /// Something may have to go that nobody saw going. A comparison that is under way may have begun without that.
-    pub(in crate::sync::session) const fn hurry(&mut self) {
+    pub(in crate::sync::session) const fn resync_now(&mut self) {
         self.rounds.hurried = true;
     }
 
     /// Whether the next comparison is due, whatever the time.
     pub(super) const fn is_hurried(&self) -> bool {
-        self.rounds.hurried && self.patience.is_none()
+        self.rounds.hurried && self.response_timeout.is_none()
     }
 
     /// Compares the agent's sums with ours and asks for what differs.
@@ -152,11 +152,11 @@ impl Resync {
         );
         if differing.is_empty() {
             self.send_the_rest(session, hub);
-            self.patience = None;
+            self.response_timeout = None;
             self.condemn(hub, now);
             self.rounds.ended(now);
         } else {
-            self.patience = Some(now.saturating_add(PATIENCE));
+            self.response_timeout = Some(now.saturating_add(RESPONSE_TIMEOUT));
         }
         let request = ResyncRequest {
             sums: false,
@@ -164,7 +164,7 @@ impl Resync {
             statuses: these(&shown, &statuses),
         };
         if request != ResyncRequest::default() {
-            session.say(Event::resync_request(&request));
+            session.emit(Event::resync_request(&request));
         }
         Verdict::Done
     }
@@ -218,13 +218,13 @@ mod tests {
                 .collect::<BTreeSet<_>>()
         };
         assert_eq!(
-            rounds.doomed(set(&["a"])),
+            rounds.deletion_candidates(set(&["a"])),
             set(&["a"]),
             "on connect at once"
         );
-        assert_eq!(rounds.doomed(set(&["b"])), set(&[]));
-        assert_eq!(rounds.doomed(set(&["b", "c"])), set(&["b"]));
-        assert_eq!(rounds.doomed(set(&["c"])), set(&["c"]));
+        assert_eq!(rounds.deletion_candidates(set(&["b"])), set(&[]));
+        assert_eq!(rounds.deletion_candidates(set(&["b", "c"])), set(&["b"]));
+        assert_eq!(rounds.deletion_candidates(set(&["c"])), set(&["c"]));
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn local_keys(data: &Value) -> Value {
 }
 
 /// The plan for a message, and what it makes of what is there.
-fn said(
+fn stated(
     live: Option<Value>,
     message: &Value,
     desired: &Value,
@@ -102,10 +102,10 @@ fn a_secret_of_the_spokes_own_is_neither_overwritten_nor_deleted() {
 fn a_secret_is_made_changed_and_taken_back() {
     let message = hub_secret("u1", "b2xk");
     let desired = desired_secret_on_spoke(&message, &context()).unwrap();
-    let (live, _) = said(None, &message, &desired).unwrap();
+    let (live, _) = stated(None, &message, &desired).unwrap();
     let rotated = hub_secret("u1", "bmV3");
     let desired = desired_secret_on_spoke(&rotated, &context()).unwrap();
-    let (live, plan) = said(live, &rotated, &desired).unwrap();
+    let (live, plan) = stated(live, &rotated, &desired).unwrap();
     assert_eq!(
         (
             live.as_ref().unwrap()["data"]["password"].as_str(),
@@ -113,7 +113,7 @@ fn a_secret_is_made_changed_and_taken_back() {
         ),
         (Some("bmV3"), Memory::Want)
     );
-    let (live, plan) = said(live, &rotated, &desired).unwrap();
+    let (live, plan) = stated(live, &rotated, &desired).unwrap();
     assert_eq!(plan.steps, []);
     let plan = delete("u1", true, Some(PRINCIPAL), live.as_ref());
     assert_eq!(
@@ -133,7 +133,7 @@ fn keys_are_put_beside_those_of_the_spoke_and_taken_back_alone() {
     let message = hub_keys(&json!({ "hub": "H" }));
     let desired = desired_on_spoke(&message, &context()).unwrap();
     let local = local_keys(&json!({ "mine": "L" }));
-    let (live, plan) = said(Some(local.clone()), &message, &desired).unwrap();
+    let (live, plan) = stated(Some(local.clone()), &message, &desired).unwrap();
     assert_eq!(plan.memory, Memory::Want);
     let live = live.unwrap();
     assert_eq!(live["data"], json!({ "mine": "L", "hub": "H" }));
@@ -156,8 +156,8 @@ fn keys_are_put_beside_those_of_the_spoke_and_taken_back_alone() {
 fn the_map_of_keys_is_never_deleted_and_made_only_for_something() {
     let message = hub_keys(&json!({ "hub": "H" }));
     let desired = desired_on_spoke(&message, &context()).unwrap();
-    let (live, _) = said(None, &message, &desired).unwrap();
-    let (live, plan) = said(live, &deleting(message), &desired).unwrap();
+    let (live, _) = stated(None, &message, &desired).unwrap();
+    let (live, plan) = stated(live, &deleting(message), &desired).unwrap();
     assert!(
         plan.steps
             .iter()
@@ -166,7 +166,7 @@ fn the_map_of_keys_is_never_deleted_and_made_only_for_something() {
     assert_eq!(live.unwrap()["data"], json!({}));
     let nothing = hub_keys(&json!({}));
     let desired = desired_on_spoke(&nothing, &context()).unwrap();
-    let (live, plan) = said(None, &nothing, &desired).unwrap();
+    let (live, plan) = stated(None, &nothing, &desired).unwrap();
     assert_eq!((live, plan.memory), (None, Memory::Want));
     assert_eq!(drift(&desired, None, None, POLICY), Plan::NOTHING);
 }
@@ -175,7 +175,7 @@ fn the_map_of_keys_is_never_deleted_and_made_only_for_something() {
 fn no_plan_shows_what_a_secret_holds() {
     let message = hub_secret("u1", "Y29ycmVjdC1ob3JzZQ==");
     let desired = desired_secret_on_spoke(&message, &context()).unwrap();
-    let (live, plan) = said(None, &message, &desired).unwrap();
+    let (live, plan) = stated(None, &message, &desired).unwrap();
     let (store, key) = (
         crate::sync::cache::Store::default(),
         protocol::ObjectKey::new(protocol::Kind::Repository, "argocd", "repo"),

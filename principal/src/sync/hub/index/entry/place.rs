@@ -22,12 +22,12 @@ pub(crate) enum Placement {
     /// Nowhere: it shows an Application of this autonomous cluster, to which only commands go.
     Mirror(String),
     /// To a cluster, unless it is held.
-    Routed(Place, Option<Held>),
+    Routed(Place, Option<Blocked>),
 }
 
 /// Why an Application is not delivered to where it goes: a condition for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct Blocked {
     pub(crate) condition: &'static str,
     pub(crate) message: String,
 }

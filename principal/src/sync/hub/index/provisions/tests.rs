@@ -57,7 +57,7 @@ fn set(index: &mut Index, kind: Kind, object: Value) -> Vec<Effect> {
 }
 
 /// Which clusters hear what of Secrets and keys: `+` to have, `-` to have no more.
-fn heard(effects: &[Effect]) -> Vec<String> {
+fn arrived(effects: &[Effect]) -> Vec<String> {
     let words = effects.iter().filter_map(|effect| {
         let (sign, cluster, key) = match effect {
             Effect::State { cluster, key } => ('+', cluster, key),
@@ -81,13 +81,13 @@ fn sharing(clusters: &[&str], shares: bool) -> Fleet {
 #[test]
 fn a_repository_goes_where_its_project_goes_and_no_further() {
     let mut index = index(&["a", "ab"]);
-    assert!(heard(&set(&mut index, Kind::Repository, repository("team", 1))).is_empty());
+    assert!(arrived(&set(&mut index, Kind::Repository, repository("team", 1))).is_empty());
     let effects = set(&mut index, Kind::AppProject, project_of("team", "a"));
-    assert_eq!(heard(&effects), ["+a repo"]);
+    assert_eq!(arrived(&effects), ["+a repo"]);
     let effects = set(&mut index, Kind::AppProject, project_of("team", "ab"));
-    assert_eq!(heard(&effects), ["-a repo", "+ab repo"]);
+    assert_eq!(arrived(&effects), ["-a repo", "+ab repo"]);
     assert_eq!(
-        heard(&index.set_provision(Kind::AppProject, "team", None)),
+        arrived(&index.set_provision(Kind::AppProject, "team", None)),
         ["-ab repo"]
     );
 }
@@ -103,12 +103,12 @@ fn a_secret_that_loses_its_project_or_its_label_is_taken_back() {
         let mut index = index(&["a"]);
         set(&mut index, Kind::AppProject, project_of("team", "a"));
         assert_eq!(
-            heard(&set(&mut index, Kind::Repository, repository("team", 1))),
+            arrived(&set(&mut index, Kind::Repository, repository("team", 1))),
             ["+a repo"]
         );
         let changed = with(repository("team", 2), change.clone());
         assert_eq!(
-            heard(&set(&mut index, Kind::Repository, changed)),
+            arrived(&set(&mut index, Kind::Repository, changed)),
             ["-a repo"],
             "{change}"
         );
@@ -120,9 +120,9 @@ fn a_new_password_is_told_and_the_same_again_is_not() {
     let mut index = index(&["a"]);
     set(&mut index, Kind::AppProject, project_of("team", "a"));
     set(&mut index, Kind::Repository, repository("team", 1));
-    assert!(heard(&set(&mut index, Kind::Repository, repository("team", 1))).is_empty());
+    assert!(arrived(&set(&mut index, Kind::Repository, repository("team", 1))).is_empty());
     assert_eq!(
-        heard(&set(&mut index, Kind::Repository, repository("team", 2))),
+        arrived(&set(&mut index, Kind::Repository, repository("team", 2))),
         ["+a repo"]
     );
 }
@@ -130,10 +130,13 @@ fn a_new_password_is_told_and_the_same_again_is_not() {
 #[test]
 fn without_a_project_it_is_for_clusters_that_are_set_so() {
     let mut index = index(&["a", "ab"]);
-    assert!(heard(&set(&mut index, Kind::Repository, repository("", 1))).is_empty());
-    assert_eq!(heard(&index.set_fleet(&sharing(&["a"], true))), ["+a repo"]);
+    assert!(arrived(&set(&mut index, Kind::Repository, repository("", 1))).is_empty());
     assert_eq!(
-        heard(&index.set_fleet(&sharing(&["a"], false))),
+        arrived(&index.set_fleet(&sharing(&["a"], true))),
+        ["+a repo"]
+    );
+    assert_eq!(
+        arrived(&index.set_fleet(&sharing(&["a"], false))),
         ["-a repo"]
     );
 }
@@ -143,7 +146,7 @@ fn who_leaves_or_changes_its_address_loses_nothing() {
     let mut index = index(&["a"]);
     index.set_fleet(&sharing(&["a"], true));
     set(&mut index, Kind::Repository, repository("", 1));
-    assert!(heard(&index.set_fleet(&fleet(&[]))).is_empty());
+    assert!(arrived(&index.set_fleet(&fleet(&[]))).is_empty());
 }
 
 #[test]
@@ -154,7 +157,7 @@ fn a_cluster_that_owns_its_specs_is_provided_with_nothing() {
         enrolment.mode = Mode::Autonomous;
     }
     index.set_fleet(&own);
-    assert!(heard(&set(&mut index, Kind::Repository, repository("", 1))).is_empty());
+    assert!(arrived(&set(&mut index, Kind::Repository, repository("", 1))).is_empty());
     assert!(index.delivered_to("a").is_empty());
     assert_eq!(
         index.provided("a", Kind::Repository, "repo"),
@@ -170,9 +173,9 @@ fn certificates_follow_the_hosts_that_are_used() {
         "metadata": { "namespace": "argocd", "name": "argocd-tls-certs-cm", "uid": "tls" },
         "data": { "example.com": "PEM", "other.example": "PEM" },
     });
-    assert!(heard(&set(&mut index, Kind::TlsCerts, certificates)).is_empty());
+    assert!(arrived(&set(&mut index, Kind::TlsCerts, certificates)).is_empty());
     let effects = index.set_application(application("a", "app", "1", 1), true);
-    assert!(heard(&effects).contains(&"+a argocd-tls-certs-cm".to_owned()));
+    assert!(arrived(&effects).contains(&"+a argocd-tls-certs-cm".to_owned()));
     let key = ObjectKey::new(Kind::TlsCerts, "argocd", "argocd-tls-certs-cm");
     let wire = index.provision("a", &key).unwrap();
     assert_eq!(wire["data"], json!({ "example.com": "PEM" }));
@@ -186,7 +189,7 @@ fn certificates_follow_the_hosts_that_are_used() {
         1,
     );
     let effects = set(&mut index, Kind::Repository, chart);
-    assert!(heard(&effects).contains(&"+ab argocd-tls-certs-cm".to_owned()));
+    assert!(arrived(&effects).contains(&"+ab argocd-tls-certs-cm".to_owned()));
     assert_eq!(
         index.provision("ab", &key).unwrap()["data"],
         json!({ "other.example": "PEM" })
@@ -201,7 +204,7 @@ fn certificates_follow_the_hosts_that_are_used() {
         json!({ "other.example": "PEM" })
     );
     let effects = index.set_provision(Kind::Repository, "chart", None);
-    assert!(heard(&effects).contains(&"-a argocd-tls-certs-cm".to_owned()));
+    assert!(arrived(&effects).contains(&"-a argocd-tls-certs-cm".to_owned()));
 }
 
 #[test]
@@ -217,10 +220,10 @@ fn an_application_whose_secret_is_kept_back_is_told_which() {
     assert_eq!(trouble(&index), None);
     let effects = set(&mut index, Kind::Repository, repository("", 1));
     assert_eq!(effects, [Effect::Conditions(app.clone())]);
-    let told = trouble(&index).unwrap();
+    let reply = trouble(&index).unwrap();
     assert!(
-        told.contains("argocd/repo") && told.contains("\"default\""),
-        "{told}"
+        reply.contains("argocd/repo") && reply.contains("\"default\""),
+        "{reply}"
     );
 
     // A template of the project gives access, too.
@@ -239,10 +242,10 @@ fn an_application_whose_secret_is_kept_back_is_told_which() {
         [Effect::Conditions(app.clone())]
     );
     assert!(index.refuse("a", &key, "taken").is_empty(), "once");
-    let told = trouble(&index).unwrap();
+    let reply = trouble(&index).unwrap();
     assert!(
-        told.contains("argocd/all") && told.contains("taken"),
-        "{told}"
+        reply.contains("argocd/all") && reply.contains("taken"),
+        "{reply}"
     );
     assert_eq!(index.forgive("a"), [Effect::Conditions(app.clone())]);
     assert_eq!(trouble(&index), None);
@@ -257,7 +260,7 @@ fn an_application_whose_secret_is_kept_back_is_told_which() {
 
 #[test]
 fn no_digest_tells_what_a_secret_holds() {
-    let said = |salt: &str, password: &str, version: u64| {
+    let stated = |salt: &str, password: &str, version: u64| {
         let mut index = index(&["a"]).salted(salt.to_owned());
         set(&mut index, Kind::AppProject, project_of("team", "a"));
         let password = json!({ "data": { "password": password } });
@@ -266,25 +269,25 @@ fn no_digest_tells_what_a_secret_holds() {
             Kind::Repository,
             with(repository("team", version), password),
         );
-        let said = index.provided("a", Kind::Repository, "repo");
-        let Provided::This(_, digest) = said else {
-            panic!("{said:?}")
+        let stated = index.provided("a", Kind::Repository, "repo");
+        let Provided::This(_, digest) = stated else {
+            panic!("{stated:?}")
         };
         digest
     };
     assert_eq!(
-        said("salt", "one", 1),
-        said("salt", "two", 1),
+        stated("salt", "one", 1),
+        stated("salt", "two", 1),
         "the content is not in it"
     );
     assert_ne!(
-        said("salt", "one", 1),
-        said("salt", "one", 2),
+        stated("salt", "one", 1),
+        stated("salt", "one", 2),
         "its version is"
     );
     assert_ne!(
-        said("salt", "one", 1),
-        said("other", "one", 1),
+        stated("salt", "one", 1),
+        stated("other", "one", 1),
         "nobody can compute it"
     );
 }

@@ -24,7 +24,7 @@ struct Flooded {
     sessions: std::sync::Arc<Sessions>,
     driver: Driver,
     reads: mpsc::Receiver<Result<protocol::wire::eventstreamapi::Event, Status>>,
-    said: u32,
+    stated: u32,
 }
 
 impl Flooded {
@@ -45,7 +45,7 @@ impl Flooded {
             sessions,
             driver,
             reads,
-            said: 0,
+            stated: 0,
         };
         flooded.watch("busy");
         flooded.watch("other");
@@ -58,23 +58,23 @@ impl Flooded {
 
     /// The watch tells how it is now.
     fn watch(&self, name: &str) {
-        let told = Report::Applied(Watched::Application, self.live(name));
-        self.sessions.hub.report(told);
+        let reply = Report::Applied(Watched::Application, self.live(name));
+        self.sessions.hub.report(reply);
     }
 
     /// The agent says something of its copy.
-    fn tell(&mut self, verb: Verb, name: &str) {
-        self.said += 1;
+    fn notify(&mut self, verb: Verb, name: &str) {
+        self.stated += 1;
         let key = ObjectKey::new(Kind::Application, "argocd", name);
         let copy = json!({
             "metadata": {
                 "namespace": "argocd", "name": name, "uid": "local",
                 "annotations": { keys::SOURCE_UID: self.live(name)["metadata"]["uid"] },
             },
-            "status": { "health": { "message": self.said.to_string() } },
+            "status": { "health": { "message": self.stated.to_string() } },
         });
         let body = serde_json::to_vec(&copy).unwrap().into();
-        let event = Event::about(&key, verb, "local", &self.said.to_string(), body);
+        let event = Event::about(&key, verb, "local", &self.stated.to_string(), body);
         let now = self.driver.started.elapsed();
         let frame = event.into_cloud_event("agent://agent-managed");
         self.driver.machine.receive(frame, now).unwrap();
@@ -92,22 +92,22 @@ impl Flooded {
     /// It says `times` statuses of `busy`, one each 10 ms.
     async fn flood(&mut self, times: u32) {
         for _ in 0..times {
-            self.tell(Verb::StatusUpdate, "busy");
+            self.notify(Verb::StatusUpdate, "busy");
             self.turn_for(10 * MOMENT).await;
         }
     }
 
     /// Says a last status of `busy` that has to wait.
-    async fn say_last(&mut self) {
+    async fn send_last(&mut self) {
         self.flood(30).await;
-        self.tell(Verb::StatusUpdate, "busy");
+        self.notify(Verb::StatusUpdate, "busy");
         self.turn_for(MOMENT).await;
         assert!(!self.shows("busy"), "it was written at once");
     }
 
     /// Whether the hub shows the last that was said, if that was of this Application.
     fn shows(&self, name: &str) -> bool {
-        self.live(name)["status"]["health"]["message"].as_str() == Some(&self.said.to_string())
+        self.live(name)["status"]["health"]["message"].as_str() == Some(&self.stated.to_string())
     }
 }
 
@@ -134,10 +134,10 @@ async fn a_flood_of_one_object_is_written_a_few_times_a_second_and_its_last_valu
 async fn an_object_beside_a_flood_is_written_at_once() {
     let mut flooded = Flooded::begin().await;
     for _ in 0..20 {
-        flooded.say_last().await;
+        flooded.send_last().await;
         flooded.turn_for(PAUSE).await;
         flooded.flood(20).await;
-        flooded.tell(Verb::StatusUpdate, "other");
+        flooded.notify(Verb::StatusUpdate, "other");
         flooded.turn_for(MOMENT).await;
         assert!(flooded.shows("other"));
     }
@@ -146,13 +146,13 @@ async fn an_object_beside_a_flood_is_written_at_once() {
 #[tokio::test(start_paused = true)]
 async fn what_the_hub_waits_for_is_not_held_up() {
     let mut flooded = Flooded::begin().await;
-    flooded.say_last().await;
+    flooded.send_last().await;
     let refresh = json!({"metadata": {"annotations": { keys::REFRESH: "normal" }}});
     flooded
         .memory
         .edit(Watched::Application, "a", "busy", refresh);
     flooded.watch("busy");
-    flooded.tell(Verb::StatusUpdate, "busy");
+    flooded.notify(Verb::StatusUpdate, "busy");
     flooded.turn_for(MOMENT).await;
     assert!(flooded.shows("busy"));
     assert!(!flooded.driver.pace.is_holding());
@@ -166,10 +166,10 @@ async fn a_deletion_does_not_wait_for_a_status_that_does() {
         .memory
         .edit(Watched::Application, "a", "busy", finalizer);
     flooded.watch("busy");
-    flooded.say_last().await;
+    flooded.send_last().await;
     flooded.memory.delete(Watched::Application, "a", "busy");
     flooded.watch("busy");
-    flooded.tell(Verb::Delete, "busy");
+    flooded.notify(Verb::Delete, "busy");
     flooded.turn_for(MOMENT).await;
     assert_eq!(flooded.memory.application("a", "busy"), None);
     assert!(!flooded.driver.pace.is_holding());
@@ -179,10 +179,10 @@ async fn a_deletion_does_not_wait_for_a_status_that_does() {
 async fn the_last_value_is_written_also_when_the_agent_goes_or_the_hub_stops() {
     for stops in [false, true] {
         let mut flooded = Flooded::begin().await;
-        flooded.say_last().await;
+        flooded.send_last().await;
         let begun = tokio::time::Instant::now();
         let registry = flooded.sessions.gate.registry.clone();
-        let message = flooded.said.to_string();
+        let message = flooded.stated.to_string();
         let memory = flooded.memory.clone();
         let Flooded { driver, reads, .. } = flooded;
         if stops {
@@ -201,7 +201,7 @@ async fn the_last_value_is_written_also_when_the_agent_goes_or_the_hub_stops() {
 #[tokio::test(start_paused = true)]
 async fn a_session_that_lost_its_seat_writes_nothing_more() {
     let mut flooded = Flooded::begin().await;
-    flooded.say_last().await;
+    flooded.send_last().await;
     let memory = flooded.memory.clone();
     let writes = memory.writes();
     flooded

@@ -34,8 +34,8 @@ fn the_last_word_about_an_object_goes_before_its_delete_and_once() {
     session.mark(app("a"), Facet::State);
     session.mark(app("b"), Facet::State);
     sent(&mut session, &store, at(0));
-    session.say(state("a", "2"));
-    session.say(deletion("a"));
+    session.emit(state("a", "2"));
+    session.emit(deletion("a"));
     let last = sent(&mut session, &store, at(1));
     assert_eq!(verbs(&last), [Verb::SpecUpdate, Verb::Delete]);
     // Said after the delete it would bring the object back.
@@ -128,7 +128,7 @@ fn a_delete_wipes_all_else_about_its_object_and_waits_for_nothing() {
     let create = sent(&mut session, &store, at(0)).remove(0);
     session.mark(app("a"), Facet::State);
     session.mark(app("a"), Facet::Command);
-    session.say(deletion("a"));
+    session.emit(deletion("a"));
     let delete = sent(&mut session, &store, at(0));
     assert_eq!(verbs(&delete), [Verb::Delete]);
     take(&mut session, create.ack(), at(0));
@@ -140,7 +140,7 @@ fn a_delete_wipes_all_else_about_its_object_and_waits_for_nothing() {
 #[test]
 fn an_object_that_comes_back_takes_back_a_delete_that_was_not_sent() {
     let (mut session, store) = (session(Role::Principal), Store::of([app("a")]));
-    session.say(Event::about(
+    session.emit(Event::about(
         &app("a"),
         Verb::Delete,
         "old",
@@ -154,7 +154,7 @@ fn an_object_that_comes_back_takes_back_a_delete_that_was_not_sent() {
 #[test]
 fn a_mark_without_a_state_does_not_take_back_a_delete() {
     let (mut session, store) = (session(Role::Principal), Store::default());
-    session.say(Event::about(
+    session.emit(Event::about(
         &app("a"),
         Verb::Delete,
         "old",
@@ -168,14 +168,14 @@ fn a_mark_without_a_state_does_not_take_back_a_delete() {
 #[test]
 fn an_application_is_deleted_before_its_project() {
     let (mut session, store) = (session(Role::Principal), Store::default());
-    session.say(Event::about(
+    session.emit(Event::about(
         &project("p"),
         Verb::Delete,
         "u",
         "",
         Bytes::new(),
     ));
-    session.say(Event::about(&app("a"), Verb::Delete, "u", "", Bytes::new()));
+    session.emit(Event::about(&app("a"), Verb::Delete, "u", "", Bytes::new()));
     let deletes = sent(&mut session, &store, at(0));
     assert_eq!(deletes[0].target, Target::Object(Kind::Application));
 }
@@ -215,14 +215,14 @@ fn an_object_that_changes_all_the_time_lets_the_others_speak() {
     let store = Store::of([app("busy"), app("calm")]);
     session.mark(app("busy"), Facet::Status);
     session.mark(app("calm"), Facet::Status);
-    let mut said = Vec::new();
+    let mut stated = Vec::new();
     for _ in 0..3 {
         let event = sent(&mut session, &store, at(0)).remove(0);
-        said.push(event.object().unwrap().name);
+        stated.push(event.object().unwrap().name);
         session.mark(app("busy"), Facet::Status);
         take(&mut session, event.ack(), at(0));
     }
-    assert_eq!(said, ["busy", "calm", "busy"]);
+    assert_eq!(stated, ["busy", "calm", "busy"]);
 }
 
 #[test]
@@ -248,16 +248,19 @@ fn of_two_equal_control_messages_the_later_is_said() {
         name: "a".into(),
         ..Default::default()
     };
-    session.say(Event::request_update(&body));
-    session.say(Event::request_synced_resource_list(
+    session.emit(Event::request_update(&body));
+    session.emit(Event::request_synced_resource_list(
         &crate::payload::SyncedResourceList::default(),
     ));
-    session.say(Event::request_update(&body));
-    session.say(Event::request_synced_resource_list(
+    session.emit(Event::request_update(&body));
+    session.emit(Event::request_synced_resource_list(
         &crate::payload::SyncedResourceList::default(),
     ));
-    let said = verbs(&sent(&mut session, &store, at(0)));
-    assert_eq!(said, [Verb::RequestUpdate, Verb::RequestSyncedResourceList]);
+    let stated = verbs(&sent(&mut session, &store, at(0)));
+    assert_eq!(
+        stated,
+        [Verb::RequestUpdate, Verb::RequestSyncedResourceList]
+    );
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn a_question_is_asked_once_and_forgotten_unacknowledged() {
     let get = Verb::Http(event::Method::Get);
     let question = Event::question(Target::Resource, get, "u", Bytes::from_static(b"{}"));
     assert!(session.takes_questions());
-    session.say(question);
+    session.emit(question);
     assert!(!session.takes_questions(), "one waits already");
     let first = sent(&mut session, &store, at(0));
     assert_eq!((first.len(), first[0].event_id.as_str()), (1, "u"));

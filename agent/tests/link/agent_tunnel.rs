@@ -55,12 +55,15 @@ impl Told {
         let asked = ["connection", "upgrade", "sec-websocket-protocol"];
         let asked = asked.map(|name| headers[name].to_str().unwrap().to_owned());
         let [_, upgrade, protocol] = asked.clone();
-        let said = json!(asked);
-        self.changes.lock().unwrap().push(("exec".to_owned(), said));
+        let stated = json!(asked);
+        self.changes
+            .lock()
+            .unwrap()
+            .push(("exec".to_owned(), stated));
         let stream = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
-            let (mut says, mut hears) = tokio::io::split(TokioIo::new(stream.await.unwrap()));
-            drop(tokio::io::copy(&mut says, &mut hears).await);
+            let (mut emits, mut takes_in) = tokio::io::split(TokioIo::new(stream.await.unwrap()));
+            drop(tokio::io::copy(&mut emits, &mut takes_in).await);
         });
         Response::builder()
             .status(101)
@@ -80,35 +83,35 @@ impl Told {
         let changes = request.method() != http::Method::GET;
         let body = request.into_body().collect().await.unwrap().to_bytes();
         if changes {
-            let said = serde_json::from_slice(&body).unwrap_or_default();
-            self.changes.lock().unwrap().push((change, said));
+            let stated = serde_json::from_slice(&body).unwrap_or_default();
+            self.changes.lock().unwrap().push((change, stated));
         }
         let found = self.objects.lock().unwrap().get(&path).cloned();
         let code = if found.is_some() { 200 } else { 404 };
-        let said = found.unwrap_or_else(|| json!({ "kind": "Status", "code": 404 }));
+        let stated = found.unwrap_or_else(|| json!({ "kind": "Status", "code": 404 }));
         Response::builder()
             .status(code)
             .header("content-type", "application/json")
-            .body(Body::from(said.to_string()))
+            .body(Body::from(stated.to_string()))
             .unwrap()
     }
 }
 
-async fn say(State(told): State<Told>, request: Request) -> Response {
+async fn emit(State(reply): State<Told>, request: Request) -> Response {
     let user = request.headers().get("impersonate-user");
     let user = user.and_then(|it| it.to_str().ok()).unwrap_or("nobody");
     let target = request.uri().path_and_query().unwrap();
     let asked = format!("{user} {} {target}", request.method());
-    told.asked.lock().unwrap().push(asked);
+    reply.asked.lock().unwrap().push(asked);
     if request.uri().path().ends_with("/log") {
-        let chunks = told.log.lock().unwrap().take().unwrap();
+        let chunks = reply.log.lock().unwrap().take().unwrap();
         return Response::new(Body::from_stream(ReceiverStream::new(chunks)));
     }
     if request.uri().path().ends_with("/exec") {
-        return told.terminal(request);
+        return reply.terminal(request);
     }
-    if !told.objects.lock().unwrap().is_empty() {
-        return told.object(request).await;
+    if !reply.objects.lock().unwrap().is_empty() {
+        return reply.object(request).await;
     }
     let chunk = Bytes::from(vec![b'x'; 1 << 20]);
     let large = futures::stream::iter((0..30).map(move |_| Ok::<_, std::io::Error>(chunk.clone())));
@@ -119,7 +122,7 @@ async fn say(State(told): State<Told>, request: Request) -> Response {
 pub(super) struct Window {
     pub(super) principal: Principal,
     authority: Authority,
-    pub(super) told: Told,
+    pub(super) reply: Told,
     material: watch::Sender<Arc<Material>>,
     token: CancellationToken,
     _parts: Parts,
@@ -129,36 +132,36 @@ pub(super) struct Window {
 pub(super) fn open(
     principal: &Principal,
     material: watch::Receiver<Arc<Material>>,
-    desk: ApiHandler,
+    api_handler: ApiHandler,
     parts: &Parts,
     token: &CancellationToken,
 ) {
     let tls = ClientTls::follow(material, &parts.spawner());
     let in_effect = tls.material();
     let hub = hub(principal.address.port());
-    let lane = Lane {
+    let agent_tunnel = Lane {
         network: Arc::new(Network::new(hub.clone(), tls, parts.spawner())),
         hub,
         argocd_namespace: "argocd".to_owned(),
         mode: Mode::Managed,
         material: in_effect,
         wanted: watch::channel(true).1,
-        desk: Arc::new(desk),
+        api_handler: Arc::new(api_handler),
         metrics: agent::metrics::Metrics::default(),
         spawner: parts.spawner(),
     };
-    parts.spawn("lane", lane.run(token.clone()));
+    parts.spawn("lane", agent_tunnel.run(token.clone()));
 }
 
 impl Window {
     #[expect(clippy::disallowed_methods, reason = "ends with the token of the test")]
     pub(super) async fn with(access: UiAccess) -> Self {
         runtime::install_crypto_provider();
-        let (authority, told) = (Authority::new(), Told::default());
+        let (authority, reply) = (Authority::new(), Told::default());
         let principal = Principal::start(&authority, Manner::Ours).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new().fallback(say).with_state(told.clone());
+        let router = Router::new().fallback(emit).with_state(reply.clone());
         let token = CancellationToken::new();
         let stop = token.clone();
         let served = axum::serve(listener, router).into_future();
@@ -172,12 +175,18 @@ impl Window {
         let material = watch::Sender::new(material);
         let parts = Parts::new(token.clone());
         let client = kube::Client::try_from(client).unwrap();
-        let desk = ApiHandler::new(client, ui, Setup::default().scope, parts.spawner());
-        open(&principal, material.subscribe(), desk, &parts, &token);
+        let api_handler = ApiHandler::new(client, ui, Setup::default().scope, parts.spawner());
+        open(
+            &principal,
+            material.subscribe(),
+            api_handler,
+            &parts,
+            &token,
+        );
         Self {
             principal,
             authority,
-            told,
+            reply,
             material,
             token,
             _parts: parts,
@@ -185,7 +194,7 @@ impl Window {
     }
 
     pub(super) fn asked(&self) -> Vec<String> {
-        self.told.asked.lock().unwrap().clone()
+        self.reply.asked.lock().unwrap().clone()
     }
 }
 
@@ -225,10 +234,10 @@ pub(super) async fn refused(carrier: &mut Carrier, method: &str, target: &str) -
 #[tokio::test]
 async fn what_may_be_seen_is_asked_as_another_user_and_comes_back_whole() {
     let mut window = Window::with(UiAccess::Read).await;
-    let mut lane = window.principal.lane().await;
+    let mut agent_tunnel = window.principal.agent_tunnel().await;
     let target = "/api/v1/namespaces/shop/pods?limit=5";
     let header = Some(("authorization", "Bearer mine"));
-    let answer = ask(&mut lane, "GET", target, header).await;
+    let answer = ask(&mut agent_tunnel, "GET", target, header).await;
     assert_eq!(answer.status(), 200);
     let body = soon("the body", answer.into_body().collect())
         .await
@@ -240,8 +249,13 @@ async fn what_may_be_seen_is_asked_as_another_user_and_comes_back_whole() {
 #[tokio::test]
 async fn what_may_not_be_seen_is_refused_here_whatever_the_hub_let_through() {
     let mut window = Window::with(UiAccess::Read).await;
-    let mut lane = window.principal.lane().await;
-    let secrets = refused(&mut lane, "GET", "/api/v1/namespaces/shop/secrets/x").await;
+    let mut agent_tunnel = window.principal.agent_tunnel().await;
+    let secrets = refused(
+        &mut agent_tunnel,
+        "GET",
+        "/api/v1/namespaces/shop/secrets/x",
+    )
+    .await;
     assert!(secrets.contains("Secrets"), "{secrets}");
     for (method, target) in [
         ("DELETE", "/api/v1/namespaces/shop/pods/x"),
@@ -251,16 +265,16 @@ async fn what_may_not_be_seen_is_refused_here_whatever_the_hub_let_through() {
         ("GET", "/api/v1/namespaces/shop/pods/%2e%2e/secrets"),
         ("GET", "/metrics"),
     ] {
-        refused(&mut lane, method, target).await;
+        refused(&mut agent_tunnel, method, target).await;
     }
     let posing = Some(("impersonate-user", "system:admin"));
-    let answer = ask(&mut lane, "GET", "/api/v1/pods", posing).await;
+    let answer = ask(&mut agent_tunnel, "GET", "/api/v1/pods", posing).await;
     assert_eq!(answer.status(), 403);
     assert!(window.asked().is_empty(), "the API was asked nothing");
 
     let mut closed = Window::with(UiAccess::None).await;
-    let mut lane = closed.principal.lane().await;
-    let message = refused(&mut lane, "GET", "/version").await;
+    let mut agent_tunnel = closed.principal.agent_tunnel().await;
+    let message = refused(&mut agent_tunnel, "GET", "/version").await;
     assert!(
         message.contains("UI_ACCESS of this cluster is none"),
         "{message}"
@@ -272,14 +286,14 @@ async fn what_argo_cd_noted_of_an_application_is_told_by_every_level_but_none() 
     let target = "/api/v1/namespaces/argocd/events?fieldSelector=involvedObject.kind%3DApplication%2CinvolvedObject.name%3Dguestbook&limit=500";
     for level in [UiAccess::Read, UiAccess::Operate, UiAccess::Terminal] {
         let mut window = Window::with(level).await;
-        let mut lane = window.principal.lane().await;
-        let answer = ask(&mut lane, "GET", target, None).await;
+        let mut agent_tunnel = window.principal.agent_tunnel().await;
+        let answer = ask(&mut agent_tunnel, "GET", target, None).await;
         assert_eq!(answer.status(), 200, "{level}");
         assert_eq!(window.asked(), [format!("{USER} GET {target}")]);
     }
     let mut closed = Window::with(UiAccess::None).await;
-    let mut lane = closed.principal.lane().await;
-    let message = refused(&mut lane, "GET", target).await;
+    let mut agent_tunnel = closed.principal.agent_tunnel().await;
+    let message = refused(&mut agent_tunnel, "GET", target).await;
     assert!(message.contains("is none"), "{message}");
     assert!(closed.asked().is_empty(), "the API was asked nothing");
 }
@@ -287,18 +301,20 @@ async fn what_argo_cd_noted_of_an_application_is_told_by_every_level_but_none() 
 #[tokio::test]
 async fn a_log_is_carried_as_it_comes_and_ends_when_its_viewer_goes() {
     let mut window = Window::with(UiAccess::Read).await;
-    let mut lane = window.principal.lane().await;
-    let (says, log) = mpsc::channel(1);
-    *window.told.log.lock().unwrap() = Some(log);
+    let mut agent_tunnel = window.principal.agent_tunnel().await;
+    let (emits, log) = mpsc::channel(1);
+    *window.reply.log.lock().unwrap() = Some(log);
     let target = "/api/v1/namespaces/shop/pods/x/log?follow=true";
-    let mut answer = ask(&mut lane, "GET", target, None).await.into_body();
-    for said in ["one\n", "two\n"] {
-        says.send(Ok(Bytes::from(said))).await.unwrap();
+    let mut answer = ask(&mut agent_tunnel, "GET", target, None)
+        .await
+        .into_body();
+    for stated in ["one\n", "two\n"] {
+        emits.send(Ok(Bytes::from(stated))).await.unwrap();
         let frame = soon("a line", answer.frame()).await.unwrap().unwrap();
-        assert_eq!(frame.into_data().unwrap(), said);
+        assert_eq!(frame.into_data().unwrap(), stated);
     }
     drop(answer);
-    soon("the end of the log", says.closed()).await;
+    soon("the end of the log", emits.closed()).await;
 }
 
 #[tokio::test]
@@ -308,13 +324,13 @@ async fn a_lane_that_breaks_is_opened_again_and_one_of_an_older_trust_gives_way(
     let both = format!("{}{}", window.authority.pem(), other.pem());
     let more = window.authority.material("spoke1", &both);
     window.material.send_replace(more);
-    drop(window.principal.lane().await);
-    let mut older = window.principal.lane().await;
+    drop(window.principal.agent_tunnel().await);
+    let mut older = window.principal.agent_tunnel().await;
     let fewer = window.authority.material("spoke1", &window.authority.pem());
     window.material.send_replace(fewer);
-    let mut newer = window.principal.lane().await;
-    for lane in [&mut older, &mut newer] {
-        let answer = ask(lane, "GET", "/api/v1/pods", None).await;
+    let mut newer = window.principal.agent_tunnel().await;
+    for agent_tunnel in [&mut older, &mut newer] {
+        let answer = ask(agent_tunnel, "GET", "/api/v1/pods", None).await;
         assert_eq!(answer.status(), 200);
     }
 }
@@ -322,14 +338,14 @@ async fn a_lane_that_breaks_is_opened_again_and_one_of_an_older_trust_gives_way(
 #[tokio::test]
 async fn a_lane_is_wanted_while_there_is_a_session_whose_principal_takes_one() {
     let (mut scene, talk) = connected(Manner::Ours).await;
-    assert!(*scene.spoke.takes_lanes.borrow());
+    assert!(*scene.spoke.takes_tunnels.borrow());
     drop(talk);
     scene.principal.stop();
     scene.spoke.is(LinkState::Down).await;
-    let gone = scene.spoke.takes_lanes.wait_for(|takes| !takes);
+    let gone = scene.spoke.takes_tunnels.wait_for(|takes| !takes);
     drop(soon("no lane is wanted", gone).await.unwrap());
 
     let mut go = super::scene(Manner::Go).await;
     let _talk = go.principal.conversation().await;
-    assert!(!*go.spoke.takes_lanes.borrow());
+    assert!(!*go.spoke.takes_tunnels.borrow());
 }
