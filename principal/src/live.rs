@@ -1,6 +1,6 @@
 //! TODO
 
-pub(crate) mod lane;
-pub(crate) mod questions;
+pub(crate) mod go_compat;
 pub(crate) mod redis_proxy;
 pub(crate) mod resource_proxy;
+pub(crate) mod tunnel;

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use protocol::version::Capabilities;
 
-use crate::{admission::identity, live::questions::STREAMS};
+use crate::{admission::identity, live::go_compat::STREAMS};
 
 /// How this principal works.
 #[derive(Clone, Debug)]

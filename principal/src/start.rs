@@ -9,34 +9,7 @@ use runtime::{
 };
 use tokio::sync::watch;
 
-use crate::{
-    admission::{
-        gate::{Budget, Gate, Nonces, Registrar},
-        identity::Method,
-        registry::Registry,
-        revoked::{self, Revoked},
-        tokens::JwtKey,
-        trust::Roots,
-        users::{self, Passwords, Users},
-    },
-    fleet::Fleet,
-    live::{lane::Lanes, questions::Questions},
-    metrics::Metrics,
-    report::Sessions as Reports,
-    settings::Settings,
-    state::Sources,
-    sync::{
-        hub::{
-            self, Hub,
-            store::{Kubernetes, Store},
-        },
-        session::{self, Sessions, Told},
-    },
-    transport::{
-        listener::{Listener, Rules},
-        service::{self, Services},
-    },
-};
+use crate::{admission::{gate::{Budget, Gate, Nonces, Registrar}, identity::Method, registry::Registry, revoked::{Revoked, self}, tokens::JwtKey, trust::Roots, users::{Passwords, Users, self}}, fleet::Fleet, live::{go_compat::Questions, tunnel::Lanes}, metrics::Metrics, report::Sessions as Reports, settings::Settings, state::Sources, sync::{hub::{Hub, self, store::{Kubernetes, Store}}, session::{Sessions, Told, self}}, transport::{listener::{Listener, Rules}, service::{Services, self}}};
 
 mod follow;
 mod proxies;

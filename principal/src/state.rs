@@ -18,7 +18,7 @@ use runtime::{admin::Page, metrics::Gauges};
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
-use crate::{admission::registry::Registry, fleet::Fleet, live::lane::Lanes, report::Sessions};
+use crate::{admission::registry::Registry, fleet::Fleet, live::tunnel::Lanes, report::Sessions};
 
 mod moment;
 

@@ -37,9 +37,9 @@ use crate::{
 
 mod client;
 mod command;
+mod event_refresh;
 mod follow;
-mod looks;
-mod memory;
+mod last_known;
 mod page;
 mod reader;
 mod remote;
@@ -47,8 +47,8 @@ mod upstream;
 mod value;
 mod writer;
 
-use looks::Looks;
-use memory::Memory;
+use event_refresh::Looks;
+use last_known::Memory;
 
 /// A client that says nothing at the beginning is let go.
 const HANDSHAKE: Duration = Duration::from_secs(10);

@@ -37,9 +37,9 @@ use crate::{
     transport::listener::{accept, handshake, slots::Slots},
 };
 
-mod answer;
 mod audit;
 mod caller;
+mod response;
 mod terminal;
 
 use caller::Caller;
@@ -213,7 +213,7 @@ async fn drive(
     let (answering, calling) = (Arc::clone(shared), caller.clone());
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (shared, caller) = (Arc::clone(&answering), calling.clone());
-        async move { Ok::<_, Infallible>(answer::answer(shared, caller, request).await) }
+        async move { Ok::<_, Infallible>(response::answer(shared, caller, request).await) }
     });
     let stop = shared.sessions.spawner.token().clone();
     let mut builder = auto::Builder::new(Tasks::new(shared.sessions.spawner.aside()));

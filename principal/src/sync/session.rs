@@ -20,19 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tonic::{Status, Streaming};
 use tracing::Instrument as _;
 
-use crate::{
-    admission::{
-        gate::{Admitted, Gate, Papers},
-        registry::End,
-        trust::{Roots, Trust},
-        users::Passwords,
-    },
-    fleet::{ClusterName, Fleet, Mode},
-    live::{lane::Lanes, questions::Questions},
-    metrics::Metrics,
-    settings::Limits,
-    sync::hub::Hub,
-};
+use crate::{admission::{gate::{Admitted, Gate, Papers}, registry::End, trust::{Roots, Trust}, users::Passwords}, fleet::{ClusterName, Fleet, Mode}, live::{go_compat::Questions, tunnel::Lanes}, metrics::Metrics, settings::Limits, sync::hub::Hub};
 
 mod agreement;
 mod brake;

@@ -6,7 +6,7 @@ use protocol::{
     refusal::Refusal,
     wire::{
         authapi::authentication_server::AuthenticationServer,
-        eventstreamapi::event_stream_server::EventStreamServer, lane::lane_server::LaneServer,
+        eventstreamapi::event_stream_server::EventStreamServer, tunnel::lane_server::LaneServer,
         logstreamapi::log_stream_service_server::LogStreamServiceServer,
         terminalstreamapi::terminal_stream_service_server::TerminalStreamServiceServer,
         versionapi::version_server::VersionServer,
@@ -28,13 +28,13 @@ use crate::{
 
 mod auth;
 mod events;
-mod lane;
 mod logs;
-mod sieve;
+mod oversize_filter;
 mod terminals;
+mod tunnel;
 mod version;
 
-use sieve::Sieved;
+use oversize_filter::Sieved;
 
 /// Agents send chunks of 64 KiB at most, ours on its lane and Go's of logs and terminals.
 const LARGEST_CHUNK: usize = 128 << 10;
@@ -53,7 +53,7 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
     let events = events::Service {
         sessions: Arc::clone(sessions),
     };
-    let lane = lane::Service {
+    let lane = tunnel::Service {
         sessions: Arc::clone(sessions),
     };
     let logs = logs::Service {

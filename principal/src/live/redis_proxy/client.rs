@@ -286,7 +286,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Some((_, Whose::Nobody)) => self.writer.null().await?,
                 Some((key, Whose::Cluster(there))) => {
                     if key.item == Item::ResourcesTree {
-                        looks::look(&self.shared, &there);
+                        event_refresh::look(&self.shared, &there);
                     }
                     let remote = Remote::new(there, &key);
                     value::carry(&self.shared, &remote, &mut self.writer).await?;

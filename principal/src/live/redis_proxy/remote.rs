@@ -11,13 +11,7 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use uuid::Uuid;
 
 use super::Shared;
-use crate::{
-    fleet::ClusterName,
-    live::lane::{Body, NotAnswered},
-    metrics::Metrics,
-    sync::hub::There,
-    transport::listener::slots::Slot,
-};
+use crate::{fleet::ClusterName, live::tunnel::{Body, NotAnswered}, metrics::Metrics, sync::hub::There, transport::listener::slots::Slot};
 
 /// Ties the lines of both ends together.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -22,11 +22,11 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::{
     Shared, Visitor,
-    answer::{Body, Held, carry},
+    response::{Body, Held, carry},
     audit::Line,
     distrust,
 };
-use crate::live::lane;
+use crate::live::tunnel;
 
 /// What is needed to begin one once the agent has opened it.
 pub(super) struct Ends {
@@ -37,7 +37,7 @@ pub(super) struct Ends {
 
 impl Ends {
     /// From a request that asks for one, and what is said on it as the body of the request on the lane.
-    pub(super) fn of(request: &mut Request<Incoming>) -> Result<(Self, lane::Body), Unfit> {
+    pub(super) fn of(request: &mut Request<Incoming>) -> Result<(Self, tunnel::Body), Unfit> {
         let headers = request.headers();
         let wanted = headers.get(UPGRADE).and_then(|it| it.to_str().ok());
         let upgrade = Upgrade::asked(wanted, |name| {

@@ -24,16 +24,7 @@ use super::{
     pulse::Pulse,
     spoke,
 };
-use crate::{
-    admission::{
-        gate::{Admitted, Papers},
-        registry::{End, Seat},
-    },
-    fleet::{Fleet, Mode},
-    live::questions::Ear,
-    report::Stuck,
-    sync::hub::{Hub, Sender, Subscription, Voice},
-};
+use crate::{admission::{gate::{Admitted, Papers}, registry::{End, Seat}}, fleet::{Fleet, Mode}, live::go_compat::Ear, report::Stuck, sync::hub::{Hub, Sender, Subscription, Voice}};
 
 /// The type of a heartbeat on the wire; the machine answers it by itself.
 const PING: &str = "io.argoproj.argocd-agent.event.ping";

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tonic::body::Body;
 
 use super::{Peer, Shared, handshake::Stream, websocket};
-use crate::live::questions::STREAMS;
+use crate::live::go_compat::STREAMS;
 
 /// A peer that is asked this often and then silent for this long is gone: within 30 seconds in all.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);

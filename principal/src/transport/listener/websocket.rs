@@ -27,12 +27,12 @@ use tonic::{Status, body::Body};
 use super::{Peer, Shared};
 
 mod check;
-mod hear;
-mod say;
-mod thin;
+mod oversize_filter;
+mod reader;
+mod writer;
 
 use check::{Refused, check, plain, request};
-use thin::Thin;
+use oversize_filter::Thin;
 
 /// Messages of methods that are called before anybody is known.
 const SMALL: usize = 64 << 10;
@@ -127,8 +127,8 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
     let (pieces, body) = mpsc::channel(1);
     let request = request(&head, body);
     let outcome = {
-        let reading = hear::take_in(read, pieces, &closing);
-        let answering = say::answer(&shared, peer, request, write, largest, &closing);
+        let reading = reader::take_in(read, pieces, &closing);
+        let answering = writer::answer(&shared, peer, request, write, largest, &closing);
         let both = async {
             let (mut reading, mut answering) = (std::pin::pin!(reading), std::pin::pin!(answering));
             tokio::select! {

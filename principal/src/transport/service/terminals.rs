@@ -11,7 +11,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::recognize;
-use crate::{live::questions::Terminal, sync::session::Sessions};
+use crate::{live::go_compat::Terminal, sync::session::Sessions};
 
 /// Whoever opens a stream says at once which terminal it is.
 const FIRST: Duration = Duration::from_secs(10);

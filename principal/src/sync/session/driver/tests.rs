@@ -166,8 +166,8 @@ pub(super) fn sessions_on(store: Arc<dyn Store>, limits: Limits) -> Arc<Sessions
     Arc::new(Sessions {
         gate: Arc::new(gate),
         hub: Arc::new(hub),
-        lanes: crate::live::lane::Lanes::default(),
-        questions: crate::live::questions::Questions::default(),
+        lanes: crate::live::tunnel::Lanes::default(),
+        questions: crate::live::go_compat::Questions::default(),
         limits,
         metrics,
         clock,

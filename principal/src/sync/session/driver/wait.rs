@@ -9,7 +9,7 @@ use tokio::time::{sleep, sleep_until};
 use tonic::{Code, Status};
 
 use super::{Driver, Over};
-use crate::live::questions::Ear;
+use crate::live::go_compat::Ear;
 
 /// The shortest pause, whatever is due: what is due and not begun after a turn will not be begun by the next one.
 const SHORTEST: Duration = Duration::from_millis(10);

@@ -24,16 +24,10 @@ use tokio::{
 use uuid::Uuid;
 
 use super::{Shared, remote::REQUEST_ID};
-use crate::{
-    fleet::ClusterName,
-    live::lane::{Body, NotAnswered},
-    sync::hub::{There, Whose, store::WriteError},
-    transport::listener::slots::Slots,
-};
+use crate::{fleet::ClusterName, live::tunnel::{Body, NotAnswered}, sync::hub::{There, Whose, store::WriteError}, transport::listener::slots::Slots};
 
-mod pace;
 
-use pace::Pace;
+use throttle::Pace;
 
 /// What waits for its turn or has it: of all clusters, and of one. What does not fit is dropped.
 const MOST: usize = 128;
@@ -199,3 +193,4 @@ async fn ask(
     let body = body.map_err(|_too_long_or_gone| NotNoted::Broken)?;
     Ok(Noted::read(&body.to_bytes())?)
 }
+mod throttle;

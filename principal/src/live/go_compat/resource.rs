@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use super::{Line, held, log, read, terminal};
-use crate::live::lane::{Body, NotAnswered};
+use crate::live::tunnel::{Body, NotAnswered};
 
 /// The patch that a Go agent applies, whatever it is asked for.
 const MERGE_PATCH: &str = "application/merge-patch+json";

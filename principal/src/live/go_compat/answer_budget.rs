@@ -8,7 +8,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use tokio::sync::Semaphore;
 
-use crate::live::lane::{Body, NotAnswered};
+use crate::live::tunnel::{Body, NotAnswered};
 
 /// Bytes of answers of one cluster, as they came and as whoever asked gets them.
 pub(super) const MOST: u32 = 64 << 20;

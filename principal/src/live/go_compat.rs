@@ -1,4 +1,4 @@
-//! What people at the hub ask of Go agents: they have no [lane](crate::live::lane), so it goes as events of the session.
+//! What people at the hub ask of Go agents: they have no [lane](crate::live::tunnel), so it goes as events of the session.
 //!
 //! Whoever asks does not see which way is taken: [`Sessions::ask`] takes a request of HTTP and gives its answer.
 //!
@@ -33,22 +33,18 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    fleet::{ClusterName, Mode},
-    live::lane::{Body, NotAnswered},
-    sync::session::Sessions,
-};
+use crate::{fleet::{ClusterName, Mode}, live::tunnel::{Body, NotAnswered}, sync::session::Sessions};
 
+mod answer_budget;
 mod log;
 mod redis;
 mod resource;
-mod room;
 mod terminal;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use log::Log;
-use room::{Room, held};
+use answer_budget::{Room, held};
 pub(crate) use terminal::Opened as Terminal;
 
 /// Questions of one cluster at the same time. A Go agent answers one after the other.

@@ -47,10 +47,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use super::{Line, MOST_LASTING, Place, resource};
-use crate::{
-    fleet::Mode,
-    live::lane::{Body, NotAnswered},
-};
+use crate::{fleet::Mode, live::tunnel::{Body, NotAnswered}};
 
 /// The largest message of whoever looks.
 const LARGEST: usize = 1 << 20;

@@ -26,10 +26,7 @@ use tokio::{
 use uuid::Uuid;
 
 use super::{Line, MOST_LASTING, Place, Placed, held, read, resource};
-use crate::{
-    fleet::ClusterName,
-    live::lane::{Body, NotAnswered},
-};
+use crate::{fleet::ClusterName, live::tunnel::{Body, NotAnswered}};
 
 /// A Go agent ends a subscription when it has heard nothing for ten minutes on its connection.
 const PING: Duration = Duration::from_mins(1);

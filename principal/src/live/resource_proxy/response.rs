@@ -27,7 +27,7 @@ use super::{
     distrust,
     terminal::Ends,
 };
-use crate::{fleet::ClusterName, live::lane::NotAnswered, transport::listener::slots::Slot};
+use crate::{fleet::ClusterName, live::tunnel::NotAnswered, transport::listener::slots::Slot};
 
 /// The body of an answer.
 pub(super) type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;

@@ -22,7 +22,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use super::{Line, Place, Placed, resource};
-use crate::live::lane::{Body, NotAnswered};
+use crate::live::tunnel::{Body, NotAnswered};
 
 /// Pieces of 64 KiB that whoever reads has not read; the agent's stream waits then.
 const UNREAD: usize = 4;

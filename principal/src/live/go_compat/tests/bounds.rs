@@ -118,7 +118,7 @@ async fn answers_that_nobody_takes_hold_no_more_than_their_room() {
     // What is on its way to whoever asked still takes room.
     let mut bodies: Vec<_> = taken.into_iter().map(Response::into_body).collect();
     let frame = bodies.pop().unwrap().frame().await.unwrap().unwrap();
-    let all: usize = usize::try_from(room::MOST).unwrap();
+    let all: usize = usize::try_from(answer_budget::MOST).unwrap();
     assert!(line.room.left() < all / 4);
     drop((frame, bodies));
     assert_eq!(line.room.left(), all);
