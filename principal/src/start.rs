@@ -9,7 +9,34 @@ use runtime::{
 };
 use tokio::sync::watch;
 
-use crate::{admission::{gate::{Budget, Gate, Nonces, Registrar}, identity::Method, registry::Registry, revoked::{Revoked, self}, tokens::JwtKey, trust::Roots, users::{Passwords, Users, self}}, fleet::Fleet, live::{go_compat::Questions, tunnel::Lanes}, metrics::Metrics, report::Sessions as Reports, settings::Settings, state::Sources, sync::{hub::{Hub, self, store::{Kubernetes, Store}}, session::{Sessions, Told, self}}, transport::{listener::{Listener, Rules}, service::{Services, self}}};
+use crate::{
+    admission::{
+        gate::{Budget, Gate, Nonces, Registrar},
+        identity::Method,
+        registry::Registry,
+        revoked::{self, Revoked},
+        tokens::JwtKey,
+        trust::Roots,
+        users::{self, Passwords, Users},
+    },
+    fleet::Fleet,
+    live::{go_compat::GoRequests, tunnel::Tunnels},
+    metrics::Metrics,
+    report::Sessions as Reports,
+    settings::Settings,
+    state::Sources,
+    sync::{
+        hub::{
+            self, Hub,
+            store::{Kubernetes, Store},
+        },
+        session::{self, Sessions, Told},
+    },
+    transport::{
+        listener::{Listener, Rules},
+        service::{self, Services},
+    },
+};
 
 mod follow;
 mod proxies;
@@ -248,13 +275,13 @@ fn assemble(
     let metrics = feeds.metrics.clone();
     let clock = feeds.clock.clone();
     let (registry, reports) = Registry::new(clock.clone());
-    let lanes = Lanes::default();
+    let tunnels = Tunnels::default();
     metrics.state().follow(Sources {
         registry: registry.clone(),
         reports: reports.clone(),
         fleet: feeds.fleet.clone(),
         active: feeds.active.clone(),
-        lanes: lanes.clone(),
+        tunnels: tunnels.clone(),
     });
     let hub = Hub::new(settings, store, clock.clone(), metrics.clone());
     let enrolled = Arc::clone(&feeds.fleet.borrow());
@@ -284,8 +311,8 @@ fn assemble(
     let sessions = Sessions {
         gate: Arc::new(gate),
         hub: Arc::new(hub),
-        lanes,
-        questions: Questions::default(),
+        tunnels,
+        go_requests: GoRequests::default(),
         limits: settings.limits.clone(),
         metrics,
         clock,

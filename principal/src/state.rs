@@ -18,7 +18,7 @@ use runtime::{admin::Page, metrics::Gauges};
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
-use crate::{admission::registry::Registry, fleet::Fleet, live::tunnel::Lanes, report::Sessions};
+use crate::{admission::registry::Registry, fleet::Fleet, live::tunnel::Tunnels, report::Sessions};
 
 mod moment;
 
@@ -34,7 +34,7 @@ pub(crate) struct Sources {
     pub(crate) reports: watch::Receiver<Sessions>,
     pub(crate) fleet: watch::Receiver<Arc<Fleet>>,
     pub(crate) active: watch::Receiver<bool>,
-    pub(crate) lanes: Lanes,
+    pub(crate) tunnels: Tunnels,
 }
 
 impl fmt::Debug for Sources {
@@ -97,7 +97,7 @@ impl State {
             fleet,
             reports,
             figures: sources.registry.figures(now),
-            lanes: sources.lanes.count(),
+            lanes: sources.tunnels.count(),
         }
     }
 

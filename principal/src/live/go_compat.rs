@@ -10,7 +10,7 @@
 //!                                             └── by event id ◄────────┘ (logs, terminals: on streams that the agent opens)
 //! ```
 //!
-//! A [`Line`] is one session's. What is answered is looked for among what was asked on it, so no agent can answer for
+//! A [`GoSession`] is one session's. What is answered is looked for among what was asked on it, so no agent can answer for
 //! another one. When the session ends, everything on its line ends.
 
 use std::{
@@ -33,7 +33,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{fleet::{ClusterName, Mode}, live::tunnel::{Body, NotAnswered}, sync::session::Sessions};
+use crate::{
+    fleet::{ClusterName, Mode},
+    live::tunnel::{Body, NotAnswered},
+    sync::session::Sessions,
+};
 
 mod answer_budget;
 mod log;
@@ -43,16 +47,16 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use log::Log;
-use answer_budget::{Room, held};
-pub(crate) use terminal::Opened as Terminal;
+use answer_budget::{AnswerBudget, hold_budget};
+pub(crate) use log::LogStream;
+pub(crate) use terminal::TerminalStream;
 
 /// Questions of one cluster at the same time. A Go agent answers one after the other.
 const MOST: usize = 64;
 /// Subscriptions of one cluster, and terminals that are not open yet.
-const MOST_LASTING: usize = 64;
+const MAX_LASTING: usize = 64;
 /// Logs of one cluster at the same time: each is a stream on the connection of its session.
-const MOST_LOGS: usize = 16;
+const MAX_LOGS: usize = 16;
 /// Streams that a Go agent has open for people on the connection of its session: logs, and terminals.
 pub(crate) const STREAMS: u32 = 32;
 
@@ -64,90 +68,95 @@ impl Sessions {
         &self,
         cluster: &ClusterName,
         request: Request<Body>,
-        patience: Duration,
+        response_timeout: Duration,
     ) -> Result<Response<Body>, NotAnswered> {
-        if let Some(line) = self.questions.line(cluster) {
-            return line.ask(request, patience).await;
+        if let Some(session) = self.go_requests.session(cluster) {
+            return session.ask(request, response_timeout).await;
         }
-        let answered = self.lanes.ask(cluster, request, patience).await?;
+        let answered = self.tunnels.ask(cluster, request, response_timeout).await?;
         Ok(answered.map(|body| UnsyncBoxBody::new(body.map_err(Into::into))))
     }
 }
 
 /// The lines of all clusters; clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Questions(Arc<Mutex<BTreeMap<ClusterName, Arc<Line>>>>);
+pub(crate) struct GoRequests(Arc<Mutex<BTreeMap<ClusterName, Arc<GoSession>>>>);
 
-impl Questions {
+impl GoRequests {
     /// From now on the agent of this cluster is asked on this session.
-    pub(crate) fn open(&self, cluster: &ClusterName, mode: Mode, spawner: &Spawner) -> Ear {
-        let (asking, asked) = mpsc::channel(MOST);
-        let line = Arc::new(Line {
+    pub(crate) fn open(
+        &self,
+        cluster: &ClusterName,
+        mode: Mode,
+        spawner: &Spawner,
+    ) -> GoRequestChannel {
+        let (outgoing, asked) = mpsc::channel(MOST);
+        let session = Arc::new(GoSession {
             cluster: cluster.clone(),
             mode,
             spawner: spawner.clone(),
-            asking,
-            waiting: Mutex::new(Some(Waiting::default())),
-            keys: redis::Learned::default(),
-            logs: Arc::new(Semaphore::new(MOST_LOGS)),
-            room: Room::default(),
-            over: CancellationToken::new(),
+            outgoing,
+            pending: Mutex::new(Some(Pending::default())),
+            keys: redis::LearnedKeyFormat::default(),
+            logs: Arc::new(Semaphore::new(MAX_LOGS)),
+            budget: AnswerBudget::default(),
+            session_ended: CancellationToken::new(),
         });
-        self.lock().insert(cluster.clone(), Arc::clone(&line));
-        Ear {
+        self.lock().insert(cluster.clone(), Arc::clone(&session));
+        GoRequestChannel {
             all: self.clone(),
-            line,
+            session,
             asked,
         }
     }
 
     /// A log that was asked for, if this cluster's agent is the one that was asked.
-    pub(crate) fn claim(&self, cluster: &ClusterName, uuid: &str) -> Option<Log> {
-        let line = self.line(cluster)?;
-        let mut waiting = line.lock();
-        let wanted = waiting.as_mut()?.logs.remove(uuid)?;
-        drop(waiting);
-        wanted.open(line.over.clone())
+    pub(crate) fn open_log(&self, cluster: &ClusterName, uuid: &str) -> Option<LogStream> {
+        let session = self.session(cluster)?;
+        let mut pending = session.lock();
+        let pending_log = pending.as_mut()?.logs.remove(uuid)?;
+        drop(pending);
+        pending_log.open(session.session_ended.clone())
     }
 
     /// Takes a terminal that was asked for to whoever did; none if this cluster's agent is not the one that was asked.
-    pub(crate) fn begin(
+    pub(crate) fn open_terminal(
         &self,
         cluster: &ClusterName,
         uuid: &str,
-        terminal: Terminal,
+        terminal: TerminalStream,
     ) -> Option<()> {
-        let line = self.line(cluster)?;
-        let mut waiting = line.lock();
-        let asker = waiting.as_mut()?.terminals.remove(uuid)?;
-        asker.send(terminal).ok()
+        let session = self.session(cluster)?;
+        let mut pending = session.lock();
+        let waiter = pending.as_mut()?.terminals.remove(uuid)?;
+        waiter.send(terminal).ok()
     }
 
-    fn line(&self, cluster: &ClusterName) -> Option<Arc<Line>> {
+    fn session(&self, cluster: &ClusterName) -> Option<Arc<GoSession>> {
         self.lock().get(cluster).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ClusterName, Arc<Line>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ClusterName, Arc<GoSession>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The session of a Go agent, to those who ask.
-pub(crate) struct Line {
+pub(crate) struct GoSession {
     cluster: ClusterName,
     mode: Mode,
     spawner: Spawner,
-    asking: mpsc::Sender<Event>,
+    outgoing: mpsc::Sender<Event>,
     /// None: the session is over.
-    waiting: Mutex<Option<Waiting>>,
-    keys: redis::Learned,
+    pending: Mutex<Option<Pending>>,
+    keys: redis::LearnedKeyFormat,
     /// Places for logs.
     logs: Arc<Semaphore>,
-    room: Room,
-    over: CancellationToken,
+    budget: AnswerBudget,
+    session_ended: CancellationToken,
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for GoSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Line")
             .field("cluster", &self.cluster)
@@ -157,20 +166,20 @@ impl fmt::Debug for Line {
 
 /// Who waits for what.
 #[derive(Debug, Default)]
-struct Waiting {
+struct Pending {
     /// Answers, by the event id of the question.
     answers: BTreeMap<String, oneshot::Sender<Result<Bytes, NotAnswered>>>,
     /// Word of messages of redis, by connection.
     pushes: BTreeMap<String, mpsc::Sender<()>>,
     /// Logs that the agent has not opened.
-    logs: BTreeMap<String, log::Wanted>,
+    logs: BTreeMap<String, log::PendingLog>,
     /// Terminals that it has not opened.
-    terminals: BTreeMap<String, oneshot::Sender<Terminal>>,
+    terminals: BTreeMap<String, oneshot::Sender<TerminalStream>>,
 }
 
-impl Waiting {
+impl Pending {
     /// Whether somebody waits for what comes of this question.
-    fn wants(&self, question: &Event) -> bool {
+    fn contains(&self, question: &Event) -> bool {
         let id = &question.event_id;
         match question.target {
             Target::ContainerLog => self.logs.contains_key(id),
@@ -188,32 +197,32 @@ impl Waiting {
 
 /// The driver's end of a line; dropped, the session is over for all who wait.
 #[derive(Debug)]
-pub(crate) struct Ear {
-    all: Questions,
-    line: Arc<Line>,
+pub(crate) struct GoRequestChannel {
+    all: GoRequests,
+    session: Arc<GoSession>,
     asked: mpsc::Receiver<Event>,
 }
 
-impl Ear {
+impl GoRequestChannel {
     /// The next question to be said, of those that somebody still waits for: what was given up, perhaps a change, must
     /// not come about afterwards. Cancel-safe; none when nobody can ask any more.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             let event = self.asked.recv().await?;
-            let waiting = self.line.lock();
-            if waiting.as_ref().is_some_and(|it| it.wants(&event)) {
+            let pending = self.session.lock();
+            if pending.as_ref().is_some_and(|it| it.contains(&event)) {
                 return Some(event);
             }
         }
     }
 
     /// Takes an event of the agent if it is an answer. One that nobody waits for any more is nothing.
-    pub(crate) fn hears(&self, event: &Event) -> bool {
+    pub(crate) fn handle_response(&self, event: &Event) -> bool {
         match event.target {
-            Target::Resource => self.line.answered(event),
+            Target::Resource => self.session.complete(event),
             Target::Redis => match redis::push(event) {
-                Some(connection) => self.line.pushed(&connection),
-                None => self.line.answered(event),
+                Some(connection) => self.session.notify_push(&connection),
+                None => self.session.complete(event),
             },
             Target::Object(_)
             | Target::ApplicationSet
@@ -228,58 +237,58 @@ impl Ear {
     }
 }
 
-impl Drop for Ear {
+impl Drop for GoRequestChannel {
     fn drop(&mut self) {
         let mut lines = self.all.lock();
-        let mine = lines.get(&self.line.cluster);
-        if mine.is_some_and(|line| Arc::ptr_eq(line, &self.line)) {
-            lines.remove(&self.line.cluster);
+        let mine = lines.get(&self.session.cluster);
+        if mine.is_some_and(|session| Arc::ptr_eq(session, &self.session)) {
+            lines.remove(&self.session.cluster);
         }
         drop(lines);
         // Whoever waits finds that nobody answers any more.
-        *self.line.lock() = None;
-        self.line.over.cancel();
+        *self.session.lock() = None;
+        self.session.session_ended.cancel();
     }
 }
 
-impl Line {
+impl GoSession {
     /// Asks one request, and answers as our agent would.
     async fn ask(
         self: &Arc<Self>,
         request: Request<Body>,
-        patience: Duration,
+        response_timeout: Duration,
     ) -> Result<Response<Body>, NotAnswered> {
         let target = request.uri().path_and_query();
         let target = target.map_or("", |it| it.as_str()).to_owned();
         match CacheKey::from_target(&target) {
-            Some((key, false)) => redis::get(self, &key, patience).await,
-            Some((key, true)) => redis::follow(self, &key, patience).await,
-            None => resource::ask(self, request, &target, patience).await,
+            Some((key, false)) => redis::get(self, &key, response_timeout).await,
+            Some((key, true)) => redis::follow(self, &key, response_timeout).await,
+            None => resource::ask(self, request, &target, response_timeout).await,
         }
     }
 
     /// Says a question, and waits for what the agent says to it.
-    async fn question(
+    async fn request_and_wait(
         self: &Arc<Self>,
         event: Event,
-        patience: Duration,
+        response_timeout: Duration,
     ) -> Result<Bytes, NotAnswered> {
         let (answer, answered) = oneshot::channel();
         let id = event.event_id.clone();
-        let _place = self.wait_for(Place::Answer(id), |waiting, id| {
-            let room = waiting.answers.len() < MOST;
-            room.then(|| waiting.answers.insert(id, answer)).is_some()
+        let _guard = self.register(PendingId::Answer(id), |pending, id| {
+            let budget = pending.answers.len() < MOST;
+            budget.then(|| pending.answers.insert(id, answer)).is_some()
         })?;
-        self.say(event)?;
-        timeout(patience, answered)
+        self.send(event)?;
+        timeout(response_timeout, answered)
             .await
-            .map_err(|_elapsed| NotAnswered::Late(patience))?
+            .map_err(|_elapsed| NotAnswered::TimedOut(response_timeout))?
             .map_err(|_dropped| NotAnswered::Ended)?
     }
 
     /// Has the driver say an event as soon as the session takes it.
-    fn say(&self, event: Event) -> Result<(), NotAnswered> {
-        self.asking
+    fn send(&self, event: Event) -> Result<(), NotAnswered> {
+        self.outgoing
             .try_send(event)
             .map_err(|refused| match refused {
                 mpsc::error::TrySendError::Full(_) => NotAnswered::Busy,
@@ -288,56 +297,56 @@ impl Line {
     }
 
     /// Takes a place among those who wait, if `put` finds room; it is free again when the place is dropped.
-    fn wait_for(
+    fn register(
         self: &Arc<Self>,
-        place: Place,
-        put: impl FnOnce(&mut Waiting, String) -> bool,
-    ) -> Result<Placed, NotAnswered> {
-        let mut waiting = self.lock();
-        let all = waiting.as_mut().ok_or(NotAnswered::Ended)?;
+        place: PendingId,
+        put: impl FnOnce(&mut Pending, String) -> bool,
+    ) -> Result<PendingGuard, NotAnswered> {
+        let mut pending = self.lock();
+        let all = pending.as_mut().ok_or(NotAnswered::Ended)?;
         if !put(all, place.id().to_owned()) {
             return Err(NotAnswered::Busy);
         }
-        drop(waiting);
-        Ok(Placed {
-            line: Arc::clone(self),
+        drop(pending);
+        Ok(PendingGuard {
+            session: Arc::clone(self),
             place,
         })
     }
 
-    fn answered(&self, event: &Event) {
-        let mut waiting = self.lock();
-        let asker = waiting
+    fn complete(&self, event: &Event) {
+        let mut pending = self.lock();
+        let waiter = pending
             .as_mut()
-            .and_then(|waiting| waiting.answers.remove(&event.event_id));
-        drop(waiting);
-        if let Some(asker) = asker {
-            let _gone = asker.send(self.room.take(event.payload.clone()));
+            .and_then(|pending| pending.answers.remove(&event.event_id));
+        drop(pending);
+        if let Some(waiter) = waiter {
+            let _gone = waiter.send(self.budget.take(event.payload.clone()));
         }
     }
 
-    fn pushed(&self, connection: &str) {
-        let waiting = self.lock();
-        let follower = waiting.as_ref().and_then(|it| it.pushes.get(connection));
+    fn notify_push(&self, connection: &str) {
+        let pending = self.lock();
+        let follower = pending.as_ref().and_then(|it| it.pushes.get(connection));
         // Where some are not read yet one more says nothing new.
         let _told = follower.map(|follower| follower.try_send(()));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Pending>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What is waited for.
 #[derive(Debug)]
-enum Place {
+enum PendingId {
     Answer(String),
     Push(String),
     Log(String),
     Terminal(String),
 }
 
-impl Place {
+impl PendingId {
     fn id(&self) -> &str {
         match self {
             Self::Answer(id) | Self::Push(id) | Self::Log(id) | Self::Terminal(id) => id,
@@ -347,25 +356,25 @@ impl Place {
 
 /// A place among those who wait.
 #[derive(Debug)]
-struct Placed {
-    line: Arc<Line>,
-    place: Place,
+struct PendingGuard {
+    session: Arc<GoSession>,
+    place: PendingId,
 }
 
-impl Drop for Placed {
+impl Drop for PendingGuard {
     fn drop(&mut self) {
-        if let Some(waiting) = self.line.lock().as_mut() {
+        if let Some(pending) = self.session.lock().as_mut() {
             match &self.place {
-                Place::Answer(id) => drop(waiting.answers.remove(id)),
-                Place::Push(id) => drop(waiting.pushes.remove(id)),
-                Place::Log(id) => drop(waiting.logs.remove(id)),
-                Place::Terminal(id) => drop(waiting.terminals.remove(id)),
+                PendingId::Answer(id) => drop(pending.answers.remove(id)),
+                PendingId::Push(id) => drop(pending.pushes.remove(id)),
+                PendingId::Log(id) => drop(pending.logs.remove(id)),
+                PendingId::Terminal(id) => drop(pending.terminals.remove(id)),
             }
         }
     }
 }
 
 /// Reads an answer; one that cannot be read is as good as none.
-fn read<T: DeserializeOwned + Default>(what: &'static str, body: &Bytes) -> Result<T, NotAnswered> {
-    payload::decode(what, body).map_err(NotAnswered::Unreadable)
+fn read<T: DeserializeOwned + Default>(kind: &'static str, body: &Bytes) -> Result<T, NotAnswered> {
+    payload::decode(kind, body).map_err(NotAnswered::Unreadable)
 }

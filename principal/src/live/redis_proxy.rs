@@ -47,8 +47,8 @@ mod upstream;
 mod value;
 mod writer;
 
-use event_refresh::Looks;
-use last_known::Memory;
+use event_refresh::EventRefresher;
+use last_known::LastKnownValues;
 
 /// A client that says nothing at the beginning is let go.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -61,7 +61,7 @@ struct Budgets {
     /// Open connections.
     connections: usize,
     /// Of these, those that have not shown the password yet: the rest stays for others.
-    strangers: usize,
+    unauthenticated: usize,
     /// Values of all clusters, and of one.
     gets: usize,
     gets_of_cluster: usize,
@@ -69,20 +69,20 @@ struct Budgets {
     follows: usize,
     follows_of_cluster: usize,
     /// How long an agent may take to begin an answer.
-    patience: Duration,
+    response_timeout: Duration,
 }
 
 impl Default for Budgets {
     fn default() -> Self {
         Self {
             connections: 1024,
-            strangers: 128,
+            unauthenticated: 128,
             gets: 256,
             gets_of_cluster: 64,
             follows: 512,
             follows_of_cluster: 64,
             // Less than Argo CD's client waits for redis.
-            patience: Duration::from_millis(2500),
+            response_timeout: Duration::from_millis(2500),
         }
     }
 }
@@ -104,13 +104,13 @@ struct Shared {
     server_tls: Option<ClientTls>,
     budgets: Budgets,
     connections: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
+    unauthenticated: Arc<Semaphore>,
     gets: Arc<Semaphore>,
     gets_of_cluster: Slots<ClusterName>,
     follows: Arc<Semaphore>,
     follows_of_cluster: Slots<ClusterName>,
-    memory: Memory,
-    looks: Looks,
+    last_known: LastKnownValues,
+    event_refresher: EventRefresher,
 }
 
 impl RedisProxy {
@@ -138,13 +138,13 @@ impl RedisProxy {
             login,
             server_tls,
             connections: Arc::new(Semaphore::new(budgets.connections)),
-            strangers: Arc::new(Semaphore::new(budgets.strangers)),
+            unauthenticated: Arc::new(Semaphore::new(budgets.unauthenticated)),
             gets: Arc::new(Semaphore::new(budgets.gets)),
             gets_of_cluster: Slots::new(budgets.gets_of_cluster),
             follows: Arc::new(Semaphore::new(budgets.follows)),
             follows_of_cluster: Slots::new(budgets.follows_of_cluster),
-            memory: Memory::new(LARGEST_REMEMBERED, settings.remembered),
-            looks: Looks::default(),
+            last_known: LastKnownValues::new(LARGEST_REMEMBERED, settings.remembered),
+            event_refresher: EventRefresher::default(),
             settings,
             budgets,
         };
@@ -171,8 +171,8 @@ impl RedisProxy {
 async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let metrics = shared.sessions.metrics.clone();
     let connection = Arc::clone(&shared.connections).try_acquire_owned();
-    let stranger = Arc::clone(&shared.strangers).try_acquire_owned();
-    let (Ok(_connection), Ok(stranger)) = (connection, stranger) else {
+    let unauthenticated_permit = Arc::clone(&shared.unauthenticated).try_acquire_owned();
+    let (Ok(_connection), Ok(unauthenticated_permit)) = (connection, unauthenticated_permit) else {
         return metrics.redis_request("too_many_connections");
     };
     let shaking = async {
@@ -189,7 +189,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
         }
     };
     let _open = metrics.redis_connection();
-    if let Err(error) = Box::pin(client::serve(shared, stream, stranger)).await {
+    if let Err(error) = Box::pin(client::serve(shared, stream, unauthenticated_permit)).await {
         tracing::debug!(%address, error = %Chain(&error), "closed a redis client connection");
     }
 }

@@ -72,7 +72,7 @@ pub(crate) struct Budgets {
     /// How long a terminal may last.
     pub(crate) terminal_life: Duration,
     /// How long an agent may take to begin an answer.
-    pub(crate) patience: Duration,
+    pub(crate) response_timeout: Duration,
 }
 
 impl Budgets {
@@ -91,7 +91,7 @@ impl Budgets {
             lasting_per_cluster: 64,
             terminals_per_cluster: 16,
             terminal_life: Duration::from_hours(4),
-            patience: Duration::from_secs(30),
+            response_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -120,7 +120,7 @@ struct Shared {
 
 /// Who came, and for which cluster.
 #[derive(Clone, Debug)]
-struct Visitor {
+struct ProxyClient {
     cluster: ClusterName,
     certificate: Arc<PeerCertificate>,
     /// When what opens it ends: the certificate, or a token before it.
@@ -167,7 +167,7 @@ impl ResourceProxy {
         let Self { tcp, shared } = self;
         let aside = shared.sessions.spawner.aside();
         let serve = |socket, address| serve(Arc::clone(&shared), socket, address);
-        accept::serve(&tcp, &aside, "visit", serve).await;
+        accept::serve(&tcp, &aside, "resource proxy client", serve).await;
     }
 }
 
@@ -188,7 +188,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     };
     let caller = Caller::new(certificate, shared.visitors);
     if let Err(error) = drive(&shared, stream, &caller).await {
-        tracing::debug!(%address, error = %Chain(&*error), "visit failed");
+        tracing::debug!(%address, error = %Chain(&*error), "a resource proxy connection failed");
     }
 }
 
@@ -238,7 +238,7 @@ async fn drive(
     tokio::select! {
         biased;
         ended = connection.as_mut() => return ended,
-        () = untrusted(shared, caller.certificate()) => return Ok(()),
+        () = ca_untrusted(shared, caller.certificate()) => return Ok(()),
         () = stop.cancelled() => {}
     }
     connection.as_mut().graceful_shutdown();
@@ -249,22 +249,24 @@ async fn drive(
 
 /// Resolves when whoever came would not be let in any more: the certificate is revoked or not trusted, or the time of what
 /// opened the cluster is over. Cancel-safe.
-async fn distrust(shared: &Shared, visitor: &Visitor) {
-    let left = visitor.ends.duration_since(shared.sessions.clock.now());
+async fn credential_ended(shared: &Shared, proxy_client: &ProxyClient) {
+    let left = proxy_client
+        .ends
+        .duration_since(shared.sessions.clock.now());
     let mut revoked = shared.sessions.gate.revoked.clone();
     let is_revoked = revoked.wait_for(|list| {
         let list = list.as_ref();
-        list.is_some_and(|list| list.has_certificate(&visitor.certificate))
+        list.is_some_and(|list| list.has_certificate(&proxy_client.certificate))
     });
     tokio::select! {
         Ok(_list) = is_revoked => {}
         () = sleep(Duration::try_from(left).unwrap_or_default()) => {}
-        () = untrusted(shared, &visitor.certificate) => {}
+        () = ca_untrusted(shared, &proxy_client.certificate) => {}
     }
 }
 
 /// Resolves when no CA vouches for the certificate any more. Cancel-safe.
-async fn untrusted(shared: &Shared, certificate: &PeerCertificate) {
+async fn ca_untrusted(shared: &Shared, certificate: &PeerCertificate) {
     let mut roots = Roots::new(shared.material.clone());
     // What was trusted between the handshake and now.
     let mut trust = Trust::new(&Arc::clone(&shared.material.borrow()));

@@ -50,36 +50,36 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const PING: Duration = Duration::from_secs(5);
 /// What a reader who does not read makes us hold, and all those of one cluster together.
 const STREAM_WINDOW: u32 = 256 << 10;
-const LANE_WINDOW: u32 = 32 << 20;
+const CONNECTION_WINDOW: u32 = 32 << 20;
 /// Lanes of one cluster at a time: the newest, and those whose last requests have not ended.
-const MOST: usize = 4;
+const MAX_PER_CLUSTER: usize = 4;
 
 /// The body of a request on its way to an agent, and of what it answers.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
 
 /// The open lanes of all clusters; clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lanes(Arc<Mutex<State>>);
+pub(crate) struct Tunnels(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     next: u64,
     /// The newest last.
-    open: BTreeMap<ClusterName, Vec<Lane>>,
+    open: BTreeMap<ClusterName, Vec<OpenTunnel>>,
 }
 
-struct Lane {
+struct OpenTunnel {
     id: u64,
     mode: Mode,
     papers: Arc<Papers>,
     /// What Argo CD's namespace is called there. A claim.
     argocd_namespace: String,
     /// None where a newer lane has taken over.
-    carrier: Option<SendRequest<Body>>,
+    sender: Option<SendRequest<Body>>,
     end: CancellationToken,
 }
 
-impl fmt::Debug for Lane {
+impl fmt::Debug for OpenTunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lane")
             .field("id", &self.id)
@@ -95,7 +95,7 @@ pub(crate) enum NotAnswered {
     NotConnected,
     /// It said nothing for too long.
     #[error("timed out: the agent of this cluster did not answer within {0:?}")]
-    Late(Duration),
+    TimedOut(Duration),
     /// The lane broke.
     #[error("the connection to the agent of this cluster was lost")]
     Lost(#[source] hyper::Error),
@@ -113,10 +113,10 @@ pub(crate) enum NotAnswered {
     Unreadable(#[source] Undecodable),
     /// Or something else.
     #[error("the agent of this cluster sent an unexpected answer")]
-    Besides,
+    Unexpected,
 }
 
-impl Lanes {
+impl Tunnels {
     /// Asks the agent of a cluster.
     ///
     /// Dropped, the request is taken back; so it is when its answer is dropped.
@@ -124,35 +124,35 @@ impl Lanes {
         &self,
         cluster: &ClusterName,
         request: Request<Body>,
-        patience: Duration,
+        response_timeout: Duration,
     ) -> Result<Response<Incoming>, NotAnswered> {
-        let mut carrier = self.carrier(cluster).ok_or(NotAnswered::NotConnected)?;
-        timeout(patience, carrier.send_request(request))
+        let mut sender = self.sender(cluster).ok_or(NotAnswered::NotConnected)?;
+        timeout(response_timeout, sender.send_request(request))
             .await
-            .map_err(|_elapsed| NotAnswered::Late(patience))?
+            .map_err(|_elapsed| NotAnswered::TimedOut(response_timeout))?
             .map_err(NotAnswered::Lost)
     }
 
-    fn carrier(&self, cluster: &ClusterName) -> Option<SendRequest<Body>> {
+    fn sender(&self, cluster: &ClusterName) -> Option<SendRequest<Body>> {
         let state = self.lock();
         let newest = state.open.get(cluster)?.last()?;
-        newest.carrier.clone().filter(|it| !it.is_closed())
+        newest.sender.clone().filter(|it| !it.is_closed())
     }
 
     /// What Argo CD's namespace is called on a cluster, if its agent can be asked now.
     pub(crate) fn argocd_namespace(&self, cluster: &ClusterName) -> Option<String> {
         let state = self.lock();
         let newest = state.open.get(cluster)?.last()?;
-        let is_open = newest.carrier.as_ref().is_some_and(|it| !it.is_closed());
+        let is_open = newest.sender.as_ref().is_some_and(|it| !it.is_closed());
         is_open.then(|| newest.argocd_namespace.clone())
     }
 
     /// Ends every lane for which `verdict` has a reason.
     pub(crate) fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Papers) -> Option<End>) {
-        for (cluster, lanes) in &self.lock().open {
-            for lane in lanes {
-                if verdict(cluster, lane.mode, &lane.papers).is_some() {
-                    lane.end.cancel();
+        for (cluster, tunnels) in &self.lock().open {
+            for tunnel in tunnels {
+                if verdict(cluster, tunnel.mode, &tunnel.papers).is_some() {
+                    tunnel.end.cancel();
                 }
             }
         }
@@ -162,39 +162,39 @@ impl Lanes {
     pub(crate) fn count(&self) -> BTreeMap<String, usize> {
         let state = self.lock();
         let open = state.open.iter();
-        open.map(|(cluster, lanes)| (cluster.to_string(), lanes.len()))
+        open.map(|(cluster, tunnels)| (cluster.to_string(), tunnels.len()))
             .collect()
     }
 
     /// From now on this one carries the requests of its cluster.
-    fn take_over(
+    fn register(
         &self,
         admitted: &Admitted,
-        carrier: SendRequest<Body>,
+        sender: SendRequest<Body>,
         end: CancellationToken,
-    ) -> Place {
+    ) -> Registration {
         let cluster = admitted.holder.cluster.clone();
         let mut state = self.lock();
         let id = state.next;
         state.next = state.next.wrapping_add(1);
-        let lanes = state.open.entry(cluster.clone()).or_default();
-        for older in lanes.iter_mut() {
-            older.carrier = None;
+        let tunnels = state.open.entry(cluster.clone()).or_default();
+        for older in tunnels.iter_mut() {
+            older.sender = None;
         }
-        if lanes.len() >= MOST {
-            lanes.remove(0).end.cancel();
+        if tunnels.len() >= MAX_PER_CLUSTER {
+            tunnels.remove(0).end.cancel();
         }
-        lanes.push(Lane {
+        tunnels.push(OpenTunnel {
             id,
             mode: admitted.holder.mode,
             papers: Arc::clone(&admitted.papers),
             argocd_namespace: admitted.holder.announced.namespace.clone(),
-            carrier: Some(carrier),
+            sender: Some(sender),
             end,
         });
         drop(state);
-        Place {
-            lanes: self.clone(),
+        Registration {
+            tunnels: self.clone(),
             cluster,
             id,
         }
@@ -206,7 +206,7 @@ impl Lanes {
 }
 
 /// How a lane ends.
-struct Ends {
+struct EndSignals {
     /// Cancelled, it ends with all requests on it.
     end: CancellationToken,
     /// Cancelled when its last request has ended or the agent is gone.
@@ -215,18 +215,18 @@ struct Ends {
 
 /// A lane's place among those of its cluster; dropped, it is free.
 #[derive(Debug)]
-struct Place {
-    lanes: Lanes,
+struct Registration {
+    tunnels: Tunnels,
     cluster: ClusterName,
     id: u64,
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
-        let mut state = self.lanes.lock();
-        if let Some(lanes) = state.open.get_mut(&self.cluster) {
-            lanes.retain(|lane| lane.id != self.id);
-            if lanes.is_empty() {
+        let mut state = self.tunnels.lock();
+        if let Some(tunnels) = state.open.get_mut(&self.cluster) {
+            tunnels.retain(|tunnel| tunnel.id != self.id);
+            if tunnels.is_empty() {
                 state.open.remove(&self.cluster);
             }
         }
@@ -235,7 +235,7 @@ impl Drop for Place {
 
 impl Sessions {
     /// Takes the lane of an admitted agent and returns what we say on it.
-    pub(crate) fn open_lane(
+    pub(crate) fn open_tunnel(
         self: &Arc<Self>,
         admitted: Admitted,
         inbound: Streaming<Chunk>,
@@ -243,37 +243,37 @@ impl Sessions {
         let end = CancellationToken::new();
         // Its end is the end of the connection inside, and so of every request on it.
         let gone = CancellationToken::new();
-        let held = gone.clone().drop_guard();
+        let gone_guard = gone.clone().drop_guard();
         let incoming = inbound
             .map(move |chunk| {
-                let _held_as_long_as_it_is_read = &held;
+                let _dropped_with_the_stream = &gone_guard;
                 chunk.map(|it| it.data).map_err(io::Error::other)
             })
             .take_until(end.clone().cancelled_owned());
         let (send, outgoing) = tunnel::chunks();
         let tunnel = Tunnel::new(incoming, send);
-        let span = tracing::info_span!("lane", cluster = %admitted.holder.cluster);
-        let living = Arc::clone(self).live(admitted, tunnel, Ends { end, gone });
+        let span = tracing::info_span!("tunnel", cluster = %admitted.holder.cluster);
+        let living = Arc::clone(self).run_tunnel(admitted, tunnel, EndSignals { end, gone });
         self.spawner
             .aside()
-            .spawn_short("lane", living.instrument(span));
+            .spawn_short("tunnel", living.instrument(span));
         outgoing
     }
 
-    async fn live(self: Arc<Self>, admitted: Admitted, tunnel: Tunnel, ends: Ends) {
-        let Ends { end, gone } = ends;
-        let shaking = http2::Builder::new(Tasks::new(self.spawner.aside()))
+    async fn run_tunnel(self: Arc<Self>, admitted: Admitted, tunnel: Tunnel, signals: EndSignals) {
+        let EndSignals { end, gone } = signals;
+        let handshake = http2::Builder::new(Tasks::new(self.spawner.aside()))
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(LANE_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .keep_alive_interval(PING)
             .keep_alive_timeout(PING)
             .keep_alive_while_idle(true)
             .handshake(TokioIo::new(tunnel));
-        let Ok(Ok((carrier, connection))) = timeout(HANDSHAKE, shaking).await else {
+        let Ok(Ok((sender, connection))) = timeout(HANDSHAKE, handshake).await else {
             return tracing::info!("a tunnel failed to start");
         };
-        let _place = self.lanes.take_over(&admitted, carrier, end.clone());
+        let _registration = self.tunnels.register(&admitted, sender, end.clone());
         let (holder, papers) = (&admitted.holder, &admitted.papers);
         let verdict = self
             .gate
@@ -282,11 +282,11 @@ impl Sessions {
             return end.cancel();
         }
         let _open = self.metrics.lane();
-        tracing::info!("lane opened");
+        tracing::info!("tunnel opened");
         // Over when nobody asks on it any more; what was asked goes on until the tunnel is dropped.
-        let asking = async {
+        let connected = async {
             if let Err(error) = connection.await {
-                tracing::info!(error = %Chain(&error), "lane broke");
+                tracing::info!(error = %Chain(&error), "tunnel connection failed");
             }
             std::future::pending::<()>().await;
         };
@@ -295,15 +295,15 @@ impl Sessions {
             () = self.spawner.token().cancelled() => {}
             () = end.cancelled() => {}
             () = gone.cancelled() => {}
-            () = sleep(self.life(papers)) => {}
-            () = asking => {}
+            () = sleep(self.max_life(papers)) => {}
+            () = connected => {}
         }
         end.cancel();
-        tracing::info!("lane ended");
+        tracing::info!("tunnel ended");
     }
 
     /// No longer than a session may live, nor than the certificate.
-    fn life(&self, papers: &Papers) -> Duration {
+    fn max_life(&self, papers: &Papers) -> Duration {
         let left = papers.not_after().map(|not_after| {
             let left = not_after.duration_since(self.clock.now());
             Duration::try_from(left).unwrap_or_default()

@@ -20,7 +20,19 @@ use tokio::sync::{mpsc, watch};
 use tonic::{Status, Streaming};
 use tracing::Instrument as _;
 
-use crate::{admission::{gate::{Admitted, Gate, Papers}, registry::End, trust::{Roots, Trust}, users::Passwords}, fleet::{ClusterName, Fleet, Mode}, live::{go_compat::Questions, tunnel::Lanes}, metrics::Metrics, settings::Limits, sync::hub::Hub};
+use crate::{
+    admission::{
+        gate::{Admitted, Gate, Papers},
+        registry::End,
+        trust::{Roots, Trust},
+        users::Passwords,
+    },
+    fleet::{ClusterName, Fleet, Mode},
+    live::{go_compat::GoRequests, tunnel::Tunnels},
+    metrics::Metrics,
+    settings::Limits,
+    sync::hub::Hub,
+};
 
 mod agreement;
 mod brake;
@@ -41,8 +53,8 @@ const OUTBOUND: usize = 16;
 pub(crate) struct Sessions {
     pub(crate) gate: Arc<Gate>,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) lanes: Lanes,
-    pub(crate) questions: Questions,
+    pub(crate) tunnels: Tunnels,
+    pub(crate) go_requests: GoRequests,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
     pub(crate) clock: Clock,
@@ -165,7 +177,7 @@ impl Sessions {
     /// Ends every session and every lane for which `verdict` has a reason.
     fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Papers) -> Option<End>) {
         self.gate.registry.end_where(&verdict);
-        self.lanes.end_where(verdict);
+        self.tunnels.end_where(verdict);
     }
 
     /// The hub's index first: whoever is let in must find its objects there.

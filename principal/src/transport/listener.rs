@@ -59,11 +59,11 @@ pub(crate) struct Connection(Arc<Notify>);
 
 impl Connection {
     /// From now on the connection is served where work gives way: what it carries may be large, and others are urgent.
-    pub(crate) fn give_way(&self) {
+    pub(crate) fn move_to_background(&self) {
         self.0.notify_one();
     }
 
-    async fn gives_way(&self) {
+    async fn background_requested(&self) {
         self.0.notified().await;
     }
 }
@@ -149,7 +149,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let Ok(place) = Arc::clone(&shared.connections).try_acquire_owned() else {
         return shared.metrics.handshake("too_many_connections");
     };
-    let (stream, certificate) = match let_in(&shared, socket, address.ip()).await {
+    let (stream, certificate) = match accept_tls(&shared, socket, address.ip()).await {
         Ok(shaken) => shaken,
         Err(outcome) => {
             tracing::debug!(%address, outcome, "handshake failed");
@@ -167,16 +167,16 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     }
     shared.metrics.handshake("ok");
     let open = shared.metrics.connection();
-    let itself = Connection::default();
+    let control = Connection::default();
     let peer = Peer {
         address,
         certificate: certificate.map(Arc::new),
         header: None,
-        connection: itself.clone(),
+        connection: control.clone(),
     };
     let aside = shared.spawner.aside();
     let mut driving = Box::pin(async move {
-        let _held = (place, slot, open);
+        let _guards = (place, slot, open);
         if let Err(error) = connection::drive(&shared, stream, peer).await {
             tracing::debug!(%address, error = %Chain(&*error), "connection failed");
         }
@@ -185,7 +185,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
         biased;
         () = &mut driving => {}
         // Nobody can tell before the first request what a connection is for. One that others share stays where it is.
-        () = itself.gives_way(), if !is_shared => aside.spawn_short("connection", driving),
+        () = control.background_requested(), if !is_shared => aside.spawn_short("connection", driving),
     }
 }
 
@@ -193,7 +193,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
 ///
 /// Behind a load balancer all agents are one address: a storm of them waits here, with a bound, instead of being sent
 /// away to come again. The rest of all handshakes stays free for other addresses.
-async fn let_in(
+async fn accept_tls(
     shared: &Shared,
     socket: TcpStream,
     address: IpAddr,

@@ -6,7 +6,7 @@ use protocol::{
     refusal::Refusal,
     wire::{
         authapi::authentication_server::AuthenticationServer,
-        eventstreamapi::event_stream_server::EventStreamServer, tunnel::lane_server::LaneServer,
+        eventstreamapi::event_stream_server::EventStreamServer, lane::lane_server::LaneServer,
         logstreamapi::log_stream_service_server::LogStreamServiceServer,
         terminalstreamapi::terminal_stream_service_server::TerminalStreamServiceServer,
         versionapi::version_server::VersionServer,
@@ -34,7 +34,7 @@ mod terminals;
 mod tunnel;
 mod version;
 
-use oversize_filter::Sieved;
+use oversize_filter::OversizeFiltered;
 
 /// Agents send chunks of 64 KiB at most, ours on its lane and Go's of logs and terminals.
 const LARGEST_CHUNK: usize = 128 << 10;
@@ -75,7 +75,7 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
                 .accept_compressed(CompressionEncoding::Gzip)
                 .max_decoding_message_size(1 << 10),
         )
-        .add_service(Sieved {
+        .add_service(OversizeFiltered {
             inner: EventStreamServer::new(events)
                 .accept_compressed(CompressionEncoding::Gzip)
                 // To whoever asks for it.
@@ -148,14 +148,14 @@ fn recognize<T>(gate: &Gate, request: &Request<T>) -> Result<Admitted, Status> {
 fn judge<T>(
     gate: &Gate,
     request: &Request<T>,
-    door: impl FnOnce(&Gate, &Peer, &str) -> Result<Admitted, Refusal>,
+    check: impl FnOnce(&Gate, &Peer, &str) -> Result<Admitted, Refusal>,
 ) -> Result<Admitted, Status> {
     let token = request
         .metadata()
         .get("authorization")
         .and_then(|raw| raw.to_str().ok());
     let admitted =
-        peer(request).and_then(|peer| door(gate, &peer, token.ok_or(Refusal::InvalidToken)?));
+        peer(request).and_then(|peer| check(gate, &peer, token.ok_or(Refusal::InvalidToken)?));
     admitted.map_err(|refusal| {
         gate.metrics.refused(refusal.reason());
         refusal.to_stream_status()
@@ -163,7 +163,7 @@ fn judge<T>(
 }
 
 /// Counts a refusal and says it to the peer.
-fn refuse(gate: &Gate, refusal: &Refusal) -> Status {
+fn record_refusal(gate: &Gate, refusal: &Refusal) -> Status {
     gate.metrics.refused(refusal.reason());
     refusal.to_status()
 }

@@ -441,7 +441,10 @@ async fn a_cluster_has_its_share_and_no_more() {
         .unmirrored
         .clone()
         .unwrap();
-    assert!(told.names[0].contains("limit of 16 mirrored objects"), "{told:?}");
+    assert!(
+        told.names[0].contains("limit of 16 mirrored objects"),
+        "{told:?}"
+    );
     assert!(world.hub.application("a", "app-14").is_some());
     assert!(world.hub.application("a", "app-15").is_none());
     world

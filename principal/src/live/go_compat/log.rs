@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::{Line, Place, Placed, resource};
+use super::{GoSession, PendingGuard, PendingId, resource};
 use crate::live::tunnel::{Body, NotAnswered};
 
 /// Pieces of 64 KiB that whoever reads has not read; the agent's stream waits then.
@@ -60,7 +60,7 @@ struct Pace {
 
 impl Pace {
     /// Resolves when it has lasted too long.
-    async fn over(self) {
+    async fn expired(self) {
         match self.all {
             Some(all) => sleep(all).await,
             None => pending().await,
@@ -70,46 +70,50 @@ impl Pace {
 
 /// A log that its agent has not opened.
 #[derive(Debug)]
-pub(super) struct Wanted {
-    asker: oneshot::Sender<Opened>,
+pub(super) struct PendingLog {
+    waiter: oneshot::Sender<LogReader>,
     pace: Pace,
     place: OwnedSemaphorePermit,
 }
 
-impl Wanted {
+impl PendingLog {
     /// Its agent has opened it; none if whoever asked is gone.
-    pub(super) fn open(self, over: CancellationToken) -> Option<Log> {
+    pub(super) fn open(self, session_ended: CancellationToken) -> Option<LogStream> {
         let (pieces, read) = mpsc::channel(UNREAD);
-        let Self { asker, pace, place } = self;
-        asker.send(Opened(read)).ok()?;
-        Some(Log {
+        let Self {
+            waiter,
+            pace,
+            place,
+        } = self;
+        waiter.send(LogReader(read)).ok()?;
+        Some(LogStream {
             pieces,
             pace,
-            over,
-            _place: place,
+            session_ended,
+            _guard: place,
         })
     }
 }
 
 /// The end of a log at which somebody reads.
 #[derive(Debug)]
-pub(super) struct Opened(mpsc::Receiver<Piece>);
+pub(super) struct LogReader(mpsc::Receiver<Piece>);
 
 /// The end at which its agent writes.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct LogStream {
     pub(super) pieces: mpsc::Sender<Piece>,
     pace: Pace,
-    over: CancellationToken,
+    session_ended: CancellationToken,
     /// Held as long as the stream is.
-    _place: OwnedSemaphorePermit,
+    _guard: OwnedSemaphorePermit,
 }
 
-impl Log {
+impl LogStream {
     /// Carries what the agent says, in the pace of whoever reads, until either has had enough or that is too slow.
-    pub(crate) async fn carry(
+    pub(crate) async fn forward(
         self,
-        mut said: impl Stream<Item = Result<LogStreamData, Status>> + Unpin,
+        mut messages: impl Stream<Item = Result<LogStreamData, Status>> + Unpin,
     ) -> Result<(), Status> {
         // At this code a Go agent stops; at any other it would open the log anew.
         let stopped = Status::cancelled;
@@ -119,8 +123,8 @@ impl Log {
         let ended = async {
             tokio::select! {
                 biased;
-                () = self.over.cancelled() => stopped("the session has ended"),
-                () = pace.over() => stopped("the log stream reached its time limit"),
+                () = self.session_ended.cancelled() => stopped("the session has ended"),
+                () = pace.expired() => stopped("the log stream reached its time limit"),
             }
         };
         tokio::pin!(ended);
@@ -129,13 +133,13 @@ impl Log {
                 biased;
                 why = &mut ended => return Err(why),
                 () = self.pieces.closed() => return Err(gone()),
-                next = said.next() => next,
+                next = messages.next() => next,
             };
             let piece = match next {
                 // Broken off: whoever reads finds no end.
                 None => return Ok(()),
                 Some(Err(status)) => return Err(status),
-                Some(Ok(said)) => piece(said),
+                Some(Ok(message)) => piece(message),
             };
             let Some(piece) = piece else { continue };
             let is_last = !matches!(piece, Piece::Data(_));
@@ -156,10 +160,10 @@ impl Log {
 }
 
 /// What a message says of the log; nothing, as the first one, which only says which log it is.
-fn piece(said: LogStreamData) -> Option<Piece> {
+fn piece(message: LogStreamData) -> Option<Piece> {
     let LogStreamData {
         data, eof, error, ..
-    } = said;
+    } = message;
     if !error.is_empty() {
         Some(Piece::Failed(error.chars().take(1024).collect()))
     } else if eof {
@@ -171,9 +175,9 @@ fn piece(said: LogStreamData) -> Option<Piece> {
 
 /// Asks for a log, and answers when the agent has opened its stream.
 pub(super) async fn ask(
-    line: &Arc<Line>,
+    session: &Arc<GoSession>,
     request: LogRequest,
-    patience: Duration,
+    response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
     let uuid = Uuid::new_v4().to_string();
     let stamps = request.timestamps;
@@ -181,43 +185,43 @@ pub(super) async fn ask(
         uuid: uuid.clone(),
         ..request
     };
-    let (asker, opened) = oneshot::channel();
-    let place = Arc::clone(&line.logs).try_acquire_owned();
-    let wanted = Wanted {
-        asker,
+    let (waiter, opened) = oneshot::channel();
+    let place = Arc::clone(&session.logs).try_acquire_owned();
+    let pending_log = PendingLog {
+        waiter,
         pace: if request.follow { FOLLOWED } else { WHOLE },
         place: place.map_err(|_none_left| NotAnswered::Busy)?,
     };
-    let place = line.wait_for(Place::Log(uuid.clone()), |waiting, id| {
-        waiting.logs.insert(id, wanted);
+    let place = session.register(PendingId::Log(uuid.clone()), |pending, id| {
+        pending.logs.insert(id, pending_log);
         true
     })?;
     let verb = Verb::Http(Method::Get);
-    line.say(Event::question(
+    session.send(Event::question(
         Target::ContainerLog,
         verb,
         &uuid,
         payload::encode(&request),
     ))?;
-    let mut opened = timeout(patience, opened)
+    let mut opened = timeout(response_timeout, opened)
         .await
-        .map_err(|_elapsed| NotAnswered::Late(patience))?
+        .map_err(|_elapsed| NotAnswered::TimedOut(response_timeout))?
         .map_err(|_dropped| NotAnswered::Ended)?;
     let first = match timeout(BRIEF, opened.0.recv()).await {
         Ok(Some(Piece::Failed(why))) => {
-            let (code, reason) = told(&why);
+            let (code, reason) = status_of(&why);
             return Ok(resource::refusal(code, reason, &why));
         }
         Ok(None) => return Err(NotAnswered::Ended),
         Ok(Some(first)) => Some(first),
         Err(_silent) => None,
     };
-    let reading = Reading {
+    let log_body = LogBody {
         opened,
-        unstamped: (!stamps).then(Unstamped::default),
-        _place: place,
+        stripper: (!stamps).then(TimestampStripper::default),
+        _guard: place,
     };
-    let mut response = Response::new(UnsyncBoxBody::new(StreamBody::new(reading.frames(first))));
+    let mut response = Response::new(UnsyncBoxBody::new(StreamBody::new(log_body.frames(first))));
     let headers = response.headers_mut();
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     headers.insert(CONTENT_TYPE, kind);
@@ -227,7 +231,7 @@ pub(super) async fn ask(
 }
 
 /// Which status a log that cannot be opened had: the agent passes on the words only.
-fn told(why: &str) -> (StatusCode, &'static str) {
+fn status_of(why: &str) -> (StatusCode, &'static str) {
     if why.ends_with("not found") {
         (StatusCode::NOT_FOUND, "NotFound")
     } else {
@@ -236,29 +240,29 @@ fn told(why: &str) -> (StatusCode, &'static str) {
 }
 
 /// A log on its way to whoever reads.
-struct Reading {
-    opened: Opened,
-    unstamped: Option<Unstamped>,
-    _place: Placed,
+struct LogBody {
+    opened: LogReader,
+    stripper: Option<TimestampStripper>,
+    _guard: PendingGuard,
 }
 
 type Framed = Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>;
 
-impl Reading {
+impl LogBody {
     fn frames(self, first: Option<Piece>) -> impl Stream<Item = Framed> + Send {
-        stream::unfold(Some((self, first)), |reading| async move {
-            let (mut reading, first) = reading?;
+        stream::unfold(Some((self, first)), |log_body| async move {
+            let (mut log_body, first) = log_body?;
             let piece = match first {
                 Some(first) => Some(first),
-                None => reading.opened.0.recv().await,
+                None => log_body.opened.0.recv().await,
             };
             match piece {
                 Some(Piece::Data(data)) => {
-                    let shown = match &mut reading.unstamped {
-                        Some(unstamped) => unstamped.strip(&data),
+                    let shown = match &mut log_body.stripper {
+                        Some(stripper) => stripper.strip(&data),
                         None => data,
                     };
-                    Some((Ok(Frame::data(shown)), Some((reading, None))))
+                    Some((Ok(Frame::data(shown)), Some((log_body, None))))
                 }
                 Some(Piece::End) => None,
                 Some(Piece::Failed(why)) => Some((Err(io::Error::other(why).into()), None)),
@@ -273,12 +277,12 @@ impl Reading {
 
 /// Takes away the times that a Go agent puts before each line, for those who did not ask for them.
 #[derive(Debug, Default)]
-pub(super) struct Unstamped {
+pub(super) struct TimestampStripper {
     /// The time of this line is over.
     in_line: bool,
 }
 
-impl Unstamped {
+impl TimestampStripper {
     pub(super) fn strip(&mut self, data: &[u8]) -> Bytes {
         let mut left = Vec::with_capacity(data.len());
         for &byte in data {

@@ -46,27 +46,30 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::{Line, MOST_LASTING, Place, resource};
-use crate::{fleet::Mode, live::tunnel::{Body, NotAnswered}};
+use super::{GoSession, MAX_LASTING, PendingId, resource};
+use crate::{
+    fleet::Mode,
+    live::tunnel::{Body, NotAnswered},
+};
 
 /// The largest message of whoever looks.
 const LARGEST: usize = 1 << 20;
 /// What is typed is cut into pieces of this: of one that is larger than its buffer, a Go agent forgets the rest.
-const PIECE: usize = 16 << 10;
+const MAX_INPUT: usize = 16 << 10;
 /// How long either side may take to hear that it is over.
-const PARTING: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Socket = WebSocketStream<Tunnel>;
 /// What is said to an agent on a stream.
 pub(crate) type Frames = mpsc::Sender<Result<TerminalStreamData, Status>>;
 
 /// The stream of a terminal that an agent has opened.
-pub(crate) struct Opened {
-    pub(crate) hears: BoxStream<'static, Result<TerminalStreamData, Status>>,
-    pub(crate) says: Frames,
+pub(crate) struct TerminalStream {
+    pub(crate) from_agent: BoxStream<'static, Result<TerminalStreamData, Status>>,
+    pub(crate) to_agent: Frames,
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for TerminalStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opened").finish_non_exhaustive()
     }
@@ -86,14 +89,18 @@ pub(super) enum Refused {
 
 /// What is to be asked and answered.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct Translated {
     pub(super) request: TerminalRequest,
     pub(super) accept: HeaderValue,
     pub(super) protocol: &'static str,
 }
 
 /// What becomes of a request for a terminal.
-pub(super) fn plan(mode: Mode, asked: &Asked, headers: &HeaderMap) -> Result<Plan, Refused> {
+pub(super) fn translate(
+    mode: Mode,
+    asked: &Asked,
+    headers: &HeaderMap,
+) -> Result<Translated, Refused> {
     ui_access::judge(asked, UiAccess::Terminal)?;
     // As upstream has it.
     if mode != Mode::Managed {
@@ -121,7 +128,7 @@ pub(super) fn plan(mode: Mode, asked: &Asked, headers: &HeaderMap) -> Result<Pla
         stdout: query.is_on("stdout"),
         stderr: query.is_on("stderr"),
     };
-    Ok(Plan {
+    Ok(Translated {
         request,
         accept: accept.map_err(|_invalid| Refused::Protocol)?,
         protocol,
@@ -140,45 +147,45 @@ impl Refused {
 
 /// Asks for a terminal, and answers when the agent has opened its stream.
 pub(super) async fn ask(
-    line: &Arc<Line>,
+    session: &Arc<GoSession>,
     asked: &Asked,
     headers: &HeaderMap,
-    said: Body,
+    input: Body,
     until: Instant,
 ) -> Result<Response<Body>, NotAnswered> {
-    let planned = plan(line.mode, asked, headers);
+    let translated = translate(session.mode, asked, headers);
     // Who was refused a WebSocket comes again with SPDY, and shows people what it is told then.
-    let is_about_the_pod = matches!(planned, Ok(_) | Err(Refused::Protocol));
-    if is_about_the_pod && let Some(refused) = not_shown(line, asked, until).await? {
+    let is_about_the_pod = matches!(translated, Ok(_) | Err(Refused::Protocol));
+    if is_about_the_pod && let Some(refused) = refuse_hidden_pod(session, asked, until).await? {
         return Ok(refused);
     }
-    let plan = match planned {
+    let plan = match translated {
         Ok(plan) => plan,
         Err(refused) => return Ok(refused.answer()),
     };
     let uuid = plan.request.uuid.clone();
     let (open, opened) = oneshot::channel();
-    let place = line.wait_for(Place::Terminal(uuid.clone()), |waiting, id| {
-        let room = waiting.terminals.len() < MOST_LASTING;
-        room.then(|| waiting.terminals.insert(id, open)).is_some()
+    let place = session.register(PendingId::Terminal(uuid.clone()), |pending, id| {
+        let budget = pending.terminals.len() < MAX_LASTING;
+        budget.then(|| pending.terminals.insert(id, open)).is_some()
     })?;
-    line.say(Event::question(
+    session.send(Event::question(
         Target::Terminal,
         Verb::TerminalRequest,
         &uuid,
         payload::encode(&plan.request),
     ))?;
-    let patience = until.saturating_duration_since(Instant::now());
-    let opened = timeout(patience, opened)
+    let response_timeout = until.saturating_duration_since(Instant::now());
+    let opened = timeout(response_timeout, opened)
         .await
-        .map_err(|_elapsed| NotAnswered::Late(patience))?
+        .map_err(|_elapsed| NotAnswered::TimedOut(response_timeout))?
         .map_err(|_dropped| NotAnswered::Ended)?;
     drop(place);
     let (send, outgoing) = tunnel::chunks();
-    let incoming = said.into_data_stream().map_err(io::Error::other);
+    let incoming = input.into_data_stream().map_err(io::Error::other);
     let viewer = (Tunnel::new(incoming, send.clone()), send);
-    let carrying = carry(viewer, opened, uuid, line.over.clone());
-    line.spawner.spawn_short("terminal", carrying);
+    let relaying = relay(viewer, opened, uuid, session.session_ended.clone());
+    session.spawner.spawn_short("terminal", relaying);
     let outgoing = ReceiverStream::new(outgoing).map(|chunk| Ok(Frame::data(chunk)));
     let mut begun = Response::new(UnsyncBoxBody::new(StreamBody::new(outgoing)));
     let headers = begun.headers_mut();
@@ -192,8 +199,8 @@ pub(super) async fn ask(
 
 /// A Go agent opens a terminal in whichever Pod it is asked for, but it shows only Pods of Applications: so the Pod is
 /// asked for first. The refusal if it is not shown.
-async fn not_shown(
-    line: &Arc<Line>,
+async fn refuse_hidden_pod(
+    session: &Arc<GoSession>,
     asked: &Asked,
     until: Instant,
 ) -> Result<Option<Response<Body>>, NotAnswered> {
@@ -201,9 +208,10 @@ async fn not_shown(
         subresource: None,
         ..asked.object().cloned().unwrap_or_default()
     };
-    let shown = resource::read_of(&pod);
-    let patience = until.saturating_duration_since(Instant::now());
-    let (answer, _said) = resource::put(line, Method::Get, shown, patience).await?;
+    let object = resource::get_request(&pod);
+    let response_timeout = until.saturating_duration_since(Instant::now());
+    let (answer, _raw) =
+        resource::request_resource(session, Method::Get, object, response_timeout).await?;
     let code = match answer.status {
         200 => return Ok(None),
         status => StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
@@ -221,38 +229,41 @@ async fn not_shown(
 }
 
 /// Carries a terminal between whoever looks and the agent, until either has had enough or the session is over.
-async fn carry(
+async fn relay(
     (viewer, gone): (Tunnel, mpsc::Sender<Bytes>),
-    opened: Opened,
+    opened: TerminalStream,
     uuid: String,
-    over: CancellationToken,
+    session_ended: CancellationToken,
 ) {
     let mut config = WebSocketConfig::default();
     config.max_message_size = Some(LARGEST);
     config.max_frame_size = Some(LARGEST);
     let socket = Socket::from_raw_socket(viewer, Role::Server, Some(config)).await;
     let (mut screen, keys) = socket.split();
-    let Opened { hears, says } = opened;
+    let TerminalStream {
+        from_agent,
+        to_agent,
+    } = opened;
     let ended = tokio::select! {
         biased;
-        () = over.cancelled() => Some(failed("the session of this cluster's agent has ended")),
+        () = session_ended.cancelled() => Some(failed("the session of this cluster's agent has ended")),
         // Noticed even while an agent takes nothing of what is typed.
         () = gone.closed() => None,
-        () = types(keys, &uuid, &says) => None,
-        end = shows(hears, &mut screen) => end,
+        () = forward_input(keys, &uuid, &to_agent) => None,
+        end = forward_output(from_agent, &mut screen) => end,
     };
-    let parting = async {
+    let closing = async {
         if let Some(end) = ended {
-            return part(screen, &end).await;
+            return send_end(screen, &end).await;
         }
         // An end alone would close what is typed, and leave the command running.
         let gone = TerminalStreamData {
             error: "client disconnected".to_owned(),
             ..frame(&uuid)
         };
-        drop(says.send(Ok(gone)).await);
+        drop(to_agent.send(Ok(gone)).await);
     };
-    let _late = timeout(PARTING, parting).await;
+    let _late = timeout(CLOSE_TIMEOUT, closing).await;
 }
 
 fn failed(why: &str) -> End {
@@ -267,15 +278,15 @@ fn frame(uuid: &str) -> TerminalStreamData {
 }
 
 /// Says what is typed, and how large the window is, until nobody is there any more.
-async fn types(mut keys: SplitStream<Socket>, uuid: &str, says: &Frames) {
+async fn forward_input(mut keys: SplitStream<Socket>, uuid: &str, to_agent: &Frames) {
     loop {
         let message = match keys.next().await {
             Some(Ok(message @ (Message::Binary(_) | Message::Text(_)))) => message.into_data(),
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
             Some(Ok(Message::Close(_)) | Err(_)) | None => return,
         };
-        for frame in frames(&message, uuid) {
-            if says.send(Ok(frame)).await.is_err() {
+        for frame in encode_input(&message, uuid) {
+            if to_agent.send(Ok(frame)).await.is_err() {
                 // The agent is gone, which is told by what it said.
                 return std::future::pending().await;
             }
@@ -284,10 +295,10 @@ async fn types(mut keys: SplitStream<Socket>, uuid: &str, says: &Frames) {
 }
 
 /// What a message of whoever looks is to a Go agent.
-pub(super) fn frames(message: &Bytes, uuid: &str) -> Vec<TerminalStreamData> {
+pub(super) fn encode_input(message: &Bytes, uuid: &str) -> Vec<TerminalStreamData> {
     match Channel::read(message) {
         Some((Channel::Keys, typed)) => {
-            let pieces = typed.chunks(PIECE).map(|piece| TerminalStreamData {
+            let pieces = typed.chunks(MAX_INPUT).map(|piece| TerminalStreamData {
                 data: message.slice_ref(piece),
                 stream_type: "stdin".to_owned(),
                 ..frame(uuid)
@@ -313,50 +324,50 @@ pub(super) fn frames(message: &Bytes, uuid: &str) -> Vec<TerminalStreamData> {
 
 /// What a frame of an agent is to whoever looks.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum Output {
     Message(Vec<u8>),
     End(End),
     /// As the first one, which only says which terminal it is.
     Nothing,
 }
 
-pub(super) fn shown(frame: &TerminalStreamData) -> Shown {
+pub(super) fn decode_frame(frame: &TerminalStreamData) -> Output {
     if !frame.error.is_empty() {
-        return Shown::End(End::Failed(frame.error.chars().take(1024).collect()));
+        return Output::End(End::Failed(frame.error.chars().take(1024).collect()));
     }
     if frame.eof {
-        return Shown::End(End::Done);
+        return Output::End(End::Done);
     }
     if frame.data.is_empty() {
-        return Shown::Nothing;
+        return Output::Nothing;
     }
     let channel = match frame.stream_type.as_str() {
         "stderr" | "error" => Channel::Errors,
         _ => Channel::Screen,
     };
-    Shown::Message(channel.says(&frame.data))
+    Output::Message(channel.says(&frame.data))
 }
 
 /// Shows what the agent says, in the pace of whoever looks, until it ends; none: nobody looks any more.
-async fn shows(
-    mut hears: BoxStream<'static, Result<TerminalStreamData, Status>>,
+async fn forward_output(
+    mut from_agent: BoxStream<'static, Result<TerminalStreamData, Status>>,
     screen: &mut SplitSink<Socket, Message>,
 ) -> Option<End> {
     loop {
-        let Some(Ok(frame)) = hears.next().await else {
+        let Some(Ok(frame)) = from_agent.next().await else {
             let why = "the connection to the agent of this cluster was lost";
             return Some(failed(why));
         };
-        match shown(&frame) {
-            Shown::Message(message) => screen.send(Message::binary(message)).await.ok()?,
-            Shown::End(end) => return Some(end),
-            Shown::Nothing => {}
+        match decode_frame(&frame) {
+            Output::Message(message) => screen.send(Message::binary(message)).await.ok()?,
+            Output::End(end) => return Some(end),
+            Output::Nothing => {}
         }
     }
 }
 
 /// Tells whoever looks how it has ended.
-async fn part(mut screen: SplitSink<Socket, Message>, end: &End) {
+async fn send_end(mut screen: SplitSink<Socket, Message>, end: &End) {
     let status = Message::binary(Channel::End.says(&end.written()));
     let close = Message::Close(Some(CloseFrame {
         code: CloseCode::Normal,

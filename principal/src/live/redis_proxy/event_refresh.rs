@@ -24,10 +24,16 @@ use tokio::{
 use uuid::Uuid;
 
 use super::{Shared, remote::REQUEST_ID};
-use crate::{fleet::ClusterName, live::tunnel::{Body, NotAnswered}, sync::hub::{There, Whose, store::WriteError}, transport::listener::slots::Slots};
+use crate::{
+    fleet::ClusterName,
+    live::tunnel::{Body, NotAnswered},
+    sync::hub::{There, Whose, store::WriteError},
+    transport::listener::slots::Slots,
+};
 
+mod throttle;
 
-use throttle::Pace;
+use throttle::Throttle;
 
 /// What waits for its turn or has it: of all clusters, and of one. What does not fit is dropped.
 const MOST: usize = 128;
@@ -35,16 +41,16 @@ const MOST_OF_CLUSTER: usize = 8;
 /// At the same time: one cluster that does not answer leaves some for others.
 const AT_ONCE: usize = 16;
 /// How long a cluster may take to answer, and the hub to take what is new of it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_mins(1);
 /// Of an answer: bytes.
 const LARGEST: usize = 2 << 20;
 
 /// Who has looked at what, and what is done about it now.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct EventRefresher {
     // Held for a lookup, never over an await.
-    pace: Mutex<Pace>,
+    throttle: Mutex<Throttle>,
     waiting: Arc<Semaphore>,
     of_cluster: Slots<ClusterName>,
     at_once: Semaphore,
@@ -52,10 +58,10 @@ pub(super) struct Looks {
     is_failing: AtomicBool,
 }
 
-impl Default for Looks {
+impl Default for EventRefresher {
     fn default() -> Self {
         Self {
-            pace: Mutex::default(),
+            throttle: Mutex::default(),
             waiting: Arc::new(Semaphore::new(MOST)),
             of_cluster: Slots::new(MOST_OF_CLUSTER),
             at_once: Semaphore::new(AT_ONCE),
@@ -66,36 +72,39 @@ impl Default for Looks {
 
 /// Why a cluster's Events are not known.
 #[derive(Debug, thiserror::Error)]
-enum NotNoted {
+enum FetchError {
     #[error(transparent)]
     NotAnswered(#[from] NotAnswered),
     #[error("the cluster returned {0}")]
     Status(StatusCode),
     #[error("the answer is too long or was truncated")]
     Broken,
-    #[error("no answer within {PATIENCE:?}")]
-    Late,
+    #[error("no answer within {RESPONSE_TIMEOUT:?}")]
+    TimedOut,
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
 }
 
 /// Has the Events of an Application brought to the hub, soon. Returns at once.
-pub(super) fn look(shared: &Arc<Shared>, there: &There) {
-    let looks = &shared.looks;
+pub(super) fn schedule(shared: &Arc<Shared>, there: &There) {
+    let event_refresher = &shared.event_refresher;
     // Only our own agents have a lane; with others nothing is done.
-    let Some(namespace) = shared.sessions.lanes.argocd_namespace(&there.cluster) else {
+    let Some(namespace) = shared.sessions.tunnels.argocd_namespace(&there.cluster) else {
         return;
     };
-    let waiting = Arc::clone(&looks.waiting).try_acquire_owned();
-    let of_cluster = looks.of_cluster.take(there.cluster.clone());
+    let waiting = Arc::clone(&event_refresher.waiting).try_acquire_owned();
+    let of_cluster = event_refresher.of_cluster.take(there.cluster.clone());
     let (Ok(waiting), Some(of_cluster)) = (waiting, of_cluster) else {
         return;
     };
-    let mut pace = looks.pace.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(turn) = pace.turn(&there.uid, Instant::now()) else {
+    let mut throttle = event_refresher
+        .throttle
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let Some(turn) = throttle.turn(&there.uid, Instant::now()) else {
         return;
     };
-    drop(pace);
+    drop(throttle);
     let observed = Observed {
         namespace: there.namespace_here.clone(),
         name: there.name.clone(),
@@ -109,23 +118,23 @@ pub(super) fn look(shared: &Arc<Shared>, there: &There) {
     spawner.spawn_short("events of an application", async move {
         let _held = (waiting, of_cluster);
         let stop = shared.sessions.spawner.token().clone();
-        let bringing = async {
+        let refreshing = async {
             sleep_until(turn).await;
             // Never closed.
-            let _one = shared.looks.at_once.acquire().await;
-            bring(&shared, &there, &observed).await;
+            let _one = shared.event_refresher.at_once.acquire().await;
+            refresh(&shared, &there, &observed).await;
         };
-        stop.run_until_cancelled(timeout(LONGEST, bringing)).await;
+        stop.run_until_cancelled(timeout(LONGEST, refreshing)).await;
     });
 }
 
-async fn bring(shared: &Shared, there: &There, observed: &Observed) {
+async fn refresh(shared: &Shared, there: &There, observed: &Observed) {
     let Observed {
         namespace, name, ..
     } = observed;
     let cluster = &there.cluster;
-    let asking = timeout(PATIENCE, ask(shared, cluster, observed));
-    let noted = match asking.await.unwrap_or(Err(NotNoted::Late)) {
+    let asking = timeout(RESPONSE_TIMEOUT, ask(shared, cluster, observed));
+    let noted = match asking.await.unwrap_or(Err(FetchError::TimedOut)) {
         Ok(noted) if noted.is_empty() => return,
         Ok(noted) => noted,
         Err(why) => {
@@ -138,8 +147,16 @@ async fn bring(shared: &Shared, there: &There, observed: &Observed) {
         Whose::Cluster(_) | Whose::Hub | Whose::Nobody => return,
     }
     match write(shared, observed, noted).await {
-        Ok(()) => shared.looks.is_failing.store(false, Ordering::Relaxed),
-        Err(why) if shared.looks.is_failing.swap(true, Ordering::Relaxed) => {
+        Ok(()) => shared
+            .event_refresher
+            .is_failing
+            .store(false, Ordering::Relaxed),
+        Err(why)
+            if shared
+                .event_refresher
+                .is_failing
+                .swap(true, Ordering::Relaxed) =>
+        {
             tracing::debug!(%cluster, namespace, name, error = %Chain(&why), "the hub refuses Events of an Application");
         }
         Err(why) => {
@@ -170,7 +187,7 @@ async fn ask(
     shared: &Shared,
     cluster: &ClusterName,
     observed: &Observed,
-) -> Result<Noted, NotNoted> {
+) -> Result<Noted, FetchError> {
     let nothing = Empty::<Bytes>::new().map_err(|never| match never {});
     let mut request: Request<Body> = Request::new(UnsyncBoxBody::new(nothing));
     let uri = Uri::builder()
@@ -183,14 +200,13 @@ async fn ask(
     }
     let answer = shared
         .sessions
-        .lanes
-        .ask(cluster, request, PATIENCE)
+        .tunnels
+        .ask(cluster, request, RESPONSE_TIMEOUT)
         .await?;
     if answer.status() != StatusCode::OK {
-        return Err(NotNoted::Status(answer.status()));
+        return Err(FetchError::Status(answer.status()));
     }
     let body = Limited::new(answer.into_body(), LARGEST).collect().await;
-    let body = body.map_err(|_too_long_or_gone| NotNoted::Broken)?;
+    let body = body.map_err(|_too_long_or_gone| FetchError::Broken)?;
     Ok(Noted::read(&body.to_bytes())?)
 }
-mod throttle;

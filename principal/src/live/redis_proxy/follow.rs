@@ -40,12 +40,12 @@ impl Follow {
         shared: &Arc<Shared>,
         remote: Remote,
         channel: Channel,
-        tell: mpsc::Sender<Channel>,
+        notify: mpsc::Sender<Channel>,
     ) -> Option<Self> {
         let one = Arc::clone(&shared.follows).try_acquire_owned().ok()?;
         let of_cluster = shared.follows_of_cluster.take(remote.cluster.clone())?;
         let end = shared.sessions.spawner.token().child_token();
-        let following = follow(Arc::clone(shared), remote, channel, tell, end.clone());
+        let following = follow(Arc::clone(shared), remote, channel, notify, end.clone());
         shared
             .sessions
             .spawner
@@ -63,15 +63,15 @@ async fn follow(
     shared: Arc<Shared>,
     remote: Remote,
     channel: Channel,
-    tell: mpsc::Sender<Channel>,
+    notify: mpsc::Sender<Channel>,
     end: CancellationToken,
 ) {
-    let telling = async {
+    let retrying = async {
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1, HEALTHY);
         let mut is_first = true;
         loop {
-            if once(&shared, &remote, &channel, &tell, &mut backoff, is_first).await
-                == Ended::Unheard
+            if follow_once(&shared, &remote, &channel, &notify, &mut backoff, is_first).await
+                == Ended::Unsubscribed
             {
                 return;
             }
@@ -79,7 +79,7 @@ async fn follow(
             sleep(backoff.failed(Instant::now())).await;
         }
     };
-    end.run_until_cancelled(telling).await;
+    end.run_until_cancelled(retrying).await;
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -87,14 +87,14 @@ enum Ended {
     /// The agent is away, or the stream broke.
     Broken,
     /// Nobody listens any more.
-    Unheard,
+    Unsubscribed,
 }
 
-async fn once(
+async fn follow_once(
     shared: &Shared,
     remote: &Remote,
     channel: &Channel,
-    tell: &mpsc::Sender<Channel>,
+    notify: &mpsc::Sender<Channel>,
     backoff: &mut Backoff,
     is_first: bool,
 ) -> Ended {
@@ -111,14 +111,14 @@ async fn once(
         }
     };
     backoff.succeeded(Instant::now());
-    if !is_first && tell.send(channel.clone()).await.is_err() {
-        return Ended::Unheard;
+    if !is_first && notify.send(channel.clone()).await.is_err() {
+        return Ended::Unsubscribed;
     }
     let mut body = response.into_body();
     while let Some(Ok(frame)) = body.frame().await {
-        let is_news = frame.data_ref().is_some_and(|data| !data.is_empty());
-        if is_news && tell.send(channel.clone()).await.is_err() {
-            return Ended::Unheard;
+        let has_changed = frame.data_ref().is_some_and(|data| !data.is_empty());
+        if has_changed && notify.send(channel.clone()).await.is_err() {
+            return Ended::Unsubscribed;
         }
     }
     Ended::Broken

@@ -20,11 +20,11 @@ const LIMITS: Limits = Limits {
 
 /// A command as it was said.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct RawCommand {
     /// Its words, as far as they are whole.
     pub(super) words: Vec<Vec<u8>>,
     /// All of its bytes that were read.
-    pub(super) raw: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     /// Whether there is no more of it.
     pub(super) is_whole: bool,
 }
@@ -46,7 +46,7 @@ pub(super) struct Reader<R> {
     io: R,
     buffer: BytesMut,
     scanner: Scanner,
-    said: Said,
+    raw: RawCommand,
     /// The word that is read, and how much of it is left.
     word: Vec<u8>,
     left: u64,
@@ -60,7 +60,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             io,
             buffer: BytesMut::new(),
             scanner: Scanner::new(LIMITS),
-            said: Said::default(),
+            raw: RawCommand::default(),
             word: vec![],
             left: 0,
             is_open: false,
@@ -70,10 +70,10 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     /// The next command; none when the client is gone. Cancel-safe.
     ///
     /// Of a large one the rest is to be had with [`Self::more`], and must be before the next.
-    pub(super) async fn command(&mut self) -> Result<Option<Said>, Unreadable> {
+    pub(super) async fn command(&mut self) -> Result<Option<RawCommand>, Unreadable> {
         loop {
-            if let Some(said) = self.advance()? {
-                return Ok(Some(said));
+            if let Some(raw) = self.advance()? {
+                return Ok(Some(raw));
             }
             if !self.fill().await? {
                 return Ok(None);
@@ -116,7 +116,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 
     /// What is read, up to the end of a command; none if that is not read yet.
-    fn advance(&mut self) -> Result<Option<Said>, Unreadable> {
+    fn advance(&mut self) -> Result<Option<RawCommand>, Unreadable> {
         loop {
             let mut rest = self.buffer.as_ref();
             let before = rest.len();
@@ -126,14 +126,14 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             match step {
                 Step::Event(Event::Group(Kind::Array, Some(1..))) => self.is_open = true,
                 Step::Event(_) if !self.is_open => return Err(Unreadable::NoCommand),
-                Step::Event(Event::Bytes(Kind::Bulk, Some(0))) => self.said.words.push(vec![]),
+                Step::Event(Event::Bytes(Kind::Bulk, Some(0))) => self.raw.words.push(vec![]),
                 Step::Event(Event::Bytes(Kind::Bulk, Some(length))) => self.left = length,
                 Step::Event(Event::Data(data)) => {
                     self.word.extend_from_slice(data);
                     let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
                     self.left = self.left.saturating_sub(length);
                     if self.left == 0 {
-                        self.said.words.push(std::mem::take(&mut self.word));
+                        self.raw.words.push(std::mem::take(&mut self.word));
                     }
                 }
                 Step::Event(_) => return Err(Unreadable::NoCommand),
@@ -141,15 +141,15 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 Step::More => {}
             }
             let used = self.buffer.split_to(used);
-            self.said.raw.extend_from_slice(&used);
+            self.raw.bytes.extend_from_slice(&used);
             if is_done {
-                self.said.is_whole = true;
-                return Ok(Some(std::mem::take(&mut self.said)));
+                self.raw.is_whole = true;
+                return Ok(Some(std::mem::take(&mut self.raw)));
             }
-            if self.said.raw.len() > KEPT {
+            if self.raw.bytes.len() > KEPT {
                 // The rest of its words is passed on as it comes.
                 self.word = vec![];
-                return Ok(Some(std::mem::take(&mut self.said)));
+                return Ok(Some(std::mem::take(&mut self.raw)));
             }
             if is_all {
                 return Ok(None);
@@ -184,14 +184,14 @@ mod tests {
             assert!(first.is_whole);
             assert_eq!(first.words, [b"get".to_vec(), b"a".to_vec()]);
             let second = reader.command().await.unwrap().unwrap();
-            assert!(!second.is_whole && second.raw.len() < 2 * KEPT);
+            assert!(!second.is_whole && second.bytes.len() < 2 * KEPT);
             assert_eq!(second.words, [b"set".to_vec(), b"a|b".to_vec()]);
-            let mut all = second.raw;
+            let mut all = second.bytes;
             while !reader.more(&mut all).await.unwrap() {}
             let third = reader.command().await.unwrap().unwrap();
             assert_eq!(third.words, [b"ping".to_vec()]);
             assert!(reader.command().await.unwrap().is_none());
-            [first.raw, all, third.raw].concat()
+            [first.bytes, all, third.bytes].concat()
         };
         let ((), read) = tokio::join!(saying, reading);
         assert_eq!(read, bytes);

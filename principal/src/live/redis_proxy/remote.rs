@@ -11,7 +11,13 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use uuid::Uuid;
 
 use super::Shared;
-use crate::{fleet::ClusterName, live::tunnel::{Body, NotAnswered}, metrics::Metrics, sync::hub::There, transport::listener::slots::Slot};
+use crate::{
+    fleet::ClusterName,
+    live::tunnel::{Body, NotAnswered},
+    metrics::Metrics,
+    sync::hub::There,
+    transport::listener::slots::Slot,
+};
 
 /// Ties the lines of both ends together.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -72,39 +78,39 @@ pub(super) enum Answer {
 pub(super) struct Value {
     pub(super) length: u64,
     pub(super) body: Body,
-    pub(super) line: Line,
+    pub(super) line: AuditLine,
     remembered_as: String,
-    _held: Held,
+    _held: Permits,
 }
 
 impl Value {
     /// All of it has come; here it is, if it was small enough to keep.
-    pub(super) fn came(self, shared: &Shared, value: Option<Bytes>) {
+    pub(super) fn finished(self, shared: &Shared, value: Option<Bytes>) {
         match value {
-            Some(value) => shared.memory.remember(self.remembered_as, value),
+            Some(value) => shared.last_known.remember(self.remembered_as, value),
             // What was there before is out of date.
-            None => shared.memory.forget(&self.remembered_as),
+            None => shared.last_known.forget(&self.remembered_as),
         }
     }
 }
 
 /// What a request holds until its answer is read to the end or dropped.
 #[derive(Debug)]
-struct Held {
+struct Permits {
     _one: OwnedSemaphorePermit,
     _of_cluster: Slot<ClusterName>,
 }
 
 /// Asks for a value. Never fails: a cluster that is away has none, but for what is remembered.
 pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
-    let mut line = Line::new(shared.sessions.metrics.clone(), remote);
+    let mut line = AuditLine::new(shared.sessions.metrics.clone(), remote);
     let one = Arc::clone(&shared.gets).try_acquire_owned();
     let of_cluster = shared.gets_of_cluster.take(remote.cluster.clone());
     let (Ok(one), Some(of_cluster)) = (one, of_cluster) else {
         line.outcome = "too_many_requests";
         return Answer::Busy;
     };
-    let held = Held {
+    let held = Permits {
         _one: one,
         _of_cluster: of_cluster,
     };
@@ -116,12 +122,12 @@ pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
             return Answer::TooLarge;
         }
         Err(why @ NotAnswered::Busy) => {
-            line.outcome = word(&why);
+            line.outcome = outcome_of(&why);
             return Answer::Busy;
         }
         Err(why) => {
             line.why = Chain(&why).to_string();
-            return last_known(shared, &remembered_as, line, word(&why));
+            return last_known(shared, &remembered_as, line, outcome_of(&why));
         }
     };
     match (response.status(), length(&response)) {
@@ -140,7 +146,7 @@ pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
             }))
         }
         (StatusCode::NOT_FOUND | StatusCode::FORBIDDEN, _) => {
-            shared.memory.forget(&remembered_as);
+            shared.last_known.forget(&remembered_as);
             let is_forbidden = response.status() == StatusCode::FORBIDDEN;
             line.outcome = if is_forbidden { "forbidden" } else { "missing" };
             Answer::Nothing
@@ -152,8 +158,8 @@ pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
     }
 }
 
-fn last_known(shared: &Shared, key: &str, mut line: Line, word: &'static str) -> Answer {
-    let known = shared.memory.recall(key);
+fn last_known(shared: &Shared, key: &str, mut line: AuditLine, word: &'static str) -> Answer {
+    let known = shared.last_known.recall(key);
     line.outcome = if known.is_some() { "remembered" } else { word };
     let Some((value, at)) = known else {
         return Answer::Nothing;
@@ -181,8 +187,10 @@ pub(super) async fn ask(
     if let Ok(id) = id.parse() {
         request.headers_mut().insert(REQUEST_ID, id);
     }
-    let (sessions, patience) = (&shared.sessions, shared.budgets.patience);
-    sessions.ask(&remote.cluster, request, patience).await
+    let (sessions, response_timeout) = (&shared.sessions, shared.budgets.response_timeout);
+    sessions
+        .ask(&remote.cluster, request, response_timeout)
+        .await
 }
 
 fn length(response: &Response<Body>) -> Option<u64> {
@@ -190,20 +198,20 @@ fn length(response: &Response<Body>) -> Option<u64> {
     length.to_str().ok()?.parse().ok()
 }
 
-const fn word(why: &NotAnswered) -> &'static str {
+const fn outcome_of(why: &NotAnswered) -> &'static str {
     match why {
         NotAnswered::NotConnected => "not_connected",
-        NotAnswered::Late(_) => "late",
+        NotAnswered::TimedOut(_) => "late",
         NotAnswered::Lost(_) | NotAnswered::Ended => "lost",
         NotAnswered::Busy => "too_many_requests",
         NotAnswered::TooLarge => "too_large",
-        NotAnswered::Unreadable(_) | NotAnswered::Besides => "failed",
+        NotAnswered::Unreadable(_) | NotAnswered::Unexpected => "failed",
     }
 }
 
 /// What is known of one request; written when it is over.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct AuditLine {
     metrics: Metrics,
     pub(super) id: String,
     cluster: ClusterName,
@@ -214,7 +222,7 @@ pub(super) struct Line {
     bytes: u64,
 }
 
-impl Line {
+impl AuditLine {
     fn new(metrics: Metrics, remote: &Remote) -> Self {
         Self {
             metrics,
@@ -234,7 +242,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for AuditLine {
     fn drop(&mut self) {
         self.metrics.redis_request(self.outcome);
         tracing::info!(

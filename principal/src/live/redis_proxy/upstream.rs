@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use super::{Shared, command::Version, writer::Writer};
 
 /// How long a connection may take, and how long an answer may pause.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const PIECE: usize = 16 << 10;
 /// What redis says is passed on as it comes, so its size costs us nothing.
 const LIMITS: Limits = Limits {
@@ -34,13 +34,13 @@ pub(super) enum Error {
     #[error("the hub's redis refused the login: {0}")]
     Refused(String),
     #[error("read from or write to the hub's redis")]
-    Talk(#[from] io::Error),
+    Io(#[from] io::Error),
     #[error("the hub's redis sent an invalid value")]
     Malformed(#[from] Malformed),
     #[error("the hub's redis closed the connection")]
-    Gone,
+    Closed,
     #[error("the client has not authenticated")]
-    Stranger,
+    NotAuthenticated,
 }
 
 /// Why an answer did not get to the client.
@@ -73,7 +73,7 @@ impl Upstream {
     ) -> Result<Self, Error> {
         let (address, tls) = (&shared.settings.server, shared.server_tls.as_ref());
         let cannot = |error| Error::Connect(address.clone(), error);
-        let io = timeout(PATIENCE, reach(address, tls))
+        let io = timeout(TIMEOUT, connect_stream(address, tls))
             .await
             .map_err(|late| cannot(late.into()))?
             .map_err(cannot)?;
@@ -88,7 +88,7 @@ impl Upstream {
             Some(user) => resp::command(&[b"AUTH", user.as_bytes(), password]),
         };
         upstream.write(&auth).await?;
-        let answer = upstream.small().await?;
+        let answer = upstream.read_reply().await?;
         if let Some(text) = answer.as_error() {
             let text = String::from_utf8_lossy(text).into_owned();
             // One without a password takes every client; ours have shown theirs to us.
@@ -98,7 +98,7 @@ impl Upstream {
         }
         if version == Version::Three {
             upstream.write(&resp::command(&[b"HELLO", b"3"])).await?;
-            if let Some(text) = upstream.small().await?.as_error() {
+            if let Some(text) = upstream.read_reply().await?.as_error() {
                 return Err(Error::Refused(String::from_utf8_lossy(text).into_owned()));
             }
         }
@@ -111,12 +111,12 @@ impl Upstream {
             // TLS may still hold some of it.
             self.io.flush().await
         };
-        let written = timeout(PATIENCE, writing).await;
+        let written = timeout(TIMEOUT, writing).await;
         Ok(written.map_err(io::Error::from)??)
     }
 
     /// Waits until it says something. Cancel-safe.
-    pub(super) async fn speaks(&mut self) -> Result<(), Error> {
+    pub(super) async fn readable(&mut self) -> Result<(), Error> {
         if self.buffer.is_empty() {
             self.fill().await?;
         }
@@ -157,20 +157,20 @@ impl Upstream {
                 return Ok(group);
             }
             if is_all {
-                let filled = timeout(PATIENCE, self.fill()).await;
-                filled.map_err(|late| Error::Talk(late.into()))??;
+                let filled = timeout(TIMEOUT, self.fill()).await;
+                filled.map_err(|late| Error::Io(late.into()))??;
             }
         }
     }
 
     /// An answer that is for us.
-    async fn small(&mut self) -> Result<Value, Error> {
+    async fn read_reply(&mut self) -> Result<Value, Error> {
         loop {
             if let Some((value, used)) = resp::decode(&self.buffer, Limits::SMALL)? {
                 drop(self.buffer.split_to(used));
                 return Ok(value);
             }
-            let filled = timeout(PATIENCE, self.fill()).await;
+            let filled = timeout(TIMEOUT, self.fill()).await;
             filled.map_err(io::Error::from)??;
         }
     }
@@ -178,13 +178,13 @@ impl Upstream {
     async fn fill(&mut self) -> Result<(), Error> {
         self.buffer.reserve(PIECE);
         match self.io.read_buf(&mut self.buffer).await? {
-            0 => Err(Error::Gone),
+            0 => Err(Error::Closed),
             _ => Ok(()),
         }
     }
 }
 
-async fn reach(address: &str, tls: Option<&ClientTls>) -> io::Result<Box<dyn Stream>> {
+async fn connect_stream(address: &str, tls: Option<&ClientTls>) -> io::Result<Box<dyn Stream>> {
     let tcp = TcpStream::connect(address).await?;
     tcp.set_nodelay(true)?;
     let Some(tls) = tls else {

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 
 /// Why a value did not get to its client. The connection is of no use then: its next bytes would be the value's.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotCarried {
+pub(super) enum CarryError {
     #[error("it was truncated or timed out")]
     Broken,
     #[error("write to the client")]
@@ -30,7 +30,7 @@ pub(super) async fn carry<W: AsyncWrite + Unpin>(
     shared: &Shared,
     remote: &Remote,
     writer: &mut Writer<W>,
-) -> Result<(), NotCarried> {
+) -> Result<(), CarryError> {
     match remote::get(shared, remote).await {
         Answer::Nothing => writer.null().await?,
         Answer::Busy => writer.error(BUSY).await?,
@@ -54,10 +54,10 @@ async fn pass_on<W: AsyncWrite + Unpin>(
     shared: &Shared,
     mut value: Value,
     writer: &mut Writer<W>,
-) -> Result<(), NotCarried> {
-    let length = usize::try_from(value.length).map_err(|_too_long| NotCarried::Broken)?;
+) -> Result<(), CarryError> {
+    let length = usize::try_from(value.length).map_err(|_too_long| CarryError::Broken)?;
     begin(writer, length).await?;
-    let is_small = length <= shared.memory.largest();
+    let is_small = length <= shared.last_known.largest();
     let (mut kept, mut left) = (BytesMut::new(), length);
     loop {
         let frame = timeout(PAUSE, value.body.frame()).await;
@@ -83,13 +83,13 @@ async fn pass_on<W: AsyncWrite + Unpin>(
         return Err(broken(value));
     }
     writer.bytes(b"\r\n").await?;
-    value.came(shared, is_small.then(|| kept.freeze()));
+    value.finished(shared, is_small.then(|| kept.freeze()));
     Ok(())
 }
 
-fn broken(mut value: Value) -> NotCarried {
+fn broken(mut value: Value) -> CarryError {
     value.line.outcome = "broken";
-    NotCarried::Broken
+    CarryError::Broken
 }
 
 async fn begin<W: AsyncWrite + Unpin>(writer: &mut Writer<W>, length: usize) -> io::Result<()> {

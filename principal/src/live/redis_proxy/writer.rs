@@ -11,7 +11,7 @@ use tokio::{
 use super::command::Version;
 
 /// A client that takes nothing for so long is let go.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Writes to a client, and lets go of one that does not read.
 #[derive(Debug)]
@@ -30,11 +30,11 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
 
     /// Some bytes, which may stay here until [`Self::flush`].
     pub(super) async fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        timeout(PATIENCE, self.io.write_all(bytes)).await?
+        timeout(WRITE_TIMEOUT, self.io.write_all(bytes)).await?
     }
 
     pub(super) async fn flush(&mut self) -> io::Result<()> {
-        timeout(PATIENCE, self.io.flush()).await?
+        timeout(WRITE_TIMEOUT, self.io.flush()).await?
     }
 
     pub(super) async fn value(&mut self, value: &Value) -> io::Result<()> {

@@ -12,7 +12,7 @@ const TARGET: &str = "audit";
 
 /// What is known of one request; written when it is over.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct AuditLine {
     metrics: Metrics,
     id: String,
     cluster: Option<ClusterName>,
@@ -25,7 +25,7 @@ pub(super) struct Line {
     bytes: u64,
 }
 
-impl Line {
+impl AuditLine {
     pub(super) fn new<B>(
         metrics: Metrics,
         cluster: Option<ClusterName>,
@@ -71,7 +71,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for AuditLine {
     fn drop(&mut self) {
         if self.code == 0 {
             self.metrics.resource_request("abandoned");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::{HeaderMap, header::AUTHORIZATION};
 use runtime::error::Chain;
 
-use super::{Shared, Visitor};
+use super::{ProxyClient, Shared};
 use crate::{
     admission::{
         identity::{PeerCertificate, visitor::Visitors},
@@ -28,7 +28,7 @@ pub(super) struct Caller {
 
 /// Why a request may see no cluster.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Stranger {
+pub(super) enum NoAccess {
     #[error("permission denied: this certificate grants access to no cluster")]
     Certificate,
     #[error("permission denied: the bearer token grants access to no cluster")]
@@ -53,11 +53,11 @@ impl Caller {
     }
 
     /// As whom a request with these headers comes. A token that is worth nothing is not made up for by the certificate.
-    pub(super) fn visitor(
+    pub(super) fn proxy_client(
         &self,
         shared: &Shared,
         headers: &HeaderMap,
-    ) -> Result<Visitor, Stranger> {
+    ) -> Result<ProxyClient, NoAccess> {
         let token = match shared.visitors {
             Visitors::Named => None,
             Visitors::Upstream => bearer(headers),
@@ -69,10 +69,10 @@ impl Caller {
             let visit = key.verify_visit(token, thumbprint, now)?;
             (visit.cluster, visit.expires.min(certificate_ends))
         } else {
-            let opens = self.opens.clone().ok_or(Stranger::Certificate)?;
+            let opens = self.opens.clone().ok_or(NoAccess::Certificate)?;
             (opens, certificate_ends)
         };
-        Ok(Visitor {
+        Ok(ProxyClient {
             cluster,
             certificate: Arc::clone(&self.certificate),
             ends,

@@ -21,11 +21,11 @@ use runtime::error::Chain;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
-    Shared, Visitor,
-    audit::Line,
-    caller::{Caller, Stranger},
-    distrust,
-    terminal::Ends,
+    ProxyClient, Shared,
+    audit::AuditLine,
+    caller::{Caller, NoAccess},
+    credential_ended,
+    terminal::PendingTerminal,
 };
 use crate::{fleet::ClusterName, live::tunnel::NotAnswered, transport::listener::slots::Slot};
 
@@ -57,7 +57,7 @@ const LARGEST: usize = 3 << 20;
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error(transparent)]
-    Stranger(#[from] Stranger),
+    NoAccess(#[from] NoAccess),
     #[error("this certificate is no longer trusted")]
     Distrusted,
     #[error("the cluster {0} is not enrolled")]
@@ -82,7 +82,7 @@ impl Refused {
     /// The status, its reason as Kubernetes calls it, and a word for the metrics.
     const fn as_status(&self) -> (StatusCode, &'static str, &'static str) {
         match self {
-            Self::Stranger(_) | Self::Distrusted | Self::NotEnrolled(_) => {
+            Self::NoAccess(_) | Self::Distrusted | Self::NotEnrolled(_) => {
                 (StatusCode::UNAUTHORIZED, "Unauthorized", "unauthorized")
             }
             Self::Standby => (
@@ -106,7 +106,7 @@ impl Refused {
             Self::NotAnswered(NotAnswered::NotConnected) => {
                 (StatusCode::BAD_GATEWAY, "", "not_connected")
             }
-            Self::NotAnswered(NotAnswered::Late(_)) => {
+            Self::NotAnswered(NotAnswered::TimedOut(_)) => {
                 (StatusCode::GATEWAY_TIMEOUT, "Timeout", "late")
             }
             Self::NotAnswered(
@@ -114,7 +114,7 @@ impl Refused {
                 | NotAnswered::Ended
                 | NotAnswered::TooLarge
                 | NotAnswered::Unreadable(_)
-                | NotAnswered::Besides,
+                | NotAnswered::Unexpected,
             ) => (StatusCode::BAD_GATEWAY, "", "lost"),
             Self::Unwritable(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -127,7 +127,7 @@ impl Refused {
 
 /// What a request holds until its answer is read to the end or dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct Permits {
     _one: OwnedSemaphorePermit,
     _of_cluster: Slot<ClusterName>,
     lasting: Option<Slot<ClusterName>>,
@@ -135,7 +135,7 @@ pub(super) struct Held {
 }
 
 /// What the agent said, what is held for it, and the ends of a terminal if one was asked for.
-type Answered = (Response<Body>, Held, Option<Ends>);
+type Answered = (Response<Body>, Permits, Option<PendingTerminal>);
 
 /// Answers one request of whoever came.
 pub(super) async fn answer(
@@ -143,43 +143,45 @@ pub(super) async fn answer(
     caller: Caller,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    let whoever = caller.visitor(&shared, request.headers());
-    let visitor = whoever.as_ref().ok().cloned();
-    let cluster = visitor.as_ref().map(|it| it.cluster.clone());
-    let mut line = Line::new(shared.sessions.metrics.clone(), cluster, &request);
-    match ask(&shared, whoever, request, &mut line).await {
-        Ok((answered, held, Some(ends))) if answered.headers().contains_key(upgrade::HEADER) => {
-            ends.begin(&shared, visitor, answered, (line, held))
+    let identified = caller.proxy_client(&shared, request.headers());
+    let proxy_client = identified.as_ref().ok().cloned();
+    let cluster = proxy_client.as_ref().map(|it| it.cluster.clone());
+    let mut line = AuditLine::new(shared.sessions.metrics.clone(), cluster, &request);
+    match ask(&shared, identified, request, &mut line).await {
+        Ok((answered, permits, Some(ends))) if answered.headers().contains_key(upgrade::HEADER) => {
+            ends.begin(&shared, proxy_client, answered, (line, permits))
         }
-        Ok((answered, held, _)) => {
+        Ok((answered, permits, _)) => {
             line.answered(answered.status());
             let (parts, body) = answered.into_parts();
-            let body = match visitor {
-                Some(visitor) if held.lasting.is_some() => trusted(body, shared, visitor),
+            let body = match proxy_client {
+                Some(proxy_client) if permits.lasting.is_some() => {
+                    end_with_credential(body, shared, proxy_client)
+                }
                 Some(_) | None => body,
             };
-            let mut response = Response::new(counted(body, line, held));
+            let mut response = Response::new(audit_body(body, line, permits));
             *response.status_mut() = parts.status;
-            carry(&parts.headers, response.headers_mut(), &ANSWERED);
+            copy_headers(&parts.headers, response.headers_mut(), &ANSWERED);
             response
         }
         Err(refused) => {
             let (code, reason, word) = refused.as_status();
-            let told = Chain(&refused).to_string();
-            line.refused(code, word, &told);
-            refusal(code, reason, &told)
+            let message = Chain(&refused).to_string();
+            line.refused(code, word, &message);
+            refusal(code, reason, &message)
         }
     }
 }
 
 async fn ask(
     shared: &Shared,
-    visitor: Result<Visitor, Stranger>,
+    proxy_client: Result<ProxyClient, NoAccess>,
     mut request: Request<Incoming>,
-    line: &mut Line,
+    line: &mut AuditLine,
 ) -> Result<Answered, Refused> {
-    let visitor = visitor?;
-    may_come_in(shared, &visitor)?;
+    let proxy_client = proxy_client?;
+    check_access(shared, &proxy_client)?;
     if let Some(name) = request
         .headers()
         .keys()
@@ -190,7 +192,7 @@ async fn ask(
     let target = request.uri().path_and_query().map_or("", |it| it.as_str());
     let asked = Asked::parse(request.method().as_str(), target)?;
     line.asks(&asked);
-    let held = hold(shared, &visitor.cluster, &asked)?;
+    let permits = take_permits(shared, &proxy_client.cluster, &asked)?;
     let uri = Uri::builder()
         .scheme("http")
         .authority("spoke")
@@ -198,7 +200,7 @@ async fn ask(
         .build()?;
     let opened = asked
         .is_exec()
-        .then(|| Ends::of(&mut request))
+        .then(|| PendingTerminal::of(&mut request))
         .transpose()?;
     let (parts, body) = request.into_parts();
     let (ends, body) = match opened {
@@ -208,21 +210,23 @@ async fn ask(
     let mut onward = Request::new(body);
     *onward.method_mut() = parts.method;
     *onward.uri_mut() = uri;
-    carry(&parts.headers, onward.headers_mut(), &ASKED);
+    copy_headers(&parts.headers, onward.headers_mut(), &ASKED);
     if let Ok(id) = HeaderValue::from_str(line.id()) {
         onward.headers_mut().insert(REQUEST_ID, id);
     }
     if let Some(ends) = &ends {
         ends.ask(&parts.headers, onward.headers_mut());
     }
-    let (sessions, patience) = (&shared.sessions, shared.budgets.patience);
-    let answered = sessions.ask(&visitor.cluster, onward, patience).await?;
-    Ok((answered, held, ends))
+    let (sessions, response_timeout) = (&shared.sessions, shared.budgets.response_timeout);
+    let answered = sessions
+        .ask(&proxy_client.cluster, onward, response_timeout)
+        .await?;
+    Ok((answered, permits, ends))
 }
 
 /// Asked at each request, since connections last.
-fn may_come_in(shared: &Shared, visitor: &Visitor) -> Result<(), Refused> {
-    let (gate, certificate) = (&shared.sessions.gate, &visitor.certificate);
+fn check_access(shared: &Shared, proxy_client: &ProxyClient) -> Result<(), Refused> {
+    let (gate, certificate) = (&shared.sessions.gate, &proxy_client.certificate);
     if !*gate.active.borrow() {
         return Err(Refused::Standby);
     }
@@ -233,14 +237,14 @@ fn may_come_in(shared: &Shared, visitor: &Visitor) -> Result<(), Refused> {
         return Err(Refused::Distrusted);
     }
     let fleet = gate.fleet.borrow();
-    if fleet.clusters.contains_key(visitor.cluster.as_str()) {
+    if fleet.clusters.contains_key(proxy_client.cluster.as_str()) {
         Ok(())
     } else {
-        Err(Refused::NotEnrolled(visitor.cluster.clone()))
+        Err(Refused::NotEnrolled(proxy_client.cluster.clone()))
     }
 }
 
-fn hold(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Held, Refused> {
+fn take_permits(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Permits, Refused> {
     let too_many = |of| Refused::TooMany { of };
     let lasting = if asked.is_lasting() {
         let slot = shared.lasting.take(cluster.clone());
@@ -255,7 +259,7 @@ fn hold(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Held, R
         None
     };
     let of_cluster = shared.by_cluster.take(cluster.clone());
-    Ok(Held {
+    Ok(Permits {
         _of_cluster: of_cluster.ok_or_else(|| too_many("of this cluster"))?,
         lasting,
         _terminal: terminal,
@@ -265,7 +269,7 @@ fn hold(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Held, R
     })
 }
 
-pub(super) fn carry(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
+pub(super) fn copy_headers(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
     for name in names {
         for value in from.get_all(name) {
             to.append(name.clone(), value.clone());
@@ -274,9 +278,9 @@ pub(super) fn carry(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) 
 }
 
 /// The body as it comes; its line is written when it has been read to the end or dropped.
-fn counted(body: Body, mut line: Line, held: Held) -> Body {
+fn audit_body(body: Body, mut line: AuditLine, permits: Permits) -> Body {
     let body = body.map_frame(move |frame| {
-        let _held_with_the_body = &held;
+        let _dropped_with_the_body = &permits;
         line.carried(frame.data_ref().map_or(0, Bytes::len));
         frame
     });
@@ -284,8 +288,8 @@ fn counted(body: Body, mut line: Line, held: Held) -> Body {
 }
 
 /// What opened the cluster may end while an answer lasts, or be taken back: then that ends as well.
-fn trusted(body: Body, shared: Arc<Shared>, visitor: Visitor) -> Body {
-    let end = async move { distrust(&shared, &visitor).await };
+fn end_with_credential(body: Body, shared: Arc<Shared>, proxy_client: ProxyClient) -> Body {
+    let end = async move { credential_ended(&shared, &proxy_client).await };
     let frames = stream::unfold(Some((body, Box::pin(end))), |rest| async move {
         let (mut body, mut end) = rest?;
         tokio::select! {

@@ -21,23 +21,23 @@ use tokio::{sync::mpsc, time::sleep};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{
-    Shared, Visitor,
-    response::{Body, Held, carry},
-    audit::Line,
-    distrust,
+    ProxyClient, Shared,
+    audit::AuditLine,
+    credential_ended,
+    response::{Body, Permits, copy_headers},
 };
-use crate::live::tunnel;
+use crate::live::tunnel::Body as TunnelBody;
 
 /// What is needed to begin one once the agent has opened it.
-pub(super) struct Ends {
+pub(super) struct PendingTerminal {
     upgrade: Upgrade,
     client: OnUpgrade,
     send: mpsc::Sender<Bytes>,
 }
 
-impl Ends {
+impl PendingTerminal {
     /// From a request that asks for one, and what is said on it as the body of the request on the lane.
-    pub(super) fn of(request: &mut Request<Incoming>) -> Result<(Self, tunnel::Body), Unfit> {
+    pub(super) fn of(request: &mut Request<Incoming>) -> Result<(Self, TunnelBody), Unfit> {
         let headers = request.headers();
         let wanted = headers.get(UPGRADE).and_then(|it| it.to_str().ok());
         let upgrade = Upgrade::asked(wanted, |name| {
@@ -60,16 +60,16 @@ impl Ends {
             upgrade::HEADER,
             HeaderValue::from_static(self.upgrade.as_str()),
         );
-        carry(from, to, &upgrade::ASKED.map(HeaderName::from_static));
+        copy_headers(from, to, &upgrade::ASKED.map(HeaderName::from_static));
     }
 
     /// Joins both, until either is gone or it has lasted too long.
     pub(super) fn begin(
         self,
         shared: &Arc<Shared>,
-        visitor: Option<Visitor>,
+        proxy_client: Option<ProxyClient>,
         answered: Response<Body>,
-        (mut line, held): (Line, Held),
+        (mut line, permits): (AuditLine, Permits),
     ) -> Response<Body> {
         let (parts, body) = answered.into_parts();
         line.answered(StatusCode::SWITCHING_PROTOCOLS);
@@ -84,7 +84,7 @@ impl Ends {
         let agent = Tunnel::new(body, send);
         let sharing = Arc::clone(shared);
         let carried = async move {
-            let _held_as_long = held;
+            let _permits = permits;
             let client = match client.await {
                 Ok(client) => TokioIo::new(client),
                 Err(error) => {
@@ -95,7 +95,7 @@ impl Ends {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                () = distrusted(&sharing, visitor.as_ref()) => {}
+                () = proxy_credential_ended(&sharing, proxy_client.as_ref()) => {}
                 () = sleep(sharing.budgets.terminal_life) => {}
                 () = tunnel::join(client, agent) => {}
             }
@@ -112,13 +112,13 @@ impl Ends {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, HeaderValue::from_static(upgrade.as_str()));
         let names = upgrade::ANSWERED.map(HeaderName::from_static);
-        carry(&parts.headers, headers, &names);
+        copy_headers(&parts.headers, headers, &names);
         response
     }
 }
 
-async fn distrusted(shared: &Shared, visitor: Option<&Visitor>) {
-    if let Some(visitor) = visitor {
-        distrust(shared, visitor).await;
+async fn proxy_credential_ended(shared: &Shared, proxy_client: Option<&ProxyClient>) {
+    if let Some(proxy_client) = proxy_client {
+        credential_ended(shared, proxy_client).await;
     }
 }

@@ -24,7 +24,16 @@ use super::{
     pulse::Pulse,
     spoke,
 };
-use crate::{admission::{gate::{Admitted, Papers}, registry::{End, Seat}}, fleet::{Fleet, Mode}, live::go_compat::Ear, report::Stuck, sync::hub::{Hub, Sender, Subscription, Voice}};
+use crate::{
+    admission::{
+        gate::{Admitted, Papers},
+        registry::{End, Seat},
+    },
+    fleet::{Fleet, Mode},
+    live::go_compat::GoRequestChannel,
+    report::Stuck,
+    sync::hub::{Hub, Sender, Subscription, Voice},
+};
 
 /// The type of a heartbeat on the wire; the machine answers it by itself.
 const PING: &str = "io.argoproj.argocd-agent.event.ping";
@@ -43,7 +52,7 @@ pub(super) struct Driver {
     from: Sender,
     fleet: watch::Receiver<Arc<Fleet>>,
     /// What is asked of a Go agent; ours has a lane for that.
-    ear: Option<Ear>,
+    go_requests: Option<GoRequestChannel>,
     inbound: Streaming<Frame>,
     outbound: mpsc::Sender<Result<Frame, Status>>,
     working: Working,
@@ -87,8 +96,8 @@ impl Driver {
             names_commands: capabilities.has(Capability::CommandIdentity),
             is_autonomous: holder.mode == Mode::Autonomous,
         };
-        let asks = || (sessions.questions).open(&holder.cluster, holder.mode, &sessions.spawner);
-        let ear = (!capabilities.is_ours()).then(asks);
+        let asks = || (sessions.go_requests).open(&holder.cluster, holder.mode, &sessions.spawner);
+        let go_requests = (!capabilities.is_ours()).then(asks);
         let machine_peer = MachinePeer {
             mode: holder.mode,
             capabilities,
@@ -111,7 +120,7 @@ impl Driver {
             subscription,
             from,
             fleet: sessions.gate.fleet.clone(),
-            ear,
+            go_requests,
             inbound,
             outbound,
             working: FuturesUnordered::new(),
@@ -155,10 +164,10 @@ impl Driver {
             working,
             leaving,
             subscription,
-            ear,
+            go_requests,
             ..
         } = self;
-        drop(ear);
+        drop(go_requests);
         drop((working, leaving));
         drop(subscription);
         close(seat, &outbound, over).await;
@@ -221,7 +230,7 @@ impl Driver {
             if note.state || note.gone.is_some() {
                 self.resync.forget(&mut self.machine, &key);
             }
-            if let Some(last) = note.last.filter(|_| self.ear.is_some()) {
+            if let Some(last) = note.last.filter(|_| self.go_requests.is_some()) {
                 self.machine.say(self.hub.last_words(&key, &last));
             }
             // What an autonomous cluster owns is not taken away from here.
@@ -268,7 +277,7 @@ impl Driver {
         let voice = Voice {
             hub: &self.hub,
             cluster: &self.from.cluster,
-            is_go: self.ear.is_some(),
+            is_go: self.go_requests.is_some(),
             traces: self.subscription.mailbox.traces(),
         };
         loop {
@@ -297,7 +306,11 @@ impl Driver {
                 // At once, so that the last word counts.
                 spoke::hear(&self.seat, &event);
             }
-            if self.ear.as_ref().is_some_and(|ear| ear.hears(&event)) {
+            if self
+                .go_requests
+                .as_ref()
+                .is_some_and(|go_requests| go_requests.handle_response(&event))
+            {
                 self.machine.finished(id, Verdict::Done, now);
                 continue;
             }

@@ -59,7 +59,7 @@ pub(super) async fn drive(
                 shared
                     .answer(peer, request)
                     .await
-                    .map(|response| keep(response, one))
+                    .map(|response| track_body(response, one))
             }
         })
     };
@@ -101,10 +101,10 @@ pub(super) async fn drive(
 }
 
 /// Counts a request as running until its answer is read to the end or dropped.
-fn keep(response: Response<Body>, one: Request) -> Response<Body> {
+fn track_body(response: Response<Body>, one: Request) -> Response<Body> {
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
-            let _kept_with_the_body = &one;
+            let _dropped_with_the_body = &one;
             frame
         }))
     })

@@ -32,7 +32,7 @@ mod reader;
 mod writer;
 
 use check::{Refused, check, plain, request};
-use oversize_filter::Thin;
+use oversize_filter::FilteredSocket;
 
 /// Messages of methods that are called before anybody is known.
 const SMALL: usize = 64 << 10;
@@ -41,7 +41,7 @@ const SHORT_CALL: Duration = Duration::from_secs(30);
 /// Go's library takes no larger message.
 const LARGEST: usize = 64 << 20;
 
-type Socket = WebSocketStream<Thin<TokioIo<hyper::upgrade::Upgraded>>>;
+type Socket = WebSocketStream<FilteredSocket<TokioIo<hyper::upgrade::Upgraded>>>;
 type Piece = Result<http_body::Frame<Bytes>, Status>;
 
 /// Answers a request of HTTP/1.1: with an upgrade, whose socket is to be driven then, or with why not.
@@ -116,18 +116,18 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
     config.max_write_buffer_size = framed(largest).saturating_mul(2).max(1 << 20);
     config.max_message_size = Some(framed(largest));
     config.max_frame_size = Some(framed(largest));
-    let frames = has_answers(head.uri.path()).then(|| {
+    let frames = is_event_stream(head.uri.path()).then(|| {
         let frames = LongFrames::new(largest, &head.headers);
         (frames, shared.metrics.clone())
     });
-    let io = Thin::new(TokioIo::new(upgraded), frames);
+    let io = FilteredSocket::new(TokioIo::new(upgraded), frames);
     let socket = Socket::from_raw_socket(io, Role::Server, Some(config)).await;
     let closing = Closing::default();
     let (write, read) = socket.split();
     let (pieces, body) = mpsc::channel(1);
     let request = request(&head, body);
     let outcome = {
-        let reading = reader::take_in(read, pieces, &closing);
+        let reading = reader::read_into_body(read, pieces, &closing);
         let answering = writer::answer(&shared, peer, request, write, largest, &closing);
         let both = async {
             let (mut reading, mut answering) = (std::pin::pin!(reading), std::pin::pin!(answering));
@@ -150,7 +150,7 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
 }
 
 /// Whether a Go agent says in such a call what it was asked.
-fn has_answers(path: &str) -> bool {
+fn is_event_stream(path: &str) -> bool {
     path.starts_with("/eventstreamapi.")
 }
 

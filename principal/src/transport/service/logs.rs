@@ -26,15 +26,18 @@ impl LogStreamService for Service {
         request: Request<Streaming<LogStreamData>>,
     ) -> Result<Response<LogStreamResponse>, Status> {
         let admitted = recognize(&self.sessions.gate, &request)?;
-        let mut said = request.into_inner();
-        let first = timeout(FIRST, said.message())
+        let mut messages = request.into_inner();
+        let first = timeout(FIRST, messages.message())
             .await
             .map_err(|_elapsed| Status::deadline_exceeded("empty stream"))??
             .ok_or_else(|| Status::invalid_argument("invalid log message"))?;
         let cluster = &admitted.holder.cluster;
-        let log = self.sessions.questions.claim(cluster, &first.request_uuid);
+        let log = self
+            .sessions
+            .go_requests
+            .open_log(cluster, &first.request_uuid);
         let log = log.ok_or_else(|| Status::not_found("unknown request id"))?;
-        log.carry(said).await?;
+        log.forward(messages).await?;
         Ok(Response::new(LogStreamResponse {
             request_uuid: first.request_uuid,
             status: 200,

@@ -11,7 +11,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::recognize;
-use crate::{live::go_compat::Terminal, sync::session::Sessions};
+use crate::{live::go_compat::TerminalStream, sync::session::Sessions};
 
 /// Whoever opens a stream says at once which terminal it is.
 const FIRST: Duration = Duration::from_secs(10);
@@ -32,19 +32,22 @@ impl TerminalStreamService for Service {
         request: Request<Streaming<TerminalStreamData>>,
     ) -> Result<Response<Self::StreamTerminalStream>, Status> {
         let admitted = recognize(&self.sessions.gate, &request)?;
-        let mut hears = request.into_inner();
-        let first = timeout(FIRST, hears.message())
+        let mut incoming = request.into_inner();
+        let first = timeout(FIRST, incoming.message())
             .await
             .map_err(|_elapsed| Status::deadline_exceeded("empty stream"))??
             .ok_or_else(|| Status::invalid_argument("invalid terminal message"))?;
-        let (says, said) = mpsc::channel(UNSENT);
-        let hears = hears.boxed();
+        let (to_agent, outgoing) = mpsc::channel(UNSENT);
+        let from_agent = incoming.boxed();
         let cluster = &admitted.holder.cluster;
-        let terminal = Terminal { hears, says };
+        let terminal = TerminalStream {
+            from_agent,
+            to_agent,
+        };
         self.sessions
-            .questions
-            .begin(cluster, &first.request_uuid, terminal)
+            .go_requests
+            .open_terminal(cluster, &first.request_uuid, terminal)
             .ok_or_else(|| Status::not_found("unknown request id"))?;
-        Ok(Response::new(ReceiverStream::new(said)))
+        Ok(Response::new(ReceiverStream::new(outgoing)))
     }
 }

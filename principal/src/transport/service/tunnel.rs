@@ -25,9 +25,9 @@ impl Lane for Service {
     ) -> Result<Response<Self::OpenStream>, Status> {
         let admitted = admit(&self.sessions.gate, &request)?;
         if let Ok(peer) = peer(&request) {
-            peer.connection.give_way();
+            peer.connection.move_to_background();
         }
-        let outgoing = self.sessions.open_lane(admitted, request.into_inner());
+        let outgoing = self.sessions.open_tunnel(admitted, request.into_inner());
         let chunks = ReceiverStream::new(outgoing).map(|data| Ok(Chunk { data }));
         Ok(Response::new(chunks.boxed()))
     }

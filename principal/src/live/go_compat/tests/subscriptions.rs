@@ -6,11 +6,11 @@ const TREE: &str = "/argocd/cache/resources-tree/-/guestbook/0/1.8.3.gz";
 const DIFF: &str = "/argocd/cache/managed-resources/-/guestbook/0/1.8.3?watch=true";
 
 /// Says this to the next question, which is about this key or channel.
-async fn says(ear: &mut Ear, about: &str, body: Value) {
-    let question = ear.next().await.unwrap();
+async fn says(driver: &mut GoRequestChannel, about: &str, body: Value) {
+    let question = driver.next().await.unwrap();
     let asked = json_of(&question).to_string();
     assert!(asked.contains(about), "{asked}");
-    ear.hears(&redis_says(&question, &body));
+    driver.handle_response(&redis_says(&question, &body));
 }
 
 fn value(hit: bool) -> Value {
@@ -20,32 +20,32 @@ fn value(hit: bool) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_was_slow_once_is_asked_again_how_it_wants_its_keys() {
-    let questions = Questions::default();
-    let mut ear = open(&questions, &cluster());
-    let line = questions.line(&cluster()).unwrap();
+    let go_requests = GoRequests::default();
+    let mut driver = open(&go_requests, &cluster());
+    let session = go_requests.session(&cluster()).unwrap();
     let busy = async {
-        says(&mut ear, "|a_guestbook|", value(false)).await;
+        says(&mut driver, "|a_guestbook|", value(false)).await;
         // It has something else to do.
-        ear.next().await.unwrap();
+        driver.next().await.unwrap();
     };
-    let (first, ()) = tokio::join!(line.ask(request(TREE), PATIENCE), busy);
+    let (first, ()) = tokio::join!(session.ask(request(TREE), PATIENCE), busy);
     assert_eq!(first.unwrap().status(), StatusCode::NOT_FOUND);
 
     // What is followed meanwhile is followed under a name that may be the wrong one.
     let subscribing = async {
         let done = json!({ "subscribeResponse": { "error": "" } });
-        says(&mut ear, "|a_guestbook|", value(false)).await;
-        says(&mut ear, "|a_guestbook|", done).await;
+        says(&mut driver, "|a_guestbook|", value(false)).await;
+        says(&mut driver, "|a_guestbook|", done).await;
     };
-    let (followed, ()) = tokio::join!(line.ask(request(DIFF), PATIENCE), subscribing);
+    let (followed, ()) = tokio::join!(session.ask(request(DIFF), PATIENCE), subscribing);
     let mut followed = followed.unwrap().into_body();
 
     advance(Duration::from_secs(16)).await;
     let answering = async {
-        says(&mut ear, "|a_guestbook|", value(false)).await;
-        says(&mut ear, "|guestbook|", value(true)).await;
+        says(&mut driver, "|a_guestbook|", value(false)).await;
+        says(&mut driver, "|guestbook|", value(true)).await;
     };
-    let (second, ()) = tokio::join!(line.ask(request(TREE), PATIENCE), answering);
+    let (second, ()) = tokio::join!(session.ask(request(TREE), PATIENCE), answering);
     assert_eq!(text(second.unwrap()).await, "tree");
     let ended = followed.frame().await.unwrap();
     assert!(ended.is_err(), "it is followed anew under the right name");
@@ -53,33 +53,34 @@ async fn an_agent_that_was_slow_once_is_asked_again_how_it_wants_its_keys() {
 
 #[tokio::test(start_paused = true)]
 async fn a_subscription_outlives_a_time_without_a_place_for_its_ping() {
-    let questions = Questions::default();
-    let mut ear = open(&questions, &cluster());
-    let line = questions.line(&cluster()).unwrap();
+    let go_requests = GoRequests::default();
+    let mut driver = open(&go_requests, &cluster());
+    let session = go_requests.session(&cluster()).unwrap();
     let target = "/argocd/cache/managed-resources/team/guestbook/0/1.8.3?watch=true";
     let done = json!({ "subscribeResponse": { "error": "" } });
-    let subscribing = says(&mut ear, "team_guestbook", done);
-    let (answer, ()) = tokio::join!(line.ask(request(target), PATIENCE), subscribing);
+    let subscribing = says(&mut driver, "team_guestbook", done);
+    let (answer, ()) = tokio::join!(session.ask(request(target), PATIENCE), subscribing);
     let mut body = answer.unwrap().into_body();
-    let patience = Duration::from_secs(90);
-    let busy = (0..MOST).map(|_| line.ask(request("/api/v1/namespaces/shop/pods/x"), patience));
+    let response_timeout = Duration::from_secs(90);
+    let busy =
+        (0..MOST).map(|_| session.ask(request("/api/v1/namespaces/shop/pods/x"), response_timeout));
     let busy = futures::future::join_all(busy);
     let frame = body.frame();
     tokio::pin!(frame);
     tokio::select! {
-        told = &mut frame => panic!("the subscription ended: {told:?}"),
+        received = &mut frame => panic!("the subscription ended: {received:?}"),
         all = busy => assert_eq!(all.len(), MOST),
     }
-    let ponging = says(&mut ear, "ping", json!({ "pong": {} }));
+    let ponging = says(&mut driver, "ping", json!({ "pong": {} }));
     tokio::select! {
-        told = &mut frame => panic!("the subscription ended: {told:?}"),
+        received = &mut frame => panic!("the subscription ended: {received:?}"),
         () = ponging => {}
     }
 }
 
 #[test]
 fn a_value_is_not_looked_into_for_word_of_a_message() {
-    let told = |padding: usize| {
+    let received = |padding: usize| {
         let body = json!({ "connectionUuid": "c", "body": { "pushFromSubscribe": { "channelName": "k" },
             "get": { "bytes": "A".repeat(padding) } } });
         let verb = Verb::RedisResponse;
@@ -89,6 +90,6 @@ fn a_value_is_not_looked_into_for_word_of_a_message() {
             body.to_string().into(),
         ))
     };
-    assert_eq!(told(0).as_deref(), Some("c"));
-    assert_eq!(told(1 << 20), None);
+    assert_eq!(received(0).as_deref(), Some("c"));
+    assert_eq!(received(1 << 20), None);
 }

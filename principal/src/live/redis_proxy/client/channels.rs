@@ -18,7 +18,7 @@ const MOST: usize = 64;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Whether it has any subscriptions.
-    pub(super) fn listens(&self) -> bool {
+    pub(super) fn has_subscriptions(&self) -> bool {
         self.subscriptions() > 0
     }
 
@@ -35,13 +35,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             let Some((key, Whose::Cluster(there))) = self.whose(channel) else {
                 let command = resp::command(&[b"SUBSCRIBE", channel]);
                 // It confirms for itself.
-                self.tell_upstream(&command).await?;
+                self.send_upstream(&command).await?;
                 self.local.insert(channel.to_vec());
                 continue;
             };
             let remote = Remote::new(there, &key);
-            let tell = self.tell.clone();
-            match Follow::start(&self.shared, remote, channel.to_vec(), tell) {
+            let notify = self.notify.clone();
+            match Follow::start(&self.shared, remote, channel.to_vec(), notify) {
                 None => self.writer.error(BUSY).await?,
                 Some(follow) => {
                     self.follows.insert(channel.to_vec(), follow);
@@ -65,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         for channel in all {
             if self.local.remove(&channel) {
                 let command = resp::command(&[b"UNSUBSCRIBE", &channel]);
-                self.tell_upstream(&command).await?;
+                self.send_upstream(&command).await?;
             } else {
                 self.follows.remove(&channel);
                 self.confirm("unsubscribe", Some(&channel)).await?;
@@ -87,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     pub(super) async fn ping(&mut self, text: Option<&[u8]>) -> Result<(), Ended> {
         let value = match (text, self.writer.version) {
-            (text, Version::Two) if self.listens() => {
+            (text, Version::Two) if self.has_subscriptions() => {
                 let pong = [&b"pong"[..], text.unwrap_or_default()].map(Value::bytes);
                 Value::Group(Kind::Array, pong.into())
             }

@@ -20,7 +20,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         claim: Option<Claim<'_>>,
     ) -> Result<(), Ended> {
         if let Some(claim) = claim
-            && !self.admit(claim).await?
+            && !self.authenticate(claim).await?
         {
             return Ok(());
         }
@@ -29,7 +29,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
         let before = self.writer.version;
         let version = version.unwrap_or(before);
-        if version != before && self.listens() {
+        if version != before && self.has_subscriptions() {
             let told = "ERR the version of a connection with subscriptions stays";
             return Ok(self.writer.error(told).await?);
         }
@@ -42,15 +42,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     /// Whether the client is who it says; if not, it has been told.
-    pub(super) async fn admit(&mut self, claim: Claim<'_>) -> Result<bool, Ended> {
+    pub(super) async fn authenticate(&mut self, claim: Claim<'_>) -> Result<bool, Ended> {
         let known = self.shared.login.borrow().clone();
         let Some(known) = known else {
             self.writer.error(NO_PASSWORD).await?;
             return Ok(false);
         };
-        if fits(&known, claim) {
+        if accepts(&known, claim) {
             self.login = Some(known);
-            self.stranger = None;
+            self.unauthenticated_permit = None;
             return Ok(true);
         }
         self.wrong_passwords = self.wrong_passwords.saturating_add(1);
@@ -63,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 }
 
-fn fits(known: &Login, claim: Claim<'_>) -> bool {
+fn accepts(known: &Login, claim: Claim<'_>) -> bool {
     let user = claim.user.unwrap_or(b"default");
     let is_user = user == known.user.as_deref().unwrap_or("default").as_bytes();
     let password = known.password.as_bytes();
@@ -89,13 +89,13 @@ mod tests {
             user: user.map(ToOwned::to_owned),
             password: "secret".to_owned(),
         };
-        assert!(fits(&login(None), claim(None, "secret")));
-        assert!(fits(&login(None), claim(Some("default"), "secret")));
-        assert!(fits(&login(Some("argo")), claim(Some("argo"), "secret")));
-        assert!(!fits(&login(None), claim(Some("argo"), "secret")));
-        assert!(!fits(&login(Some("argo")), claim(None, "secret")));
+        assert!(accepts(&login(None), claim(None, "secret")));
+        assert!(accepts(&login(None), claim(Some("default"), "secret")));
+        assert!(accepts(&login(Some("argo")), claim(Some("argo"), "secret")));
+        assert!(!accepts(&login(None), claim(Some("argo"), "secret")));
+        assert!(!accepts(&login(Some("argo")), claim(None, "secret")));
         for wrong in ["", "secre", "secret ", "Secret"] {
-            assert!(!fits(&login(None), claim(None, wrong)), "{wrong:?}");
+            assert!(!accepts(&login(None), claim(None, wrong)), "{wrong:?}");
         }
     }
 }

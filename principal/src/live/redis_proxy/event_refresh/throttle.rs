@@ -11,9 +11,9 @@ const MOST: usize = 1024;
 
 /// When the newest turn of each Application begins. Those that are long over are forgotten.
 #[derive(Debug, Default)]
-pub(super) struct Pace(HashMap<String, Instant>);
+pub(super) struct Throttle(HashMap<String, Instant>);
 
-impl Pace {
+impl Throttle {
     /// When a look at this Application gets its turn: now, or when the pause after the last one is over. None: it needs none,
     /// since a turn that comes sees the same; or there are too many.
     pub(super) fn turn(&mut self, application: &str, now: Instant) -> Option<Instant> {
@@ -41,28 +41,28 @@ mod tests {
 
     #[test]
     fn the_first_look_gets_its_turn_at_once_and_all_that_follow_one_later() {
-        let (mut pace, begin) = (Pace::default(), Instant::now());
-        assert_eq!(pace.turn("a", begin), Some(begin));
-        assert_eq!(pace.turn("b", begin), Some(begin));
-        assert_eq!(pace.turn("a", begin + SECOND), Some(begin + PAUSE));
-        assert_eq!(pace.turn("a", begin + 2 * SECOND), None);
-        assert_eq!(pace.turn("a", begin + 9 * SECOND), None);
+        let (mut throttle, begin) = (Throttle::default(), Instant::now());
+        assert_eq!(throttle.turn("a", begin), Some(begin));
+        assert_eq!(throttle.turn("b", begin), Some(begin));
+        assert_eq!(throttle.turn("a", begin + SECOND), Some(begin + PAUSE));
+        assert_eq!(throttle.turn("a", begin + 2 * SECOND), None);
+        assert_eq!(throttle.turn("a", begin + 9 * SECOND), None);
         let after = begin + PAUSE + SECOND;
-        assert_eq!(pace.turn("a", after), Some(begin + 2 * PAUSE));
+        assert_eq!(throttle.turn("a", after), Some(begin + 2 * PAUSE));
         let later = begin + 9 * PAUSE;
-        assert_eq!(pace.turn("a", later), Some(later));
+        assert_eq!(throttle.turn("a", later), Some(later));
     }
 
     #[test]
     fn more_than_are_remembered_wait_until_others_are_forgotten() {
-        let (mut pace, begin) = (Pace::default(), Instant::now());
+        let (mut throttle, begin) = (Throttle::default(), Instant::now());
         for number in 0..MOST {
-            assert!(pace.turn(&number.to_string(), begin).is_some());
+            assert!(throttle.turn(&number.to_string(), begin).is_some());
         }
-        assert_eq!(pace.turn("another", begin + SECOND), None);
+        assert_eq!(throttle.turn("another", begin + SECOND), None);
         let after = begin + PAUSE;
-        assert_eq!(pace.turn("0", begin + SECOND), Some(after));
-        assert_eq!(pace.turn("another", after), Some(after));
-        assert!(pace.0.len() < 3, "the others are forgotten");
+        assert_eq!(throttle.turn("0", begin + SECOND), Some(after));
+        assert_eq!(throttle.turn("another", after), Some(after));
+        assert!(throttle.0.len() < 3, "the others are forgotten");
     }
 }

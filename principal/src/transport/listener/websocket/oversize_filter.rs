@@ -17,14 +17,14 @@ use crate::metrics::Metrics;
 
 /// A connection to a client; with frames whose calls may say more than we hold, if there are any.
 #[derive(Debug)]
-pub(super) struct Thin<S> {
+pub(super) struct FilteredSocket<S> {
     inner: S,
     frames: Option<(LongFrames, Metrics)>,
     /// What goes on and did not fit yet.
     rest: Bytes,
 }
 
-impl<S> Thin<S> {
+impl<S> FilteredSocket<S> {
     pub(super) const fn new(inner: S, frames: Option<(LongFrames, Metrics)>) -> Self {
         Self {
             inner,
@@ -34,14 +34,14 @@ impl<S> Thin<S> {
     }
 
     /// Gives out what goes on, if anything does.
-    fn give(&mut self, out: &mut ReadBuf<'_>) -> bool {
+    fn drain(&mut self, out: &mut ReadBuf<'_>) -> bool {
         let some = self.rest.len().min(out.remaining());
         out.put_slice(&self.rest.split_to(some));
         some > 0
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Thin<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for FilteredSocket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -49,7 +49,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Thin<S> {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         loop {
-            if this.give(out) {
+            if this.drain(out) {
                 return Poll::Ready(Ok(()));
             }
             let before = out.filled().len();
@@ -72,7 +72,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Thin<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Thin<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for FilteredSocket<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

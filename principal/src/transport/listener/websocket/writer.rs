@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Whoever does not take in a message for so long does not read any more.
-const STUCK: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Has the request answered, and says the answer.
 pub(super) async fn answer(
@@ -33,30 +33,30 @@ pub(super) async fn answer(
         tokio::select! {
             biased;
             response = answered.as_mut() => break response,
-            _due = pings.tick() => if say(&mut socket, Message::Ping(Bytes::new())).await.is_err() { return },
+            _due = pings.tick() => if send(&mut socket, Message::Ping(Bytes::new())).await.is_err() { return },
         }
     };
     let Ok(response) = response;
     let (head, body) = response.into_parts();
-    if say_frame(&mut socket, metadata(&head.headers))
+    if send_frame(&mut socket, metadata(&head.headers))
         .await
         .is_err()
     {
         return;
     }
     let trailers_only = head.headers.contains_key("grpc-status");
-    if !trailers_only && say_body(&mut socket, body, largest).await.is_err() {
+    if !trailers_only && send_body(&mut socket, body, largest).await.is_err() {
         return;
     }
     let close = CloseFrame {
         code: closing.code(),
         reason: "".into(),
     };
-    drop(say(&mut socket, Message::Close(Some(close))).await);
+    drop(send(&mut socket, Message::Close(Some(close))).await);
 }
 
 /// Says messages and trailers of an answer.
-async fn say_body(
+async fn send_body(
     socket: &mut SplitSink<Socket, Message>,
     body: Body,
     largest: usize,
@@ -68,7 +68,7 @@ async fn say_body(
             biased;
             frame = body.frame() => frame,
             _due = pings.tick() => {
-                say(socket, Message::Ping(Bytes::new())).await?;
+                send(socket, Message::Ping(Bytes::new())).await?;
                 continue;
             }
         };
@@ -80,31 +80,31 @@ async fn say_body(
             Ok(data) => {
                 cutter.push(&data);
                 while let Ok(Some(message)) = cutter.cut() {
-                    say_frame(socket, message).await?;
+                    send_frame(socket, message).await?;
                 }
             }
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {
-                    return say_frame(socket, metadata(&trailers)).await;
+                    return send_frame(socket, metadata(&trailers)).await;
                 }
             }
         }
     }
 }
 
-async fn say_frame(
+async fn send_frame(
     socket: &mut SplitSink<Socket, Message>,
     frame: Bytes,
 ) -> Result<(), SocketError> {
-    say(socket, Message::Binary(frame)).await
+    send(socket, Message::Binary(frame)).await
 }
 
 /// Says something to a peer that has to take it in within a bound.
-async fn say<S>(socket: &mut S, message: Message) -> Result<(), SocketError>
+async fn send<S>(socket: &mut S, message: Message) -> Result<(), SocketError>
 where
     S: Sink<Message, Error = SocketError> + Unpin,
 {
-    timeout(STUCK, socket.send(message))
+    timeout(WRITE_TIMEOUT, socket.send(message))
         .await
         .unwrap_or(Err(SocketError::AlreadyClosed))
 }
