@@ -1,13 +1,13 @@
-//! What people at the hub ask of Go agents: they have no [lane](crate::live::tunnel), so it goes as events of the session.
+//! Live requests to Go agents: they have no [tunnel](crate::live::tunnel), so requests travel as events of the session.
 //!
-//! Whoever asks does not see which way is taken: [`Sessions::ask`] takes a request of HTTP and gives its answer.
+//! The proxies do not see the transport: [`Sessions::ask`] takes an HTTP request and returns its response.
 //!
 //! ```text
-//!   resource proxy ┐                ┌─► lane ─► our agent
+//!   resource proxy ┐                ┌─► tunnel ─► our agent
 //!                  ├─► Sessions::ask┤
-//!   redis proxy    ┘                └─► Line: resource, redis, log ─► Ear ─► session's driver ─► Go agent
-//!                                             ▲                        │
-//!                                             └── by event id ◄────────┘ (logs, terminals: on streams that the agent opens)
+//!   redis proxy    ┘                └─► GoSession: resource, redis, log ─► GoRequestChannel ─► driver ─► Go agent
+//!                                             ▲                                                  │
+//!                                             └── by event id ◄──────────────────────────────────┘
 //! ```
 //!
 //! A [`GoSession`] is one session's. What is answered is looked for among what was asked on it, so no agent can answer for
@@ -51,7 +51,7 @@ use answer_budget::{AnswerBudget, hold_budget};
 pub(crate) use log::LogStream;
 pub(crate) use terminal::TerminalStream;
 
-/// Questions of one cluster at the same time. A Go agent answers one after the other.
+/// Concurrent requests of one cluster. A Go agent answers one after the other.
 const MOST: usize = 64;
 /// Subscriptions of one cluster, and terminals that are not open yet.
 const MAX_LASTING: usize = 64;
@@ -61,9 +61,9 @@ const MAX_LOGS: usize = 16;
 pub(crate) const STREAMS: u32 = 32;
 
 impl Sessions {
-    /// Asks the agent of a cluster, whichever way there is.
+    /// Sends a request to the agent of a cluster, over its tunnel or its session.
     ///
-    /// Dropped, the request is taken back; so it is when its answer is dropped.
+    /// Dropping the future or the response cancels the request.
     pub(crate) async fn ask(
         &self,
         cluster: &ClusterName,
@@ -78,12 +78,12 @@ impl Sessions {
     }
 }
 
-/// The lines of all clusters; clones share them.
+/// The sessions of all Go agents; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GoRequests(Arc<Mutex<BTreeMap<ClusterName, Arc<GoSession>>>>);
 
 impl GoRequests {
-    /// From now on the agent of this cluster is asked on this session.
+    /// From now on requests to this cluster use this session.
     pub(crate) fn open(
         &self,
         cluster: &ClusterName,
@@ -110,7 +110,7 @@ impl GoRequests {
         }
     }
 
-    /// A log that was asked for, if this cluster's agent is the one that was asked.
+    /// The requested log, if the request went to this cluster's agent.
     pub(crate) fn open_log(&self, cluster: &ClusterName, uuid: &str) -> Option<LogStream> {
         let session = self.session(cluster)?;
         let mut pending = session.lock();
@@ -119,7 +119,7 @@ impl GoRequests {
         pending_log.open(session.session_ended.clone())
     }
 
-    /// Takes a terminal that was asked for to whoever did; none if this cluster's agent is not the one that was asked.
+    /// Hands a terminal to its request; none if the request did not go to this cluster's agent.
     pub(crate) fn open_terminal(
         &self,
         cluster: &ClusterName,
@@ -141,7 +141,7 @@ impl GoRequests {
     }
 }
 
-/// The session of a Go agent, to those who ask.
+/// The session of a Go agent, as requests see it.
 pub(crate) struct GoSession {
     cluster: ClusterName,
     mode: Mode,
@@ -164,12 +164,12 @@ impl fmt::Debug for GoSession {
     }
 }
 
-/// Who waits for what.
+/// Requests without a response, and streams that the agent has not opened.
 #[derive(Debug, Default)]
 struct Pending {
-    /// Answers, by the event id of the question.
+    /// Responses, by the event id of the request.
     answers: BTreeMap<String, oneshot::Sender<Result<Bytes, NotAnswered>>>,
-    /// Word of messages of redis, by connection.
+    /// Messages of redis channels, by connection.
     pushes: BTreeMap<String, mpsc::Sender<()>>,
     /// Logs that the agent has not opened.
     logs: BTreeMap<String, log::PendingLog>,
@@ -178,7 +178,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// Whether somebody waits for what comes of this question.
+    /// Whether the response to this request is still wanted.
     fn contains(&self, question: &Event) -> bool {
         let id = &question.event_id;
         match question.target {
@@ -195,7 +195,7 @@ impl Pending {
     }
 }
 
-/// The driver's end of a line; dropped, the session is over for all who wait.
+/// The driver's end of a [`GoSession`]; dropping it ends all pending requests.
 #[derive(Debug)]
 pub(crate) struct GoRequestChannel {
     all: GoRequests,
@@ -204,8 +204,8 @@ pub(crate) struct GoRequestChannel {
 }
 
 impl GoRequestChannel {
-    /// The next question to be said, of those that somebody still waits for: what was given up, perhaps a change, must
-    /// not come about afterwards. Cancel-safe; none when nobody can ask any more.
+    /// The next request to send. It skips cancelled ones: a change that a user gave up must not happen afterwards.
+    /// Cancel-safe; none when all senders are gone.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             let event = self.asked.recv().await?;
@@ -216,7 +216,7 @@ impl GoRequestChannel {
         }
     }
 
-    /// Takes an event of the agent if it is an answer. One that nobody waits for any more is nothing.
+    /// Takes an event of the agent if it is a response. A response without a pending request is dropped.
     pub(crate) fn handle_response(&self, event: &Event) -> bool {
         match event.target {
             Target::Resource => self.session.complete(event),
@@ -245,14 +245,14 @@ impl Drop for GoRequestChannel {
             lines.remove(&self.session.cluster);
         }
         drop(lines);
-        // Whoever waits finds that nobody answers any more.
+        // Pending requests fail with `Ended`.
         *self.session.lock() = None;
         self.session.session_ended.cancel();
     }
 }
 
 impl GoSession {
-    /// Asks one request, and answers as our agent would.
+    /// Sends one request, and returns the response that our agent would.
     async fn ask(
         self: &Arc<Self>,
         request: Request<Body>,
@@ -267,7 +267,7 @@ impl GoSession {
         }
     }
 
-    /// Says a question, and waits for what the agent says to it.
+    /// Sends a request, and waits for its response.
     async fn request_and_wait(
         self: &Arc<Self>,
         event: Event,
@@ -286,7 +286,7 @@ impl GoSession {
             .map_err(|_dropped| NotAnswered::Ended)?
     }
 
-    /// Has the driver say an event as soon as the session takes it.
+    /// Has the driver send an event as soon as the session takes it.
     fn send(&self, event: Event) -> Result<(), NotAnswered> {
         self.outgoing
             .try_send(event)
@@ -296,7 +296,7 @@ impl GoSession {
             })
     }
 
-    /// Takes a place among those who wait, if `put` finds room; it is free again when the place is dropped.
+    /// Adds a pending request, if `put` has room; dropping the guard removes it.
     fn register(
         self: &Arc<Self>,
         place: PendingId,
@@ -328,8 +328,8 @@ impl GoSession {
     fn notify_push(&self, connection: &str) {
         let pending = self.lock();
         let follower = pending.as_ref().and_then(|it| it.pushes.get(connection));
-        // Where some are not read yet one more says nothing new.
-        let _told = follower.map(|follower| follower.try_send(()));
+        // While some are unread, one more adds nothing.
+        let _full = follower.map(|follower| follower.try_send(()));
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Pending>> {
@@ -337,7 +337,7 @@ impl GoSession {
     }
 }
 
-/// What is waited for.
+/// The key of a pending request.
 #[derive(Debug)]
 enum PendingId {
     Answer(String),
@@ -354,7 +354,7 @@ impl PendingId {
     }
 }
 
-/// A place among those who wait.
+/// Removes a pending request when dropped.
 #[derive(Debug)]
 struct PendingGuard {
     session: Arc<GoSession>,
@@ -374,7 +374,7 @@ impl Drop for PendingGuard {
     }
 }
 
-/// Reads an answer; one that cannot be read is as good as none.
+/// Decodes a response.
 fn read<T: DeserializeOwned + Default>(kind: &'static str, body: &Bytes) -> Result<T, NotAnswered> {
     payload::decode(kind, body).map_err(NotAnswered::Unreadable)
 }

@@ -1,19 +1,20 @@
-//! The redis proxy: what Argo CD on the hub takes for its redis.
+//! The redis proxy: Argo CD on the hub uses it as its redis.
 //!
-//! Argo CD's application controller keeps in redis what it knows of each Application, and argocd-server reads it there.
-//! For an Application that runs on a cluster the controller is over there, and so is its redis. So argocd-server is led
-//! here instead: what is about such an Application is asked of the cluster's agent, everything else of the hub's redis.
+//! Argo CD's application controller caches the state of each Application in redis, and argocd-server reads it there.
+//! For an Application of a cluster, controller and redis are on that cluster. So argocd-server connects to this proxy: it
+//! gets keys of such Applications from the cluster's agent, and all others from the hub's redis.
 //!
 //! ```text
 //!   argocd-server ─► accept ─► TLS? ─► client: who? which command? whose key?
 //!                                        │ the hub's                  │ a cluster's
 //!                                        ▼                            ▼
-//!                                     upstream ─► redis     remote, follow ─► lane ─► agent ─► its redis
+//!                                     upstream ─► redis     remote, follow ─► tunnel ─► agent ─► its redis
 //! ```
 //!
-//! Who asks for a tree looks at an Application. Then what its cluster has noted of it is brought to the hub (`looks`).
+//! A GET of a resource tree means that a user views the Application. Then its Events are copied to the hub
+//! (`event_refresh`).
 //!
-//! Values are passed on as they come, whatever their size; a client that does not read is let go.
+//! Values of any size are streamed; the proxy closes connections of clients that do not read.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -50,17 +51,17 @@ mod writer;
 use event_refresh::EventRefresher;
 use last_known::LastKnownValues;
 
-/// A client that says nothing at the beginning is let go.
+/// The connection of a client that sends nothing is closed.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Larger values are not remembered.
+/// Larger values are not kept.
 const LARGEST_REMEMBERED: usize = 1 << 20;
 
-/// What may be asked at the same time. Whoever asks for more is told to come again.
+/// Bounds of concurrent requests. Above them, clients are asked to retry.
 #[derive(Clone, Debug)]
 struct Budgets {
     /// Open connections.
     connections: usize,
-    /// Of these, those that have not shown the password yet: the rest stays for others.
+    /// Of these, connections without a password yet: the rest stays for others.
     unauthenticated: usize,
     /// Values of all clusters, and of one.
     gets: usize,
@@ -100,7 +101,7 @@ struct Shared {
     settings: settings::RedisProxy,
     tls: Option<ServerTls>,
     login: watch::Receiver<Option<Arc<Login>>>,
-    /// TLS with the hub's redis, if it is spoken there.
+    /// TLS with the hub's redis, if enabled.
     server_tls: Option<ClientTls>,
     budgets: Budgets,
     connections: Arc<Semaphore>,

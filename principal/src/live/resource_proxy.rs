@@ -1,10 +1,10 @@
-//! The resource proxy: what Argo CD on the hub takes for the API servers of the clusters.
+//! The resource proxy: Argo CD on the hub uses it as the API server of each cluster.
 //!
-//! A cluster Secret has a certificate that opens one cluster, or a token that does (`caller`). Each request is read (`live::request`), written anew and
-//! asked of that cluster's agent on its lane; the agent decides whether its cluster allows it.
+//! A cluster Secret has a certificate or a token that grants access to one cluster (`caller`). Each request is parsed
+//! (`live::request`), rebuilt and sent to that cluster's agent; the agent decides whether its cluster allows it.
 //!
 //! ```text
-//!   Argo CD ─► accept ─► TLS: which cluster ─► answer: read ─► budgets ─► lane ─► agent
+//!   Argo CD ─► accept ─► TLS: which cluster ─► response: parse ─► budgets ─► tunnel ─► agent
 //!                                                        one audit line ◄─ body ◄─┘
 //! ```
 
@@ -44,17 +44,17 @@ mod terminal;
 
 use caller::Caller;
 
-/// A client that says nothing at the beginning is let go.
+/// The connection of a client that sends nothing is closed.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// A client that is asked this often and then silent for as long is gone.
+/// Interval of keep-alive pings, and how long a client may take to answer one.
 const PING: Duration = Duration::from_secs(15);
-/// What a client that does not read makes us hold.
+/// Unread bytes of a stream, and of a connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 const HEADERS: usize = 32 << 10;
 const HEADER_LINES: usize = 64;
 
-/// What people may ask at the same time. Whoever asks for more is told to come again.
+/// Bounds of concurrent requests. Above them, clients are asked to retry.
 #[derive(Clone, Debug)]
 pub(crate) struct Budgets {
     /// Open connections.
@@ -76,7 +76,7 @@ pub(crate) struct Budgets {
 }
 
 impl Budgets {
-    /// What there is where clusters are opened like this.
+    /// The bounds for this kind of credentials.
     pub(crate) fn of(visitors: Visitors) -> Self {
         const CONNECTIONS: usize = 1024;
         Self {
@@ -118,12 +118,12 @@ struct Shared {
     terminals: Slots<ClusterName>,
 }
 
-/// Who came, and for which cluster.
+/// An authenticated client, and its cluster.
 #[derive(Clone, Debug)]
 struct ProxyClient {
     cluster: ClusterName,
     certificate: Arc<PeerCertificate>,
-    /// When what opens it ends: the certificate, or a token before it.
+    /// When its credential expires: the certificate, or a token before it.
     ends: Timestamp,
 }
 
@@ -220,7 +220,7 @@ async fn drive(
     builder
         .http1()
         .timer(TokioTimer::new())
-        // Without a bound a client could say one byte of its headers each minute.
+        // Without a bound a client could send one byte of its headers each minute.
         .header_read_timeout(HANDSHAKE)
         .max_headers(HEADER_LINES)
         .max_buf_size(HEADERS);
@@ -247,8 +247,8 @@ async fn drive(
         .unwrap_or(Ok(()))
 }
 
-/// Resolves when whoever came would not be let in any more: the certificate is revoked or not trusted, or the time of what
-/// opened the cluster is over. Cancel-safe.
+/// Resolves when the client would be rejected: its certificate is revoked or not trusted, or its credential has expired.
+/// Cancel-safe.
 async fn credential_ended(shared: &Shared, proxy_client: &ProxyClient) {
     let left = proxy_client
         .ends
@@ -265,7 +265,7 @@ async fn credential_ended(shared: &Shared, proxy_client: &ProxyClient) {
     }
 }
 
-/// Resolves when no CA vouches for the certificate any more. Cancel-safe.
+/// Resolves when no trusted CA has issued the certificate. Cancel-safe.
 async fn ca_untrusted(shared: &Shared, certificate: &PeerCertificate) {
     let mut roots = Roots::new(shared.material.clone());
     // What was trusted between the handshake and now.

@@ -1,9 +1,9 @@
-//! Lanes: on which the requests of people reach the agents, beside the sessions.
+//! Tunnels: reverse HTTP/2 connections that carry live requests to the agents, beside the sessions.
 //!
-//! An agent opens a lane on a connection of its own; in it begins an HTTP/2 connection whose client is the principal, so
-//! that each request is a stream with its own flow control, and a reader who is slow slows nobody else. A lane stands on
-//! the same papers as a session and ends when these do. A newer lane of a cluster takes over its requests; what runs on
-//! an older one ends there by itself.
+//! An agent opens a tunnel on a connection of its own; the principal is the client of the HTTP/2 connection inside, so
+//! each request is a stream with its own flow control, and a slow reader does not delay other requests. A tunnel needs
+//! the same credentials as a session and ends when these end. A newer tunnel of a cluster takes over new requests;
+//! requests on an older one finish there.
 
 use std::{
     collections::BTreeMap,
@@ -44,20 +44,20 @@ use crate::{
     sync::session::Sessions,
 };
 
-/// The first words of both ends.
+/// For the HTTP/2 handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// An agent that is cut off is noticed within twice this.
 const PING: Duration = Duration::from_secs(5);
-/// What a reader who does not read makes us hold, and all those of one cluster together.
+/// Unread bytes of one request, and of all requests of one cluster.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 32 << 20;
-/// Lanes of one cluster at a time: the newest, and those whose last requests have not ended.
+/// Tunnels of one cluster at a time: the newest, and those with unfinished requests.
 const MAX_PER_CLUSTER: usize = 4;
 
-/// The body of a request on its way to an agent, and of what it answers.
+/// The body of a request to an agent, and of its response.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
 
-/// The open lanes of all clusters; clones share them.
+/// The open tunnels of all clusters; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tunnels(Arc<Mutex<State>>);
 
@@ -72,16 +72,16 @@ struct OpenTunnel {
     id: u64,
     mode: Mode,
     papers: Arc<Papers>,
-    /// What Argo CD's namespace is called there. A claim.
+    /// Argo CD's namespace on the cluster. A claim.
     argocd_namespace: String,
-    /// None where a newer lane has taken over.
+    /// None if a newer tunnel has taken over.
     sender: Option<SendRequest<Body>>,
     end: CancellationToken,
 }
 
 impl fmt::Debug for OpenTunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane")
+        f.debug_struct("OpenTunnel")
             .field("id", &self.id)
             .finish_non_exhaustive()
     }
@@ -90,36 +90,36 @@ impl fmt::Debug for OpenTunnel {
 /// Why an agent did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotAnswered {
-    /// It has no lane to us.
+    /// The agent has no tunnel.
     #[error("the agent of this cluster is not connected, or does not support live requests")]
     NotConnected,
-    /// It said nothing for too long.
+    /// The agent sent no response in time.
     #[error("timed out: the agent of this cluster did not answer within {0:?}")]
     TimedOut(Duration),
-    /// The lane broke.
+    /// The tunnel failed.
     #[error("the connection to the agent of this cluster was lost")]
     Lost(#[source] hyper::Error),
     /// The session of a Go agent ended.
     #[error("the session of this cluster's agent ended before it answered")]
     Ended,
-    /// A Go agent has not answered what was asked of it before.
+    /// A Go agent has too many unanswered requests.
     #[error("too many concurrent requests to the agent of this cluster; retry")]
     Busy,
-    /// A Go agent answers more than we hold.
+    /// The response of a Go agent exceeds the message size limit.
     #[error("the answer of this cluster's agent exceeds the message size limit")]
     TooLarge,
-    /// A Go agent answers what nobody can read.
+    /// The response of a Go agent cannot be decoded.
     #[error("read the answer of this cluster's agent")]
     Unreadable(#[source] Undecodable),
-    /// Or something else.
+    /// The response of a Go agent has another type.
     #[error("the agent of this cluster sent an unexpected answer")]
     Unexpected,
 }
 
 impl Tunnels {
-    /// Asks the agent of a cluster.
+    /// Sends a request to the agent of a cluster.
     ///
-    /// Dropped, the request is taken back; so it is when its answer is dropped.
+    /// Dropping the future or the response cancels the request.
     pub(crate) async fn ask(
         &self,
         cluster: &ClusterName,
@@ -139,7 +139,7 @@ impl Tunnels {
         newest.sender.clone().filter(|it| !it.is_closed())
     }
 
-    /// What Argo CD's namespace is called on a cluster, if its agent can be asked now.
+    /// Argo CD's namespace on a cluster, if its agent has an open tunnel.
     pub(crate) fn argocd_namespace(&self, cluster: &ClusterName) -> Option<String> {
         let state = self.lock();
         let newest = state.open.get(cluster)?.last()?;
@@ -147,7 +147,7 @@ impl Tunnels {
         is_open.then(|| newest.argocd_namespace.clone())
     }
 
-    /// Ends every lane for which `verdict` has a reason.
+    /// Ends every tunnel for which `verdict` has a reason.
     pub(crate) fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Papers) -> Option<End>) {
         for (cluster, tunnels) in &self.lock().open {
             for tunnel in tunnels {
@@ -158,7 +158,7 @@ impl Tunnels {
         }
     }
 
-    /// How many each cluster has open.
+    /// Open tunnels by cluster.
     pub(crate) fn count(&self) -> BTreeMap<String, usize> {
         let state = self.lock();
         let open = state.open.iter();
@@ -166,7 +166,7 @@ impl Tunnels {
             .collect()
     }
 
-    /// From now on this one carries the requests of its cluster.
+    /// From now on this tunnel carries the requests of its cluster.
     fn register(
         &self,
         admitted: &Admitted,
@@ -205,7 +205,7 @@ impl Tunnels {
     }
 }
 
-/// How a lane ends.
+/// The end signals of a tunnel.
 struct EndSignals {
     /// Cancelled, it ends with all requests on it.
     end: CancellationToken,
@@ -213,7 +213,7 @@ struct EndSignals {
     gone: CancellationToken,
 }
 
-/// A lane's place among those of its cluster; dropped, it is free.
+/// Removes a tunnel when dropped.
 #[derive(Debug)]
 struct Registration {
     tunnels: Tunnels,
@@ -234,7 +234,7 @@ impl Drop for Registration {
 }
 
 impl Sessions {
-    /// Takes the lane of an admitted agent and returns what we say on it.
+    /// Starts the tunnel of an admitted agent and returns the outgoing bytes.
     pub(crate) fn open_tunnel(
         self: &Arc<Self>,
         admitted: Admitted,
@@ -283,7 +283,7 @@ impl Sessions {
         }
         let _open = self.metrics.lane();
         tracing::info!("tunnel opened");
-        // Over when nobody asks on it any more; what was asked goes on until the tunnel is dropped.
+        // Resolves when no more requests come; running ones continue until the tunnel is dropped.
         let connected = async {
             if let Err(error) = connection.await {
                 tracing::info!(error = %Chain(&error), "tunnel connection failed");
@@ -302,7 +302,7 @@ impl Sessions {
         tracing::info!("tunnel ended");
     }
 
-    /// No longer than a session may live, nor than the certificate.
+    /// The lifetime of a session, or less if the certificate expires before.
     fn max_life(&self, papers: &Papers) -> Duration {
         let left = papers.not_after().map(|not_after| {
             let left = not_after.duration_since(self.clock.now());

@@ -36,7 +36,7 @@ mod version;
 
 use oversize_filter::OversizeFiltered;
 
-/// Agents send chunks of 64 KiB at most, ours on its lane and Go's of logs and terminals.
+/// Agents send chunks of at most 64 KiB, on tunnels and on Go's streams of logs and terminals.
 const LARGEST_CHUNK: usize = 128 << 10;
 
 /// All services of the main port.
@@ -64,7 +64,7 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
     };
     // A Go agent that compresses does so in every call.
     Routes::default()
-        // Credentials and versions are small: nobody needs more before being known.
+        // Credentials and versions are small: no peer needs more before authentication.
         .add_service(
             AuthenticationServer::new(auth)
                 .accept_compressed(CompressionEncoding::Gzip)
@@ -78,7 +78,7 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
         .add_service(OversizeFiltered {
             inner: EventStreamServer::new(events)
                 .accept_compressed(CompressionEncoding::Gzip)
-                // To whoever asks for it.
+                // For agents that accept it.
                 .send_compressed(CompressionEncoding::Gzip)
                 .max_decoding_message_size(largest)
                 .max_encoding_message_size(largest),
@@ -107,7 +107,7 @@ impl Services {
         Self(routes.prepare())
     }
 
-    /// Answers a request of whoever has presented this chain of certificates; none if that is not one.
+    /// Answers a request of a peer with this certificate chain; none if the chain is invalid.
     pub async fn answer(
         &self,
         chain: &[CertificateDer<'_>],
@@ -125,7 +125,7 @@ impl Services {
     }
 }
 
-/// Who sends this request. The listener puts it there; without it nobody comes in.
+/// The sender of this request, set by the listener; without it the request is rejected.
 fn peer<T>(request: &Request<T>) -> Result<Peer, Refusal> {
     request
         .extensions()
@@ -134,17 +134,17 @@ fn peer<T>(request: &Request<T>) -> Result<Peer, Refusal> {
         .ok_or(Refusal::AuthenticationFailed)
 }
 
-/// Whether whoever sends this request may open a stream.
+/// Authenticates a request for a session or tunnel.
 fn admit<T>(gate: &Gate, request: &Request<T>) -> Result<Admitted, Status> {
     judge(gate, request, Gate::admit)
 }
 
-/// The same of a stream that people have asked for.
+/// Authenticates a request for a live stream of a Go agent.
 fn recognize<T>(gate: &Gate, request: &Request<T>) -> Result<Admitted, Status> {
     judge(gate, request, Gate::recognize)
 }
 
-/// The metadata `authorization` holds the bare token, without a scheme; of several the first counts.
+/// The metadata `authorization` has the bare token, without a scheme; of several the first counts.
 fn judge<T>(
     gate: &Gate,
     request: &Request<T>,
@@ -162,7 +162,7 @@ fn judge<T>(
     })
 }
 
-/// Counts a refusal and says it to the peer.
+/// Counts a refusal and returns its status.
 fn record_refusal(gate: &Gate, refusal: &Refusal) -> Status {
     gate.metrics.refused(refusal.reason());
     refusal.to_status()

@@ -1,4 +1,4 @@
-//! Answers that are not passed on yet take room, of which each cluster has only so much.
+//! Bounds the memory of responses that are not passed on yet, by cluster.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tokio::sync::Semaphore;
 
 use crate::live::tunnel::{Body, NotAnswered};
 
-/// Bytes of answers of one cluster, as they came and as whoever asked gets them.
+/// Bytes of responses of one cluster, as received and as passed on.
 pub(super) const MAX_BYTES: u32 = 64 << 20;
 
-/// Room for the answers of one cluster.
+/// The budget for the responses of one cluster.
 #[derive(Debug)]
 pub(super) struct AnswerBudget(Arc<Semaphore>);
 
@@ -25,7 +25,7 @@ impl Default for AnswerBudget {
 }
 
 impl AnswerBudget {
-    /// Takes room for an answer, as long as that is there. One without content was too large to be held at all.
+    /// Takes budget for a response, until it is dropped. An empty one exceeded the message limit.
     pub(super) fn take(&self, answer: Bytes) -> Result<Bytes, NotAnswered> {
         if answer.is_empty() {
             return Err(NotAnswered::TooLarge);
@@ -46,7 +46,7 @@ impl AnswerBudget {
     }
 }
 
-/// Bytes that hold something as long as they are there.
+/// Bytes that keep a permit until they are dropped.
 struct WithPermit<T> {
     data: Bytes,
     _with: T,
@@ -58,7 +58,7 @@ impl<T> AsRef<[u8]> for WithPermit<T> {
     }
 }
 
-/// A response that holds the answer it was made of, and so its room, until it is passed on.
+/// Keeps the budget of the original bytes until the response is passed on.
 pub(super) fn hold_budget(response: Response<Body>, answer: Bytes) -> Response<Body> {
     let hold = move |data| {
         let with = answer.clone();

@@ -1,4 +1,4 @@
-//! Logs of containers: asked for by an event, and sent by the agent on a stream that it opens for each.
+//! Logs of containers: requested by an event, and sent by the agent on a stream that it opens for each.
 
 use std::{error::Error, future::pending, io, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use uuid::Uuid;
 use super::{GoSession, PendingGuard, PendingId, resource};
 use crate::live::tunnel::{Body, NotAnswered};
 
-/// Pieces of 64 KiB that whoever reads has not read; the agent's stream waits then.
+/// Unread pieces of 64 KiB; the agent's stream waits when the buffer is full.
 const UNREAD: usize = 4;
 /// How long it waits for them, and how long a log may last in all. A Go agent does nothing else while it sends one that
 /// is not followed, and its principal has the same bound.
@@ -37,14 +37,14 @@ const FOLLOWED: Pace = Pace {
     piece: Duration::from_mins(1),
     all: None,
 };
-/// How long a stream that has begun may take to say that there is no log, before it is one that is silent.
+/// How long a new stream may take to report an error, before the response begins without data.
 const BRIEF: Duration = Duration::from_millis(500);
 
-/// What comes of a log.
+/// A part of a log.
 #[derive(Debug)]
 pub(super) enum Piece {
     Data(Bytes),
-    /// Why the agent has no more of it.
+    /// The error of the agent.
     Failed(String),
     End,
 }
@@ -77,7 +77,7 @@ pub(super) struct PendingLog {
 }
 
 impl PendingLog {
-    /// Its agent has opened it; none if whoever asked is gone.
+    /// The agent has opened the stream; none if the request was cancelled.
     pub(super) fn open(self, session_ended: CancellationToken) -> Option<LogStream> {
         let (pieces, read) = mpsc::channel(UNREAD);
         let Self {
@@ -95,11 +95,11 @@ impl PendingLog {
     }
 }
 
-/// The end of a log at which somebody reads.
+/// The reading end of a log.
 #[derive(Debug)]
 pub(super) struct LogReader(mpsc::Receiver<Piece>);
 
-/// The end at which its agent writes.
+/// The end that the agent writes.
 #[derive(Debug)]
 pub(crate) struct LogStream {
     pub(super) pieces: mpsc::Sender<Piece>,
@@ -110,14 +110,14 @@ pub(crate) struct LogStream {
 }
 
 impl LogStream {
-    /// Carries what the agent says, in the pace of whoever reads, until either has had enough or that is too slow.
+    /// Forwards the log at the pace of the reader, until either end stops or the reader is too slow.
     pub(crate) async fn forward(
         self,
         mut messages: impl Stream<Item = Result<LogStreamData, Status>> + Unpin,
     ) -> Result<(), Status> {
-        // At this code a Go agent stops; at any other it would open the log anew.
+        // A Go agent stops at this code; at any other it would reopen the log.
         let stopped = Status::cancelled;
-        // In the words of its principal.
+        // The text of the Go principal.
         let gone = || stopped("client disconnected");
         let pace = self.pace;
         let ended = async {
@@ -136,7 +136,7 @@ impl LogStream {
                 next = messages.next() => next,
             };
             let piece = match next {
-                // Broken off: whoever reads finds no end.
+                // Truncated: the reader gets no end marker.
                 None => return Ok(()),
                 Some(Err(status)) => return Err(status),
                 Some(Ok(message)) => piece(message),
@@ -159,7 +159,7 @@ impl LogStream {
     }
 }
 
-/// What a message says of the log; nothing, as the first one, which only says which log it is.
+/// Decodes a message; none for the first one, which only has the id.
 fn piece(message: LogStreamData) -> Option<Piece> {
     let LogStreamData {
         data, eof, error, ..
@@ -173,7 +173,7 @@ fn piece(message: LogStreamData) -> Option<Piece> {
     }
 }
 
-/// Asks for a log, and answers when the agent has opened its stream.
+/// Requests a log, and returns when the agent has opened its stream.
 pub(super) async fn ask(
     session: &Arc<GoSession>,
     request: LogRequest,
@@ -230,7 +230,7 @@ pub(super) async fn ask(
     Ok(response)
 }
 
-/// Which status a log that cannot be opened had: the agent passes on the words only.
+/// The status of a log that cannot be opened: the agent sends only its text.
 fn status_of(why: &str) -> (StatusCode, &'static str) {
     if why.ends_with("not found") {
         (StatusCode::NOT_FOUND, "NotFound")
@@ -239,7 +239,7 @@ fn status_of(why: &str) -> (StatusCode, &'static str) {
     }
 }
 
-/// A log on its way to whoever reads.
+/// The body of a log response.
 struct LogBody {
     opened: LogReader,
     stripper: Option<TimestampStripper>,
@@ -275,7 +275,7 @@ impl LogBody {
     }
 }
 
-/// Takes away the times that a Go agent puts before each line, for those who did not ask for them.
+/// Removes the timestamps that a Go agent always adds, unless the request has `timestamps`.
 #[derive(Debug, Default)]
 pub(super) struct TimestampStripper {
     /// The time of this line is over.

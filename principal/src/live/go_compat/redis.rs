@@ -1,4 +1,4 @@
-//! Values of a cluster's redis and word of their changes, in the words of Go's redis proxy.
+//! Values of a cluster's redis and subscriptions to their changes, in the format of Go's redis proxy.
 
 use std::{
     io,
@@ -31,17 +31,17 @@ use crate::{
     live::tunnel::{Body, NotAnswered},
 };
 
-/// A Go agent ends a subscription when it has heard nothing for ten minutes on its connection.
+/// A Go agent ends a subscription after ten minutes without a message on its connection.
 const PING: Duration = Duration::from_mins(1);
-/// How long it may take to say that it is there.
+/// How long it may take to answer a ping.
 const PONG: Duration = Duration::from_secs(30);
 /// An agent that has just answered does not take much longer for a key that it understands.
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// How long an agent that left a key unanswered is not asked so again: it may have had much to do.
 const UNANSWERED: Duration = Duration::from_secs(15);
-/// The longest word of a message: a name. What is longer is not even looked into.
+/// The longest push event: it has a name only. Longer events are not decoded.
 const LONGEST_PUSH: usize = 16 << 10;
-/// Messages that are not read yet; more say nothing new.
+/// Unread messages; more would add nothing.
 const UNREAD: usize = 4;
 
 /// How an agent wants the keys of Applications in its Argo CD's own namespace.
@@ -54,15 +54,15 @@ pub(super) enum KeyFormat {
     Bare,
 }
 
-/// Nothing that an agent says tells which it is, but one that answers to a bare key can only be of the second kind, and
-/// one that has a value under a prefixed one is of the first. Silence teaches nothing.
+/// Agents do not announce their key format, but one that answers to a bare key can only be of the second kind, and
+/// one that has a value under a prefixed key is of the first. Silence proves nothing.
 #[derive(Debug, Default)]
 pub(super) struct LearnedKeyFormat(Mutex<KeyKnowledge>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct KeyKnowledge {
     keys: Option<KeyFormat>,
-    /// Until when it is not tried out again.
+    /// No probe before this time.
     retry_at: Option<Instant>,
 }
 
@@ -75,7 +75,7 @@ impl LearnedKeyFormat {
         self.lock().keys = Some(keys);
     }
 
-    /// Whether it may be tried out now.
+    /// Whether the bare key may be probed now.
     fn may_try(&self) -> bool {
         self.lock().retry_at.is_none_or(|at| at <= Instant::now())
     }
@@ -89,7 +89,7 @@ impl LearnedKeyFormat {
     }
 }
 
-/// The key as an agent of this kind is asked for it; none if it has no words for it.
+/// The key in this format; none if the format cannot express it.
 pub(super) fn wire_key(cluster: &ClusterName, key: &CacheKey, keys: KeyFormat) -> Option<String> {
     match (keys, &key.namespace) {
         // It reads keys of four fields only.
@@ -102,7 +102,7 @@ pub(super) fn wire_key(cluster: &ClusterName, key: &CacheKey, keys: KeyFormat) -
     }
 }
 
-/// Asks for a value.
+/// Gets a value.
 pub(super) async fn get(
     session: &Arc<GoSession>,
     key: &CacheKey,
@@ -133,7 +133,7 @@ pub(super) async fn get(
 /// A value, and the answer that it was in.
 type Found = (RedisValue, Bytes);
 
-/// Looks for a value, and learns on the way how the agent wants its keys.
+/// Gets a value, and learns the key format of the agent.
 async fn find(
     session: &Arc<GoSession>,
     key: &CacheKey,
@@ -208,7 +208,7 @@ async fn send(
     Ok((response.body, answer))
 }
 
-/// Whether an event says that a message has come, and on which connection.
+/// The connection of a push event, if it is one.
 pub(super) fn push(event: &Event) -> Option<String> {
     if event.payload.len() > LONGEST_PUSH {
         return None;
@@ -218,7 +218,7 @@ pub(super) fn push(event: &Event) -> Option<String> {
     is_push.then_some(response.connection_uuid)
 }
 
-/// Asks for word of each change: an answer that goes on with something whenever the agent tells of one.
+/// Subscribes to changes: the response body gets a line for each message of the agent.
 pub(super) async fn follow(
     session: &Arc<GoSession>,
     key: &CacheKey,
@@ -278,11 +278,11 @@ pub(super) async fn follow(
 struct Subscription {
     session: Arc<GoSession>,
     key: CacheKey,
-    /// As what the agent was asked for it.
+    /// The name in the agent's key format.
     channel: String,
     connection: String,
     received: mpsc::Receiver<()>,
-    /// When the agent is told next that somebody still listens.
+    /// When the next ping is due.
     ping: Instant,
     _guard: PendingGuard,
 }
@@ -312,7 +312,7 @@ impl Subscription {
         }
     }
 
-    /// Whether the channel has the name that the agent, as far as it is known, tells of.
+    /// Whether the channel still has the right name for the key format that was learned.
     fn channel_name_is_current(&self) -> bool {
         let on_wire = |keys| wire_key(&self.session.cluster, &self.key, keys);
         let known = self.session.keys.get().and_then(on_wire);

@@ -1,4 +1,4 @@
-//! Requests for a cluster's API in the words of Go's resource proxy, and what its agent answers. All but [`ask`] is pure.
+//! Translates requests for a cluster's API to Go's resource proxy events, and the responses back. All but [`ask`] is pure.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -25,23 +25,23 @@ use uuid::Uuid;
 use super::{GoSession, hold_budget, log, read, terminal};
 use crate::live::tunnel::{Body, NotAnswered};
 
-/// The patch that a Go agent applies, whatever it is asked for.
+/// The only patch type of a Go agent: it ignores the requested one.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// What becomes of a request.
+/// A translated request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Translation {
-    /// The agent is asked.
+    /// An event to the agent.
     Request(Method, Box<ResourceRequest>),
-    /// The agent is asked for a log.
+    /// A log of the agent.
     Log(Box<LogRequest>),
-    /// Go's principal knows the answer itself, and so do we.
+    /// The principal answers by itself, as Go's does.
     Known(Value),
-    /// A Go agent has no words for it, or would do something else.
+    /// A Go agent does not support it, or would do something else.
     Unsupported(StatusCode, &'static str, &'static str),
 }
 
-/// Asks a request of the API.
+/// Sends a request for the API.
 pub(super) async fn ask(
     session: &Arc<GoSession>,
     request: Request<Body>,
@@ -84,7 +84,7 @@ pub(super) async fn ask(
     }
 }
 
-/// Puts a question to the agent: what it answers, and the bytes that said so.
+/// Sends a request to the agent: the response, decoded and as received.
 pub(super) async fn request_resource(
     session: &Arc<GoSession>,
     method: Method,
@@ -102,7 +102,7 @@ pub(super) async fn request_resource(
     Ok((read("resource response", &raw)?, raw))
 }
 
-/// Which words of Go's a request has.
+/// Translates a request.
 pub(super) fn translate(asked: &Asked, kind: Option<&str>, body: &[u8]) -> Translation {
     if ui_access::judge(asked, UiAccess::Operate).is_err() {
         let why = "a Go agent has no UI_ACCESS; requests are limited to `operate`";
@@ -154,7 +154,7 @@ fn translate_object(
                 why,
             )
         }
-        // It reads options whatever there is.
+        // A Go agent always decodes delete options.
         AskedVerb::Delete if body.is_empty() => {
             object_request(asked, Method::Delete, object, b"{}")
         }
@@ -184,7 +184,7 @@ fn object_request(asked: &Asked, method: Method, object: &Object, body: &[u8]) -
     Translation::Request(method, Box::new(request))
 }
 
-/// A question for an object as it is.
+/// A GET of an object.
 pub(super) fn get_request(object: &Object) -> ResourceRequest {
     let Object {
         group,
@@ -225,13 +225,13 @@ fn log_request(asked: &Asked, pod: &Object) -> LogRequest {
     }
 }
 
-/// In the words of Go's principal: nobody tells it of the clusters' versions.
+/// The fixed answer of Go's principal, which does not know the clusters' versions.
 fn version() -> Value {
     json!({ "major": "1", "minor": "28", "gitVersion": "1.28.5+argocd-agent", "gitTreeState": "clean",
         "buildDate": "n/a", "goVersion": "unknown", "compiler": "unknown", "platform": "unknown" })
 }
 
-/// The answer of an agent, as the API would have given it.
+/// The agent's response in the form of the API server.
 pub(super) fn answered(asked: &Asked, answer: ResourceResponse) -> Response<Body> {
     let ResourceResponse {
         status, resource, ..
@@ -261,7 +261,7 @@ pub(super) fn answered(asked: &Asked, answer: ResourceResponse) -> Response<Body
     }
 }
 
-/// What an API server says with a status; clients read their errors from it.
+/// The `reason` of an API server for a status code; clients derive their errors from it.
 const fn reason(code: StatusCode) -> &'static str {
     match code.as_u16() {
         400 => "BadRequest",
@@ -280,7 +280,7 @@ const fn reason(code: StatusCode) -> &'static str {
     }
 }
 
-/// A Go agent's list of groups has the core, which is told elsewhere. None if it is no such list.
+/// Removes the core group, which has a request of its own. None if this is no list of groups.
 fn without_core(list: &str) -> Option<String> {
     let mut list: Value = serde_json::from_str(list).ok()?;
     let groups = list.get_mut("groups")?.as_array_mut()?;
@@ -288,7 +288,7 @@ fn without_core(list: &str) -> Option<String> {
     Some(list.to_string())
 }
 
-/// A Go agent shows Secrets as they are; this hub shows nobody their values.
+/// A Go agent sends the values of Secrets; this hub hides them.
 fn without_values(secret: &str) -> Option<String> {
     let mut secret: Value = serde_json::from_str(secret).ok()?;
     masked::hide_values(&mut secret).then(|| secret.to_string())

@@ -1,7 +1,6 @@
-//! Terminals in Pods of Go agents: asked for by an event, and carried on a stream that the agent opens for each.
+//! Terminals in Pods of Go agents: requested by an event, and carried on a stream that the agent opens for each.
 //!
-//! Whoever looks has a `WebSocket` of Kubernetes' channels, whose other end is here; what is said on it is frames on the
-//! way to the agent.
+//! The client has a `WebSocket` with Kubernetes' channels, which ends here; its messages become frames to the agent.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -52,15 +51,15 @@ use crate::{
     live::tunnel::{Body, NotAnswered},
 };
 
-/// The largest message of whoever looks.
+/// The largest message of the client.
 const LARGEST: usize = 1 << 20;
 /// What is typed is cut into pieces of this: of one that is larger than its buffer, a Go agent forgets the rest.
 const MAX_INPUT: usize = 16 << 10;
-/// How long either side may take to hear that it is over.
+/// How long either side may take to receive the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Socket = WebSocketStream<Tunnel>;
-/// What is said to an agent on a stream.
+/// Frames to an agent.
 pub(crate) type Frames = mpsc::Sender<Result<TerminalStreamData, Status>>;
 
 /// The stream of a terminal that an agent has opened.
@@ -75,7 +74,7 @@ impl fmt::Debug for TerminalStream {
     }
 }
 
-/// Why none is opened, before the agent hears of it.
+/// Why a request for a terminal is refused without the agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
     #[error(transparent)]
@@ -87,7 +86,7 @@ pub(super) enum Refused {
     Protocol,
 }
 
-/// What is to be asked and answered.
+/// The request to the agent, and the headers of the upgrade.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Translated {
     pub(super) request: TerminalRequest,
@@ -95,14 +94,14 @@ pub(super) struct Translated {
     pub(super) protocol: &'static str,
 }
 
-/// What becomes of a request for a terminal.
-pub(super) fn translate(
+/// Translates a request for a terminal.
+pub(super) fn translate_exec(
     mode: Mode,
     asked: &Asked,
     headers: &HeaderMap,
 ) -> Result<Translated, Refused> {
     ui_access::judge(asked, UiAccess::Terminal)?;
-    // As upstream has it.
+    // As upstream.
     if mode != Mode::Managed {
         return Err(Refused::Mode);
     }
@@ -145,7 +144,7 @@ impl Refused {
     }
 }
 
-/// Asks for a terminal, and answers when the agent has opened its stream.
+/// Requests a terminal, and returns when the agent has opened its stream.
 pub(super) async fn ask(
     session: &Arc<GoSession>,
     asked: &Asked,
@@ -153,8 +152,8 @@ pub(super) async fn ask(
     input: Body,
     until: Instant,
 ) -> Result<Response<Body>, NotAnswered> {
-    let translated = translate(session.mode, asked, headers);
-    // Who was refused a WebSocket comes again with SPDY, and shows people what it is told then.
+    let translated = translate_exec(session.mode, asked, headers);
+    // A client whose WebSocket is refused retries with SPDY, and shows people the second error.
     let is_about_the_pod = matches!(translated, Ok(_) | Err(Refused::Protocol));
     if is_about_the_pod && let Some(refused) = refuse_hidden_pod(session, asked, until).await? {
         return Ok(refused);
@@ -197,8 +196,8 @@ pub(super) async fn ask(
     Ok(begun)
 }
 
-/// A Go agent opens a terminal in whichever Pod it is asked for, but it shows only Pods of Applications: so the Pod is
-/// asked for first. The refusal if it is not shown.
+/// A Go agent opens terminals in every Pod, but it returns only Pods of Applications: so this gets the Pod first.
+/// The refusal if the agent does not return it.
 async fn refuse_hidden_pod(
     session: &Arc<GoSession>,
     asked: &Asked,
@@ -228,7 +227,7 @@ async fn refuse_hidden_pod(
     }))
 }
 
-/// Carries a terminal between whoever looks and the agent, until either has had enough or the session is over.
+/// Relays a terminal between client and agent, until either stops or the session ends.
 async fn relay(
     (viewer, gone): (Tunnel, mpsc::Sender<Bytes>),
     opened: TerminalStream,
@@ -247,7 +246,7 @@ async fn relay(
     let ended = tokio::select! {
         biased;
         () = session_ended.cancelled() => Some(failed("the session of this cluster's agent has ended")),
-        // Noticed even while an agent takes nothing of what is typed.
+        // Noticed even while the agent reads no input.
         () = gone.closed() => None,
         () = forward_input(keys, &uuid, &to_agent) => None,
         end = forward_output(from_agent, &mut screen) => end,
@@ -256,7 +255,7 @@ async fn relay(
         if let Some(end) = ended {
             return send_end(screen, &end).await;
         }
-        // An end alone would close what is typed, and leave the command running.
+        // A plain end of the stream would close stdin and leave the command running.
         let gone = TerminalStreamData {
             error: "client disconnected".to_owned(),
             ..frame(&uuid)
@@ -277,7 +276,7 @@ fn frame(uuid: &str) -> TerminalStreamData {
     }
 }
 
-/// Says what is typed, and how large the window is, until nobody is there any more.
+/// Forwards input and window sizes, until the client is gone.
 async fn forward_input(mut keys: SplitStream<Socket>, uuid: &str, to_agent: &Frames) {
     loop {
         let message = match keys.next().await {
@@ -287,14 +286,14 @@ async fn forward_input(mut keys: SplitStream<Socket>, uuid: &str, to_agent: &Fra
         };
         for frame in encode_input(&message, uuid) {
             if to_agent.send(Ok(frame)).await.is_err() {
-                // The agent is gone, which is told by what it said.
+                // The agent is gone; `forward_output` reports why.
                 return std::future::pending().await;
             }
         }
     }
 }
 
-/// What a message of whoever looks is to a Go agent.
+/// Translates a message of the client.
 pub(super) fn encode_input(message: &Bytes, uuid: &str) -> Vec<TerminalStreamData> {
     match Channel::read(message) {
         Some((Channel::Keys, typed)) => {
@@ -322,12 +321,12 @@ pub(super) fn encode_input(message: &Bytes, uuid: &str) -> Vec<TerminalStreamDat
     }
 }
 
-/// What a frame of an agent is to whoever looks.
+/// A translated frame of the agent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Output {
     Message(Vec<u8>),
     End(End),
-    /// As the first one, which only says which terminal it is.
+    /// The first one has only the id.
     Nothing,
 }
 
@@ -348,7 +347,7 @@ pub(super) fn decode_frame(frame: &TerminalStreamData) -> Output {
     Output::Message(channel.says(&frame.data))
 }
 
-/// Shows what the agent says, in the pace of whoever looks, until it ends; none: nobody looks any more.
+/// Forwards output at the pace of the client, until it ends; none: the client is gone.
 async fn forward_output(
     mut from_agent: BoxStream<'static, Result<TerminalStreamData, Status>>,
     screen: &mut SplitSink<Socket, Message>,
@@ -366,7 +365,7 @@ async fn forward_output(
     }
 }
 
-/// Tells whoever looks how it has ended.
+/// Sends the end of the command to the client.
 async fn send_end(mut screen: SplitSink<Socket, Message>, end: &End) {
     let status = Message::binary(Channel::End.says(&end.written()));
     let close = Message::Close(Some(CloseFrame {

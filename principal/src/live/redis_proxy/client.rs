@@ -1,4 +1,4 @@
-//! One client: reads its commands one after the other, and answers each before the next.
+//! One client: reads its commands in sequence, and answers each before the next.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,11 +33,11 @@ use crate::sync::hub::Whose;
 mod channels;
 mod login;
 
-/// Who has not said by then who it is, is let go.
+/// Unauthenticated connections are closed after this time.
 const LOGIN: Duration = Duration::from_secs(10);
-/// So is who says nothing for longer than clients keep a connection that they do not use.
+/// Idle connections are closed after this time; clients keep unused connections for less.
 const IDLE: Duration = Duration::from_hours(1);
-/// And who pauses for so long in the middle of a command.
+/// The longest pause within a command.
 const PAUSE: Duration = Duration::from_secs(30);
 
 const NO_AUTH: &str = "NOAUTH Authentication required.";
@@ -45,7 +45,7 @@ const SUBSCRIBED_ONLY: &str =
     "ERR only SUBSCRIBE, UNSUBSCRIBE, PING and QUIT are allowed in this context";
 const OF_A_CLUSTER: &str = "NOPERM this Application is a cluster's, and so is what is known of it";
 const NOT_REACHED: &str = "ERR the hub's redis does not answer";
-/// Begins as redis says that the same may be tried again, which clients do.
+/// The prefix of redis at which clients retry.
 pub(super) const BUSY: &str = "TRYAGAIN too many requests at the same time";
 
 /// Why a connection ends before its client wants it to.
@@ -106,18 +106,18 @@ struct Client<S: AsyncWrite> {
     shared: Arc<Shared>,
     writer: Writer<WriteHalf<S>>,
     upstream: Option<Upstream>,
-    /// The login it has shown.
+    /// The login that it authenticated with.
     login: Option<Arc<Login>>,
-    /// Its place among those who have not.
+    /// Its slot as an unauthenticated connection.
     unauthenticated_permit: Option<OwnedSemaphorePermit>,
     wrong_passwords: u32,
-    /// Its subscriptions: those that clusters tell, and those that the hub's redis does.
+    /// Its subscriptions: at clusters, and at the hub's redis.
     follows: BTreeMap<Channel, Follow>,
     local: BTreeSet<Channel>,
     notify: mpsc::Sender<Channel>,
 }
 
-/// Serves one client until it goes or has to.
+/// Serves one client until either end closes the connection.
 pub(super) async fn serve<S>(
     shared: Arc<Shared>,
     stream: S,
@@ -143,7 +143,7 @@ where
     };
     let mut deadline = Instant::now() + LOGIN;
     loop {
-        // Each can be dropped and asked again.
+        // All branches are cancel-safe.
         let next = tokio::select! {
             biased;
             () = stop.cancelled() => Next::Stop,
@@ -191,7 +191,7 @@ async fn upstream_ready(upstream: Option<&mut Upstream>) -> Result<(), upstream:
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
-    /// Tells the client why it cannot be understood.
+    /// Sends the client the error of an invalid command.
     async fn report_unreadable(
         &mut self,
         raw: Result<Option<RawCommand>, Unreadable>,
@@ -211,7 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let read = command::read(&raw.words);
         let refused = match &read {
             Ok(command) => self.refusal(command).map(ToOwned::to_owned),
-            // Whoever is not known yet is told nothing of what there is.
+            // Unauthenticated clients learn nothing about commands.
             Err(_) if self.login.is_none() => Some(NO_AUTH.to_owned()),
             Err(why) => Some(why.to_string()),
         };
@@ -220,13 +220,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
         match read {
             Ok(command) if refused.is_none() => self.execute(command, raw, reader).await,
-            // What is left of it would be taken for the next one.
+            // The rest would be parsed as the next command.
             _ if !raw.is_whole => Err(Ended::TooLong),
             _ => Ok(Flow::Continue),
         }
     }
 
-    /// Why a command is not carried out, if it is not.
+    /// The error of a command that must not be executed.
     fn refusal(&self, command: &Command<'_>) -> Option<&'static str> {
         let allowed_before_login = matches!(
             command,
@@ -242,7 +242,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             && self.has_subscriptions()
             && !allowed_while_subscribed
         {
-            // Answers could not be told from messages.
+            // RESP2 cannot distinguish replies from messages.
             Some(SUBSCRIBED_ONLY)
         } else {
             match command {
@@ -311,7 +311,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(Flow::Continue)
     }
 
-    /// Whose Application a key is about, if it is about one.
+    /// The owner of the Application of a key, if the key is about one.
     fn whose(&self, key: &[u8]) -> Option<(CacheKey, Whose)> {
         let key = CacheKey::parse(key)?;
         let hub = &self.shared.sessions.hub;
@@ -363,7 +363,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(())
     }
 
-    /// Says something to the hub's redis whose answer comes as it comes.
+    /// Sends a command to the hub's redis; its reply is relayed when it arrives.
     async fn send_upstream(&mut self, command: &[u8]) -> Result<(), upstream::Error> {
         self.reach_upstream().await?;
         match &mut self.upstream {

@@ -1,8 +1,8 @@
-//! Somebody looks at an Application: what its cluster has noted of it is brought to the hub as Events.
+//! Copies the Events of an Application from its cluster to the hub when a user views it.
 //!
-//! On demand, because each of them is a write to the hub's API: what nobody looks at costs nothing. Nothing here keeps a
-//! client waiting, and nothing is lost when a look is dropped, since the next one asks for everything again
-//! ([`live::events`] finds out what is new of it).
+//! On demand, because each Event is a write to the hub's API: Applications without viewers cost nothing. No client waits
+//! for this, and a dropped refresh loses nothing, since the next one reads all Events again ([`live::events`] finds the
+//! new ones).
 
 use std::{
     sync::{
@@ -35,18 +35,18 @@ mod throttle;
 
 use throttle::Throttle;
 
-/// What waits for its turn or has it: of all clusters, and of one. What does not fit is dropped.
+/// Waiting and running refreshes: of all clusters, and of one. Others are dropped.
 const MOST: usize = 128;
 const MOST_OF_CLUSTER: usize = 8;
-/// At the same time: one cluster that does not answer leaves some for others.
+/// Running refreshes: more than those of one cluster, so an unresponsive one does not block others.
 const AT_ONCE: usize = 16;
-/// How long a cluster may take to answer, and the hub to take what is new of it.
+/// How long a cluster may take to answer, and a whole refresh.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_mins(1);
-/// Of an answer: bytes.
+/// Bytes of a response.
 const LARGEST: usize = 2 << 20;
 
-/// Who has looked at what, and what is done about it now.
+/// Bounds and state of all refreshes.
 #[derive(Debug)]
 pub(super) struct EventRefresher {
     // Held for a lookup, never over an await.
@@ -54,7 +54,7 @@ pub(super) struct EventRefresher {
     waiting: Arc<Semaphore>,
     of_cluster: Slots<ClusterName>,
     at_once: Semaphore,
-    /// The hub does not take them; that has been told.
+    /// The hub refuses Events; this has been logged.
     is_failing: AtomicBool,
 }
 
@@ -70,7 +70,7 @@ impl Default for EventRefresher {
     }
 }
 
-/// Why a cluster's Events are not known.
+/// Why Events cannot be read from a cluster.
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
     #[error(transparent)]
@@ -85,10 +85,10 @@ enum FetchError {
     Unreadable(#[from] Unreadable),
 }
 
-/// Has the Events of an Application brought to the hub, soon. Returns at once.
+/// Schedules a refresh of the Events of an Application. Returns at once.
 pub(super) fn schedule(shared: &Arc<Shared>, there: &There) {
     let event_refresher = &shared.event_refresher;
-    // Only our own agents have a lane; with others nothing is done.
+    // Only our own agents have a tunnel; Go agents are skipped.
     let Some(namespace) = shared.sessions.tunnels.argocd_namespace(&there.cluster) else {
         return;
     };
@@ -116,7 +116,7 @@ pub(super) fn schedule(shared: &Arc<Shared>, there: &There) {
     let (shared, there) = (Arc::clone(shared), there.clone());
     let spawner = shared.sessions.spawner.aside();
     spawner.spawn_short("events of an application", async move {
-        let _held = (waiting, of_cluster);
+        let _permits = (waiting, of_cluster);
         let stop = shared.sessions.spawner.token().clone();
         let refreshing = async {
             sleep_until(turn).await;
@@ -141,7 +141,7 @@ async fn refresh(shared: &Shared, there: &There, observed: &Observed) {
             return tracing::debug!(%cluster, namespace, name, error = %Chain(&why), "cannot read Events of an Application");
         }
     };
-    // It may have gone since, or elsewhere.
+    // It may have been deleted or moved meanwhile.
     match shared.sessions.hub.whose(Some(namespace), name) {
         Whose::Cluster(now) if now == *there => {}
         Whose::Cluster(_) | Whose::Hub | Whose::Nobody => return,
@@ -166,7 +166,7 @@ async fn refresh(shared: &Shared, there: &There, observed: &Observed) {
     }
 }
 
-/// Writes what is new. One that the hub refuses keeps none of the others away.
+/// Writes new Events. A refused one does not stop the others.
 async fn write(shared: &Shared, observed: &Observed, noted: Noted) -> Result<(), WriteError> {
     let sessions = &shared.sessions;
     let store = sessions.hub.store();
@@ -174,7 +174,7 @@ async fn write(shared: &Shared, observed: &Observed, noted: Noted) -> Result<(),
     let mut refused = Ok(());
     for write in observed.plan(noted, &known, sessions.clock.now()) {
         match store.note(observed, &write).await {
-            // Somebody else was quicker, or the hub has just forgotten it.
+            // Another replica was faster, or the Event has expired.
             Ok(()) | Err(WriteError::Conflict | WriteError::NotFound) => {}
             Err(why @ WriteError::Unavailable(_)) => return Err(why),
             Err(why @ (WriteError::Refused(_) | WriteError::Unfit(_))) => refused = Err(why),

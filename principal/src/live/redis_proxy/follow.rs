@@ -1,4 +1,4 @@
-//! Subscriptions to what a cluster tells: an answer that goes on for each, opened again whenever it breaks.
+//! Subscriptions to channels of a cluster: one streaming response for each, reopened whenever it fails.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{fleet::ClusterName, transport::listener::slots::Slot};
 
-/// Pauses between attempts, and when they are forgotten.
+/// Backoff between attempts, and when it resets.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 const HEALTHY: Duration = Duration::from_mins(1);
 
@@ -34,8 +34,8 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    /// Tells of the channel whenever its cluster does, and when its cluster is back: much may have happened
-    /// meanwhile. None: there are too many already.
+    /// Notifies of each message on the channel, and of each reconnect, since messages may be lost meanwhile. None: too
+    /// many subscriptions.
     pub(super) fn start(
         shared: &Arc<Shared>,
         remote: Remote,
@@ -86,7 +86,7 @@ async fn follow(
 enum Ended {
     /// The agent is away, or the stream broke.
     Broken,
-    /// Nobody listens any more.
+    /// The client is gone or has unsubscribed.
     Unsubscribed,
 }
 

@@ -1,5 +1,5 @@
-//! The last known values of Applications, for when their cluster is away. Bounded: what was not asked for the longest
-//! is forgotten first.
+//! The last known values of Applications, for when their cluster is disconnected. Bounded: the least recently used
+//! value is dropped first.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ pub(super) struct LastKnownValues {
 #[derive(Debug, Default)]
 struct State {
     values: BTreeMap<String, Known>,
-    /// Who was used when.
+    /// Keys by last use.
     used: BTreeMap<u64, String>,
     next: u64,
     bytes: usize,
@@ -44,12 +44,12 @@ impl LastKnownValues {
         }
     }
 
-    /// What may be remembered.
+    /// The largest value that is kept.
     pub(super) const fn largest(&self) -> usize {
         self.largest
     }
 
-    /// The value is this now.
+    /// Stores a value.
     pub(super) fn remember(&self, key: String, value: Bytes) {
         let mut state = self.lock();
         state.forget(&key);
@@ -69,23 +69,23 @@ impl LastKnownValues {
         }
     }
 
-    /// There is no value now.
+    /// Removes a value.
     pub(super) fn forget(&self, key: &str) {
         self.lock().forget(key);
     }
 
-    /// The last known value, and when it was the value.
+    /// The last known value, and when it was stored.
     pub(super) fn recall(&self, key: &str) -> Option<(Bytes, Instant)> {
         let mut state = self.lock();
         let now = state.tick();
         let known = state.values.get_mut(key)?;
         let before = std::mem::replace(&mut known.used, now);
-        let told = (known.value.clone(), known.at);
+        let found = (known.value.clone(), known.at);
         if let Some(key) = state.used.remove(&before) {
             state.used.insert(now, key);
         }
         drop(state);
-        Some(told)
+        Some(found)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_asked_for_last_is_remembered_within_the_bound() {
+    async fn least_recently_used_values_are_dropped_at_the_bound() {
         let last_known = LastKnownValues::new(1000, 4000);
         for name in ["a", "b", "c"] {
             last_known.remember(name.to_owned(), value(900));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_value_is_not_remembered_nor_the_one_before_it() {
+    async fn a_large_value_removes_the_previous_one() {
         let last_known = LastKnownValues::new(1000, 4000);
         last_known.remember("a".to_owned(), value(10));
         last_known.remember("a".to_owned(), value(1001));

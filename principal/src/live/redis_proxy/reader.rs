@@ -1,4 +1,4 @@
-//! Commands of a client, as they come.
+//! Reads the commands of a client from a stream.
 
 use std::io;
 
@@ -6,9 +6,9 @@ use bytes::BytesMut;
 use live::resp::{Event, Kind, Limits, Malformed, Scanner, Step};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// What is kept of a command: more is passed on as it comes, and is not understood.
+/// The parsed part of a command: the rest is streamed.
 pub(super) const KEPT: usize = 64 << 10;
-/// What is read at once.
+/// Bytes per read.
 const PIECE: usize = 16 << 10;
 /// A command and its largest argument; redis itself takes no more.
 const LIMITS: Limits = Limits {
@@ -18,14 +18,14 @@ const LIMITS: Limits = Limits {
     bytes: 512 << 20,
 };
 
-/// A command as it was said.
+/// A command as received.
 #[derive(Debug, Default)]
 pub(super) struct RawCommand {
-    /// Its words, as far as they are whole.
+    /// Its complete words.
     pub(super) words: Vec<Vec<u8>>,
-    /// All of its bytes that were read.
+    /// All bytes that were read.
     pub(super) bytes: Vec<u8>,
-    /// Whether there is no more of it.
+    /// Whether this is all of it.
     pub(super) is_whole: bool,
 }
 
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn commands_are_read_whole_and_large_ones_as_they_come() {
+    async fn small_commands_are_read_whole_and_large_ones_streamed() {
         let large = vec![b'x'; 3 * KEPT];
         let mut bytes = resp::command(&[b"get", b"a"]);
         bytes.extend(resp::command(&[b"set", b"a|b", &large, b"ex", b"60"]));
@@ -173,7 +173,7 @@ mod tests {
         // A pipe that carries little at once.
         let (mut client, ours) = tokio::io::duplex(1000);
         let sent = bytes.clone();
-        let saying = async move {
+        let writing = async move {
             tokio::io::AsyncWriteExt::write_all(&mut client, &sent)
                 .await
                 .unwrap();
@@ -193,12 +193,12 @@ mod tests {
             assert!(reader.command().await.unwrap().is_none());
             [first.bytes, all, third.bytes].concat()
         };
-        let ((), read) = tokio::join!(saying, reading);
+        let ((), read) = tokio::join!(writing, reading);
         assert_eq!(read, bytes);
     }
 
     #[tokio::test]
-    async fn what_is_no_command_ends_the_connection() {
+    async fn invalid_commands_end_the_connection() {
         for bytes in [
             &b"GET a\r\n"[..],
             b"*0\r\n",
@@ -210,9 +210,9 @@ mod tests {
             b"*1025\r\n",
             b"$3\r\nget\r\n",
         ] {
-            let told = Reader::new(bytes).command().await;
+            let result = Reader::new(bytes).command().await;
             let shown = bytes.escape_ascii().to_string();
-            let why = told.unwrap_err();
+            let why = result.unwrap_err();
             assert!(!matches!(why, Unreadable::Read(_)), "{shown}");
         }
     }

@@ -1,4 +1,4 @@
-//! Values that a cluster has: asked of its agent, and passed on as they come.
+//! Values of a cluster: requested from its agent, and streamed.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use crate::{
     transport::listener::slots::Slot,
 };
 
-/// Ties the lines of both ends together.
+/// Correlates the audit lines of hub and cluster.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The target of lines about requests, by which they are found and kept apart.
+/// The log target of audit lines.
 const AUDIT: &str = "audit";
 
-/// A key, where its value is.
+/// A key on a cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Remote {
     pub(super) cluster: ClusterName,
     /// Of the Application on the hub: another one of the same name has another tree.
     pub(super) uid: String,
-    /// As the cluster calls it.
+    /// With the cluster's names.
     pub(super) key: CacheKey,
 }
 
@@ -52,39 +52,39 @@ impl Remote {
         }
     }
 
-    /// By what its value is remembered.
+    /// The key of its last known value.
     fn remembered_as(&self) -> String {
         format!("{}/{}/{}", self.cluster, self.uid, self.key)
     }
 }
 
-/// What came of asking for a value.
+/// The result of a request for a value.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// It begins to come.
+    /// A streaming value.
     Value(Box<Value>),
-    /// It is the last one that is known.
+    /// The last known value.
     Known(Bytes),
-    /// There is none.
+    /// No value.
     Nothing,
-    /// It is larger than is carried.
+    /// Above the size limit.
     TooLarge,
-    /// Too much is asked for at the same time.
+    /// Too many concurrent requests.
     Busy,
 }
 
-/// A value that comes.
+/// A streaming value.
 #[derive(Debug)]
 pub(super) struct Value {
     pub(super) length: u64,
     pub(super) body: Body,
     pub(super) line: AuditLine,
     remembered_as: String,
-    _held: Permits,
+    _permits: Permits,
 }
 
 impl Value {
-    /// All of it has come; here it is, if it was small enough to keep.
+    /// Stores a completed value, if it was small enough to keep.
     pub(super) fn finished(self, shared: &Shared, value: Option<Bytes>) {
         match value {
             Some(value) => shared.last_known.remember(self.remembered_as, value),
@@ -94,14 +94,14 @@ impl Value {
     }
 }
 
-/// What a request holds until its answer is read to the end or dropped.
+/// The permits of a request, until its response is read to the end or dropped.
 #[derive(Debug)]
 struct Permits {
     _one: OwnedSemaphorePermit,
     _of_cluster: Slot<ClusterName>,
 }
 
-/// Asks for a value. Never fails: a cluster that is away has none, but for what is remembered.
+/// Gets a value. Never fails: a disconnected cluster has its last known values only.
 pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
     let mut line = AuditLine::new(shared.sessions.metrics.clone(), remote);
     let one = Arc::clone(&shared.gets).try_acquire_owned();
@@ -110,7 +110,7 @@ pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
         line.outcome = "too_many_requests";
         return Answer::Busy;
     };
-    let held = Permits {
+    let permits = Permits {
         _one: one,
         _of_cluster: of_cluster,
     };
@@ -142,7 +142,7 @@ pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
                 body: response.into_body(),
                 line,
                 remembered_as,
-                _held: held,
+                _permits: permits,
             }))
         }
         (StatusCode::NOT_FOUND | StatusCode::FORBIDDEN, _) => {
@@ -169,7 +169,7 @@ fn last_known(shared: &Shared, key: &str, mut line: AuditLine, word: &'static st
     Answer::Known(value)
 }
 
-/// Asks the agent for a value, or to be told when it changes.
+/// Requests a value from the agent, or a stream of its changes.
 pub(super) async fn ask(
     shared: &Shared,
     remote: &Remote,
@@ -209,7 +209,7 @@ const fn outcome_of(why: &NotAnswered) -> &'static str {
     }
 }
 
-/// What is known of one request; written when it is over.
+/// The audit line of one request; logged when dropped.
 #[derive(Debug)]
 pub(super) struct AuditLine {
     metrics: Metrics,

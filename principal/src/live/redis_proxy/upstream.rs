@@ -15,10 +15,10 @@ use tokio_rustls::TlsConnector;
 
 use super::{Shared, command::Version, writer::Writer};
 
-/// How long a connection may take, and how long an answer may pause.
+/// For connecting, and for pauses within a reply.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const PIECE: usize = 16 << 10;
-/// What redis says is passed on as it comes, so its size costs us nothing.
+/// Replies are streamed, so their size needs no memory.
 const LIMITS: Limits = Limits {
     depth: 16,
     elements: 1 << 24,
@@ -26,7 +26,7 @@ const LIMITS: Limits = Limits {
     bytes: 1 << 30,
 };
 
-/// Why the hub's redis is of no use.
+/// Why the hub's redis cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("connect to the hub's redis at {0}")]
@@ -43,7 +43,7 @@ pub(super) enum Error {
     NotAuthenticated,
 }
 
-/// Why an answer did not get to the client.
+/// Why a reply did not reach the client.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotRelayed {
     #[error(transparent)]
@@ -52,7 +52,7 @@ pub(super) enum NotRelayed {
     Client(#[source] io::Error),
 }
 
-/// What bytes are said on: TCP, or TLS over it.
+/// TCP, or TLS over it.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug> Stream for S {}
@@ -91,7 +91,7 @@ impl Upstream {
         let answer = upstream.read_reply().await?;
         if let Some(text) = answer.as_error() {
             let text = String::from_utf8_lossy(text).into_owned();
-            // One without a password takes every client; ours have shown theirs to us.
+            // A redis without a password accepts every client; the proxy has authenticated this one.
             if !text.contains("without any password configured") {
                 return Err(Error::Refused(text));
             }
@@ -115,7 +115,7 @@ impl Upstream {
         Ok(written.map_err(io::Error::from)??)
     }
 
-    /// Waits until it says something. Cancel-safe.
+    /// Waits until data arrives. Cancel-safe.
     pub(super) async fn readable(&mut self) -> Result<(), Error> {
         if self.buffer.is_empty() {
             self.fill().await?;
@@ -123,7 +123,7 @@ impl Upstream {
         Ok(())
     }
 
-    /// Passes on all that comes up to the answer to a command, and the answer.
+    /// Relays all pushes before the reply to a command, and the reply.
     pub(super) async fn answer<W: AsyncWrite + Unpin>(
         &mut self,
         into: &mut Writer<W>,
@@ -132,7 +132,7 @@ impl Upstream {
         Ok(())
     }
 
-    /// Passes on one value as it comes, and says what it was if that is a group.
+    /// Streams one value, and returns its kind if it is a group.
     pub(super) async fn relay<W: AsyncWrite + Unpin>(
         &mut self,
         into: &mut Writer<W>,
@@ -163,7 +163,7 @@ impl Upstream {
         }
     }
 
-    /// An answer that is for us.
+    /// A reply to the proxy itself.
     async fn read_reply(&mut self) -> Result<Value, Error> {
         loop {
             if let Some((value, used)) = resp::decode(&self.buffer, Limits::SMALL)? {

@@ -1,4 +1,4 @@
-//! A value of a cluster on its way to a client: as it comes, and kept for later if it is small.
+//! Streams a value of a cluster to a client, and keeps it if it is small.
 
 use std::{io, time::Duration};
 
@@ -13,10 +13,10 @@ use super::{
     writer::Writer,
 };
 
-/// How long a value may pause on its way.
+/// The longest pause within a value.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Why a value did not get to its client. The connection is of no use then: its next bytes would be the value's.
+/// Why a value did not reach its client. The connection must close then: its next bytes would be the value's.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CarryError {
     #[error("it was truncated or timed out")]
@@ -25,7 +25,7 @@ pub(super) enum CarryError {
     Client(#[from] io::Error),
 }
 
-/// Asks for a value and passes it on.
+/// Gets a value and sends it to the client.
 pub(super) async fn carry<W: AsyncWrite + Unpin>(
     shared: &Shared,
     remote: &Remote,
@@ -36,9 +36,9 @@ pub(super) async fn carry<W: AsyncWrite + Unpin>(
         Answer::Busy => writer.error(BUSY).await?,
         Answer::TooLarge => {
             let most = shared.settings.largest_value;
-            let told =
+            let error =
                 format!("ERR the value is larger than {most} bytes (--redis-proxy-max-value)");
-            writer.error(&told).await?;
+            writer.error(&error).await?;
         }
         Answer::Known(bytes) => {
             begin(writer, bytes.len()).await?;

@@ -1,4 +1,4 @@
-//! One request: who may ask, what is asked, and the answer of the agent as it comes.
+//! One request: access check, parsing, and the streamed response of the agent.
 
 use std::{error::Error, sync::Arc};
 
@@ -29,14 +29,14 @@ use super::{
 };
 use crate::{fleet::ClusterName, live::tunnel::NotAnswered, transport::listener::slots::Slot};
 
-/// The body of an answer.
+/// The body of a response.
 pub(super) type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
 
-/// Ties the lines of both ends together.
+/// Correlates the audit lines of hub and cluster.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// What goes on to the cluster, and what comes back.
+/// Headers that are forwarded to the cluster, and back.
 const ASKED: [HeaderName; 4] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH];
 const ANSWERED: [HeaderName; 10] = [
     CACHE_CONTROL,
@@ -50,10 +50,10 @@ const ANSWERED: [HeaderName; 10] = [
     WARNING,
     AUDIT_ID,
 ];
-/// As an API server takes it.
+/// The body limit of an API server.
 const LARGEST: usize = 3 << 20;
 
-/// Why we answer ourselves.
+/// Why the principal answers by itself.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error(transparent)]
@@ -79,7 +79,7 @@ enum Refused {
 }
 
 impl Refused {
-    /// The status, its reason as Kubernetes calls it, and a word for the metrics.
+    /// The status, its Kubernetes reason, and a metric label.
     const fn as_status(&self) -> (StatusCode, &'static str, &'static str) {
         match self {
             Self::NoAccess(_) | Self::Distrusted | Self::NotEnrolled(_) => {
@@ -125,7 +125,7 @@ impl Refused {
     }
 }
 
-/// What a request holds until its answer is read to the end or dropped.
+/// The permits of a request, until its response is read to the end or dropped.
 #[derive(Debug)]
 pub(super) struct Permits {
     _one: OwnedSemaphorePermit,
@@ -134,10 +134,10 @@ pub(super) struct Permits {
     _terminal: Option<Slot<ClusterName>>,
 }
 
-/// What the agent said, what is held for it, and the ends of a terminal if one was asked for.
+/// The response of the agent, its permits, and the terminal if one was requested.
 type Answered = (Response<Body>, Permits, Option<PendingTerminal>);
 
-/// Answers one request of whoever came.
+/// Answers one request.
 pub(super) async fn answer(
     shared: Arc<Shared>,
     caller: Caller,
@@ -204,7 +204,7 @@ async fn ask(
         .transpose()?;
     let (parts, body) = request.into_parts();
     let (ends, body) = match opened {
-        Some((ends, said)) => (Some(ends), said),
+        Some((ends, input)) => (Some(ends), input),
         None => (None, UnsyncBoxBody::new(Limited::new(body, LARGEST))),
     };
     let mut onward = Request::new(body);
@@ -224,7 +224,7 @@ async fn ask(
     Ok((answered, permits, ends))
 }
 
-/// Asked at each request, since connections last.
+/// Checked at each request, since connections are long-lived.
 fn check_access(shared: &Shared, proxy_client: &ProxyClient) -> Result<(), Refused> {
     let (gate, certificate) = (&shared.sessions.gate, &proxy_client.certificate);
     if !*gate.active.borrow() {
@@ -277,7 +277,7 @@ pub(super) fn copy_headers(from: &HeaderMap, to: &mut HeaderMap, names: &[Header
     }
 }
 
-/// The body as it comes; its line is written when it has been read to the end or dropped.
+/// Counts the body; the audit line is written when it has been read to the end or dropped.
 fn audit_body(body: Body, mut line: AuditLine, permits: Permits) -> Body {
     let body = body.map_frame(move |frame| {
         let _dropped_with_the_body = &permits;
@@ -287,7 +287,7 @@ fn audit_body(body: Body, mut line: AuditLine, permits: Permits) -> Body {
     UnsyncBoxBody::new(body)
 }
 
-/// What opened the cluster may end while an answer lasts, or be taken back: then that ends as well.
+/// Ends a long response when the credential expires or is revoked.
 fn end_with_credential(body: Body, shared: Arc<Shared>, proxy_client: ProxyClient) -> Body {
     let end = async move { credential_ended(&shared, &proxy_client).await };
     let frames = stream::unfold(Some((body, Box::pin(end))), |rest| async move {
@@ -301,8 +301,7 @@ fn end_with_credential(body: Body, shared: Arc<Shared>, proxy_client: ProxyClien
     UnsyncBoxBody::new(StreamBody::new(frames))
 }
 
-/// A `Status`, but for what a cluster that is away is told with: of that Go's client shows people the message only
-/// when it is plain text.
+/// A `Status`, except for a disconnected cluster: Go's client shows that message only as plain text.
 fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
     let (kind, text) = if code == StatusCode::BAD_GATEWAY {
         ("text/plain; charset=utf-8", message.to_owned())

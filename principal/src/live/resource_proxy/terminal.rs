@@ -1,4 +1,4 @@
-//! A terminal: the connection of whoever came becomes a stream of bytes both ways, joined with one on the lane.
+//! A terminal: the upgraded connection of the client, joined with a stream of the tunnel.
 
 use std::{io, sync::Arc};
 
@@ -28,7 +28,7 @@ use super::{
 };
 use crate::live::tunnel::Body as TunnelBody;
 
-/// What is needed to begin one once the agent has opened it.
+/// A requested terminal that the agent has not opened yet.
 pub(super) struct PendingTerminal {
     upgrade: Upgrade,
     client: OnUpgrade,
@@ -36,7 +36,7 @@ pub(super) struct PendingTerminal {
 }
 
 impl PendingTerminal {
-    /// From a request that asks for one, and what is said on it as the body of the request on the lane.
+    /// From a request for a terminal; also returns its input as the body of the forwarded request.
     pub(super) fn of(request: &mut Request<Incoming>) -> Result<(Self, TunnelBody), Unfit> {
         let headers = request.headers();
         let wanted = headers.get(UPGRADE).and_then(|it| it.to_str().ok());
@@ -44,17 +44,17 @@ impl PendingTerminal {
             let lines = headers.get_all(name).iter();
             lines.map(|it| it.to_str().unwrap_or("?")).collect()
         })?;
-        let (send, said) = tunnel::chunks();
-        let said = ReceiverStream::new(said).map(|chunk| Ok(Frame::data(chunk)));
+        let (send, input) = tunnel::chunks();
+        let input = ReceiverStream::new(input).map(|chunk| Ok(Frame::data(chunk)));
         let ends = Self {
             upgrade,
             client: hyper::upgrade::on(request),
             send,
         };
-        Ok((ends, UnsyncBoxBody::new(StreamBody::new(said))))
+        Ok((ends, UnsyncBoxBody::new(StreamBody::new(input))))
     }
 
-    /// What the agent is told of how its client would speak.
+    /// Adds the headers of the upgrade that the client requests.
     pub(super) fn ask(&self, from: &HeaderMap, to: &mut HeaderMap) {
         to.insert(
             upgrade::HEADER,
@@ -63,7 +63,7 @@ impl PendingTerminal {
         copy_headers(from, to, &upgrade::ASKED.map(HeaderName::from_static));
     }
 
-    /// Joins both, until either is gone or it has lasted too long.
+    /// Joins both, until either end closes or the time limit is reached.
     pub(super) fn begin(
         self,
         shared: &Arc<Shared>,
@@ -79,7 +79,7 @@ impl PendingTerminal {
             send,
         } = self;
         let body = body.into_data_stream().map_err(io::Error::other);
-        // The line is written when the stream is dropped: so it tells how long it lasted.
+        // The line is written when the stream is dropped, so it has the duration.
         let body = body.inspect_ok(move |chunk| line.carried(chunk.len()));
         let agent = Tunnel::new(body, send);
         let sharing = Arc::clone(shared);

@@ -1,7 +1,7 @@
-//! One call over a WebSocket: the upgrade, and the way of its frames to the routes and back.
+//! One gRPC call over a WebSocket: the upgrade, and its frames to the routes and back.
 //!
 //! Everything is bounded: messages by the largest that the method takes, what waits by one message, silence by our own
-//! pings. Whoever breaks a rule is told by the close code, and counted.
+//! pings. A violation is reported in the close code, and counted.
 
 use std::{
     sync::{
@@ -34,9 +34,9 @@ mod writer;
 use check::{Refused, check, plain, request};
 use oversize_filter::FilteredSocket;
 
-/// Messages of methods that are called before anybody is known.
+/// The largest message before authentication.
 const SMALL: usize = 64 << 10;
-/// Calls that end by themselves, and within this time.
+/// The time limit of calls that are no streams.
 const SHORT_CALL: Duration = Duration::from_secs(30);
 /// Go's library takes no larger message.
 const LARGEST: usize = 64 << 20;
@@ -44,7 +44,7 @@ const LARGEST: usize = 64 << 20;
 type Socket = WebSocketStream<FilteredSocket<TokioIo<hyper::upgrade::Upgraded>>>;
 type Piece = Result<http_body::Frame<Bytes>, Status>;
 
-/// Answers a request of HTTP/1.1: with an upgrade, whose socket is to be driven then, or with why not.
+/// Answers an HTTP/1.1 request: with an upgrade and the future that drives its socket, or with an error.
 pub(super) fn upgrade(
     shared: &Arc<Shared>,
     peer: Peer,
@@ -132,7 +132,7 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
         let both = async {
             let (mut reading, mut answering) = (std::pin::pin!(reading), std::pin::pin!(answering));
             tokio::select! {
-                // What was wrong with the peer is said by the close code, after the answer.
+                // The close code reports the violation, after the response.
                 outcome = reading.as_mut() => {
                     answering.await;
                     outcome
@@ -149,7 +149,7 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
     shared.metrics.websocket(outcome);
 }
 
-/// Whether a Go agent says in such a call what it was asked.
+/// Whether a Go agent sends responses in such a call.
 fn is_event_stream(path: &str) -> bool {
     path.starts_with("/eventstreamapi.")
 }
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_reason_is_the_one_that_is_told() {
+    fn first_close_reason_is_sent() {
         let closing = Closing::default();
         assert_eq!(closing.code(), CloseCode::Normal);
         closing.because(CloseCode::Size);

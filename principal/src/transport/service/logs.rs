@@ -1,4 +1,4 @@
-//! `principal.apis.logstreamapi.LogStreamService`: logs that Go agents were asked for.
+//! `principal.apis.logstreamapi.LogStreamService`: logs of Go agents.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::recognize;
 use crate::sync::session::Sessions;
 
-/// Whoever opens a stream says at once which log it is.
+/// How long the first message, with the request id, may take.
 const FIRST: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]

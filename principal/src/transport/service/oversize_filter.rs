@@ -1,4 +1,4 @@
-//! Streams of events on which answers that are larger than we hold lose their data.
+//! Removes the data of oversized responses from event streams.
 
 use std::{
     pin::Pin,
@@ -14,7 +14,7 @@ use tower::Service;
 
 use crate::metrics::Metrics;
 
-/// A service that hears of answers that are too large, but not their data.
+/// A service that receives oversized responses without their data.
 #[derive(Clone, Debug)]
 pub(super) struct OversizeFiltered<S> {
     pub(super) inner: S,
@@ -52,7 +52,7 @@ impl<S: Service<Request<Body>>> Service<Request<Body>> for OversizeFiltered<S> {
 struct FilteredBody {
     body: Body,
     sieve: Sieve,
-    /// What has come and was not taken yet.
+    /// Received bytes that were not filtered yet.
     unread: Bytes,
     metrics: Metrics,
 }

@@ -1,4 +1,4 @@
-//! `terminalstreamapi.TerminalStreamService`: terminals that Go agents were asked for.
+//! `terminalstreamapi.TerminalStreamService`: terminals of Go agents.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,9 +13,9 @@ use tonic::{Request, Response, Status, Streaming};
 use super::recognize;
 use crate::{live::go_compat::TerminalStream, sync::session::Sessions};
 
-/// Whoever opens a stream says at once which terminal it is.
+/// How long the first message, with the request id, may take.
 const FIRST: Duration = Duration::from_secs(10);
-/// What is typed and the agent has not taken.
+/// Input that the agent has not read.
 const UNSENT: usize = 4;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! `argocdagent.lane.Lane`: ours, not upstream's.
+//! `argocdagent.lane.Lane`: opens tunnels; ours, not upstream's.
 
 use std::sync::Arc;
 

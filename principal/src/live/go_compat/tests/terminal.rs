@@ -4,10 +4,7 @@ use http::{HeaderMap, HeaderValue};
 use live::channels::{Channel, End, PROTOCOLS, Size};
 use protocol::wire::terminalstreamapi::TerminalStreamData;
 
-use super::{
-    super::terminal::{self as go_terminal, *},
-    *,
-};
+use super::{super::terminal::*, *};
 
 const EXEC: &str =
     "/api/v1/namespaces/shop/pods/x/exec?command=sh&command=-c&container=c&tty=true&stdin=true";
@@ -31,7 +28,7 @@ fn translated(
     target: &str,
     headers: &HeaderMap,
 ) -> Result<Translated, Refused> {
-    go_terminal::translate(mode, &parse(method, target), headers)
+    translate_exec(mode, &parse(method, target), headers)
 }
 
 #[test]

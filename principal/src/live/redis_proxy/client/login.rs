@@ -1,4 +1,4 @@
-//! Who a client is: whoever knows the password of the hub's redis.
+//! Authentication of a client by the password of the hub's redis.
 
 use aws_lc_rs::constant_time;
 use runtime::credentials::login::Login;
@@ -30,18 +30,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let before = self.writer.version;
         let version = version.unwrap_or(before);
         if version != before && self.has_subscriptions() {
-            let told = "ERR the version of a connection with subscriptions stays";
-            return Ok(self.writer.error(told).await?);
+            let error = "ERR the version of a connection with subscriptions stays";
+            return Ok(self.writer.error(error).await?);
         }
         if version != before {
-            // Made anew in the other version when it is needed.
+            // The next command reconnects with the other version.
             self.upstream = None;
         }
         self.writer.version = version;
         Ok(self.writer.hello().await?)
     }
 
-    /// Whether the client is who it says; if not, it has been told.
+    /// Whether the credentials are right; if not, this has sent the error.
     pub(super) async fn authenticate(&mut self, claim: Claim<'_>) -> Result<bool, Ended> {
         let known = self.shared.login.borrow().clone();
         let Some(known) = known else {
@@ -67,7 +67,7 @@ fn accepts(known: &Login, claim: Claim<'_>) -> bool {
     let user = claim.user.unwrap_or(b"default");
     let is_user = user == known.user.as_deref().unwrap_or("default").as_bytes();
     let password = known.password.as_bytes();
-    // How long it is may be learned, what it is may not.
+    // Timing may reveal the length only.
     let is_password = constant_time::verify_slices_are_equal(claim.password, password).is_ok();
     is_user && is_password
 }

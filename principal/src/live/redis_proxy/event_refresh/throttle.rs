@@ -1,21 +1,21 @@
-//! How often an Application is asked about, however often people look at it.
+//! Limits how often the Events of an Application are read, however often people view it.
 
 use std::{collections::HashMap, time::Duration};
 
 use tokio::time::Instant;
 
-/// Between two turns of one Application.
+/// Between two refreshes of one Application.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Applications of which turns are remembered.
+/// Applications with a remembered refresh.
 const MOST: usize = 1024;
 
-/// When the newest turn of each Application begins. Those that are long over are forgotten.
+/// The start of the newest refresh of each Application. Old ones are forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Throttle(HashMap<String, Instant>);
 
 impl Throttle {
-    /// When a look at this Application gets its turn: now, or when the pause after the last one is over. None: it needs none,
-    /// since a turn that comes sees the same; or there are too many.
+    /// When to refresh this Application: now, or after the pause. None: a scheduled refresh covers it, or there are too
+    /// many.
     pub(super) fn turn(&mut self, application: &str, now: Instant) -> Option<Instant> {
         let turn = match self.0.get(application) {
             Some(newest) if *newest > now => return None,
@@ -40,7 +40,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn the_first_look_gets_its_turn_at_once_and_all_that_follow_one_later() {
+    fn first_refresh_starts_at_once_and_later_ones_share_one() {
         let (mut throttle, begin) = (Throttle::default(), Instant::now());
         assert_eq!(throttle.turn("a", begin), Some(begin));
         assert_eq!(throttle.turn("b", begin), Some(begin));
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_are_remembered_wait_until_others_are_forgotten() {
+    fn refreshes_above_the_bound_wait_until_others_expire() {
         let (mut throttle, begin) = (Throttle::default(), Instant::now());
         for number in 0..MOST {
             assert!(throttle.turn(&number.to_string(), begin).is_some());

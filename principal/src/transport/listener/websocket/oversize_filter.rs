@@ -1,7 +1,7 @@
-//! The bytes of a socket, from which answers that are larger than we hold lose their data before they are read.
+//! Removes the data of oversized responses from the bytes of a socket, before they are read.
 //!
-//! Whoever reads a `WebSocket` holds a message as a whole, and Go's agents say an answer as one. What may be left out, and
-//! what of it goes on, is for [`LongFrames`] to say.
+//! A `WebSocket` reader buffers whole messages, and Go agents send a response as one. [`LongFrames`] decides which bytes
+//! are removed.
 
 use std::{
     io,
@@ -15,12 +15,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::metrics::Metrics;
 
-/// A connection to a client; with frames whose calls may say more than we hold, if there are any.
+/// A connection to a peer; with a filter for calls that may have oversized messages.
 #[derive(Debug)]
 pub(super) struct FilteredSocket<S> {
     inner: S,
     frames: Option<(LongFrames, Metrics)>,
-    /// What goes on and did not fit yet.
+    /// Filtered bytes that did not fit yet.
     rest: Bytes,
 }
 
@@ -33,7 +33,7 @@ impl<S> FilteredSocket<S> {
         }
     }
 
-    /// Gives out what goes on, if anything does.
+    /// Writes out filtered bytes; false if there are none.
     fn drain(&mut self, out: &mut ReadBuf<'_>) -> bool {
         let some = self.rest.len().min(out.remaining());
         out.put_slice(&self.rest.split_to(some));

@@ -1,4 +1,4 @@
-//! What the peer says over its socket, on the way into the request's body.
+//! Reads the peer's messages into the body of the request.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tonic::Status;
 
 use super::{Closing, Piece};
 
-/// With our pings in between, a peer that is silent for so long is gone.
+/// Our pings make a live peer send something within this time.
 const READ_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Reads what the peer says into the request's body, and says how that ended.
+/// Reads the peer's messages into the body of the request, and returns the outcome.
 pub(super) async fn read_into_body(
     mut socket: impl Stream<Item = Result<Message, SocketError>> + Unpin,
     pieces: mpsc::Sender<Piece>,
@@ -53,7 +53,7 @@ pub(super) async fn read_into_body(
     }
 }
 
-/// What is wrong with what came, and the code that says it.
+/// The outcome of a socket error, and its close code.
 fn classify(error: &SocketError) -> (&'static str, CloseCode) {
     match error {
         SocketError::Capacity(_) => ("oversized", CloseCode::Size),

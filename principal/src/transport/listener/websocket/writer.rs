@@ -1,4 +1,4 @@
-//! The answer on its way to the peer, with pings as long as there is none.
+//! Writes the response to the peer, with pings while there is none.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use super::{
     Closing, Socket,
 };
 
-/// Whoever does not take in a message for so long does not read any more.
+/// How long a peer may take to read a message.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Has the request answered, and says the answer.
+/// Has the request answered, and sends the response.
 pub(super) async fn answer(
     shared: &Shared,
     peer: Peer,
@@ -55,7 +55,7 @@ pub(super) async fn answer(
     drop(send(&mut socket, Message::Close(Some(close))).await);
 }
 
-/// Says messages and trailers of an answer.
+/// Sends messages and trailers of a response.
 async fn send_body(
     socket: &mut SplitSink<Socket, Message>,
     body: Body,
@@ -72,7 +72,7 @@ async fn send_body(
                 continue;
             }
         };
-        // An answer that breaks off has no status; the peer sees a socket that closes early.
+        // A truncated response has no status; the peer sees a socket that closes early.
         let Some(Ok(piece)) = frame else {
             return Ok(());
         };
@@ -99,7 +99,7 @@ async fn send_frame(
     send(socket, Message::Binary(frame)).await
 }
 
-/// Says something to a peer that has to take it in within a bound.
+/// Sends a message, with a timeout.
 async fn send<S>(socket: &mut S, message: Message) -> Result<(), SocketError>
 where
     S: Sink<Message, Error = SocketError> + Unpin,
