@@ -10,8 +10,8 @@
 //!                                             └── by event id ◄──────────────────────────────────┘
 //! ```
 //!
-//! A [`GoSession`] is one session's. What is answered is looked for among what was asked on it, so no agent can answer for
-//! another one. When the session ends, everything on its line ends.
+//! Agents send logs and terminals on streams that they open. A [`GoSession`] belongs to one session: a response is matched
+//! only with its own requests, so no agent can answer for another one. All its requests end with the session.
 
 use std::{
     collections::BTreeMap,
