@@ -56,7 +56,7 @@ async fn an_expired_certificate_is_refused_by_tls() {
 }
 
 #[tokio::test]
-async fn without_a_certificate_nobody_gets_further_than_tls() {
+async fn connection_without_certificate_fails_in_tls() {
     let world = World::with(&["a"]).await;
     let mut nobody = world.certificate("a").material(&world.authority);
     nobody.identity = None;
@@ -66,7 +66,7 @@ async fn without_a_certificate_nobody_gets_further_than_tls() {
 }
 
 #[tokio::test]
-async fn a_server_certificate_does_not_open_the_door_to_agents() {
+async fn server_certificate_is_refused_as_agent_certificate() {
     let world = World::with(&["a"]).await;
     let server = world.authority.server();
     assert!(is_shut(&world, &server.material(&world.authority)).await);
@@ -74,7 +74,7 @@ async fn a_server_certificate_does_not_open_the_door_to_agents() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_form_is_nobody() {
+async fn certificate_without_cluster_name_is_rejected() {
     let world = World::with(&["a"]).await;
     let forms = [
         "a",
@@ -117,7 +117,7 @@ fn spiffe(authority: &Authority, ids: &[&str]) -> Leaf {
 }
 
 #[tokio::test]
-async fn a_certificate_of_ones_own_authority_names_the_cluster_in_its_subject() {
+async fn certificate_subject_names_the_cluster_with_an_own_ca() {
     // What the Go principal has unless it is told otherwise.
     let world = identified_by("mtls:CN=([^,]+)", &["a", "ab"]).await;
     for cluster in ["a", "ab"] {
@@ -132,7 +132,7 @@ async fn a_certificate_of_ones_own_authority_names_the_cluster_in_its_subject() 
 }
 
 #[tokio::test]
-async fn a_spiffe_id_names_the_cluster_and_nothing_else_does() {
+async fn spiffe_id_alone_names_the_cluster() {
     let world = identified_by("mtls:uri:^spiffe://hub/agent/([^/]+)$", &["a", "ab"]).await;
     let leaf = spiffe(&world.authority, &["spiffe://hub/agent/a"]);
     let a = Caller::new(&world, &leaf).await;
@@ -182,7 +182,7 @@ async fn a_cluster_that_is_not_enrolled_is_refused() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_claims_another_mode_is_refused_and_the_reason_is_told() {
+async fn mode_mismatch_is_refused_and_reported() {
     let world = World::with(&["a"]).await;
     let caller = Caller::new(&world, &world.certificate("a")).await;
     let claim = protocol::wire::authapi::AuthRequest {
@@ -225,7 +225,7 @@ async fn a_stream_needs_a_token_of_its_own_certificate() {
 }
 
 #[tokio::test]
-async fn a_refresh_is_good_on_the_certificate_of_its_token_only() {
+async fn refresh_token_is_bound_to_its_certificate() {
     let world = World::with(&["a", "ab"]).await;
     let leaf = world.certificate("a");
     let caller = Caller::new(&world, &leaf).await;
@@ -241,7 +241,7 @@ async fn a_refresh_is_good_on_the_certificate_of_its_token_only() {
 }
 
 #[tokio::test]
-async fn garbage_on_the_port_disturbs_nobody() {
+async fn garbage_on_the_port_affects_no_session() {
     let world = World::with(&["a"]).await;
     let mut open = Agent::empty(&world, "a").await;
     for garbage in [&[0; 4096][..], &[0xff; 100], b"\x16\x03\x01\xff\xff"] {
@@ -338,7 +338,7 @@ async fn malformed_events_are_counted_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn a_replica_that_does_not_serve_refuses_and_lets_its_sessions_go() {
+async fn standby_replica_refuses_and_ends_its_sessions() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
     world.active.send_replace(false);

@@ -47,7 +47,7 @@ async fn logs(channel: &Channel, token: &str, log: Vec<LogStreamData>) -> Result
 }
 
 #[tokio::test]
-async fn a_go_agent_is_asked_over_its_session() {
+async fn go_agent_gets_live_requests_over_its_session() {
     let world = world(&["a", "b"]).await;
     let (mut agent, ..) = Agent::go(&world, "a").await;
     let (other, ..) = Agent::go(&world, "b").await;
@@ -86,7 +86,7 @@ async fn a_go_agent_is_asked_over_its_session() {
 }
 
 #[tokio::test]
-async fn a_go_agent_sends_a_log_on_a_stream_of_its_own_and_only_what_it_was_asked_for() {
+async fn go_agent_sends_only_requested_logs_each_on_its_own_stream() {
     let world = world(&["a", "b"]).await;
     let (mut agent, channel, token) = Agent::go(&world, "a").await;
     let (_other, others_channel, others_token) = Agent::go(&world, "b").await;
@@ -121,7 +121,7 @@ async fn a_go_agent_sends_a_log_on_a_stream_of_its_own_and_only_what_it_was_aske
 }
 
 #[tokio::test]
-async fn logs_do_not_spend_what_a_cluster_needs_to_come_in() {
+async fn log_streams_do_not_consume_the_admission_budget() {
     let world = world(&["a"]).await;
     let (_agent, channel, token) = Agent::go(&world, "a").await;
     for at in 0..40 {
@@ -140,7 +140,7 @@ pub(crate) fn noise(bytes: usize) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_large_is_acknowledged_and_the_session_goes_on() {
+async fn oversized_response_is_acknowledged_and_session_continues() {
     let world = world(&["a", "b"]).await;
     let (plain, ..) = Agent::go(&world, "a").await;
     let compressing = Agent::compressing(&world, "b").await;

@@ -24,7 +24,7 @@ fn cascading(name: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_go_agent_hears_that_a_workload_stays_before_its_application_goes() {
+async fn go_agent_receives_orphan_before_application_deletion() {
     let world = World::with(&["a"]).await;
     let (mut agent, ..) = Agent::go(&world, "a").await;
     agent.holds(&[]).await;
@@ -81,7 +81,7 @@ async fn a_sync_waits_until_a_go_agent_has_its_application() {
 }
 
 #[tokio::test]
-async fn what_a_go_agent_has_nothing_of_is_let_go_and_not_said_to_it() {
+async fn deletion_unknown_to_go_agent_completes_without_event() {
     let world = World::with(&["a"]).await;
     for name in ["there", "unheard"] {
         world.create(cascading(name));

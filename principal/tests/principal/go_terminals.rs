@@ -174,7 +174,7 @@ async fn open(world: &World) -> (Agent, Window, Shell, TerminalRequest) {
 }
 
 #[tokio::test]
-async fn a_terminal_of_a_go_agent_is_carried_in_the_words_of_either_side() {
+async fn terminal_of_go_agent_is_translated_both_ways() {
     let world = world(&["a", "b"]).await;
     let (_agent, mut window, mut shell, asked) = Box::pin(open(&world)).await;
     let TerminalRequest { command, tty, .. } = asked;
@@ -213,7 +213,7 @@ async fn a_terminal_of_a_go_agent_is_carried_in_the_words_of_either_side() {
 }
 
 #[tokio::test]
-async fn a_terminal_ends_for_both_sides_whichever_is_gone() {
+async fn terminal_ends_for_both_sides_when_either_disconnects() {
     let world = world(&["a", "b"]).await;
     let (agent, mut window, shell, _) = Box::pin(open(&world)).await;
     drop(agent);
@@ -246,7 +246,7 @@ async fn a_terminal_ends_for_both_sides_whichever_is_gone() {
 }
 
 #[tokio::test]
-async fn no_terminal_is_opened_in_a_pod_that_a_go_agent_does_not_show() {
+async fn no_terminal_in_a_pod_that_a_go_agent_hides() {
     let world = world(&["a", "b"]).await;
     let (mut agent, ..) = Agent::go(&world, "a").await;
     for (status, code) in [

@@ -33,7 +33,7 @@ fn delivered() -> BoxFuture<'static, (World, Agent, Value)> {
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_json_change_nothing_and_a_person_is_told() {
+async fn invalid_json_changes_nothing_and_is_reported() {
     let (world, mut agent, hub) = delivered().await;
     let deep = [b"[".repeat(5000), b"]".repeat(5000)].concat();
     let bodies: [&[u8]; 7] = [
@@ -68,7 +68,7 @@ async fn bodies_that_are_no_json_change_nothing_and_a_person_is_told() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_where_the_wire_has_text_end_their_own_session_only() {
+async fn invalid_utf8_ends_its_own_session_only() {
     let world = World::with(&["a", "ab"]).await;
     let mut other = Agent::empty(&world, "ab").await;
     let caller = Caller::new(&world, &world.certificate("a")).await;
@@ -89,7 +89,7 @@ async fn bytes_that_are_no_text_where_the_wire_has_text_end_their_own_session_on
 }
 
 #[tokio::test]
-async fn of_a_key_that_is_there_twice_the_last_counts_and_unknown_ones_survive() {
+async fn last_duplicate_json_key_wins_and_unknown_keys_survive() {
     let (world, mut agent, hub) = delivered().await;
     let uid = hub["metadata"]["uid"].as_str().unwrap();
     let body = format!(
@@ -113,7 +113,7 @@ async fn of_a_key_that_is_there_twice_the_last_counts_and_unknown_ones_survive()
 }
 
 #[tokio::test]
-async fn what_a_status_forges_besides_is_not_taken() {
+async fn forged_fields_outside_status_are_ignored() {
     let (world, mut agent, hub) = delivered().await;
     let forged = replica(
         &hub,
@@ -156,7 +156,7 @@ async fn what_a_status_forges_besides_is_not_taken() {
 }
 
 #[tokio::test]
-async fn a_uid_of_another_clusters_object_opens_nothing() {
+async fn uid_of_another_clusters_object_grants_no_access() {
     let (world, _agent, hub) = delivered().await;
     let mut other = Agent::empty(&world, "ab").await;
     let stolen = replica(
@@ -175,7 +175,7 @@ async fn a_uid_of_another_clusters_object_opens_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_acknowledged_and_was_never_said_is_counted_and_ends_no_wait() {
+async fn ack_of_an_unsent_event_is_counted_and_ends_no_wait() {
     let (world, mut agent, _hub) = delivered().await;
     for number in 0..50 {
         agent
@@ -195,7 +195,7 @@ async fn what_is_acknowledged_and_was_never_said_is_counted_and_ends_no_wait() {
 }
 
 #[tokio::test]
-async fn what_an_agent_may_not_say_is_told_to_a_person() {
+async fn forbidden_events_of_an_agent_are_reported() {
     let (world, mut agent, hub) = delivered().await;
     let theirs = replica(&hub, &json!({ "spec": { "project": "mine" } }));
     for verb in [Verb::Create, Verb::SpecUpdate, Verb::SetOperation] {
@@ -211,7 +211,7 @@ async fn what_an_agent_may_not_say_is_told_to_a_person() {
 }
 
 #[tokio::test]
-async fn what_a_cluster_refuses_is_told_until_it_works() {
+async fn refused_write_is_reported_until_it_succeeds() {
     let (world, mut agent, hub) = delivered().await;
     let failure = protocol::payload::ErrorReport {
         resource_name: "app".to_owned(),

@@ -57,7 +57,7 @@ fn the_mirror(hub: &Memory) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn what_an_autonomous_cluster_owns_is_shown_in_its_namespace() {
+async fn autonomous_objects_are_mirrored_into_the_cluster_namespace() {
     let world = world().await;
     let mut agent = shown(&world).await;
     let mirror = the_mirror(&world.hub).unwrap();
@@ -87,7 +87,7 @@ async fn what_an_autonomous_cluster_owns_is_shown_in_its_namespace() {
 }
 
 #[tokio::test]
-async fn a_mirror_that_was_edited_or_deleted_on_the_hub_is_set_right() {
+async fn edited_or_deleted_mirror_is_restored() {
     let world = world().await;
     let agent = shown(&world).await;
     let edit = json!({ "spec": { "source": { "path": "edited" } } });
@@ -120,7 +120,7 @@ async fn a_mirror_that_was_edited_or_deleted_on_the_hub_is_set_right() {
 }
 
 #[tokio::test]
-async fn a_command_on_a_mirror_goes_to_its_cluster_and_ends_there() {
+async fn mirror_command_is_sent_to_its_cluster_and_ends_there() {
     let world = world().await;
     let mut agent = shown(&world).await;
     let operation = json!({ "sync": { "revision": "v1" } });
@@ -176,7 +176,7 @@ async fn a_command_on_a_mirror_goes_to_its_cluster_and_ends_there() {
 }
 
 #[tokio::test]
-async fn what_was_asked_of_an_application_is_not_asked_of_the_one_that_took_its_name() {
+async fn command_is_not_sent_to_a_recreated_application() {
     let world = world().await;
     let mut agent = shown(&world).await;
     let asked = json!({
@@ -196,7 +196,7 @@ async fn what_was_asked_of_an_application_is_not_asked_of_the_one_that_took_its_
 }
 
 #[tokio::test]
-async fn what_is_gone_is_not_brought_back_because_somebody_had_deleted_it_on_the_hub() {
+async fn mirror_deleted_on_both_sides_is_not_restored() {
     let world = world().await;
     let mut agent = shown(&world).await;
     // Its mirror cannot be made again yet.
@@ -219,7 +219,7 @@ async fn what_is_gone_is_not_brought_back_because_somebody_had_deleted_it_on_the
 }
 
 #[tokio::test]
-async fn an_agent_is_told_what_the_hub_shows_and_says_what_is_different() {
+async fn resync_sends_mirror_checksums_and_agent_returns_differences() {
     let world = world().await;
     let agent = shown(&world).await;
     drop(agent);
@@ -247,7 +247,7 @@ async fn an_agent_is_told_what_the_hub_shows_and_says_what_is_different() {
 }
 
 #[tokio::test]
-async fn mirrors_of_which_most_would_go_wait_for_a_person() {
+async fn mass_deletion_of_mirrors_waits_for_confirmation() {
     let world = world().await;
     let mut agent = Agent::owner(&world, "a").await;
     let names: Vec<String> = (0..11).map(|number| format!("app-{number:02}")).collect();
@@ -290,7 +290,7 @@ async fn mirrors_of_which_most_would_go_wait_for_a_person() {
 }
 
 #[tokio::test]
-async fn nothing_that_a_cluster_says_leaves_its_own_place() {
+async fn cluster_writes_only_into_its_own_namespace() {
     let world = world().await;
     world.create(application("a", "mine"));
     world.create(application("ab", "app"));
@@ -351,7 +351,7 @@ async fn nothing_that_a_cluster_says_leaves_its_own_place() {
 }
 
 #[tokio::test]
-async fn a_project_is_shown_under_the_clusters_prefix_and_to_no_other_cluster() {
+async fn mirrored_project_has_the_cluster_prefix_and_stays_private() {
     let world = world().await;
     let mut managed = Agent::empty(&world, "ab").await;
     let mut agent = shown(&world).await;
@@ -395,7 +395,7 @@ async fn a_project_is_shown_under_the_clusters_prefix_and_to_no_other_cluster() 
 }
 
 #[tokio::test]
-async fn mirrors_of_a_cluster_that_leaves_stay_and_are_let_alone() {
+async fn mirrors_of_an_unenrolled_cluster_stay_untouched() {
     let world = world().await;
     let mut agent = shown(&world).await;
     world.fleet.send_replace(enrolled(&["ab"]));
@@ -420,7 +420,7 @@ async fn mirrors_of_a_cluster_that_leaves_stay_and_are_let_alone() {
 }
 
 #[tokio::test]
-async fn a_cluster_has_its_share_and_no_more() {
+async fn mirrors_of_a_cluster_are_limited_by_its_quota() {
     let world = world().await;
     let mut agent = shown(&world).await;
     let big = json!({ "status": { "summary": { "images": ["x".repeat(60_000)] } } });

@@ -54,7 +54,7 @@ fn refusals(reason: &str, count: u32) -> String {
 }
 
 #[tokio::test]
-async fn behind_a_configured_proxy_an_agent_proves_itself_and_has_a_session() {
+async fn agent_behind_configured_proxy_gets_a_session_by_proof() {
     let world = world().await;
     let edge = Caller::new(&world, &world.authority.client("edge")).await;
     for cluster in ["a", "b"] {
@@ -76,7 +76,7 @@ async fn behind_a_configured_proxy_an_agent_proves_itself_and_has_a_session() {
 }
 
 #[tokio::test]
-async fn a_proof_is_refused_when_it_is_missing_used_or_for_another_door() {
+async fn missing_reused_or_misdirected_proof_is_refused() {
     let world = world().await;
     let edge = Caller::new(&world, &world.authority.client("edge")).await;
     let leaf = world.certificate("a");
@@ -105,7 +105,7 @@ async fn a_proof_is_refused_when_it_is_missing_used_or_for_another_door() {
 }
 
 #[tokio::test]
-async fn only_a_configured_proxy_may_carry_proofs_and_a_proxy_is_no_agent() {
+async fn only_configured_proxies_carry_proofs_and_none_is_an_agent() {
     let world = world().await;
     let edge = Caller::new(&world, &world.authority.client("edge")).await;
     let leaf = world.certificate("a");
@@ -127,7 +127,7 @@ async fn only_a_configured_proxy_may_carry_proofs_and_a_proxy_is_no_agent() {
 }
 
 #[tokio::test]
-async fn tokens_of_a_proxied_session_are_good_over_proxies_only() {
+async fn proxied_session_tokens_are_valid_over_proxies_only() {
     let world = world().await;
     let edge = Caller::new(&world, &world.authority.client("edge")).await;
     let leaf = world.certificate("a");
@@ -199,7 +199,7 @@ fn with_password(user: &str, password: &str) -> AuthRequest {
 }
 
 #[tokio::test]
-async fn a_password_opens_the_door_until_it_is_changed() {
+async fn password_authenticates_until_it_is_changed() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let users = |password: &str| format!("a:{}\n", bcrypt::hash(password, 4).unwrap());
     std::fs::write(file.path(), users("secret")).unwrap();
@@ -251,7 +251,7 @@ async fn a_password_opens_the_door_until_it_is_changed() {
 }
 
 #[tokio::test]
-async fn behind_a_mesh_the_header_of_each_request_tells_who_it_is() {
+async fn identity_header_authenticates_requests_behind_a_mesh() {
     let world = World::set(Memory::new(), &["a", "b"], |settings| {
         let flag = "header:x-forwarded-client-cert:URI=spiffe://mesh/ns/([^/]+)/sa/agent$";
         settings.identity = principal::admission::identity::Method::from_flag(flag).unwrap();

@@ -97,7 +97,7 @@ async fn got(client: &mut Client<TcpStream>, lane: &mut Lane, value: &'static [u
 }
 
 #[tokio::test]
-async fn who_does_not_know_the_password_is_told_nothing() {
+async fn redis_client_without_password_learns_nothing() {
     let world = lonely().await;
     let mut client = Client::stranger(&world).await;
     let tree = str::from_utf8(TREE).unwrap();
@@ -130,7 +130,7 @@ async fn who_does_not_know_the_password_is_told_nothing() {
 }
 
 #[tokio::test]
-async fn a_tree_comes_from_the_cluster_and_a_miss_is_a_null() {
+async fn redis_tree_comes_from_the_cluster_and_a_miss_is_null() {
     let world = lonely().await;
     let mut lane = Lane::of(&world, "a").await;
     for mut client in [Client::of(&world).await, Client::three(&world).await] {
@@ -173,7 +173,7 @@ async fn a_tree_comes_from_the_cluster_and_a_miss_is_a_null() {
 }
 
 #[tokio::test]
-async fn a_value_of_any_size_is_carried_in_pieces_and_never_cut_short() {
+async fn redis_value_of_any_size_is_streamed_and_never_truncated() {
     let world = lonely().await;
     let mut lane = Lane::of(&world, "a").await;
     let mut client = Client::three(&world).await;
@@ -212,7 +212,7 @@ async fn a_value_of_any_size_is_carried_in_pieces_and_never_cut_short() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_away_is_answered_for_at_once_with_what_was_last_known() {
+async fn redis_proxy_serves_last_known_value_of_a_disconnected_cluster() {
     let world = lonely().await;
     let mut client = Client::of(&world).await;
     let tree = str::from_utf8(TREE).unwrap();
@@ -235,7 +235,7 @@ async fn a_cluster_that_is_away_is_answered_for_at_once_with_what_was_last_known
 }
 
 #[tokio::test]
-async fn a_subscriber_is_told_what_the_cluster_tells_and_when_it_is_back() {
+async fn redis_subscriber_gets_cluster_messages_and_reconnects() {
     let world = lonely().await;
     let mut lane = Lane::of(&world, "a").await;
     let channel = str::from_utf8(CHANNEL).unwrap();
@@ -278,7 +278,7 @@ async fn a_subscriber_is_told_what_the_cluster_tells_and_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_command_end_the_connection_and_harm_nobody() {
+async fn invalid_redis_bytes_end_only_their_own_connection() {
     let world = lonely().await;
     let mut other = Client::of(&world).await;
     for bytes in [
@@ -313,7 +313,7 @@ async fn bytes_that_are_no_command_end_the_connection_and_harm_nobody() {
 }
 
 #[tokio::test]
-async fn strangers_leave_room_for_each_other_and_for_who_is_known() {
+async fn unauthenticated_redis_clients_leave_room_for_others() {
     let world = lonely().await;
     let mut known = Client::of(&world).await;
     let mut strangers = vec![];
@@ -352,14 +352,14 @@ async fn over_tls(world: &World) -> Client<TlsStream<TcpStream>> {
 }
 
 #[tokio::test]
-async fn with_tls_it_shows_the_certificate_that_it_was_given() {
+async fn redis_proxy_presents_its_tls_certificate() {
     let world = world("127.0.0.1:1".to_owned(), true).await;
     let mut client = over_tls(&world).await;
     assert_eq!(client.ask(&["ping"]).await, Value::simple("PONG"));
 }
 
 #[tokio::test]
-async fn with_the_hubs_redis_it_speaks_tls_if_its_certificate_is_trusted() {
+async fn redis_proxy_connects_to_trusted_hub_redis_over_tls() {
     let address = free_address().await;
     let world = world(format!("localhost:{}", address.port()), true).await;
     let papers = tempfile::tempdir().unwrap();
@@ -378,7 +378,7 @@ async fn with_the_hubs_redis_it_speaks_tls_if_its_certificate_is_trusted() {
 }
 
 #[tokio::test]
-async fn what_is_the_hubs_own_is_in_its_redis() {
+async fn hub_keys_are_served_by_the_hub_redis() {
     let redis = Redis::start().await;
     let world = world(redis.address.to_string(), false).await;
     let mut clients = [Client::of(&world).await, Client::three(&world).await];

@@ -15,7 +15,7 @@ use crate::{
 use serde_json::json;
 
 #[tokio::test]
-async fn a_newer_session_takes_over_and_the_older_is_told() {
+async fn newer_session_replaces_the_older_which_gets_a_reason() {
     let world = World::with(&["a"]).await;
     let mut older = Agent::empty(&world, "a").await;
     let mut newer = Agent::empty(&world, "a").await;
@@ -36,7 +36,7 @@ async fn a_newer_session_takes_over_and_the_older_is_told() {
 }
 
 #[tokio::test]
-async fn leaving_the_fleet_ends_the_session_at_once_and_touches_nothing() {
+async fn unenrolment_ends_the_session_at_once_and_deletes_nothing() {
     let world = World::with(&["a", "ab"]).await;
     world.create(application("a", "app"));
     let mut leaving = Agent::empty(&world, "a").await;
@@ -68,7 +68,7 @@ async fn leaving_the_fleet_ends_the_session_at_once_and_touches_nothing() {
 }
 
 #[tokio::test]
-async fn an_authority_that_is_not_trusted_any_more_takes_its_sessions_along() {
+async fn removing_a_ca_ends_the_sessions_of_its_certificates() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
 
@@ -93,7 +93,7 @@ fn distrusting(world: &World) -> Arc<Material> {
 }
 
 #[tokio::test]
-async fn a_connection_that_began_before_its_authority_lost_the_trust_opens_nothing_more() {
+async fn connection_from_before_ca_removal_opens_no_streams() {
     let world = World::with(&["a"]).await;
     let caller = Caller::new(&world, &world.certificate("a")).await;
     let tokens = caller.authenticate(request()).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_connection_that_began_before_its_authority_lost_the_trust_opens_nothi
 
 /// An old Pod that was left behind, or a copy of the key: both come again as soon as they are told to go.
 #[tokio::test]
-async fn two_agents_with_one_identity_settle_on_one_of_them_and_a_person_is_told() {
+async fn duplicate_agents_settle_on_one_session_and_are_reported() {
     let world = World::with(&["a"]).await;
     let certificate = world.certificate("a");
     let caller = Caller::new(&world, &certificate).await;
@@ -133,7 +133,7 @@ async fn two_agents_with_one_identity_settle_on_one_of_them_and_a_person_is_told
 }
 
 #[tokio::test]
-async fn an_agent_that_beats_and_then_is_silent_is_left_and_one_that_never_beats_is_not() {
+async fn missed_heartbeat_ends_session_unless_agent_never_sent_one() {
     let world = World::set(Memory::new(), &["a", "ab"], |settings| {
         settings.limits.silence = Duration::from_millis(200);
     })
@@ -160,7 +160,7 @@ async fn an_agent_that_beats_and_then_is_silent_is_left_and_one_that_never_beats
 }
 
 #[tokio::test]
-async fn a_name_that_begins_like_anothers_gains_nothing() {
+async fn cluster_name_prefix_grants_no_access() {
     let world = World::with(&["a", "ab"]).await;
     world.create(application("ab", "app"));
     let theirs = world.hub.application("ab", "app").unwrap();
@@ -193,7 +193,7 @@ async fn a_name_that_begins_like_anothers_gains_nothing() {
 }
 
 #[tokio::test]
-async fn a_report_tells_that_the_connection_was_lost() {
+async fn report_shows_lost_connection() {
     let world = World::with(&["a"]).await;
     let agent = Agent::empty(&world, "a").await;
     world
@@ -213,7 +213,7 @@ async fn a_report_tells_that_the_connection_was_lost() {
 }
 
 #[tokio::test]
-async fn in_the_first_session_after_an_enrolment_nothing_is_taken_away() {
+async fn first_session_after_enrolment_deletes_nothing() {
     let world = World::with(&["a"]).await;
     let fresh = |fresh: bool| {
         let mut fleet = Fleet::clone(&enrolled(&["a"]));
@@ -240,7 +240,7 @@ async fn in_the_first_session_after_an_enrolment_nothing_is_taken_away() {
 }
 
 #[tokio::test]
-async fn what_an_agent_says_of_argo_cd_is_reported_and_outlives_its_session() {
+async fn argo_cd_state_is_reported_and_survives_the_session() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
     let said = |argo_cd| {

@@ -23,7 +23,7 @@ fn revision(application: &Value) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn an_application_goes_out_and_its_status_comes_back() {
+async fn application_is_delivered_and_its_status_returns() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
     world.create(application("a", "app"));
@@ -59,7 +59,7 @@ async fn an_application_goes_out_and_its_status_comes_back() {
 }
 
 #[tokio::test]
-async fn by_destination_name_it_goes_to_that_cluster_only() {
+async fn application_is_delivered_only_to_its_destination() {
     let world = World::with(&["a", "ab"]).await;
     let mut a = Agent::empty(&world, "a").await;
     let mut ab = Agent::empty(&world, "ab").await;
@@ -78,7 +78,7 @@ async fn by_destination_name_it_goes_to_that_cluster_only() {
 }
 
 #[tokio::test]
-async fn a_project_comes_before_its_applications_and_only_with_what_concerns_the_cluster() {
+async fn project_is_sent_before_its_applications_and_filtered_by_cluster() {
     let world = World::with(&["a"]).await;
     let mut project = open_project("team");
     project["spec"]["destinations"] = json!([
@@ -143,7 +143,7 @@ async fn a_deletion_waits_for_the_spoke_and_then_ends() {
 }
 
 #[tokio::test]
-async fn without_finalizers_a_deletion_is_said_as_a_stub() {
+async fn deletion_without_finalizers_is_sent_as_a_stub() {
     let world = World::with(&["a"]).await;
     world.create(application("a", "app"));
     let mut agent = Agent::empty(&world, "a").await;
@@ -155,7 +155,7 @@ async fn without_finalizers_a_deletion_is_said_as_a_stub() {
 }
 
 #[tokio::test]
-async fn a_resync_confirms_what_is_right_and_sends_only_what_is_not() {
+async fn resync_confirms_equal_objects_and_sends_only_differences() {
     let world = World::with(&["a"]).await;
     for name in ["right", "stale", "missing"] {
         world.create(application("a", name));
@@ -214,7 +214,7 @@ async fn a_resync_confirms_what_is_right_and_sends_only_what_is_not() {
 }
 
 #[tokio::test]
-async fn while_the_hub_is_away_statuses_are_coalesced_and_the_last_one_arrives() {
+async fn statuses_are_coalesced_while_the_hub_api_is_down() {
     let world = World::with(&["a"]).await;
     world.create(application("a", "app"));
     let mut agent = Agent::empty(&world, "a").await;
@@ -236,7 +236,7 @@ async fn while_the_hub_is_away_statuses_are_coalesced_and_the_last_one_arrives()
 }
 
 #[tokio::test]
-async fn a_sync_is_said_once_and_the_hub_shows_it_until_it_has_ended() {
+async fn sync_is_sent_once_and_shown_until_it_ends() {
     let world = World::with(&["a"]).await;
     world.create(application("a", "app"));
     let mut agent = Agent::empty(&world, "a").await;
@@ -286,7 +286,7 @@ async fn a_sync_is_said_once_and_the_hub_shows_it_until_it_has_ended() {
 }
 
 #[tokio::test]
-async fn what_the_spoke_cannot_do_is_a_condition_until_it_can() {
+async fn spoke_failure_is_a_condition_until_resolved() {
     let world = World::with(&["a"]).await;
     world.create(application("a", "app"));
     let mut agent = Agent::empty(&world, "a").await;
@@ -322,7 +322,7 @@ async fn what_the_spoke_cannot_do_is_a_condition_until_it_can() {
 }
 
 #[tokio::test]
-async fn a_sync_asked_for_while_no_principal_ran_is_said_once_the_spoke_has_reported() {
+async fn sync_requested_during_principal_downtime_is_sent_after_report() {
     let hub = Memory::new();
     let mut asked = application("a", "app");
     asked["operation"] = json!({ "sync": { "revision": "x" } });
@@ -343,7 +343,7 @@ async fn a_sync_asked_for_while_no_principal_ran_is_said_once_the_spoke_has_repo
 }
 
 #[tokio::test]
-async fn a_sync_that_ended_while_no_principal_ran_is_not_done_again() {
+async fn sync_ended_during_principal_downtime_is_not_repeated() {
     let hub = Memory::new();
     let operation = json!({ "sync": { "revision": "x" } });
     let mut asked = application("a", "app");
@@ -381,7 +381,7 @@ async fn a_sync_that_ended_while_no_principal_ran_is_not_done_again() {
 }
 
 #[tokio::test]
-async fn a_sync_asked_for_while_the_cluster_was_away_does_not_keep_the_application_from_it() {
+async fn sync_requested_while_disconnected_does_not_block_delivery() {
     let world = World::with(&["a"]).await;
     world.create(application("a", "app"));
     let operation = json!({ "sync": { "revision": "x" } });

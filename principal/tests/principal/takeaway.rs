@@ -48,7 +48,7 @@ fn confirming(digest: &str) -> Arc<Fleet> {
 }
 
 #[tokio::test]
-async fn nothing_goes_before_the_last_word_or_on_a_list_that_is_cut() {
+async fn truncated_or_unfinished_resync_deletes_nothing() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::of(&world, "a").await;
     agent
@@ -68,7 +68,7 @@ async fn nothing_goes_before_the_last_word_or_on_a_list_that_is_cut() {
 }
 
 #[tokio::test]
-async fn an_end_that_cannot_be_read_is_none() {
+async fn unreadable_resync_end_deletes_nothing() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::of(&world, "a").await;
     agent
@@ -83,7 +83,7 @@ async fn an_end_that_cannot_be_read_is_none() {
 }
 
 #[tokio::test]
-async fn a_mass_delete_is_held_until_a_person_has_confirmed_this_very_list() {
+async fn mass_delete_waits_for_confirmation_of_its_exact_list() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::of(&world, "a").await;
     agent.holds(&unknown(11)).await;
@@ -119,7 +119,7 @@ async fn a_mass_delete_is_held_until_a_person_has_confirmed_this_very_list() {
 }
 
 #[tokio::test]
-async fn an_enrolment_that_begins_anew_begins_with_a_first_session() {
+async fn new_enrolment_begins_with_a_first_session() {
     let world = World::with(&["a"]).await;
     let mut before = Agent::empty(&world, "a").await;
     let mut fleet = Fleet::clone(&enrolled(&["a"]));
@@ -133,7 +133,7 @@ async fn an_enrolment_that_begins_anew_begins_with_a_first_session() {
 }
 
 #[tokio::test]
-async fn the_fleet_is_followed_when_nothing_tells_of_the_replica_any_more() {
+async fn fleet_is_followed_after_the_replica_feed_closes() {
     let mut world = World::with(&["a"]).await;
     world.active = watch::Sender::new(true);
     tokio::task::yield_now().await;
@@ -167,7 +167,7 @@ fn lose(world: &World, objects: &[RequestUpdate]) {
 }
 
 #[tokio::test]
-async fn a_hub_that_is_put_back_while_it_is_watched_does_not_get_round_the_brake() {
+async fn hub_restore_during_watch_does_not_bypass_the_brake() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
     let holds = delivered(&world, &mut agent, 12).await;
@@ -181,7 +181,7 @@ async fn a_hub_that_is_put_back_while_it_is_watched_does_not_get_round_the_brake
 }
 
 #[tokio::test]
-async fn a_deletion_that_nobody_saw_is_found_by_a_comparison_at_once() {
+async fn unobserved_deletion_is_found_by_the_next_comparison() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
     let holds = delivered(&world, &mut agent, 2).await;

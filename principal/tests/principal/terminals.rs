@@ -58,7 +58,7 @@ async fn hears(ends: &mut Ends) -> Option<Bytes> {
 }
 
 #[tokio::test]
-async fn a_terminal_goes_through_to_the_agent_and_back() {
+async fn terminal_streams_to_the_agent_and_back() {
     let world = world(&["a"]).await;
     let mut lane = Lane::of(&world, "a").await;
     let mut visitor = Visitor::of(&world, "a").await;
@@ -99,7 +99,7 @@ async fn a_terminal_goes_through_to_the_agent_and_back() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_the_agent_ends_ends_for_its_viewer_with_its_last_words() {
+async fn terminal_ended_by_agent_delivers_its_last_output() {
     let world = world(&["a"]).await;
     let mut lane = Lane::of(&world, "a").await;
     let mut visitor = Visitor::of(&world, "a").await;
@@ -124,7 +124,7 @@ async fn a_terminal_that_the_agent_ends_ends_for_its_viewer_with_its_last_words(
 }
 
 #[tokio::test]
-async fn what_is_no_terminal_is_refused_before_an_agent_hears_of_it() {
+async fn invalid_terminal_request_is_refused_without_the_agent() {
     let world = world(&["a"]).await;
     let mut lane = Lane::of(&world, "a").await;
     let bearer = "base64url.bearer.authorization.k8s.io.YWRtaW4";
@@ -149,7 +149,7 @@ async fn what_is_no_terminal_is_refused_before_an_agent_hears_of_it() {
 }
 
 #[tokio::test]
-async fn a_cluster_has_so_many_terminals_at_a_time_and_no_more() {
+async fn concurrent_terminals_of_a_cluster_are_bounded() {
     let world = world(&["a"]).await;
     let mut lane = Lane::of(&world, "a").await;
     let mut open_ones = vec![];
@@ -169,7 +169,7 @@ async fn a_cluster_has_so_many_terminals_at_a_time_and_no_more() {
 }
 
 #[tokio::test]
-async fn what_lasts_ends_at_once_when_the_certificate_that_opened_it_is_revoked() {
+async fn revocation_ends_open_terminals_and_logs_at_once() {
     let world = world(&["a"]).await;
     let mut lane = Lane::of(&world, "a").await;
     let leaf = credential(&world, "a");

@@ -55,7 +55,7 @@ fn with_token(token: &str) -> Request<Empty<bytes::Bytes>> {
 const NOT_CONNECTED: u16 = 502;
 
 #[tokio::test]
-async fn a_token_opens_the_cluster_that_it_names_with_the_certificate_of_all() {
+async fn bearer_token_grants_its_cluster_with_the_shared_certificate() {
     let world = world(Visitors::Upstream).await;
     let shared = world.authority.client("argocd-agent:of-all");
     let mut visitor = Visitor::with(&world, &shared).await;
@@ -82,7 +82,7 @@ async fn a_token_opens_the_cluster_that_it_names_with_the_certificate_of_all() {
 }
 
 #[tokio::test]
-async fn a_worthless_token_is_not_made_up_for_by_the_certificate() {
+async fn invalid_bearer_token_is_refused_despite_valid_certificate() {
     let world = world(Visitors::Upstream).await;
     let of_cluster = world.authority.client("a");
     let mut visitor = Visitor::with(&world, &of_cluster).await;
@@ -102,7 +102,7 @@ async fn a_worthless_token_is_not_made_up_for_by_the_certificate() {
 }
 
 #[tokio::test]
-async fn a_token_is_nothing_where_each_cluster_has_a_certificate() {
+async fn bearer_token_is_ignored_with_per_cluster_certificates() {
     let world = world(Visitors::Named).await;
     let shared = world.authority.client("a");
     let mut visitor = Visitor::with(&world, &shared).await;
@@ -111,7 +111,7 @@ async fn a_token_is_nothing_where_each_cluster_has_a_certificate() {
 }
 
 #[tokio::test]
-async fn what_lasts_ends_with_the_token_that_opened_it() {
+async fn token_expiry_ends_long_requests() {
     let world = world(Visitors::Upstream).await;
     let shared = world.authority.client("argocd-agent:of-all");
     let mut lane = Lane::of(&world, "a").await;

@@ -199,7 +199,7 @@ pub(crate) fn stream(chunks: BoxStream<'static, io::Result<Bytes>>) -> Body {
 }
 
 #[tokio::test]
-async fn a_request_reaches_the_agent_and_a_large_answer_comes_back() {
+async fn live_request_reaches_the_agent_and_returns_a_large_body() {
     let world = world(&["a"]).await;
     let mut lane = Lane::of(&world, "a").await;
     let mut visitor = Visitor::of(&world, "a").await;
@@ -251,7 +251,7 @@ async fn each_credential_opens_its_own_cluster_only() {
 }
 
 #[tokio::test]
-async fn what_is_not_understood_is_refused_before_an_agent_hears_of_it() {
+async fn invalid_requests_are_refused_without_the_agent() {
     let world = world(&["a"]).await;
     let mut lane = Lane::of(&world, "a").await;
     let mut visitor = Visitor::of(&world, "a").await;
@@ -277,7 +277,7 @@ async fn what_is_not_understood_is_refused_before_an_agent_hears_of_it() {
 }
 
 #[tokio::test]
-async fn an_agent_that_goes_away_is_told_of_and_ends_what_it_had_begun() {
+async fn disconnected_agent_fails_live_requests_with_a_reason() {
     let world = world(&["a"]).await;
     let mut visitor = Visitor::of(&world, "a").await;
     let (code, message) = visitor.told(get(PODS)).await;
@@ -314,7 +314,7 @@ async fn an_agent_that_goes_away_is_told_of_and_ends_what_it_had_begun() {
 }
 
 #[tokio::test]
-async fn who_reads_slowly_slows_nobody_else() {
+async fn slow_reader_does_not_slow_other_requests() {
     let world = world(&["a"]).await;
     let mut lane = Lane::of(&world, "a").await;
     let mut slow = vec![];
@@ -338,7 +338,7 @@ async fn who_reads_slowly_slows_nobody_else() {
 }
 
 #[tokio::test]
-async fn many_who_follow_logs_leave_room_for_others() {
+async fn followed_logs_leave_room_for_other_requests() {
     let world = world(&["a"]).await;
     let mut lane = Lane::of(&world, "a").await;
     let log = format!("{PODS}/x/log?follow=true");
@@ -379,7 +379,7 @@ async fn many_who_follow_logs_leave_room_for_others() {
 }
 
 #[tokio::test]
-async fn a_lane_ends_with_what_it_stands_on_and_a_newer_one_takes_over() {
+async fn tunnel_ends_with_its_credentials_and_a_newer_one_takes_over() {
     let world = world(&["a", "b"]).await;
     let mut older = Lane::of(&world, "a").await;
     let mut visitor = Visitor::of(&world, "a").await;

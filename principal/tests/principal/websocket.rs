@@ -25,7 +25,7 @@ fn sockets(outcome: &str, count: u32) -> String {
 }
 
 #[tokio::test]
-async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
+async fn calls_and_sessions_work_over_websockets() {
     let world = World::with(&["a"]).await;
     let leaf = world.certificate("a");
 
@@ -81,7 +81,7 @@ async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_one_frame_of_headers_with_the_status() {
+async fn websocket_refusal_is_one_header_frame_with_the_status() {
     let world = World::with(&["a"]).await;
     let mut call = Call::open(&world, &world.certificate("b"), AUTHENTICATE, &[]).await;
     call.say(&request()).await;
@@ -93,7 +93,7 @@ async fn a_refusal_is_one_frame_of_headers_with_the_status() {
 }
 
 #[tokio::test]
-async fn who_breaks_the_rules_is_told_by_the_code_and_counted() {
+async fn websocket_violations_have_a_close_code_and_are_counted() {
     let world = World::with(&["a", "b"]).await;
     let mut other = Agent::empty(&world, "b").await;
     let leaf = world.certificate("a");
@@ -134,7 +134,7 @@ async fn who_breaks_the_rules_is_told_by_the_code_and_counted() {
 }
 
 #[tokio::test]
-async fn a_message_in_fragments_is_one_message_and_too_many_of_them_are_too_large() {
+async fn fragmented_websocket_message_is_joined_and_bounded() {
     use tokio_tungstenite::tungstenite::protocol::frame::{
         Frame as Fragment,
         coding::{Data, OpCode},
@@ -174,7 +174,7 @@ async fn a_message_in_fragments_is_one_message_and_too_many_of_them_are_too_larg
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_large_for_a_message_fails_and_the_session_goes_on() {
+async fn oversized_websocket_response_fails_and_session_continues() {
     let world = visits::world(&["a"]).await;
     let mut session = Call::session(&world, "a").await;
     let mut visitor = Visitor::of(&world, "a").await;
@@ -220,7 +220,7 @@ async fn an_answer_that_is_too_large_for_a_message_fails_and_the_session_goes_on
 }
 
 #[tokio::test]
-async fn what_is_compressed_as_nobody_here_reads_it_is_refused_as_grpc_says() {
+async fn unknown_grpc_encoding_is_refused_as_unimplemented() {
     let world = World::with(&["a"]).await;
     let leaf = world.certificate("a");
     let packed = gzip(&request().encode_to_vec());
@@ -263,7 +263,7 @@ async fn answer(world: &World, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn other_requests_of_http_1_1_are_told_what_is_spoken_here() {
+async fn plain_http_1_1_requests_get_a_hint() {
     let world = World::with(&["a"]).await;
     let plain = answer(&world, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(
@@ -286,7 +286,7 @@ async fn other_requests_of_http_1_1_are_told_what_is_spoken_here() {
 }
 
 #[tokio::test]
-async fn http_without_tls_is_told_to_speak_tls() {
+async fn http_without_tls_gets_a_hint_to_use_tls() {
     let world = World::with(&["a"]).await;
     for request in [
         "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -308,7 +308,7 @@ async fn http_without_tls_is_told_to_speak_tls() {
 }
 
 #[tokio::test]
-async fn headers_that_never_end_end_the_connection() {
+async fn endless_http_headers_time_out() {
     let world = World::set(principal::store::Memory::new(), &["a"], |settings| {
         settings.limits.handshake_time = std::time::Duration::from_millis(300);
     })
@@ -321,7 +321,7 @@ async fn headers_that_never_end_end_the_connection() {
 }
 
 #[tokio::test]
-async fn switched_off_they_are_refused_and_http_2_is_not() {
+async fn disabled_websockets_are_refused_and_http_2_works() {
     let world = World::set(principal::store::Memory::new(), &["a"], |settings| {
         settings.websockets = false;
     })

@@ -73,7 +73,7 @@ fn resource_says(question: &Event, status: u16, text: &str) -> Event {
 }
 
 #[test]
-fn a_request_of_the_api_is_a_question_in_the_words_of_go() {
+fn api_requests_are_translated_to_go_events() {
     let pod = "/api/v1/namespaces/shop/pods/x";
     let Translation::Request(Method::Get, asked) = translate(&parse("GET", pod), None, b"") else {
         panic!("a Pod is asked for");
@@ -112,7 +112,7 @@ fn a_request_of_the_api_is_a_question_in_the_words_of_go() {
 }
 
 #[test]
-fn what_go_has_other_words_for_or_none_is_no_question_about_objects() {
+fn requests_that_go_agents_do_not_support_are_refused() {
     let pod = "/api/v1/namespaces/shop/pods/x";
     let Translation::Log(log) = translate(
         &parse(
@@ -159,7 +159,7 @@ fn what_go_has_other_words_for_or_none_is_no_question_about_objects() {
 }
 
 #[tokio::test]
-async fn what_an_agent_answers_is_what_the_api_would_have_said() {
+async fn go_responses_are_translated_to_api_responses() {
     let of = |status, resource: &str| payload::ResourceResponse {
         uuid: "u".to_owned(),
         status,
@@ -196,7 +196,7 @@ async fn what_an_agent_answers_is_what_the_api_would_have_said() {
 }
 
 #[tokio::test]
-async fn only_the_agent_that_was_asked_is_heard_and_an_end_is_told_at_once() {
+async fn responses_match_their_agent_and_session_end_fails_requests() {
     let go_requests = GoRequests::default();
     let mut driver = open(&go_requests, &cluster());
     let other = open(&go_requests, &ClusterName::try_from("b").unwrap());
@@ -229,7 +229,7 @@ async fn only_the_agent_that_was_asked_is_heard_and_an_end_is_told_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_does_not_answer_costs_no_more_than_the_patience_and_the_bound() {
+async fn requests_to_a_silent_agent_are_bounded_in_time_and_number() {
     let go_requests = GoRequests::default();
     let mut driver = open(&go_requests, &cluster());
     let session = go_requests.session(&cluster()).unwrap();
@@ -253,7 +253,7 @@ async fn an_agent_that_does_not_answer_costs_no_more_than_the_patience_and_the_b
 }
 
 #[test]
-fn keys_are_as_each_kind_of_agent_wants_them() {
+fn redis_keys_follow_the_key_format_of_the_agent() {
     let key = |text: &str| CacheKey::parse(text.as_bytes()).unwrap();
     let own = key("app|resources-tree|guestbook|1.8.3.gz");
     let prefixed = wire_key(&cluster(), &own, KeyFormat::Prefixed);
@@ -275,7 +275,7 @@ fn keys_are_as_each_kind_of_agent_wants_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_an_agent_wants_its_keys_is_learned_once() {
+async fn redis_key_format_is_learned_once() {
     const TREE: &str = "/argocd/cache/resources-tree/-/guestbook/0/1.8.3.gz";
     let miss = json!({ "get": { "bytes": null, "cacheHit": false, "error": "" } });
     let hit = json!({ "get": { "bytes": "dHJlZQ==", "cacheHit": true, "error": "" } });
@@ -323,7 +323,7 @@ async fn how_an_agent_wants_its_keys_is_learned_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_tells_of_messages_and_ends_when_nobody_answers_its_pings() {
+async fn subscription_forwards_messages_and_ends_without_pong() {
     let go_requests = GoRequests::default();
     let mut driver = open(&go_requests, &cluster());
     let session = go_requests.session(&cluster()).unwrap();

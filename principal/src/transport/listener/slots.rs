@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_with_nothing_taken_are_forgotten() {
+    fn keys_without_taken_slots_are_removed() {
         let slots = Slots::new(1);
         drop(slots.take(1));
         assert!(lock(&slots.taken).is_empty());

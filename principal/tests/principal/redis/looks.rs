@@ -81,7 +81,7 @@ async fn on(hub: Memory) -> World {
 }
 
 #[tokio::test]
-async fn a_look_brings_what_the_cluster_noted_to_the_hub_once() {
+async fn viewing_a_tree_copies_cluster_events_to_the_hub_once() {
     let hub = Memory::new();
     hub.put(Watched::Application, application("a", "guestbook"));
     let mut moved = application("argocd", "moved");
@@ -149,7 +149,7 @@ async fn a_look_brings_what_the_cluster_noted_to_the_hub_once() {
 }
 
 #[tokio::test]
-async fn what_an_autonomous_cluster_noted_is_asked_for_by_its_own_uid() {
+async fn autonomous_cluster_events_are_requested_by_their_own_uid() {
     let hub = Memory::new();
     let mut mirror = application("a", "own");
     mirror["metadata"]["annotations"] =
@@ -177,7 +177,7 @@ async fn what_an_autonomous_cluster_noted_is_asked_for_by_its_own_uid() {
 }
 
 #[tokio::test]
-async fn an_event_that_the_hub_refuses_keeps_no_other_away() {
+async fn an_event_refused_by_the_hub_does_not_block_others() {
     let world = lonely().await;
     world.hub.refuse_events("Bad");
     let mut lane = Lane::of(&world, "a").await;
@@ -192,7 +192,7 @@ async fn an_event_that_the_hub_refuses_keeps_no_other_away() {
 }
 
 #[tokio::test]
-async fn nothing_is_noted_of_an_application_that_has_gone_meanwhile() {
+async fn no_events_are_written_for_a_deleted_application() {
     let world = lonely().await;
     world.create(application("a", "other"));
     let mut lane = Lane::of(&world, "a").await;
@@ -221,7 +221,7 @@ async fn nothing_is_noted_of_an_application_that_has_gone_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_shows_no_events_hurts_nobody() {
+async fn cluster_without_event_access_is_tolerated() {
     for refused in [true, false] {
         let world = lonely().await;
         let mut lane = Lane::of(&world, "a").await;

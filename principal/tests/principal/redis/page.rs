@@ -52,7 +52,7 @@ fn is(status: &str) -> impl Fn(Option<&serde_json::Value>) -> bool {
 }
 
 #[tokio::test]
-async fn the_page_of_clusters_is_told_of_the_connection_and_of_what_was_counted() {
+async fn clusters_page_shows_connection_state_and_counts() {
     let redis = Redis::start().await;
     let world = world(redis.address.to_string(), false).await;
     known_as(&world, SERVER);

@@ -35,7 +35,7 @@ async fn opened(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_that_is_not_read_is_let_go_before_it_holds_up_its_agent() {
+async fn unread_log_is_cancelled_before_it_blocks_its_agent() {
     let go_requests = GoRequests::default();
     let mut driver = open(&go_requests, &cluster());
     for (query, seconds) in [("", 5), ("?follow=true", 60)] {
@@ -49,7 +49,7 @@ async fn a_log_that_is_not_read_is_let_go_before_it_holds_up_its_agent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_that_is_not_followed_has_an_end_however_it_is_read() {
+async fn log_without_follow_has_a_time_limit() {
     let go_requests = GoRequests::default();
     let mut driver = open(&go_requests, &cluster());
     let (slowly_read, log) = opened(&go_requests, &mut driver, "").await;
@@ -72,7 +72,7 @@ async fn a_log_that_is_not_followed_has_an_end_however_it_is_read() {
 }
 
 #[tokio::test]
-async fn logs_that_are_open_leave_room_on_the_connection() {
+async fn open_logs_leave_room_on_the_connection() {
     let go_requests = GoRequests::default();
     let mut driver = open(&go_requests, &cluster());
     let session = go_requests.session(&cluster()).unwrap();
@@ -90,7 +90,7 @@ async fn logs_that_are_open_leave_room_on_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_given_up_is_not_said_any_more() {
+async fn cancelled_requests_are_not_sent() {
     let go_requests = GoRequests::default();
     let mut driver = open(&go_requests, &cluster());
     let session = go_requests.session(&cluster()).unwrap();
@@ -105,7 +105,7 @@ async fn what_was_given_up_is_not_said_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_nobody_takes_hold_no_more_than_their_room() {
+async fn unread_responses_stay_within_their_budget() {
     let go_requests = GoRequests::default();
     let mut driver = open(&go_requests, &cluster());
     let session = go_requests.session(&cluster()).unwrap();

@@ -55,7 +55,7 @@ async fn logged(query: &str, log: Vec<LogStreamData>) -> (StatusCode, Option<Byt
 }
 
 #[tokio::test]
-async fn a_log_is_carried_to_whoever_asked_until_its_end() {
+async fn log_is_forwarded_until_its_end() {
     let whole = || {
         vec![
             response(b"t one\nt t", ""),
@@ -80,7 +80,7 @@ async fn a_log_is_carried_to_whoever_asked_until_its_end() {
 }
 
 #[tokio::test]
-async fn a_log_ends_with_the_session_and_with_whoever_reads() {
+async fn log_ends_with_the_session_and_with_its_reader() {
     for is_session in [true, false] {
         let go_requests = GoRequests::default();
         let mut driver = open(&go_requests, &cluster());
@@ -117,7 +117,7 @@ async fn a_log_ends_with_the_session_and_with_whoever_reads() {
 }
 
 #[test]
-fn times_are_taken_away_wherever_a_log_is_cut() {
+fn timestamps_are_stripped_across_chunk_boundaries() {
     let log = "2026-11-22T12:00:00Z one two\n2026-11-22T12:00:01Z \n2026-11-22T12:00:02Z three";
     for cut in 0..log.len() {
         let mut stripper = TimestampStripper::default();

@@ -19,7 +19,7 @@ fn value(hit: bool) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_was_slow_once_is_asked_again_how_it_wants_its_keys() {
+async fn redis_key_format_is_probed_again_after_a_timeout() {
     let go_requests = GoRequests::default();
     let mut driver = open(&go_requests, &cluster());
     let session = go_requests.session(&cluster()).unwrap();
@@ -52,7 +52,7 @@ async fn an_agent_that_was_slow_once_is_asked_again_how_it_wants_its_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_outlives_a_time_without_a_place_for_its_ping() {
+async fn subscription_survives_a_ping_without_free_slot() {
     let go_requests = GoRequests::default();
     let mut driver = open(&go_requests, &cluster());
     let session = go_requests.session(&cluster()).unwrap();
@@ -79,7 +79,7 @@ async fn a_subscription_outlives_a_time_without_a_place_for_its_ping() {
 }
 
 #[test]
-fn a_value_is_not_looked_into_for_word_of_a_message() {
+fn large_values_are_not_decoded_as_pushes() {
     let received = |padding: usize| {
         let body = json!({ "connectionUuid": "c", "body": { "pushFromSubscribe": { "channelName": "k" },
             "get": { "bytes": "A".repeat(padding) } } });

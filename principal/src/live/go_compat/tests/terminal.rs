@@ -32,7 +32,7 @@ fn translated(
 }
 
 #[test]
-fn a_terminal_is_asked_for_as_it_was_and_in_mode_managed_only() {
+fn terminal_request_is_translated_in_managed_mode_only() {
     let [better, other] = PROTOCOLS;
     let socket = headers("websocket", "v5.channel.k8s.io, v4.channel.k8s.io");
     let Translated {
@@ -70,7 +70,7 @@ fn a_terminal_is_asked_for_as_it_was_and_in_mode_managed_only() {
 }
 
 #[test]
-fn what_is_typed_is_cut_into_what_a_go_agent_reads_at_once() {
+fn terminal_input_is_split_to_go_buffer_size() {
     let typed = vec![b'x'; 100_000];
     let message = Bytes::from(Channel::Keys.says(&typed));
     let input = encode_input(&message, "u");
@@ -102,7 +102,7 @@ fn what_is_typed_is_cut_into_what_a_go_agent_reads_at_once() {
 }
 
 #[test]
-fn what_a_go_agent_says_is_shown_with_its_end() {
+fn go_terminal_frames_are_translated_with_their_end() {
     let input = |data: &'static [u8], stream: &str| TerminalStreamData {
         data: Bytes::from_static(data),
         stream_type: stream.to_owned(),

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_user_of_the_password_is_let_in() {
+    fn only_the_right_user_and_password_are_accepted() {
         let login = |user: Option<&str>| Login {
             user: user.map(ToOwned::to_owned),
             password: "secret".to_owned(),
