@@ -1,5 +1,5 @@
 //! What an agent says that has a session and means no good, or is broken: it gets nothing by that, a metric counts it,
-//! and the report of its cluster says so to a person. Nobody else is slower for it.
+//! and the report of its cluster shows it to a person. No other agent is slower for it.
 
 use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
@@ -47,7 +47,7 @@ async fn invalid_json_changes_nothing_and_is_reported() {
     ];
     for (number, body) in bodies.iter().enumerate() {
         let answer = agent
-            .tell(status(body.to_vec(), &format!("bad-{number}")))
+            .send_and_ack(status(body.to_vec(), &format!("bad-{number}")))
             .await;
         let why: Vec<&String> = answer.extensions.values().collect();
         assert!(why.iter().any(|it| it.contains("decode")), "{why:?}");
@@ -60,8 +60,8 @@ async fn invalid_json_changes_nothing_and_is_reported() {
         .await;
     world
         .reported("misconduct", |reports| {
-            let said = reports["a"].misconduct.as_deref().unwrap_or_default();
-            said.contains("invalid messages") && reports["a"].connected
+            let message = reports["a"].misconduct.as_deref().unwrap_or_default();
+            message.contains("invalid messages") && reports["a"].connected
         })
         .await;
     assert_eq!(world.hub.application("a", "app"), Some(hub));
@@ -75,7 +75,7 @@ async fn invalid_utf8_ends_its_own_session_only() {
     let tokens = caller.authenticate(request()).await.unwrap();
     // Field 1, the event, with the bytes of no text as its field 1, the id.
     caller
-        .says_bytes(&tokens.access_token, vec![0x0a, 0x02, 0xff, 0xfe])
+        .send_bytes(&tokens.access_token, vec![0x0a, 0x02, 0xff, 0xfe])
         .await;
     world
         .reported("the end", |reports| {
@@ -100,7 +100,7 @@ async fn last_duplicate_json_key_wins_and_unknown_keys_survive() {
         "status":{{"sync":{{"status":"Synced","fromTheFuture":{{"x":[1,null]}}}}}}}}"#,
         source = argocd::keys::SOURCE_UID,
     );
-    agent.tell(status(body, "1")).await;
+    agent.send_and_ack(status(body, "1")).await;
     world
         .until("shown", |hub| {
             let app = hub.application("a", "app").unwrap_or_default();
@@ -130,7 +130,9 @@ async fn forged_fields_outside_status_are_ignored() {
             "status": { "health": { "status": "Healthy" } },
         }),
     );
-    agent.tell(report(Verb::StatusUpdate, &forged)).await;
+    agent
+        .send_and_ack(report(Verb::StatusUpdate, &forged))
+        .await;
     world
         .until("shown", |hub| {
             let app = hub.application("a", "app").unwrap_or_default();
@@ -164,9 +166,9 @@ async fn uid_of_another_clusters_object_grants_no_access() {
         &json!({ "status": { "health": { "status": "Degraded" } } }),
     );
     for (verb, version) in [(Verb::StatusUpdate, "7"), (Verb::Delete, "8")] {
-        let mut said = stolen.clone();
-        said["metadata"]["resourceVersion"] = version.into();
-        other.tell(report(verb, &said)).await;
+        let mut forged = stolen.clone();
+        forged["metadata"]["resourceVersion"] = version.into();
+        other.send_and_ack(report(verb, &forged)).await;
     }
     world
         .counted(&format!("{REFUSED}{{reason=\"not_theirs\"}} 1"))
@@ -179,7 +181,7 @@ async fn ack_of_an_unsent_event_is_counted_and_ends_no_wait() {
     let (world, mut agent, _hub) = delivered().await;
     for number in 0..50 {
         agent
-            .say(status("{}", &format!("never-{number}")).ack())
+            .send(status("{}", &format!("never-{number}")).ack())
             .await;
     }
     world
@@ -199,12 +201,12 @@ async fn forbidden_events_of_an_agent_are_reported() {
     let (world, mut agent, hub) = delivered().await;
     let theirs = replica(&hub, &json!({ "spec": { "project": "mine" } }));
     for verb in [Verb::Create, Verb::SpecUpdate, Verb::SetOperation] {
-        agent.tell(report(verb, &theirs)).await;
+        agent.send_and_ack(report(verb, &theirs)).await;
     }
     world
         .reported("misconduct", |reports| {
-            let said = reports["a"].misconduct.as_deref().unwrap_or_default();
-            said.contains("does not allow")
+            let message = reports["a"].misconduct.as_deref().unwrap_or_default();
+            message.contains("does not allow")
         })
         .await;
     assert_eq!(world.hub.application("a", "app"), Some(hub));
@@ -219,7 +221,9 @@ async fn refused_write_is_reported_until_it_succeeds() {
         message: "no room".to_owned(),
         contest: None,
     };
-    agent.tell(Event::error(Kind::Application, &failure)).await;
+    agent
+        .send_and_ack(Event::error(Kind::Application, &failure))
+        .await;
     world
         .reported("refused", |reports| {
             let refused = reports["a"].refused.as_ref();
@@ -230,7 +234,9 @@ async fn refused_write_is_reported_until_it_succeeds() {
         &hub,
         &json!({ "status": { "health": { "status": "Healthy" } } }),
     );
-    agent.tell(report(Verb::StatusUpdate, &healthy)).await;
+    agent
+        .send_and_ack(report(Verb::StatusUpdate, &healthy))
+        .await;
     world
         .reported("all is well", |reports| reports["a"].refused.is_none())
         .await;

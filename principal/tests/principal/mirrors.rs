@@ -43,7 +43,7 @@ async fn shown(world: &World) -> Agent {
         .event(Target::Resync, Verb::RequestSyncedResourceList)
         .await;
     agent
-        .tell(report(Verb::Create, &source("app", 1, &json!({}))))
+        .send_and_ack(report(Verb::Create, &source("app", 1, &json!({}))))
         .await;
     agent
 }
@@ -65,24 +65,24 @@ async fn autonomous_objects_are_mirrored_into_the_cluster_namespace() {
     assert_eq!(mirror["spec"]["project"], "a-default");
     assert_eq!(mirror["spec"]["destination"]["name"], "a");
     agent
-        .tell(report(Verb::SpecUpdate, &source("app", 2, &synced())))
+        .send_and_ack(report(Verb::SpecUpdate, &source("app", 2, &synced())))
         .await;
     let mirror = the_mirror(&world.hub).unwrap();
     assert_eq!(mirror["status"]["sync"]["status"], "Synced");
     let writes = world.hub.writes();
     agent
-        .tell(report(Verb::SpecUpdate, &source("app", 3, &synced())))
+        .send_and_ack(report(Verb::SpecUpdate, &source("app", 3, &synced())))
         .await;
     assert_eq!(world.hub.writes(), writes, "the same again costs no write");
     agent
-        .tell(report(Verb::Delete, &source("app", 3, &json!({}))))
+        .send_and_ack(report(Verb::Delete, &source("app", 3, &json!({}))))
         .await;
     world
         .until("the mirror is gone", |hub| the_mirror(hub).is_none())
         .await;
     assert!(
         agent.unread(Kind::Application).is_empty(),
-        "mirrors are not said back"
+        "mirrors are not sent back"
     );
 }
 
@@ -97,7 +97,7 @@ async fn edited_or_deleted_mirror_is_restored() {
             the_mirror(hub).is_some_and(|app| app["spec"]["source"]["path"] == ".")
         })
         .await;
-    // Nobody has to be there for that.
+    // No agent has to be connected for that.
     drop(agent);
     world
         .reported("lost", |reports| !reports["a"].connected)
@@ -131,9 +131,9 @@ async fn mirror_command_is_sent_to_its_cluster_and_ends_there() {
     assert_eq!(Meta::of(&body(&asked)).source_uid(), Some("spoke-app"));
 
     let late = source("app", 2, &synced());
-    agent.tell(report(Verb::SpecUpdate, &late)).await;
-    let held = the_mirror(&world.hub).unwrap();
-    assert_eq!(held["operation"], operation, "not taken yet");
+    agent.send_and_ack(report(Verb::SpecUpdate, &late)).await;
+    let mirror = the_mirror(&world.hub).unwrap();
+    assert_eq!(mirror["operation"], operation, "not taken yet");
 
     let command::Take::Set(patch) = command::take(&late, &asked.event_id, &operation) else {
         panic!("it was not taken before");
@@ -145,7 +145,7 @@ async fn mirror_command_is_sent_to_its_cluster_and_ends_there() {
         "phase": "Succeeded", "operation": operation,
         "startedAt": "2026-01-01T00:00:01Z", "finishedAt": "2026-01-01T00:00:02Z",
     });
-    agent.tell(report(Verb::SpecUpdate, &taken)).await;
+    agent.send_and_ack(report(Verb::SpecUpdate, &taken)).await;
     let done = the_mirror(&world.hub).unwrap();
     assert!(done.get("operation").is_none_or(Value::is_null), "{done:#}");
     assert_eq!(done["status"]["operationState"]["phase"], "Succeeded");
@@ -160,7 +160,9 @@ async fn mirror_command_is_sent_to_its_cluster_and_ends_there() {
     let refreshed = command::take_refresh(&taken, &body(&asked)).unwrap();
     let mut refreshed = refreshed.applied_to(&taken);
     refreshed["metadata"]["annotations"][keys::REFRESH] = Value::Null;
-    agent.tell(report(Verb::SpecUpdate, &refreshed)).await;
+    agent
+        .send_and_ack(report(Verb::SpecUpdate, &refreshed))
+        .await;
     let done = the_mirror(&world.hub).unwrap();
     assert!(Meta::of(&done).annotation(keys::REFRESH).is_none());
     let repeats: Vec<_> = agent
@@ -171,7 +173,7 @@ async fn mirror_command_is_sent_to_its_cluster_and_ends_there() {
     assert_eq!(
         repeats,
         [sync],
-        "said again to a cluster that had not taken it, by the same name"
+        "sent again with the same id to a cluster that had not taken it"
     );
 }
 
@@ -187,7 +189,7 @@ async fn command_is_not_sent_to_a_recreated_application() {
     agent.event(APPLICATION, Verb::SetOperation).await;
     let successor = json!({ "metadata": { "uid": "another" } });
     agent
-        .tell(report(Verb::Create, &source("app", 2, &successor)))
+        .send_and_ack(report(Verb::Create, &source("app", 2, &successor)))
         .await;
     let mirror = the_mirror(&world.hub).unwrap();
     assert_eq!(Meta::of(&mirror).source_uid(), Some("another"));
@@ -239,7 +241,7 @@ async fn resync_sends_mirror_checksums_and_agent_returns_differences() {
         .await;
     let stub = json!({ "metadata": { "name": "app", "namespace": "a", "uid": "spoke-app" } });
     agent
-        .tell(about(Kind::Application, Verb::Delete, &stub))
+        .send_and_ack(about(Kind::Application, Verb::Delete, &stub))
         .await;
     world
         .until("the mirror is gone", |hub| the_mirror(hub).is_none())
@@ -253,31 +255,31 @@ async fn mass_deletion_of_mirrors_waits_for_confirmation() {
     let names: Vec<String> = (0..11).map(|number| format!("app-{number:02}")).collect();
     for name in &names {
         agent
-            .tell(report(Verb::Create, &source(name, 1, &json!({}))))
+            .send_and_ack(report(Verb::Create, &source(name, 1, &json!({}))))
             .await;
     }
     for name in &names {
         let stub = json!({ "metadata": { "name": name, "namespace": "a", "uid": format!("spoke-{name}") } });
         agent
-            .tell(about(Kind::Application, Verb::Delete, &stub))
+            .send_and_ack(about(Kind::Application, Verb::Delete, &stub))
             .await;
     }
     world
         .reported("held", |reports| reports["a"].held.is_some())
         .await;
-    let held = world.handle.sessions.borrow()["a"].held.clone().unwrap();
-    assert_eq!((held.count, held.mirrors), (11, true));
+    let blocked = world.handle.sessions.borrow()["a"].held.clone().unwrap();
+    assert_eq!((blocked.count, blocked.mirrors), (11, true));
     assert!(
         names
             .iter()
             .all(|name| world.hub.application("a", name).is_some())
     );
-    // One that the cluster has after all stays, whatever is confirmed.
+    // One that the cluster has after all stays, despite the confirmation.
     agent
-        .tell(report(Verb::SpecUpdate, &source(&names[0], 2, &json!({}))))
+        .send_and_ack(report(Verb::SpecUpdate, &source(&names[0], 2, &json!({}))))
         .await;
     let mut fleet = principal::Fleet::clone(&autonomous(&["a", "ab"]));
-    fleet.clusters.get_mut("a").unwrap().confirm_delete = Some(held.digest);
+    fleet.clusters.get_mut("a").unwrap().confirm_delete = Some(blocked.digest);
     world.fleet.send_replace(std::sync::Arc::new(fleet));
     world
         .until("they are gone", |hub| {
@@ -304,7 +306,7 @@ async fn cluster_writes_only_into_its_own_namespace() {
         "labels": { keys::IGNORE_SYNC: "true" },
     } });
     agent
-        .tell(report(Verb::SpecUpdate, &source("app", 2, &poison)))
+        .send_and_ack(report(Verb::SpecUpdate, &source("app", 2, &poison)))
         .await;
     let mirror = the_mirror(&world.hub).unwrap();
     assert_eq!(Meta::of(&mirror).source_uid(), Some("spoke-app"));
@@ -314,7 +316,7 @@ async fn cluster_writes_only_into_its_own_namespace() {
     assert!(!mirror::is_mirror(&other));
 
     let refused = agent
-        .tell(report(Verb::Create, &source("mine", 1, &json!({}))))
+        .send_and_ack(report(Verb::Create, &source("mine", 1, &json!({}))))
         .await;
     assert!(
         refused.extensions["refused"].contains("not its mirror"),
@@ -324,18 +326,18 @@ async fn cluster_writes_only_into_its_own_namespace() {
         &world.hub.application("a", "mine").unwrap()
     ));
     let refused = agent
-        .tell(report(Verb::Create, &source("b/../ab", 1, &json!({}))))
+        .send_and_ack(report(Verb::Create, &source("b/../ab", 1, &json!({}))))
         .await;
     assert!(refused.extensions.contains_key("refused"));
     let mut project = crate::world::open_project("team");
     project["metadata"]["uid"] = "p".into();
     agent
-        .tell(about(Kind::AppProject, Verb::Create, &project))
+        .send_and_ack(about(Kind::AppProject, Verb::Create, &project))
         .await;
     let kept = world.hub.project("argocd", "a-team").unwrap();
     assert_eq!(kept["spec"]["description"], "the hub's own");
     world
-        .reported("told", |reports| {
+        .reported("reported", |reports| {
             reports["a"]
                 .unmirrored
                 .as_ref()
@@ -344,7 +346,7 @@ async fn cluster_writes_only_into_its_own_namespace() {
         .await;
     for verb in [Verb::StatusUpdate, Verb::SetOperation] {
         let refused = agent
-            .tell(report(verb, &source("app", 9, &json!({}))))
+            .send_and_ack(report(verb, &source("app", 9, &json!({}))))
             .await;
         assert!(refused.extensions.contains_key("refused"), "{verb}");
     }
@@ -359,7 +361,7 @@ async fn mirrored_project_has_the_cluster_prefix_and_stays_private() {
     project["metadata"]["uid"] = "p".into();
     project["metadata"]["resourceVersion"] = "5".into();
     agent
-        .tell(about(Kind::AppProject, Verb::Create, &project))
+        .send_and_ack(about(Kind::AppProject, Verb::Create, &project))
         .await;
     let mirror = world.hub.project("argocd", "a-team").unwrap();
     assert_eq!(mirror["spec"]["sourceNamespaces"], json!(["a"]));
@@ -378,14 +380,14 @@ async fn mirrored_project_has_the_cluster_prefix_and_stays_private() {
         .await;
     world.create(application("ab", "later"));
     managed.about("later").await;
-    let told = managed.unread(Kind::AppProject);
-    let names: Vec<_> = told
+    let events = managed.unread(Kind::AppProject);
+    let names: Vec<_> = events
         .iter()
         .filter_map(|event| event.object().map(|key| key.name))
         .collect();
     assert_eq!(names, ["default"]);
     agent
-        .tell(about(Kind::AppProject, Verb::Delete, &project))
+        .send_and_ack(about(Kind::AppProject, Verb::Delete, &project))
         .await;
     world
         .until("it is gone", |hub| {
@@ -415,8 +417,8 @@ async fn mirrors_of_an_unenrolled_cluster_stay_untouched() {
     world.fleet.send_replace(enrolled(&["a", "ab"]));
     let mut managed = Agent::empty(&world, "a").await;
     managed.about("another").await;
-    let told = managed.unread(Kind::Application);
-    assert!(told.is_empty(), "a mirror is not delivered: {told:#?}");
+    let events = managed.unread(Kind::Application);
+    assert!(events.is_empty(), "a mirror is not delivered: {events:#?}");
 }
 
 #[tokio::test]
@@ -425,25 +427,25 @@ async fn mirrors_of_a_cluster_are_limited_by_its_quota() {
     let mut agent = shown(&world).await;
     let big = json!({ "status": { "summary": { "images": ["x".repeat(60_000)] } } });
     agent
-        .tell(report(Verb::SpecUpdate, &source("app", 2, &big)))
+        .send_and_ack(report(Verb::SpecUpdate, &source("app", 2, &big)))
         .await;
     assert!(the_mirror(&world.hub).unwrap()["status"]["summary"].is_object());
     for number in 0..20 {
         let name = format!("app-{number}");
         agent
-            .tell(report(Verb::Create, &source(&name, 1, &json!({}))))
+            .send_and_ack(report(Verb::Create, &source(&name, 1, &json!({}))))
             .await;
     }
     world
-        .reported("told", |reports| reports["a"].unmirrored.is_some())
+        .reported("reported", |reports| reports["a"].unmirrored.is_some())
         .await;
-    let told = world.handle.sessions.borrow()["a"]
+    let unmirrored = world.handle.sessions.borrow()["a"]
         .unmirrored
         .clone()
         .unwrap();
     assert!(
-        told.names[0].contains("limit of 16 mirrored objects"),
-        "{told:?}"
+        unmirrored.names[0].contains("limit of 16 mirrored objects"),
+        "{unmirrored:?}"
     );
     assert!(world.hub.application("a", "app-14").is_some());
     assert!(world.hub.application("a", "app-15").is_none());

@@ -8,7 +8,7 @@ use runtime::credentials::Material;
 use tonic::Code;
 
 use crate::{
-    agent::{Agent, Caller, body, held, replica, report, request},
+    agent::{Agent, Caller, body, replica, report, request, resync_entry},
     authority::Authority,
     world::{World, application, enrolled},
 };
@@ -19,9 +19,9 @@ async fn newer_session_replaces_the_older_which_gets_a_reason() {
     let world = World::with(&["a"]).await;
     let mut older = Agent::empty(&world, "a").await;
     let mut newer = Agent::empty(&world, "a").await;
-    let told = older.end().await;
+    let status = older.end().await;
     assert_eq!(
-        (told.code(), told.message()),
+        (status.code(), status.message()),
         (Code::Unavailable, "superseded by a newer session")
     );
     world.create(application("a", "app"));
@@ -72,7 +72,7 @@ async fn removing_a_ca_ends_the_sessions_of_its_certificates() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
 
-    // A new serving certificate alone disturbs nobody.
+    // A new serving certificate alone ends no session.
     let renewed = world.authority.server().material(&world.authority);
     world.material.send_replace(Arc::new(renewed));
     world.create(application("a", "app"));
@@ -84,7 +84,7 @@ async fn removing_a_ca_ends_the_sessions_of_its_certificates() {
     assert_eq!(agent.end().await.code(), Code::Unauthenticated);
 }
 
-/// Our own certificate, and nobody's authority that came so far.
+/// Our own certificate, and no trusted CA of clients.
 fn distrusting(world: &World) -> Arc<Material> {
     let mut distrusting = world.authority.server().material(&world.authority);
     let other = Authority::new();
@@ -102,7 +102,7 @@ async fn connection_from_before_ca_removal_opens_no_streams() {
     assert_eq!(agent.end().await.code(), Code::Unauthenticated);
 }
 
-/// An old Pod that was left behind, or a copy of the key: both come again as soon as they are told to go.
+/// An old Pod that was left behind, or a copy of the key: both reconnect as soon as they are disconnected.
 #[tokio::test]
 async fn duplicate_agents_settle_on_one_session_and_are_reported() {
     let world = World::with(&["a"]).await;
@@ -112,17 +112,17 @@ async fn duplicate_agents_settle_on_one_session_and_are_reported() {
     let mut sitting = caller.subscribe(Some(&token)).await.unwrap();
     for _ in 0..6 {
         let newer = caller.subscribe(Some(&token)).await.unwrap();
-        let told = sitting.end().await;
-        assert_eq!(told.message(), "superseded by a newer session");
+        let status = sitting.end().await;
+        assert_eq!(status.message(), "superseded by a newer session");
         sitting = newer;
     }
     world
         .reported("a second agent", |reports| {
-            let said = reports["a"].misconduct.as_deref().unwrap_or_default();
-            said.contains("two agents with the same identity") && reports["a"].connected
+            let message = reports["a"].misconduct.as_deref().unwrap_or_default();
+            message.contains("two agents with the same identity") && reports["a"].connected
         })
         .await;
-    // When whoever sits goes, the next one need not come again.
+    // When the current agent disconnects, the next one gets the slot without a retry.
     let mut waiting = caller.subscribe(Some(&token)).await.unwrap();
     drop(sitting);
     waiting.holds(&[]).await;
@@ -141,7 +141,7 @@ async fn missed_heartbeat_ends_session_unless_agent_never_sent_one() {
     let mut quiet = Agent::empty(&world, "ab").await;
     let mut beating = Agent::empty(&world, "a").await;
     for _ in 0..2 {
-        let answer = beating.tell(Event::ping()).await;
+        let answer = beating.send_and_ack(Event::ping()).await;
         assert_eq!(answer.verb, Verb::Processed);
     }
     assert_eq!(beating.end().await.code(), Code::Ok);
@@ -151,7 +151,7 @@ async fn missed_heartbeat_ends_session_unless_agent_never_sent_one() {
             !reports["a"].connected && why.contains("the agent timed out")
         })
         .await;
-    // It said nothing for longer than that, and has no heartbeat that could be missed.
+    // It was silent for longer than that, and sends no heartbeat that could be missed.
     assert!(world.handle.sessions.borrow()["ab"].connected);
     world.create(application("ab", "app"));
     quiet
@@ -171,7 +171,8 @@ async fn cluster_name_prefix_grants_no_access() {
         .await;
 
     let mut a = Agent::of(&world, "a").await;
-    a.holds(&[held(Kind::Application, "app", &uid, None)]).await;
+    a.holds(&[resync_entry(Kind::Application, "app", &uid, None)])
+        .await;
     let stub = a.about("app").await;
     assert_eq!(stub.verb, Verb::Delete, "it should not have it");
     assert!(
@@ -181,9 +182,9 @@ async fn cluster_name_prefix_grants_no_access() {
 
     let forged =
         json!({ "status": { "sync": { "status": "Forged" } }, "operation": { "sync": {} } });
-    a.tell(report(Verb::StatusUpdate, &replica(&theirs, &forged)))
+    a.send_and_ack(report(Verb::StatusUpdate, &replica(&theirs, &forged)))
         .await;
-    a.tell(report(Verb::Delete, &replica(&theirs, &json!({}))))
+    a.send_and_ack(report(Verb::Delete, &replica(&theirs, &json!({}))))
         .await;
     assert_eq!(world.hub.application("ab", "app").unwrap(), theirs);
     assert_eq!(world.hub.writes(), 0);
@@ -221,9 +222,14 @@ async fn first_session_after_enrolment_deletes_nothing() {
         Arc::new(fleet)
     };
     world.fleet.send_replace(fresh(true));
-    let held = [held(Kind::Application, "old", "uid-of-before", None)];
+    let entries = [resync_entry(
+        Kind::Application,
+        "old",
+        "uid-of-before",
+        None,
+    )];
     let mut first = Agent::of(&world, "a").await;
-    first.holds(&held).await;
+    first.holds(&entries).await;
     world.create(application("a", "app"));
     first.about("app").await;
     assert!(
@@ -235,7 +241,7 @@ async fn first_session_after_enrolment_deletes_nothing() {
 
     world.fleet.send_replace(fresh(false));
     let mut second = Agent::of(&world, "a").await;
-    second.holds(&held).await;
+    second.holds(&entries).await;
     assert_eq!(second.about("old").await.verb, Verb::Delete);
 }
 
@@ -243,14 +249,14 @@ async fn first_session_after_enrolment_deletes_nothing() {
 async fn argo_cd_state_is_reported_and_survives_the_session() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
-    let said = |argo_cd| {
+    let message = |argo_cd| {
         Event::spoke_info(&SpokeInfo {
             argo_cd,
             ..SpokeInfo::default()
         })
     };
     for argocd in [ArgoCd::Missing, ArgoCd::Installed, ArgoCd::Missing] {
-        agent.tell(said(Some(argocd))).await;
+        agent.send_and_ack(message(Some(argocd))).await;
         assert_eq!(world.handle.sessions.borrow()["a"].argocd, Some(argocd));
     }
     drop(agent);
@@ -263,8 +269,8 @@ async fn argo_cd_state_is_reported_and_survives_the_session() {
     );
 
     let mut agent = Agent::empty(&world, "a").await;
-    let mut garbage = said(None);
+    let mut garbage = message(None);
     garbage.payload = "[[{".into();
-    agent.tell(garbage).await;
+    agent.send_and_ack(garbage).await;
     assert_eq!(world.handle.sessions.borrow()["a"].argocd, None);
 }

@@ -6,7 +6,7 @@ use protocol::{Event, Kind, Target, Verb};
 use serde_json::{Value, json};
 
 use crate::{
-    agent::{Agent, body, held, replica, report},
+    agent::{Agent, body, replica, report, resync_entry},
     world::{World, application, open_project},
 };
 
@@ -34,14 +34,14 @@ async fn application_is_delivered_and_its_status_returns() {
     assert!(body(&came).get("status").is_none());
 
     agent
-        .tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
+        .send_and_ack(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
         .await;
     let shown = world.hub.application("a", "app").unwrap();
     assert_eq!(shown["status"]["sync"]["revision"], "one");
     assert_eq!(shown["spec"], hub["spec"]);
 
     agent
-        .tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
+        .send_and_ack(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
         .await;
     assert_eq!(world.hub.writes(), 1, "the same again costs no write");
 
@@ -54,7 +54,7 @@ async fn application_is_delivered_and_its_status_returns() {
     assert_eq!(body(&edited)["spec"]["source"]["targetRevision"], "v2");
     assert!(
         agent.unread(Kind::Application).is_empty(),
-        "our own writes are not said back"
+        "our own writes are not sent back"
     );
 }
 
@@ -117,7 +117,7 @@ async fn a_deletion_waits_for_the_spoke_and_then_ends() {
     agent.event(APPLICATION, Verb::Create).await;
 
     let copy = replica(&hub, &json!({}));
-    agent.tell(report(Verb::Delete, &copy)).await;
+    agent.send_and_ack(report(Verb::Delete, &copy)).await;
     let kept = world.hub.application("a", "app").unwrap();
     assert_eq!(
         kept["metadata"]["finalizers"],
@@ -134,7 +134,7 @@ async fn a_deletion_waits_for_the_spoke_and_then_ends() {
     );
     let mut gone = report(Verb::Delete, &copy);
     gone.event_id.push('2');
-    agent.tell(gone).await;
+    agent.send_and_ack(gone).await;
     let released = world.hub.application("a", "app").unwrap();
     assert_eq!(
         released["metadata"]["finalizers"],
@@ -181,7 +181,7 @@ async fn resync_confirms_equal_objects_and_sends_only_differences() {
         app["metadata"]["uid"].as_str().unwrap().to_owned()
     };
     let holding = |name: &str| {
-        held(
+        resync_entry(
             Kind::Application,
             name,
             &uid(name),
@@ -190,10 +190,10 @@ async fn resync_confirms_equal_objects_and_sends_only_differences() {
     };
     let project = digests.get("default").cloned();
     let holds = [
-        held(Kind::AppProject, "default", "project", project),
+        resync_entry(Kind::AppProject, "default", "project", project),
         holding("right"),
         holding("stale"),
-        held(Kind::Application, "unknown", "uid-of-nobody", None),
+        resync_entry(Kind::Application, "unknown", "uid-of-none", None),
     ];
     let mut second = Agent::of(&world, "a").await;
     second.holds(&holds).await;
@@ -224,7 +224,7 @@ async fn statuses_are_coalesced_while_the_hub_api_is_down() {
     for number in 0..100 {
         let mut copy = replica(&hub, &synced(&number.to_string()));
         copy["metadata"]["resourceVersion"] = number.to_string().into();
-        agent.say(report(Verb::StatusUpdate, &copy)).await;
+        agent.send(report(Verb::StatusUpdate, &copy)).await;
     }
     world.hub.set_outage(false);
     world
@@ -250,7 +250,7 @@ async fn sync_is_sent_once_and_shown_until_it_ends() {
 
     // A status from before the command arrived neither clears nor changes it.
     agent
-        .tell(report(
+        .send_and_ack(report(
             Verb::StatusUpdate,
             &replica(&hub, &synced("before")),
         ))
@@ -271,7 +271,7 @@ async fn sync_is_sent_once_and_shown_until_it_ends() {
         } },
     });
     agent
-        .tell(report(Verb::StatusUpdate, &replica(&hub, &ended)))
+        .send_and_ack(report(Verb::StatusUpdate, &replica(&hub, &ended)))
         .await;
     let shown = world.hub.application("a", "app").unwrap();
     assert!(shown.get("operation").is_none());
@@ -298,7 +298,9 @@ async fn spoke_failure_is_a_condition_until_resolved() {
         message: "no room".to_owned(),
         contest: None,
     };
-    agent.tell(Event::error(Kind::Application, &failure)).await;
+    agent
+        .send_and_ack(Event::error(Kind::Application, &failure))
+        .await;
     let condition = |memory: &Memory| {
         let app = memory.application("a", "app").unwrap();
         let message = app
@@ -307,14 +309,14 @@ async fn spoke_failure_is_a_condition_until_resolved() {
         message.map(str::to_owned)
     };
     world
-        .until("told", |m| {
+        .until("reported", |m| {
             condition(m).as_deref() == Some("cluster a reports: no room")
         })
         .await;
     agent
-        .tell(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
+        .send_and_ack(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
         .await;
-    world.until("untold", |m| condition(m).is_none()).await;
+    world.until("resolved", |m| condition(m).is_none()).await;
     assert_eq!(
         revision(&world.hub.application("a", "app").unwrap()),
         Some("one")
@@ -332,7 +334,7 @@ async fn sync_requested_during_principal_downtime_is_sent_after_report() {
     let mut agent = Agent::empty(&world, "a").await;
     agent.event(APPLICATION, Verb::Create).await;
     agent
-        .tell(report(Verb::StatusUpdate, &replica(&app, &synced("one"))))
+        .send_and_ack(report(Verb::StatusUpdate, &replica(&app, &synced("one"))))
         .await;
     let command = agent.event(APPLICATION, Verb::SetOperation).await;
     assert_eq!(body(&command)["operation"], app["operation"]);
@@ -365,7 +367,7 @@ async fn sync_ended_during_principal_downtime_is_not_repeated() {
         } },
     });
     agent
-        .tell(report(Verb::StatusUpdate, &replica(&app, &ended)))
+        .send_and_ack(report(Verb::StatusUpdate, &replica(&app, &ended)))
         .await;
     assert!(
         world

@@ -15,8 +15,8 @@ use tokio_tungstenite::tungstenite::{Message, protocol::frame::coding::CloseCode
 use crate::{
     agent::{Agent, request},
     go_agents::noise,
-    sockets::{AUTHENTICATE, Call, SUBSCRIBE, VERSION, envelope_of, gzip, http1},
-    visits::{self, PODS, Visitor},
+    resource_proxy::{self, PODS, ProxyClient},
+    websocket_client::{AUTHENTICATE, Call, SUBSCRIBE, VERSION, envelope_of, gzip, http1},
     world::{World, application, bounded},
 };
 
@@ -30,7 +30,7 @@ async fn calls_and_sessions_work_over_websockets() {
     let leaf = world.certificate("a");
 
     let mut call = Call::open(&world, &leaf, VERSION, &[]).await;
-    call.say(&protocol::wire::versionapi::VersionRequest {})
+    call.send_message(&protocol::wire::versionapi::VersionRequest {})
         .await;
     call.end().await;
     assert_eq!(call.headers().await["content-type"], "application/grpc");
@@ -41,7 +41,7 @@ async fn calls_and_sessions_work_over_websockets() {
     assert_eq!(call.code().await, Some(CloseCode::Normal));
 
     let mut call = Call::open(&world, &leaf, AUTHENTICATE, &[]).await;
-    call.say(&request()).await;
+    call.send_message(&request()).await;
     call.end().await;
     call.headers().await;
     let tokens: AuthResponse = call.message().await;
@@ -61,7 +61,7 @@ async fn calls_and_sessions_work_over_websockets() {
         ..SyncedResourceList::default()
     };
     for event in [asked.ack(), Event::request_synced_resource_list(&list)] {
-        session.say(&envelope_of(event)).await;
+        session.send_message(&envelope_of(event)).await;
     }
     world.create(application("a", "app"));
     loop {
@@ -84,7 +84,7 @@ async fn calls_and_sessions_work_over_websockets() {
 async fn websocket_refusal_is_one_header_frame_with_the_status() {
     let world = World::with(&["a"]).await;
     let mut call = Call::open(&world, &world.certificate("b"), AUTHENTICATE, &[]).await;
-    call.say(&request()).await;
+    call.send_message(&request()).await;
     call.end().await;
     let headers = call.headers().await;
     assert_eq!(headers["grpc-status"], "16");
@@ -175,9 +175,9 @@ async fn fragmented_websocket_message_is_joined_and_bounded() {
 
 #[tokio::test]
 async fn oversized_websocket_response_fails_and_session_continues() {
-    let world = visits::world(&["a"]).await;
+    let world = resource_proxy::world(&["a"]).await;
     let mut session = Call::session(&world, "a").await;
-    let mut visitor = Visitor::of(&world, "a").await;
+    let mut proxy_client = ProxyClient::of(&world, "a").await;
     let pod = format!("{PODS}/x");
     let answer = |question: &Event, resource: String| {
         let uuid = question.event_id.clone();
@@ -195,26 +195,26 @@ async fn oversized_websocket_response_fails_and_session_continues() {
     {
         let answering = async {
             let question = session.event(Target::Resource).await;
-            let said = answer(&question, large.clone());
-            let said = if flag == 1 { gzip(&said) } else { said };
-            session.say_flagged(flag, &said).await;
+            let message = answer(&question, large.clone());
+            let message = if flag == 1 { gzip(&message) } else { message };
+            session.send_flagged(flag, &message).await;
         };
-        let (told, ()) = tokio::join!(visitor.told(visits::get(&pod)), answering);
-        assert_eq!(told.0, 502);
+        let (response, ()) = tokio::join!(proxy_client.fetch(resource_proxy::get(&pod)), answering);
+        assert_eq!(response.0, 502);
         assert!(
-            told.1.contains("exceeds the message size limit"),
+            response.1.contains("exceeds the message size limit"),
             "{}",
-            told.1
+            response.1
         );
         let counted = "argocd_principal_events_refused_total{reason=\"too_large\"}";
         world.counted(&format!("{counted} {}", count + 1)).await;
     }
     let answering = async {
         let question = session.event(Target::Resource).await;
-        let said = answer(&question, "{}".to_owned());
-        session.say_flagged(0, &said).await;
+        let message = answer(&question, "{}".to_owned());
+        session.send_flagged(0, &message).await;
     };
-    let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
+    let (answered, ()) = tokio::join!(proxy_client.get(&pod), answering);
     assert_eq!(answered.status(), http::StatusCode::OK);
     assert!(world.handle.sessions.borrow()["a"].connected);
 }
@@ -232,9 +232,9 @@ async fn unknown_grpc_encoding_is_refused_as_unimplemented() {
     ] {
         let headers = encoding.map(|it| ("grpc-encoding", it));
         let mut call = Call::open(&world, &leaf, AUTHENTICATE, headers.as_slice()).await;
-        // An encoding that nobody knows is refused by its name; the other messages are, before the end is heard.
+        // An unknown encoding is refused by its name; the other messages are refused before the end arrives.
         if status != "12" {
-            call.say_flagged(1, message).await;
+            call.send_flagged(1, message).await;
         }
         if status == "0" {
             call.end().await;

@@ -1,4 +1,4 @@
-//! What is asked of a Go agent and how its answers are found, without one.
+//! Requests to a Go agent and the matching of its responses, without an agent.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ mod log;
 mod subscriptions;
 mod terminal;
 
-const PATIENCE: Duration = Duration::from_millis(2500);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(2500);
 
 fn cluster() -> ClusterName {
     ClusterName::try_from("a").unwrap()
@@ -53,8 +53,8 @@ async fn text(response: Response<Body>) -> String {
     String::from_utf8(body.to_vec()).unwrap()
 }
 
-/// What an agent says to a question of redis.
-fn redis_says(question: &Event, body: &Value) -> Event {
+/// The response of an agent to a redis request.
+fn redis_response(question: &Event, body: &Value) -> Event {
     let asked = json_of(question);
     let body =
         json!({ "uuid": asked["uuid"], "connectionUuid": asked["connectionUuid"], "body": body });
@@ -64,7 +64,7 @@ fn redis_says(question: &Event, body: &Value) -> Event {
     }
 }
 
-fn resource_says(question: &Event, status: u16, text: &str) -> Event {
+fn resource_response(question: &Event, status: u16, text: &str) -> Event {
     Event::resource_response(&payload::ResourceResponse {
         uuid: question.event_id.clone(),
         status,
@@ -107,7 +107,7 @@ fn api_requests_are_translated_to_go_events() {
     assert_eq!(
         asked.body.as_deref(),
         Some(&b"{}"[..]),
-        "it reads options whatever there is"
+        "a Go agent always decodes delete options"
     );
 }
 
@@ -201,7 +201,7 @@ async fn responses_match_their_agent_and_session_end_fails_requests() {
     let mut driver = open(&go_requests, &cluster());
     let other = open(&go_requests, &ClusterName::try_from("b").unwrap());
     let session = go_requests.session(&cluster()).unwrap();
-    let outgoing = session.ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE);
+    let outgoing = session.ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT);
     let answering = async {
         let question = driver.next().await.unwrap();
         assert_eq!(
@@ -209,20 +209,20 @@ async fn responses_match_their_agent_and_session_end_fails_requests() {
             (Target::Resource, Verb::Http(Method::Get))
         );
         assert_eq!(json_of(&question)["uuid"], question.event_id);
-        assert!(other.handle_response(&resource_says(&question, 200, "forged")));
-        assert!(driver.handle_response(&resource_says(&question, 200, "theirs")));
-        assert!(driver.handle_response(&resource_says(&question, 200, "again")));
+        assert!(other.handle_response(&resource_response(&question, 200, "forged")));
+        assert!(driver.handle_response(&resource_response(&question, 200, "theirs")));
+        assert!(driver.handle_response(&resource_response(&question, 200, "again")));
         assert!(!driver.handle_response(&Event::ping()));
     };
     let (answer, ()) = tokio::join!(outgoing, answering);
     assert_eq!(text(answer.unwrap()).await, "theirs");
 
-    let outgoing = session.ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE);
+    let outgoing = session.ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT);
     let ending = async { drop((driver.next().await, driver)) };
     let (answer, ()) = tokio::join!(outgoing, ending);
     assert!(matches!(answer, Err(NotAnswered::Ended)), "{answer:?}");
     let late = session
-        .ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE)
+        .ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT)
         .await;
     assert!(matches!(late, Err(NotAnswered::Ended)), "{late:?}");
     assert!(go_requests.session(&cluster()).is_none());
@@ -233,8 +233,8 @@ async fn requests_to_a_silent_agent_are_bounded_in_time_and_number() {
     let go_requests = GoRequests::default();
     let mut driver = open(&go_requests, &cluster());
     let session = go_requests.session(&cluster()).unwrap();
-    let outgoing =
-        (0..=MOST).map(|_| session.ask(request("/api/v1/namespaces/shop/pods/x"), PATIENCE));
+    let outgoing = (0..=MOST)
+        .map(|_| session.ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT));
     let all = futures::future::join_all(outgoing).await;
     let busy = all.iter().filter(|it| matches!(it, Err(NotAnswered::Busy)));
     assert_eq!(busy.count(), 1);
@@ -248,7 +248,7 @@ async fn requests_to_a_silent_agent_are_bounded_in_time_and_number() {
     );
     assert!(
         driver.next().now_or_never().is_none(),
-        "and nothing is said of them"
+        "and none of them is sent"
     );
 }
 
@@ -296,7 +296,8 @@ async fn redis_key_format_is_learned_once() {
                     continue;
                 }
                 let found = is_bare && keys.len() > 2;
-                driver.handle_response(&redis_says(&question, if found { &hit } else { &miss }));
+                driver
+                    .handle_response(&redis_response(&question, if found { &hit } else { &miss }));
                 if keys.len() >= 3 {
                     break;
                 }
@@ -304,10 +305,10 @@ async fn redis_key_format_is_learned_once() {
             keys
         };
         let outgoing = async {
-            let first = session.ask(request(TREE), PATIENCE).await.unwrap();
+            let first = session.ask(request(TREE), RESPONSE_TIMEOUT).await.unwrap();
             (
                 first.status(),
-                session.ask(request(TREE), PATIENCE).await.unwrap(),
+                session.ask(request(TREE), RESPONSE_TIMEOUT).await.unwrap(),
             )
         };
         let ((first, second), keys) = tokio::join!(outgoing, agent);
@@ -333,12 +334,13 @@ async fn subscription_forwards_messages_and_ends_without_pong() {
         let channel = json_of(&question)["body"]["subscribe"]["channel"].clone();
         assert_eq!(channel, "app|managed-resources|team_guestbook|1.8.3");
         let done = json!({ "subscribeResponse": { "error": "" } });
-        driver.handle_response(&redis_says(&question, &done));
+        driver.handle_response(&redis_response(&question, &done));
         question
     };
-    let (answer, question) = tokio::join!(session.ask(request(target), PATIENCE), subscribing);
+    let (answer, question) =
+        tokio::join!(session.ask(request(target), RESPONSE_TIMEOUT), subscribing);
     let mut body = answer.unwrap().into_body();
-    driver.handle_response(&redis_says(
+    driver.handle_response(&redis_response(
         &question,
         &json!({ "pushFromSubscribe": { "channelName": "c" } }),
     ));
@@ -350,7 +352,7 @@ async fn subscription_forwards_messages_and_ends_without_pong() {
             json_of(&ping)["connectionUuid"],
             json_of(&question)["connectionUuid"]
         );
-        driver.handle_response(&redis_says(&ping, &json!({ "pong": {} })));
+        driver.handle_response(&redis_response(&ping, &json!({ "pong": {} })));
         // The next one is not answered.
         driver.next().await.unwrap();
         advance(Duration::from_secs(31)).await;

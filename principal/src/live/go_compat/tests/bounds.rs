@@ -1,4 +1,4 @@
-//! What nobody waits for, reads or has room for.
+//! Bounds of unread, cancelled and oversized responses.
 
 use protocol::wire::logstreamapi::LogStreamData;
 
@@ -16,7 +16,7 @@ fn endless() -> impl futures::Stream<Item = Result<LogStreamData, tonic::Status>
     })
 }
 
-/// A log that an agent has opened for whoever asked for it so.
+/// A log that an agent has opened for this request.
 async fn opened(
     go_requests: &GoRequests,
     driver: &mut GoRequestChannel,
@@ -30,7 +30,7 @@ async fn opened(
             .unwrap()
     };
     let target = format!("{LOG}{query}");
-    let (answer, log) = tokio::join!(session.ask(request(&target), PATIENCE), opening);
+    let (answer, log) = tokio::join!(session.ask(request(&target), RESPONSE_TIMEOUT), opening);
     (answer.unwrap(), log)
 }
 
@@ -68,7 +68,10 @@ async fn log_without_follow_has_a_time_limit() {
     let (ended, ()) = timeout(Duration::from_hours(1), both).await.unwrap();
     assert_eq!(ended.0, tonic::Code::Cancelled);
     let life = Duration::from_mins(3);
-    assert!((life..life + PATIENCE * 2).contains(&ended.1), "{ended:?}");
+    assert!(
+        (life..life + RESPONSE_TIMEOUT * 2).contains(&ended.1),
+        "{ended:?}"
+    );
 }
 
 #[tokio::test]
@@ -80,7 +83,7 @@ async fn open_logs_leave_room_on_the_connection() {
     for _ in 0..MAX_LOGS {
         all.push(opened(&go_requests, &mut driver, "?follow=true").await);
     }
-    let one_more = session.ask(request(LOG), PATIENCE).await;
+    let one_more = session.ask(request(LOG), RESPONSE_TIMEOUT).await;
     assert!(matches!(one_more, Err(NotAnswered::Busy)), "{one_more:?}");
     all.pop();
     opened(&go_requests, &mut driver, "").await;
@@ -96,9 +99,9 @@ async fn cancelled_requests_are_not_sent() {
     let session = go_requests.session(&cluster()).unwrap();
     let mut given_up = request("/apis/apps/v1/namespaces/shop/deployments/front");
     *given_up.method_mut() = http::Method::DELETE;
-    let late = session.ask(given_up, PATIENCE).await;
+    let late = session.ask(given_up, RESPONSE_TIMEOUT).await;
     assert!(matches!(late, Err(NotAnswered::TimedOut(_))), "{late:?}");
-    let late = session.ask(request(LOG), PATIENCE).await;
+    let late = session.ask(request(LOG), RESPONSE_TIMEOUT).await;
     assert!(matches!(late, Err(NotAnswered::TimedOut(_))), "{late:?}");
     let question = driver.next().now_or_never();
     assert!(question.is_none(), "{question:?}");
@@ -114,14 +117,14 @@ async fn unread_responses_stay_within_their_budget() {
     for at in 0..=4 {
         let answering = async {
             let question = driver.next().await.unwrap();
-            driver.handle_response(&resource_says(&question, 200, &large));
+            driver.handle_response(&resource_response(&question, 200, &large));
         };
         let asked = request("/api/v1/namespaces/shop/pods/x");
-        let (answer, ()) = tokio::join!(session.ask(asked, PATIENCE), answering);
+        let (answer, ()) = tokio::join!(session.ask(asked, RESPONSE_TIMEOUT), answering);
         assert_eq!(answer.is_ok(), at < 4, "{at}");
         taken.extend(answer.ok());
     }
-    // What is on its way to whoever asked still takes room.
+    // Bytes on their way to the client still use the budget.
     let mut bodies: Vec<_> = taken.into_iter().map(Response::into_body).collect();
     let frame = bodies.pop().unwrap().frame().await.unwrap().unwrap();
     let all: usize = usize::try_from(answer_budget::MAX_BYTES).unwrap();

@@ -1,4 +1,4 @@
-//! Logs between an agent and whoever reads, without either.
+//! Logs from an agent to a reader, without either.
 
 use http_body_util::Collected;
 use protocol::wire::logstreamapi::LogStreamData;
@@ -16,7 +16,7 @@ fn response(data: &'static [u8], error: &str) -> LogStreamData {
     }
 }
 
-/// What whoever asks for a log reads when its agent says this.
+/// The body of a log response when its agent sends this.
 async fn logged(query: &str, log: Vec<LogStreamData>) -> (StatusCode, Option<Bytes>) {
     let go_requests = GoRequests::default();
     let mut driver = open(&go_requests, &cluster());
@@ -39,7 +39,10 @@ async fn logged(query: &str, log: Vec<LogStreamData>) -> (StatusCode, Option<Byt
             .unwrap();
     };
     let log_body = async {
-        let answer = session.ask(request(&target), PATIENCE).await.unwrap();
+        let answer = session
+            .ask(request(&target), RESPONSE_TIMEOUT)
+            .await
+            .unwrap();
         let status = answer.status();
         (
             status,
@@ -92,7 +95,7 @@ async fn log_ends_with_the_session_and_with_its_reader() {
                 .open_log(&cluster(), &question.event_id)
                 .unwrap()
         };
-        let (answer, claimed) = tokio::join!(session.ask(request(log), PATIENCE), async {
+        let (answer, claimed) = tokio::join!(session.ask(request(log), RESPONSE_TIMEOUT), async {
             let claimed = opening.await;
             claimed
                 .pieces

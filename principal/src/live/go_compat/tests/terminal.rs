@@ -1,4 +1,4 @@
-//! Which terminals are asked for, and what is said in them.
+//! Translation of terminal requests and frames.
 
 use http::{HeaderMap, HeaderValue};
 use live::channels::{Channel, End, PROTOCOLS, Size};

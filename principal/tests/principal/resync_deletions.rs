@@ -1,4 +1,4 @@
-//! What a spoke holds and the hub does not know goes, but never by mistake.
+//! Objects of a spoke that the hub does not know are deleted, but never by mistake.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use protocol::{
 use tokio::sync::watch;
 
 use crate::{
-    agent::{Agent, held},
+    agent::{Agent, resync_entry},
     world::{World, application, enrolled},
 };
 
@@ -18,7 +18,7 @@ fn unknown(count: usize) -> Vec<RequestUpdate> {
     (0..count)
         .map(|number| {
             let name = format!("old-{number:02}");
-            held(Kind::Application, &name, &format!("uid-{name}"), None)
+            resync_entry(Kind::Application, &name, &format!("uid-{name}"), None)
         })
         .collect()
 }
@@ -31,13 +31,13 @@ fn deletes(agent: &Agent) -> usize {
         .count()
 }
 
-/// Deletes are said before everything that comes later, so this one shows that they were all.
-async fn all_was_said(world: &World, agent: &mut Agent, name: &str) {
+/// Deletes are sent before all later events, so this one proves that there are no more.
+async fn wait_for_marker(world: &World, agent: &mut Agent, name: &str) {
     world.create(application("a", name));
     agent.about(name).await;
 }
 
-fn told(world: &World) -> Option<HeldDeletion> {
+fn pending_deletion(world: &World) -> Option<HeldDeletion> {
     world.handle.sessions.borrow()["a"].held.clone()
 }
 
@@ -55,13 +55,13 @@ async fn truncated_or_unfinished_resync_deletes_nothing() {
         .event(Target::Resync, Verb::RequestResourceResync)
         .await;
     let objects = unknown(2);
-    agent.tell(Event::request_update(&objects[0])).await;
-    all_was_said(&world, &mut agent, "one").await;
+    agent.send_and_ack(Event::request_update(&objects[0])).await;
+    wait_for_marker(&world, &mut agent, "one").await;
     assert_eq!(deletes(&agent), 0, "it may have more to say");
     agent.ends(&objects).await;
-    all_was_said(&world, &mut agent, "two").await;
+    wait_for_marker(&world, &mut agent, "two").await;
     assert_eq!(deletes(&agent), 0, "one of the list was not named");
-    agent.tell(Event::request_update(&objects[1])).await;
+    agent.send_and_ack(Event::request_update(&objects[1])).await;
     agent.ends(&objects).await;
     assert_eq!(agent.about("old-00").await.verb, Verb::Delete);
     assert_eq!(agent.about("old-01").await.verb, Verb::Delete);
@@ -76,9 +76,11 @@ async fn unreadable_resync_end_deletes_nothing() {
         .await;
     let mut end = Event::request_synced_resource_list(&SyncedResourceList::default());
     end.payload = "{\"checksum\": 7}".into();
-    agent.tell(Event::request_update(&unknown(1)[0])).await;
-    agent.tell(end).await;
-    all_was_said(&world, &mut agent, "one").await;
+    agent
+        .send_and_ack(Event::request_update(&unknown(1)[0]))
+        .await;
+    agent.send_and_ack(end).await;
+    wait_for_marker(&world, &mut agent, "one").await;
     assert_eq!(deletes(&agent), 0);
 }
 
@@ -90,25 +92,35 @@ async fn mass_delete_waits_for_confirmation_of_its_exact_list() {
     world
         .reported("held", |reports| reports["a"].held.is_some())
         .await;
-    let first = told(&world).unwrap();
+    let first = pending_deletion(&world).unwrap();
     assert_eq!((first.count, first.names.len()), (11, 11));
     assert_eq!(first.names[0], "Application argocd/old-00");
-    all_was_said(&world, &mut agent, "one").await;
+    wait_for_marker(&world, &mut agent, "one").await;
     assert_eq!(deletes(&agent), 0);
 
     world.fleet.send_replace(confirming("another"));
-    all_was_said(&world, &mut agent, "two").await;
-    assert_eq!((deletes(&agent), told(&world)), (0, Some(first.clone())));
+    wait_for_marker(&world, &mut agent, "two").await;
+    assert_eq!(
+        (deletes(&agent), pending_deletion(&world)),
+        (0, Some(first.clone()))
+    );
     drop(agent);
     world
         .reported("lost", |reports| !reports["a"].connected)
         .await;
-    assert_eq!(told(&world), Some(first.clone()), "it is still held");
+    assert_eq!(
+        pending_deletion(&world),
+        Some(first.clone()),
+        "it is still held"
+    );
 
     let mut agent = Agent::of(&world, "a").await;
     agent.holds(&unknown(11)).await;
-    all_was_said(&world, &mut agent, "three").await;
-    assert_eq!((deletes(&agent), told(&world)), (0, Some(first.clone())));
+    wait_for_marker(&world, &mut agent, "three").await;
+    assert_eq!(
+        (deletes(&agent), pending_deletion(&world)),
+        (0, Some(first.clone()))
+    );
     world.fleet.send_replace(confirming(&first.digest));
     for object in unknown(11) {
         assert_eq!(agent.about(&object.name).await.verb, Verb::Delete);
@@ -128,7 +140,7 @@ async fn new_enrolment_begins_with_a_first_session() {
     before.end().await;
     let mut agent = Agent::of(&world, "a").await;
     agent.holds(&unknown(1)).await;
-    all_was_said(&world, &mut agent, "one").await;
+    wait_for_marker(&world, &mut agent, "one").await;
     assert_eq!(deletes(&agent), 0);
 }
 
@@ -152,12 +164,12 @@ async fn delivered(world: &World, agent: &mut Agent, count: usize) -> Vec<Reques
         agent.about(&name).await;
         let there = world.hub.application("a", &name).unwrap();
         let uid = there["metadata"]["uid"].as_str().unwrap();
-        holds.push(held(Kind::Application, &name, uid, None));
+        holds.push(resync_entry(Kind::Application, &name, uid, None));
     }
     holds
 }
 
-/// The hub is put back to a state without them: nobody sees them go, but the next list lacks them.
+/// The hub is restored to a state without them: there are no delete events, but the next list does not have them.
 fn lose(world: &World, objects: &[RequestUpdate]) {
     world.hub.break_watches(true);
     for object in objects {
@@ -176,8 +188,11 @@ async fn hub_restore_during_watch_does_not_bypass_the_brake() {
     world
         .reported("held", |reports| reports["a"].held.is_some())
         .await;
-    all_was_said(&world, &mut agent, "one").await;
-    assert_eq!((deletes(&agent), told(&world).unwrap().count), (0, 11));
+    wait_for_marker(&world, &mut agent, "one").await;
+    assert_eq!(
+        (deletes(&agent), pending_deletion(&world).unwrap().count),
+        (0, 11)
+    );
 }
 
 #[tokio::test]
@@ -188,6 +203,6 @@ async fn unobserved_deletion_is_found_by_the_next_comparison() {
     lose(&world, &holds[..1]);
     agent.holds(&holds).await;
     assert_eq!(agent.about("app-00").await.verb, Verb::Delete);
-    all_was_said(&world, &mut agent, "one").await;
+    wait_for_marker(&world, &mut agent, "one").await;
     assert_eq!(deletes(&agent), 0, "the other one stays");
 }

@@ -21,7 +21,7 @@ async fn world() -> World {
     .await
 }
 
-/// What the agent with this certificate says over a connection of somebody else's.
+/// Metadata of the agent with this certificate over a connection of a proxy.
 async fn proved(world: &World, over: &Caller, leaf: &Leaf, host: &str) -> AuthRequest {
     let version = over.version().await;
     let ours = leaf.material(&world.authority);
@@ -119,7 +119,7 @@ async fn only_configured_proxies_carry_proofs_and_none_is_an_agent() {
         refused(caller.authenticate(proof).await, "configured proxies");
     }
     world.counted(&refusals("ProofNotAProxy", 2)).await;
-    // A proxy of the same name with another certificate gets nothing for what was said to the first.
+    // A proxy of the same name with another certificate cannot use the challenge of the first.
     let second = Caller::new(&world, &world.authority.client("edge")).await;
     let proof = proved(&world, &edge, &leaf, "localhost").await;
     refused(second.authenticate(proof).await, "not one that was given");
@@ -208,24 +208,27 @@ async fn password_authenticates_until_it_is_changed() {
         settings.identity = principal::admission::identity::Method::UserPass(path);
     })
     .await;
-    let nobody = Caller::without_certificate(&world).await;
+    let anonymous = Caller::without_certificate(&world).await;
     refused(
-        nobody.authenticate(request()).await,
+        anonymous.authenticate(request()).await,
         "authentication failed",
     );
     refused(
-        nobody.authenticate(with_password("a", "wrong")).await,
+        anonymous.authenticate(with_password("a", "wrong")).await,
         "authentication failed",
     );
     refused(
-        nobody.authenticate(with_password("b", "secret")).await,
+        anonymous.authenticate(with_password("b", "secret")).await,
         "authentication failed",
     );
-    let tokens = nobody
+    let tokens = anonymous
         .authenticate(with_password("a", "secret"))
         .await
         .unwrap();
-    let mut agent = nobody.subscribe(Some(&tokens.access_token)).await.unwrap();
+    let mut agent = anonymous
+        .subscribe(Some(&tokens.access_token))
+        .await
+        .unwrap();
     agent.holds(&[]).await;
     world.create(application("a", "app"));
     agent.about("app").await;
@@ -236,14 +239,14 @@ async fn password_authenticates_until_it_is_changed() {
     world
         .counted("argocd_principal_session_ends_total{reason=\"password\"} 1")
         .await;
-    let late = nobody
+    let late = anonymous
         .subscribe(Some(&tokens.access_token))
         .await
         .err()
         .unwrap();
     assert_eq!(late.code(), Code::Unauthenticated);
     assert!(
-        nobody
+        anonymous
             .authenticate(with_password("a", "changed"))
             .await
             .is_ok()
@@ -265,15 +268,15 @@ async fn identity_header_authenticates_requests_behind_a_mesh() {
     let caller = |value: &'static str| Caller::plaintext(&world, value);
     let a = caller("By=x;URI=spiffe://mesh/ns/a/sa/agent").await;
     let b = caller("By=x;URI=spiffe://mesh/ns/b/sa/agent").await;
-    let nobody = caller("something else").await;
+    let anonymous = caller("something else").await;
     refused(
-        nobody.authenticate(meshed.clone()).await,
+        anonymous.authenticate(meshed.clone()).await,
         "authentication failed",
     );
     refused(a.authenticate(request()).await, "authentication failed");
     let tokens = a.authenticate(meshed).await.unwrap();
     assert_eq!(tokens.agent_name, "a");
-    for other in [&b, &nobody] {
+    for other in [&b, &anonymous] {
         let status = other
             .subscribe(Some(&tokens.access_token))
             .await

@@ -1,4 +1,4 @@
-//! Who is not let in, and that nobody else notices.
+//! Rejected peers, which do not affect other agents.
 
 use principal::{admission::identity::Method, store::Memory};
 use protocol::{Event, Kind, ObjectKey, Target, Verb, wire::eventstreamapi::Event as Frame};
@@ -58,9 +58,9 @@ async fn an_expired_certificate_is_refused_by_tls() {
 #[tokio::test]
 async fn connection_without_certificate_fails_in_tls() {
     let world = World::with(&["a"]).await;
-    let mut nobody = world.certificate("a").material(&world.authority);
-    nobody.identity = None;
-    assert!(is_shut(&world, &nobody).await);
+    let mut anonymous = world.certificate("a").material(&world.authority);
+    anonymous.identity = None;
+    assert!(is_shut(&world, &anonymous).await);
     world.counted(&handshakes("no_certificate", 1)).await;
     Agent::of(&world, "a").await;
 }
@@ -90,11 +90,11 @@ async fn certificate_without_cluster_name_is_rejected() {
     world.counted(&refusals("AuthenticationFailed", 3)).await;
     assert!(
         world.handle.sessions.borrow().is_empty(),
-        "nothing is remembered about nobody"
+        "nothing is stored about unidentified peers"
     );
 }
 
-/// A world in which certificates tell the cluster by another method.
+/// A world with another identity method.
 async fn identified_by(flag: &str, clusters: &[&str]) -> World {
     let method = Method::from_flag(flag).unwrap();
     World::set(Memory::new(), clusters, |settings| {
@@ -118,7 +118,7 @@ fn spiffe(authority: &Authority, ids: &[&str]) -> Leaf {
 
 #[tokio::test]
 async fn certificate_subject_names_the_cluster_with_an_own_ca() {
-    // What the Go principal has unless it is told otherwise.
+    // The default of the Go principal.
     let world = identified_by("mtls:CN=([^,]+)", &["a", "ab"]).await;
     for cluster in ["a", "ab"] {
         let caller = Caller::new(&world, &world.authority.client(cluster)).await;
@@ -142,7 +142,7 @@ async fn spiffe_id_alone_names_the_cluster() {
     session.holds(&[]).await;
 
     let authority = &world.authority;
-    for nobody in [
+    for anonymous in [
         spiffe(
             authority,
             &["spiffe://hub/agent/a", "spiffe://hub/agent/ab"],
@@ -152,7 +152,7 @@ async fn spiffe_id_alone_names_the_cluster() {
         authority.client("a"),
         world.certificate("a"),
     ] {
-        let caller = Caller::new(&world, &nobody).await;
+        let caller = Caller::new(&world, &anonymous).await;
         let refused = caller.authenticate(request()).await.unwrap_err();
         assert_eq!(refused.message(), "authentication failed");
         let stolen = caller.subscribe(Some(&tokens.access_token)).await;
@@ -191,13 +191,13 @@ async fn mode_mismatch_is_refused_and_reported() {
     };
     let refused = caller.authenticate(claim).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);
-    let told = |why: &str| why.contains("autonomous") && why.contains("managed");
+    let mentions_both_modes = |why: &str| why.contains("autonomous") && why.contains("managed");
     world
         .reported("why", |reports| {
             reports
                 .get("a")
                 .and_then(|report| report.last_error.as_deref())
-                .is_some_and(told)
+                .is_some_and(mentions_both_modes)
         })
         .await;
 }
@@ -275,7 +275,7 @@ async fn an_oversized_message_ends_its_own_session_only() {
     let key = ObjectKey::new(Kind::Application, "argocd", "app");
     let body = vec![b' '; 1 << 20];
     large
-        .say(Event::about(
+        .send(Event::about(
             &key,
             Verb::StatusUpdate,
             "uid",
@@ -283,10 +283,13 @@ async fn an_oversized_message_ends_its_own_session_only() {
             body.into(),
         ))
         .await;
-    let told = large.end().await;
+    let status = large.end().await;
     // A Go agent would read any other end again and again.
-    assert_eq!(told.code(), Code::Unavailable);
-    assert!(told.message().contains("above the size limit"), "{told:?}");
+    assert_eq!(status.code(), Code::Unavailable);
+    assert!(
+        status.message().contains("above the size limit"),
+        "{status:?}"
+    );
     world
         .reported("why", |reports| {
             let why = reports["a"].last_error.as_deref().unwrap_or_default();
@@ -307,13 +310,13 @@ async fn an_oversized_message_ends_its_own_session_only() {
 async fn malformed_events_are_counted_and_the_session_goes_on() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
-    agent.say_frame(Frame { event: None }).await;
+    agent.send_frame(Frame { event: None }).await;
     agent
-        .say_raw(protocol::wire::cloudevents::CloudEvent::default())
+        .send_raw(protocol::wire::cloudevents::CloudEvent::default())
         .await;
     let key = ObjectKey::new(Kind::Application, "argocd", "app");
     let unreadable = Event::about(&key, Verb::StatusUpdate, "uid", "1", "no json".into());
-    let answered = agent.tell(unreadable).await;
+    let answered = agent.send_and_ack(unreadable).await;
     assert!(
         answered
             .extensions
@@ -326,7 +329,7 @@ async fn malformed_events_are_counted_and_the_session_goes_on() {
         .await;
 
     let forbidden = Event::about(&key, Verb::SpecUpdate, "uid", "1", "{}".into());
-    agent.tell(forbidden).await;
+    agent.send_and_ack(forbidden).await;
     world
         .counted(&format!("{REFUSED_EVENTS}{{reason=\"not_allowed\"}} 1"))
         .await;
