@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   argocd-server ─► redis_proxy ────┐                      ┌─► tunnel (HTTP/2) ─► our agent
-//!                                    ├─► Sessions::ask ─────┤
+//!                                    ├─► dispatch ──────────┤
 //!   Argo CD ───────► resource_proxy ─┘                      └─► go_compat (events of the session) ─► Go agent
 //! ```
 //!
 //! Each proxy authenticates its clients, limits them and writes one audit line per request.
 
+mod dispatch;
 pub(crate) mod go_compat;
 pub(crate) mod redis_proxy;
 pub(crate) mod resource_proxy;
 pub(crate) mod tunnel;
+pub(crate) mod tunnel_server;

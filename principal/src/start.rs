@@ -41,7 +41,8 @@ use crate::{
 mod follow;
 mod proxies;
 
-pub use proxies::{REDIS_KEYS, RedisFeeds, redis_login};
+pub use crate::live::redis_proxy::RedisFeeds;
+pub use proxies::{REDIS_KEYS, redis_login};
 
 /// What the principal works with; everything that can change arrives as a watched value.
 pub struct Inputs {

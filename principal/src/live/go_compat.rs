@@ -1,10 +1,10 @@
 //! Live requests to Go agents: they have no [tunnel](crate::live::tunnel), so requests travel as events of the session.
 //!
-//! The proxies do not see the transport: [`Sessions::ask`] takes an HTTP request and returns its response.
+//! The proxies do not see the transport: [`dispatch::ask`](super::dispatch::ask) takes an HTTP request and returns its response.
 //!
 //! ```text
 //!   resource proxy ┐                ┌─► tunnel ─► our agent
-//!                  ├─► Sessions::ask┤
+//!                  ├─► dispatch ────┤
 //!   redis proxy    ┘                └─► GoSession: resource, redis, log ─► GoRequestChannel ─► driver ─► Go agent
 //!                                             ▲                                                  │
 //!                                             └── by event id ◄──────────────────────────────────┘
@@ -22,7 +22,6 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use live::cache_key::CacheKey;
 use protocol::{Event, Target, payload};
 use runtime::parts::Spawner;
@@ -36,7 +35,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     fleet::{ClusterName, Mode},
     live::tunnel::{Body, NotAnswered},
-    sync::session::Sessions,
 };
 
 mod answer_budget;
@@ -59,24 +57,6 @@ const MAX_LASTING: usize = 64;
 const MAX_LOGS: usize = 16;
 /// Streams that a Go agent has open for people on the connection of its session: logs, and terminals.
 pub(crate) const STREAMS: u32 = 32;
-
-impl Sessions {
-    /// Sends a request to the agent of a cluster, over its tunnel or its session.
-    ///
-    /// Dropping the future or the response cancels the request.
-    pub(crate) async fn ask(
-        &self,
-        cluster: &ClusterName,
-        request: Request<Body>,
-        response_timeout: Duration,
-    ) -> Result<Response<Body>, NotAnswered> {
-        if let Some(session) = self.go_requests.session(cluster) {
-            return session.ask(request, response_timeout).await;
-        }
-        let answered = self.tunnels.ask(cluster, request, response_timeout).await?;
-        Ok(answered.map(|body| UnsyncBoxBody::new(body.map_err(Into::into))))
-    }
-}
 
 /// The sessions of all Go agents; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -132,7 +112,8 @@ impl GoRequests {
         waiter.send(terminal).ok()
     }
 
-    fn session(&self, cluster: &ClusterName) -> Option<Arc<GoSession>> {
+    /// The session of a cluster with a Go agent.
+    pub(super) fn session(&self, cluster: &ClusterName) -> Option<Arc<GoSession>> {
         self.lock().get(cluster).cloned()
     }
 
@@ -253,7 +234,7 @@ impl Drop for GoRequestChannel {
 
 impl GoSession {
     /// Sends one request, and returns the response that our agent would.
-    async fn ask(
+    pub(super) async fn ask(
         self: &Arc<Self>,
         request: Request<Body>,
         response_timeout: Duration,

@@ -19,7 +19,7 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use runtime::{
-    credentials::{ClientAuth, ClientTls, ServerTls, login::Login},
+    credentials::{ClientAuth, ClientTls, Material, ServerTls, login::Login},
     error::Chain,
 };
 use tokio::{
@@ -31,7 +31,6 @@ use tokio::{
 use crate::{
     fleet::ClusterName,
     settings,
-    start::RedisFeeds,
     sync::session::Sessions,
     transport::listener::{accept, handshake, slots::Slots},
 };
@@ -84,6 +83,28 @@ impl Default for Budgets {
             follows_of_cluster: 64,
             // Less than Argo CD's client waits for redis.
             response_timeout: Duration::from_millis(2500),
+        }
+    }
+}
+
+/// Credentials for the hub's redis, and of the proxy itself.
+#[derive(Clone, Debug)]
+pub struct RedisFeeds {
+    /// The login of both.
+    pub login: watch::Receiver<Option<Arc<Login>>>,
+    /// The serving certificate of the proxy and its key, if it uses TLS.
+    pub serving: watch::Receiver<Arc<Material>>,
+    /// The CA of the hub's redis as roots, if it uses TLS.
+    pub server: Option<watch::Receiver<Arc<Material>>>,
+}
+
+/// No password, so every client is rejected.
+impl Default for RedisFeeds {
+    fn default() -> Self {
+        Self {
+            login: watch::channel(None).1,
+            serving: watch::channel(Arc::default()).1,
+            server: None,
         }
     }
 }

@@ -8,32 +8,18 @@
 use std::{
     collections::BTreeMap,
     error::Error,
-    fmt, io,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures::StreamExt as _;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
-use hyper::{
-    body::Incoming,
-    client::conn::http2::{self, SendRequest},
-};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use protocol::{payload::Undecodable, wire::lane::Chunk};
-use runtime::{
-    error::Chain,
-    tunnel::{self, Tasks, Tunnel},
-};
-use tokio::{
-    sync::mpsc,
-    time::{sleep, timeout},
-};
+use hyper::{body::Incoming, client::conn::http2::SendRequest};
+use protocol::payload::Undecodable;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tonic::Streaming;
-use tracing::Instrument as _;
 
 use crate::{
     admission::{
@@ -41,16 +27,8 @@ use crate::{
         registry::End,
     },
     fleet::{ClusterName, Mode},
-    sync::session::Sessions,
 };
 
-/// For the HTTP/2 handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// An agent that is cut off is noticed within twice this.
-const PING: Duration = Duration::from_secs(5);
-/// Unread bytes of one request, and of all requests of one cluster.
-const STREAM_WINDOW: u32 = 256 << 10;
-const CONNECTION_WINDOW: u32 = 32 << 20;
 /// Tunnels of one cluster at a time: the newest, and those with unfinished requests.
 const MAX_PER_CLUSTER: usize = 4;
 
@@ -167,7 +145,7 @@ impl Tunnels {
     }
 
     /// From now on this tunnel carries the requests of its cluster.
-    fn register(
+    pub(super) fn register(
         &self,
         admitted: &Admitted,
         sender: SendRequest<Body>,
@@ -205,17 +183,9 @@ impl Tunnels {
     }
 }
 
-/// The end signals of a tunnel.
-struct EndSignals {
-    /// Cancelled, it ends with all requests on it.
-    end: CancellationToken,
-    /// Cancelled when its last request has ended or the agent is gone.
-    gone: CancellationToken,
-}
-
 /// Removes a tunnel when dropped.
 #[derive(Debug)]
-struct Registration {
+pub(super) struct Registration {
     tunnels: Tunnels,
     cluster: ClusterName,
     id: u64,
@@ -230,86 +200,5 @@ impl Drop for Registration {
                 state.open.remove(&self.cluster);
             }
         }
-    }
-}
-
-impl Sessions {
-    /// Starts the tunnel of an admitted agent and returns the outgoing bytes.
-    pub(crate) fn open_tunnel(
-        self: &Arc<Self>,
-        admitted: Admitted,
-        inbound: Streaming<Chunk>,
-    ) -> mpsc::Receiver<Bytes> {
-        let end = CancellationToken::new();
-        // Its end is the end of the connection inside, and so of every request on it.
-        let gone = CancellationToken::new();
-        let gone_guard = gone.clone().drop_guard();
-        let incoming = inbound
-            .map(move |chunk| {
-                let _dropped_with_the_stream = &gone_guard;
-                chunk.map(|it| it.data).map_err(io::Error::other)
-            })
-            .take_until(end.clone().cancelled_owned());
-        let (send, outgoing) = tunnel::chunks();
-        let tunnel = Tunnel::new(incoming, send);
-        let span = tracing::info_span!("tunnel", cluster = %admitted.holder.cluster);
-        let living = Arc::clone(self).run_tunnel(admitted, tunnel, EndSignals { end, gone });
-        self.spawner
-            .aside()
-            .spawn_short("tunnel", living.instrument(span));
-        outgoing
-    }
-
-    async fn run_tunnel(self: Arc<Self>, admitted: Admitted, tunnel: Tunnel, signals: EndSignals) {
-        let EndSignals { end, gone } = signals;
-        let handshake = http2::Builder::new(Tasks::new(self.spawner.aside()))
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .keep_alive_interval(PING)
-            .keep_alive_timeout(PING)
-            .keep_alive_while_idle(true)
-            .handshake(TokioIo::new(tunnel));
-        let Ok(Ok((sender, connection))) = timeout(HANDSHAKE, handshake).await else {
-            return tracing::info!("a tunnel failed to start");
-        };
-        let _registration = self.tunnels.register(&admitted, sender, end.clone());
-        let (holder, papers) = (&admitted.holder, &admitted.papers);
-        let verdict = self
-            .gate
-            .verdict_at_opening(&holder.cluster, holder.mode, papers);
-        if verdict.is_some() {
-            return end.cancel();
-        }
-        let _open = self.metrics.lane();
-        tracing::info!("tunnel opened");
-        // Resolves when no more requests come; running ones continue until the tunnel is dropped.
-        let connected = async {
-            if let Err(error) = connection.await {
-                tracing::info!(error = %Chain(&error), "tunnel connection failed");
-            }
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            biased;
-            () = self.spawner.token().cancelled() => {}
-            () = end.cancelled() => {}
-            () = gone.cancelled() => {}
-            () = sleep(self.max_life(papers)) => {}
-            () = connected => {}
-        }
-        end.cancel();
-        tracing::info!("tunnel ended");
-    }
-
-    /// The lifetime of a session, or less if the certificate expires before.
-    fn max_life(&self, papers: &Papers) -> Duration {
-        let left = papers.not_after().map(|not_after| {
-            let left = not_after.duration_since(self.clock.now());
-            Duration::try_from(left).unwrap_or_default()
-        });
-        left.map_or(self.limits.session_life, |left| {
-            left.min(self.limits.session_life)
-        })
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use live::{cache_key::CacheKey, request::Request as Asked};
 use protocol::{Event, Target, Verb, event::Method, payload};
 use runtime::parts::Parts;

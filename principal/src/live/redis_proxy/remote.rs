@@ -13,7 +13,10 @@ use uuid::Uuid;
 use super::Shared;
 use crate::{
     fleet::ClusterName,
-    live::tunnel::{Body, NotAnswered},
+    live::{
+        dispatch,
+        tunnel::{Body, NotAnswered},
+    },
     metrics::Metrics,
     sync::hub::There,
     transport::listener::slots::Slot,
@@ -188,9 +191,7 @@ pub(super) async fn ask(
         request.headers_mut().insert(REQUEST_ID, id);
     }
     let (sessions, response_timeout) = (&shared.sessions, shared.budgets.response_timeout);
-    sessions
-        .ask(&remote.cluster, request, response_timeout)
-        .await
+    dispatch::ask(sessions, &remote.cluster, request, response_timeout).await
 }
 
 fn length(response: &Response<Body>) -> Option<u64> {

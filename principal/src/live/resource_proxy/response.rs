@@ -27,7 +27,11 @@ use super::{
     credential_ended,
     terminal::PendingTerminal,
 };
-use crate::{fleet::ClusterName, live::tunnel::NotAnswered, transport::listener::slots::Slot};
+use crate::{
+    fleet::ClusterName,
+    live::{dispatch, tunnel::NotAnswered},
+    transport::listener::slots::Slot,
+};
 
 /// The body of a response.
 pub(super) type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
@@ -218,9 +222,7 @@ async fn ask(
         ends.ask(&parts.headers, onward.headers_mut());
     }
     let (sessions, response_timeout) = (&shared.sessions, shared.budgets.response_timeout);
-    let answered = sessions
-        .ask(&proxy_client.cluster, onward, response_timeout)
-        .await?;
+    let answered = dispatch::ask(sessions, &proxy_client.cluster, onward, response_timeout).await?;
     Ok((answered, permits, ends))
 }
 

@@ -8,7 +8,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{admit, peer};
-use crate::sync::session::Sessions;
+use crate::{live::tunnel_server, sync::session::Sessions};
 
 #[derive(Debug)]
 pub(super) struct Service {
@@ -27,7 +27,7 @@ impl Lane for Service {
         if let Ok(peer) = peer(&request) {
             peer.connection.move_to_background();
         }
-        let outgoing = self.sessions.open_tunnel(admitted, request.into_inner());
+        let outgoing = tunnel_server::open(&self.sessions, admitted, request.into_inner());
         let chunks = ReceiverStream::new(outgoing).map(|data| Ok(Chunk { data }));
         Ok(Response::new(chunks.boxed()))
     }
