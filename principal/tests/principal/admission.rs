@@ -293,7 +293,7 @@ async fn an_oversized_message_ends_its_own_session_only() {
     world
         .reported("why", |reports| {
             let why = reports["a"].last_error.as_deref().unwrap_or_default();
-            !reports["a"].connected && why.contains("larger")
+            !reports["a"].connected && why.contains("size limit")
         })
         .await;
     world
