@@ -1,4 +1,4 @@
-//! The principal's port: [`listener`] accepts TLS connections, as HTTP/2 or as WebSockets; [`service`] has the gRPC
+//! The principal's port: [`listener`] accepts TLS connections, as HTTP/2 or as a `WebSocket`; [`service`] has the gRPC
 //! services. Decisions about peers are made in [`admission`](crate::admission).
 
 pub(crate) mod listener;
