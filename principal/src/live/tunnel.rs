@@ -59,7 +59,7 @@ struct OpenTunnel {
 
 impl fmt::Debug for OpenTunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenTunnel")
+        f.debug_struct("Lane")
             .field("id", &self.id)
             .finish_non_exhaustive()
     }
